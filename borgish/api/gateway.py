@@ -1,0 +1,92 @@
+"""What the API needs of the master. The API knows nothing else of it; tests give a fake."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from borgish.cell.commands import Command
+from borgish.cell.observed import Observed
+from borgish.cell.state import Cell
+from borgish.clock import Now
+from borgish.wire.api import (
+    Accepted,
+    CheckpointView,
+    EventView,
+    RefusalView,
+    StatusView,
+)
+from borgish.wire.link import ExecReply, JoinReply, JoinRequest
+
+T = TypeVar("T")
+
+
+class Principal(msgspec.Struct, frozen=True):
+    """Who a token stands for. Roles: admin (everything), user (own jobs), reader, join (only to join)."""
+
+    name: str
+    role: str
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """The cell as it may be shown: everything in it is durable. Valid until the next ``await``."""
+
+    cell: Cell
+    observed: Observed
+    now: Now
+    refusals: dict[str, tuple[RefusalView, ...]]  # by job
+    status: Callable[[], StatusView]
+
+
+class WatchMessage(msgspec.Struct, frozen=True):
+    """One message of the watch: server-sent event ``kind`` with JSON ``data`` and a resumable ``id``.
+
+    Kinds: ``event`` (an EventView), ``tasks`` (a list of TaskView that changed, of one job),
+    ``summary`` (a SummaryView). ``job`` and ``user`` are for filtering; summaries have none.
+    """
+
+    id: str
+    kind: str
+    data: bytes
+    job: str = ""
+
+
+class Gateway(Protocol):
+    """The master, as the API sees it. Everything raises errors of ``borgish.errors``."""
+
+    async def command(self, command: Command, actor: str, request_id: str, digest: str) -> Accepted:
+        """Hand in a command; return when it is durable. The same id and digest: the same answer."""
+        ...
+
+    async def read(self, view: Callable[[Reading], T]) -> T:
+        """Call ``view`` when everything in memory is durable, and return what it returns."""
+        ...
+
+    async def join(self, request: JoinRequest) -> JoinReply:
+        """Take a machine into the cell."""
+        ...
+
+    def events(self, job: str, after: int, limit: int) -> list[EventView]:
+        """Return the latest events (of one job, when named) with a position above ``after``, in order."""
+        ...
+
+    def watch(self, kinds: frozenset[str], job: str, last_id: str) -> AsyncIterator[WatchMessage]:
+        """Yield messages as they come; from after ``last_id`` when given. Raises Gone when that is not
+        kept, and ends when the daemon does."""
+        ...
+
+    async def logs(self, task: str, *, previous: bool, follow: bool, tail: int) -> AsyncIterator[bytes]:
+        """Return the output of a task's program, from the machine it runs, or last ran, on."""
+        ...
+
+    async def exec(self, task: str, run: tuple[str, ...], timeout_seconds: float) -> ExecReply:
+        """Run a command beside a running task."""
+        ...
+
+    async def checkpoint(self, reason: str) -> CheckpointView:
+        """Make a checkpoint now."""
+        ...
+
+    async def checkpoints(self) -> list[CheckpointView]:
+        """Return the kept checkpoints, newest first."""
+        ...

@@ -1,0 +1,1 @@
+"""The agent on each machine: runs what its assignment says, and reports what it runs."""

@@ -1,0 +1,86 @@
+"""What a runtime must do; ``tests/contract`` holds every implementation to it, the fake too.
+
+A *run* is one program started for an attempt; a local restart is a new run of the same attempt,
+``run`` counting from 1. Runs outlive the borglet: everything here can be asked again by a new one.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Protocol
+
+import msgspec
+
+from borgish.errors import BorgishError
+from borgish.vocabulary import Runtime
+from borgish.wire.link import AttemptSpec, Exit, Usage
+
+
+class StartFailed(BorgishError):
+    """A program could not be started. ``permanent`` when trying again here will not help: no such
+    command, no such image. ``port`` when a port it was given is held by a foreign program."""
+
+    def __init__(self, message: str, hint: str = "", *, permanent: bool = False, port: int = 0) -> None:
+        super().__init__(message, hint)
+        self.permanent = permanent
+        self.port = port
+
+
+class RunState(msgspec.Struct, frozen=True):
+    """One run as its runtime knows it. ``exit`` is None while it runs."""
+
+    key: str  # of the attempt: user/job/3@1207
+    run: int
+    pid: int
+    started_at: float  # seconds since 1970
+    exit: Exit | None = None
+    note: str = ""  # something people should know: 3 MiB of output dropped, disk full
+
+
+class TaskRuntime(Protocol):
+    """Starts, watches and ends programs. ``changed`` (given at construction) is called with the
+    attempt's key, from the event loop, whenever a run ended or its note changed."""
+
+    kind: Runtime
+
+    async def open(self, changed: Callable[[str], None]) -> list[RunState]:
+        """Begin, and return the latest run of each attempt found here, running or ended: adoption."""
+        ...
+
+    async def start(self, spec: AttemptSpec, run: int) -> RunState:
+        """Start a run; idempotent in (key, run). Raises StartFailed."""
+        ...
+
+    def look(self, key: str) -> RunState | None:
+        """Return the latest run of an attempt, without waiting; None when nothing is known of it."""
+        ...
+
+    async def signal(self, key: str, signal: str) -> None:
+        """Send a signal (TERM, INT ...; without SIG) to the run, all its processes. Gone is no error."""
+        ...
+
+    async def kill(self, key: str) -> None:
+        """End all processes of the run now. Gone is no error."""
+        ...
+
+    async def forget(self, key: str) -> None:
+        """Let go of an ended attempt: its folder, container and logs, by the runtime's own rule of age."""
+        ...
+
+    async def sample(self) -> list[Usage]:
+        """Return what each running attempt uses."""
+        ...
+
+    def logs(self, key: str, *, previous: bool, follow: bool, tail: int) -> AsyncIterator[bytes]:
+        """Yield the output of the latest run (or the one before), from its last ``tail`` lines (0: all)."""
+        ...
+
+    async def exec(self, key: str, run: tuple[str, ...], timeout_seconds: float) -> tuple[bytes, int, bool]:
+        """Run a command beside the task; return output (at most 1 MiB), exit code, whether it was cut."""
+        ...
+
+    def trouble(self) -> str:
+        """Return what is wrong with the runtime as a whole, "" when nothing is."""
+        ...
+
+    async def close(self) -> None:
+        """Let go; runs go on."""
+        ...

@@ -1,0 +1,107 @@
+"""What somebody may ask of a cell. ``decide`` turns each into events or refuses it."""
+
+import msgspec
+
+from borgish.cell.model import Machine
+from borgish.cell.observed import SeenAttempt
+from borgish.resources import Resources
+from borgish.spec.job import JobSpec
+from borgish.vocabulary import Eviction, Runtime
+
+
+class Command(msgspec.Struct, frozen=True, tag_field="type"):
+    """Base of all commands."""
+
+
+class BeginEpoch(Command, frozen=True, tag=True):
+    """First of every master's life."""
+
+    holder: str
+
+
+class SubmitJob(Command, frozen=True, tag=True):
+    spec: JobSpec
+
+
+class ScaleJob(Command, frozen=True, tag=True):
+    job: str
+    tasks: int
+
+
+class KillTasks(Command, frozen=True, tag=True):
+    """End tasks for good; ``indexes`` None means the whole job."""
+
+    job: str
+    indexes: tuple[int, ...] | None = None
+
+
+class RestartTasks(Command, frozen=True, tag=True):
+    """A fresh attempt for each: the running are evicted, the dead submitted again."""
+
+    job: str
+    indexes: tuple[int, ...] | None = None
+
+
+class EvictTasks(Command, frozen=True, tag=True):
+    """Reconcilers: send running tasks back to pending."""
+
+    job: str
+    indexes: tuple[int, ...]
+    cause: Eviction
+    reason: str = ""
+
+
+class ForgetJob(Command, frozen=True, tag=True):
+    job: str
+
+
+class PlaceTasks(Command, frozen=True, tag=True):
+    """Scheduler: put pending tasks on machines. Checked again here: a stale placement is dropped."""
+
+    job: str
+    indexes: tuple[int, ...]
+    machines: tuple[str, ...]
+    ports: tuple[tuple[int, ...], ...] = ()
+
+
+class JoinMachine(Command, frozen=True, tag=True):
+    """``known`` is true when the borglet proved that it is the machine that joined before."""
+
+    machine: Machine
+    instance: str
+    known: bool
+
+
+class CordonMachine(Command, frozen=True, tag=True):
+    machine: str
+    reason: str = ""
+
+
+class UncordonMachine(Command, frozen=True, tag=True):
+    machine: str
+
+
+class SetMachineDown(Command, frozen=True, tag=True):
+    machine: str
+    reason: str
+
+
+class SetMachineUp(Command, frozen=True, tag=True):
+    machine: str
+
+
+class Observe(Command, frozen=True, tag=True):
+    """The link: what differs on one machine from what it said before. It no longer has those in ``gone``."""
+
+    machine: str
+    boot_id: str
+    instance: str
+    changed: tuple[SeenAttempt, ...]
+    gone: tuple[tuple[str, int], ...] = ()  # (task name, attempt)
+    whole: bool = False  # ``changed`` is all there is
+    conditions: tuple[str, ...] = ()
+    unhealthy_runtimes: tuple[Runtime, ...] = ()
+    capacity: Resources | None = None  # facts, where they differ from the machine's record
+    attributes: dict[str, str] | None = None
+    runtimes: tuple[Runtime, ...] | None = None
+    generation: int = 0  # of the assignment it works on

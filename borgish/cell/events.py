@@ -1,0 +1,168 @@
+"""The journal's alphabet: everything that can happen to a cell. Events cannot be refused.
+
+Each carries as many tasks as belong together, in parallel tuples. An attempt's id is the position
+of the entry that holds its ``TasksPlaced``; one entry never places a task twice.
+"""
+
+import msgspec
+
+from borgish.cell.model import Machine
+from borgish.resources import Resources
+from borgish.spec.job import JobSpec
+from borgish.vocabulary import Ending, Eviction, Runtime
+
+
+class Event(msgspec.Struct, frozen=True, tag_field="type", omit_defaults=True):
+    """Base of all events; ``type`` in JSON is the class's name."""
+
+
+class Elected(Event, frozen=True, tag=True):
+    """A master began to lead."""
+
+    epoch: int
+    timeline: int
+    holder: str
+
+
+class JobSubmitted(Event, frozen=True, tag=True):
+    """A new job, or a dead one submitted again: all its tasks are pending."""
+
+    spec: JobSpec
+
+
+class JobChanged(Event, frozen=True, tag=True):
+    """A live job has a new spec. More tasks: the new ones are pending. Fewer: the highest are gone."""
+
+    job: str
+    spec: JobSpec
+
+
+class JobForgotten(Event, frozen=True, tag=True):
+    """A job that was dead long enough is no longer kept."""
+
+    job: str
+
+
+class TasksPlaced(Event, frozen=True, tag=True):
+    """Pending -> Running."""
+
+    job: str
+    indexes: tuple[int, ...]
+    machines: tuple[str, ...]
+    ports: tuple[tuple[int, ...], ...] = ()  # empty when the job has none
+
+
+class TasksRestarted(Event, frozen=True, tag=True):
+    """Programs ended and were, or will be, started again where they are. Running stays running."""
+
+    job: str
+    indexes: tuple[int, ...]
+    restarts: tuple[int, ...]  # the count of the attempt so far
+    exit_codes: tuple[int | None, ...]
+    signals: tuple[int | None, ...]
+    reasons: tuple[str, ...]
+
+
+class TasksEvicted(Event, frozen=True, tag=True):
+    """Running -> Pending."""
+
+    job: str
+    indexes: tuple[int, ...]
+    cause: Eviction
+    reason: str = ""
+
+
+class TasksEnded(Event, frozen=True, tag=True):
+    """Pending or Running -> Dead."""
+
+    job: str
+    indexes: tuple[int, ...]
+    ending: Ending
+    reasons: tuple[str, ...]
+    exit_codes: tuple[int | None, ...] = ()  # empty when none is known
+    signals: tuple[int | None, ...] = ()
+    started_at: tuple[float, ...] = ()
+
+
+class TasksResubmitted(Event, frozen=True, tag=True):
+    """Dead -> Pending."""
+
+    job: str
+    indexes: tuple[int, ...]
+
+
+class MachineJoined(Event, frozen=True, tag=True):
+    """A machine came, or came again with other facts or another address. It is up."""
+
+    machine: Machine
+
+
+class MachineFacts(Event, frozen=True, tag=True):
+    """A machine's capacity, attributes or runtimes are other than they were."""
+
+    machine: str
+    capacity: Resources
+    attributes: dict[str, str]
+    runtimes: tuple[Runtime, ...]
+    boot_id: str
+
+
+class MachineDown(Event, frozen=True, tag=True):
+    """A machine has been silent too long. Its tasks are evicted by events of their own."""
+
+    machine: str
+    reason: str
+
+
+class MachineUp(Event, frozen=True, tag=True):
+    """A machine that was down answers again."""
+
+    machine: str
+
+
+class MachineCordoned(Event, frozen=True, tag=True):
+    """Nothing new is placed on it; what runs there goes on."""
+
+    machine: str
+    reason: str = ""
+
+
+class MachineUncordoned(Event, frozen=True, tag=True):
+    """It takes new tasks again."""
+
+    machine: str
+
+
+AnyEvent = (
+    Elected
+    | JobSubmitted
+    | JobChanged
+    | JobForgotten
+    | TasksPlaced
+    | TasksRestarted
+    | TasksEvicted
+    | TasksEnded
+    | TasksResubmitted
+    | MachineJoined
+    | MachineFacts
+    | MachineDown
+    | MachineUp
+    | MachineCordoned
+    | MachineUncordoned
+)
+
+
+class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One row of the journal: an accepted command or a decision, and what happened by it."""
+
+    position: int
+    at: float  # seconds since 1970
+    timeline: int
+    epoch: int
+    actor: str  # a user, or the part of borgish that decided: scheduler, machines, report m3
+    cause: str  # what was asked, in a word: submit, kill, place, report ...
+    events: tuple[AnyEvent, ...]
+    request_id: str = ""
+    digest: str = ""  # of the request's body, where there is a request id
+    subject: str = ""
+    text: str = ""  # the answer given

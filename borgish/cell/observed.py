@@ -1,0 +1,58 @@
+"""What was merely seen: when a machine was last heard, what runs on it, what that uses.
+
+Not journalled, lost with the process, and rebuilt from one whole report of each machine. Written
+only by the master's step.
+"""
+
+import msgspec
+
+from borgish.resources import Resources
+from borgish.vocabulary import Ending, Phase, Runtime
+
+
+class SeenAttempt(msgspec.Struct, frozen=True):
+    """One attempt as its machine last reported it; see ``wire.link.AttemptReport`` for the fields."""
+
+    task: str
+    attempt: int
+    phase: Phase
+    needs: Resources = Resources()
+    ports: tuple[int, ...] = ()
+    pid: int = 0
+    started_at: float = 0.0
+    restarts: int = 0
+    ended: Ending | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    exit_reason: str = ""
+    reason: str = ""
+    port_in_use: int = 0
+
+
+class SeenMachine(msgspec.Struct):
+    """One machine as last heard. Times are of the master's monotonic clock."""
+
+    first_heard: float = 0.0  # under this master; 0: not yet
+    heard: float = 0.0
+    watched_since: float = 0.0  # since when this master has tried to reach it
+    boot_id: str = ""
+    instance: str = ""
+    generation: int = 0
+    attempts: dict[tuple[str, int], SeenAttempt] = {}  # by (task name, attempt)
+    orphans: dict[tuple[str, int], float] = {}  # first seen when
+    conditions: tuple[str, ...] = ()
+    unhealthy_runtimes: tuple[Runtime, ...] = ()
+    usage: dict[tuple[str, int], tuple[int, int]] = {}  # (cpu_millis, ram_bytes)
+    ports_blocked: dict[int, float] = {}  # a port that a foreign program holds, until when
+
+
+class Observed:
+    """All machines as last heard; a machine is here from its joining on."""
+
+    def __init__(self) -> None:
+        self.machines: dict[str, SeenMachine] = {}
+
+    def attempt(self, machine: str, task: str, attempt: int) -> SeenAttempt | None:
+        """Return what was last seen of an attempt on a machine."""
+        seen = self.machines.get(machine)
+        return seen.attempts.get((task, attempt)) if seen else None

@@ -1,0 +1,88 @@
+"""A cell in memory: the stored records, the indexes that follow from them, and what was touched.
+
+Only ``apply`` writes; everybody else reads. ``Touched`` is how a change travels on: the store
+writes those records, the scheduler looks at those machines, the link makes those assignments anew.
+"""
+
+import msgspec
+
+from borgish.cell.model import Answer, Job, Machine, Snapshot, Task
+from borgish.vocabulary import State, split_task_name, task_name
+
+REQUESTS_KEPT = 10_000
+
+
+class Touched(msgspec.Struct):
+    """The names of what ``apply`` wrote to since last taken."""
+
+    jobs: set[str] = set()
+    tasks: dict[str, set[int]] = {}  # by job
+    machines: set[str] = set()  # their own record
+    placements: set[str] = set()  # machines where a task came or went
+    jobs_gone: set[str] = set()
+    tasks_gone: dict[str, int] = {}  # by job: indexes from this one on are no more
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.jobs or self.machines or self.placements or self.tasks or self.jobs_gone or self.tasks_gone
+        )
+
+
+class Cell:
+    """All of one cell. The indexes are derived: ``reindex`` makes them from the records."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.name = snapshot.name
+        self.position = snapshot.position
+        self.timeline = snapshot.timeline
+        self.epoch = snapshot.epoch
+        self.jobs: dict[str, Job] = snapshot.jobs
+        self.machines: dict[str, Machine] = snapshot.machines
+        self.requests: dict[str, Answer] = snapshot.requests
+        self.placed: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of running tasks
+        self.waiting: dict[str, set[int]] = {}  # by job: indexes of pending tasks
+        self.touched = Touched()
+        self.reindex()
+
+    def snapshot(self) -> Snapshot:
+        """Return the stored records; they are shared, not copied: encode before the next step."""
+        return Snapshot(
+            self.name, self.position, self.timeline, self.epoch, self.jobs, self.machines, self.requests
+        )
+
+    def reindex(self) -> None:
+        """Make the indexes from the records."""
+        self.placed = {name: set() for name in self.machines}
+        self.waiting = {}
+        for job in self.jobs.values():
+            for task in job.tasks:
+                if task.state is State.RUNNING:
+                    self.placed.setdefault(task.machine, set()).add((job.key, task.index))
+                elif task.state is State.PENDING:
+                    self.waiting.setdefault(job.key, set()).add(task.index)
+
+    def task(self, name: str) -> Task | None:
+        """Return a task by its name, or None."""
+        key, index = split_task_name(name)
+        job = self.jobs.get(key)
+        return job.tasks[index] if job and 0 <= index < len(job.tasks) else None
+
+    def is_current(self, machine: str, task: str, attempt: int) -> bool:
+        """Return whether this attempt is the one that should be running, and there."""
+        found = self.task(task)
+        return (
+            found is not None
+            and found.state is State.RUNNING
+            and found.attempt == attempt
+            and found.machine == machine
+        )
+
+    def take_touched(self) -> Touched:
+        """Return what was touched since the last call, and start anew."""
+        touched, self.touched = self.touched, Touched()
+        return touched
+
+
+def placed_name(placed: tuple[str, int]) -> str:
+    """Return the task's name of an entry of ``Cell.placed``."""
+    return task_name(*placed)

@@ -1,0 +1,37 @@
+"""The one place that reads a clock. Deciding code gets its time as an argument instead."""
+
+import time
+from typing import Protocol
+
+import msgspec
+
+
+class Now(msgspec.Struct, frozen=True):
+    """One moment, on two clocks.
+
+    ``wall`` is seconds since 1970 in UTC, to be shown and stored; it may jump. ``mono`` is seconds
+    on a clock that never jumps, to be subtracted; it means nothing outside its process. Whether a
+    machine is alive is decided on ``mono`` alone.
+    """
+
+    wall: float
+    mono: float
+
+    def later(self, seconds: float) -> "Now":
+        """Return the moment ``seconds`` after this one."""
+        return Now(self.wall + seconds, self.mono + seconds)
+
+
+class Clock(Protocol):
+    """Tells the time: the real one here, a virtual one in the simulator."""
+
+    def now(self) -> Now:
+        """Return this moment."""
+        ...
+
+
+class SystemClock:
+    """The clocks of this machine."""
+
+    def now(self) -> Now:
+        return Now(time.time(), time.monotonic())

@@ -1,0 +1,138 @@
+"""What can go wrong, as one small tree. The message names the thing and the reason, the hint the way out.
+
+    BorgishError
+    +-- Refused                  a command that may not be; nothing was changed
+    |   +-- Invalid              the request itself is wrong (carries every mistake found)
+    |   +-- NotFound             what it names does not exist
+    |   +-- Conflict             what it asks does not go with what is
+    |   +-- TooLarge             over a stated limit
+    |   +-- Unauthenticated      no token, or a wrong one
+    |   +-- Forbidden            the token does not reach that far
+    |   +-- Gone                 the position asked for is no longer kept
+    +-- Unreachable              nobody answers, or not in time
+    +-- OutcomeUnknown           the store may or may not have it          exit 70
+    +-- Fenced                   another master leads                      exit 71
+    +-- StoreDamaged             what is stored does not verify            exit 72
+    +-- UnsafeConfiguration      will not run like this                    exit 74
+
+``status`` is the HTTP status (RFC 9457 problem details are made from these fields), ``exit_code``
+what a command or daemon ends with.
+"""
+
+from typing import ClassVar
+
+import msgspec
+
+
+class Mistake(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing wrong in what a user wrote. ``line`` and ``column`` count from 1; 0 is unknown."""
+
+    message: str
+    line: int = 0
+    column: int = 0
+    hint: str = ""
+    excerpt: str = ""  # the line itself, for the caret
+    path: str = ""  # where in the document: resources.cpu
+
+
+class BorgishError(Exception):
+    """Base of all errors that borgish raises on purpose."""
+
+    status: ClassVar[int] = 500
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}. {self.hint}" if self.hint else self.message
+
+
+class Refused(BorgishError):
+    """A command that may not be; nothing was changed."""
+
+    status = 422
+
+
+class Invalid(Refused):
+    """The request itself is wrong."""
+
+    status = 400
+    exit_code = 2
+
+    def __init__(self, message: str, hint: str = "", mistakes: tuple[Mistake, ...] = ()) -> None:
+        super().__init__(message, hint)
+        self.mistakes = mistakes
+
+
+class NotFound(Refused):
+    """What it names does not exist."""
+
+    status = 404
+
+
+class Conflict(Refused):
+    """What it asks does not go with what is."""
+
+    status = 409
+
+
+class TooLarge(Refused):
+    """Over a stated limit."""
+
+    status = 413
+
+
+class Unauthenticated(Refused):
+    """No token, or a wrong one."""
+
+    status = 401
+    exit_code = 4
+
+
+class Forbidden(Refused):
+    """The token does not reach that far."""
+
+    status = 403
+    exit_code = 4
+
+
+class Gone(Refused):
+    """The position asked for is no longer kept."""
+
+    status = 410
+
+
+class Unreachable(BorgishError):
+    """Nobody answers, or not in time."""
+
+    status = 503
+    exit_code = 4
+
+
+class OutcomeUnknown(BorgishError):
+    """The store may or may not have it; the process must end and read again."""
+
+    status = 503
+    exit_code = 70
+
+
+class Fenced(BorgishError):
+    """Another master leads this cell."""
+
+    status = 503
+    exit_code = 71
+
+
+class StoreDamaged(BorgishError):
+    """What is stored does not verify."""
+
+    exit_code = 72
+
+
+class UnsafeConfiguration(BorgishError):
+    """Will not run like this."""
+
+    exit_code = 74

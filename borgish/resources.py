@@ -1,0 +1,122 @@
+"""Amounts of what a machine has and a task needs, and how people write them.
+
+Inside borgish every amount is a whole number in the unit its name carries: ``cpu_millis``
+(thousandths of a hyperthread), ``ram_bytes``, ``disk_bytes``, and named resources in their own
+units. Text becomes amounts here and nowhere else.
+"""
+
+import re
+from decimal import Decimal, InvalidOperation
+
+import msgspec
+
+CPU_MILLIS_MAX = 1_000_000
+RAM_BYTES_MIN = 4 * 1024**2
+RAM_BYTES_MAX = 16 * 1024**4
+DISK_BYTES_MAX = 1024**5
+NAMED_MAX = 1_000_000_000
+
+_BYTE_UNITS = {
+    "": 1,
+    "B": 1,
+    **{u: 1000**i for i, u in enumerate(("kB", "MB", "GB", "TB"), 1)},
+    **{u: 1024**i for i, u in enumerate(("KiB", "MiB", "GiB", "TiB"), 1)},
+    **{u: 1024**i for i, u in enumerate(("Ki", "Mi", "Gi", "Ti"), 1)},
+}
+_SECOND_UNITS = {
+    u: Decimal(n) for u, n in (("ms", "0.001"), ("s", "1"), ("m", "60"), ("h", "3600"), ("d", "86400"))
+}
+_AMOUNT = re.compile(r"(\d{1,20}(?:\.\d{1,9})?)\s?([A-Za-z]*)", re.ASCII)
+
+
+class Resources(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A vector of amounts. All are >= 0."""
+
+    cpu_millis: int = 0
+    ram_bytes: int = 0
+    disk_bytes: int = 0
+    named: dict[str, int] = {}
+
+    def plus(self, other: "Resources", times: int = 1) -> "Resources":
+        """Return this and ``times`` the other, added by kind; amounts stay >= 0."""
+        names = sorted(self.named.keys() | other.named.keys())
+        return Resources(
+            max(0, self.cpu_millis + times * other.cpu_millis),
+            max(0, self.ram_bytes + times * other.ram_bytes),
+            max(0, self.disk_bytes + times * other.disk_bytes),
+            {n: max(0, self.named.get(n, 0) + times * other.named.get(n, 0)) for n in names},
+        )
+
+
+def _split(text: str) -> tuple[Decimal, str]:
+    match = _AMOUNT.fullmatch(text.strip())
+    if match is None:
+        raise ValueError("is not a number with a unit")
+    try:
+        return Decimal(match[1]), match[2]
+    except InvalidOperation:  # pragma: no cover - the pattern admits only digits
+        raise ValueError("is not a number") from None
+
+
+def parse_cpu_millis(text: str) -> int:
+    """Read ``500m``, ``0.5`` or ``2`` as thousandths of a core. Raises ValueError with the reason."""
+    number, unit = _split(text)
+    if unit not in ("", "m"):
+        raise ValueError(f"has the unit '{unit}'; cpu is written like 500m or 0.5")
+    millis = number if unit == "m" else number * 1000
+    if millis != int(millis):
+        raise ValueError("is finer than a thousandth of a core")
+    if not 1 <= millis <= CPU_MILLIS_MAX:
+        raise ValueError(f"is outside 1m to {CPU_MILLIS_MAX // 1000} cores")
+    return int(millis)
+
+
+def parse_bytes(text: str, low: int = 0, high: int = DISK_BYTES_MAX) -> int:
+    """Read ``256MiB``, ``1GB`` or ``4096`` as bytes. Raises ValueError with the reason."""
+    number, unit = _split(text)
+    if unit not in _BYTE_UNITS:
+        raise ValueError(f"has the unit '{unit}'; write it like 256MiB or 1GiB")
+    amount = number * _BYTE_UNITS[unit]
+    if amount != int(amount):
+        raise ValueError("is not a whole number of bytes")
+    if not low <= amount <= high:
+        raise ValueError(f"is outside {show_bytes(low)} to {show_bytes(high)}")
+    return int(amount)
+
+
+def parse_seconds(text: str, low: float = 0, high: float = 366 * 86400) -> float:
+    """Read ``250ms``, ``10s``, ``5m``, ``2h`` or ``1d`` as seconds. Raises ValueError with the reason."""
+    number, unit = _split(text)
+    if unit not in _SECOND_UNITS:
+        raise ValueError("needs a unit: write it like 500ms, 10s, 5m or 2h")
+    seconds = float(number * _SECOND_UNITS[unit])
+    if not low <= seconds <= high:
+        raise ValueError(f"is outside {show_seconds(low)} to {show_seconds(high)}")
+    return seconds
+
+
+def show_cpu(millis: int) -> str:
+    """Write thousandths of a core as people read them: ``250m``, ``1.5``, ``16``."""
+    if 0 < millis < 1000:
+        return f"{millis}m"
+    return f"{millis / 1000:.4g}" if millis < 10_000_000 else str(millis // 1000)
+
+
+def show_bytes(amount: int) -> str:
+    """Write bytes as people read them: ``256MiB``, ``1.5GiB``."""
+    size = float(amount)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.3g}{unit}" if size < 999.5 else f"{size:.0f}{unit}"
+        size /= 1024
+    return f"{size:.4g}TiB"
+
+
+def show_seconds(seconds: float) -> str:
+    """Write a duration as people read it: ``250ms``, ``12s``, ``5m``, ``3h``, ``2d``."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f}ms"
+    for limit, unit, size in ((120, "s", 1), (7200, "m", 60), (172_800, "h", 3600)):
+        if seconds < limit:
+            return f"{seconds / size:.3g}{unit}"
+    return f"{seconds / 86400:.3g}d"

@@ -1,0 +1,1 @@
+"""Decides which pending task goes to which machine, and says why when none will do."""

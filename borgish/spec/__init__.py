@@ -1,0 +1,1 @@
+"""What users ask for: job files read, checked, and brought into one canonical form."""

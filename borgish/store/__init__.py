@@ -1,0 +1,1 @@
+"""Keeps the journal, the tables and the checkpoints of a cell in SQLite or Postgres."""

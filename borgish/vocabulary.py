@@ -1,0 +1,130 @@
+"""The words of borgish, each defined once.
+
+Code, output, database and documents use these words for these things, and no other words. The
+enumerations are the closed sets among them; the longer explanations are in ``borgish/README.md``.
+
+cell         the machines that one borgmaster manages
+machine      a host with a borglet; has capacity, attributes, labels
+job          a user's named set of N tasks that run the same thing; ``user/job`` names it
+task         one index of a job, ``user/job/3``; keeps its identity for the job's whole life
+attempt      one stay of a task on one machine; its id is the journal position of its placement
+band         monitoring > production > batch > free; a priority is a number inside a band
+command      what somebody asks; may be refused
+event        what happened; the journal's alphabet; cannot be refused
+journal      every event ever, in order, in the database; only grows
+checkpoint   the whole cell at one journal position
+timeline     grows at each rollback
+epoch        grows at each election, that is at each start of a borgmaster
+assignment   all that one machine should run now, with its generation
+report       all that one machine does run now
+step, turn   one pure call of the master; the step, made durable, then released
+refusal      why a task was not placed, in counts and words
+"""
+
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """The three states of Borg (EuroSys 2015, figure 2), of a task and of a job alike."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    DEAD = "dead"
+
+
+class Phase(StrEnum):
+    """What is seen of a running task on its machine. Phases inform, states decide."""
+
+    ASSIGNED = "assigned"  # placed; the machine has not yet said anything of it
+    STARTING = "starting"  # being started, or waiting for its next local restart
+    UP = "up"  # runs; not probed, or not probed long enough to tell
+    HEALTHY = "healthy"  # runs and answers its probe
+    UNHEALTHY = "unhealthy"  # runs and failed its probe; a restart follows
+    STOPPING = "stopping"  # was asked to stop and has not ended
+
+
+class Ending(StrEnum):
+    """How a task came to be dead."""
+
+    FINISH = "finish"  # exit code 0 in a job that runs to completion
+    FAIL = "fail"  # any other exit, and no attempts left
+    KILL = "kill"  # somebody asked for it
+    LOST = "lost"  # nobody can say what became of it
+
+
+class Eviction(StrEnum):
+    """Why a running task was sent back to pending."""
+
+    RESTART = "restart"  # its user asked for a fresh attempt
+    MACHINE_LOST = "machine lost"
+    DRAIN = "drain"
+    PREEMPTED = "preempted"
+    OUT_OF_RESOURCES = "out of resources"
+    PORT_IN_USE = "port in use"  # a foreign program holds a port it was given
+    VANISHED = "vanished"  # its machine no longer knows it, as after a reboot
+
+
+class Band(StrEnum):
+    """The priority bands, highest first (EuroSys 2015, section 2.5)."""
+
+    MONITORING = "monitoring"
+    PRODUCTION = "production"
+    BATCH = "batch"
+    FREE = "free"
+
+
+BAND_FLOOR = {Band.MONITORING: 300, Band.PRODUCTION: 200, Band.BATCH: 100, Band.FREE: 0}
+"""The lowest priority of each band; each band is 100 wide."""
+
+PRIORITY_MAX = 399
+
+
+def band_of(priority: int) -> Band:
+    """Return the band that a priority (0 to 399) lies in."""
+    return next(band for band, floor in BAND_FLOOR.items() if priority >= floor)
+
+
+class Appclass(StrEnum):
+    """Whether somebody waits for the answer; independent of priority."""
+
+    LATENCY_SENSITIVE = "latency_sensitive"
+    BATCH = "batch"
+
+
+class RestartPolicy(StrEnum):
+    """What follows when a task's program ends."""
+
+    ALWAYS = "always"  # a service: started again whatever the exit code
+    ON_FAILURE = "on_failure"  # runs to completion: exit code 0 is the end
+    NEVER = "never"  # runs once, whatever comes of it
+
+
+class Runtime(StrEnum):
+    """What starts the program."""
+
+    PROCESS = "process"
+    DOCKER = "docker"
+    FAKE = "fake"  # simulation only
+
+
+# Names users choose: jobs, users, ports, machines, named resources. A DNS label, so that a name
+# can stand in a file name, a label, an address and a metric without quoting.
+NAME_PATTERN = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+TASKS_PER_JOB_MAX = 10_000
+BODY_BYTES_MAX = 1024 * 1024
+
+
+def job_key(user: str, name: str) -> str:
+    """Return the name of a job in its cell: ``user/name``."""
+    return f"{user}/{name}"
+
+
+def task_name(job: str, index: int) -> str:
+    """Return the name of a task in its cell: ``user/name/index``."""
+    return f"{job}/{index}"
+
+
+def split_task_name(name: str) -> tuple[str, int]:
+    """Return the job key and the index in a task's name."""
+    job, _, index = name.rpartition("/")
+    return job, int(index)

@@ -1,0 +1,248 @@
+"""What the API of the master answers, as JSON. These shapes are a promise to scripts: fields are
+added, never renamed. Times are ISO 8601 in UTC with a Z; amounts are whole numbers in the unit of their name.
+"""
+
+import msgspec
+
+from borgish.errors import Mistake
+from borgish.resources import Resources
+from borgish.spec.job import JobSpec
+from borgish.vocabulary import Band, Phase, State
+
+
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An error, as RFC 9457 problem details (application/problem+json)."""
+
+    title: str
+    status: int
+    detail: str
+    type: str = "about:blank"
+    hint: str = ""
+    mistakes: tuple[Mistake, ...] = ()
+
+
+class Accepted(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The answer to every mutation: it is durable at this journal position.
+
+    The same request id and body again gives the same answer, with ``replayed`` set.
+    """
+
+    position: int
+    subject: str  # the job, task, machine or checkpoint it was about
+    text: str  # one sentence: what was done
+    replayed: bool = False
+
+
+class UsageView(msgspec.Struct, frozen=True):
+    cpu_millis: int
+    ram_bytes: int
+
+
+class TaskView(msgspec.Struct, frozen=True):
+    """One task, complete."""
+
+    name: str  # user/job/3
+    job: str  # user/job
+    user: str
+    index: int
+    state: State
+    phase: Phase | None  # None unless running
+    machine: str | None  # where it runs, or last ran
+    attempt: int
+    pid: int | None
+    ports: dict[str, int]
+    started_at: str | None
+    restarts: int
+    reason: str  # why it is as it is, for people; "" when there is nothing to say
+    exit_code: int | None  # of the last program that ended
+    signal: int | None
+    since: str  # of the state
+    priority: int
+    resources: Resources
+    usage: UsageView | None
+
+
+class JobView(msgspec.Struct, frozen=True):
+    """One job in a list. ``up`` counts tasks that run and, where probed, are healthy."""
+
+    name: str  # user/job
+    user: str
+    state: State
+    tasks: int
+    pending: int
+    running: int
+    up: int
+    dead: int
+    finished: int
+    failed: int
+    priority: int
+    band: Band
+    appclass: str
+    service: bool
+    generation: int
+    submitted_at: str
+    submitted_by: str
+    reason: str  # the first thing in the way, for people; ""
+
+
+class JobDetail(msgspec.Struct, frozen=True):
+    """One job, complete."""
+
+    job: JobView
+    spec: JobSpec
+    refusals: tuple["RefusalView", ...]
+
+
+class RefusalView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why some tasks of a job are not placed: per reason, how many machines; and the way out."""
+
+    job: str
+    tasks: int
+    indexes: str  # 0-4,7
+    text: str  # one line: "0 of 3 machines fit: 2 have too little ram free, 1 is down"
+    reasons: dict[str, int]
+    hint: str = ""
+    since: str = ""
+
+
+class WhyView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a task or a job is as it is."""
+
+    name: str
+    state: State
+    text: str  # one paragraph for people
+    refusals: tuple[RefusalView, ...] = ()
+    tasks: tuple[TaskView, ...] = ()
+    events: tuple["EventView", ...] = ()
+
+
+class MachineView(msgspec.Struct, frozen=True):
+    """One machine, complete. ``committed`` is the sum of the limits of the tasks placed there."""
+
+    name: str
+    state: str  # up, down, cordoned
+    address: str
+    capacity: Resources
+    committed: Resources
+    usage: UsageView
+    tasks: int
+    attributes: dict[str, str]
+    runtimes: tuple[str, ...]
+    conditions: tuple[str, ...]
+    heard_seconds_ago: float | None
+    joined_at: str
+    reason: str
+    orphans: tuple[str, ...]
+
+
+class EventView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that happened, for people. ``indexes`` are those of the tasks it is about."""
+
+    position: int
+    at: str
+    kind: str  # submitted, placed, restarted, evicted, ended, killed, machine ...
+    text: str
+    job: str = ""
+    indexes: tuple[int, ...] = ()
+    machine: str = ""
+    bad: bool = False  # something went wrong
+
+
+class CheckpointView(msgspec.Struct, frozen=True):
+    position: int
+    at: str
+    reason: str
+    bytes: int
+    sha256: str
+
+
+class BandUse(msgspec.Struct, frozen=True):
+    """What the running tasks of one band may use in all."""
+
+    band: Band
+    cpu_millis: int
+    ram_bytes: int
+    tasks: int
+
+
+class StatusView(msgspec.Struct, frozen=True):
+    """The cell at one glance."""
+
+    cell: str
+    version: str
+    position: int
+    timeline: int
+    epoch: int
+    started_at: str
+    now: str
+    machines: int
+    machines_up: int
+    jobs: int
+    tasks: int
+    pending: int
+    running: int
+    up: int
+    dead: int
+    capacity: Resources  # of the machines that are up
+    bands: tuple[BandUse, ...]
+    store: str  # sqlite or postgresql
+    last_checkpoint: CheckpointView | None
+
+
+class SummaryView(msgspec.Struct, frozen=True):
+    """What the dashboard shows, cut to what fits a screen whatever the size of the cell."""
+
+    status: StatusView
+    machines: tuple[MachineView, ...]  # those with trouble first, then the fullest; at most 100
+    jobs: tuple[JobView, ...]  # those with trouble first, then the latest; at most 100
+    pending: tuple[RefusalView, ...]  # at most 50
+    events: tuple[EventView, ...]  # the latest last; at most 50
+
+
+class Page(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where a list goes on: pass ``next`` as ``after`` to get the rest. Empty at the end."""
+
+    next: str = ""
+
+
+class TaskList(msgspec.Struct, frozen=True):
+    items: tuple[TaskView, ...]
+    page: Page = Page()
+
+
+class JobList(msgspec.Struct, frozen=True):
+    items: tuple[JobView, ...]
+    page: Page = Page()
+
+
+class MachineList(msgspec.Struct, frozen=True):
+    items: tuple[MachineView, ...]
+    page: Page = Page()
+
+
+class EventList(msgspec.Struct, frozen=True):
+    items: tuple[EventView, ...]
+    page: Page = Page()
+
+
+class CheckpointList(msgspec.Struct, frozen=True):
+    items: tuple[CheckpointView, ...]
+
+
+class ScaleRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    tasks: int
+
+
+class IndexesRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which tasks of a job: by index, or all of them when absent."""
+
+    indexes: tuple[int, ...] | None = None
+
+
+class CordonRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    reason: str = ""
+
+
+class ExecCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    run: tuple[str, ...]
+    timeout_seconds: float = 60.0

@@ -1,0 +1,215 @@
+"""What master and borglet say to each other, as JSON over HTTP.
+
+The master asks ``POST /v1/poll`` with a ``PollRequest``; the borglet answers with a ``PollReply``, at
+once when its report differs from the one the master has seen, else when ``wait_seconds`` are over.
+Both send the whole: an assignment is everything a machine should run, a report everything it does.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from borgish.resources import Resources
+from borgish.spec.job import Health, Restart, Stop
+from borgish.vocabulary import Ending, Phase, Runtime
+
+
+class AttemptSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One attempt as its machine needs it: all substitutions done, all ports numbered.
+
+    ``env`` is complete (``BORGISH_*`` and ``PORT_*`` included). ``health.command`` is substituted.
+    """
+
+    task: str  # user/job/3
+    attempt: int
+    run: tuple[str, ...]
+    env: dict[str, str]
+    runtime: Runtime
+    resources: Resources
+    restart: Restart
+    stop: Stop
+    image: str = ""
+    workdir: str = ""
+    ports: dict[str, int] = {}
+    health: Health | None = None
+    max_runtime_seconds: float = 0.0
+    labels: dict[str, str] = {}
+
+    @property
+    def key(self) -> str:
+        """The attempt's name: ``user/job/3@1207``."""
+        return attempt_key(self.task, self.attempt)
+
+
+def attempt_key(task: str, attempt: int) -> str:
+    """Return the name of an attempt: ``user/job/3@1207``."""
+    return f"{task}@{attempt}"
+
+
+class StopOrder(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One attempt that should end. How (signal, grace) the borglet knows from its ledger."""
+
+    task: str
+    attempt: int
+    reason: str = ""
+
+    @property
+    def key(self) -> str:
+        return attempt_key(self.task, self.attempt)
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    """All that one machine should run and stop. What it does not name is left alone."""
+
+    generation: int  # grows by one each time the master makes a new one for this machine
+    run: tuple[AttemptSpec, ...] = ()
+    stop: tuple[StopOrder, ...] = ()
+
+
+class PollRequest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The master's question. A lower (timeline, epoch) than one already seen is refused with 409.
+
+    ``generation`` is that of the assignment the master last made; ``assignment`` is there when the
+    master does not know that the borglet has it. ``seen`` is the ``report_generation`` the master
+    has *durably* taken in: a report that differs from it is answered at once, and the ends of attempts
+    reported up to it need not be reported again once the assignment no longer names them.
+    """
+
+    cell: str
+    timeline: int
+    epoch: int
+    generation: int
+    seen: int = 0  # 0: nothing; send everything
+    seen_instance: str = ""  # the borglet run that `seen` counts in
+    wait_seconds: float = 0.0
+    assignment: Assignment | None = None
+
+
+class Exit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a program ended: an exit code, or a signal, or neither when it could not be learned."""
+
+    code: int | None = None
+    signal: int | None = None
+    oom: bool = False  # the kernel ended it for its memory limit
+    reason: str = ""  # words, where there is more to say: could not start, unhealthy, max_runtime
+    at: float = 0.0  # seconds since 1970
+
+    @property
+    def ok(self) -> bool:
+        return self.code == 0
+
+
+class AttemptReport(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One attempt as it is on its machine. ``ended`` is final; the phase means nothing from then on."""
+
+    task: str
+    attempt: int
+    phase: Phase
+    needs: Resources = Resources()
+    ports: dict[str, int] = {}
+    pid: int = 0
+    started_at: float = 0.0  # of the running program; 0 when none runs
+    restarts: int = 0  # local restarts in this attempt
+    ended: Ending | None = None
+    last_exit: Exit | None = None
+    reason: str = ""  # restarts in 4 s after exit 1; stopping; port 8080 in use ...
+    port_in_use: int = 0  # a port of the attempt that a foreign program holds: place it elsewhere
+
+    @property
+    def key(self) -> str:
+        return attempt_key(self.task, self.attempt)
+
+
+class Usage(msgspec.Struct, frozen=True, array_like=True):
+    """What one attempt used when last sampled."""
+
+    task: str
+    attempt: int
+    cpu_millis: int
+    ram_bytes: int
+
+
+class ConditionKind(StrEnum):
+    """What can be wrong with a machine that still answers."""
+
+    RUNTIME_UNHEALTHY = "runtime_unhealthy"
+    DISK_PRESSURE = "disk_pressure"
+
+
+class Condition(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something wrong with a machine, and about what: the docker engine, a disk."""
+
+    kind: ConditionKind
+    about: str = ""
+    text: str = ""
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What a machine is: sent when it joins and with each whole report."""
+
+    capacity: Resources
+    attributes: dict[str, str]  # arch, os, kernel, hostname, and what its configuration adds
+    runtimes: tuple[Runtime, ...]
+    ports_low: int
+    ports_high: int  # inclusive
+
+
+class Report(msgspec.Struct, frozen=True, omit_defaults=True):
+    """All that one machine does run."""
+
+    facts: Facts
+    attempts: tuple[AttemptReport, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+
+
+class PollReply(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The borglet's answer. ``report`` is absent when nothing differs from what the master has seen."""
+
+    machine: str
+    boot_id: str  # changes when the machine boots
+    instance: str  # changes when the borglet starts
+    generation: int  # of the assignment it works on; 0 for none under this epoch
+    report_generation: int  # grows with each change of the report, within one instance
+    report: Report | None = None
+    usage: tuple[Usage, ...] = ()
+
+
+class JoinRequest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A borglet asks to be in the cell: ``POST /v1/machines`` with the join token.
+
+    ``poll_token`` proves that it is the machine it was, when it has joined before.
+    """
+
+    machine: str
+    host: str
+    port: int
+    boot_id: str
+    instance: str
+    facts: Facts
+    poll_token: str = ""
+    tls: bool = False
+
+
+class JoinReply(msgspec.Struct, frozen=True):
+    """The cell's answer: the token with which the master will poll. Kept by the borglet, 0600."""
+
+    cell: str
+    machine: str
+    poll_token: str
+
+
+class ExecRequest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Run a command beside a task: ``POST /v1/exec`` on the borglet, in its folder, limits, environment."""
+
+    task: str
+    attempt: int
+    run: tuple[str, ...]
+    timeout_seconds: float = 60.0
+
+
+class ExecReply(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the command said, both streams together, cut at 1 MiB."""
+
+    output: bytes
+    exit_code: int
+    cut: bool = False
