@@ -14,8 +14,9 @@ class Command(msgspec.Struct, frozen=True, tag_field="type"):
 
 
 class BeginEpoch(Command, frozen=True, tag=True):
-    """First of every master's life."""
+    """First of every master's life; the store gave it the epoch."""
 
+    epoch: int
     holder: str
 
 

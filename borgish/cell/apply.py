@@ -1,0 +1,280 @@
+"""The only code that changes a cell: one function per event, each total and without a choice.
+
+Replaying the journal through ``apply_entry`` gives the cell again, so nothing here may look at a
+clock, at observed state, or at anything but the cell and the event.
+"""
+
+import copy
+from collections.abc import Callable, Iterable
+from itertools import repeat
+from typing import Any
+
+from borgish.cell.events import (
+    AnyEvent,
+    Elected,
+    Entry,
+    JobChanged,
+    JobForgotten,
+    JobSubmitted,
+    MachineCordoned,
+    MachineDown,
+    MachineFacts,
+    MachineJoined,
+    MachineUncordoned,
+    MachineUp,
+    TasksEnded,
+    TasksEvicted,
+    TasksPlaced,
+    TasksRestarted,
+    TasksResubmitted,
+)
+from borgish.cell.lifecycle import OF_ENDING, Happening, after
+from borgish.cell.model import Answer, Job, Machine, Task
+from borgish.cell.state import REQUESTS_KEPT, Cell
+from borgish.vocabulary import Ending, State
+
+
+def apply_entry(cell: Cell, entry: Entry) -> None:
+    """Take one journal entry into the cell. Positions follow each other without a gap."""
+    assert entry.position == cell.position + 1, f"entry {entry.position} after {cell.position}"
+    for event in entry.events:
+        _APPLY[type(event)](cell, event, entry)
+    cell.position = entry.position
+    if entry.request_id:
+        _remember(cell, entry)
+
+
+def _remember(cell: Cell, entry: Entry) -> None:
+    cell.requests[entry.request_id] = Answer(entry.digest, entry.position, entry.subject, entry.text)
+    while len(cell.requests) > REQUESTS_KEPT:
+        del cell.requests[next(iter(cell.requests))]
+
+
+def _elected(cell: Cell, event: Elected, _entry: Entry) -> None:
+    cell.epoch = event.epoch
+    cell.timeline = event.timeline
+
+
+# Jobs
+
+
+def _job_submitted(cell: Cell, event: JobSubmitted, entry: Entry) -> None:
+    spec = event.spec
+    before = cell.jobs.get(spec.key)
+    if before is not None:
+        _expect(before.state, Happening.SUBMIT)
+        cell.touched.tasks_gone[spec.key] = 0
+    job = Job(spec.key, entry.position, spec, submitted_at=entry.at, submitted_by=entry.actor)
+    cell.jobs[spec.key] = job
+    _grow(cell, job, spec.tasks, entry)
+
+
+def _job_changed(cell: Cell, event: JobChanged, entry: Entry) -> None:
+    job = cell.jobs[event.job]
+    job.spec = event.spec
+    job.generation += 1
+    _shrink(cell, job, event.spec.tasks)
+    _grow(cell, job, event.spec.tasks, entry)
+
+
+def _grow(cell: Cell, job: Job, tasks: int, entry: Entry) -> None:
+    fresh = range(len(job.tasks), tasks)
+    job.tasks.extend(Task(index, since=entry.at) for index in fresh)
+    job.pending += len(fresh)
+    if fresh:
+        cell.waiting.setdefault(job.key, set()).update(fresh)
+    _touch(cell, job, fresh)
+
+
+def _shrink(cell: Cell, job: Job, tasks: int) -> None:
+    gone = job.tasks[tasks:]
+    if not gone:
+        return
+    for task in gone:
+        if task.state is State.RUNNING:
+            _leave_machine(cell, job.key, task)
+        _count(job, task, -1)
+    del job.tasks[tasks:]
+    _stop_waiting(cell, job.key, (task.index for task in gone))
+    cell.touched.tasks_gone[job.key] = min(tasks, cell.touched.tasks_gone.get(job.key, tasks))
+
+
+def _job_forgotten(cell: Cell, event: JobForgotten, _entry: Entry) -> None:
+    del cell.jobs[event.job]
+    cell.touched.jobs_gone.add(event.job)
+
+
+# Tasks
+
+
+def _tasks_placed(cell: Cell, event: TasksPlaced, entry: Entry) -> None:
+    job = cell.jobs[event.job]
+    ports: Iterable[tuple[int, ...]] = event.ports or repeat(())
+    for index, machine, given in zip(event.indexes, event.machines, ports, strict=False):
+        task = job.tasks[index]
+        _expect(task.state, Happening.SCHEDULE)
+        task.previous_attempt, task.previous_machine = task.attempt, task.machine
+        task.state, task.since, task.reason = State.RUNNING, entry.at, ""
+        task.attempt, task.machine, task.ports, task.restarts = entry.position, machine, given, 0
+        cell.placed[machine].add((event.job, index))
+        if given:
+            _advance_ports(cell, cell.machines[machine], given)
+    cell.touched.placements.update(event.machines)
+    job.pending -= len(event.indexes)
+    job.running += len(event.indexes)
+    _stop_waiting(cell, event.job, event.indexes)
+    _touch(cell, job, event.indexes)
+
+
+def _advance_ports(cell: Cell, machine: Machine, given: tuple[int, ...]) -> None:
+    machine.port_next = given[-1] + 1 if given[-1] < machine.ports_high else machine.ports_low
+    cell.touched.machines.add(machine.name)
+
+
+def _tasks_restarted(cell: Cell, event: TasksRestarted, _entry: Entry) -> None:
+    job = cell.jobs[event.job]
+    rows = zip(event.indexes, event.restarts, event.exit_codes, event.signals, strict=True)
+    for index, restarts, code, signal in rows:
+        task = job.tasks[index]
+        _expect(task.state, Happening.UPDATE)
+        task.restarts, task.exit_code, task.signal = restarts, code, signal
+    _touch(cell, job, event.indexes)
+
+
+def _tasks_evicted(cell: Cell, event: TasksEvicted, entry: Entry) -> None:
+    job = cell.jobs[event.job]
+    reason = event.reason or event.cause
+    for index in event.indexes:
+        task = job.tasks[index]
+        _expect(task.state, Happening.EVICT)
+        _leave_machine(cell, event.job, task)
+        _turn(job, task, State.PENDING, entry.at, reason)
+    cell.waiting.setdefault(event.job, set()).update(event.indexes)
+    _touch(cell, job, event.indexes)
+
+
+def _tasks_ended(cell: Cell, event: TasksEnded, entry: Entry) -> None:
+    job = cell.jobs[event.job]
+    happening = OF_ENDING[event.ending]
+    for place, index in enumerate(event.indexes):
+        task = job.tasks[index]
+        _expect(task.state, happening)
+        if task.state is State.RUNNING:
+            _leave_machine(cell, event.job, task)
+        _turn(job, task, State.DEAD, entry.at, event.reasons[place], event.ending)
+        if event.exit_codes:
+            task.exit_code, task.signal = event.exit_codes[place], event.signals[place]
+        if event.started_at:
+            task.started_at = event.started_at[place]
+    _stop_waiting(cell, event.job, event.indexes)
+    _touch(cell, job, event.indexes)
+
+
+def _tasks_resubmitted(cell: Cell, event: TasksResubmitted, entry: Entry) -> None:
+    job = cell.jobs[event.job]
+    for index in event.indexes:
+        task = job.tasks[index]
+        _expect(task.state, Happening.SUBMIT)
+        _turn(job, task, State.PENDING, entry.at, "")
+    cell.waiting.setdefault(event.job, set()).update(event.indexes)
+    _touch(cell, job, event.indexes)
+
+
+def _expect(state: State | None, happening: Happening) -> None:
+    after(state, happening)
+
+
+def _turn(job: Job, task: Task, state: State, at: float, reason: str, ending: Ending | None = None) -> None:
+    _count(job, task, -1)
+    task.state, task.since, task.reason, task.ending = state, at, reason, ending
+    _count(job, task, +1)
+
+
+def _count(job: Job, task: Task, by: int) -> None:
+    match task.state:
+        case State.PENDING:
+            job.pending += by
+        case State.RUNNING:
+            job.running += by
+        case State.DEAD:
+            job.dead += by
+            job.finished += by if task.ending is Ending.FINISH else 0
+
+
+def _leave_machine(cell: Cell, job: str, task: Task) -> None:
+    cell.placed[task.machine].discard((job, task.index))
+    cell.touched.placements.add(task.machine)
+
+
+def _stop_waiting(cell: Cell, job: str, indexes: Iterable[int]) -> None:
+    waiting = cell.waiting.get(job)
+    if waiting is not None:
+        waiting.difference_update(indexes)
+        if not waiting:
+            del cell.waiting[job]
+
+
+def _touch(cell: Cell, job: Job, indexes: Iterable[int]) -> None:
+    cell.touched.jobs.add(job.key)
+    cell.touched.tasks.setdefault(job.key, set()).update(indexes)
+
+
+# Machines
+
+
+def _machine_joined(cell: Cell, event: MachineJoined, _entry: Entry) -> None:
+    # A copy: the entry is history and must not change when the machine does.
+    cell.machines[event.machine.name] = copy.copy(event.machine)
+    cell.placed.setdefault(event.machine.name, set())
+    cell.touched.machines.add(event.machine.name)
+
+
+def _machine_facts(cell: Cell, event: MachineFacts, _entry: Entry) -> None:
+    machine = _machine(cell, event.machine)
+    machine.capacity, machine.attributes = event.capacity, event.attributes
+    machine.runtimes, machine.boot_id = event.runtimes, event.boot_id
+
+
+def _machine_down(cell: Cell, event: MachineDown, _entry: Entry) -> None:
+    machine = _machine(cell, event.machine)
+    machine.up, machine.reason = False, event.reason
+
+
+def _machine_up(cell: Cell, event: MachineUp, _entry: Entry) -> None:
+    machine = _machine(cell, event.machine)
+    machine.up, machine.reason = True, ""
+
+
+def _machine_cordoned(cell: Cell, event: MachineCordoned, _entry: Entry) -> None:
+    machine = _machine(cell, event.machine)
+    machine.cordoned, machine.reason = True, event.reason or machine.reason
+
+
+def _machine_uncordoned(cell: Cell, event: MachineUncordoned, _entry: Entry) -> None:
+    machine = _machine(cell, event.machine)
+    machine.cordoned = False
+    machine.reason = "" if machine.up else machine.reason
+
+
+def _machine(cell: Cell, name: str) -> Machine:
+    cell.touched.machines.add(name)
+    return cell.machines[name]
+
+
+_APPLY: dict[type[AnyEvent], Callable[[Cell, Any, Entry], None]] = {
+    Elected: _elected,
+    JobSubmitted: _job_submitted,
+    JobChanged: _job_changed,
+    JobForgotten: _job_forgotten,
+    TasksPlaced: _tasks_placed,
+    TasksRestarted: _tasks_restarted,
+    TasksEvicted: _tasks_evicted,
+    TasksEnded: _tasks_ended,
+    TasksResubmitted: _tasks_resubmitted,
+    MachineJoined: _machine_joined,
+    MachineFacts: _machine_facts,
+    MachineDown: _machine_down,
+    MachineUp: _machine_up,
+    MachineCordoned: _machine_cordoned,
+    MachineUncordoned: _machine_uncordoned,
+}

@@ -1,0 +1,271 @@
+"""May it be, and what follows: turns a command into events, or refuses it. Changes nothing.
+
+One function per command. A ``Decision`` without events is an answer too: what was asked is so already.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from borgish.cell.commands import (
+    BeginEpoch,
+    Command,
+    CordonMachine,
+    EvictTasks,
+    ForgetJob,
+    JoinMachine,
+    KillTasks,
+    Observe,
+    PlaceTasks,
+    RestartTasks,
+    ScaleJob,
+    SetMachineDown,
+    SetMachineUp,
+    SubmitJob,
+    UncordonMachine,
+)
+from borgish.cell.decide_report import decide_report
+from borgish.cell.decision import Decision
+from borgish.cell.events import (
+    Elected,
+    JobChanged,
+    JobForgotten,
+    JobSubmitted,
+    MachineCordoned,
+    MachineDown,
+    MachineJoined,
+    MachineUncordoned,
+    MachineUp,
+    TasksEnded,
+    TasksEvicted,
+    TasksPlaced,
+    TasksResubmitted,
+)
+from borgish.cell.model import Job, Machine
+from borgish.cell.observed import Observed
+from borgish.cell.state import Cell
+from borgish.clock import Now
+from borgish.errors import Conflict, Invalid, NotFound
+from borgish.spec.diff import differences
+from borgish.vocabulary import TASKS_PER_JOB_MAX, Ending, Eviction, State
+
+
+def decide(cell: Cell, observed: Observed, command: Command, actor: str, now: Now) -> Decision:
+    """Return what follows from a command. Raises a ``Refused`` when it may not be."""
+    return _DECIDE[type(command)](cell, observed, command, actor, now)
+
+
+def _begin_epoch(cell: Cell, _o: Observed, command: BeginEpoch, _actor: str, _now: Now) -> Decision:
+    elected = Elected(command.epoch, cell.timeline, command.holder)
+    return Decision((elected,), command.holder, f"{command.holder} leads epoch {command.epoch}")
+
+
+# Jobs
+
+
+def _submit(cell: Cell, _o: Observed, command: SubmitJob, _actor: str, _now: Now) -> Decision:
+    spec = command.spec
+    job = cell.jobs.get(spec.key)
+    text = f"{spec.key} submitted: {_tasks(spec.tasks)}"
+    if job is None or job.state is State.DEAD:
+        return Decision((JobSubmitted(spec),), spec.key, text)
+    if job.spec == spec:
+        return Decision((), spec.key, f"{spec.key} is there already, exactly like this")
+    raise Conflict(
+        f"{spec.key} is {job.state} with another specification ({'; '.join(differences(job.spec, spec))})",
+        f"change the number of tasks with `borgctl job scale {spec.key} N`, or end it first with "
+        f"`borgctl job kill {spec.key}`",
+    )
+
+
+def _scale(cell: Cell, _o: Observed, command: ScaleJob, _actor: str, _now: Now) -> Decision:
+    job = _live_job(cell, command.job)
+    if not 1 <= command.tasks <= TASKS_PER_JOB_MAX:
+        raise Invalid(
+            f"{command.tasks} tasks are outside 1 to {TASKS_PER_JOB_MAX}",
+            f"end the job with `borgctl job kill {job.key}`, or split what is larger into several jobs",
+        )
+    if command.tasks == job.spec.tasks:
+        return Decision((), job.key, f"{job.key} has {_tasks(command.tasks)} already")
+    spec = msgspec.structs.replace(
+        job.spec,
+        tasks=command.tasks,
+        overrides={i: o for i, o in job.spec.overrides.items() if i < command.tasks},
+    )
+    text = f"{job.key} scaled from {job.spec.tasks} to {_tasks(command.tasks)}"
+    return Decision((JobChanged(job.key, spec),), job.key, text)
+
+
+def _kill(cell: Cell, _o: Observed, command: KillTasks, actor: str, _now: Now) -> Decision:
+    job = _job(cell, command.job)
+    chosen = [i for i in _chosen(job, command.indexes) if job.tasks[i].state is not State.DEAD]
+    if not chosen:
+        return Decision((), job.key, "nothing to kill: all of it is dead already")
+    reason = f"killed by {actor}"
+    event = TasksEnded(job.key, tuple(chosen), Ending.KILL, (reason,) * len(chosen))
+    return Decision((event,), job.key, f"{_tasks(len(chosen))} of {job.key} killed")
+
+
+def _restart(cell: Cell, _o: Observed, command: RestartTasks, actor: str, _now: Now) -> Decision:
+    job = _job(cell, command.job)
+    chosen = _chosen(job, command.indexes)
+    running = tuple(i for i in chosen if job.tasks[i].state is State.RUNNING)
+    dead = tuple(i for i in chosen if job.tasks[i].state is State.DEAD)
+    evicted = (TasksEvicted(job.key, running, Eviction.RESTART, f"restarted by {actor}"),) * bool(running)
+    again = (TasksResubmitted(job.key, dead),) * bool(dead)
+    text = f"{_tasks(len(running) + len(dead))} of {job.key} restarted"
+    return Decision((*evicted, *again), job.key, text)
+
+
+def _forget(cell: Cell, _o: Observed, command: ForgetJob, _actor: str, _now: Now) -> Decision:
+    job = _job(cell, command.job)
+    if job.state is not State.DEAD:
+        raise Conflict(f"{job.key} is {job.state}")
+    return Decision((JobForgotten(job.key),), job.key, f"{job.key} forgotten")
+
+
+# Placement
+
+
+def _place(cell: Cell, _o: Observed, command: PlaceTasks, _actor: str, _now: Now) -> Decision:
+    """Drop what went stale: a task that is not pending any more, a machine that is not there."""
+    job = cell.jobs.get(command.job)
+    waiting = cell.waiting.get(command.job, set())
+    keep = [
+        place
+        for place, (index, machine) in enumerate(zip(command.indexes, command.machines, strict=True))
+        if index in waiting and (found := cell.machines.get(machine)) and found.up and not found.cordoned
+    ]
+    if job is None or not keep:
+        return Decision((), command.job, "nothing left to place")
+    event = TasksPlaced(
+        command.job,
+        tuple(command.indexes[k] for k in keep),
+        tuple(command.machines[k] for k in keep),
+        tuple(command.ports[k] for k in keep) if command.ports else (),
+    )
+    return Decision((event,), command.job, f"{_tasks(len(keep))} of {command.job} placed")
+
+
+def _evict(cell: Cell, _o: Observed, command: EvictTasks, _actor: str, _now: Now) -> Decision:
+    job = _job(cell, command.job)
+    indexes = tuple(i for i in command.indexes if job.tasks[i].state is State.RUNNING)
+    events = (TasksEvicted(job.key, indexes, command.cause, command.reason),) * bool(indexes)
+    return Decision(events, job.key, f"{_tasks(len(indexes))} of {job.key} evicted: {command.cause}")
+
+
+# Machines
+
+
+def _join(cell: Cell, observed: Observed, command: JoinMachine, _actor: str, _now: Now) -> Decision:
+    machine = command.machine
+    there = cell.machines.get(machine.name)
+    if there is not None and not command.known and _is_held(observed, there, command.instance):
+        raise Conflict(
+            f"a machine named {machine.name} is in this cell and answers",
+            "give this one another name in its borglet.toml; a machine that lost its state folder may "
+            "come back under its name once the old borglet is silent",
+        )
+    if there is not None:
+        machine = msgspec.structs.replace(
+            machine,
+            joined_at=there.joined_at,
+            cordoned=there.cordoned,
+            reason=there.reason if there.cordoned else "",
+            port_next=there.port_next,
+        )
+    events = () if machine == there else (MachineJoined(machine),)
+    return Decision(events, machine.name, f"{machine.name} is in the cell")
+
+
+def _is_held(observed: Observed, machine: Machine, instance: str) -> bool:
+    seen = observed.machines.get(machine.name)
+    return machine.up and seen is not None and seen.instance not in ("", instance)
+
+
+def _cordon(cell: Cell, _o: Observed, command: CordonMachine, _actor: str, _now: Now) -> Decision:
+    machine = _machine(cell, command.machine)
+    if machine.cordoned:
+        return Decision((), machine.name, f"{machine.name} is cordoned already")
+    text = f"{machine.name} takes no new tasks; what runs there goes on"
+    return Decision((MachineCordoned(machine.name, command.reason),), machine.name, text)
+
+
+def _uncordon(cell: Cell, _o: Observed, command: UncordonMachine, _actor: str, _now: Now) -> Decision:
+    machine = _machine(cell, command.machine)
+    if not machine.cordoned:
+        return Decision((), machine.name, f"{machine.name} is not cordoned")
+    return Decision((MachineUncordoned(machine.name),), machine.name, f"{machine.name} takes tasks again")
+
+
+def _down(cell: Cell, _o: Observed, command: SetMachineDown, _actor: str, _now: Now) -> Decision:
+    machine = _machine(cell, command.machine)
+    events = (MachineDown(machine.name, command.reason),) * machine.up
+    return Decision(events, machine.name, f"{machine.name} is down: {command.reason}")
+
+
+def _up(cell: Cell, _o: Observed, command: SetMachineUp, _actor: str, _now: Now) -> Decision:
+    machine = _machine(cell, command.machine)
+    events = (MachineUp(machine.name),) * (not machine.up)
+    return Decision(events, machine.name, f"{machine.name} is up")
+
+
+def _observe(cell: Cell, _o: Observed, command: Observe, _actor: str, now: Now) -> Decision:
+    return decide_report(cell, command, now)
+
+
+# What commands name
+
+
+def _job(cell: Cell, key: str) -> Job:
+    job = cell.jobs.get(key)
+    if job is None:
+        raise NotFound(f"there is no job {key}", "`borgctl job list` shows those there are")
+    return job
+
+
+def _live_job(cell: Cell, key: str) -> Job:
+    job = _job(cell, key)
+    if job.state is State.DEAD:
+        raise Conflict(f"{key} is dead", "submit it again to bring it back")
+    return job
+
+
+def _machine(cell: Cell, name: str) -> Machine:
+    machine = cell.machines.get(name)
+    if machine is None:
+        raise NotFound(f"there is no machine {name}", "`borgctl machine list` shows those there are")
+    return machine
+
+
+def _chosen(job: Job, indexes: Iterable[int] | None) -> list[int]:
+    if indexes is None:
+        return list(range(len(job.tasks)))
+    chosen = sorted(set(indexes))
+    wrong = [i for i in chosen if not 0 <= i < len(job.tasks)]
+    if wrong:
+        raise NotFound(f"{job.key} has no task {wrong[0]}", f"its tasks are 0 to {len(job.tasks) - 1}")
+    return chosen
+
+
+def _tasks(count: int) -> str:
+    return f"{count} task{'' if count == 1 else 's'}"
+
+
+_DECIDE: dict[type[Command], Callable[[Cell, Observed, Any, str, Now], Decision]] = {
+    BeginEpoch: _begin_epoch,
+    SubmitJob: _submit,
+    ScaleJob: _scale,
+    KillTasks: _kill,
+    RestartTasks: _restart,
+    ForgetJob: _forget,
+    PlaceTasks: _place,
+    EvictTasks: _evict,
+    JoinMachine: _join,
+    CordonMachine: _cordon,
+    UncordonMachine: _uncordon,
+    SetMachineDown: _down,
+    SetMachineUp: _up,
+    Observe: _observe,
+}

@@ -1,0 +1,102 @@
+"""What follows from what a machine reports: ends, restarts, and tasks it no longer has.
+
+Only news about *current* attempts has consequences. The rest (attempts that were superseded, or
+that nobody knows) is absorbed into ``observed`` and answered by the machine's next assignment.
+"""
+
+from collections.abc import Iterator
+
+from borgish.cell.commands import Observe
+from borgish.cell.decision import Decision
+from borgish.cell.events import (
+    AnyEvent,
+    MachineFacts,
+    MachineUp,
+    TasksEnded,
+    TasksEvicted,
+    TasksRestarted,
+)
+from borgish.cell.model import Machine
+from borgish.cell.observed import SeenAttempt
+from borgish.cell.state import Cell
+from borgish.clock import Now
+from borgish.vocabulary import Ending, Eviction, split_task_name
+
+
+def decide_report(cell: Cell, report: Observe, _now: Now) -> Decision:
+    """Return the events that a machine's report brings about. A machine not in the cell brings none."""
+    machine = cell.machines.get(report.machine)
+    if machine is None:
+        return Decision((), report.machine, "not in this cell")
+    events: list[AnyEvent] = [*_machine_events(machine, report)]
+    news = [a for a in report.changed if cell.is_current(machine.name, a.task, a.attempt)]
+    events.extend(_endings(news))
+    events.extend(_restarts(cell, news))
+    events.extend(_evictions(cell, machine, report, news))
+    return Decision(tuple(events), machine.name, f"report of {machine.name}")
+
+
+def _machine_events(machine: Machine, report: Observe) -> Iterator[AnyEvent]:
+    if not machine.up:
+        yield MachineUp(machine.name)
+    facts = (
+        report.capacity if report.capacity is not None else machine.capacity,
+        report.attributes if report.attributes is not None else machine.attributes,
+        report.runtimes if report.runtimes is not None else machine.runtimes,
+        report.boot_id,
+    )
+    if facts != (machine.capacity, machine.attributes, machine.runtimes, machine.boot_id):
+        yield MachineFacts(machine.name, *facts)
+
+
+def _endings(news: list[SeenAttempt]) -> Iterator[AnyEvent]:
+    groups: dict[tuple[str, Ending], list[tuple[int, SeenAttempt]]] = {}
+    for attempt in news:
+        if attempt.ended in (Ending.FINISH, Ending.FAIL):
+            job, index = split_task_name(attempt.task)
+            groups.setdefault((job, attempt.ended), []).append((index, attempt))
+    for (job, ending), rows in sorted(groups.items()):
+        rows.sort(key=lambda row: row[0])
+        yield TasksEnded(
+            job,
+            tuple(index for index, _ in rows),
+            ending,
+            tuple(a.reason or a.exit_reason for _, a in rows),
+            tuple(a.exit_code for _, a in rows),
+            tuple(a.signal for _, a in rows),
+            tuple(a.started_at for _, a in rows),
+        )
+
+
+def _restarts(cell: Cell, news: list[SeenAttempt]) -> Iterator[AnyEvent]:
+    groups: dict[str, list[tuple[int, SeenAttempt]]] = {}
+    for attempt in news:
+        task = cell.task(attempt.task)
+        if attempt.ended is None and task is not None and attempt.restarts > task.restarts:
+            job, index = split_task_name(attempt.task)
+            groups.setdefault(job, []).append((index, attempt))
+    for job, rows in sorted(groups.items()):
+        rows.sort(key=lambda row: row[0])
+        yield TasksRestarted(
+            job,
+            tuple(index for index, _ in rows),
+            tuple(a.restarts for _, a in rows),
+            tuple(a.exit_code for _, a in rows),
+            tuple(a.signal for _, a in rows),
+            tuple(a.exit_reason or a.reason for _, a in rows),
+        )
+
+
+def _evictions(cell: Cell, machine: Machine, report: Observe, news: list[SeenAttempt]) -> Iterator[AnyEvent]:
+    for attempt in sorted(news, key=lambda a: a.task):
+        job, index = split_task_name(attempt.task)
+        if attempt.ended in (Ending.KILL, Ending.LOST):
+            reason = f"ended on {machine.name}: {attempt.reason or attempt.ended}"
+            yield TasksEvicted(job, (index,), Eviction.VANISHED, reason)
+        elif attempt.ended is None and attempt.port_in_use:
+            reason = f"port {attempt.port_in_use} on {machine.name} is held by another program"
+            yield TasksEvicted(job, (index,), Eviction.PORT_IN_USE, reason)
+    for name, attempt_id in report.gone:
+        if cell.is_current(machine.name, name, attempt_id):
+            job, index = split_task_name(name)
+            yield TasksEvicted(job, (index,), Eviction.VANISHED, f"{machine.name} no longer has it")

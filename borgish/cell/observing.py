@@ -1,0 +1,59 @@
+"""Takes into ``observed`` what machines say. Called by the master's step only, after ``decide``."""
+
+from collections.abc import Mapping
+
+from borgish.cell.commands import Observe
+from borgish.cell.observed import Observed, SeenMachine
+from borgish.cell.state import Cell
+from borgish.clock import Now
+
+PORT_REST_SECONDS = 600.0
+"""A port that a foreign program holds is not given out again for so long."""
+
+ORPHAN_SECONDS = 600.0
+"""An attempt that the store has never heard of is stopped only when it was seen for so long."""
+
+
+def watch_machines(cell: Cell, observed: Observed, now: Now) -> None:
+    """Have an entry for each machine of the cell; what is new is watched from now on."""
+    for name in cell.machines:
+        if name not in observed.machines:
+            observed.machines[name] = SeenMachine(watched_since=now.mono)
+
+
+def hear(observed: Observed, heard: Mapping[str, float]) -> None:
+    """Note when machines last gave a valid answer (master's monotonic clock)."""
+    for name, mono in heard.items():
+        seen = observed.machines.get(name)
+        if seen is not None:
+            seen.first_heard = seen.first_heard or mono
+            seen.heard = max(seen.heard, mono)
+
+
+def take_usage(observed: Observed, machine: str, usage: Mapping[tuple[str, int], tuple[int, int]]) -> None:
+    """Take in the latest samples of one machine."""
+    seen = observed.machines.get(machine)
+    if seen is not None:
+        seen.usage = dict(usage)
+
+
+def absorb(cell: Cell, observed: Observed, report: Observe, now: Now) -> None:
+    """Take in what differs on one machine from what it said before."""
+    seen = observed.machines.setdefault(report.machine, SeenMachine(watched_since=now.mono))
+    seen.boot_id, seen.instance, seen.generation = report.boot_id, report.instance, report.generation
+    seen.conditions, seen.unhealthy_runtimes = report.conditions, report.unhealthy_runtimes
+    if report.whole:
+        seen.attempts = {}
+    for attempt in report.changed:
+        seen.attempts[attempt.task, attempt.attempt] = attempt
+        if attempt.port_in_use:
+            seen.ports_blocked[attempt.port_in_use] = now.mono + PORT_REST_SECONDS
+    for key in report.gone:
+        seen.attempts.pop(key, None)
+    _note_orphans(cell, seen, now)
+
+
+def _note_orphans(cell: Cell, seen: SeenMachine, now: Now) -> None:
+    """An attempt with an id above the journal's head was placed by a history that this store has not."""
+    unheard = {key for key in seen.attempts if key[1] > cell.position}
+    seen.orphans = {key: seen.orphans.get(key, now.mono) for key in sorted(unheard)}

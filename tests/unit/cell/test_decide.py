@@ -1,0 +1,299 @@
+"""What commands bring about, and what they are refused for."""
+
+import msgspec
+import pytest
+
+from borgish.cell.apply import apply_entry
+from borgish.cell.commands import (
+    Command,
+    CordonMachine,
+    EvictTasks,
+    ForgetJob,
+    JoinMachine,
+    KillTasks,
+    Observe,
+    PlaceTasks,
+    RestartTasks,
+    ScaleJob,
+    SetMachineDown,
+    SubmitJob,
+    UncordonMachine,
+)
+from borgish.cell.decide import decide
+from borgish.cell.events import Entry
+from borgish.cell.invariants import violations
+from borgish.cell.model import Machine, Snapshot
+from borgish.cell.observed import Observed, SeenAttempt, SeenMachine
+from borgish.cell.observing import absorb
+from borgish.cell.state import Cell
+from borgish.clock import Now
+from borgish.errors import Conflict, Invalid, NotFound
+from borgish.resources import Resources
+from borgish.spec.job import JobSpec
+from borgish.vocabulary import Ending, Eviction, Phase, Runtime, State
+
+NOW = Now(1000.0, 10.0)
+GIB = 1024**3
+
+
+def machine(name: str = "m1") -> Machine:
+    return Machine(
+        name=name,
+        host="127.0.0.1",
+        port=7500,
+        tls=False,
+        capacity=Resources(4000, 8 * GIB, 100 * GIB),
+        attributes={"arch": "amd64"},
+        runtimes=(Runtime.PROCESS,),
+        ports_low=20000,
+        ports_high=20009,
+        boot_id="b1",
+        joined_at=1.0,
+        port_next=20000,
+    )
+
+
+def spec(name: str = "web", tasks: int = 2, **changes: object) -> JobSpec:
+    return msgspec.structs.replace(JobSpec(name, "ann", tasks, ("sleep", "1")), **changes)
+
+
+class Desk:
+    """A cell with somebody who decides and applies, one entry per command."""
+
+    def __init__(self) -> None:
+        self.cell = Cell(Snapshot("test"))
+        self.observed = Observed()
+        self.do(JoinMachine(machine(), "i1", known=False))
+
+    def do(self, command: Command, actor: str = "ann") -> tuple[str, int]:
+        decision = decide(self.cell, self.observed, command, actor, NOW)
+        if decision.events:
+            position = self.cell.position + 1
+            apply_entry(self.cell, Entry(position, NOW.wall, 1, 1, actor, "test", decision.events))
+        if isinstance(command, Observe):
+            absorb(self.cell, self.observed, command, NOW)
+        assert violations(self.cell) == []
+        return decision.text, len(decision.events)
+
+    def submit_and_place(self, job: JobSpec) -> None:
+        self.do(SubmitJob(job))
+        self.do(PlaceTasks(job.key, tuple(range(job.tasks)), ("m1",) * job.tasks))
+
+    def states(self, job: str = "ann/web") -> list[State]:
+        return [task.state for task in self.cell.jobs[job].tasks]
+
+    def report(self, *attempts: SeenAttempt, **more: object) -> None:
+        self.do(msgspec.structs.replace(Observe("m1", "b1", "i1", attempts), **more), "m1")
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def seen(desk: Desk, index: int = 0, **changes: object) -> SeenAttempt:
+    attempt = desk.cell.jobs["ann/web"].tasks[index].attempt
+    return msgspec.structs.replace(SeenAttempt(f"ann/web/{index}", attempt, Phase.UP), **changes)
+
+
+def test_a_new_job_is_pending(desk: Desk) -> None:
+    assert desk.do(SubmitJob(spec())) == ("ann/web submitted: 2 tasks", 1)
+    assert desk.states() == [State.PENDING] * 2
+    assert desk.cell.waiting == {"ann/web": {0, 1}}
+
+
+def test_the_same_job_again_changes_nothing(desk: Desk) -> None:
+    desk.do(SubmitJob(spec()))
+    assert desk.do(SubmitJob(spec()))[1] == 0
+
+
+def test_another_job_of_the_same_name_is_refused_with_the_difference(desk: Desk) -> None:
+    desk.do(SubmitJob(spec()))
+    with pytest.raises(Conflict, match="tasks: 2 -> 5") as refused:
+        desk.do(SubmitJob(spec(tasks=5)))
+    assert "borgctl job scale" in refused.value.hint
+
+
+def test_a_dead_job_can_be_submitted_again(desk: Desk) -> None:
+    desk.do(SubmitJob(spec(tasks=3)))
+    desk.do(KillTasks("ann/web"))
+    assert desk.cell.jobs["ann/web"].state is State.DEAD
+    desk.do(SubmitJob(spec(tasks=1)))
+    assert desk.states() == [State.PENDING]
+    assert desk.cell.touched.tasks_gone["ann/web"] == 0
+
+
+def test_placing_gives_the_position_as_the_attempts_id(desk: Desk) -> None:
+    desk.submit_and_place(spec())
+    assert {task.attempt for task in desk.cell.jobs["ann/web"].tasks} == {desk.cell.position}
+    assert desk.cell.jobs["ann/web"].state is State.RUNNING
+
+
+def test_a_stale_placement_is_dropped(desk: Desk) -> None:
+    desk.do(SubmitJob(spec()))
+    desk.do(KillTasks("ann/web", (0,)))
+    desk.do(PlaceTasks("ann/web", (0, 1), ("m1", "m1")))
+    assert desk.states() == [State.DEAD, State.RUNNING]
+    assert desk.do(PlaceTasks("ann/web", (1,), ("m1",)))[1] == 0
+    assert desk.do(PlaceTasks("ann/gone", (1,), ("m1",)))[1] == 0
+
+
+def test_nothing_is_placed_on_a_cordoned_or_down_machine(desk: Desk) -> None:
+    desk.do(SubmitJob(spec()))
+    desk.do(CordonMachine("m1", "disk"))
+    assert desk.do(PlaceTasks("ann/web", (0,), ("m1",)))[1] == 0
+    desk.do(UncordonMachine("m1"))
+    desk.do(SetMachineDown("m1", "silent"))
+    assert desk.do(PlaceTasks("ann/web", (0,), ("m1",)))[1] == 0
+
+
+def test_scaling_up_and_down(desk: Desk) -> None:
+    desk.submit_and_place(spec())
+    desk.do(ScaleJob("ann/web", 4))
+    assert desk.states() == [State.RUNNING, State.RUNNING, State.PENDING, State.PENDING]
+    desk.do(ScaleJob("ann/web", 1))
+    assert desk.states() == [State.RUNNING]
+    assert desk.cell.jobs["ann/web"].generation == 3
+    assert not desk.cell.waiting
+
+
+@pytest.mark.parametrize("tasks", [0, -1, 10_001])
+def test_scaling_outside_the_limits_is_refused(desk: Desk, tasks: int) -> None:
+    desk.do(SubmitJob(spec()))
+    with pytest.raises(Invalid, match="outside 1 to 10000"):
+        desk.do(ScaleJob("ann/web", tasks))
+
+
+def test_a_dead_job_is_not_scaled(desk: Desk) -> None:
+    desk.do(SubmitJob(spec()))
+    desk.do(KillTasks("ann/web"))
+    with pytest.raises(Conflict, match="is dead"):
+        desk.do(ScaleJob("ann/web", 5))
+
+
+def test_killing_is_final_until_restarted(desk: Desk) -> None:
+    desk.submit_and_place(spec())
+    assert desk.do(KillTasks("ann/web", (1,)), "bob")[0] == "1 task of ann/web killed"
+    task = desk.cell.jobs["ann/web"].tasks[1]
+    assert (task.state, task.ending, task.reason) == (State.DEAD, Ending.KILL, "killed by bob")
+    assert desk.do(KillTasks("ann/web", (1,)))[1] == 0
+    desk.do(RestartTasks("ann/web"))
+    assert desk.states() == [State.PENDING, State.PENDING]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ScaleJob("ann/no", 1),
+        KillTasks("ann/no"),
+        RestartTasks("ann/no"),
+        EvictTasks("ann/no", (0,), Eviction.DRAIN),
+        ForgetJob("ann/no"),
+        CordonMachine("m9"),
+        UncordonMachine("m9"),
+        SetMachineDown("m9", ""),
+    ],
+)
+def test_what_is_not_there_is_said(desk: Desk, command: Command) -> None:
+    with pytest.raises(NotFound, match=r"there is no (job ann/no|machine m9)"):
+        desk.do(command)
+
+
+def test_an_index_that_is_not_there_is_said(desk: Desk) -> None:
+    desk.do(SubmitJob(spec()))
+    with pytest.raises(NotFound, match="no task 7") as refused:
+        desk.do(KillTasks("ann/web", (0, 7)))
+    assert "0 to 1" in refused.value.hint
+    assert desk.states() == [State.PENDING] * 2
+
+
+def test_only_dead_jobs_are_forgotten(desk: Desk) -> None:
+    desk.do(SubmitJob(spec()))
+    with pytest.raises(Conflict):
+        desk.do(ForgetJob("ann/web"))
+    desk.do(KillTasks("ann/web"))
+    desk.do(ForgetJob("ann/web"))
+    assert not desk.cell.jobs
+
+
+@pytest.mark.parametrize(
+    ("ended", "state"),
+    [
+        (Ending.FINISH, State.DEAD),
+        (Ending.FAIL, State.DEAD),
+        (Ending.KILL, State.PENDING),  # somebody else stopped it: it is still wanted
+        (Ending.LOST, State.PENDING),
+    ],
+)
+def test_reported_ends(desk: Desk, ended: Ending, state: State) -> None:
+    desk.submit_and_place(spec())
+    desk.report(seen(desk, ended=ended, exit_code=3))
+    assert desk.states() == [state, State.RUNNING]
+    if state is State.DEAD:
+        assert desk.cell.jobs["ann/web"].tasks[0].exit_code == 3
+
+
+def test_reported_restarts_count_once(desk: Desk) -> None:
+    desk.submit_and_place(spec())
+    desk.report(seen(desk, restarts=2, signal=9))
+    position = desk.cell.position
+    desk.report(seen(desk, restarts=2, signal=9, phase=Phase.HEALTHY))
+    assert desk.cell.position == position
+    assert (desk.cell.jobs["ann/web"].tasks[0].restarts, desk.cell.jobs["ann/web"].tasks[0].signal) == (2, 9)
+
+
+def test_a_superseded_attempt_has_no_consequences(desk: Desk) -> None:
+    desk.submit_and_place(spec())
+    old = seen(desk)
+    desk.do(RestartTasks("ann/web", (0,)))
+    desk.do(PlaceTasks("ann/web", (0,), ("m1",)))
+    desk.report(msgspec.structs.replace(old, ended=Ending.FINISH, exit_code=0))
+    assert desk.states() == [State.RUNNING, State.RUNNING]
+
+
+def test_a_port_held_by_a_stranger_moves_the_task(desk: Desk) -> None:
+    desk.submit_and_place(spec())
+    desk.report(seen(desk, port_in_use=20000))
+    assert desk.states()[0] is State.PENDING
+    assert "20000" in desk.cell.jobs["ann/web"].tasks[0].reason
+    assert 20000 in desk.observed.machines["m1"].ports_blocked
+
+
+def test_what_a_machine_no_longer_has_is_placed_again(desk: Desk) -> None:
+    desk.submit_and_place(spec())
+    attempt = desk.cell.jobs["ann/web"].tasks[0].attempt
+    desk.report(gone=(("ann/web/0", attempt), ("ann/web/1", attempt - 1)))
+    assert desk.states() == [State.PENDING, State.RUNNING]
+
+
+def test_a_report_brings_a_machine_up(desk: Desk) -> None:
+    desk.do(SetMachineDown("m1", "silent"))
+    desk.report()
+    assert desk.cell.machines["m1"].up
+
+
+def test_a_report_of_a_stranger_changes_nothing(desk: Desk) -> None:
+    assert desk.do(Observe("m9", "b", "i", ()))[1] == 0
+
+
+def test_an_attempt_from_the_future_is_an_orphan(desk: Desk) -> None:
+    desk.report(SeenAttempt("ann/web/0", 999, Phase.UP), SeenAttempt("ann/old/0", 1, Phase.UP))
+    assert list(desk.observed.machines["m1"].orphans) == [("ann/web/0", 999)]
+
+
+def test_a_name_that_is_held_is_refused(desk: Desk) -> None:
+    desk.observed.machines["m1"] = SeenMachine(instance="i1")
+    with pytest.raises(Conflict, match="m1 is in this cell and answers"):
+        desk.do(JoinMachine(machine(), "i2", known=False))
+    assert desk.do(JoinMachine(machine(), "i1", known=False))[1] == 0
+    assert desk.do(JoinMachine(machine(), "i2", known=True))[1] == 0
+    desk.do(SetMachineDown("m1", "silent"))
+    assert desk.do(JoinMachine(machine(), "i2", known=False))[1] == 1
+
+
+def test_joining_again_keeps_the_cordon(desk: Desk) -> None:
+    desk.do(CordonMachine("m1", "disk"))
+    moved = msgspec.structs.replace(machine(), port=7999)
+    desk.do(JoinMachine(moved, "i2", known=True))
+    assert desk.cell.machines["m1"].cordoned
+    assert desk.cell.machines["m1"].port == 7999
