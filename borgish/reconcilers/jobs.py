@@ -1,0 +1,26 @@
+"""Dead jobs are kept a while for those who ask what became of them, and then forgotten."""
+
+from collections.abc import Iterator
+
+from borgish.cell.commands import Command, ForgetJob
+from borgish.cell.model import Job
+from borgish.cell.observed import Observed
+from borgish.cell.state import Cell
+from borgish.clock import Now
+from borgish.reconcilers.settings import ReconcileSettings
+from borgish.vocabulary import State
+
+
+def reconcile(
+    cell: Cell, _observed: Observed, names: frozenset[str] | None, settings: ReconcileSettings, now: Now
+) -> Iterator[Command]:
+    """Forget jobs that have been dead long enough. Time does not wake anybody, so only at a resync."""
+    if names is not None:
+        return
+    for key, job in sorted(cell.jobs.items()):
+        if job.state is State.DEAD and now.wall - _dead_since(job) > settings.dead_jobs_seconds:
+            yield ForgetJob(key)
+
+
+def _dead_since(job: Job) -> float:
+    return max((task.since for task in job.tasks), default=job.submitted_at)

@@ -1,0 +1,27 @@
+"""A machine that was silent too long is down. That it is up again, its own report says (``decide_report``).
+
+Silence is judged on this master's own clock and only from the time that this master began to ask.
+"""
+
+from collections.abc import Iterator
+
+from borgish.cell.commands import Command, SetMachineDown
+from borgish.cell.observed import Observed
+from borgish.cell.state import Cell
+from borgish.clock import Now
+from borgish.reconcilers.settings import ReconcileSettings
+
+
+def reconcile(
+    cell: Cell, observed: Observed, names: frozenset[str] | None, settings: ReconcileSettings, now: Now
+) -> Iterator[Command]:
+    """Set machines down. Only a resync can find silence, so a wake-up by name is not looked at."""
+    if names is not None:
+        return
+    for name, machine in sorted(cell.machines.items()):
+        seen = observed.machines.get(name)
+        if not machine.up or seen is None:
+            continue
+        silent_seconds = now.mono - max(seen.heard, seen.watched_since)
+        if silent_seconds > settings.down_after_seconds:
+            yield SetMachineDown(name, f"no answer for {silent_seconds:.0f} s")

@@ -1,0 +1,12 @@
+"""The times by which reconcilers judge."""
+
+import msgspec
+
+
+class ReconcileSettings(msgspec.Struct, frozen=True):
+    """All in seconds. ``led_since`` is when this master began, on its monotonic clock."""
+
+    led_since: float = 0.0
+    down_after_seconds: float = 10.0  # of silence until a machine counts as down
+    election_grace_seconds: float = 60.0  # nobody is evicted earlier, or until half have answered
+    dead_jobs_seconds: float = 24 * 3600.0  # dead jobs are kept so long
