@@ -1,0 +1,1 @@
+"""Polls the borglet on each machine: assignments go out, differences in what runs come in."""

@@ -1,0 +1,136 @@
+"""All pollers of a cell: one for each machine, kept in step with the cell's machines."""
+
+import asyncio
+import hashlib
+import hmac
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterable
+from urllib.parse import urlencode
+
+import msgspec
+
+from borgish.cell.model import Machine
+from borgish.cell.observed import Observed
+from borgish.cell.state import Cell
+from borgish.clock import Clock
+from borgish.errors import Fenced, NotFound, Refused, Unreachable
+from borgish.link.poller import Inbox, Poller, PollSettings
+from borgish.link.transport import Peer, Response
+from borgish.wire.api import Problem
+from borgish.wire.link import ExecReply, ExecRequest
+
+
+def poll_token(secret: str, machine: str) -> str:
+    """Return the token by which a machine knows its master. Derived, so that the store holds none, and
+    of no use at any other machine."""
+    return "bgp_" + hmac.new(secret.encode(), f"poll:{machine}".encode(), hashlib.sha256).hexdigest()
+
+
+class Link:
+    """The way to the machines. ``renew`` and ``sync`` are called when a step is durable."""
+
+    def __init__(
+        self,
+        cell: Cell,
+        observed: Observed,
+        inbox: Inbox,
+        clock: Clock,
+        settings: PollSettings,
+        secret: str,
+        tls: ssl.SSLContext | None,
+        on_fenced: Callable[[Fenced], None],
+    ) -> None:
+        self._cell = cell
+        self._observed = observed
+        self._inbox = inbox
+        self._clock = clock
+        self._settings = settings
+        self._secret = secret
+        self._tls = tls
+        self._on_fenced = on_fenced
+        self._pollers: dict[str, Poller] = {}
+
+    def sync(self, machines: Iterable[str]) -> None:
+        """Poll these machines where the cell now says they are."""
+        for name in machines:
+            record = self._cell.machines[name]
+            poller = self._pollers.get(name)
+            if poller is None:
+                self._begin(record)
+            elif (poller.peer.host, poller.peer.port) != (record.host, record.port):
+                poller.move(self._peer(record))
+
+    def _begin(self, record: Machine) -> None:
+        poller = Poller(
+            record.name,
+            self._peer(record),
+            self._cell,
+            self._observed,
+            self._inbox,
+            self._clock,
+            self._settings,
+            self._on_fenced,
+        )
+        self._pollers[record.name] = poller
+        poller.renew()
+        poller.start()
+
+    def _peer(self, record: Machine) -> Peer:
+        token = poll_token(self._secret, record.name)
+        return Peer(record.host, record.port, token, self._tls if record.tls else None)
+
+    def renew(self, machines: Iterable[str]) -> None:
+        """Make and send the assignments of these machines anew."""
+        for name in machines:
+            poller = self._pollers.get(name)
+            if poller is not None:
+                poller.renew()
+
+    def trouble(self, machine: str) -> str:
+        """Return why the last poll of a machine failed, "" when it did not."""
+        poller = self._pollers.get(machine)
+        return poller.trouble if poller else ""
+
+    async def logs(
+        self, machine: str, task: str, attempt: int, *, previous: bool, follow: bool, tail: int
+    ) -> AsyncIterator[bytes]:
+        """Yield the output of an attempt from its machine."""
+        query = urlencode(
+            {
+                "task": task,
+                "attempt": attempt,
+                "previous": int(previous),
+                "follow": int(follow),
+                "tail": tail,
+            }
+        )
+        async for part in self._poller(machine).peer.stream(f"/v1/logs?{query}"):
+            _check(part)
+            yield part.body
+
+    async def exec(self, machine: str, request: ExecRequest) -> ExecReply:
+        """Run a command beside an attempt on its machine."""
+        body = msgspec.json.encode(request)
+        response = await self._poller(machine).peer.post("/v1/exec", body, request.timeout_seconds + 5)
+        _check(response)
+        return msgspec.json.decode(response.body, type=ExecReply)
+
+    def _poller(self, machine: str) -> Poller:
+        poller = self._pollers.get(machine)
+        if poller is None:
+            raise NotFound(f"there is no machine {machine}", "`borgctl machine list` shows those there are")
+        return poller
+
+    async def close(self) -> None:
+        """Stop polling."""
+        await asyncio.gather(*(poller.close() for poller in self._pollers.values()))
+
+
+def _check(response: Response) -> None:
+    if response.status == 200:
+        return
+    try:
+        problem = msgspec.json.decode(response.body, type=Problem)
+    except msgspec.DecodeError:
+        raise Unreachable(f"the machine answered {response.status}") from None
+    raise (NotFound if response.status == 404 else Refused)(problem.detail, problem.hint)

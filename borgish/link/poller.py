@@ -1,0 +1,201 @@
+"""One machine's poll, over and over: what it should run goes out, what it does run comes back.
+
+The borglet holds each poll until something changes. A new assignment does not wait for a held poll:
+a second poll overtakes it, and the borglet answers the first at once.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from borgish.cell.commands import Observe
+from borgish.cell.observed import Observed
+from borgish.cell.state import Cell
+from borgish.clock import Clock
+from borgish.errors import BorgishError, Fenced, Unreachable
+from borgish.link.translate import Incoming, Outgoing
+from borgish.link.transport import Peer, Response
+from borgish.wire.link import Assignment, PollReply, PollRequest, Report
+
+RETRY_SECONDS = 1.0
+RETRY_JITTER = 0.1
+
+_encoder = msgspec.json.Encoder()
+_reply_decoder = msgspec.json.Decoder(PollReply)
+
+
+class PollSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``hold_seconds`` is how long a borglet may keep a poll, ``timeout_seconds`` what it gets on top."""
+
+    hold_seconds: float = 2.0
+    timeout_seconds: float = 2.0
+
+
+class Inbox(Protocol):
+    """Where the link takes its news: the master's inbox."""
+
+    async def observe(self, report: Observe) -> None:
+        """Hand in a report; return when what follows from it is durable."""
+        ...
+
+    def heard(self, machine: str, mono: float) -> None:
+        """Note that a machine gave a valid answer."""
+        ...
+
+    def used(self, machine: str, usage: dict[tuple[str, int], tuple[int, int]]) -> None:
+        """Hand in the latest samples."""
+        ...
+
+
+class Poller:
+    """Polls one machine until it is closed. ``trouble`` says why the last poll failed, "" if it did not."""
+
+    def __init__(
+        self,
+        machine: str,
+        peer: Peer,
+        cell: Cell,
+        observed: Observed,
+        inbox: Inbox,
+        clock: Clock,
+        settings: PollSettings,
+        on_fenced: Callable[[Fenced], None],
+    ) -> None:
+        self.machine = machine
+        self.peer = peer
+        self.trouble = ""
+        self._cell = cell
+        self._observed = observed
+        self._inbox = inbox
+        self._clock = clock
+        self._settings = settings
+        self._on_fenced = on_fenced
+        self._outgoing = Outgoing(cell, machine)
+        self._incoming = Incoming(machine)
+        self._assignment = Assignment(0)
+        self._held_generation = 0  # what the borglet last said it works on
+        self._seen = 0
+        self._seen_instance = ""
+        self._renewed = asyncio.Event()
+        self._random = random.Random(machine)  # noqa: S311 - jitter, not a secret
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to poll."""
+        self._task = asyncio.create_task(self._run(), name=f"poll {self.machine}")
+
+    async def close(self) -> None:
+        """Stop polling."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self.peer.close()
+
+    def move(self, peer: Peer) -> None:
+        """Poll at another address from now on: the borglet was started again there."""
+        old, self.peer = self.peer, peer
+        old.close()
+        self._renewed.set()
+
+    def renew(self) -> None:
+        """Make the assignment anew from what is now durable, and send it."""
+        generation = self._assignment.generation + 1
+        self._assignment = self._outgoing.assignment(self._observed, generation, self._clock.now())
+        self._renewed.set()
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._round()
+                self.trouble = ""
+            except Fenced as fenced:
+                self._on_fenced(fenced)
+                return
+            except (Unreachable, msgspec.DecodeError) as error:
+                self._lose(error)
+                await self._pause()
+
+    def _lose(self, error: Exception) -> None:
+        """After a failed poll nothing is taken for known: the next answer is to be whole."""
+        self.trouble = error.message if isinstance(error, BorgishError) else f"answer not understood: {error}"
+        self._seen, self._seen_instance, self._held_generation = 0, "", 0
+        self._incoming.forget()
+
+    async def _pause(self) -> None:
+        seconds = RETRY_SECONDS * (1 + RETRY_JITTER * self._random.uniform(-1, 1))
+        try:
+            async with asyncio.timeout(seconds):
+                await self._renewed.wait()
+        except TimeoutError:
+            return
+
+    async def _round(self) -> None:
+        """One poll; each assignment that comes while it is held overtakes it with a poll of its own."""
+        self._renewed.clear()
+        poll = asyncio.ensure_future(self._ask())
+        try:
+            while not await self._is_answered(poll):
+                self._renewed.clear()
+                await self._take(await self._ask(hold=False))
+            await self._take(await poll)
+        finally:
+            poll.cancel()
+
+    async def _is_answered(self, poll: asyncio.Future[Response]) -> bool:
+        """Wait until the poll is answered or there is a new assignment; return which."""
+        wake = asyncio.ensure_future(self._renewed.wait())
+        waited: set[asyncio.Future[Any]] = {poll, wake}
+        try:
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            wake.cancel()
+        return poll.done()
+
+    async def _ask(self, *, hold: bool = True) -> Response:
+        wait_seconds = self._settings.hold_seconds if hold else 0.0
+        request = PollRequest(
+            cell=self._cell.name,
+            timeline=self._cell.timeline,
+            epoch=self._cell.epoch,
+            generation=self._assignment.generation,
+            seen=self._seen,
+            seen_instance=self._seen_instance,
+            wait_seconds=wait_seconds,
+            assignment=None if self._has_assignment() else self._assignment,
+        )
+        body = _encoder.encode(request)
+        timeout_seconds = wait_seconds + self._settings.timeout_seconds
+        return await self.peer.post("/v1/poll", body, timeout_seconds)
+
+    def _has_assignment(self) -> bool:
+        return 0 < self._assignment.generation == self._held_generation
+
+    async def _take(self, response: Response) -> None:
+        reply = self._read(response)
+        self._inbox.heard(self.machine, self._clock.now().mono)
+        if reply.instance == self._seen_instance and reply.report_generation < self._seen:
+            return  # an overtaken poll's answer, older than what is known
+        self._held_generation = reply.generation
+        if reply.report is not None:
+            await self._inbox.observe(self._observe(reply, reply.report))
+        # Only now: what a report brings about is durable, so the borglet may let go of it.
+        self._seen, self._seen_instance = reply.report_generation, reply.instance
+        if reply.usage:
+            usage = {(u.task, u.attempt): (u.cpu_millis, u.ram_bytes) for u in reply.usage}
+            self._inbox.used(self.machine, usage)
+
+    def _observe(self, reply: PollReply, report: Report) -> Observe:
+        return self._incoming.observe(reply, report, self._cell.machines[self.machine])
+
+    def _read(self, response: Response) -> PollReply:
+        if response.status == 409:
+            raise Fenced(f"{self.machine} follows a newer master", "this one has been replaced; it ends")
+        if response.status != 200:
+            raise Unreachable(f"{self.machine} answered {response.status}: {response.body[:200]!r}")
+        reply = _reply_decoder.decode(response.body)
+        if reply.machine != self.machine:
+            raise Unreachable(f"{self.machine} is at {self.peer.host}:{self.peer.port} no more")
+        return reply

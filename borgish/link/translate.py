@@ -1,0 +1,154 @@
+"""Between the cell's records and the words on the wire, both ways. Pure."""
+
+from collections.abc import Iterator
+
+from borgish.cell.commands import Observe
+from borgish.cell.model import Job, Machine, Task
+from borgish.cell.observed import Observed, SeenAttempt
+from borgish.cell.observing import ORPHAN_SECONDS
+from borgish.cell.state import Cell
+from borgish.clock import Now
+from borgish.spec.substitute import render
+from borgish.vocabulary import task_name
+from borgish.wire.link import (
+    Assignment,
+    AttemptReport,
+    AttemptSpec,
+    ConditionKind,
+    PollReply,
+    Report,
+    StopOrder,
+)
+
+SeenKey = tuple[str, int]
+
+
+class Outgoing:
+    """Makes one machine's assignments. Keeps what it rendered, since most of it stays the same."""
+
+    def __init__(self, cell: Cell, machine: str) -> None:
+        self._cell = cell
+        self._machine = machine
+        self._rendered: dict[SeenKey, AttemptSpec] = {}
+
+    def assignment(self, observed: Observed, generation: int, now: Now) -> Assignment:
+        """Return all that the machine should run, and what it reported and should stop."""
+        run = {(spec.task, spec.attempt): spec for spec in self._run()}
+        self._rendered = run
+        stop = tuple(stop_orders(self._cell, observed, self._machine, now))
+        return Assignment(generation, tuple(run.values()), stop)
+
+    def _run(self) -> Iterator[AttemptSpec]:
+        for key, index in sorted(self._cell.placed.get(self._machine, ())):
+            job = self._cell.jobs[key]
+            task = job.tasks[index]
+            name = task_name(key, index)
+            yield self._rendered.get((name, task.attempt)) or attempt_spec(self._cell, job, task)
+
+
+def attempt_spec(cell: Cell, job: Job, task: Task) -> AttemptSpec:
+    """Return a running task as its machine needs it."""
+    spec = job.spec
+    ports = dict(zip(spec.ports, task.ports, strict=True))
+    rendered = render(
+        spec, task.index, cell=cell.name, machine=task.machine, attempt=task.attempt, ports=ports
+    )
+    return AttemptSpec(
+        task=task_name(job.key, task.index),
+        attempt=task.attempt,
+        run=rendered.run,
+        env=rendered.env,
+        runtime=spec.runtime,
+        resources=spec.needs(task.index),
+        restart=spec.restart,
+        stop=spec.stop,
+        image=spec.image,
+        workdir=rendered.workdir,
+        ports=ports,
+        health=rendered.health,
+        max_runtime_seconds=spec.max_runtime_seconds,
+        labels=spec.labels,
+    )
+
+
+def stop_orders(cell: Cell, observed: Observed, machine: str, now: Now) -> Iterator[StopOrder]:
+    """Yield what a machine runs and should not: the superseded at once, orphans only when old."""
+    seen = observed.machines.get(machine)
+    if seen is None:
+        return
+    for (task, attempt), report in sorted(seen.attempts.items()):
+        if report.ended is not None or cell.is_current(machine, task, attempt):
+            continue
+        orphaned_at = seen.orphans.get((task, attempt))
+        if orphaned_at is None:
+            yield StopOrder(task, attempt, _why_stopped(cell, task))
+        elif now.mono - orphaned_at >= ORPHAN_SECONDS:
+            yield StopOrder(task, attempt, "this cell has never heard of it")
+
+
+def _why_stopped(cell: Cell, name: str) -> str:
+    task = cell.task(name)
+    return "its job is gone" if task is None else (task.reason or f"its task is {task.state} elsewhere")
+
+
+class Incoming:
+    """Turns one machine's reports into what differs from the report before."""
+
+    def __init__(self, machine: str) -> None:
+        self._machine = machine
+        self._before: dict[SeenKey, AttemptReport] | None = None
+
+    def forget(self) -> None:
+        """Take the next report as a whole: nothing is known of what came before it."""
+        self._before = None
+
+    def observe(self, reply: PollReply, report: Report, record: Machine) -> Observe:
+        """Return what the master should know of this report; the machine's record tells known facts."""
+        attempts = {(a.task, a.attempt): a for a in report.attempts}
+        before = self._before if self._before is not None else {}
+        changed = tuple(
+            seen_attempt(attempt) for key, attempt in attempts.items() if before.get(key) != attempt
+        )
+        whole = self._before is None
+        self._before = attempts
+        facts = report.facts
+        return Observe(
+            machine=self._machine,
+            boot_id=reply.boot_id,
+            instance=reply.instance,
+            changed=changed,
+            gone=tuple(sorted(before.keys() - attempts.keys())),
+            whole=whole,
+            conditions=tuple(f"{c.kind}: {c.about}: {c.text}" for c in report.conditions),
+            unhealthy_runtimes=tuple(
+                runtime
+                for runtime in facts.runtimes
+                for c in report.conditions
+                if c.kind is ConditionKind.RUNTIME_UNHEALTHY and c.about == runtime
+            ),
+            capacity=facts.capacity if facts.capacity != record.capacity else None,
+            attributes=facts.attributes if facts.attributes != record.attributes else None,
+            runtimes=facts.runtimes if facts.runtimes != record.runtimes else None,
+            generation=reply.generation,
+        )
+
+
+def seen_attempt(report: AttemptReport) -> SeenAttempt:
+    """Return an attempt's report as ``observed`` keeps it."""
+    last = report.last_exit
+    return SeenAttempt(
+        task=report.task,
+        attempt=report.attempt,
+        phase=report.phase,
+        needs=report.needs,
+        ports=tuple(report.ports.values()),
+        pid=report.pid,
+        started_at=report.started_at,
+        restarts=report.restarts,
+        ended=report.ended,
+        exit_code=last.code if last else None,
+        signal=last.signal if last else None,
+        exit_reason=last.reason if last else "",
+        reason=report.reason,
+        port_in_use=report.port_in_use,
+    )

@@ -1,0 +1,183 @@
+"""HTTP to borglets: an asyncio protocol on httptools, a few connections for each machine.
+
+Written by hand because a cell has thousands of these connections and each is held most of the time:
+what a poll costs here is what a machine costs the master. Redirects are never followed, proxies never used.
+"""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+
+import httptools
+import msgspec
+
+from borgish.errors import Unreachable
+
+BODY_BYTES_MAX = 16 * 1024 * 1024
+CONNECT_SECONDS_MAX = 2.0
+_QUEUE_HIGH, _QUEUE_LOW = 64, 16
+
+
+class Response(msgspec.Struct, frozen=True):
+    """A whole answer."""
+
+    status: int
+    body: bytes
+
+
+class Connection(asyncio.Protocol):
+    """One connection; one exchange at a time. The callbacks ``on_*`` are httptools'."""
+
+    def __init__(self) -> None:
+        self.is_reusable = True
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._chunks: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._head: asyncio.Future[int] | None = None
+        self._bytes = 0
+        self._is_paused = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the transport."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what arrived; what is not HTTP ends the connection."""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError:
+            self._end("not HTTP")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the exchange that was going on, if any."""
+        self._end(str(exc or "closed the connection"))
+
+    def on_headers_complete(self) -> None:
+        """Give the status to whoever asked."""
+        if self._head is not None and not self._head.done():
+            self._head.set_result(self._parser.get_status_code())
+
+    def on_body(self, body: bytes) -> None:
+        """Queue a part of the body, and stop reading when the reader is behind."""
+        self._bytes += len(body)
+        self._chunks.put_nowait(body)
+        if self._chunks.qsize() > _QUEUE_HIGH and self._transport is not None:
+            self._transport.pause_reading()
+            self._is_paused = True
+
+    def on_message_complete(self) -> None:
+        """End the exchange; the connection may serve another."""
+        self.is_reusable = self.is_reusable and self._parser.should_keep_alive()
+        self._chunks.put_nowait(None)
+
+    def _end(self, reason: str) -> None:
+        self.is_reusable = False
+        if self._head is not None and not self._head.done():
+            self._head.set_exception(ConnectionError(reason))
+        self._chunks.put_nowait(None)
+        self.close()
+
+    async def ask(self, head: bytes, body: bytes) -> int:
+        """Send a request and return the status of its answer. Raises OSError."""
+        if self._transport is None or self._transport.is_closing():
+            raise ConnectionError("connection is closed")
+        self._head = asyncio.get_running_loop().create_future()
+        self._chunks = asyncio.Queue()
+        self._bytes = 0
+        self._parser = httptools.HttpResponseParser(self)
+        self._transport.write(head + body)
+        return await self._head
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """Yield the body of the answer as it comes."""
+        while (chunk := await self._chunks.get()) is not None:
+            if self._is_paused and self._chunks.qsize() < _QUEUE_LOW and self._transport is not None:
+                self._transport.resume_reading()
+                self._is_paused = False
+            yield chunk
+
+    async def body(self) -> bytes:
+        """Return the whole body. Raises OSError when it is over the limit."""
+        parts = []
+        async for chunk in self.chunks():
+            parts.append(chunk)
+            if self._bytes > BODY_BYTES_MAX:
+                self.close()
+                raise ConnectionError(f"answer over {BODY_BYTES_MAX} bytes")
+        return b"".join(parts)
+
+    def close(self) -> None:
+        """Close at once."""
+        self.is_reusable = False
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class Peer:
+    """One borglet: where it is, the token it wants, and the idle connections to it."""
+
+    def __init__(self, host: str, port: int, token: str, tls: ssl.SSLContext | None) -> None:
+        self.host = host
+        self.port = port
+        self._tls = tls
+        self._head = (
+            f"Host: {host}:{port}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
+        )
+        self._idle: list[Connection] = []
+
+    async def post(self, path: str, body: bytes, timeout_seconds: float) -> Response:
+        """Send a body, return the whole answer. Raises Unreachable."""
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                connection, status = await self._exchange("POST", path, body)
+                try:
+                    return Response(status, await connection.body())
+                finally:
+                    self._give_back(connection)
+        except TimeoutError:
+            raise Unreachable(f"no answer from {self.host}:{self.port} in {timeout_seconds:.1f} s") from None
+        except OSError as error:
+            raise Unreachable(f"{self.host}:{self.port}: {error}") from None
+
+    async def stream(self, path: str) -> AsyncIterator[Response]:
+        """Yield the answer to a GET in parts, each with the status. Raises Unreachable."""
+        try:
+            connection, status = await self._exchange("GET", path, b"")
+        except OSError as error:
+            raise Unreachable(f"{self.host}:{self.port}: {error}") from None
+        try:
+            async for chunk in connection.chunks():
+                yield Response(status, chunk)
+        finally:
+            connection.close()
+
+    async def _exchange(self, method: str, path: str, body: bytes) -> tuple[Connection, int]:
+        head = f"{method} {path} HTTP/1.1\r\n{self._head}Content-Length: {len(body)}\r\n\r\n".encode()
+        connection = await self._connection()
+        try:
+            return connection, await connection.ask(head, body)
+        except BaseException:
+            connection.close()
+            raise
+
+    async def _connection(self) -> Connection:
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_reusable:
+                return connection
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(CONNECT_SECONDS_MAX):
+            _, made = await loop.create_connection(Connection, self.host, self.port, ssl=self._tls)
+        return made
+
+    def _give_back(self, connection: Connection) -> None:
+        if connection.is_reusable:
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    def close(self) -> None:
+        """Close what is idle. Exchanges under way end by their own time limits."""
+        while self._idle:
+            self._idle.pop().close()

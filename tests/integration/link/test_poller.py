@@ -1,0 +1,237 @@
+"""The link against a borglet that answers over real HTTP, well and badly."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import msgspec
+import pytest
+
+from borgish.cell.commands import Observe
+from borgish.cell.model import Machine, Snapshot
+from borgish.cell.observed import Observed, SeenMachine
+from borgish.cell.state import Cell
+from borgish.clock import SystemClock
+from borgish.errors import Fenced, NotFound, Unreachable
+from borgish.link.link import Link, poll_token
+from borgish.link.poller import PollSettings
+from borgish.resources import Resources
+from borgish.vocabulary import Phase, Runtime
+from borgish.wire.link import AttemptReport, Facts, PollReply, PollRequest, Report
+
+FACTS = Facts(Resources(1000, 1024**3), {}, (Runtime.PROCESS,), 20000, 20010)
+Answer = Callable[[PollRequest], Awaitable[bytes]]
+
+
+def http(status: int, body: bytes, headers: str = "") -> bytes:
+    return f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n{headers}\r\n".encode() + body
+
+
+class FakeBorglet:
+    """Holds polls like a borglet, or does what ``answer`` is set to."""
+
+    def __init__(self) -> None:
+        self.requests: list[PollRequest] = []
+        self.tokens: set[str] = set()
+        self.generation = 0
+        self.report_generation = 1
+        self.attempts: tuple[AttemptReport, ...] = ()
+        self.changed = asyncio.Event()
+        self.answer: Answer = self.poll
+        self.port = 0
+
+    async def poll(self, request: PollRequest) -> bytes:
+        if request.assignment is not None:
+            self.generation = request.assignment.generation
+        has_news = request.seen != self.report_generation or request.seen_instance != "i"
+        self.changed.set()  # a newer poll ends the held one
+        self.changed = asyncio.Event()
+        if not has_news and request.wait_seconds:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.changed.wait(), request.wait_seconds)
+            has_news = request.seen != self.report_generation
+        report = Report(FACTS, self.attempts) if has_news else None
+        reply = PollReply("m1", "b", "i", self.generation, self.report_generation, report)
+        return http(200, msgspec.json.encode(reply))
+
+    def change(self, *attempts: AttemptReport) -> None:
+        self.attempts = attempts
+        self.report_generation += 1
+        self.changed.set()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+                length = int(head.partition("content-length: ")[2].partition("\r\n")[0])
+                body = await reader.readexactly(length)
+                self.tokens.add(head.partition("authorization: bearer ")[2].partition("\r\n")[0])
+                if not body:
+                    writer.write(http(404, b'{"title":"","status":404,"detail":"no such attempt"}'))
+                    continue
+                request = msgspec.json.decode(body, type=PollRequest)
+                self.requests.append(request)
+                writer.write(await self.answer(request))
+        writer.close()
+
+
+class FakeInbox:
+    def __init__(self) -> None:
+        self.reports: list[Observe] = []
+        self.heard_of: list[str] = []
+        self.arrived = asyncio.Event()
+
+    async def observe(self, report: Observe) -> None:
+        self.reports.append(report)
+        self.arrived.set()
+
+    def heard(self, machine: str, mono: float) -> None:
+        self.heard_of.append(machine)
+
+    def used(self, machine: str, usage: dict[tuple[str, int], tuple[int, int]]) -> None:
+        raise AssertionError("this borglet sends no usage")
+
+
+class Bench:
+    def __init__(self, borglet: FakeBorglet, hold_seconds: float = 5.0) -> None:
+        self.borglet = borglet
+        self.inbox = FakeInbox()
+        self.fenced: list[Fenced] = []
+        self.cell = Cell(Snapshot("c"))
+        self.cell.machines["m1"] = Machine(
+            "m1", "127.0.0.1", borglet.port, False, FACTS.capacity, {}, FACTS.runtimes, 1, 2, "b", 0.0
+        )
+        observed = Observed()
+        observed.machines["m1"] = SeenMachine()
+        settings = PollSettings(hold_seconds, 0.5)
+        self.link = Link(
+            self.cell, observed, self.inbox, SystemClock(), settings, "s" * 32, None, self.fenced.append
+        )
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(5):
+            while not condition():
+                await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+async def borglet() -> AsyncIterator[FakeBorglet]:
+    borglet = FakeBorglet()
+    server = await asyncio.start_server(borglet.serve, "127.0.0.1", 0)
+    borglet.port = server.sockets[0].getsockname()[1]
+    yield borglet
+    server.close()
+
+
+@pytest.fixture
+async def bench(borglet: FakeBorglet) -> AsyncIterator[Bench]:
+    bench = Bench(borglet)
+    bench.link.sync(["m1"])
+    yield bench
+    await bench.link.close()
+
+
+UP = AttemptReport("a/b/0", 3, Phase.UP)
+
+
+async def test_the_first_report_is_whole_and_then_only_differences_come(
+    bench: Bench, borglet: FakeBorglet
+) -> None:
+    await bench.until(lambda: bench.inbox.reports)
+    assert bench.inbox.reports[0].whole
+    borglet.change(UP)
+    await bench.until(lambda: len(bench.inbox.reports) == 2)
+    assert [a.task for a in bench.inbox.reports[1].changed] == ["a/b/0"]
+    borglet.change()
+    await bench.until(lambda: len(bench.inbox.reports) == 3)
+    assert bench.inbox.reports[2].gone == (("a/b/0", 3),)
+    assert not bench.inbox.reports[2].whole
+    assert borglet.tokens == {poll_token("s" * 32, "m1")}
+
+
+async def test_a_new_assignment_overtakes_a_held_poll(bench: Bench, borglet: FakeBorglet) -> None:
+    await bench.until(lambda: any(r.seen for r in borglet.requests))
+    loop = asyncio.get_running_loop()
+    before = loop.time()
+    bench.link.renew(["m1"])
+    await bench.until(lambda: borglet.generation == 2)
+    assert loop.time() - before < 2.5  # the held poll alone would have taken five seconds
+    await bench.until(lambda: borglet.requests[-1].assignment is None)
+
+
+async def test_after_a_failure_everything_is_said_again(bench: Bench, borglet: FakeBorglet) -> None:
+    await bench.until(lambda: bench.inbox.reports)
+
+    async def garbage(_request: PollRequest) -> bytes:
+        return b"nonsense\r\n\r\n"
+
+    borglet.answer = garbage
+    borglet.change(UP)
+    await bench.until(lambda: bench.link.trouble("m1"))
+    borglet.answer = borglet.poll
+    await bench.until(lambda: bench.inbox.reports[-1].whole and bench.inbox.reports[-1].changed)
+    await bench.until(lambda: not bench.link.trouble("m1"))
+
+
+@pytest.mark.parametrize("status", [401, 500])
+async def test_a_bad_status_is_trouble_with_its_number(
+    bench: Bench, borglet: FakeBorglet, status: int
+) -> None:
+    async def bad(_request: PollRequest) -> bytes:
+        return http(status, b"no")
+
+    borglet.answer = bad
+    borglet.change()
+    await bench.until(lambda: str(status) in bench.link.trouble("m1"))
+
+
+async def test_a_borglet_of_a_newer_master_fences_this_one(bench: Bench, borglet: FakeBorglet) -> None:
+    async def newer(_request: PollRequest) -> bytes:
+        return http(409, b"{}")
+
+    borglet.answer = newer
+    borglet.change()
+    await bench.until(lambda: bench.fenced)
+
+
+async def test_a_borglet_that_never_answers_is_a_miss(borglet: FakeBorglet) -> None:
+    async def never(_request: PollRequest) -> bytes:
+        await asyncio.sleep(60)
+        return b""
+
+    borglet.answer = never
+    bench = Bench(borglet, hold_seconds=0.2)
+    bench.link.sync(["m1"])
+    await bench.until(lambda: "no answer" in bench.link.trouble("m1"))
+    assert not bench.inbox.heard_of
+    await bench.link.close()
+
+
+async def test_a_machine_that_moved_is_polled_there(bench: Bench, borglet: FakeBorglet) -> None:
+    await bench.until(lambda: bench.inbox.reports)
+    other = FakeBorglet()
+    server = await asyncio.start_server(other.serve, "127.0.0.1", 0)
+    bench.cell.machines["m1"].port = server.sockets[0].getsockname()[1]
+    bench.link.sync(["m1"])
+    await bench.until(lambda: other.requests)
+    server.close()
+
+
+async def test_logs_of_what_is_not_there(bench: Bench) -> None:
+    await bench.until(lambda: bench.inbox.reports)
+    with pytest.raises(NotFound, match="no such attempt"):
+        async for _ in bench.link.logs("m1", "a/b/0", 1, previous=False, follow=False, tail=0):
+            pass
+    with pytest.raises(NotFound, match="no machine m9"):
+        async for _ in bench.link.logs("m9", "a/b/0", 1, previous=False, follow=False, tail=0):
+            pass
+
+
+async def test_logs_of_a_machine_that_is_gone(borglet: FakeBorglet) -> None:
+    bench = Bench(borglet)
+    bench.cell.machines["m1"].port = 1
+    bench.link.sync(["m1"])
+    with pytest.raises(Unreachable):
+        async for _ in bench.link.logs("m1", "a/b/0", 1, previous=False, follow=False, tail=0):
+            pass
+    await bench.link.close()
