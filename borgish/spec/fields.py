@@ -1,0 +1,181 @@
+"""The fields of a job file: their names, kinds, bounds and words. The reader and the schema both come
+from these tables. What must go together across the whole file is in ``checks``.
+"""
+
+import json
+import re
+from typing import Any
+
+from borgish.spec.job import Health, Override, Restart, Stop
+from borgish.spec.kinds import Choice, ListOf, MapOf, Name, Port, Text, Whole
+from borgish.spec.mistakes import quote
+from borgish.spec.records import Field, Record, Values
+from borgish.spec.values import Condition, EnvName, Index, Limits, Priority, Signal, Tcp, duration
+from borgish.vocabulary import TASKS_PER_JOB_MAX, Appclass, RestartPolicy, Runtime
+
+ENV_MAX = 128
+ENV_VALUE_BYTES_MAX = 32 * 1024
+_DAY_SECONDS = 86_400
+_SHELL = re.compile(r"[|&;<>$*`\"'\\(){}\n]")
+
+
+def _command_example(text: str) -> str:
+    """Return how a command written as one text is written as a list."""
+    if len(text) > 200 or not text.strip():
+        return "run: [program, argument]"
+    if _SHELL.search(text):
+        return f"run: [sh, -c, {json.dumps(text, ensure_ascii=False)}]"
+    return f"run: [{', '.join(_flow_item(word) for word in text.split())}]"
+
+
+def _flow_item(word: str) -> str:
+    return word if re.fullmatch(r"[A-Za-z0-9_./=+-]+", word) and word != "-" else json.dumps(word)
+
+
+_ARGUMENT = Text(ENV_VALUE_BYTES_MAX, lines=True, empty=True)
+_COMMAND = ListOf(_ARGUMENT, 1000, "[program, argument]", one=_command_example)
+_ENV = MapOf(EnvName(), Text(ENV_VALUE_BYTES_MAX, lines=True, empty=True), ENV_MAX, "{LOG_LEVEL: info}")
+_LABEL = Text(128, r"[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?", "letters, digits and . _ / - inside")
+_LABELS = MapOf(_LABEL, Text(256, empty=True), 64, "{team: search}")
+_ANNOTATIONS = MapOf(_LABEL, Text(4096, lines=True, empty=True), 64, "{note: some words}")
+
+RESTART_FIELDS = (
+    Field("policy", Choice(RestartPolicy), "always (a service), on_failure (runs to completion) or never"),
+    Field(
+        "attempts", Whole(0, 1_000_000), "failures within the time of `within` that end the task; 0: no limit"
+    ),
+    Field(
+        "within", duration(1, 30 * _DAY_SECONDS, "10m"), "the time in which attempts count", "within_seconds"
+    ),
+    Field("backoff", duration(0.1, 300, "1s"), "the first wait; doubles up to 5m", "backoff_seconds"),
+)
+
+
+def _make_restart(values: Values) -> Restart:
+    restart = Restart(**values.given)
+    if restart.policy is RestartPolicy.NEVER and restart.attempts:
+        hint = "remove it, or write policy: on_failure"
+        values.tell("attempts", "attempts mean nothing with policy: never", hint)
+    return restart
+
+
+RESTART = Record("restart", RESTART_FIELDS, "{policy: on_failure}, or always, or never", _make_restart)
+
+STOP_FIELDS = (
+    Field("signal", Signal(), "the signal that asks the task to end; TERM unless given"),
+    Field(
+        "grace", duration(0, 600, "10s"), "how long to wait before SIGKILL; 10s unless given", "grace_seconds"
+    ),
+)
+STOP = Record("stop", STOP_FIELDS, "{signal: TERM, grace: 10s}", lambda values: Stop(**values.given))
+
+HEALTH_FIELDS = (
+    Field("http", Text(1024, r"/[!-~]*", "a path, like /"), "a path to GET; 200 to 399 is healthy"),
+    Field("tcp", Tcp(), "true, or the name of the port, where a connection is enough"),
+    Field("command", _COMMAND, "a program run beside the task; exit 0 is healthy"),
+    Field("port", Port(), "the name of the port to probe; may be left out when the job has one port"),
+    Field(
+        "interval",
+        duration(0.1, 3600, "10s"),
+        "from one probe to the next; 10s unless given",
+        "interval_seconds",
+    ),
+    Field(
+        "timeout",
+        duration(0.01, 600, "2s"),
+        "how long an answer may take; 2s unless given",
+        "timeout_seconds",
+    ),
+    Field("failures", Whole(1, 100), "misses in a row that make the task unhealthy; 3 unless given"),
+    Field(
+        "grace",
+        duration(0, 3600, "15s"),
+        "misses before this age do not count; 15s unless given",
+        "grace_seconds",
+    ),
+)
+_PROBES = ("http", "tcp", "command")
+
+
+def _make_health(values: Values) -> Health:
+    probes = [name for name in _PROBES if name in values.nodes]
+    if len(probes) != 1:
+        what = f"both {' and '.join(probes)} are given" if probes else "none of http, tcp, command is given"
+        values.place.tell(values.node, f"{what}; a probe is exactly one", "write {http: /, port: http}")
+    given = dict(values.given)
+    if "tcp" in given:
+        named = given["tcp"]
+        given["tcp"] = True
+        if named and given.setdefault("port", named) != named:
+            values.tell("port", f"tcp names the port {quote(named)} and this another", "keep one of them")
+    if "command" in probes and "port" in given:
+        values.tell("port", "a command probe has no port", "remove it; the command finds PORT_NAME set")
+    if "command" in given and not any(given["command"][:1]):
+        values.tell("command", "there is no program to run", "write command: [program, argument]")
+    return Health(**given)
+
+
+HEALTH = Record("health", HEALTH_FIELDS, "{http: /, port: http}", _make_health)
+
+OVERRIDE_FIELDS = (
+    Field("run", _COMMAND, "what this task runs instead"),
+    Field("env", _ENV, "laid over the job's"),
+    Field("resources", Limits(), "laid over the job's"),
+)
+
+
+def _make_override(values: Values) -> tuple[Override, dict[str, Any] | None]:
+    """Return the override without its resources, and what it gives of these: the rest is the job's."""
+    given = dict(values.given)
+    resources = given.pop("resources", None)
+    return Override(**given), resources
+
+
+OVERRIDE = Record("an override", OVERRIDE_FIELDS, "{env: {ROLE: first}}", _make_override)
+
+JOB_FIELDS = (
+    Field("name", Name(), "the job's name, like web", required=True),
+    Field("user", Name(), "whose job it is; who asks, unless given"),
+    Field(
+        "tasks",
+        Whole(
+            1, TASKS_PER_JOB_MAX, f"a job has at most {TASKS_PER_JOB_MAX} tasks; split it into several jobs"
+        ),
+        "how many tasks run; 1 unless given",
+    ),
+    Field("run", _COMMAND, "the program and its arguments, like [python3, -m, http.server]"),
+    Field(
+        "image",
+        Text(512, r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*", "an image, like busybox:1"),
+        "a container image; implies runtime: docker",
+    ),
+    Field("runtime", Choice(Runtime), "process, or docker when there is an image"),
+    Field(
+        "priority",
+        Priority(),
+        "a band (monitoring, production, batch, free) or a number inside one; free unless given",
+    ),
+    Field("appclass", Choice(Appclass), "latency_sensitive for services, batch for the rest, unless given"),
+    Field("resources", Limits(), "what one task may use; 100m of cpu and 128MiB of ram unless given"),
+    Field("ports", ListOf(Port(), 32, "[http]", unique=True), "names of ports; borgish chooses the numbers"),
+    Field("env", _ENV, "environment variables"),
+    Field("workdir", Text(4096, r"/.*", "an absolute path, like /srv"), "the folder to start in"),
+    Field("restart", RESTART, "what follows when a task's program ends"),
+    Field("stop", STOP, "how a task is asked to end"),
+    Field("health", HEALTH, "how to see that a task is well"),
+    Field("labels", _LABELS, "words to find the job by"),
+    Field("annotations", _ANNOTATIONS, "notes for people and programs"),
+    Field("constraints", ListOf(Condition(), 32, '["arch == amd64"]'), "conditions on machines"),
+    Field(
+        "overrides",
+        MapOf(Index(), OVERRIDE, TASKS_PER_JOB_MAX, "{0: {env: {ROLE: first}}}"),
+        "what single tasks have different, by index",
+    ),
+    Field(
+        "max_runtime",
+        duration(1, 366 * _DAY_SECONDS, "1h"),
+        "a task is ended after this long",
+        "max_runtime_seconds",
+    ),
+)
+JOB = Record("the job", JOB_FIELDS, "name: web", lambda values: values)

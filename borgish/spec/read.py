@@ -1,0 +1,96 @@
+"""A job file becomes a ``JobSpec``, or an error that carries every mistake in it.
+
+``document`` reads the text, ``fields`` the values, ``checks`` sees whether they go together; what is
+left here is to fill in what was not given.
+"""
+
+import re
+from typing import Any
+
+import msgspec
+
+from borgish.resources import Resources
+from borgish.spec.checks import CHECKS
+from borgish.spec.document import EMPTY_HINT, Node, Scalar, parse
+from borgish.spec.fields import JOB
+from borgish.spec.job import Health, JobSpec, Override, Restart
+from borgish.spec.kinds import Place, Wrong
+from borgish.spec.mistakes import Found, quote
+from borgish.spec.records import Values
+from borgish.vocabulary import NAME_PATTERN, Appclass, RestartPolicy, Runtime
+
+_DEFAULT_RESOURCES = Resources(cpu_millis=100, ram_bytes=128 * 1024**2)
+
+
+def read_job(text: str | bytes, default_user: str) -> JobSpec:
+    """Read a job file, YAML or JSON, at most 1 MiB; ``default_user`` owns the job when it names no user.
+
+    Raises Invalid with all mistakes found, each with line and column; nothing else, whatever the text.
+    """
+    root, found = parse(text)
+    values = _values(root, found)
+    for check in CHECKS:
+        check(values)
+    _check_user(values, default_user)
+    found.stop()
+    return _fill_in(values.given, default_user)
+
+
+def _values(root: Node, found: Found) -> Values:
+    try:
+        return JOB.read(root, Place("", found))
+    except Wrong as wrong:
+        if isinstance(root, Scalar) and root.is_null:
+            found.tell(root.line, root.column, "the file is empty", EMPTY_HINT)
+        elif wrong.message:
+            found.tell(
+                root.line, root.column, f"a job file is a mapping; this is {wrong.message}", wrong.hint
+            )
+        raise found.invalid() from None
+
+
+def _check_user(values: Values, default_user: str) -> None:
+    if "user" not in values.nodes and not re.fullmatch(NAME_PATTERN, default_user):
+        message = f"the job would belong to {quote(default_user)}, which is not a name"
+        values.place.tell(values.node, message, "add user: NAME")
+
+
+def _fill_in(given: dict[str, Any], default_user: str) -> JobSpec:
+    """Return the canonical form of values that are all right."""
+    resources = _lay_over(_DEFAULT_RESOURCES, given.get("resources", {}))
+    filled = {
+        "user": default_user,
+        "tasks": 1,
+        "run": (),
+        "runtime": Runtime.DOCKER if "image" in given else Runtime.PROCESS,
+        "appclass": _appclass(given.get("restart", Restart())),
+        **given,
+        "resources": resources,
+        "health": _health(given),
+        "overrides": {
+            index: _override(override, limits, resources)
+            for index, (override, limits) in sorted(given.get("overrides", {}).items())
+        },
+    }
+    return JobSpec(**filled)
+
+
+def _appclass(restart: Restart) -> Appclass:
+    return Appclass.LATENCY_SENSITIVE if restart.policy is RestartPolicy.ALWAYS else Appclass.BATCH
+
+
+def _health(given: dict[str, Any]) -> Health | None:
+    """Return the probe; the port of a job that has one is the one meant."""
+    health: Health | None = given.get("health")
+    if health and not health.command and not health.port:
+        return msgspec.structs.replace(health, port=given["ports"][0])
+    return health
+
+
+def _override(override: Override, limits: dict[str, Any] | None, job: Resources) -> Override:
+    return msgspec.structs.replace(override, resources=_lay_over(job, limits)) if limits else override
+
+
+def _lay_over(base: Resources, given: dict[str, Any]) -> Resources:
+    named = {**base.named, **given.get("named", {})}
+    return msgspec.structs.replace(base, **{**given, "named": dict(sorted(named.items()))})

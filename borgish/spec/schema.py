@@ -1,0 +1,18 @@
+"""The JSON Schema of a job file, for editors and checkers, from the very tables that the reader uses.
+
+It says less than the reader knows: what goes together across fields is in ``checks``.
+"""
+
+from borgish.spec.fields import JOB
+from borgish.spec.kinds import Schema
+
+
+def job_schema() -> Schema:
+    """Return the JSON Schema (draft 2020-12) of a job file."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "borgish job",
+        "description": "A named set of tasks that run the same thing.",
+        **JOB.schema(),
+        "anyOf": [{"required": ["run"]}, {"required": ["image"]}],
+    }

@@ -1,0 +1,152 @@
+"""Fills in what only a placed task knows: ``{{task.index}}``, ``{{port.http}}``, and its environment.
+
+Pure, and on a warm path: a job is compiled once, and a text without substitutions costs nothing.
+Which texts are right is for ``checks`` to say; a compiled job is taken as right.
+"""
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from borgish.spec.job import Health, JobSpec
+
+VARIABLES = ("task.index", "task.name", "job.name", "cell.name", "machine.name")
+"""What a substitution can name, besides ``port.NAME``."""
+
+OWN_PREFIX = "BORGISH_"
+"""Environment variables that begin like this are set by borgish alone."""
+
+# No braces inside, so that a run of them cannot make the search slow.
+_REFERENCE = re.compile(r"\{\{([^{}]*)\}\}")
+_COMPILED_MAX = 1024
+
+
+class Rendered(msgspec.Struct, frozen=True):
+    """One task's own copy of what its job says; every substitution done."""
+
+    run: tuple[str, ...]
+    env: dict[str, str]  # complete, BORGISH_* and PORT_* included
+    workdir: str
+    health: Health | None
+
+
+def references(text: str) -> tuple[tuple[str, ...], bool]:
+    """Return the names substituted in a text, and whether a ``{{`` in it is never closed."""
+    if "{{" not in text:
+        return (), False
+    parts = _REFERENCE.split(text)
+    return tuple(name.strip() for name in parts[1::2]), any("{{" in literal for literal in parts[::2])
+
+
+def port_variable(name: str) -> str:
+    """Return the environment variable that holds the number of a port: ``PORT_HTTP``."""
+    return f"PORT_{name.upper().replace('-', '_')}"
+
+
+def render(
+    spec: JobSpec, index: int, cell: str, machine: str, attempt: int, ports: Mapping[str, int]
+) -> Rendered:
+    """Return what one task runs. ``ports`` holds a number for every port of the job."""
+    return _compiled(spec).render(index, cell, machine, attempt, ports)
+
+
+# Jobs by identity: a spec holds dicts and cannot be hashed. The entry keeps its spec alive, so an
+# id cannot come to mean another job while it is here.
+_cache: dict[int, "_Compiled"] = {}
+
+
+def _compiled(spec: JobSpec) -> "_Compiled":
+    found = _cache.get(id(spec))
+    if found is None:
+        if len(_cache) >= _COMPILED_MAX:
+            _cache.clear()
+        found = _cache[id(spec)] = _Compiled(spec)
+    return found
+
+
+class _Compiled:
+    """A job whose texts with substitutions have become ``%`` formats, which Python fills in quickly."""
+
+    def __init__(self, spec: JobSpec) -> None:
+        self.spec = spec
+        self._prefix = f"{spec.key}/"
+        self._variables = tuple((name, port_variable(name)) for name in spec.ports)
+        self._env = {**spec.env, f"{OWN_PREFIX}USER": spec.user, f"{OWN_PREFIX}JOB": spec.name}
+        self._formats = _Formats(spec.run, spec.env, spec.workdir, spec.health)
+
+    def render(self, index: int, cell: str, machine: str, attempt: int, ports: Mapping[str, int]) -> Rendered:
+        spec = self.spec
+        name = f"{self._prefix}{index}"
+        own = {
+            "BORGISH_CELL": cell,
+            "BORGISH_TASK": name,
+            "BORGISH_INDEX": str(index),
+            "BORGISH_MACHINE": machine,
+            "BORGISH_ATTEMPT": str(attempt),
+        }
+        for port, variable in self._variables:
+            own[variable] = str(ports[port])
+        base = Rendered(spec.run, self._env, spec.workdir, spec.health)
+        formats = self._formats
+        if spec.overrides and (override := spec.overrides.get(index)):
+            run = spec.run if override.run is None else override.run
+            laid_over = override.env or {}
+            base = Rendered(run, {**self._env, **laid_over}, spec.workdir, spec.health)
+            formats = _Formats(run, {**spec.env, **laid_over}, spec.workdir, spec.health)
+        if formats.any:
+            base = formats.fill(base, _words(spec, own, ports))
+        return Rendered(base.run, {**base.env, **own}, base.workdir, base.health)
+
+
+def _words(spec: JobSpec, own: dict[str, str], ports: Mapping[str, int]) -> dict[str, str]:
+    words = {
+        "task.index": own["BORGISH_INDEX"],
+        "task.name": own["BORGISH_TASK"],
+        "job.name": spec.name,
+        "cell.name": own["BORGISH_CELL"],
+        "machine.name": own["BORGISH_MACHINE"],
+    }
+    for port in spec.ports:
+        words[f"port.{port}"] = str(ports[port])
+    return words
+
+
+class _Formats:
+    """The texts of a task as ``%`` formats; None, or left out, where there is nothing to fill in."""
+
+    def __init__(
+        self, run: tuple[str, ...], env: dict[str, str], workdir: str, health: Health | None
+    ) -> None:
+        self.run = _formats(run)
+        self.env = {name: _format(text) for name, text in env.items() if "{{" in text}
+        self.workdir = _format(workdir) if "{{" in workdir else None
+        self.http = _format(health.http) if health and "{{" in health.http else None
+        self.command = _formats(health.command) if health else None
+        self.any = any((self.run, self.env, self.workdir, self.http, self.command))
+
+    def fill(self, base: Rendered, words: dict[str, str]) -> Rendered:
+        return Rendered(
+            tuple([text % words for text in self.run]) if self.run else base.run,
+            {**base.env, **{name: text % words for name, text in self.env.items()}},
+            self.workdir % words if self.workdir else base.workdir,
+            self._fill_health(base.health, words),
+        )
+
+    def _fill_health(self, health: Health | None, words: dict[str, str]) -> Health | None:
+        if health is None or not (self.http or self.command):
+            return health
+        http = self.http % words if self.http else health.http
+        command = tuple([text % words for text in self.command]) if self.command else health.command
+        return msgspec.structs.replace(health, http=http, command=command)
+
+
+def _formats(texts: tuple[str, ...]) -> tuple[str, ...] | None:
+    return tuple(map(_format, texts)) if any("{{" in text for text in texts) else None
+
+
+def _format(text: str) -> str:
+    """Return a ``%`` format that gives the text with its substitutions done."""
+    parts = _REFERENCE.split(text.replace("%", "%%"))
+    parts[1::2] = [f"%({name.strip()})s" for name in parts[1::2]]
+    return "".join(parts)

@@ -1,0 +1,182 @@
+"""The kinds of values that only job files have: amounts, priorities, signals, limits, constraints."""
+
+from typing import Any
+
+import msgspec
+
+from borgish.resources import (
+    NAMED_MAX,
+    RAM_BYTES_MAX,
+    RAM_BYTES_MIN,
+    parse_bytes,
+    parse_cpu_millis,
+    parse_seconds,
+)
+from borgish.spec.constraints import EXAMPLES, EXPRESSION_CHARACTERS_MAX, parse_constraint
+from borgish.spec.document import Node, Scalar
+from borgish.spec.job import Constraint
+from borgish.spec.kinds import Amount, Leaf, Name, Place, Port, Schema, Text, Whole, Wrong, nearest, pairs
+from borgish.spec.mistakes import quote
+from borgish.spec.records import Field, other_name
+from borgish.spec.substitute import OWN_PREFIX
+from borgish.vocabulary import BAND_FLOOR, NAME_PATTERN, PRIORITY_MAX, TASKS_PER_JOB_MAX, Band
+
+SIGNALS = ("TERM", "INT", "QUIT", "HUP", "USR1", "USR2", "WINCH", "ABRT", "KILL")
+
+_BYTES_PATTERN = r"^[0-9]+(\.[0-9]+)? ?([kMGT]?B|[KMGT]iB?)?$"
+_CPU = Amount(parse_cpu_millis, "500m or 0.5", r"^[0-9]+(\.[0-9]+)?m?$", ("string", "number"))
+_RAM = Amount(
+    lambda text: parse_bytes(text, RAM_BYTES_MIN, RAM_BYTES_MAX),
+    "256MiB",
+    _BYTES_PATTERN,
+    ("string", "integer"),
+)
+_DISK = Amount(parse_bytes, "1GiB", _BYTES_PATTERN, ("string", "integer"))
+
+
+def duration(low: float, high: float, example: str) -> Amount[float]:
+    """Return the kind of a duration, read as seconds; both bounds included."""
+    pattern = r"^[0-9]+(\.[0-9]+)? ?(ms|s|m|h|d)$"
+    return Amount(lambda text: parse_seconds(text, low, high), example, pattern, ("string",))
+
+
+class Priority(Leaf[int]):
+    """A band's name, which means its floor, or a number inside a band."""
+
+    example = "batch"
+
+    _number = Whole(0, PRIORITY_MAX)
+
+    def of(self, found: Scalar) -> int:
+        text = found.text
+        if text in BAND_FLOOR:
+            return BAND_FLOOR[Band(text)]
+        if text[:1].isalpha():
+            close = nearest(text, BAND_FLOOR)
+            hint = f"did you mean {close}?" if close else f"or a number from 0 to {PRIORITY_MAX}"
+            raise Wrong(f"{quote(text)} is not one of the bands {', '.join(BAND_FLOOR)}", hint)
+        return self._number.of(found)
+
+    def schema(self) -> Schema:
+        return {"anyOf": [{"enum": [str(band) for band in BAND_FLOOR]}, self._number.schema()]}
+
+
+class Signal(Leaf[str]):
+    """A signal by name, with or without SIG in front."""
+
+    example = "TERM"
+
+    def of(self, found: Scalar) -> str:
+        text = found.text
+        name = text.removeprefix("SIG")
+        if name not in SIGNALS:
+            close = nearest(name.lower().removeprefix("sig"), [known.lower() for known in SIGNALS]).upper()
+            hint = f"did you mean {close}?" if close else ""
+            raise Wrong(f"{quote(text)} is not one of the signals {', '.join(SIGNALS)}", hint)
+        return name
+
+    def schema(self) -> Schema:
+        return {"enum": [*SIGNALS, *(f"SIG{name}" for name in SIGNALS)]}
+
+
+class Limits:
+    """What a task may use, as a dict by attribute of ``Resources``: only what is given."""
+
+    _fields = (
+        Field("cpu", _CPU, "thousandths of a core, or cores: 500m, 0.5, 2", "cpu_millis"),
+        Field("ram", _RAM, "memory: 256MiB", "ram_bytes"),
+        Field("disk", _DISK, "disk: 1GiB", "disk_bytes"),
+    )
+    _known = {field.name: field for field in _fields}
+    _amount = Whole(0, NAMED_MAX)
+
+    def read(self, node: Node, place: Place, /) -> dict[str, Any]:
+        given: dict[str, Any] = {}
+        named: dict[str, int] = {}
+        for key, child in pairs(node, "{cpu: 500m, ram: 256MiB}", 64):
+            spot = place.at(key.text)
+            if field := self._known.get(key.text):
+                given[field.attribute] = spot.read(field.kind, child)
+            elif meant := other_name(key.text):
+                hint = f"did you mean {meant}?"
+                place.found.tell(
+                    key.line, key.column, f"{quote(key.text)} is not a resource", hint, spot.path
+                )
+            elif spot.read(Name(), key):
+                named[key.text] = spot.read(self._amount, child) or 0
+        return {**given, "named": named} if named else given
+
+    def schema(self) -> Schema:
+        return {
+            "type": "object",
+            "properties": {f.name: {"description": f.about, **f.kind.schema()} for f in self._fields},
+            "propertyNames": {"pattern": f"^{NAME_PATTERN}$"},
+            "additionalProperties": {"description": "a named resource of machines", **self._amount.schema()},
+        }
+
+
+class EnvName(Text):
+    """The name of an environment variable that is not borgish's own."""
+
+    def __init__(self) -> None:
+        super().__init__(128, r"[A-Za-z_][A-Za-z0-9_.-]*", "letters, digits and _, like LOG_LEVEL")
+
+    def of(self, found: Scalar) -> str:
+        name = super().of(found)
+        if name.startswith(OWN_PREFIX):
+            raise Wrong(f"names that begin with {OWN_PREFIX} are set by borgish", "choose another name")
+        return name
+
+    def schema(self) -> Schema:
+        return {**super().schema(), "not": {"pattern": f"^{OWN_PREFIX}"}}
+
+
+class Index(Whole):
+    """The index of a task, as a key: JSON writes it in quotes."""
+
+    def __init__(self) -> None:
+        super().__init__(0, TASKS_PER_JOB_MAX - 1)
+
+    def of(self, found: Scalar) -> int:
+        return super().of(msgspec.structs.replace(found, plain=True))
+
+    def schema(self) -> Schema:
+        return {"pattern": "^(0|[1-9][0-9]{0,3})$"}
+
+
+class Tcp(Leaf[str]):
+    """``true``, or the name of the port to connect to: the probe's (tcp, port)."""
+
+    example = "tcp: true"
+
+    def of(self, found: Scalar) -> str:
+        """Return the port's name, or "" for ``true``."""
+        if found.text == "true":
+            return ""
+        if found.text == "false":
+            raise Wrong(
+                "false; a probe that is not wanted is left out", "remove the line, or write tcp: true"
+            )
+        return Port().of(found)
+
+    def schema(self) -> Schema:
+        return {"anyOf": [{"const": True}, Port().schema()]}
+
+
+class Condition(Leaf[Constraint]):
+    """One constraint, as an expression."""
+
+    example = "it in quotes, like 'rack in (r1, r2)'"
+
+    def of(self, found: Scalar) -> Constraint:
+        text = found.text
+        try:
+            return parse_constraint(text)
+        except ValueError as error:
+            hint = f"write it like {EXAMPLES}"
+            if text.count("(") != text.count(")"):
+                hint = "in a [list] commas divide; put the whole expression in quotes"
+            raise Wrong(f"{quote(text)} {error}", hint) from None
+
+    def schema(self) -> Schema:
+        return {"type": "string", "minLength": 1, "maxLength": EXPRESSION_CHARACTERS_MAX}
