@@ -39,6 +39,7 @@ class Store(Protocol):
     """
 
     kind: str  # sqlite, postgresql or memory
+    warnings: list[str]  # what ``load`` had to pass over
 
     def load(self) -> Cell:
         """Return the cell: the newest good checkpoint and the journal after it. New stores: an empty one."""

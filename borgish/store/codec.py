@@ -1,0 +1,103 @@
+"""How entries and snapshots are written down: JSON for the journal, msgpack and zstd for checkpoints.
+
+The formats carry a version. What another version or another cell wrote is refused, never guessed.
+"""
+
+import hashlib
+import sys
+
+import msgspec
+
+from borgish.cell.events import AnyEvent
+from borgish.cell.model import Snapshot
+from borgish.errors import StoreDamaged, UnsafeConfiguration
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+SNAPSHOT_VERSION = 1
+ZSTD_LEVEL = 3
+_MARK = b"borgish snapshot "
+_HEADER_BYTES_MAX = 64
+
+_events_encoder = msgspec.json.Encoder()
+_events_decoder = msgspec.json.Decoder(tuple[AnyEvent, ...])
+_snapshot_encoder = msgspec.msgpack.Encoder()
+_snapshot_decoder = msgspec.msgpack.Decoder(Snapshot)
+
+
+def encode_events(events: tuple[AnyEvent, ...]) -> str:
+    """Return one entry's events as JSON text."""
+    return _events_encoder.encode(events).decode()
+
+
+def decode_events(text: str, position: int) -> tuple[AnyEvent, ...]:
+    """Read one entry's events. Raises StoreDamaged, naming the entry."""
+    try:
+        return _events_decoder.decode(text)
+    except msgspec.DecodeError as error:
+        raise StoreDamaged(
+            f"Journal entry {position} cannot be read: {error}",
+            "Restore the database from a backup, or use the version of borgish that wrote it",
+        ) from error
+
+
+def encode_snapshot(snapshot: Snapshot) -> bytes:
+    """Return the snapshot as bytes, not yet compressed: 200,000 tasks take some 35 ms."""
+    return b"%s%d\n%s" % (_MARK, SNAPSHOT_VERSION, _snapshot_encoder.encode(snapshot))
+
+
+def decode_snapshot(body: bytes, cell: str) -> Snapshot:
+    """Read what ``encode_snapshot`` wrote.
+
+    Raises StoreDamaged when it is no snapshot, UnsafeConfiguration when it is another version's or
+    another cell's.
+    """
+    header, found, _ = body[:_HEADER_BYTES_MAX].partition(b"\n")
+    version = header.removeprefix(_MARK)
+    if not (found and header.startswith(_MARK) and version.isdigit()):
+        raise StoreDamaged("This is no snapshot of a cell", "Use another checkpoint")
+    if int(version) != SNAPSHOT_VERSION:
+        raise UnsafeConfiguration(
+            f"The checkpoint has format {int(version)}; this borgish reads format {SNAPSHOT_VERSION}",
+            "Use the version of borgish that wrote it",
+        )
+    return _of_cell(_decoded(memoryview(body)[len(header) + 1 :]), cell)
+
+
+def _decoded(packed: memoryview) -> Snapshot:
+    try:
+        return _snapshot_decoder.decode(packed)
+    except msgspec.DecodeError as error:
+        raise StoreDamaged(f"A snapshot cannot be read: {error}", "Use another checkpoint") from error
+
+
+def _of_cell(snapshot: Snapshot, cell: str) -> Snapshot:
+    if snapshot.name != cell:
+        raise UnsafeConfiguration(
+            f"The checkpoint is of cell '{snapshot.name}', not of '{cell}'",
+            "Name the right cell, or the right database",
+        )
+    return snapshot
+
+
+def compress(body: bytes) -> bytes:
+    """Return the body as it is stored."""
+    return zstd.compress(body, ZSTD_LEVEL)
+
+
+def decompress(stored: bytes, sha256: str) -> bytes:
+    """Return the body of what is stored, after verifying it. Raises StoreDamaged."""
+    if sha256_of(stored) != sha256:
+        raise StoreDamaged("The checkpoint's SHA-256 does not match", "Use another checkpoint")
+    try:
+        return zstd.decompress(stored)
+    except zstd.ZstdError as error:
+        raise StoreDamaged(f"The checkpoint cannot be unpacked: {error}", "Use another checkpoint") from error
+
+
+def sha256_of(stored: bytes) -> str:
+    """Return the hash by which a stored body is verified."""
+    return hashlib.sha256(stored).hexdigest()

@@ -1,0 +1,54 @@
+"""What a database's errors mean for a cell, as errors of borgish with a way out."""
+
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from borgish.errors import BorgishError, Fenced, OutcomeUnknown, StoreDamaged, Unreachable
+
+_DAMAGE = ("malformed", "not a database", "disk image", "invalid page", "could not read block")
+_FULL = ("disk is full", "no space left", "disk full", "could not extend file")
+
+
+def reason_of(error: SQLAlchemyError) -> str:
+    """Return what the database said, on one line, without the statement and its values."""
+    said = error.orig if isinstance(error, DBAPIError) else error
+    return " ".join(str(said).split()) or type(error).__name__
+
+
+def unknown(error: SQLAlchemyError) -> OutcomeUnknown:
+    """Return the error of a write that may or may not be in the store."""
+    reason = reason_of(error)
+    hint = (
+        "Make room on the database's disk, then start again"
+        if _speaks_of(reason, _FULL)
+        else "Start again: what was committed is read back"
+    )
+    return OutcomeUnknown(f"The store may not have the last write: {reason}", hint)
+
+
+def fenced(cell: str, epoch: int) -> Fenced:
+    """Return the error of a write by one who does not lead, or no longer."""
+    return Fenced(
+        f"This borgmaster, of epoch {epoch}, does not lead cell '{cell}'",
+        "Another one does, and the cell goes on there; nothing was written here",
+    )
+
+
+def unread(error: SQLAlchemyError) -> BorgishError:
+    """Return the error of a read, or of a start, that failed."""
+    reason = reason_of(error)
+    if _speaks_of(reason, _DAMAGE):
+        return StoreDamaged(f"The database is damaged: {reason}", "Restore it from a backup")
+    return Unreachable(f"The database does not answer as it should: {reason}", "Check it, then start again")
+
+
+def unkept(error: SQLAlchemyError) -> BorgishError:
+    """Return the error of a checkpoint that was not kept; the cell itself is unharmed."""
+    reason = reason_of(error)
+    return BorgishError(
+        f"The checkpoint was not kept: {reason}",
+        "The journal is whole and the cell goes on; make room on the database's disk",
+    )
+
+
+def _speaks_of(reason: str, marks: tuple[str, ...]) -> bool:
+    return any(mark in reason.lower() for mark in marks)

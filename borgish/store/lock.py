@@ -1,0 +1,58 @@
+"""One master for one store on one host: an advisory lock on a file that names who holds it."""
+
+import fcntl
+import os
+from pathlib import Path
+
+from borgish.errors import UnsafeConfiguration
+
+
+class FileLock:
+    """An ``flock`` that is held until ``release``, or until the process is gone, however it went."""
+
+    def __init__(self, path: Path, *, wait: bool = False) -> None:
+        """Take the lock. ``wait`` blocks the calling thread until it is free.
+
+        Raises UnsafeConfiguration when another process has it, or the file cannot be opened.
+        """
+        self.path = path
+        self._file = _open(path)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            holder = os.pread(self._file, 32, 0).decode(errors="replace").strip()
+            os.close(self._file)
+            raise _taken(path, holder) from None
+        except BaseException:
+            os.close(self._file)
+            raise
+        self._write(f"{os.getpid()}\n")
+
+    def release(self) -> None:
+        """Let go. The file stays, as another may be waiting for it. Idempotent."""
+        if self._file >= 0:
+            self._write("")
+            os.close(self._file)
+            self._file = -1
+
+    def _write(self, text: str) -> None:
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, text.encode(), 0)
+
+
+def _open(path: Path) -> int:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise UnsafeConfiguration(
+            f"The lock {path} cannot be opened: {error.strerror}", "Give a folder that this user may write to"
+        ) from error
+
+
+def _taken(path: Path, holder: str) -> UnsafeConfiguration:
+    who = f"process {holder}" if holder else "another process"
+    return UnsafeConfiguration(
+        f"The store is in use: {who} holds {path}",
+        "Stop that borgmaster first, or wait for it as a standby, or use another folder",
+    )

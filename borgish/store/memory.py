@@ -1,0 +1,145 @@
+"""A store in memory, for the simulator and for tests: the same contract, and faults on demand.
+
+What is appended is kept as encoded text, so that nothing written here can change afterwards, and an
+entry that could not be stored fails here as well. The tables are not kept, only the journal.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from borgish.cell.events import Entry
+from borgish.cell.state import Cell
+from borgish.errors import BorgishError, OutcomeUnknown, StoreDamaged, Unreachable
+from borgish.store import faults
+from borgish.store.base import CheckpointInfo, Records
+from borgish.store.codec import compress, sha256_of
+from borgish.store.replay import recover
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Entry).decode
+
+
+def _decoded(text: bytes) -> Entry:
+    try:
+        return _decode(text)
+    except msgspec.DecodeError as error:
+        raise StoreDamaged(
+            f"A journal entry cannot be read: {error}", "Use another copy of the disk"
+        ) from error
+
+
+class Disk(msgspec.Struct):
+    """What outlives a master: several stores may be open on one."""
+
+    cell: str
+    epoch: int = 0
+    entries: list[bytes] = []  # that of position 1 first
+    checkpoints: dict[int, tuple[CheckpointInfo, bytes]] = {}  # by position, with the stored body
+
+
+class MemoryStore:
+    """A cell in memory. See ``store.base.Store`` for the contract."""
+
+    kind = "memory"
+
+    def __init__(self, cell: str, keep: int = 24, disk: Disk | None = None) -> None:
+        """Open a new disk, or one that is there already, as a master does when it starts again."""
+        self.disk = disk or Disk(cell)
+        self.warnings: list[str] = []
+        self._cell = cell
+        self._keep = keep
+        self._epoch = 0
+        self._end: BorgishError | None = None
+        self._fault: bool | None = None
+
+    def reopen(self) -> "MemoryStore":
+        """Return what a master finds that starts on the same disk; this one is fenced once it leads."""
+        return MemoryStore(self._cell, self._keep, self.disk)
+
+    def copy(self) -> "MemoryStore":
+        """Return a store on a copy of the disk; the two go on apart."""
+        disk = self.disk
+        copied = Disk(disk.cell, disk.epoch, list(disk.entries), dict(disk.checkpoints))
+        return MemoryStore(self._cell, self._keep, copied)
+
+    def fail_next_append(self, *, kept: bool) -> None:
+        """Make the next append raise OutcomeUnknown; ``kept`` is whether it is in the store after all."""
+        self._fault = kept
+
+    def journal_sha256(self) -> str:
+        """Return a hash of the whole journal: the same events at the same times give the same."""
+        return hashlib.sha256(b"\n".join(self.disk.entries)).hexdigest()
+
+    def load(self) -> Cell:
+        """Return the cell, by the same way as from a database."""
+        self._expect_usable()
+        newest_first = sorted(self.disk.checkpoints.items(), reverse=True)
+        recovered = recover(self._cell, (kept for _, kept in newest_first), self.entries)
+        self.warnings = recovered.warnings
+        return recovered.cell
+
+    def lead(self, holder: str, address: str) -> int:  # noqa: ARG002 - the contract's names
+        """Become the leader; nobody asks here who it is and where."""
+        self._expect_usable()
+        self.disk.epoch += 1
+        self._epoch = self.disk.epoch
+        return self._epoch
+
+    def append(self, entries: Sequence[Entry], records: Records) -> None:  # noqa: ARG002 - as above
+        """Keep the entries, or fail as asked for."""
+        self._expect_leader()
+        self._expect_follow(entries)
+        encoded = [_encode(entry) for entry in entries]
+        fault, self._fault = self._fault, None
+        if fault is not False:
+            self.disk.entries.extend(encoded)
+        if fault is not None:
+            self._end = OutcomeUnknown("The store may not have the last write: asked for", "Start again")
+            raise self._end
+
+    def entries(self, after: int, limit: int = 0) -> Iterator[Entry]:
+        """Return journal entries with a position above ``after``, in order; ``limit`` 0 is all."""
+        self._expect_usable()
+        last = after + limit if limit else None
+        return map(_decoded, self.disk.entries[after:last])
+
+    def save_checkpoint(self, body: bytes, position: int, at: float, reason: str) -> CheckpointInfo:
+        """Keep an encoded snapshot."""
+        self._expect_leader()
+        if position > len(self.disk.entries):
+            raise ValueError(f"checkpoint at {position}, but the journal ends at {len(self.disk.entries)}")
+        stored = compress(body)
+        info = CheckpointInfo(position, at, reason, sha256_of(stored), len(stored))
+        self.disk.checkpoints[position] = (info, stored)
+        for old in sorted(self.disk.checkpoints)[: -self._keep]:
+            del self.disk.checkpoints[old]
+        return info
+
+    def checkpoints(self) -> list[CheckpointInfo]:
+        """Return what is kept, newest first."""
+        self._expect_usable()
+        return [info for _, (info, _) in sorted(self.disk.checkpoints.items(), reverse=True)]
+
+    def close(self) -> None:
+        """Let go; the disk stays. Idempotent."""
+        self._end = Unreachable("The store is closed", "Open it again")
+
+    def _expect_usable(self) -> None:
+        if self._end is not None:
+            raise self._end
+
+    def _expect_leader(self) -> None:
+        self._expect_usable()
+        if not self._epoch or self._epoch != self.disk.epoch:
+            self._end = faults.fenced(self._cell, self._epoch)
+            raise self._end
+
+    def _expect_follow(self, entries: Sequence[Entry]) -> None:
+        for position, entry in enumerate(entries, len(self.disk.entries) + 1):
+            if entry.position != position:
+                raise StoreDamaged(
+                    f"Journal entry {entry.position} does not follow {position - 1}; nothing was written",
+                    "Start again: the journal is read back",
+                )

@@ -1,0 +1,83 @@
+"""Brings a database to this version's schema, in process, and names the cell that it belongs to.
+
+Alembic is loaded only when there is something to do: a start on a store that is at home needs two
+small reads.
+"""
+
+from pathlib import Path
+
+from sqlalchemy import Connection, func, insert, inspect, select, text
+
+from borgish.errors import UnsafeConfiguration
+from borgish.store.tables import REVISION, leadership, metadata
+
+VERSION_TABLE = "alembic_version"
+_LOCK_KEY = 0x626F7267  # "borg": any number, the same in all masters
+
+
+def prepare(connection: Connection, cell: str) -> None:
+    """Migrate to ``REVISION`` and claim the database for the cell, in one transaction.
+
+    Raises UnsafeConfiguration when it is of a newer version, of another program or of another cell;
+    nothing was changed then.
+    """
+    with connection.begin():
+        if connection.dialect.name == "postgresql":
+            # Two masters may start at once; the second waits here and then finds all done.
+            connection.execute(select(func.pg_advisory_xact_lock(_LOCK_KEY)))
+        revision = stored_revision(connection)
+        if revision != REVISION:
+            _upgrade(connection, revision)
+        _claim(connection, cell)
+
+
+def stored_revision(connection: Connection) -> str:
+    """Return the revision that the database is at; empty for a database without one."""
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return ""
+    return connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar() or ""  # noqa: S608 - a constant
+
+
+def migrations_folder() -> Path:
+    """Return where the migrations are: inside the installed package, or at the root of a checkout."""
+    packaged = Path(__file__).parent / "migrations"
+    return packaged if packaged.is_dir() else Path(__file__).parents[2] / "migrations"
+
+
+def _upgrade(connection: Connection, revision: str) -> None:
+    from alembic import command  # takes long to load and is rarely needed
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    config = Config(attributes={"connection": connection})
+    config.set_main_option("script_location", str(migrations_folder()).replace("%", "%%"))
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    if revision and revision not in known:
+        raise UnsafeConfiguration(
+            f"The database is at revision {revision}; this borgish knows it only up to {REVISION}",
+            "Use the newer borgish that wrote it, or another database",
+        )
+    if not revision:
+        _expect_empty(connection)
+    command.upgrade(config, REVISION)
+
+
+def _expect_empty(connection: Connection) -> None:
+    taken = sorted(metadata.tables.keys() & set(inspect(connection).get_table_names()))
+    if taken:
+        raise UnsafeConfiguration(
+            f"The database has tables of another program: {', '.join(taken)}",
+            "Give borgish a database of its own",
+        )
+
+
+def _claim(connection: Connection, cell: str) -> None:
+    owner = connection.execute(select(leadership.c.cell)).scalar_one_or_none()
+    if owner is None:
+        row = {"cell": cell, "timeline": 1, "epoch": 0, "holder": "", "address": ""}
+        connection.execute(insert(leadership).values(renewed_at=func.now(), **row))
+    elif owner != cell:
+        raise UnsafeConfiguration(
+            f"The database belongs to cell '{owner}', not to '{cell}'",
+            "Name the right cell in cell.toml, or give this cell a database of its own",
+        )

@@ -1,0 +1,72 @@
+"""Opens the store that a URL names, ready for use: locked, at this version's schema, of this cell."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from sqlalchemy import URL, Connection, make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from borgish.errors import UnsafeConfiguration
+from borgish.store import faults, migrate, postgres, sqlite
+from borgish.store.sql import SqlStore
+
+CHECKPOINTS_KEPT = 24
+FORMS = "Write it like sqlite:////var/lib/borgish/cell.db or postgresql://user:password@host/database"
+
+_CONNECT: dict[str, Callable[..., tuple[Connection, Callable[[], None]]]] = {
+    "sqlite": sqlite.connect,
+    "sqlite+pysqlite": sqlite.connect,
+    "postgresql": postgres.connect,
+    "postgresql+psycopg": postgres.connect,
+}
+
+
+def open_store(
+    url: str,
+    cell: str,
+    *,
+    lock_path: Path | None = None,
+    wait: bool = False,
+    keep: int = CHECKPOINTS_KEPT,
+) -> SqlStore:
+    """Open, and make where it is not there, the store of a cell.
+
+    ``lock_path`` is locked as long as the store is open (``cell.lock`` of the master's folder);
+    SQLite also locks the file beside the database. ``wait`` makes the calling thread wait for those
+    locks, as a standby does. ``keep`` is how many checkpoints are kept.
+
+    Raises UnsafeConfiguration for a URL that cannot be used and for a store that is in use, of
+    another cell or of a newer version; Unreachable and StoreDamaged for what is wrong with the database.
+    """
+    parsed = _parse(url)
+    connection, release = _CONNECT[parsed.drivername](parsed, lock_path, wait=wait)
+    store = SqlStore(connection, cell, keep, release)
+    try:
+        migrate.prepare(connection, cell)
+    except SQLAlchemyError as error:
+        store.close()
+        raise faults.unread(error) from error
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def _parse(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        # The text itself may hold a password, so it is not repeated.
+        raise UnsafeConfiguration("The database URL cannot be read", FORMS) from None
+    if parsed.drivername not in _CONNECT:
+        raise UnsafeConfiguration(
+            f"Databases of the kind '{parsed.drivername}' cannot hold a cell", _hint(parsed)
+        )
+    return parsed
+
+
+def _hint(url: URL) -> str:
+    kind = url.drivername.partition("+")[0]
+    if "+" in url.drivername and kind in _CONNECT:
+        return f"Leave out the driver: {kind}://..."
+    return "Write postgresql:// in full" if kind == "postgres" else FORMS

@@ -1,0 +1,84 @@
+"""From a checkpoint and the journal after it to a cell; what does not verify is never served."""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from borgish.cell.apply import apply_entry
+from borgish.cell.events import Entry
+from borgish.cell.model import Snapshot
+from borgish.cell.state import Cell
+from borgish.errors import StoreDamaged
+from borgish.store.base import CheckpointInfo
+from borgish.store.codec import decode_snapshot, decompress
+
+_HINT = "Restore the database from a backup; nothing was changed"
+
+
+class Recovered(msgspec.Struct):
+    """A cell as it was loaded, and what had to be passed over on the way."""
+
+    cell: Cell
+    warnings: list[str]
+
+
+def recover(
+    name: str,
+    kept: Iterable[tuple[CheckpointInfo, bytes]],
+    entries: Callable[[int], Iterable[Entry]],
+) -> Recovered:
+    """Return the cell from the newest checkpoint that verifies and the entries after it.
+
+    ``kept`` is checkpoints with their stored bodies, newest first; ``entries`` gives those above a
+    position, in order. Raises StoreDamaged and UnsafeConfiguration.
+    """
+    warnings: list[str] = []
+    cell = Cell(_newest_good(name, kept, warnings) or Snapshot(name))
+    start = cell.position
+    for entry in entries(start):
+        _expect_next(cell, entry, start, warnings)
+        _take(cell, entry)
+    cell.take_touched()
+    return Recovered(cell, warnings)
+
+
+def _newest_good(
+    name: str, kept: Iterable[tuple[CheckpointInfo, bytes]], warnings: list[str]
+) -> Snapshot | None:
+    for info, stored in kept:
+        try:
+            return _verified(name, info, stored)
+        except StoreDamaged as error:
+            warnings.append(f"The checkpoint at {info.position} is passed over: {error.message}")
+    return None
+
+
+def _verified(name: str, info: CheckpointInfo, stored: bytes) -> Snapshot:
+    snapshot = decode_snapshot(decompress(stored, info.sha256), name)
+    if snapshot.position != info.position:
+        raise StoreDamaged(f"It holds position {snapshot.position}", _HINT)
+    return snapshot
+
+
+def _expect_next(cell: Cell, entry: Entry, start: int, warnings: list[str]) -> None:
+    if entry.position == cell.position + 1:
+        return
+    if cell.position == start == 0:
+        raise StoreDamaged(
+            f"The journal begins at entry {entry.position} and no checkpoint before it is good", _HINT
+        )
+    lost = f"entry {cell.position + 1}" if entry.position > cell.position else f"order at {entry.position}"
+    tried = f" ({'; '.join(warnings)})" if warnings else ""
+    raise StoreDamaged(
+        f"The journal has lost {lost}: after {cell.position} comes {entry.position}{tried}", _HINT
+    )
+
+
+def _take(cell: Cell, entry: Entry) -> None:
+    try:
+        apply_entry(cell, entry)
+    except (LookupError, ValueError, AssertionError) as error:
+        # Events cannot be refused: one that does not go with the cell is not what was written.
+        raise StoreDamaged(
+            f"Journal entry {entry.position} does not go with the cell before it: {error!r}", _HINT
+        ) from error

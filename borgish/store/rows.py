@@ -1,0 +1,119 @@
+"""From records and entries to rows: tuples in the order of their table's columns.
+
+A turn may write tens of thousands of task rows, so ``task_rows`` does as little as it can for each.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from borgish.cell.events import Entry
+from borgish.cell.model import Job, Machine, Task
+from borgish.store.codec import encode_events
+from borgish.vocabulary import band_of
+
+Row = tuple[Any, ...]
+
+_encode = msgspec.json.Encoder().encode
+
+
+def json_text(value: object) -> str:
+    """Return a value as JSON, for a column of that kind."""
+    return _encode(value).decode()
+
+
+def plain(text: str) -> str:
+    """Return text that every database takes: no NUL, and str itself rather than a kind of it."""
+    return str(text).replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def entry_row(entry: Entry) -> Row:
+    """Return a row of ``tables.journal``."""
+    return (
+        entry.position,
+        entry.at,
+        entry.timeline,
+        entry.epoch,
+        plain(entry.actor),
+        plain(entry.cause),
+        plain(entry.request_id),
+        plain(entry.digest),
+        plain(entry.subject),
+        plain(entry.text),
+        encode_events(entry.events),
+    )
+
+
+def job_row(job: Job) -> Row:
+    """Return a row of ``tables.jobs``."""
+    spec = job.spec
+    return (
+        job.key,
+        spec.user,
+        spec.name,
+        job.uid,
+        str(job.state),
+        spec.priority,
+        str(band_of(spec.priority)),
+        job.generation,
+        len(job.tasks),
+        job.pending,
+        job.running,
+        job.dead,
+        job.finished,
+        job.submitted_at,
+        plain(job.submitted_by),
+        json_text(spec),
+    )
+
+
+def task_rows(job: str, tasks: Iterable[Task]) -> list[Row]:
+    """Return rows of ``tables.tasks``; ``job`` is the key."""
+    user = job.partition("/")[0]
+    return [
+        (
+            job,
+            t.index,
+            user,
+            f"{job}/{t.index}",
+            str(t.state),
+            t.attempt,
+            t.machine,
+            json_text(t.ports) if t.ports else "[]",
+            t.since,
+            plain(t.reason) if t.reason else "",
+            t.restarts,
+            None if t.ending is None else str(t.ending),
+            t.exit_code,
+            t.signal,
+            t.started_at,
+            t.previous_attempt,
+            t.previous_machine,
+        )
+        for t in tasks
+    ]
+
+
+def machine_row(machine: Machine) -> Row:
+    """Return a row of ``tables.machines``."""
+    return (
+        machine.name,
+        plain(machine.host),
+        machine.port,
+        machine.tls,
+        machine.up,
+        machine.cordoned,
+        plain(machine.reason),
+        machine.capacity.cpu_millis,
+        machine.capacity.ram_bytes,
+        machine.capacity.disk_bytes,
+        json_text(machine.capacity.named),
+        json_text(machine.attributes),
+        json_text(machine.runtimes),
+        machine.ports_low,
+        machine.ports_high,
+        machine.port_next,
+        plain(machine.boot_id),
+        machine.joined_at,
+    )

@@ -1,0 +1,90 @@
+"""Connects to SQLite: one connection, durable at each commit, files that only their owner reads.
+
+SQLite before 3.51.3 can damage a WAL database when two connections write to it. So the one
+connection comes with a lock; whoever looks from outside opens the file with ``mode=ro``.
+"""
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from sqlalchemy import URL, Connection, StaticPool, create_engine, event
+from sqlalchemy.exc import SQLAlchemyError
+
+from borgish.errors import UnsafeConfiguration
+from borgish.store import faults
+from borgish.store.lock import FileLock
+
+BUSY_SECONDS_MAX = 5.0
+_PRAGMAS = (
+    "journal_mode = WAL",
+    "synchronous = FULL",  # NORMAL does not sync at commit
+    "cache_size = -32768",  # KiB; holds the hot pages of 200,000 tasks
+    "wal_autocheckpoint = 4000",  # pages
+    "journal_size_limit = 67108864",  # bytes; a large WAL is cut again
+)
+
+
+def connect(url: URL, lock_path: Path | None, *, wait: bool) -> tuple[Connection, Callable[[], None]]:
+    """Return a connection, and what lets go of its locks.
+
+    Locks ``lock_path`` and the file beside the database (``cell.lock`` for ``cell.db``), so that
+    two masters with different settings do not both get in. Raises UnsafeConfiguration.
+    """
+    path = _path_of(url)
+    with ExitStack() as held:
+        for lock in dict.fromkeys([path.with_suffix(".lock"), *([lock_path.resolve()] if lock_path else [])]):
+            held.callback(FileLock(lock, wait=wait).release)
+        _make_private(path)
+        connection = _connection(url.set(database=str(path)))
+        return connection, held.pop_all().close
+
+
+def _path_of(url: URL) -> Path:
+    if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
+        raise UnsafeConfiguration(
+            f"The database {url} is not a file; a cell must outlive its master",
+            "Write it like sqlite:////var/lib/borgish/cell.db",
+        )
+    if url.query or url.host:
+        raise UnsafeConfiguration(
+            f"The database {url} has a host or options; SQLite takes only a path",
+            "Write it like sqlite:////var/lib/borgish/cell.db",
+        )
+    # Resolved, so that two names of one file have one lock.
+    return Path(url.database).resolve()
+
+
+def _make_private(path: Path) -> None:
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        path.chmod(0o600)
+    except OSError as error:
+        raise UnsafeConfiguration(
+            f"The database {path} cannot be opened: {error.strerror}",
+            "Give a file that this user owns, in a folder that it may write to",
+        ) from error
+
+
+def _connection(url: URL) -> Connection:
+    engine = create_engine(
+        url, poolclass=StaticPool, connect_args={"check_same_thread": False, "timeout": BUSY_SECONDS_MAX}
+    )
+    event.listen(engine, "connect", _prepare)
+    event.listen(engine, "begin", _begin)
+    try:
+        return engine.connect()
+    except SQLAlchemyError as error:
+        raise faults.unread(error) from error
+
+
+def _prepare(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None  # the driver begins no transactions of its own
+    for pragma in _PRAGMAS:
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")

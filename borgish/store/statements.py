@@ -1,0 +1,53 @@
+"""The statements of the hot path, each compiled once to the database's own SQL, with its values in order."""
+
+from sqlalchemy import Dialect, Table, bindparam, delete, func, insert, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql.expression import ClauseElement
+
+from borgish.store.tables import jobs, journal, leadership, machines, tasks
+
+
+class Statements:
+    """SQL texts that take tuples. Rows are in the order of their table's columns."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.journal = _insert(dialect, journal)
+        self.jobs = _upsert(dialect, jobs)
+        self.tasks = _upsert(dialect, tasks)
+        self.machines = _upsert(dialect, machines)
+        # (timeline, or None to leave it; epoch)
+        self.renew = _text(
+            dialect,
+            update(leadership)
+            .values(timeline=func.coalesce(bindparam("led"), leadership.c.timeline), renewed_at=func.now())
+            .where(leadership.c.epoch == bindparam("mine")),
+            ["led", "mine"],
+            written=["timeline", "renewed_at"],
+        )
+        # (job, first index that is no more)
+        self.tasks_gone = _text(
+            dialect,
+            delete(tasks).where(tasks.c.job == bindparam("gone"), tasks.c.idx >= bindparam("first")),
+            ["gone", "first"],
+        )
+        self.jobs_gone = _text(dialect, delete(jobs).where(jobs.c.key == bindparam("gone")), ["gone"])
+
+
+def _insert(dialect: Dialect, table: Table) -> str:
+    return _text(dialect, insert(table), table.c.keys())
+
+
+def _upsert(dialect: Dialect, table: Table) -> str:
+    statement = (sqlite.insert if dialect.name == "sqlite" else postgresql.insert)(table)
+    keys = [column.name for column in table.primary_key]
+    written = {c.name: statement.excluded[c.name] for c in table.c if not c.primary_key}
+    return _text(dialect, statement.on_conflict_do_update(index_elements=keys, set_=written), table.c.keys())
+
+
+def _text(
+    dialect: Dialect, statement: ClauseElement, order: list[str], written: list[str] | None = None
+) -> str:
+    """Compile, and check that the values are taken in this order. ``written``: columns, where others."""
+    compiled = statement.compile(dialect=dialect, column_keys=written or order)
+    assert getattr(compiled, "positiontup", None) == order, "rows would not match the statement"
+    return str(compiled)

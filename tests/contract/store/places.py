@@ -1,0 +1,90 @@
+"""Where the contract is tried: each kind of store, with a way to tamper behind its back."""
+
+import sqlite3
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+from sqlalchemy import create_engine, text
+
+from borgish.store.base import Store
+from borgish.store.memory import Disk, MemoryStore
+from borgish.store.open import open_store
+from tests.contract.store.samples import CELL
+
+
+class Place(Protocol):
+    """Where one cell is kept, whoever has it open."""
+
+    def open(self, keep: int = 24) -> Store: ...
+
+    def usurp(self) -> None:
+        """Become the leader behind the back of who leads."""
+        ...
+
+    def damage_checkpoint(self, position: int) -> None: ...
+
+    def lose_entry(self, position: int) -> None: ...
+
+    def garble_entry(self, position: int) -> None: ...
+
+
+class InMemory:
+    def __init__(self) -> None:
+        self.disk = Disk(CELL)
+
+    def open(self, keep: int = 24) -> Store:
+        return MemoryStore(CELL, keep, self.disk)
+
+    def usurp(self) -> None:
+        self.open().lead("usurper", "")
+
+    def damage_checkpoint(self, position: int) -> None:
+        info, stored = self.disk.checkpoints[position]
+        self.disk.checkpoints[position] = (info, stored[:-1])
+
+    def lose_entry(self, position: int) -> None:
+        del self.disk.entries[position - 1]
+
+    def garble_entry(self, position: int) -> None:
+        entry = msgspec.json.decode(self.disk.entries[position - 1])
+        entry["events"] = [{"type": "Unheard"}]
+        self.disk.entries[position - 1] = msgspec.json.encode(entry)
+
+
+class InDatabase:
+    """SQLite or Postgres, tampered with by SQL through a connection of its own."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def open(self, keep: int = 24) -> Store:
+        return open_store(self.url, CELL, keep=keep)
+
+    def usurp(self) -> None:
+        self._run("UPDATE leadership SET epoch = epoch + 1")
+
+    def damage_checkpoint(self, position: int) -> None:
+        self._run(f"UPDATE checkpoints SET body = substr(body, 2) WHERE position = {position}")
+
+    def lose_entry(self, position: int) -> None:
+        self._run(f"DELETE FROM journal WHERE position = {position}")
+
+    def garble_entry(self, position: int) -> None:
+        self._run(f'UPDATE journal SET events = \'[{{"type": "Unheard"}}]\' WHERE position = {position}')
+
+    def _run(self, statement: str) -> None:
+        engine = create_engine(self.url)
+        with engine.begin() as connection:
+            # Not a bound statement: the colons of JSON are none of a parameter.
+            connection.execute(text(statement.replace(":", "\\:")))
+        engine.dispose()
+
+
+def read_from_outside(file: Path, query: str) -> list[tuple[object, ...]]:
+    """Return what a reader sees that may only read."""
+    connection = sqlite3.connect(f"file:{file}?mode=ro", uri=True)
+    try:
+        return connection.execute(query).fetchall()
+    finally:
+        connection.close()

@@ -1,0 +1,115 @@
+"""A private Postgres server for tests, from the machine's own programs, with a database for each test."""
+
+import itertools
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+START_SECONDS_MAX = 60
+# As fast as it goes: these databases need to outlive no crash of the machine.
+SETTINGS = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "listen_addresses": "",
+    "max_connections": "30",
+    "shared_buffers": "64MB",
+    "timezone": "UTC",
+}
+
+
+class PostgresServer:
+    """A server that listens on a socket in its own folder only."""
+
+    def __init__(self, folder: Path, programs: Path) -> None:
+        self.folder = folder
+        self._programs = programs
+        self._user = account_for_server()
+        self._numbers = itertools.count(1)
+
+    def start(self) -> None:
+        if self._user is not None:
+            shutil.chown(self.folder, self._user)
+        self._run("initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
+        options = " ".join(f"-c {name}={value!r}" for name, value in SETTINGS.items())
+        options += f" -c unix_socket_directories='{self.folder}'"
+        log = str(self.folder / "log")
+        self._run(
+            "pg_ctl", "-D", self._data, "-w", "-t", str(START_SECONDS_MAX), "-l", log, "-o", options, "start"
+        )
+
+    def stop(self) -> None:
+        self._run("pg_ctl", "-D", self._data, "-w", "-m", "immediate", "stop")
+
+    def fresh_url(self) -> str:
+        """Return the URL of a new, empty database."""
+        import psycopg  # the extra is there where these tests run
+
+        name = f"test{next(self._numbers)}"
+        with psycopg.connect(host=str(self.folder), user="postgres", autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}".encode())
+        return f"postgresql://postgres@/{name}?host={self.folder}"
+
+    @property
+    def _data(self) -> str:
+        return str(self.folder / "data")
+
+    def _run(self, program: str, *arguments: str) -> None:
+        # Output to a file: the server inherits it, and a pipe would stay open with it.
+        with (self.folder / f"{program}.out").open("w+b") as said:
+            ended = subprocess.run(
+                [self._programs / program, *arguments],
+                cwd=self.folder,
+                env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"},
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                user=self._user,
+                group=None if self._user is None else pwd.getpwnam(self._user).pw_gid,
+                extra_groups=None if self._user is None else [],
+            )
+            if ended.returncode:
+                said.seek(0)
+                raise RuntimeError(f"{program} failed: {said.read().decode(errors='replace')}")
+
+
+def account_for_server() -> str | None:
+    """Return whom to run the server as; None is who we are. The server refuses to be root."""
+    if os.geteuid() != 0:
+        return None
+    accounts = {entry.pw_name for entry in pwd.getpwall()}
+    return next(name for name in ("postgres", "nobody") if name in accounts)
+
+
+def postgres_programs() -> Path:
+    """Return the folder of the newest installed server's programs."""
+    installed = Path("/usr/lib/postgresql").glob("*/bin/initdb")
+    newest = sorted(installed, key=lambda path: int(path.parts[4]) if path.parts[4].isdigit() else 0)
+    found = newest[-1] if newest else shutil.which("initdb")
+    if found is None:
+        raise RuntimeError("no initdb on PATH or in /usr/lib/postgresql; install postgresql")
+    return Path(found).resolve().parent
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A server for this test process."""
+    # Not pytest's own folder: that is closed to other accounts, and a socket's path must be short.
+    with tempfile.TemporaryDirectory(prefix="borgish-pg-", ignore_cleanup_errors=True) as folder:
+        server = PostgresServer(Path(folder), postgres_programs())
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> str:
+    """The URL of a new, empty database."""
+    return postgres_server.fresh_url()

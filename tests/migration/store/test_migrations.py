@@ -1,0 +1,148 @@
+"""The migrations give the schema that the code expects, on both engines and from the installed package."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, create_engine, inspect, text
+
+from borgish.errors import UnsafeConfiguration
+from borgish.store.migrate import VERSION_TABLE, migrations_folder, stored_revision
+from borgish.store.open import open_store
+from borgish.store.tables import REVISION, metadata
+
+ROOT = Path(__file__).parents[3]
+DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
+OPEN = (
+    "import sys, borgish.store.open as o, borgish.store.migrate as m; "
+    "o.open_store(sys.argv[1], 'c').close(); print(m.migrations_folder(), 'alembic.command' in sys.modules)"
+)
+
+
+@pytest.fixture(params=DATABASES)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/cell.db"
+    found: str = request.getfixturevalue("postgres_url")
+    return found
+
+
+@pytest.fixture
+def migrated(url: str) -> Iterator[Connection]:
+    open_store(url, "c").close()
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        yield connection
+    engine.dispose()
+
+
+def config(connection: Connection | None = None) -> Config:
+    made = Config(attributes={"connection": connection})
+    made.set_main_option("script_location", str(migrations_folder()))
+    return made
+
+
+def test_an_empty_database_gets_all_tables(migrated: Connection) -> None:
+    assert set(inspect(migrated).get_table_names()) == {*metadata.tables, VERSION_TABLE}
+    assert stored_revision(migrated) == REVISION
+
+
+def test_the_migrated_schema_is_the_one_in_the_code(migrated: Connection) -> None:
+    command.check(config(migrated))  # raises when it would make a migration
+
+
+def test_keys_and_columns_are_as_in_the_code(migrated: Connection) -> None:
+    found = inspect(migrated)
+    for name, table in metadata.tables.items():
+        constraint = found.get_pk_constraint(name)
+        assert constraint["constrained_columns"] == [column.name for column in table.primary_key]
+        columns = {column["name"]: column["nullable"] for column in found.get_columns(name)}
+        assert columns == {column.name: column.nullable for column in table.columns}
+        assert list(columns) == list(table.columns.keys())
+
+
+def test_the_code_expects_the_newest_migration() -> None:
+    assert ScriptDirectory.from_config(config()).get_current_head() == REVISION
+
+
+def test_opening_again_changes_nothing_and_loads_no_alembic(url: str) -> None:
+    open_store(url, "c").close()
+
+    said = subprocess.run(
+        [sys.executable, "-c", OPEN, url], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+
+    assert said.split()[-1] == "False"
+
+
+def test_a_store_of_a_newer_version_is_refused(migrated: Connection, url: str) -> None:
+    migrated.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
+    migrated.commit()
+    migrated.close()
+
+    with pytest.raises(UnsafeConfiguration, match="revision 9999") as caught:
+        open_store(url, "c")
+
+    assert "newer borgish" in caught.value.hint
+
+
+def test_a_store_of_another_cell_is_refused(url: str) -> None:
+    open_store(url, "c").close()
+
+    with pytest.raises(UnsafeConfiguration, match="belongs to cell 'c', not to 'd'"):
+        open_store(url, "d")
+
+    open_store(url, "c").close()  # and no lock was left behind
+
+
+def test_a_database_of_another_program_is_refused_and_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "other.db"
+    with sqlite3.connect(file) as connection:
+        connection.execute("CREATE TABLE jobs (title TEXT)")
+    connection.close()
+
+    with pytest.raises(UnsafeConfiguration, match="tables of another program: jobs"):
+        open_store(f"sqlite:///{file}", "c")
+
+    with sqlite3.connect(file) as connection:
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("jobs",)]
+    connection.close()
+
+
+def test_the_installed_package_has_its_own_migrations(tmp_path: Path) -> None:
+    """As the wheel lays them out: the folder ``migrations`` of the checkout, inside the package."""
+    pyproject = (ROOT / "pyproject.toml").read_text()
+    assert '"migrations" = "borgish/store/migrations"' in pyproject
+    unwanted = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "borgish", tmp_path / "site" / "borgish", ignore=unwanted)
+    packaged = tmp_path / "site" / "borgish" / "store" / "migrations"
+    shutil.copytree(ROOT / "migrations", packaged, ignore=unwanted)
+
+    said = subprocess.run(
+        [sys.executable, "-c", OPEN, f"sqlite:///{tmp_path}/cell.db"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+    assert said.split() == [str(packaged), "True"]
+
+
+def test_sqlite_keeps_the_journal_in_the_order_of_its_positions(tmp_path: Path) -> None:
+    open_store(f"sqlite:///{tmp_path}/cell.db", "c").close()
+
+    connection = sqlite3.connect(tmp_path / "cell.db")
+    indexed = connection.execute("SELECT tbl_name FROM sqlite_master WHERE type = 'index'").fetchall()
+    connection.close()
+
+    assert not {("journal",), ("checkpoints",), ("tasks",)} & set(indexed)

@@ -1,0 +1,121 @@
+"""Draws what may happen next to a cell: one event that its lifecycle allows, or None."""
+
+from collections.abc import Callable
+
+from hypothesis import strategies as st
+
+from borgish.cell.events import (
+    AnyEvent,
+    JobChanged,
+    JobForgotten,
+    JobSubmitted,
+    MachineCordoned,
+    MachineDown,
+    MachineFacts,
+    MachineJoined,
+    MachineUncordoned,
+    MachineUp,
+    TasksEnded,
+    TasksEvicted,
+    TasksPlaced,
+    TasksRestarted,
+    TasksResubmitted,
+)
+from borgish.cell.model import Job
+from borgish.cell.state import Cell
+from borgish.resources import Resources
+from borgish.vocabulary import Ending, Eviction, Runtime, State
+from tests.contract.store.samples import job, machine
+
+NAMES = ("a", "b", "c")
+MACHINES = ("m1", "m2")
+SIZES = st.integers(0, 6)
+TEXT = st.text(st.characters(codec="utf-8"), max_size=8)  # NUL is among them
+
+
+def next_event(cell: Cell, data: st.DataObject) -> AnyEvent | None:
+    """Return something that may happen to the cell as it is."""
+    return data.draw(st.sampled_from(_CHOICES))(cell, data)
+
+
+def _submit(cell: Cell, data: st.DataObject) -> AnyEvent | None:
+    spec = job(data.draw(st.sampled_from(NAMES)), data.draw(SIZES))
+    before = cell.jobs.get(spec.key)
+    return None if before and before.state is not State.DEAD else JobSubmitted(spec)
+
+
+def _join(_cell: Cell, data: st.DataObject) -> AnyEvent | None:
+    return MachineJoined(machine(data.draw(st.sampled_from(MACHINES))))
+
+
+def _of_machine(cell: Cell, data: st.DataObject) -> AnyEvent | None:
+    if not cell.machines:
+        return None
+    name, said = data.draw(st.sampled_from(sorted(cell.machines))), data.draw(TEXT)
+    choices: tuple[AnyEvent, ...] = (
+        MachineFacts(name, Resources(1, 2, 3), {"k": said}, (Runtime.DOCKER,), "boot-2"),
+        MachineDown(name, said),
+        MachineUp(name),
+        MachineCordoned(name, said),
+        MachineUncordoned(name),
+    )
+    return data.draw(st.sampled_from(choices))
+
+
+def _of_job(cell: Cell, data: st.DataObject) -> AnyEvent | None:
+    if not cell.jobs:
+        return None
+    found = cell.jobs[data.draw(st.sampled_from(sorted(cell.jobs)))]
+    if data.draw(st.booleans()):
+        return JobChanged(found.key, job(found.spec.name, data.draw(SIZES)))
+    return JobForgotten(found.key) if found.state is State.DEAD else None
+
+
+def _of_tasks(cell: Cell, data: st.DataObject) -> AnyEvent | None:
+    states = [(found, state) for found in cell.jobs.values() for state in State if _in(found, state)]
+    if not states:
+        return None
+    found, state = data.draw(st.sampled_from(states))
+    indexes = tuple(data.draw(st.lists(st.sampled_from(_in(found, state)), min_size=1, unique=True)))
+    match state:
+        case State.PENDING:
+            return _of_pending(cell, data, found.key, indexes)
+        case State.RUNNING:
+            return _of_running(data, found.key, indexes)
+        case State.DEAD:
+            return TasksResubmitted(found.key, indexes)
+
+
+def _of_pending(cell: Cell, data: st.DataObject, key: str, indexes: tuple[int, ...]) -> AnyEvent:
+    if not cell.machines or data.draw(st.integers(0, 3)) == 0:
+        return TasksEnded(key, indexes, Ending.KILL, ("asked",) * len(indexes))
+    machines = tuple(data.draw(st.sampled_from(sorted(cell.machines))) for _ in indexes)
+    ports = tuple((20000 + n,) for n in range(len(indexes))) if data.draw(st.booleans()) else ()
+    return TasksPlaced(key, indexes, machines, ports)
+
+
+def _of_running(data: st.DataObject, key: str, indexes: tuple[int, ...]) -> AnyEvent:
+    many, said = len(indexes), data.draw(TEXT)
+    ending, cause = data.draw(st.sampled_from(Ending)), data.draw(st.sampled_from(Eviction))
+    nothing = (None,) * many
+    choices: tuple[AnyEvent, ...] = (
+        TasksRestarted(key, indexes, (3,) * many, (1,) * many, nothing, (said,) * many),
+        TasksEvicted(key, indexes, cause, said),
+        TasksEnded(key, indexes, ending, (said,) * many),
+        TasksEnded(key, indexes, ending, (said,) * many, nothing, (9,) * many, (1.5,) * many),
+    )
+    return data.draw(st.sampled_from(choices))
+
+
+def _in(found: Job, state: State) -> list[int]:
+    return [task.index for task in found.tasks if task.state is state]
+
+
+_CHOICES: tuple[Callable[[Cell, st.DataObject], AnyEvent | None], ...] = (
+    _submit,
+    _join,
+    _of_machine,
+    _of_job,
+    _of_tasks,
+    _of_tasks,
+)
