@@ -1,0 +1,28 @@
+"""The kinds of array the scheduler works on, and how one grows.
+
+Amounts are float64: whole numbers up to 2**53 are exact in it (a petabyte is 2**50 bytes), and
+feasibility and scores then need no conversion.
+"""
+
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+BitArray = npt.NDArray[np.uint8]
+IntArray = npt.NDArray[np.int64]
+Rows = slice | IntArray
+"""Which machines: all of them, or some by row."""
+
+ALL = slice(None)
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+
+
+def widened(array: npt.NDArray[_Scalar], size: int, axis: int = -1) -> npt.NDArray[_Scalar]:
+    """Return the array with zeros added along an axis, up to ``size``."""
+    padding = [(0, 0)] * array.ndim
+    padding[axis] = (0, max(0, size - array.shape[axis]))
+    return np.pad(array, padding)

@@ -1,0 +1,249 @@
+"""Which machines can take a class of tasks: the filters, in order, each with its words.
+
+A filter answers for many machines at once. Another filter is another small class in ``FILTERS``;
+nothing else needs to know of it.
+"""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import msgspec
+import numpy as np
+
+from borgish.resources import show_bytes, show_cpu
+from borgish.scheduler.arrays import ALL, BoolArray, IntArray, Rows
+from borgish.scheduler.census import CPU, DISK, KINDS, PORTS, RAM
+from borgish.scheduler.equivalence import TaskClass
+from borgish.scheduler.machines import RUNTIME_BIT, Fleet
+
+
+class Failing(msgspec.Struct, frozen=True, eq=False):
+    """The machines that one reason rules out, and how to say so: of one machine, and of several.
+
+    ``never`` are those where it would hold on the empty machine too, and ``lack`` says of a cell with
+    nothing else: ``no machine {lack}``. ``kind`` is the resource that is short, where one is.
+    """
+
+    reason: str
+    fails: BoolArray
+    one: str
+    many: str
+    never: BoolArray | None = None
+    lack: str = ""
+    kind: int | None = None
+
+
+class Filter(Protocol):
+    """One condition on machines."""
+
+    def concerns(self, kind: TaskClass, /) -> bool:
+        """Return whether it can fail for this class at all; where not, it is not asked."""
+        ...
+
+    def mask(self, fleet: Fleet, kind: TaskClass, rows: Rows, /) -> BoolArray:
+        """Return which of the rows pass."""
+        ...
+
+    def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Failing]:
+        """Yield, per reason, which machines fail. Reasons that rule out none may be among them."""
+        ...
+
+
+class Up:
+    """The machine answers."""
+
+    def concerns(self, _kind: TaskClass) -> bool:
+        return True
+
+    def mask(self, fleet: Fleet, _kind: TaskClass, rows: Rows) -> BoolArray:
+        return fleet.up[rows]
+
+    def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Failing]:
+        yield Failing("down", ~self.mask(fleet, kind, ALL), "is down", "are down")
+
+
+class NotCordoned:
+    """Nobody has closed it for new tasks."""
+
+    def concerns(self, _kind: TaskClass) -> bool:
+        return True
+
+    def mask(self, fleet: Fleet, _kind: TaskClass, rows: Rows) -> BoolArray:
+        return ~fleet.cordoned[rows]
+
+    def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Failing]:
+        yield Failing("cordoned", ~self.mask(fleet, kind, ALL), "is cordoned", "are cordoned")
+
+
+class HasRuntime:
+    """It has the runtime that starts the task."""
+
+    def concerns(self, _kind: TaskClass) -> bool:
+        return True
+
+    def mask(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> BoolArray:
+        found: BoolArray = (fleet.runtimes[rows] & RUNTIME_BIT[kind.runtime]) != 0
+        return found
+
+    def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Failing]:
+        fails = ~self.mask(fleet, kind, ALL)
+        words = f"no {kind.runtime} runtime"
+        yield Failing(
+            f"runtime {kind.runtime}",
+            fails,
+            f"has {words}",
+            f"have {words}",
+            fails,
+            f"has the {kind.runtime} runtime",
+        )
+
+
+class RuntimeWorks:
+    """The runtime, where it is there, says that it works."""
+
+    def concerns(self, _kind: TaskClass) -> bool:
+        return True
+
+    def mask(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> BoolArray:
+        bit = RUNTIME_BIT[kind.runtime]
+        found: BoolArray = ((fleet.runtimes[rows] & ~fleet.working[rows]) & bit) == 0
+        return found
+
+    def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Failing]:
+        words = f"a {kind.runtime} runtime that does not work"
+        yield Failing(
+            f"runtime {kind.runtime} unhealthy",
+            ~self.mask(fleet, kind, ALL),
+            f"has {words}",
+            f"have {words}",
+        )
+
+
+class Constraints:
+    """Its attributes meet every constraint of the job."""
+
+    def concerns(self, kind: TaskClass) -> bool:
+        return bool(kind.constraints)
+
+    def mask(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> BoolArray:
+        passes = np.ones(fleet.up[rows].shape, dtype=np.bool_)
+        for constraint in kind.constraints:
+            passes &= fleet.attributes.mask(constraint, rows)
+        return passes
+
+    def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Failing]:
+        for constraint in dict.fromkeys(kind.constraints):
+            fails = ~fleet.attributes.mask(constraint, ALL)
+            yield Failing(
+                f"constraint {constraint}",
+                fails,
+                f"does not match {constraint}",
+                f"do not match {constraint}",
+                fails,
+                f"matches {constraint}",
+            )
+
+
+class Room:
+    """Enough of one resource is free. What a task does not ask for cannot be short."""
+
+    def __init__(self, kind: int) -> None:
+        self.kind = kind
+
+    def concerns(self, kind: TaskClass) -> bool:
+        return any(number == self.kind for number, _ in kind.needs)
+
+    def mask(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> BoolArray:
+        found: BoolArray = fleet.free[self.kind][rows] >= dict(kind.needs)[self.kind]
+        return found
+
+    def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Failing]:
+        yield _short(fleet, self.kind, dict(kind.needs)[self.kind])
+
+
+class NamedRoom:
+    """Enough is free of every named resource."""
+
+    def concerns(self, kind: TaskClass) -> bool:
+        return any(number >= KINDS for number, _ in kind.needs)
+
+    def mask(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> BoolArray:
+        passes = np.ones(fleet.up[rows].shape, dtype=np.bool_)
+        for number, amount in kind.needs:
+            if number >= KINDS:
+                passes &= fleet.free[number][rows] >= amount
+        return passes
+
+    def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Failing]:
+        for number, amount in kind.needs:
+            if number >= KINDS:
+                yield _short(fleet, number, amount)
+
+
+FILTERS: tuple[Filter, ...] = (
+    # Facts of the machine first: cheap, and what people want to read first among equals.
+    Up(),
+    NotCordoned(),
+    HasRuntime(),
+    RuntimeWorks(),
+    Constraints(),
+    # Then room, which changes with every placement.
+    Room(CPU),
+    Room(RAM),
+    Room(DISK),
+    NamedRoom(),
+    Room(PORTS),
+)
+
+
+def feasible(fleet: Fleet, kind: TaskClass, rows: Rows = ALL) -> BoolArray:
+    """Return which of the rows pass every filter."""
+    passes = fleet.present[rows].copy()
+    for each in FILTERS:
+        if each.concerns(kind):
+            passes &= each.mask(fleet, kind, rows)
+    return passes
+
+
+class Changed:
+    """The machines that changed since a version of the rows: only these can help what failed then."""
+
+    def __init__(self, fleet: Fleet, since: int) -> None:
+        self.rows: IntArray = np.flatnonzero((fleet.changed > since) & fleet.usable())
+        free = fleet.free[:, self.rows]
+        self.most: list[float] = free.max(axis=1, initial=0.0).tolist()  # by kind, on any of them
+
+    def help(self, fleet: Fleet, kind: TaskClass) -> bool:
+        """Return whether one of them takes a task of the class."""
+        if any(amount > self.most[number] for number, amount in kind.needs):
+            return False
+        return bool(feasible(fleet, kind, self.rows).any())
+
+
+def kind_name(fleet: Fleet, kind: int) -> str:
+    """Return the name of a kind of resource, as a job file has it."""
+    if kind < KINDS:
+        return ("cpu", "ram", "disk", "ports")[kind]
+    return next(name for name, number in fleet.kinds.named.items() if number == kind)
+
+
+def show_amount(kind: int, amount: float) -> str:
+    """Write an amount of a kind of resource for people."""
+    if kind == CPU:
+        return show_cpu(int(amount))
+    return show_bytes(int(amount)) if kind in (RAM, DISK) else str(int(amount))
+
+
+def _short(fleet: Fleet, kind: int, amount: float) -> Failing:
+    """Return which machines have too little of a resource free."""
+    name = kind_name(fleet, kind)
+    fails = fleet.free[kind] < amount
+    most = max(0.0, float(np.max(fleet.free[kind], where=fails & fleet.usable(), initial=0.0)))
+    words = (
+        f"too {'few' if kind == PORTS else 'little'} {name} free "
+        f"(needs {show_amount(kind, amount)}, most free {show_amount(kind, most)})"
+    )
+    never = fleet.capacity[kind] < amount
+    largest = float(np.max(fleet.capacity[kind], initial=0.0))
+    lack = f"has {show_amount(kind, amount)} of {name} (the largest has {show_amount(kind, largest)})"
+    return Failing(name, fails, f"has {words}", f"have {words}", never, lack, kind)

@@ -1,0 +1,93 @@
+"""In which order waiting tasks have their turn.
+
+High priorities before low ones. Inside a priority users take turns, and the jobs of a user, one
+task a turn, so that a job of 10,000 tasks does not hold up another user's single task; a job's
+tasks go by index. Who begins moves on with the journal's position, so that nobody is always first
+when places come free one by one.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TypeVar
+from zlib import crc32
+
+import msgspec
+
+from borgish.cell.model import Job
+from borgish.cell.state import Cell
+from borgish.scheduler.equivalence import Classes, TaskClass
+from borgish.scheduler.machines import Fleet
+
+_Item = TypeVar("_Item")
+
+
+class Waiting(msgspec.Struct, eq=False):
+    """The waiting tasks of one job: ``indexes[done:]``, ascending. Most are of one class."""
+
+    job: Job
+    indexes: list[int]
+    usual: TaskClass
+    unusual: dict[int, TaskClass]  # tasks whose needs are their own
+    done: int = 0
+
+    def take(self) -> tuple[TaskClass, int]:
+        """Return the next task and its class."""
+        index = self.indexes[self.done]
+        self.done += 1
+        return self.class_of(index), index
+
+    def take_rest(self) -> list[int]:
+        """Return the indexes of all that are left."""
+        rest = self.indexes[self.done :]
+        self.done = len(self.indexes)
+        return rest
+
+    def class_of(self, index: int) -> TaskClass:
+        """Return the class of one task."""
+        return self.unusual.get(index, self.usual) if self.unusual else self.usual
+
+
+Level = list[list[Waiting]]
+"""All of one priority: for each user, the waiting jobs."""
+
+
+def levels(cell: Cell, classes: Classes, fleet: Fleet) -> Iterator[Level]:
+    """Yield the waiting jobs, by priority, high to low."""
+    by_priority: dict[int, dict[str, list[Waiting]]] = {}
+    for key in sorted(key for key, indexes in cell.waiting.items() if indexes):
+        job = cell.jobs[key]
+        users = by_priority.setdefault(job.spec.priority, {})
+        users.setdefault(job.spec.user, []).append(waiting(cell, job, classes, fleet))
+    for priority in sorted(by_priority, reverse=True):
+        users = by_priority[priority]
+        yield _rotated([_rotated(users[user], cell.position) for user in sorted(users)], cell.position)
+
+
+def waiting(cell: Cell, job: Job, classes: Classes, fleet: Fleet) -> Waiting:
+    """Return what waits of one job, with the classes of its tasks."""
+    spec = job.spec
+    indexes = sorted(cell.waiting[job.key])
+    unusual = {
+        index: classes.of(spec, index, fleet)
+        for index in sorted(cell.waiting[job.key] & spec.overrides.keys())
+        if spec.overrides[index].resources
+    }
+    return Waiting(job, indexes, classes.of(spec, -1, fleet), unusual)
+
+
+def turns(level: Level) -> Iterator[Waiting]:
+    """Yield the job whose turn it is. The caller takes at least one task each time."""
+    ring = deque(deque(jobs) for jobs in level)
+    while ring:
+        jobs = ring.popleft()
+        job = jobs.popleft()
+        yield job
+        if job.done < len(job.indexes):
+            jobs.append(job)
+        if jobs:
+            ring.append(jobs)
+
+
+def _rotated(items: list[_Item], position: int) -> list[_Item]:
+    start = crc32(str(position).encode()) % len(items) if position else 0
+    return items[start:] + items[:start]

@@ -1,0 +1,152 @@
+"""Random cells, and the plain answer to whether a task fits a machine, without arrays or caches."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from borgish.cell.model import Job, Machine
+from borgish.cell.observed import Observed, SeenAttempt
+from borgish.cell.state import Cell
+from borgish.resources import Resources
+from borgish.spec.constraints import matches
+from borgish.spec.job import Constraint, JobSpec, Override
+from borgish.vocabulary import Ending, Phase, Runtime
+from tests.unit.scheduler.cells import cell_of, machine, observed_of
+
+GB = 1_000_000_000
+CONSTRAINTS = (
+    Constraint("arch", "==", ("amd64",)),
+    Constraint("rack", "in", ("r0", "r1")),
+    Constraint("rack", "!=", ("r2",)),
+    Constraint("disks", ">=", ("2",)),
+    Constraint("gpu", "present"),
+    Constraint("gpu", "not present"),
+)
+
+
+def needs(most: int) -> st.SearchStrategy[Resources]:
+    return st.builds(
+        Resources,
+        st.integers(0, most * 500),
+        st.integers(1, most).map(lambda amount: amount * GB + 1),
+        st.integers(0, most).map(lambda amount: amount * GB),
+        st.one_of(st.just({}), st.fixed_dictionaries({"gpu": st.integers(0, most // 4)})),
+    )
+
+
+ATTRIBUTES = st.fixed_dictionaries(
+    {"arch": st.sampled_from(["amd64", "arm64"])},
+    optional={
+        "rack": st.sampled_from(["r0", "r1", "r2"]),
+        "disks": st.sampled_from(["1", "2", "x"]),
+        "gpu": st.just("a100"),
+    },
+)
+RUNTIMES = st.sampled_from([(Runtime.PROCESS,), (Runtime.DOCKER,), (Runtime.PROCESS, Runtime.DOCKER)])
+MORE: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {
+        "capacity": needs(16),
+        "attributes": ATTRIBUTES,
+        "runtimes": RUNTIMES,
+        "ports_high": st.integers(19999, 20005),
+        "port_next": st.integers(0, 20010),
+        "up": st.integers(0, 5).map(bool),
+        "cordoned": st.integers(0, 5).map(lambda drawn: not drawn),
+    }
+)
+SPECS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {
+        "tasks": st.integers(1, 12),
+        "resources": needs(8),
+        "priority": st.sampled_from([0, 1, 100, 200, 300]),
+        "runtime": st.sampled_from([Runtime.PROCESS, Runtime.PROCESS, Runtime.DOCKER]),
+        "ports": st.sampled_from([(), (), ("http",), ("http", "admin")]),
+        "constraints": st.lists(st.sampled_from(CONSTRAINTS), max_size=2).map(tuple),
+        "overrides": st.dictionaries(
+            st.integers(0, 11), st.builds(Override, resources=st.one_of(st.none(), needs(8))), max_size=2
+        ),
+    }
+)
+
+
+def spec(number: int, user: str, facts: dict[str, Any]) -> JobSpec:
+    return JobSpec(f"j{number}", user, run=("true",), **facts)
+
+
+@st.composite
+def cells(draw: st.DrawFn, machines: int = 12, jobs: int = 8) -> tuple[Cell, Observed]:
+    names = [f"m{number}" for number in range(draw(st.integers(0, machines)))]
+    users = draw(st.lists(st.sampled_from(["ann", "bob", "cid"]), max_size=jobs))
+    cell = cell_of(
+        [machine(name, **draw(MORE)) for name in names],
+        [spec(number, user, draw(SPECS)) for number, user in enumerate(users)],
+    )
+    observed = observed_of(cell)
+    for name in draw(st.lists(st.sampled_from(names), unique=True)) if names else ():
+        strangers(draw, observed, name)
+    return cell, observed
+
+
+def strangers(draw: st.DrawFn, observed: Observed, name: str) -> None:
+    """Let a machine have an attempt that is leaving, one that ended, a blocked port, a broken runtime."""
+    seen = observed.machines[name]
+    port = draw(st.integers(20000, 20006))
+    key = ("old/job/0", draw(st.integers(1, 3)))
+    ended = draw(st.sampled_from([None, None, Ending.FAIL]))
+    seen.attempts[key] = SeenAttempt(*key, Phase.STOPPING, draw(needs(4)), (port,), ended=ended)
+    seen.ports_blocked = {draw(st.integers(20000, 20006)): draw(st.sampled_from([50.0, 500.0]))}
+    seen.unhealthy_runtimes = draw(st.sampled_from([(), (), (Runtime.DOCKER,)]))
+
+
+def held(cell: Cell, observed: Observed, name: str) -> Resources:
+    """Return what is held on a machine: by the tasks placed there, and by attempts that are leaving."""
+    total = Resources()
+    for key, index in cell.placed[name]:
+        total = total.plus(cell.jobs[key].spec.needs(index))
+    for (task, attempt), seen in observed.machines[name].attempts.items():
+        if seen.ended is None and not cell.is_current(name, task, attempt):
+            total = total.plus(seen.needs)
+    return total
+
+
+def ports_held(cell: Cell, observed: Observed, name: str, mono: float) -> list[int]:
+    """Return the ports in use on a machine, each as often as it is used."""
+    found = [port for key, index in cell.placed[name] for port in cell.jobs[key].tasks[index].ports]
+    for (task, attempt), seen in observed.machines[name].attempts.items():
+        if seen.ended is None and not cell.is_current(name, task, attempt):
+            found += seen.ports
+    return found + [port for port, until in observed.machines[name].ports_blocked.items() if until > mono]
+
+
+def suits(cell: Cell, observed: Observed, name: str, job: Job) -> bool:
+    """Return whether a machine is one for the job, whatever is free there."""
+    there, broken = cell.machines[name], observed.machines[name].unhealthy_runtimes
+    return (
+        there.up
+        and not there.cordoned
+        and job.spec.runtime in there.runtimes
+        and job.spec.runtime not in broken
+        and all(matches(constraint, there.attributes) for constraint in job.spec.constraints)
+    )
+
+
+def fits(cell: Cell, observed: Observed, name: str, job: Job, index: int, mono: float) -> bool:
+    """Return whether one task could go to a machine now."""
+    there = cell.machines[name]
+    taken = set(ports_held(cell, observed, name, mono))
+    ports = sum(port not in taken for port in range(there.ports_low, there.ports_high + 1))
+    if ports < len(job.spec.ports) or not suits(cell, observed, name, job):
+        return False
+    wanted, used = job.spec.needs(index), held(cell, observed, name)
+    return not over(there, used.plus(wanted), wanted)
+
+
+def over(there: Machine, used: Resources, of: Resources) -> bool:
+    """Return whether more is used than there is, of what is asked for."""
+    pairs = [
+        (of.cpu_millis, used.cpu_millis, there.capacity.cpu_millis),
+        (of.ram_bytes, used.ram_bytes, there.capacity.ram_bytes),
+        (of.disk_bytes, used.disk_bytes, there.capacity.disk_bytes),
+        *((n, used.named.get(name, 0), there.capacity.named.get(name, 0)) for name, n in of.named.items()),
+    ]
+    return any(wanted and amount > capacity for wanted, amount, capacity in pairs)

@@ -1,0 +1,244 @@
+"""What holds for every plan on every cell, and after every history of passes."""
+
+import msgspec
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from borgish.cell.events import (
+    JobSubmitted,
+    MachineCordoned,
+    MachineDown,
+    MachineJoined,
+    MachineUncordoned,
+    MachineUp,
+    TasksEvicted,
+)
+from borgish.cell.observed import Observed, SeenMachine
+from borgish.cell.state import Cell
+from borgish.clock import Now
+from borgish.scheduler.equivalence import Classes, TaskClass
+from borgish.scheduler.feasibility import feasible
+from borgish.scheduler.machines import Fleet
+from borgish.scheduler.placing import place
+from borgish.scheduler.plan import Plan
+from borgish.scheduler.queue import levels, turns
+from borgish.scheduler.schedule import Scheduler
+from borgish.scheduler.scoring import UNFIT, ScoreCache, cost_of, costs_of
+from borgish.vocabulary import Eviction
+from tests.property.scheduler.random_cells import (
+    MORE,
+    SPECS,
+    cells,
+    fits,
+    held,
+    over,
+    ports_held,
+    spec,
+    strangers,
+    suits,
+)
+from tests.unit.scheduler.cells import NOW, carry_out, happen, machine, touched
+
+STRANGERS = st.composite(strangers)
+
+
+def copied(cell: Cell) -> Cell:
+    return Cell(msgspec.msgpack.decode(msgspec.msgpack.encode(cell.snapshot()), type=type(cell.snapshot())))
+
+
+def check_plan(cell: Cell, observed: Observed, plan: Plan, now: Now) -> None:
+    """Carry the plan out, and check it task by task."""
+    waiting = {(key, index) for key, indexes in cell.waiting.items() for index in indexes}
+    before = {name: set(ports_held(cell, observed, name, now.mono)) for name in cell.machines}
+    carry_out(cell, plan)
+    placed = [(each.job, index) for each in plan.placements for index in each.indexes]
+    refused = [(each.job, n) for found in plan.refusals.values() for each in found for n in each.indexes]
+    assert len(placed) == len(set(placed))
+    assert len(refused) == len(set(refused))
+    assert set(placed) | set(refused) == waiting
+    assert not set(placed) & set(refused)
+    for key, index in placed:
+        check_placed(cell, observed, key, index, before)
+    for key, index in refused:
+        assert not any(fits(cell, observed, n, cell.jobs[key], index, now.mono) for n in cell.machines)
+    check_refusals(cell, plan)
+
+
+def check_placed(cell: Cell, observed: Observed, key: str, index: int, before: dict[str, set[int]]) -> None:
+    job = cell.jobs[key]
+    task = job.tasks[index]
+    there = cell.machines[task.machine]
+    assert suits(cell, observed, task.machine, job)
+    assert not over(there, held(cell, observed, task.machine), job.spec.needs(index))
+    assert len(task.ports) == len(job.spec.ports)
+    assert all(there.ports_low <= port <= there.ports_high for port in task.ports)
+    assert not before[task.machine] & set(task.ports)
+    everybody = [p for k, n in cell.placed[task.machine] for p in cell.jobs[k].tasks[n].ports]
+    assert len(everybody) == len(set(everybody))
+
+
+def check_refusals(cell: Cell, plan: Plan) -> None:
+    for each in (each for found in plan.refusals.values() for each in found):
+        assert each.machines == len(cell.machines)
+        assert all(0 < count <= each.machines for count in each.reasons.values())
+        assert sum(each.reasons.values()) >= each.machines
+        assert each.text
+        assert each.hint
+
+
+@given(cells())
+def test_every_task_is_placed_right_or_refused_rightly(drawn: tuple[Cell, Observed]) -> None:
+    cell, observed = drawn
+    check_plan(cell, observed, Scheduler().schedule(cell, observed, NOW), NOW)
+
+
+@given(cells(), st.integers(0, 3))
+def test_the_same_seed_gives_the_same_plan(drawn: tuple[Cell, Observed], seed: int) -> None:
+    cell, observed = drawn
+    first = Scheduler(seed).schedule(cell, observed, NOW)
+    assert Scheduler(seed).schedule(copied(cell), observed, NOW) == first
+
+
+@given(cells(), st.data())
+def test_caches_agree_with_the_cell_after_any_history(
+    drawn: tuple[Cell, Observed], data: st.DataObject
+) -> None:
+    cell, observed = drawn
+    scheduler, now = Scheduler(1), NOW
+    for step in range(data.draw(st.integers(1, 4))):
+        plan = scheduler.schedule(cell, observed, now)
+        if data.draw(st.booleans()):
+            check_plan(cell, observed, plan, now)
+        change(cell, observed, data, step)
+        scheduler.refresh(cell, observed, touched(cell) | observed.machines.keys())
+        now = now.later(data.draw(st.sampled_from([0.0, 1.0, 300.0])))
+    scheduler._mono = now.mono
+    kept = scheduler._current(cell, observed)
+    check_fleet(kept, Fleet.of(cell, observed, 1, now.mono))
+    check_scores(kept, scheduler, cell)
+    check_plan(cell, observed, scheduler.schedule(cell, observed, now), now)
+
+
+def change(cell: Cell, observed: Observed, data: st.DataObject, step: int) -> None:
+    """Let something happen to a cell."""
+    for name in sorted(cell.machines):
+        match data.draw(st.sampled_from(["", "", "down", "up", "cordon", "uncordon", "stranger"])):
+            case "down":
+                happen(cell, MachineDown(name, "silent"))
+            case "up":
+                happen(cell, MachineUp(name))
+            case "cordon":
+                happen(cell, MachineCordoned(name))
+            case "uncordon":
+                happen(cell, MachineUncordoned(name))
+            case "stranger":
+                data.draw(STRANGERS(observed, name))
+    for job in list(cell.jobs.values()):
+        running = [
+            task.index for task in job.tasks if task.machine and task.index not in waiting_of(cell, job.key)
+        ]
+        chosen = data.draw(st.sampled_from([None, *running]))
+        if chosen is not None:
+            happen(cell, TasksEvicted(job.key, (chosen,), Eviction.DRAIN))
+    if data.draw(st.booleans()):
+        happen(cell, MachineJoined(machine(f"x{step}", **data.draw(MORE))))
+        observed.machines[f"x{step}"] = SeenMachine()
+    if data.draw(st.booleans()):
+        happen(cell, JobSubmitted(spec(100 + step, "dan", data.draw(SPECS))))
+
+
+def waiting_of(cell: Cell, key: str) -> set[int]:
+    return cell.waiting.get(key, set())
+
+
+def check_fleet(kept: Fleet, fresh: Fleet) -> None:
+    """Compare rows by name: those kept up to date with those read anew."""
+    assert kept.row.keys() == fresh.row.keys()
+    for name, row in kept.row.items():
+        there = fresh.row[name]
+        for kind in range(min(len(kept.kinds), len(fresh.kinds))):
+            same = next((n for n, k in kept.kinds.named.items() if k == kind), None)
+            other = fresh.kinds.named.get(same, -1) if same else kind
+            assert kept.free[kind, row] == (fresh.free[other, there] if other >= 0 else 0)
+        assert np.array_equal(kept.limits[:, :4, row], fresh.limits[:, :4, there])
+        assert kept.ports[row].taken == fresh.ports[there].taken
+        assert kept.jobs[row] == fresh.jobs[there]
+
+
+def check_scores(fleet: Fleet, scheduler: Scheduler, cell: Cell) -> None:
+    """Compare, for every class: costs kept, computed for all rows at once, and one by one."""
+    for job in cell.jobs.values():
+        for index in (-1, *sorted(job.spec.overrides)):
+            kind = scheduler._classes.of(job.spec, index, fleet)
+            costs = scheduler._scores.costs(fleet, kind)
+            assert np.array_equal(costs, costs_of(fleet, kind))
+            for row in np.flatnonzero(feasible(fleet, kind)).tolist():
+                assert costs[row] == cost_of(fleet, kind, row, 0)
+                assert cost_of(fleet, kind, row, 1) > costs[row]
+
+
+@settings(max_examples=30)
+@given(cells(machines=200, jobs=3))
+def test_feasibility_is_as_by_hand(drawn: tuple[Cell, Observed]) -> None:
+    cell, observed = drawn
+    fleet, classes = Fleet.of(cell, observed, 0, NOW.mono), Classes()
+    for job in cell.jobs.values():
+        for index in (0, *sorted(i for i in job.spec.overrides if i < job.spec.tasks)):
+            passes = feasible(fleet, classes.of(job.spec, index, fleet))
+            found = {name for name, row in fleet.row.items() if passes[row]}
+            assert found == {n for n in cell.machines if fits(cell, observed, n, job, index, NOW.mono)}
+
+
+@given(cells(), st.integers(1, 30))
+def test_each_task_takes_the_cheapest_machine(drawn: tuple[Cell, Observed], count: int) -> None:
+    cell, observed = drawn
+    for job in cell.jobs.values():
+        fleet, plain = (Fleet.of(cell, observed, 0, NOW.mono) for _ in range(2))
+        kind = Classes().of(job.spec, 0, fleet)
+        runs = [("a/a", count), ("b/b", count), ("a/a", count)]
+        costs = ScoreCache().costs(fleet, kind)
+        taken = place(fleet, kind, costs, runs, own_max=count)
+        expected = [cheapest_rows(plain, Classes().of(job.spec, 0, plain), *run) for run in runs]
+        assert taken == expected
+
+
+def cheapest_rows(fleet: Fleet, kind: TaskClass, job: str, count: int) -> list[int]:
+    """Place tasks the plain way: look at every machine for every task."""
+    rows = []
+    for _ in range(count):
+        passes = feasible(fleet, kind)
+        costs = [
+            (cost_of(fleet, kind, row, fleet.jobs[row].get(job, 0)) if passes[row] else UNFIT, row)
+            for row in range(len(fleet.names))
+        ]
+        cost, row = min(costs, default=(UNFIT, -1))
+        if cost == UNFIT:
+            break
+        fleet.take(row, kind.needs, kind.band, job)
+        rows.append(row)
+    return rows
+
+
+@given(cells(), st.integers(0, 1000))
+def test_the_queue_is_fair(drawn: tuple[Cell, Observed], position: int) -> None:
+    cell, observed = drawn
+    cell.position = position
+    fleet = Fleet.of(cell, observed, 0, NOW.mono)
+    priorities, seen = [], set()
+    for level in levels(cell, Classes(), fleet):
+        priorities.append(level[0][0].job.spec.priority)
+        left = {user[0].job.spec.user: sum(len(job.indexes) for job in user) for user in level}
+        had = dict.fromkeys(left, 0)
+        last: dict[str, int] = {}
+        for waiting in turns(level):
+            user, key = waiting.job.spec.user, waiting.job.key
+            _, index = waiting.take()
+            assert last.get(key, -1) < index
+            last[key] = index
+            seen.add((key, index))
+            had[user] += 1
+            # Nobody gets a second turn more than anybody who still waits.
+            assert all(had[user] - count <= 1 for name, count in had.items() if count < left[name])
+    assert priorities == sorted(set(priorities), reverse=True)
+    assert seen == {(key, index) for key, indexes in cell.waiting.items() for index in indexes}
