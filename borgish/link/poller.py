@@ -16,9 +16,9 @@ from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
 from borgish.clock import Clock
 from borgish.errors import BorgishError, Fenced, Unreachable
-from borgish.link.translate import Incoming, Outgoing
+from borgish.link.conversation import Conversation
 from borgish.link.transport import Peer, Response
-from borgish.wire.link import Assignment, PollReply, PollRequest, Report
+from borgish.wire.link import PollReply
 
 RETRY_SECONDS = 1.0
 RETRY_JITTER = 0.1
@@ -67,18 +67,11 @@ class Poller:
         self.machine = machine
         self.peer = peer
         self.trouble = ""
-        self._cell = cell
-        self._observed = observed
         self._inbox = inbox
         self._clock = clock
         self._settings = settings
         self._on_fenced = on_fenced
-        self._outgoing = Outgoing(cell, machine)
-        self._incoming = Incoming(machine)
-        self._assignment = Assignment(0)
-        self._held_generation = 0  # what the borglet last said it works on
-        self._seen = 0
-        self._seen_instance = ""
+        self._conversation = Conversation(cell, observed, machine)
         self._renewed = asyncio.Event()
         self._random = random.Random(machine)  # noqa: S311 - jitter, not a secret
         self._task: asyncio.Task[None] | None = None
@@ -102,8 +95,7 @@ class Poller:
 
     def renew(self) -> None:
         """Make the assignment anew from what is now durable, and send it."""
-        generation = self._assignment.generation + 1
-        self._assignment = self._outgoing.assignment(self._observed, generation, self._clock.now())
+        self._conversation.renew(self._clock.now())
         self._renewed.set()
 
     async def _run(self) -> None:
@@ -119,10 +111,8 @@ class Poller:
                 await self._pause()
 
     def _lose(self, error: Exception) -> None:
-        """After a failed poll nothing is taken for known: the next answer is to be whole."""
         self.trouble = error.message if isinstance(error, BorgishError) else f"answer not understood: {error}"
-        self._seen, self._seen_instance, self._held_generation = 0, "", 0
-        self._incoming.forget()
+        self._conversation.lose()
 
     async def _pause(self) -> None:
         seconds = RETRY_SECONDS * (1 + RETRY_JITTER * self._random.uniform(-1, 1))
@@ -156,39 +146,21 @@ class Poller:
 
     async def _ask(self, *, hold: bool = True) -> Response:
         wait_seconds = self._settings.hold_seconds if hold else 0.0
-        request = PollRequest(
-            cell=self._cell.name,
-            timeline=self._cell.timeline,
-            epoch=self._cell.epoch,
-            generation=self._assignment.generation,
-            seen=self._seen,
-            seen_instance=self._seen_instance,
-            wait_seconds=wait_seconds,
-            assignment=None if self._has_assignment() else self._assignment,
-        )
+        request = self._conversation.request(wait_seconds)
         body = _encoder.encode(request)
         timeout_seconds = wait_seconds + self._settings.timeout_seconds
         return await self.peer.post("/v1/poll", body, timeout_seconds)
 
-    def _has_assignment(self) -> bool:
-        return 0 < self._assignment.generation == self._held_generation
-
     async def _take(self, response: Response) -> None:
         reply = self._read(response)
         self._inbox.heard(self.machine, self._clock.now().mono)
-        if reply.instance == self._seen_instance and reply.report_generation < self._seen:
-            return  # an overtaken poll's answer, older than what is known
-        self._held_generation = reply.generation
-        if reply.report is not None:
-            await self._inbox.observe(self._observe(reply, reply.report))
-        # Only now: what a report brings about is durable, so the borglet may let go of it.
-        self._seen, self._seen_instance = reply.report_generation, reply.instance
+        report = self._conversation.observe(reply)
+        if report is not None:
+            await self._inbox.observe(report)
+        self._conversation.acknowledge(reply)
         if reply.usage:
             usage = {(u.task, u.attempt): (u.cpu_millis, u.ram_bytes) for u in reply.usage}
             self._inbox.used(self.machine, usage)
-
-    def _observe(self, reply: PollReply, report: Report) -> Observe:
-        return self._incoming.observe(reply, report, self._cell.machines[self.machine])
 
     def _read(self, response: Response) -> PollReply:
         if response.status == 409:

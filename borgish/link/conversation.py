@@ -1,0 +1,68 @@
+"""What master and one machine have said to each other so far, and so what to say next. Pure.
+
+The poller carries it over the network; the simulator carries it over a simulated one.
+"""
+
+from borgish.cell.commands import Observe
+from borgish.cell.observed import Observed
+from borgish.cell.state import Cell
+from borgish.clock import Now
+from borgish.link.translate import Incoming, Outgoing
+from borgish.wire.link import Assignment, PollReply, PollRequest
+
+
+class Conversation:
+    """One machine's assignment, what the machine is known to have of it, and what it last reported."""
+
+    def __init__(self, cell: Cell, observed: Observed, machine: str) -> None:
+        self._cell = cell
+        self._observed = observed
+        self._machine = machine
+        self._outgoing = Outgoing(cell, machine)
+        self._incoming = Incoming(machine)
+        self._assignment = Assignment(0)
+        self._held_generation = 0  # what the borglet last said it works on
+        self._seen = 0
+        self._seen_instance = ""
+
+    def renew(self, now: Now) -> None:
+        """Make the assignment anew from what is now durable."""
+        generation = self._assignment.generation + 1
+        self._assignment = self._outgoing.assignment(self._observed, generation, now)
+
+    def request(self, wait_seconds: float) -> PollRequest:
+        """Return the next poll."""
+        has_assignment = 0 < self._assignment.generation == self._held_generation
+        return PollRequest(
+            cell=self._cell.name,
+            timeline=self._cell.timeline,
+            epoch=self._cell.epoch,
+            generation=self._assignment.generation,
+            seen=self._seen,
+            seen_instance=self._seen_instance,
+            wait_seconds=wait_seconds,
+            assignment=None if has_assignment else self._assignment,
+        )
+
+    def observe(self, reply: PollReply) -> Observe | None:
+        """Return what the master should know of a reply, None when it is nothing new."""
+        if self._is_outdated(reply):
+            return None
+        self._held_generation = reply.generation
+        if reply.report is None:
+            return None
+        return self._incoming.observe(reply, reply.report, self._cell.machines[self._machine])
+
+    def acknowledge(self, reply: PollReply) -> None:
+        """What this reply brought about is durable: the machine may let go of it."""
+        if not self._is_outdated(reply):
+            self._seen, self._seen_instance = reply.report_generation, reply.instance
+
+    def _is_outdated(self, reply: PollReply) -> bool:
+        """Whether it answers an overtaken poll, with less than is known."""
+        return reply.instance == self._seen_instance and reply.report_generation < self._seen
+
+    def lose(self) -> None:
+        """After a failed poll nothing is taken for known: the next answer is to be whole."""
+        self._seen, self._seen_instance, self._held_generation = 0, "", 0
+        self._incoming.forget()

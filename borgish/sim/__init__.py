@@ -1,0 +1,1 @@
+"""The real master and the real borglets under a clock that we turn, with faults that we choose."""

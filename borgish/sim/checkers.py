@@ -1,0 +1,95 @@
+"""What must hold, judged by what truly happened: the disk, the programs, and the answers people got.
+
+Nothing here asks the master what it thinks.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from borgish.cell.events import TasksPlaced
+from borgish.cell.state import Cell
+from borgish.sim.machine import SimMachine, Watcher
+from borgish.sim.master import SimMaster
+from borgish.store.memory import MemoryStore
+from borgish.vocabulary import Ending, State, task_name
+from borgish.wire.link import AttemptSpec, attempt_key
+
+
+class Overseer(Watcher):
+    """Looks at every start and stop as it is done."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self.starts = 0
+        self.stops = 0
+        self.store: MemoryStore | None = None
+        self.master: SimMaster | None = None
+        self._placed: dict[str, str] = {}  # attempts on the disk, and their machines
+        self._read = 0
+
+    def starting(self, machine: str, spec: AttemptSpec) -> None:
+        """A start is of an attempt that is on the disk, placed on this machine."""
+        self.starts += 1
+        self._read_on()
+        if self._placed.get(spec.key) != machine:
+            self.problems.append(f"{spec.key} is started on {machine} and was never placed there")
+
+    def stopping(self, machine: str, key: str) -> None:
+        """A stop is of an attempt that should not run any more."""
+        self.stops += 1
+        core = self.master.core if self.master else None
+        task, _, attempt = key.rpartition("@")
+        if core is not None and core.cell.is_current(machine, task, int(attempt)):
+            self.problems.append(f"{key} is stopped on {machine} and should run there")
+
+    def _read_on(self) -> None:
+        assert self.store is not None
+        entries = self.store.reopen().entries(self._read)
+        for entry in entries:
+            self._read = entry.position
+            for event in entry.events:
+                if isinstance(event, TasksPlaced):
+                    for index, machine in zip(event.indexes, event.machines, strict=True):
+                        key = attempt_key(task_name(event.job, index), entry.position)
+                        self._placed[key] = machine
+
+
+def settled_problems(cell: Cell, machines: Mapping[str, SimMachine]) -> list[str]:
+    """Return what is wrong once faults are off and time has passed: is = should be, exactly."""
+    wanted = {
+        attempt_key(task_name(job.key, task.index), task.attempt): task.machine
+        for job in cell.jobs.values()
+        for task in job.tasks
+        if task.state is State.RUNNING
+    }
+    true = {key: name for name, machine in sorted(machines.items()) for key in machine.runtime.alive()}
+    problems = [f"{key} should run on {on} and does not" for key, on in wanted.items() if true.get(key) != on]
+    problems += [f"{key} runs on {on} and should not" for key, on in true.items() if key not in wanted]
+    problems += [f"{name} is not up" for name, m in cell.machines.items() if not m.up]
+    return [*problems, *_waiting(cell), *_wrong_ends(cell, machines)]
+
+
+def _waiting(cell: Cell) -> Iterator[str]:
+    for job, indexes in sorted(cell.waiting.items()):
+        yield f"{job} still waits with {len(indexes)} tasks that would fit"
+
+
+def _wrong_ends(cell: Cell, machines: Mapping[str, SimMachine]) -> Iterator[str]:
+    """The exit code that people see is the one the program had, where it can still be asked."""
+    for job in cell.jobs.values():
+        for task in job.tasks:
+            if task.ending not in (Ending.FINISH, Ending.FAIL) or task.machine not in machines:
+                continue
+            key = attempt_key(task_name(job.key, task.index), task.attempt)
+            program = machines[task.machine].runtime.programs.get(key)
+            true = program.state.exit if program else None
+            if true is not None and true.code != task.exit_code:
+                yield f"{key} ended with {true.code} and is said to have ended with {task.exit_code}"
+
+
+def misheard(store: MemoryStore, acknowledged: Iterable[str]) -> list[str]:
+    """Return what is wrong with commands by their request ids: each at most once on the disk, and there
+    if somebody was told so."""
+    count = Counter(entry.request_id for entry in store.reopen().entries(0) if entry.request_id)
+    lost = [f"{rid} was acknowledged and is not in the journal" for rid in acknowledged if rid not in count]
+    return lost + [f"{rid} is in the journal {times} times" for rid, times in count.items() if times > 1]

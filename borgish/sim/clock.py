@@ -1,0 +1,34 @@
+"""Time that moves from one planned thing to the next, as fast as they can be done."""
+
+import heapq
+import itertools
+from collections.abc import Callable
+
+from borgish.clock import Now
+
+WALL_AT_START = 1_750_000_000.0
+
+
+class VirtualClock:
+    """A clock and what is planned on it. Things planned for the same moment happen in order of planning."""
+
+    def __init__(self) -> None:
+        self._mono = 0.0
+        self._planned: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = itertools.count()
+
+    def now(self) -> Now:
+        """Return this moment."""
+        return Now(WALL_AT_START + self._mono, self._mono)
+
+    def after(self, seconds: float, call: Callable[[], None]) -> None:
+        """Plan something for ``seconds`` from now."""
+        heapq.heappush(self._planned, (self._mono + max(0.0, seconds), next(self._numbers), call))
+
+    def run_until(self, mono: float) -> None:
+        """Let everything happen that is planned up to a moment, and make it that moment."""
+        while self._planned and self._planned[0][0] <= mono:
+            at, _, call = heapq.heappop(self._planned)
+            self._mono = at
+            call()
+        self._mono = mono

@@ -1,0 +1,60 @@
+"""What goes wrong in a simulation, and how often. All of it is drawn from one seeded source."""
+
+import random
+
+import msgspec
+
+
+class Faults(msgspec.Struct, frozen=True):
+    """Chances are per message or start; the others are mean seconds between two of the kind, 0 for never."""
+
+    message_lost: float = 0.05
+    message_slow: float = 0.1  # takes up to slow_seconds instead of a millisecond
+    slow_seconds: float = 3.0
+    start_fails: float = 0.05
+    task_lives_seconds: float = 60.0  # of a service, until it crashes
+    append_fails: float = 0.005  # the outcome of a commit is unknown: the master ends
+    master_dies_seconds: float = 30.0
+    borglet_dies_seconds: float = 15.0  # any one of them
+    machine_cut_off_seconds: float = 20.0  # any one: nothing gets through for a while
+    away_seconds: float = 25.0  # at most, for all three
+
+
+NO_FAULTS = Faults(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+
+
+class Fate:
+    """The only source of chance. ``faults`` are in force until ``calm`` is called."""
+
+    def __init__(self, seed: int, faults: Faults) -> None:
+        self.seed = seed
+        self.faults = faults
+        self.random = random.Random(seed)  # noqa: S311 - chance that can be repeated, not secrets
+
+    def calm(self) -> None:
+        """Let nothing go wrong any more."""
+        self.faults = NO_FAULTS
+
+    def happens(self, chance: float) -> bool:
+        """Return True so often."""
+        return chance > 0 and self.random.random() < chance
+
+    def travel_seconds(self) -> float | None:
+        """Return how long a message takes, None when it is lost."""
+        if self.happens(self.faults.message_lost):
+            return None
+        if self.happens(self.faults.message_slow):
+            return self.random.uniform(0.001, self.faults.slow_seconds)
+        return 0.0005
+
+    def until_next(self, mean_seconds: float) -> float:
+        """Return the time until something that happens at random comes again."""
+        return self.random.expovariate(1 / mean_seconds)
+
+    def away_seconds(self) -> float:
+        """Return how long something that died or was cut off stays so."""
+        return self.random.uniform(0.1, max(0.1, self.faults.away_seconds))
+
+    def of(self, *names: object) -> random.Random:
+        """Return a source that depends on these names alone, not on what was drawn before."""
+        return random.Random(":".join(map(str, (self.seed, *names))))  # noqa: S311 - as above

@@ -1,0 +1,161 @@
+"""One simulated machine: the real borglet core, with a runtime, a ledger and a network of our own."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from borgish.borglet.actions import Action, Actions, Forget, Kill, Signal, Start
+from borgish.borglet.core import BorgletCore
+from borgish.borglet.entry import Entry, Head
+from borgish.errors import Conflict
+from borgish.resources import Resources
+from borgish.sim.clock import VirtualClock
+from borgish.sim.faults import Fate
+from borgish.sim.runtime import START_SECONDS, SimRuntime
+from borgish.vocabulary import Runtime
+from borgish.wire.link import AttemptSpec, Facts, PollReply, PollRequest
+
+GIB = 1024**3
+FACTS = Facts(Resources(8000, 16 * GIB, 100 * GIB), {"os": "sim"}, (Runtime.FAKE,), 20000, 20199)
+Answer = Callable[[PollReply | Conflict], None]
+
+
+class Watcher:
+    """What a checker is told of: every start and every stop, before it is done."""
+
+    def starting(self, machine: str, spec: AttemptSpec) -> None:
+        """A program is about to be started."""
+
+    def stopping(self, machine: str, key: str) -> None:
+        """A program is about to be ended."""
+
+
+class _Held(msgspec.Struct):
+    request: PollRequest
+    answer: Answer
+
+
+class SimMachine:
+    """A machine. ``die`` and ``begin`` are its borglet's; the programs know nothing of that."""
+
+    def __init__(self, name: str, clock: VirtualClock, fate: Fate, watcher: Watcher) -> None:
+        self.name = name
+        self.runtime = SimRuntime(clock, fate)
+        self.is_cut_off = False
+        self._clock = clock
+        self._fate = fate
+        self._watcher = watcher
+        self._ledger: dict[str, Entry] = {}
+        self._head: Head | None = None
+        self._lives = 0
+        self._core: BorgletCore | None = None
+        self._held: _Held | None = None
+
+    @property
+    def instance(self) -> str:
+        """The name of this run of the borglet."""
+        return f"{self.name}-{self._lives}"
+
+    @property
+    def is_up(self) -> bool:
+        """Whether its borglet runs."""
+        return self._core is not None
+
+    def begin(self) -> None:
+        """Start the borglet, from its ledger and what runs."""
+        self._lives += 1
+        now = self._clock.now()
+        self._core = BorgletCore(
+            self.name, "boot", self.instance, FACTS, ledger=self._ledger.values(), head=self._head, now=now
+        )
+        self.runtime.changed = self._changed
+        self._core.adopted(Runtime.FAKE, [p.state for p in self.runtime.programs.values()], now)
+        self._turn()
+
+    def die(self) -> None:
+        """End the borglet as kill -9 does: what it held in memory is gone, the programs go on."""
+        self._core = None
+        self._held = None
+        self.runtime.changed = None
+
+    def poll(self, request: PollRequest, answer: Answer) -> None:
+        """Take in a poll; ``answer`` is called at once or later, or never when the borglet dies."""
+        if self._core is None:
+            return
+        try:
+            fresh = self._core.poll(request, self._clock.now())
+        except Conflict as conflict:
+            answer(conflict)
+            return
+        self._release()
+        self._held = _Held(request, answer)
+        if fresh or not request.wait_seconds:
+            self._turn()
+            self._release()
+        else:
+            held = self._held
+            self._clock.after(request.wait_seconds, lambda: self._release_if(held))
+            self._turn()
+
+    def _release_if(self, held: _Held) -> None:
+        if self._held is held:
+            self._release()
+
+    def _release(self) -> None:
+        held, self._held = self._held, None
+        if held is not None and self._core is not None:
+            held.answer(self._core.reply(held.request))
+
+    def _turn(self) -> None:
+        if self._core is None:
+            return
+        actions = self._core.step(self._clock.now())
+        self._keep(actions)
+        for action in actions.todo:
+            self._do(action)
+        if actions.wake_at is not None:
+            core = self._core
+            self._clock.after(actions.wake_at - self._clock.now().mono, lambda: self._alarm(core))
+        if self._held is not None and self._core.differs(self._held.request):
+            self._release()
+
+    def _alarm(self, core: BorgletCore) -> None:
+        if self._core is core:
+            self._turn()
+
+    def _keep(self, actions: Actions) -> None:
+        self._head = actions.head or self._head
+        for key, entry in actions.records.items():
+            if entry is None:
+                self._ledger.pop(key, None)
+            else:
+                self._ledger[key] = entry
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case Start(spec, run):
+                core = self._core
+                self._clock.after(START_SECONDS, lambda: self._start(core, spec, run))
+            case Signal(key):
+                self._watcher.stopping(self.name, key)
+                self.runtime.signal(key)
+            case Kill(key):
+                self._watcher.stopping(self.name, key)
+                self.runtime.kill(key)
+            case Forget(key):
+                self.runtime.forget(key)
+
+    def _start(self, core: BorgletCore | None, spec: AttemptSpec, run: int) -> None:
+        if core is None or self._core is not core:
+            return
+        if self._fate.happens(self._fate.faults.start_fails):
+            core.start_failed(spec.key, run, "the simulator said no", self._clock.now())
+        else:
+            self._watcher.starting(self.name, spec)
+            core.ran(spec.key, self.runtime.start(spec, run), self._clock.now())
+        self._turn()
+
+    def _changed(self, key: str) -> None:
+        if self._core is not None:
+            self._core.ran(key, self.runtime.programs[key].state, self._clock.now())
+            self._turn()

@@ -1,0 +1,224 @@
+"""A simulated borgmaster: the real core, store contract and conversations; only the waiting is ours."""
+
+from collections.abc import Callable, Mapping
+from typing import ParamSpec
+
+from borgish.cell.commands import Command
+from borgish.cell.invariants import violations
+from borgish.errors import Conflict, OutcomeUnknown, Refused
+from borgish.link.conversation import Conversation
+from borgish.master.core import Core
+from borgish.master.step import Ask, Heard, Input, Step
+from borgish.reconcilers.settings import ReconcileSettings
+from borgish.sim.clock import VirtualClock
+from borgish.sim.faults import Fate
+from borgish.sim.machine import SimMachine
+from borgish.sim.network import Network
+from borgish.store.base import records_of
+from borgish.store.codec import encode_snapshot
+from borgish.store.memory import MemoryStore
+from borgish.wire.api import Accepted
+from borgish.wire.link import PollReply
+
+TICK_SECONDS = 0.5
+COMMIT_SECONDS = 0.002
+HOLD_SECONDS = 2.0
+TIMEOUT_SECONDS = 2.0
+RETRY_SECONDS = 1.0
+CHECKPOINT_SECONDS = 60.0
+
+P = ParamSpec("P")
+Reply = Callable[[Accepted | Refused], None]
+
+
+class SimMaster:
+    """One master after another on one disk. ``die`` is kill -9; ``begin`` starts the next.
+
+    Everything planned by one life is void in the next: ``guarded`` sees to it.
+    """
+
+    def __init__(
+        self,
+        clock: VirtualClock,
+        fate: Fate,
+        network: Network,
+        machines: Mapping[str, SimMachine],
+        store: MemoryStore,
+    ) -> None:
+        self.problems: list[str] = []
+        self.store = store
+        self.core: Core | None = None
+        self._clock = clock
+        self._fate = fate
+        self._network = network
+        self._machines = machines
+        self._life = 0
+        self._inputs: list[Input] = []
+        self._heard: dict[str, float] = {}
+        self._replies: dict[int, Reply] = {}
+        self._handles = 0
+        self._is_turning = False
+        self._pollers: dict[str, SimPoller] = {}
+
+    def begin(self) -> None:
+        """Start on the disk as it is."""
+        self._life += 1
+        self.store = self.store.reopen()
+        now = self._clock.now()
+        cell = self.store.load()
+        epoch = self.store.lead("sim", "sim")
+        self.core = Core(cell, ReconcileSettings(), now, seed=self._fate.seed)
+        self._inputs, self._heard, self._replies = [], {}, {}
+        self._pollers = {}
+        self._is_turning = True
+        self._commit(self.core.begin(epoch, "sim", now))
+        if self.core is not None:
+            self._sync(sorted(cell.machines))
+            self.after(TICK_SECONDS, self._tick)
+            self.after(CHECKPOINT_SECONDS, self._checkpoint)
+
+    def die(self) -> None:
+        """End at once; what was not committed is gone."""
+        self._life += 1
+        self.core = None
+
+    def guarded(self, call: Callable[P, None]) -> Callable[P, None]:
+        """Return the call, for this life only: after that it does nothing."""
+        life = self._life
+
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+            if self._life == life:
+                call(*args, **kwargs)
+
+        return guarded
+
+    def after(self, seconds: float, call: Callable[[], None]) -> None:
+        """Plan something for this life only."""
+        self._clock.after(seconds, self.guarded(call))
+
+    def ask(
+        self, command: Command, reply: Reply, actor: str = "sim", request_id: str = "", digest: str = ""
+    ) -> None:
+        """Hand in a command. The reply never comes when the master dies first."""
+        self._handles += 1
+        self._replies[self._handles] = reply
+        self._inputs.append(Ask(self._handles, command, actor, request_id, digest))
+        self._wake()
+
+    def heard(self, machine: str) -> None:
+        """Note that a machine answered."""
+        self._heard[machine] = self._clock.now().mono
+
+    def _tick(self) -> None:
+        self._wake()
+        self.after(TICK_SECONDS, self._tick)
+
+    def _checkpoint(self) -> None:
+        assert self.core is not None
+        cell = self.core.cell
+        if cell.position == len(self.store.disk.entries):
+            body = encode_snapshot(cell.snapshot())
+            self.store.save_checkpoint(body, cell.position, self._clock.now().wall, "sim")
+        self.after(CHECKPOINT_SECONDS, self._checkpoint)
+
+    def _wake(self) -> None:
+        if not self._is_turning:
+            self._is_turning = True
+            self.after(0.0, self._turn)
+
+    def _turn(self) -> None:
+        assert self.core is not None
+        inputs: list[Input] = [Heard(self._heard)] if self._heard else []
+        inputs += self._inputs
+        self._inputs, self._heard = [], {}
+        self._commit(self.core.step(inputs, self._clock.now()))
+
+    def _commit(self, step: Step) -> None:
+        """Persist, then speak: what a step came to is let out one commit later."""
+        assert self.core is not None
+        if not step.entries:  # nothing else changes a cell
+            self._release(step)
+            return
+        self.problems += violations(self.core.cell)
+        if self._fate.happens(self._fate.faults.append_fails):
+            self.store.fail_next_append(kept=self._fate.happens(0.5))
+        try:
+            self.store.append(step.entries, records_of(self.core.cell, step.touched))
+        except OutcomeUnknown:
+            self.die()
+            return
+        self.after(COMMIT_SECONDS, lambda: self._release(step))
+
+    def _release(self, step: Step) -> None:
+        self._sync(sorted(step.touched.machines))
+        for name in sorted(step.assignments):
+            self._pollers[name].renew()
+        for handle, answer in step.replies:
+            self._replies.pop(handle)(answer)
+        self._is_turning = False
+        if step.more or self._inputs:
+            self._wake()
+
+    def _sync(self, machines: list[str]) -> None:
+        assert self.core is not None
+        for name in machines:
+            if name not in self._pollers:
+                self._pollers[name] = SimPoller(
+                    self, self.core, self._machines[name], self._network, self._clock
+                )
+                self._pollers[name].begin()
+
+
+class SimPoller:
+    """One machine's poll, over and over; the conversation is the real one."""
+
+    def __init__(
+        self, master: SimMaster, core: Core, machine: SimMachine, network: Network, clock: VirtualClock
+    ) -> None:
+        self._master = master
+        self._machine = machine
+        self._network = network
+        self._clock = clock
+        self._conversation = Conversation(core.cell, core.observed, machine.name)
+        self._asked = 0  # polls so far; only the latest one's answer or silence moves on
+
+    def begin(self) -> None:
+        """Make the first assignment and poll."""
+        self._conversation.renew(self._clock.now())
+        self._ask()
+
+    def renew(self) -> None:
+        """A new assignment overtakes the poll that is held."""
+        self._conversation.renew(self._clock.now())
+        self._ask()
+
+    def _ask(self) -> None:
+        self._asked += 1
+        number = self._asked
+        request = self._conversation.request(HOLD_SECONDS)
+        answer = self._master.guarded(lambda reply: self._take(number, reply))
+        self._network.poll(self._machine, request, answer)
+        self._master.after(HOLD_SECONDS + TIMEOUT_SECONDS, lambda: self._give_up(number))
+
+    def _give_up(self, number: int) -> None:
+        if number == self._asked:
+            self._asked += 1
+            self._conversation.lose()
+            again = self._asked
+            self._master.after(RETRY_SECONDS, lambda: self._ask() if self._asked == again else None)
+
+    def _take(self, number: int, reply: PollReply | Conflict) -> None:
+        if isinstance(reply, Conflict):
+            self._master.die()
+            return
+        self._master.heard(self._machine.name)
+        report = self._conversation.observe(reply)
+        if report is None:
+            self._done(number, reply)
+        else:
+            self._master.ask(report, lambda _reply: self._done(number, reply), self._machine.name)
+
+    def _done(self, number: int, reply: PollReply) -> None:
+        self._conversation.acknowledge(reply)
+        if number == self._asked:
+            self._ask()

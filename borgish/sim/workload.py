@@ -1,0 +1,111 @@
+"""People at work: they submit, scale, restart, kill and cordon, and ask again when nobody answers."""
+
+import msgspec
+
+from borgish.cell.commands import (
+    Command,
+    CordonMachine,
+    KillTasks,
+    RestartTasks,
+    ScaleJob,
+    SubmitJob,
+    UncordonMachine,
+)
+from borgish.errors import Refused
+from borgish.resources import Resources
+from borgish.sim.clock import VirtualClock
+from borgish.sim.faults import Fate
+from borgish.sim.master import SimMaster
+from borgish.spec.job import JobSpec, Restart
+from borgish.vocabulary import RestartPolicy, Runtime
+from borgish.wire.api import Accepted
+
+ASK_AGAIN_SECONDS = 5.0
+JOBS_MAX = 12
+TASKS_MAX = 8
+
+
+class People:
+    """Everybody who gives commands. ``acknowledged`` are the request ids of what was accepted."""
+
+    def __init__(
+        self, clock: VirtualClock, fate: Fate, master: SimMaster, machines: list[str], pause_seconds: float
+    ) -> None:
+        self.acknowledged: list[str] = []
+        self._clock = clock
+        self._fate = fate
+        self._master = master
+        self._machines = machines
+        self._pause_seconds = pause_seconds
+        self._is_working = True
+        self._requests = 0
+        self._jobs = 0
+
+    def begin(self) -> None:
+        """Give a first command soon, and then one after another."""
+        self._clock.after(self._fate.until_next(self._pause_seconds), self._give)
+
+    def stop(self) -> None:
+        """Give no more commands, except those that let the cell come to rest."""
+        self._is_working = False
+        for name in self._machines:
+            self._send(UncordonMachine(name))
+
+    def _give(self) -> None:
+        if self._is_working:
+            self._send(self._command())
+            self.begin()
+
+    def _send(self, command: Command) -> None:
+        self._requests += 1
+        request_id = f"r{self._requests}"
+        self._ask(command, request_id, answered=[])
+
+    def _ask(self, command: Command, request_id: str, answered: list[bool]) -> None:
+        """Ask, and ask the same again until there is an answer."""
+        if answered:
+            return
+
+        def take(reply: Accepted | Refused) -> None:
+            if isinstance(reply, Accepted) and not answered:
+                self.acknowledged.append(request_id)
+            answered.append(True)
+
+        if self._master.core is not None:
+            self._master.ask(command, take, "ann", request_id, "d")
+        self._clock.after(ASK_AGAIN_SECONDS, lambda: self._ask(command, request_id, answered))
+
+    def _command(self) -> Command:
+        chance = self._fate.random
+        kind = chance.random()
+        if self._jobs < 2 or kind < 0.35:
+            return self._submit()
+        job = f"ann/job-{chance.randrange(self._jobs)}"
+        if kind < 0.5:
+            return ScaleJob(job, chance.randint(1, TASKS_MAX))
+        if kind < 0.7:
+            return RestartTasks(job, (0,) if chance.random() < 0.7 else None)
+        if kind < 0.85:
+            return KillTasks(job, (0,) if chance.random() < 0.5 else None)
+        name = chance.choice(self._machines)
+        return CordonMachine(name) if kind < 0.92 else UncordonMachine(name)
+
+    def _submit(self) -> SubmitJob:
+        chance = self._fate.random
+        number = self._jobs if self._jobs < JOBS_MAX else chance.randrange(self._jobs)
+        self._jobs = max(self._jobs, number + 1)
+        kind = ("service", "batch", "stubborn")[number % 3]
+        spec = JobSpec(
+            name=f"job-{number}",
+            user="ann",
+            tasks=chance.randint(1, TASKS_MAX),
+            run=("sim",),
+            runtime=Runtime.FAKE,
+            resources=Resources(chance.choice([100, 250, 500]), 64 * 1024**2),
+            ports=("a",) * (number % 2),
+            labels={"sim": kind},
+        )
+        if kind == "batch":
+            restart = Restart(RestartPolicy.ON_FAILURE, attempts=3)
+            spec = msgspec.structs.replace(spec, restart=restart)
+        return SubmitJob(spec)

@@ -1,0 +1,184 @@
+"""A whole cell in one thread: seed in, journal out. The same seed gives the same journal, always.
+
+First the storm: people work, things break. Then calm: nothing breaks any more, and after a while what
+is must be exactly what should be.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
+from borgish.cell.commands import JoinMachine
+from borgish.cell.model import Machine
+from borgish.sim.checkers import Overseer, misheard, settled_problems
+from borgish.sim.clock import VirtualClock
+from borgish.sim.faults import Fate, Faults
+from borgish.sim.machine import FACTS, SimMachine
+from borgish.sim.master import SimMaster
+from borgish.sim.network import Network
+from borgish.sim.workload import People
+from borgish.store.memory import MemoryStore
+
+STORM_SECONDS = 120.0
+CALM_SECONDS = 300.0
+"""Longer than any restart may still be backed off after such a storm, and than all grace."""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What came of one seed. ``journal_sha256`` is the hash of every entry, in hex."""
+
+    seed: int
+    journal_sha256: str
+    problems: tuple[str, ...]
+    virtual_seconds: float
+    entries: int
+    starts: int
+    stops: int
+    masters: int
+    borglet_deaths: int
+
+
+class World:
+    """One master, some machines, and everything that happens to them."""
+
+    def __init__(
+        self, seed: int, machines: int = 6, faults: Faults | None = None, pause_seconds: float = 1.5
+    ) -> None:
+        self.clock = VirtualClock()
+        self.fate = Fate(seed, Faults() if faults is None else faults)
+        self.overseer = Overseer()
+        network = Network(self.clock, self.fate)
+        names = [f"m{number}" for number in range(1, machines + 1)]
+        self.machines = {name: SimMachine(name, self.clock, self.fate, self.overseer) for name in names}
+        self.master = SimMaster(self.clock, self.fate, network, self.machines, MemoryStore("sim"))
+        self.overseer.store, self.overseer.master = self.master.store, self.master
+        self.people = People(self.clock, self.fate, self.master, names, pause_seconds)
+        self.masters = 0
+        self.borglet_deaths = 0
+
+    def run(self, storm_seconds: float = STORM_SECONDS, calm_seconds: float = CALM_SECONDS) -> Verdict:
+        """Let it all happen, and judge."""
+        self._begin()
+        self.clock.run_until(storm_seconds)
+        self.fate.calm()
+        self.people.stop()
+        self.clock.run_until(storm_seconds + calm_seconds)
+        return self._verdict()
+
+    def _begin(self) -> None:
+        for machine in self.machines.values():
+            machine.begin()
+        self._begin_master()
+        self._join_all()
+        self.people.begin()
+        self._plan_disasters()
+
+    def _begin_master(self) -> None:
+        self.masters += 1
+        self.master.begin()
+
+    def _join_all(self) -> None:
+        """Each borglet joins, and again when it has not been answered."""
+        for number, machine in enumerate(self.machines.values()):
+            self.clock.after(0.01 * number, partial(self._join, machine))
+
+    def _join(self, machine: SimMachine) -> None:
+        core = self.master.core
+        if core is not None and machine.name in core.cell.machines:
+            return
+        if core is not None and machine.is_up:
+            self.master.ask(
+                JoinMachine(_record(machine), machine.instance, known=True), lambda _: None, machine.name
+            )
+        self.clock.after(1.0, lambda: self._join(machine))
+
+    # Disasters
+
+    def _plan_disasters(self) -> None:
+        faults = self.fate.faults
+        for mean_seconds, strike in (
+            (faults.master_dies_seconds, self._kill_master),
+            (faults.borglet_dies_seconds, self._kill_borglet),
+            (faults.machine_cut_off_seconds, self._cut_off),
+        ):
+            if mean_seconds:
+                self._plan(mean_seconds, strike)
+        self._watch_master()
+
+    def _plan(self, mean_seconds: float, strike: Callable[[], None]) -> None:
+        def happen() -> None:
+            if self.fate.faults.away_seconds:
+                strike()
+                self._plan(mean_seconds, strike)
+
+        self.clock.after(self.fate.until_next(mean_seconds), happen)
+
+    def _watch_master(self) -> None:
+        """Start the master again some time after it ended, whatever ended it."""
+        if self.master.core is None:
+            self.clock.after(self.fate.away_seconds(), self._revive_master)
+        else:
+            self.clock.after(0.5, self._watch_master)
+
+    def _revive_master(self) -> None:
+        self._begin_master()
+        self._watch_master()
+
+    def _kill_master(self) -> None:
+        self.master.die()
+
+    def _kill_borglet(self) -> None:
+        machine = self._any()
+        if machine.is_up:
+            self.borglet_deaths += 1
+            machine.die()
+            self.clock.after(self.fate.away_seconds(), machine.begin)
+
+    def _cut_off(self) -> None:
+        machine = self._any()
+        if not machine.is_cut_off:
+            machine.is_cut_off = True
+            self.clock.after(self.fate.away_seconds(), lambda: setattr(machine, "is_cut_off", False))
+
+    def _any(self) -> SimMachine:
+        return self.fate.random.choice(list(self.machines.values()))
+
+    # The end
+
+    def _verdict(self) -> Verdict:
+        problems = [*self.master.problems, *self.overseer.problems]
+        store = self.master.store
+        problems += misheard(store, self.people.acknowledged)
+        if self.master.core is None:
+            problems.append("there is no master")
+        else:
+            problems += settled_problems(self.master.core.cell, self.machines)
+        return Verdict(
+            seed=self.fate.seed,
+            journal_sha256=store.journal_sha256(),
+            problems=tuple(dict.fromkeys(problems)),
+            virtual_seconds=self.clock.now().mono,
+            entries=len(store.disk.entries),
+            starts=self.overseer.starts,
+            stops=self.overseer.stops,
+            masters=self.masters,
+            borglet_deaths=self.borglet_deaths,
+        )
+
+
+def _record(machine: SimMachine) -> Machine:
+    return Machine(
+        name=machine.name,
+        host="sim",
+        port=0,
+        tls=False,
+        capacity=FACTS.capacity,
+        attributes=FACTS.attributes,
+        runtimes=FACTS.runtimes,
+        ports_low=FACTS.ports_low,
+        ports_high=FACTS.ports_high,
+        boot_id="boot",
+        joined_at=0.0,
+        port_next=FACTS.ports_low,
+    )

@@ -1,0 +1,102 @@
+"""Twenty lives of a whole cell, each with its faults; and proof that the checkers see what is wrong."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from borgish.borglet.core import BorgletCore
+from borgish.cell import decide_report
+from borgish.cell.state import Cell
+from borgish.link import conversation, translate
+from borgish.master.core import Core
+from borgish.sim.faults import NO_FAULTS
+from borgish.sim.world import World
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_seed(seed: int) -> None:
+    verdict = World(seed).run()
+    assert verdict.problems == (), f"seed {seed}: run `./scripts/sim --seeds 1 --seed {seed}`"
+    # A life in which nothing happened proves nothing.
+    assert verdict.starts > 20
+    assert verdict.masters >= 2
+    assert verdict.borglet_deaths >= 2
+
+
+def test_without_faults_nothing_is_stopped_that_nobody_asked_for() -> None:
+    verdict = World(1, faults=NO_FAULTS).run()
+    assert verdict.problems == ()
+    assert verdict.masters == 1
+
+
+def hash_in_another_process(seed: int, hash_seed: str) -> str:
+    code = f"from borgish.sim.world import World; print(World({seed}).run().journal_sha256)"
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def test_the_same_seed_gives_the_same_journal_in_every_process() -> None:
+    here = World(3).run().journal_sha256
+    assert {hash_in_another_process(3, hash_seed) for hash_seed in ("0", "1", "4711")} == {here}
+    assert World(4).run().journal_sha256 != here
+
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def never_stop(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(translate, "stop_orders", lambda *_: iter(()))
+
+
+def stop_what_should_run(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Cell, "is_current", lambda *_: False)
+
+
+def forget_ends(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(decide_report, "_endings", lambda *_: iter(()))
+
+
+def acknowledge_too_early(patch: pytest.MonkeyPatch) -> None:
+    def observe(self: conversation.Conversation, reply: object) -> None:
+        self.acknowledge(reply)  # type: ignore[arg-type]
+
+    patch.setattr(conversation.Conversation, "observe", observe)
+
+
+def do_requests_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Core, "_known", lambda *_: None)
+
+
+def adopt_nothing(patch: pytest.MonkeyPatch) -> None:
+    adopted = BorgletCore.adopted
+    patch.setattr(BorgletCore, "adopted", lambda self, kind, _runs, now: adopted(self, kind, (), now))
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        never_stop,
+        stop_what_should_run,
+        forget_ends,
+        acknowledge_too_early,
+        do_requests_again,
+        adopt_nothing,
+    ],
+)
+def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    found: list[str] = []
+    for seed in range(5):
+        try:
+            found += World(seed).run().problems
+        except AssertionError as error:
+            found.append(str(error))
+        if found:
+            return
+    pytest.fail("five seeds passed with the bug in place")
