@@ -29,7 +29,7 @@ _SECOND_UNITS = {
 _AMOUNT = re.compile(r"(\d{1,20}(?:\.\d{1,9})?)\s?([A-Za-z]*)", re.ASCII)
 
 
-class Resources(msgspec.Struct, frozen=True, omit_defaults=True):
+class Resources(msgspec.Struct, frozen=True):
     """A vector of amounts. All are >= 0."""
 
     cpu_millis: int = 0

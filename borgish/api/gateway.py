@@ -5,6 +5,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from borgish.api.views.tally import Tally
 from borgish.cell.commands import Command
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
@@ -36,6 +37,7 @@ class Reading(msgspec.Struct, frozen=True):
     now: Now
     refusals: dict[str, tuple[RefusalView, ...]]  # by job
     status: Callable[[], StatusView]
+    tally: Tally = msgspec.field(default_factory=Tally)  # the master's own saves walks over all tasks
 
 
 class WatchMessage(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ what a poll costs here is what a machine costs the master. Redirects are never f
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
+from typing import cast
 
 import httptools
 import msgspec
@@ -39,8 +40,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the transport."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is not a subclass
 
     def data_received(self, data: bytes) -> None:
         """Parse what arrived; what is not HTTP ends the connection."""

@@ -1,0 +1,50 @@
+"""Puts the API together: the routes, the door before them, and how errors leave."""
+
+from collections.abc import Iterable
+
+from litestar import Litestar
+from litestar.datastructures import State
+from litestar.exceptions import HTTPException
+
+from borgish.api.asked import Asked
+from borgish.api.auth import Tokens, guard
+from borgish.api.checkpoints import CHECKPOINTS
+from borgish.api.door import LOOPBACK_HOSTS, App, Door
+from borgish.api.errors import on_borgish_error, on_framework_error, on_unforeseen_error
+from borgish.api.events import EVENTS
+from borgish.api.gateway import Gateway
+from borgish.api.jobs import JOBS
+from borgish.api.machines import MACHINES
+from borgish.api.openapi import show_openapi
+from borgish.api.status import STATUS, Metrics
+from borgish.api.tasks import TASKS
+from borgish.api.watch import WATCH
+from borgish.errors import BorgishError
+from borgish.vocabulary import BODY_BYTES_MAX
+
+ROUTES = (*STATUS, *JOBS, *TASKS, *MACHINES, *EVENTS, *WATCH, *CHECKPOINTS, show_openapi)
+
+
+def create_app(
+    gateway: Gateway, tokens: Tokens, metrics: Metrics, hosts: Iterable[str] | None = LOOPBACK_HOSTS
+) -> App:
+    """Return the API as an ASGI app. ``hosts`` are the names it goes by (see ``door.hosts_of``)."""
+    return Door(create_routes(gateway, metrics), tokens, hosts)
+
+
+def create_routes(gateway: Gateway, metrics: Metrics) -> Litestar:
+    """Return what is behind the door."""
+    return Litestar(
+        ROUTES,
+        request_class=Asked,
+        guards=[guard],
+        request_max_body_size=BODY_BYTES_MAX,
+        openapi_config=None,
+        state=State({"gateway": gateway, "metrics": metrics}),
+        exception_handlers={
+            BorgishError: on_borgish_error,
+            HTTPException: on_framework_error,
+            Exception: on_unforeseen_error,
+        },
+        logging_config=None,
+    )

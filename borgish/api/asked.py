@@ -1,0 +1,74 @@
+"""A request as the handlers see it: who asks, what for, and the master behind."""
+
+import hashlib
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+from litestar import Request
+from litestar.datastructures import State
+
+from borgish.api.gateway import Gateway, Principal, Reading
+from borgish.cell.commands import Command
+from borgish.errors import Invalid, Mistake
+from borgish.wire.api import Accepted
+
+T = TypeVar("T")
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
+_WHERE = re.compile(r" - at `\$\.?(.*)`$")
+
+
+class Asked(Request[Principal, None, State]):
+    """One authenticated request. ``user`` is the principal; its body is read strictly."""
+
+    @property
+    def gateway(self) -> Gateway:
+        """The master."""
+        gateway: Gateway = self.app.state["gateway"]
+        return gateway
+
+    @property
+    def request_id(self) -> str:
+        """The ``Idempotency-Key``; empty when none was sent. Raises Invalid."""
+        given = self.headers.get("idempotency-key", "")
+        if given and not _REQUEST_ID.fullmatch(given):
+            raise Invalid(
+                "the Idempotency-Key is not usable",
+                "Send at most 128 letters, digits and . _ : -, such as a UUID",
+            )
+        return given
+
+    async def digest(self) -> str:
+        """Return what tells this request from every other: who asks, where, and the body."""
+        head = f"{self.user.name}\n{self.method} {self.scope['path']}?"
+        asked = head.encode() + self.scope["query_string"] + b"\n" + await self.body()
+        return hashlib.sha256(asked).hexdigest()
+
+    async def json_as(self, shape: type[T]) -> T:
+        """Return the body read as ``shape``; an empty body is an empty object. Raises Invalid."""
+        body = await self.body() or b"{}"
+        try:
+            return msgspec.json.decode(body, type=shape, strict=True)
+        except msgspec.ValidationError as error:
+            where = _WHERE.search(str(error))
+            message = _WHERE.sub("", str(error))
+            mistake = Mistake(message, path=where[1] if where else "")
+            raise Invalid("the body does not fit", _fields_of(shape), (mistake,)) from error
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise Invalid(f"the body is not JSON: {error}", "Send one JSON object") from error
+        except RecursionError as error:
+            raise Invalid("the body is nested too deeply", "Send one JSON object") from error
+
+    async def read(self, view: Callable[[Reading], T]) -> T:
+        """Return what ``view`` makes of the cell as it may be shown."""
+        return await self.gateway.read(view)
+
+    async def command(self, command: Command) -> Accepted:
+        """Hand a command to the master in the name of who asks."""
+        return await self.gateway.command(command, self.user.name, self.request_id, await self.digest())
+
+
+def _fields_of(shape: type) -> str:
+    return "Its fields are " + ", ".join(field.encode_name for field in msgspec.structs.fields(shape))

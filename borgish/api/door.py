@@ -1,0 +1,97 @@
+"""The door: nothing behind it answers, not even *not found*, without a token of this cell.
+
+Plain ASGI around the app, because a framework's own middleware runs only for routes that exist.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from borgish.api.auth import Tokens, bearer
+from borgish.api.errors import encode, problem_of
+from borgish.errors import BorgishError, Forbidden, Refused, Unauthenticated
+
+Scope = Any  # the framework's and the server's types of the same ASGI dictionaries differ
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_log = logging.getLogger(__name__)
+
+LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
+
+
+class Door:
+    """Checks host and token of each request, and notes in its scope who asks.
+
+    ``hosts`` are the names this listener goes by; None takes any. On loopback the list stops web pages
+    that reach it through a name of their own (DNS rebinding).
+    """
+
+    def __init__(self, app: App, tokens: Tokens, hosts: Iterable[str] | None) -> None:
+        self._app = app
+        self._tokens = tokens
+        self._hosts = None if hosts is None else frozenset(hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            try:
+                self._admit(scope)
+            except Refused as refused:
+                await _refuse(refused, send)
+                return
+            await self._pass_on(scope, receive, send)
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the app answer. A stream that breaks off ends without its end mark, and a line in the log."""
+        try:
+            await self._app(scope, receive, send)
+        except Exception as error:  # the answer has begun: nobody can be told but by cutting it off
+            known = _raised_on_purpose(error)
+            if known is None:
+                raise
+            _log.warning("the answer to %r broke off: %s", scope["path"], known)
+
+    def _admit(self, scope: Scope) -> None:
+        headers = scope["headers"]
+        if self._hosts is not None:
+            _check_host(headers, self._hosts)
+        principal = self._tokens.principal(bearer(headers))
+        if principal is None:
+            raise Unauthenticated("this token is not one of this cell", "Was it made for another cell?")
+        scope["user"], scope["auth"] = principal, None
+
+
+def hosts_of(listen: str) -> frozenset[str] | None:
+    """Return the names that a listener on this host goes by; None for one that others may reach."""
+    loopback = listen in ("localhost", "::1") or listen.startswith("127.")
+    return LOOPBACK_HOSTS | {listen} if loopback else None
+
+
+def _check_host(headers: list[tuple[bytes, bytes]], hosts: frozenset[str]) -> None:
+    given = [value.decode("latin-1").lower() for name, value in headers if name == b"host"]
+    if len(given) != 1 or _without_port(given[0]) not in hosts:
+        raise Forbidden("this listener goes by another name", f"Ask for {' or '.join(sorted(hosts))}")
+
+
+def _without_port(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    return name if colon and port.isdigit() else host
+
+
+def _raised_on_purpose(error: Exception) -> BorgishError | None:
+    """Return the error of ours that the framework wrapped, if it was one."""
+    cause: BaseException | None = error.__cause__
+    while isinstance(cause, BaseExceptionGroup):
+        cause = cause.exceptions[0]
+    return cause if isinstance(cause, BorgishError) else None
+
+
+async def _refuse(refused: Refused, send: Send) -> None:
+    body, headers = encode(problem_of(refused))
+    if isinstance(refused, Unauthenticated):
+        headers.append((b"www-authenticate", b"Bearer"))
+    await send({"type": "http.response.start", "status": refused.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

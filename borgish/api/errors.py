@@ -1,0 +1,108 @@
+"""Turns every error into problem details (RFC 9457): what is wrong, why, and the way out.
+
+Nothing else leaves: no traceback, no path, no SQL. What nobody foresaw is logged here, under a number
+that the caller is told.
+"""
+
+import logging
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from litestar import Request, Response
+from litestar.exceptions import HTTPException
+
+from borgish.errors import BorgishError, Invalid, Mistake
+from borgish.ids import new_instance
+from borgish.vocabulary import BODY_BYTES_MAX
+from borgish.wire.api import Problem
+
+PROBLEM = "application/problem+json"
+_log = logging.getLogger(__name__)
+
+_FRAMEWORK_WORDS = {
+    404: ("there is nothing at {path}", "GET /v1/openapi.json lists what there is"),
+    405: ("{path} does not take {method}", "GET /v1/openapi.json lists what it takes"),
+    413: (
+        "the body is larger than {limit} bytes",
+        "Split the job file, or move large data out of it",
+    ),
+}
+
+
+def problem_of(error: BorgishError) -> Problem:
+    """Return the problem details of an error that borgish raised on purpose."""
+    mistakes = error.mistakes if isinstance(error, Invalid) else ()
+    return Problem(
+        title=HTTPStatus(error.status).phrase,
+        status=error.status,
+        detail=error.message,
+        hint=error.hint,
+        mistakes=mistakes,
+    )
+
+
+def on_borgish_error(_request: Request[Any, Any, Any], error: BorgishError) -> Response[bytes]:
+    """Answer an error that was raised on purpose."""
+    return _response(problem_of(error))
+
+
+def on_framework_error(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+    """Answer what the framework refuses: unknown paths and methods, parameters that do not fit."""
+    status = error.status_code
+    path, method = request.scope["path"], request.scope["method"]
+    words, hint = _FRAMEWORK_WORDS.get(status, (error.detail or HTTPStatus(status).phrase, ""))
+    mistakes = _mistakes(error.extra)
+    problem = Problem(
+        title=HTTPStatus(status).phrase,
+        status=status,
+        detail=words.format(path=path, method=method, limit=BODY_BYTES_MAX)
+        if hint
+        else _first(mistakes, words),
+        hint=hint,
+        mistakes=mistakes,
+    )
+    return _response(problem, dict(error.headers or {}))
+
+
+def on_unforeseen_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """Answer what nobody foresaw: without a word of what it was, but with a number found in the log."""
+    number = new_instance()
+    _log.error("error %s in %s %r", number, request.scope["method"], request.scope["path"], exc_info=error)
+    problem = Problem(
+        title=HTTPStatus.INTERNAL_SERVER_ERROR.phrase,
+        status=500,
+        detail="the master failed at this request",
+        hint=f"Its log says more under {number}",
+    )
+    return _response(problem)
+
+
+def encode(problem: Problem) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+    """Return body and headers of a problem, for code that speaks bare ASGI."""
+    body = msgspec.json.encode(problem)
+    return body, [(b"content-type", PROBLEM.encode()), (b"content-length", str(len(body)).encode())]
+
+
+def _response(problem: Problem, headers: dict[str, str] | None = None) -> Response[bytes]:
+    return Response(
+        msgspec.json.encode(problem), status_code=problem.status, media_type=PROBLEM, headers=headers
+    )
+
+
+def _mistakes(extra: object) -> tuple[Mistake, ...]:
+    """Return what the framework found wrong with parameters."""
+    if not isinstance(extra, list):
+        return ()
+    return tuple(
+        Mistake(message=str(item.get("message", "is wrong")), path=str(item.get("key", "")))
+        for item in extra
+        if isinstance(item, dict)
+    )
+
+
+def _first(mistakes: tuple[Mistake, ...], words: str) -> str:
+    """Return a sentence that names the first parameter that does not fit."""
+    if not mistakes:
+        return words
+    return f"{mistakes[0].path}: {mistakes[0].message}" if mistakes[0].path else mistakes[0].message

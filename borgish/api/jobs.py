@@ -1,0 +1,85 @@
+"""``/v1/jobs``: submit, list, show, kill, restart, scale."""
+
+from litestar import get, post
+
+from borgish.api.asked import Asked
+from borgish.api.auth import POLICY, Policy, Role, check_owner
+from borgish.api.finding import find_job
+from borgish.api.gateway import Reading
+from borgish.api.openapi import TAKES
+from borgish.api.pages import cut
+from borgish.api.parameters import LIMIT_MAX, After, DefaultUser, JobName, Limit, Owner
+from borgish.api.views.jobs import job_detail, job_view
+from borgish.cell.commands import KillTasks, RestartTasks, ScaleJob, SubmitJob
+from borgish.spec.read import read_job
+from borgish.vocabulary import job_key
+from borgish.wire.api import Accepted, IndexesRequest, JobDetail, JobList, ScaleRequest
+
+
+@post("/v1/jobs", opt={POLICY: Policy.SUBMIT, TAKES: "job file"}, status_code=201)
+async def submit_job(request: Asked, user: DefaultUser = "") -> Accepted:
+    """Submit a job. The body is the text of a job file, YAML or JSON."""
+    spec = read_job(await request.body(), user or request.user.name)
+    check_owner(request.user, spec.user)
+    return await request.command(SubmitJob(spec))
+
+
+@get("/v1/jobs", opt={POLICY: Policy.READ})
+async def list_jobs(request: Asked, limit: Limit = LIMIT_MAX, after: After = "") -> JobList:
+    """List jobs by name."""
+
+    def view(reading: Reading) -> JobList:
+        cell, observed, tally = reading.cell, reading.observed, reading.tally
+        tally.fill(cell, observed)
+        names = ((key, key) for key in sorted(cell.jobs) if key > after)
+        keys, page = cut(names, limit)
+        return JobList(
+            tuple(
+                job_view(observed, cell.jobs[key], reading.refusals.get(key, ()), tally.up(key))
+                for key in keys
+            ),
+            page,
+        )
+
+    return await request.read(view)
+
+
+@get("/v1/jobs/{user:str}/{name:str}", opt={POLICY: Policy.READ})
+async def show_job(request: Asked, user: Owner, name: JobName) -> JobDetail:
+    """Show a job. Values of its environment are shown to its user and to admins only."""
+    principal = request.user
+    secrets = principal.role == Role.ADMIN or (principal.role == Role.USER and principal.name == user)
+
+    def view(reading: Reading) -> JobDetail:
+        job = find_job(reading.cell, job_key(user, name))
+        return job_detail(reading.observed, job, reading.refusals.get(job.key, ()), secrets=secrets)
+
+    return await request.read(view)
+
+
+@post("/v1/jobs/{user:str}/{name:str}/kill", opt={POLICY: Policy.OWN, TAKES: IndexesRequest}, status_code=200)
+async def kill_tasks(request: Asked, user: Owner, name: JobName) -> Accepted:
+    """End tasks of a job for good; without indexes, all of them."""
+    asked = await request.json_as(IndexesRequest)
+    return await request.command(KillTasks(job_key(user, name), asked.indexes))
+
+
+@post(
+    "/v1/jobs/{user:str}/{name:str}/restart",
+    opt={POLICY: Policy.OWN, TAKES: IndexesRequest},
+    status_code=200,
+)
+async def restart_tasks(request: Asked, user: Owner, name: JobName) -> Accepted:
+    """Give tasks of a job a fresh attempt; without indexes, all of them."""
+    asked = await request.json_as(IndexesRequest)
+    return await request.command(RestartTasks(job_key(user, name), asked.indexes))
+
+
+@post("/v1/jobs/{user:str}/{name:str}/scale", opt={POLICY: Policy.OWN, TAKES: ScaleRequest}, status_code=200)
+async def scale_job(request: Asked, user: Owner, name: JobName) -> Accepted:
+    """Give a job another number of tasks."""
+    asked = await request.json_as(ScaleRequest)
+    return await request.command(ScaleJob(job_key(user, name), asked.tasks))
+
+
+JOBS = (submit_job, list_jobs, show_job, kill_tasks, restart_tasks, scale_job)

@@ -1,0 +1,65 @@
+"""``/v1/machines``: join, list, show, cordon, uncordon."""
+
+from litestar import get, post
+
+from borgish.api.asked import Asked
+from borgish.api.auth import POLICY, Policy
+from borgish.api.finding import find_machine
+from borgish.api.gateway import Reading
+from borgish.api.openapi import TAKES
+from borgish.api.pages import cut
+from borgish.api.parameters import LIMIT_MAX, After, Limit, MachineName
+from borgish.api.views.machines import machine_view
+from borgish.cell.commands import CordonMachine, UncordonMachine
+from borgish.errors import Invalid
+from borgish.wire.api import Accepted, CordonRequest, MachineList, MachineView
+from borgish.wire.link import JoinReply, JoinRequest
+
+REASON_CHARACTERS_MAX = 500
+
+
+@post("/v1/machines", opt={POLICY: Policy.JOIN, TAKES: JoinRequest}, status_code=200)
+async def join(request: Asked) -> JoinReply:
+    """Take a machine into the cell; for borglets."""
+    return await request.gateway.join(await request.json_as(JoinRequest))
+
+
+@get("/v1/machines", opt={POLICY: Policy.READ})
+async def list_machines(request: Asked, limit: Limit = LIMIT_MAX, after: After = "") -> MachineList:
+    """List machines by name."""
+
+    def view(reading: Reading) -> MachineList:
+        cell = reading.cell
+        names, page = cut(((name, name) for name in sorted(cell.machines) if name > after), limit)
+        return MachineList(tuple(_view(reading, name) for name in names), page)
+
+    return await request.read(view)
+
+
+@get("/v1/machines/{machine:str}", opt={POLICY: Policy.READ})
+async def show_machine(request: Asked, machine: MachineName) -> MachineView:
+    """Show a machine."""
+    return await request.read(lambda reading: _view(reading, machine))
+
+
+@post("/v1/machines/{machine:str}/cordon", opt={POLICY: Policy.ADMIN, TAKES: CordonRequest}, status_code=200)
+async def cordon(request: Asked, machine: MachineName) -> Accepted:
+    """Place nothing new on a machine; what runs there goes on."""
+    asked = await request.json_as(CordonRequest)
+    if len(asked.reason) > REASON_CHARACTERS_MAX:
+        raise Invalid(f"the reason is longer than {REASON_CHARACTERS_MAX} characters", "Say it shorter")
+    return await request.command(CordonMachine(machine, asked.reason))
+
+
+@post("/v1/machines/{machine:str}/uncordon", opt={POLICY: Policy.ADMIN}, status_code=200)
+async def uncordon(request: Asked, machine: MachineName) -> Accepted:
+    """Place new tasks on a machine again."""
+    return await request.command(UncordonMachine(machine))
+
+
+def _view(reading: Reading, name: str) -> MachineView:
+    cell, observed = reading.cell, reading.observed
+    return machine_view(cell, observed, reading.tally, find_machine(cell, name), reading.now)
+
+
+MACHINES = (join, list_machines, show_machine, cordon, uncordon)

@@ -1,0 +1,33 @@
+"""What paths and queries may carry, with bounds, each kind declared once."""
+
+from typing import Annotated
+
+from litestar.params import FromPath, FromQuery, QueryParameter
+
+from borgish.vocabulary import State
+
+LIMIT_MAX = 1000
+
+Owner = FromPath[str]
+JobName = FromPath[str]
+TaskIndex = FromPath[int]
+MachineName = FromPath[str]
+
+Limit = Annotated[int, QueryParameter(ge=1, le=LIMIT_MAX, description="at most so many items")]
+After = Annotated[
+    str, QueryParameter(max_length=400, description="go on after this one; from a list's page.next")
+]
+AfterPosition = Annotated[
+    int, QueryParameter(name="after", ge=0, le=2**63 - 1, description="only above this position")
+]
+DefaultUser = Annotated[
+    str, QueryParameter(name="user", max_length=63, description="whose job it is when the file does not say")
+]
+OfJob = Annotated[str, QueryParameter(name="job", max_length=200, description="only of this job: user/name")]
+OnMachine = Annotated[str, QueryParameter(name="machine", max_length=63, description="only what runs there")]
+InState = Annotated[State | None, QueryParameter(name="state", description="only tasks in this state")]
+Kinds = Annotated[str, QueryParameter(max_length=100, description="some of event,tasks,summary")]
+Tail = Annotated[
+    int, QueryParameter(ge=0, le=1_000_000, description="only the last so many lines; 0 for all")
+]
+Flag = FromQuery[bool]

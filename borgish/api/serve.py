@@ -1,0 +1,167 @@
+"""Serves an app on an address, inside the daemon's own loop.
+
+No signal handlers: the daemon decides when to stop, and ``Serving.stop`` takes at most a second
+whatever streams are open. A listener beyond loopback without TLS is refused here, whoever asks.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+import socket
+import ssl
+from collections.abc import Iterator
+
+import msgspec
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from borgish.api.door import App
+from borgish.errors import BorgishError, UnsafeConfiguration
+
+HEAD_BYTES_MAX = 16 * 1024
+KEEP_ALIVE_SECONDS = 75
+STOP_SECONDS = 0.6  # for answers under way; what is still open then is cut off
+_CUT_SECONDS = 0.3
+_TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
+
+class Tls(msgspec.Struct, frozen=True):
+    """Files with what a listener shows and, when ``ca`` is given, asks of its callers."""
+
+    certificate: str
+    key: str
+    ca: str = ""
+
+
+class Serving:
+    """A running listener."""
+
+    def __init__(self, server: "_Server", port: int, url: str) -> None:
+        self.port = port  # the real one, also when any was asked for
+        self.url = url
+        self._server = server
+        self._task = asyncio.create_task(server.serve(sockets=[server.socket]))
+
+    async def stop(self) -> None:
+        """Stop listening and end what is open, within a second. Close the watch before: it ends cleanly."""
+        self._server.should_exit = True
+        done, _ = await asyncio.wait([self._task], timeout=STOP_SECONDS)
+        if not done:
+            self._server.cut_off()
+            await asyncio.wait([self._task], timeout=_CUT_SECONDS)
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+
+
+async def serve(app: App, host: str, port: int, tls: Tls | None = None) -> Serving:
+    """Start serving; returns when connections are answered. Port 0: any free one.
+
+    Raises UnsafeConfiguration beyond loopback without TLS or with files that cannot be used, and
+    BorgishError when the address cannot be had.
+    """
+    if tls is None and not is_loopback(host):
+        raise UnsafeConfiguration(
+            f"{host} is not loopback, and there is no [tls]",
+            "Listen on 127.0.0.1, or name certificate and key under [tls]",
+        )
+    listener = _bind(host, port)
+    server = _Server(_config(app, tls), listener)
+    bound = int(listener.getsockname()[1])
+    shown = f"[{host}]" if ":" in host else host
+    serving = Serving(server, bound, f"{'https' if tls else 'http'}://{shown}:{bound}")
+    await server.ready.wait()
+    return serving
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a listener on ``host`` can be reached from this machine only."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server without its signal handlers, and with a word when it is ready."""
+
+    def __init__(self, config: uvicorn.Config, listener: socket.socket) -> None:
+        super().__init__(config)
+        self.socket = listener
+        self.ready = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+    def cut_off(self) -> None:
+        """End every request and connection now."""
+        self.force_exit = True
+        for task in list(self.server_state.tasks):
+            task.cancel()
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+
+
+class _BoundedHttp(HttpToolsProtocol):
+    """HTTP with an end to the head of a request: nobody fills our memory before showing a token."""
+
+    _head_bytes = 0
+    _in_head = True
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._head_bytes = self._head_bytes + len(data) if self._in_head else 0
+        if self._head_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
+            self.transport.write(_TOO_LONG)
+            self.transport.close()
+
+    def on_message_begin(self) -> None:
+        self._in_head = True
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise BorgishError(
+            f"cannot listen on {host}:{port}: {reason}", "Take another address, or stop what holds this one"
+        ) from error
+    listener.setblocking(False)
+    return listener
+
+
+def _config(app: App, tls: Tls | None) -> uvicorn.Config:
+    try:
+        config = uvicorn.Config(
+            app,
+            http=_BoundedHttp,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            ssl_certfile=tls.certificate if tls else None,
+            ssl_keyfile=tls.key if tls else None,
+            ssl_ca_certs=tls.ca or None if tls else None,
+            ssl_cert_reqs=ssl.CERT_OPTIONAL if tls and tls.ca else ssl.CERT_NONE,
+        )
+        config.load()
+    except (OSError, ssl.SSLError) as error:
+        raise UnsafeConfiguration(f"the files under [tls] cannot be used: {error}") from error
+    if config.ssl is not None:
+        config.ssl.minimum_version = ssl.TLSVersion.TLSv1_3
+    return config

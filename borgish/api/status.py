@@ -1,0 +1,50 @@
+"""``/v1/status``, ``/v1/summary`` and ``/metrics``: the cell at one glance."""
+
+from collections.abc import Callable
+
+from litestar import Response, get
+
+from borgish.api.asked import Asked
+from borgish.api.auth import POLICY, Policy
+from borgish.api.gateway import Reading
+from borgish.api.views.status import EVENTS_SHOWN, summary_view
+from borgish.wire.api import StatusView, SummaryView
+
+Metrics = Callable[[StatusView], bytes]
+"""Writes the figures of the cell as text for Prometheus."""
+
+
+@get("/v1/status", opt={POLICY: Policy.READ})
+async def show_status(request: Asked) -> StatusView:
+    """Show the cell at one glance."""
+    return await request.read(lambda reading: reading.status())
+
+
+@get("/v1/summary", opt={POLICY: Policy.READ})
+async def show_summary(request: Asked) -> SummaryView:
+    """Show what a dashboard shows: the status, and what needs a look, cut to a screenful."""
+    events = request.gateway.events("", 0, EVENTS_SHOWN)
+
+    def view(reading: Reading) -> SummaryView:
+        return summary_view(
+            reading.cell,
+            reading.observed,
+            reading.tally,
+            reading.status(),
+            reading.refusals,
+            events,
+            reading.now,
+        )
+
+    return await request.read(view)
+
+
+@get("/metrics", opt={POLICY: Policy.READ})
+async def show_metrics(request: Asked) -> Response[bytes]:
+    """Show the figures of the cell, as text for Prometheus."""
+    metrics: Metrics = request.app.state["metrics"]
+    status = await request.read(lambda reading: reading.status())
+    return Response(metrics(status), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+STATUS = (show_status, show_summary, show_metrics)

@@ -1,0 +1,154 @@
+"""``/v1/tasks``: list, show, logs, exec."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+from litestar import get, post
+from litestar.response import Stream
+
+from borgish.api.asked import Asked
+from borgish.api.auth import POLICY, Policy
+from borgish.api.finding import find_job, find_machine, find_task
+from borgish.api.gateway import Reading
+from borgish.api.openapi import TAKES
+from borgish.api.pages import cut
+from borgish.api.parameters import (
+    LIMIT_MAX,
+    After,
+    Flag,
+    InState,
+    JobName,
+    Limit,
+    OfJob,
+    OnMachine,
+    Owner,
+    Tail,
+    TaskIndex,
+)
+from borgish.api.views.tasks import task_view
+from borgish.cell.state import Cell
+from borgish.errors import Invalid
+from borgish.vocabulary import job_key, split_task_name, task_name
+from borgish.wire.api import ExecCall, TaskList, TaskView
+from borgish.wire.link import ExecReply
+
+EXEC_SECONDS_MAX = 3600.0
+EXEC_WORDS_MAX = 1000
+FIRST_PIECE_SECONDS = 1.0
+
+
+@get("/v1/tasks", opt={POLICY: Policy.READ})
+async def list_tasks(
+    request: Asked,
+    job: OfJob = "",
+    machine: OnMachine = "",
+    in_state: InState = None,
+    limit: Limit = LIMIT_MAX,
+    after: After = "",
+) -> TaskList:
+    """List tasks by job and index."""
+    start = _position(after)
+
+    def view(reading: Reading) -> TaskList:
+        cell, refusals = reading.cell, reading.refusals
+        found = _on_machine(cell, machine, job) if machine else _of_jobs(cell, job, start)
+        named = (
+            (task_name(key, index), (key, index))
+            for key, index in found
+            if (key, index) > start and (in_state is None or cell.jobs[key].tasks[index].state is in_state)
+        )
+        chosen, page = cut(named, limit)
+        items = (task_view(reading.observed, cell.jobs[key], i, refusals.get(key, ())) for key, i in chosen)
+        return TaskList(tuple(items), page)
+
+    return await request.read(view)
+
+
+@get("/v1/tasks/{user:str}/{name:str}/{index:int}", opt={POLICY: Policy.READ})
+async def show_task(request: Asked, user: Owner, name: JobName, index: TaskIndex) -> TaskView:
+    """Show a task."""
+
+    def view(reading: Reading) -> TaskView:
+        job = find_task(reading.cell, user, name, index)
+        return task_view(reading.observed, job, index, reading.refusals.get(job.key, ()))
+
+    return await request.read(view)
+
+
+@get("/v1/tasks/{user:str}/{name:str}/{index:int}/logs", opt={POLICY: Policy.OWN})
+async def task_logs(
+    request: Asked,
+    user: Owner,
+    name: JobName,
+    index: TaskIndex,
+    *,
+    previous: Flag = False,
+    follow: Flag = False,
+    tail: Tail = 0,
+) -> Stream:
+    """Show the output of a task's program, or of the one before it, from the machine it is on."""
+    await request.read(lambda reading: find_task(reading.cell, user, name, index))
+    task = task_name(job_key(user, name), index)
+    pieces = await request.gateway.logs(task, previous=previous, follow=follow, tail=tail)
+    return Stream(await _begun(pieces), media_type="application/octet-stream")
+
+
+@post(
+    "/v1/tasks/{user:str}/{name:str}/{index:int}/exec",
+    opt={POLICY: Policy.OWN, TAKES: ExecCall},
+    status_code=200,
+)
+async def exec_beside_task(request: Asked, user: Owner, name: JobName, index: TaskIndex) -> ExecReply:
+    """Run a command beside a running task, with its folder, limits and environment."""
+    call = await request.json_as(ExecCall)
+    if not call.run or len(call.run) > EXEC_WORDS_MAX:
+        raise Invalid(f"run needs 1 to {EXEC_WORDS_MAX} words", 'Write it like {"run": ["ls", "-l"]}')
+    if not 0 < call.timeout_seconds <= EXEC_SECONDS_MAX:
+        raise Invalid(f"timeout_seconds is outside 0 to {EXEC_SECONDS_MAX:.0f}", "Leave it out for a minute")
+    await request.read(lambda reading: find_task(reading.cell, user, name, index))
+    return await request.gateway.exec(task_name(job_key(user, name), index), call.run, call.timeout_seconds)
+
+
+async def _begun(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Wait a moment for the first piece, so that what is in its way can still be answered as an error."""
+    first = asyncio.create_task(_next(pieces))
+    await asyncio.wait({first}, timeout=FIRST_PIECE_SECONDS)
+    if first.done():
+        first.result()
+    return _from(first, pieces)
+
+
+async def _next(pieces: AsyncIterator[bytes]) -> bytes:
+    return await anext(pieces, b"")
+
+
+async def _from(first: asyncio.Task[bytes], pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    try:
+        yield await first
+        async for piece in pieces:
+            yield piece
+    finally:
+        first.cancel()
+
+
+def _position(after: str) -> tuple[str, int]:
+    """Return the (job, index) to go on after. Raises Invalid."""
+    if not after:
+        return "", -1
+    try:
+        return split_task_name(after)
+    except ValueError:
+        raise Invalid(f"'{after}' is no task to go on after", "Pass page.next of the list before") from None
+
+
+def _of_jobs(cell: Cell, job: str, start: tuple[str, int]) -> Iterator[tuple[str, int]]:
+    keys = [find_job(cell, job).key] if job else sorted(key for key in cell.jobs if key >= start[0])
+    return ((key, task.index) for key in keys for task in cell.jobs[key].tasks)
+
+
+def _on_machine(cell: Cell, machine: str, job: str) -> list[tuple[str, int]]:
+    placed = cell.placed.get(find_machine(cell, machine).name, set())
+    return sorted((key, index) for key, index in placed if not job or key == job)
+
+
+TASKS = (list_tasks, show_task, task_logs, exec_beside_task)

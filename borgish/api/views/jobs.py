@@ -1,0 +1,104 @@
+"""One job as the API shows it, in a list and complete."""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from borgish.api.views.instants import instant
+from borgish.api.views.tally import is_up
+from borgish.api.views.tasks import phase_of, seen_attempt
+from borgish.cell.model import Job, Task
+from borgish.cell.observed import Observed
+from borgish.spec.job import JobSpec
+from borgish.vocabulary import Ending, State, band_of, task_name
+from borgish.wire.api import JobDetail, JobView, RefusalView
+
+HIDDEN = "***"
+TASKS_LOOKED_AT_MAX = 200  # for the reason in a list; ``why`` looks at all
+
+
+def job_view(
+    observed: Observed,
+    job: Job,
+    refusals: Sequence[RefusalView],
+    up: int | None = None,
+) -> JobView:
+    """Return one line about a job. ``up`` is counted here unless a tally has it."""
+    spec = job.spec
+    up = count_up(observed, job) if up is None else up
+    return JobView(
+        name=job.key,
+        user=spec.user,
+        state=job.state,
+        tasks=len(job.tasks),
+        pending=job.pending,
+        running=job.running,
+        up=up,
+        dead=job.dead,
+        finished=job.finished,
+        failed=count_failed(job),
+        priority=spec.priority,
+        band=band_of(spec.priority),
+        appclass=spec.appclass,
+        service=spec.is_service,
+        generation=job.generation,
+        submitted_at=instant(job.submitted_at),
+        submitted_by=job.submitted_by,
+        reason=_reason(observed, job, refusals, up),
+    )
+
+
+def job_detail(observed: Observed, job: Job, refusals: Sequence[RefusalView], *, secrets: bool) -> JobDetail:
+    """Return all of a job. Without ``secrets`` the values of its environment are hidden."""
+    spec = job.spec if secrets else _without_values(job.spec)
+    return JobDetail(job_view(observed, job, refusals), spec, tuple(refusals))
+
+
+def count_up(observed: Observed, job: Job) -> int:
+    """Return how many tasks of a job are up; walks them."""
+    return job.running - sum(1 for _ in tasks_not_up(observed, job)) if job.running else 0
+
+
+def count_failed(job: Job) -> int:
+    """Return how many tasks of a job are dead and neither finished nor were killed."""
+    if job.dead == job.finished:
+        return 0
+    return sum(1 for task in job.tasks if task.ending in (Ending.FAIL, Ending.LOST))
+
+
+def tasks_not_up(observed: Observed, job: Job) -> Iterator[Task]:
+    """Yield the running tasks of a job that are not (yet) up."""
+    for task in job.tasks:
+        if task.state is State.RUNNING:
+            seen = seen_attempt(observed, task_name(job.key, task.index), task)
+            if not is_up(job, phase_of(task, seen)):
+                yield task
+
+
+def _reason(observed: Observed, job: Job, refusals: Sequence[RefusalView], up: int) -> str:
+    """Return the first thing in the way: what cannot be placed, does not run well, or failed."""
+    if refusals:
+        return refusals[0].text
+    looked_at = job.tasks[:TASKS_LOOKED_AT_MAX]
+    if up < job.running:
+        for task in looked_at:
+            seen = seen_attempt(observed, task_name(job.key, task.index), task)
+            if seen and seen.reason:
+                return f"task {task.index}: {seen.reason}"
+    if job.dead > job.finished:
+        for task in looked_at:
+            if task.state is State.DEAD and task.ending is not Ending.FINISH and task.reason:
+                return f"task {task.index}: {task.reason}"
+    return ""
+
+
+def _without_values(spec: JobSpec) -> JobSpec:
+    overrides = {
+        index: msgspec.structs.replace(override, env=_hidden(override.env)) if override.env else override
+        for index, override in spec.overrides.items()
+    }
+    return msgspec.structs.replace(spec, env=_hidden(spec.env), overrides=overrides)
+
+
+def _hidden(env: dict[str, str]) -> dict[str, str]:
+    return dict.fromkeys(env, HIDDEN)

@@ -1,0 +1,54 @@
+"""One machine as the API shows it."""
+
+from borgish.api.views.instants import instant
+from borgish.api.views.tally import Tally
+from borgish.cell.model import Machine
+from borgish.cell.observed import Observed, SeenMachine
+from borgish.cell.state import Cell
+from borgish.clock import Now
+from borgish.wire.api import MachineView, UsageView
+
+_NEVER_HEARD = SeenMachine()
+
+
+def machine_view(cell: Cell, observed: Observed, tally: Tally, machine: Machine, now: Now) -> MachineView:
+    """Return one machine, complete."""
+    seen = observed.machines.get(machine.name, _NEVER_HEARD)
+    return MachineView(
+        name=machine.name,
+        state=machine_state(machine),
+        address=_address(machine),
+        capacity=machine.capacity,
+        committed=tally.machine(cell, observed, machine.name).committed,
+        usage=_usage(seen),
+        tasks=len(cell.placed.get(machine.name, ())),
+        attributes=machine.attributes,
+        runtimes=tuple(machine.runtimes),
+        conditions=seen.conditions,
+        heard_seconds_ago=round(max(0.0, now.mono - seen.heard), 3) if seen.heard else None,
+        joined_at=instant(machine.joined_at),
+        reason=machine.reason,
+        orphans=tuple(f"{task}@{attempt}" for task, attempt in sorted(seen.orphans)),
+    )
+
+
+def machine_state(machine: Machine) -> str:
+    """Return ``down``, ``cordoned`` or ``up``."""
+    if not machine.up:
+        return "down"
+    return "cordoned" if machine.cordoned else "up"
+
+
+def has_trouble(machine: Machine, observed: Observed) -> bool:
+    """Return whether a person should look at this machine."""
+    seen = observed.machines.get(machine.name, _NEVER_HEARD)
+    return not machine.up or machine.cordoned or bool(seen.conditions or seen.orphans)
+
+
+def _address(machine: Machine) -> str:
+    host = f"[{machine.host}]" if ":" in machine.host else machine.host
+    return f"{'https' if machine.tls else 'http'}://{host}:{machine.port}"
+
+
+def _usage(seen: SeenMachine) -> UsageView:
+    return UsageView(sum(cpu for cpu, _ in seen.usage.values()), sum(ram for _, ram in seen.usage.values()))

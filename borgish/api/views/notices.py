@@ -1,0 +1,199 @@
+"""What happened, for people: one or a few lines per journal event."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from borgish.api.views.indexes import tasks_text
+from borgish.api.views.instants import instant
+from borgish.api.views.tasks import exit_text
+from borgish.cell.events import (
+    AnyEvent,
+    Elected,
+    Entry,
+    JobChanged,
+    JobForgotten,
+    JobSubmitted,
+    MachineCordoned,
+    MachineDown,
+    MachineFacts,
+    MachineJoined,
+    MachineUncordoned,
+    MachineUp,
+    TasksEnded,
+    TasksEvicted,
+    TasksPlaced,
+    TasksRestarted,
+    TasksResubmitted,
+)
+from borgish.resources import show_bytes, show_cpu
+from borgish.vocabulary import Ending, Eviction
+from borgish.wire.api import EventView
+
+LINES_PER_EVENT_MAX = 5
+MACHINES_NAMED_MAX = 3
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """An event view without what all lines of an entry share."""
+
+    kind: str
+    text: str
+    job: str = ""
+    indexes: tuple[int, ...] = ()
+    machine: str = ""
+    bad: bool = False
+
+
+def notices(entry: Entry) -> list[EventView]:
+    """Return the lines of one journal entry, in order. Pure: the same entry, the same lines."""
+    at = instant(entry.at)
+    return [
+        EventView(entry.position, at, line.kind, line.text, line.job, line.indexes, line.machine, line.bad)
+        for event in entry.events
+        for line in _LINES[type(event)](event, entry)
+    ]
+
+
+def _elected(event: Elected, _entry: Entry) -> Iterator[_Line]:
+    yield _Line("master", f"{event.holder} leads the cell (timeline {event.timeline}, epoch {event.epoch})")
+
+
+def _job_submitted(event: JobSubmitted, entry: Entry) -> Iterator[_Line]:
+    spec = event.spec
+    count = f"{spec.tasks} task{'s' * (spec.tasks != 1)}"
+    yield _Line("submitted", f"{entry.actor} submitted {spec.key}: {count}", spec.key)
+
+
+def _job_changed(event: JobChanged, entry: Entry) -> Iterator[_Line]:
+    yield _Line("changed", f"{entry.actor} changed {event.job}: {event.spec.tasks} tasks", event.job)
+
+
+def _job_forgotten(event: JobForgotten, _entry: Entry) -> Iterator[_Line]:
+    yield _Line("forgotten", f"{event.job} was dead long enough and is no longer kept", event.job)
+
+
+def _placed(event: TasksPlaced, _entry: Entry) -> Iterator[_Line]:
+    machines = sorted(set(event.machines))
+    text = f"{_tasks(event.job, event.indexes)} placed on {_named(machines)}"
+    yield _Line("placed", text, event.job, event.indexes, machines[0] if len(machines) == 1 else "")
+
+
+def _restarted(event: TasksRestarted, _entry: Entry) -> Iterator[_Line]:
+    ends = [
+        _how(reason, code, signal)
+        for reason, code, signal in zip(event.reasons, event.exit_codes, event.signals, strict=True)
+    ]
+    counts = dict(zip(event.indexes, event.restarts, strict=True))
+    for how, indexes in _grouped(event.indexes, ends):
+        most = max(counts[index] for index in indexes)
+        text = f"{_tasks(event.job, indexes)} restarted in place (restart {most}){how}"
+        yield _Line("restarted", text, event.job, indexes, bad=True)
+
+
+def _evicted(event: TasksEvicted, _entry: Entry) -> Iterator[_Line]:
+    reason = f": {event.reason}" if event.reason and event.reason != event.cause else ""
+    text = f"{_tasks(event.job, event.indexes)} sent back to pending, {event.cause}{reason}"
+    yield _Line("evicted", text, event.job, event.indexes, bad=event.cause is not Eviction.RESTART)
+
+
+_ENDED = {
+    Ending.FINISH: ("ended", "finished"),
+    Ending.FAIL: ("ended", "failed"),
+    Ending.KILL: ("killed", "killed"),
+    Ending.LOST: ("ended", "lost"),
+}
+
+
+def _ended(event: TasksEnded, _entry: Entry) -> Iterator[_Line]:
+    kind, word = _ENDED[event.ending]
+    bad = event.ending in (Ending.FAIL, Ending.LOST)
+    unknown = (None,) * len(event.indexes)
+    rows = zip(event.reasons, event.exit_codes or unknown, event.signals or unknown, strict=True)
+    for how, indexes in _grouped(event.indexes, [_how(*row) for row in rows]):
+        yield _Line(kind, f"{_tasks(event.job, indexes)} {word}{how}", event.job, indexes, bad=bad)
+
+
+def _resubmitted(event: TasksResubmitted, entry: Entry) -> Iterator[_Line]:
+    text = f"{entry.actor} submitted {_tasks(event.job, event.indexes)} again"
+    yield _Line("submitted", text, event.job, event.indexes)
+
+
+def _joined(event: MachineJoined, _entry: Entry) -> Iterator[_Line]:
+    machine = event.machine
+    has = f"{show_cpu(machine.capacity.cpu_millis)} cpu, {show_bytes(machine.capacity.ram_bytes)} ram"
+    yield _machine(machine.name, f"joined with {has}")
+
+
+def _facts(event: MachineFacts, _entry: Entry) -> Iterator[_Line]:
+    has = f"{show_cpu(event.capacity.cpu_millis)} cpu, {show_bytes(event.capacity.ram_bytes)} ram"
+    yield _machine(event.machine, f"now has {has}, runs {', '.join(event.runtimes) or 'nothing'}")
+
+
+def _down(event: MachineDown, _entry: Entry) -> Iterator[_Line]:
+    yield _machine(event.machine, f"is down: {event.reason}", bad=True)
+
+
+def _up(event: MachineUp, _entry: Entry) -> Iterator[_Line]:
+    yield _machine(event.machine, "is up again")
+
+
+def _cordoned(event: MachineCordoned, entry: Entry) -> Iterator[_Line]:
+    yield _machine(event.machine, f"was cordoned by {entry.actor}{f': {event.reason}' * bool(event.reason)}")
+
+
+def _uncordoned(event: MachineUncordoned, entry: Entry) -> Iterator[_Line]:
+    yield _machine(event.machine, f"takes new tasks again, by {entry.actor}")
+
+
+def _machine(name: str, text: str, *, bad: bool = False) -> _Line:
+    return _Line("machine", f"{name} {text}", machine=name, bad=bad)
+
+
+def _tasks(job: str, indexes: tuple[int, ...]) -> str:
+    """Return ``ann/web/3`` for one task, ``ann/web tasks 0-4`` for more."""
+    return f"{job}/{indexes[0]}" if len(indexes) == 1 else f"{job} {tasks_text(indexes)}"
+
+
+def _how(reason: str, code: int | None, signal: int | None) -> str:
+    """Return ``: reason (exit code 1)``, with what is known."""
+    ended = exit_text(code, signal)
+    if not reason:
+        return f": {ended}" if ended else ""
+    return f": {reason} ({ended})" if ended and ended not in reason else f": {reason}"
+
+
+def _grouped(indexes: tuple[int, ...], ends: list[str]) -> list[tuple[str, tuple[int, ...]]]:
+    """Return indexes by how they ended; all of them in one group when there are too many."""
+    groups: dict[str, list[int]] = {}
+    for index, how in zip(indexes, ends, strict=True):
+        groups.setdefault(how, []).append(index)
+    if len(groups) > LINES_PER_EVENT_MAX:
+        return [(", in different ways", indexes)]
+    return [(how, tuple(group)) for how, group in groups.items()]
+
+
+def _named(machines: list[str]) -> str:
+    more = len(machines) - MACHINES_NAMED_MAX
+    return ", ".join(machines[:MACHINES_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+_LINES: dict[type[AnyEvent], Callable[[Any, Entry], Iterator[_Line]]] = {
+    Elected: _elected,
+    JobSubmitted: _job_submitted,
+    JobChanged: _job_changed,
+    JobForgotten: _job_forgotten,
+    TasksPlaced: _placed,
+    TasksRestarted: _restarted,
+    TasksEvicted: _evicted,
+    TasksEnded: _ended,
+    TasksResubmitted: _resubmitted,
+    MachineJoined: _joined,
+    MachineFacts: _facts,
+    MachineDown: _down,
+    MachineUp: _up,
+    MachineCordoned: _cordoned,
+    MachineUncordoned: _uncordoned,
+}
+"""Every event has its words; a test compares this with the journal's alphabet."""

@@ -1,0 +1,116 @@
+"""The whole cell at one glance, and cut to what fits a screen."""
+
+import heapq
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
+
+import msgspec
+
+import borgish
+from borgish.api.views.amounts import total
+from borgish.api.views.instants import instant
+from borgish.api.views.jobs import count_failed, job_view
+from borgish.api.views.machines import has_trouble, machine_view
+from borgish.api.views.tally import Tally
+from borgish.cell.model import Job, Machine
+from borgish.cell.observed import Observed
+from borgish.cell.state import Cell
+from borgish.clock import Now
+from borgish.resources import Resources
+from borgish.vocabulary import Band, State, band_of
+from borgish.wire.api import BandUse, CheckpointView, EventView, RefusalView, StatusView, SummaryView
+
+MACHINES_SHOWN = 100
+JOBS_SHOWN = 100
+REFUSALS_SHOWN = 50
+EVENTS_SHOWN = 50
+
+
+class Daemon(msgspec.Struct, frozen=True):
+    """What the status says of the daemon itself."""
+
+    started_at: float  # seconds since 1970
+    store: str  # sqlite, postgresql or memory
+    last_checkpoint: CheckpointView | None = None
+
+
+def status_view(cell: Cell, observed: Observed, tally: Tally, daemon: Daemon, now: Now) -> StatusView:
+    """Return the cell at one glance. Costs a walk over jobs and machines, not over tasks."""
+    tally.fill(cell, observed)
+    jobs = cell.jobs.values()
+    machines_up = [machine for machine in cell.machines.values() if machine.up]
+    return StatusView(
+        cell=cell.name,
+        version=borgish.__version__,
+        position=cell.position,
+        timeline=cell.timeline,
+        epoch=cell.epoch,
+        started_at=instant(daemon.started_at),
+        now=instant(now.wall),
+        machines=len(cell.machines),
+        machines_up=len(machines_up),
+        jobs=len(cell.jobs),
+        tasks=sum(len(job.tasks) for job in jobs),
+        pending=sum(job.pending for job in jobs),
+        running=sum(job.running for job in jobs),
+        up=sum(tally.up(key) for key in cell.jobs),
+        dead=sum(job.dead for job in jobs),
+        capacity=total((machine.capacity, 1) for machine in machines_up),
+        bands=_bands(jobs),
+        store=daemon.store,
+        last_checkpoint=daemon.last_checkpoint,
+    )
+
+
+def summary_view(
+    cell: Cell,
+    observed: Observed,
+    tally: Tally,
+    status: StatusView,
+    refusals: dict[str, tuple[RefusalView, ...]],
+    events: Sequence[EventView],
+    now: Now,
+) -> SummaryView:
+    """Return what the dashboard shows; ``events`` are the latest, in order."""
+    tally.fill(cell, observed)
+    machines = heapq.nsmallest(
+        MACHINES_SHOWN, cell.machines.values(), lambda m: _machine_rank(observed, tally, m)
+    )
+    jobs = heapq.nsmallest(JOBS_SHOWN, cell.jobs.values(), lambda job: _job_rank(tally, job))
+    return SummaryView(
+        status=status,
+        machines=tuple(machine_view(cell, observed, tally, m, now) for m in machines),
+        jobs=tuple(job_view(observed, job, refusals.get(job.key, ()), tally.up(job.key)) for job in jobs),
+        pending=tuple(islice(chain.from_iterable(refusals.values()), REFUSALS_SHOWN)),
+        events=tuple(events[-EVENTS_SHOWN:]),
+    )
+
+
+def _machine_rank(observed: Observed, tally: Tally, machine: Machine) -> tuple[bool, float]:
+    return not has_trouble(machine, observed), -tally.fullness(machine.name)
+
+
+def _job_rank(tally: Tally, job: Job) -> tuple[bool, int]:
+    trouble = job.pending or tally.up(job.key) < job.running or count_failed(job)
+    return not trouble, -job.uid
+
+
+def _bands(jobs: Iterable[Job]) -> tuple[BandUse, ...]:
+    uses = {band: [0, 0, 0] for band in Band}
+    for job in jobs:
+        if job.running:
+            use, needs = uses[band_of(job.spec.priority)], _running_needs(job)
+            use[0] += needs.cpu_millis
+            use[1] += needs.ram_bytes
+            use[2] += job.running
+    return tuple(BandUse(band, *use) for band, use in uses.items())
+
+
+def _running_needs(job: Job) -> Resources:
+    """Return the limits of all running tasks of a job; looks only at those with limits of their own."""
+    own = [
+        override.resources
+        for index, override in job.spec.overrides.items()
+        if override.resources and index < len(job.tasks) and job.tasks[index].state is State.RUNNING
+    ]
+    return total([(job.spec.resources, job.running - len(own)), *((needs, 1) for needs in own)])

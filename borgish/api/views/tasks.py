@@ -1,0 +1,92 @@
+"""One task as the API shows it."""
+
+from collections.abc import Sequence
+
+from borgish.api.views.indexes import has_index
+from borgish.api.views.instants import instant, instant_or_none
+from borgish.cell.model import Job, Task
+from borgish.cell.observed import Observed, SeenAttempt
+from borgish.vocabulary import Phase, State, task_name
+from borgish.wire.api import RefusalView, TaskView, UsageView
+
+
+def task_view(
+    observed: Observed,
+    job: Job,
+    index: int,
+    refusals: Sequence[RefusalView] = (),
+) -> TaskView:
+    """Return one task, complete. ``refusals`` are those of its job, for the reason of a pending one."""
+    task = job.tasks[index]
+    name = task_name(job.key, index)
+    seen = seen_attempt(observed, name, task)
+    code, signal = last_exit(task, seen)
+    return TaskView(
+        name=name,
+        job=job.key,
+        user=job.spec.user,
+        index=index,
+        state=task.state,
+        phase=phase_of(task, seen),
+        machine=task.machine or None,
+        attempt=task.attempt,
+        pid=seen.pid or None if seen else None,
+        ports=_ports(job, task),
+        started_at=instant_or_none(seen.started_at if seen else task.started_at),
+        restarts=max(task.restarts, seen.restarts) if seen else task.restarts,
+        reason=_reason(task, seen, refusals),
+        exit_code=code,
+        signal=signal,
+        since=instant(task.since),
+        priority=job.spec.priority,
+        resources=job.spec.needs(index),
+        usage=_usage(observed, name, task),
+    )
+
+
+def seen_attempt(observed: Observed, name: str, task: Task) -> SeenAttempt | None:
+    """Return what was last seen of a running task."""
+    return observed.attempt(task.machine, name, task.attempt) if task.state is State.RUNNING else None
+
+
+def phase_of(task: Task, seen: SeenAttempt | None) -> Phase | None:
+    """Return the phase of a running task, None for any other."""
+    if task.state is not State.RUNNING:
+        return None
+    if seen is None:
+        return Phase.ASSIGNED
+    return Phase.STOPPING if seen.ended is not None else seen.phase
+
+
+def last_exit(task: Task, seen: SeenAttempt | None) -> tuple[int | None, int | None]:
+    """Return the exit code and signal of the last program that ended; both None when none did."""
+    if seen and (seen.exit_code is not None or seen.signal is not None):
+        return seen.exit_code, seen.signal
+    return task.exit_code, task.signal
+
+
+def exit_text(code: int | None, signal: int | None) -> str:
+    """Return how a program ended, in words; empty when it is not known."""
+    if signal is not None:
+        return f"signal {signal}"
+    return f"exit code {code}" if code is not None else ""
+
+
+def _reason(task: Task, seen: SeenAttempt | None, refusals: Sequence[RefusalView]) -> str:
+    if seen and seen.reason:
+        return seen.reason
+    if task.state is State.PENDING:
+        refused = (refusal.text for refusal in refusals if has_index(refusal.indexes, task.index))
+        return next(refused, task.reason)
+    return task.reason
+
+
+def _ports(job: Job, task: Task) -> dict[str, int]:
+    running = task.state is State.RUNNING
+    return dict(zip(job.spec.ports, task.ports, strict=False)) if running else {}
+
+
+def _usage(observed: Observed, name: str, task: Task) -> UsageView | None:
+    machine = observed.machines.get(task.machine) if task.state is State.RUNNING else None
+    used = machine.usage.get((name, task.attempt)) if machine else None
+    return UsageView(*used) if used else None

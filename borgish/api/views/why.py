@@ -1,0 +1,181 @@
+"""Why a task or a job is as it is, in words, and what can be done about it."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from borgish.api.views.indexes import has_index
+from borgish.api.views.instants import instant
+from borgish.api.views.jobs import tasks_not_up
+from borgish.api.views.tasks import exit_text, last_exit, phase_of, seen_attempt, task_view
+from borgish.cell.model import Job, Task
+from borgish.cell.observed import Observed, SeenAttempt
+from borgish.cell.state import Cell
+from borgish.vocabulary import Ending, Phase, State, task_name
+from borgish.wire.api import EventView, RefusalView, WhyView
+
+TASKS_SHOWN = 20
+EVENTS_SHOWN = 20
+
+
+def why_task(
+    cell: Cell,
+    observed: Observed,
+    job: Job,
+    index: int,
+    refusals: Sequence[RefusalView],
+    events: Sequence[EventView],
+) -> WhyView:
+    """Return why one task is as it is. ``refusals`` and ``events`` are those of its job."""
+    task = job.tasks[index]
+    mine = tuple(r for r in refusals if has_index(r.indexes, index)) if task.state is State.PENDING else ()
+    about = [event for event in events if not event.indexes or index in event.indexes]
+    return WhyView(
+        name=task_name(job.key, index),
+        state=task.state,
+        text=_task_text(cell, observed, job, task, mine),
+        refusals=mine,
+        tasks=(task_view(observed, job, index, mine),),
+        events=tuple(about[-EVENTS_SHOWN:]),
+    )
+
+
+def why_job(
+    cell: Cell,
+    observed: Observed,
+    job: Job,
+    refusals: Sequence[RefusalView],
+    events: Sequence[EventView],
+) -> WhyView:
+    """Return why a job is as it is, with its first tasks in trouble."""
+    sentences = [_counts(observed, job), *_refused(refusals), *_unplaced(job, refusals)]
+    sentences += [_task_text(cell, observed, job, task, ()) for task in _examples(observed, job)]
+    troubled = islice(_troubled(observed, job), TASKS_SHOWN)
+    return WhyView(
+        name=job.key,
+        state=job.state,
+        text=" ".join(sentences),
+        refusals=tuple(refusals),
+        tasks=tuple(task_view(observed, job, task.index, refusals) for task in troubled),
+        events=tuple(events[-EVENTS_SHOWN:]),
+    )
+
+
+def _task_text(cell: Cell, observed: Observed, job: Job, task: Task, refusals: Sequence[RefusalView]) -> str:
+    name = task_name(job.key, task.index)
+    match task.state:
+        case State.PENDING:
+            return " ".join(_waiting(name, task, refusals))
+        case State.RUNNING:
+            seen = seen_attempt(observed, name, task)
+            return " ".join(_running(cell, name, job, task, seen))
+        case State.DEAD:
+            return " ".join(_dead(name, job, task))
+
+
+def _waiting(name: str, task: Task, refusals: Sequence[RefusalView]) -> Iterator[str]:
+    yield f"{name} waits for a machine since {instant(task.since)}."
+    if task.reason:
+        yield f"It was sent back from {task.machine or 'its machine'}: {task.reason}."
+    if refusals:
+        yield from _refused(refusals)
+    else:
+        yield "The scheduler has not looked at it since; it will within a second."
+
+
+def _refused(refusals: Sequence[RefusalView]) -> Iterator[str]:
+    for refusal in refusals:
+        yield _sentence(refusal.text)
+        if refusal.hint:
+            yield _sentence(refusal.hint)
+
+
+def _unplaced(job: Job, refusals: Sequence[RefusalView]) -> Iterator[str]:
+    if job.pending and not refusals:
+        yield "The scheduler has not looked at the pending tasks yet; it will within a second."
+
+
+_PHASES = {
+    Phase.ASSIGNED: "was placed on {machine}, which has not yet said anything of it.",
+    Phase.STARTING: "is being started on {machine}.",
+    Phase.UP: "runs on {machine}.",
+    Phase.HEALTHY: "runs on {machine} and answers its probe.",
+    Phase.UNHEALTHY: "runs on {machine} but fails its probe, so it will be restarted there.",
+    Phase.STOPPING: "was asked to stop on {machine} and has not ended yet.",
+}
+
+
+def _running(cell: Cell, name: str, job: Job, task: Task, seen: SeenAttempt | None) -> Iterator[str]:
+    phase = phase_of(task, seen) or Phase.ASSIGNED
+    yield f"{name} {_PHASES[phase].format(machine=task.machine)}"
+    if phase is Phase.UP and job.spec.health is not None:
+        yield "Its probe has not answered yet."
+    machine = cell.machines.get(task.machine)
+    if machine is not None and not machine.up:
+        yield f"{task.machine} is down: {machine.reason or 'not heard of'}."
+    if seen and seen.reason:
+        yield _sentence(seen.reason)
+    yield from _restarts(name, task, seen)
+
+
+def _restarts(name: str, task: Task, seen: SeenAttempt | None) -> Iterator[str]:
+    restarts = max(task.restarts, seen.restarts) if seen else task.restarts
+    if restarts:
+        times = "once" if restarts == 1 else f"{restarts} times"
+        ended = exit_text(*last_exit(task, seen))
+        last = f"; its program last ended with {ended}" if ended else ""
+        yield f"It was restarted {times} there{last}."
+        yield f"See `borgctl task logs --previous {name}`."
+
+
+def _dead(name: str, job: Job, task: Task) -> Iterator[str]:
+    ended = exit_text(task.exit_code, task.signal)
+    why = "; ".join(part for part in (task.reason, ended and f"its program ended with {ended}") if part)
+    tail = f": {why}." if why else "."
+    at = instant(task.since)
+    match task.ending:
+        case Ending.FINISH:
+            yield f"{name} finished at {at}{tail}"
+        case Ending.KILL:
+            yield f"{name} was killed at {at}{tail}"
+            yield f"`borgctl job restart {job.key}` starts it again."
+        case Ending.FAIL:
+            yield f"{name} failed at {at}{tail}"
+            yield f"See `borgctl task logs {name}`; `borgctl job restart {job.key}` starts it again."
+        case _:
+            yield f"{name} was lost at {at}{tail}"
+            yield f"`borgctl job restart {job.key}` starts it again."
+
+
+def _counts(observed: Observed, job: Job) -> str:
+    """Return what the tasks of a job do, by count: ``3 tasks: 2 up, 1 pending.``"""
+    not_up = Counter(
+        phase_of(task, seen_attempt(observed, task_name(job.key, task.index), task))
+        for task in tasks_not_up(observed, job)
+    )
+    endings = Counter(task.ending for task in job.tasks if task.state is State.DEAD)
+    words = {Ending.FINISH: "finished", Ending.FAIL: "failed", Ending.KILL: "killed", Ending.LOST: "lost"}
+    parts = [(job.running - not_up.total(), "up"), *((n, str(phase)) for phase, n in not_up.items())]
+    parts += [(job.pending, "pending"), *((n, words[e]) for e, n in endings.items() if e)]
+    shown = ", ".join(f"{count} {word}" for count, word in parts if count)
+    return f"{job.key} has {len(job.tasks)} task{'s' * (len(job.tasks) != 1)}: {shown or 'nothing'}."
+
+
+def _troubled(observed: Observed, job: Job) -> Iterator[Task]:
+    """Yield tasks worth a look: not up, not placed, not well ended."""
+    yield from tasks_not_up(observed, job)
+    for task in job.tasks:
+        if task.state is State.PENDING or (task.state is State.DEAD and task.ending is not Ending.FINISH):
+            yield task
+
+
+def _examples(observed: Observed, job: Job) -> Iterator[Task]:
+    """Yield the first running task that is not up, and the first that failed."""
+    yield from islice(tasks_not_up(observed, job), 1)
+    failed = (task for task in job.tasks if task.ending in (Ending.FAIL, Ending.LOST))
+    yield from islice(failed, 1)
+
+
+def _sentence(text: str) -> str:
+    text = text.strip()
+    return text if text.endswith((".", "!", "?")) else f"{text}."

@@ -1,0 +1,355 @@
+"""Talks to a borgmaster over its API, for borgctl, the dashboard, and scripts.
+
+One class on ``http.client``: no redirects are followed, no proxies taken from the environment. What
+the answers mean is left to the callers, who pass the type they want. One thread at a time per client;
+``stream`` and ``watch`` have connections of their own, so they may run beside other calls.
+"""
+
+import http.client
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+
+from borgish.errors import (
+    BorgishError,
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+    Refused,
+    TooLarge,
+    Unauthenticated,
+    Unreachable,
+)
+
+if TYPE_CHECKING:
+    from borgish.wire.api import Problem
+
+T = TypeVar("T")
+Params = Mapping[str, str | int | bool | None]
+
+WATCH_SILENCE_SECONDS_MAX = 30.0  # a living watch says something each 10 s
+_REFUSALS: dict[int, type[Refused]] = {
+    error.status: error for error in (Refused, NotFound, Conflict, TooLarge, Unauthenticated, Forbidden, Gone)
+}
+_UP_HINT = "Is the cell up? `borgctl up` starts it"
+
+
+class ClientFile(msgspec.Struct, frozen=True):
+    """``client.json`` in a cell's folder: where its master is. Paths are relative to that folder."""
+
+    url: str
+    token_file: str
+    ca: str = ""
+
+
+class Message(msgspec.Struct, frozen=True):
+    """One message of a watch: ``data`` is JSON; ``id`` resumes after it."""
+
+    id: str
+    kind: str
+    data: bytes
+
+
+class Client:
+    """One borgmaster as seen from outside.
+
+    Every method raises ``Unreachable`` when nobody answers (in time), the error that the master named
+    when it refuses, and ``BorgishError`` for an answer that cannot be understood.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        ca: str = "",
+        timeout_seconds: float = 30.0,
+        token_source: str = "",
+    ) -> None:
+        """``ca`` is the file of the authority that signs an https master; ``token_source`` is for hints."""
+        self.url = url.rstrip("/")
+        self.timeout_seconds = timeout_seconds
+        self._token = token
+        self._ca = ca
+        self._token_source = token_source
+        self._kept: http.client.HTTPConnection | None = None
+
+    @classmethod
+    def find(cls, folder: str | os.PathLike[str], timeout_seconds: float = 30.0) -> "Client":
+        """Return the client of the local cell in ``folder``, as its ``client.json`` says."""
+        where = os.fspath(folder)
+        file = _read_client_file(os.path.join(where, "client.json"))
+        token_file = os.path.join(where, file.token_file)
+        ca = os.path.join(where, file.ca) if file.ca else ""
+        return cls(file.url, _read_token(token_file), ca, timeout_seconds, token_file)
+
+    def get(self, path: str, params: Params | None, answer: type[T]) -> T:
+        """Return what is at ``path`` (see ``quoted``), read as ``answer``."""
+        return _decode(self.raw("GET", path, params), answer)
+
+    def post(
+        self,
+        path: str,
+        body: object,
+        answer: type[T],
+        request_id: str = "",
+        params: Params | None = None,
+        content_type: str = "application/json",
+    ) -> T:
+        """Ask for a change and return the answer. ``body``: a struct, None, or bytes sent as they are."""
+        data = body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body)
+        return _decode(self.raw("POST", path, params, data, content_type, request_id), answer)
+
+    def raw(
+        self,
+        method: str,
+        path: str,
+        params: Params | None = None,
+        body: bytes = b"",
+        content_type: str = "application/json",
+        request_id: str = "",
+    ) -> bytes:
+        """Do one request and return the body of the answer as it came.
+
+        A connection that breaks is tried once more, with the same request id: nothing is done twice.
+        """
+        headers = self._headers(method, content_type if body else "", request_id)
+        try:
+            return self._round(method, _target(path, params), body, headers)
+        except (ConnectionRefusedError, TimeoutError) as error:
+            self._unreachable(error, method)
+        except (ConnectionError, http.client.HTTPException):
+            self.close()  # it had merely grown old, or its master was replaced
+        except OSError as error:
+            self._unreachable(error, method)
+        try:
+            return self._round(method, _target(path, params), body, headers)
+        except (OSError, http.client.HTTPException) as error:
+            self._unreachable(error, method)
+
+    def stream(self, path: str, params: Params | None = None) -> Iterator[bytes]:
+        """Return the body of the answer in pieces as they come; waits for the next without limit."""
+        connection, response = self._open_stream(path, params, {})
+        if connection.sock:
+            connection.sock.settimeout(None)
+        return self._pieces(connection, response)
+
+    def watch(self, params: Params | None = None, last_id: str = "") -> Iterator[Message]:
+        """Return messages until the master ends the watch; from after ``last_id`` when given.
+
+        Raises ``Gone`` when what follows ``last_id`` is no longer kept, or when this reader was too slow:
+        read everything anew and watch without an id.
+        """
+        headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})
+        connection, response = self._open_stream("/v1/watch", params, headers)
+        if connection.sock:
+            connection.sock.settimeout(WATCH_SILENCE_SECONDS_MAX)
+        return _until_gone(_messages(self._pieces(connection, response)))
+
+    def close(self) -> None:
+        """Let go of the kept connection. The next call makes a new one."""
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
+
+    def _round(self, method: str, target: str, body: bytes, headers: dict[str, str]) -> bytes:
+        """Send one request over the kept connection and return the body of a good answer."""
+        if self._kept is None:
+            self._kept = self._connection()
+        self._kept.request(method, target, body or None, headers)
+        response = self._kept.getresponse()
+        content = response.read()
+        if not 200 <= response.status < 300:
+            raise self._refusal(response, content)
+        return content
+
+    def _open_stream(
+        self, path: str, params: Params | None, headers: dict[str, str]
+    ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        connection = self._connection()
+        try:
+            connection.request("GET", _target(path, params), headers=self._headers("GET") | headers)
+            response = connection.getresponse()
+            if response.status != 200:
+                raise self._refusal(response, response.read())
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            self._unreachable(error)
+        except BorgishError:
+            connection.close()
+            raise
+        return connection, response
+
+    def _pieces(
+        self, connection: http.client.HTTPConnection, response: http.client.HTTPResponse
+    ) -> Iterator[bytes]:
+        try:
+            while piece := response.read1(65536):
+                yield piece
+        except (OSError, http.client.HTTPException) as error:
+            self._unreachable(error)
+        finally:
+            response.close()
+            connection.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise Invalid(
+                f"'{self.url}' is no address of a borgmaster", "Write it like http://127.0.0.1:7400"
+            )
+        if parts.scheme == "http":
+            return http.client.HTTPConnection(parts.hostname, parts.port, timeout=self.timeout_seconds)
+        import ssl
+
+        context = ssl.create_default_context(cafile=self._ca or None)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        return http.client.HTTPSConnection(
+            parts.hostname, parts.port, timeout=self.timeout_seconds, context=context
+        )
+
+    def _headers(self, method: str, content_type: str = "", request_id: str = "") -> dict[str, str]:
+        headers = {"Authorization": f"Bearer {self._token}"}
+        if content_type:
+            headers["Content-Type"] = content_type
+        if method != "GET":
+            headers["Idempotency-Key"] = request_id or _new_request_id()
+        return headers
+
+    def _refusal(self, response: http.client.HTTPResponse, body: bytes) -> BorgishError:
+        """Return the error that an answer of the master stands for."""
+        kind = response.headers.get_content_type()
+        if kind != "application/problem+json":
+            return BorgishError(
+                f"{self.url} answered {response.status} and is no borgmaster",
+                "Look at the address in client.json",
+            )
+        error = _error_of(_problem(body, response.status))
+        if isinstance(error, Unauthenticated) and self._token_source:
+            error.hint = f"The token was read from {self._token_source}; it must be one of this cell"
+        return error
+
+    def _unreachable(self, error: Exception, method: str = "GET") -> NoReturn:
+        """Raise ``Unreachable`` with what is known of why."""
+        self.close()
+        if isinstance(error, TimeoutError):
+            hint = "" if method == "GET" else "It may have been done: look before you ask again"
+            raise Unreachable(f"{self.url} did not answer in time", hint) from error
+        if isinstance(error, socket.gaierror):
+            raise Unreachable(f"{self.url}: there is no such host") from error
+        why = getattr(error, "strerror", None) or str(error) or "the connection broke"
+        raise Unreachable(f"{self.url} cannot be reached: {str(why).lower()}", _UP_HINT) from error
+
+
+def quoted(*parts: str | int) -> str:
+    """Return a path under ``/v1`` of these parts, each made safe: ``quoted("jobs", "ann", "web")``."""
+    return "/v1/" + "/".join(quote(str(part), safe="") for part in parts)
+
+
+def _target(path: str, params: Params | None) -> str:
+    shown = {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in (params or {}).items()
+        if value is not None and value != ""
+    }
+    return f"{path}?{urlencode(shown)}" if shown else path
+
+
+def _new_request_id() -> str:
+    from borgish.ids import new_request_id
+
+    return new_request_id()
+
+
+def _read_client_file(path: str) -> ClientFile:
+    try:
+        with open(path, "rb") as file:
+            return msgspec.json.decode(file.read(), type=ClientFile)
+    except FileNotFoundError:
+        raise Unreachable(
+            f"there is no cell in {os.path.dirname(path)}",
+            "`borgctl up` starts one there; BORGISH_DIR names another folder",
+        ) from None
+    except OSError as error:
+        raise Unreachable(f"{path} cannot be read: {error.strerror}") from error
+    except msgspec.MsgspecError as error:
+        raise Unreachable(f"{path} is damaged: {error}", "`borgctl up` writes it anew") from error
+
+
+def _read_token(path: str) -> str:
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read().strip()
+    except OSError as error:
+        reason = (error.strerror or "").lower()
+        raise Unauthenticated(
+            f"the token file {path} cannot be read: {reason}", "`borgctl up` writes it, for its own user only"
+        ) from error
+
+
+def _decode(body: bytes, answer: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body, type=answer)
+    except msgspec.MsgspecError as error:
+        raise BorgishError(
+            f"the answer of the master is not understood: {error}",
+            "Are master and client of one version?",
+        ) from error
+
+
+def _problem(body: bytes, status: int) -> "Problem":
+    """Read problem details; a damaged body still gives one."""
+    from borgish.wire.api import Problem
+
+    try:
+        return msgspec.json.decode(body, type=Problem)
+    except msgspec.MsgspecError:
+        return Problem("", status, f"the master answered {status}")
+
+
+def _error_of(problem: "Problem") -> BorgishError:
+    """Return the error that a problem was made from."""
+    if problem.status == Invalid.status:
+        return Invalid(problem.detail, problem.hint, problem.mistakes)
+    if problem.status == Unreachable.status:
+        return Unreachable(problem.detail, problem.hint)
+    return _REFUSALS.get(problem.status, BorgishError)(problem.detail, problem.hint)
+
+
+def _until_gone(messages: Iterator[Message]) -> Iterator[Message]:
+    for message in messages:
+        if message.kind == "gone":
+            raise _error_of(_problem(message.data, Gone.status))
+        yield message
+
+
+def _messages(pieces: Iterator[bytes]) -> Iterator[Message]:
+    """Cut server-sent events out of the pieces of a stream; comments are dropped."""
+    rest = b""
+    for piece in pieces:
+        *blocks, rest = (rest + piece).split(b"\n\n")
+        for block in blocks:
+            fields = _fields(block)
+            if "data" in fields:
+                yield Message(
+                    fields.get("id", b"").decode(),
+                    fields.get("event", b"message").decode(),
+                    fields["data"],
+                )
+
+
+def _fields(block: bytes) -> dict[str, bytes]:
+    """Return the fields of one server-sent event; several lines of data are joined."""
+    fields: dict[str, bytes] = {}
+    for line in block.split(b"\n"):
+        name, colon, value = line.partition(b":")
+        if name and colon:
+            value = value.removeprefix(b" ")
+            key = name.decode("ascii", "replace")
+            fields[key] = fields[key] + b"\n" + value if key == "data" and key in fields else value
+    return fields

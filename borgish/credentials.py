@@ -1,0 +1,84 @@
+"""The secrets in a cell's folder: made once, read after that, 0600 and nowhere else.
+
+``secret`` is what poll tokens derive from; ``tokens/NAME.token`` are bearer tokens as their holders
+keep them, ``tokens.toml`` is all that the master keeps of them: sha256, name and role. ``client.json``
+tells clients on this host where the cell is and which token to take.
+"""
+
+import getpass
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from borgish.errors import UnsafeConfiguration
+from borgish.ids import new_token
+
+
+class Credentials(msgspec.Struct, frozen=True):
+    """What the master itself needs of them."""
+
+    secret: str
+
+    def __repr__(self) -> str:
+        return "Credentials(***)"
+
+
+def make_credentials(folder: Path, url: str, ca: str = "") -> Credentials:
+    """Make what is missing in a cell's folder, and read the secret. Raises UnsafeConfiguration."""
+    try:
+        tokens = folder / "tokens"
+        tokens.mkdir(mode=0o700, exist_ok=True)
+        secret = _made(folder / "secret", lambda: secrets.token_hex(32))
+        admin = _made(tokens / "admin.token", new_token)
+        join = _made(tokens / "join.token", new_token)
+        _made(folder / "tokens.toml", lambda: _table(admin, join))
+        client = {"url": url, "token_file": "tokens/admin.token", "ca": ca}
+        write_private(folder / "client.json", json.dumps(client, indent=2) + "\n")
+    except OSError as error:
+        raise UnsafeConfiguration(
+            f"{error.filename or folder}: {error.strerror}",
+            "the state folder must be ours to write",
+        ) from None
+    if len(secret) < 32:
+        raise UnsafeConfiguration(
+            f"{folder / 'secret'} is too short to be a secret",
+            "restore it from a backup, or remove it: machines then join again with the join token",
+        )
+    return Credentials(secret)
+
+
+def _made(path: Path, make: Callable[[], str]) -> str:
+    if not path.exists():
+        write_private(path, make() + "\n")
+    if path.stat().st_mode & 0o077:
+        raise UnsafeConfiguration(f"{path} can be read by others", f"run `chmod 600 {path}`")
+    return path.read_text().strip()
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only we can read, all of it or nothing."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    draft.replace(path)
+
+
+def _table(admin: str, join: str) -> str:
+    """Return tokens.toml: who asks with the admin token is whoever made the cell."""
+    rows = ((admin, _user_name(), "admin"), (join, "join", "join"))
+    return "\n".join(
+        f'[{hashlib.sha256(token.encode()).hexdigest()}]\nname = "{name}"\nrole = "{role}"\n'
+        for token, name, role in rows
+    )
+
+
+def _user_name() -> str:
+    """Return the login name as a name that jobs can have."""
+    name = "".join(c if c.isascii() and c.isalnum() else "-" for c in getpass.getuser().lower())
+    return name.strip("-")[:63] or "admin"

@@ -1,0 +1,44 @@
+"""Makes checkpoints of the running cell: encoded between two turns, written beside them."""
+
+from borgish.api.views.instants import instant
+from borgish.clock import Clock
+from borgish.master.core import Core
+from borgish.master.turn import Turn
+from borgish.store.base import CheckpointInfo, Store
+from borgish.store.codec import encode_snapshot
+from borgish.wire.api import CheckpointView
+
+
+class Checkpointer:
+    """Knows the latest checkpoint, and makes the next."""
+
+    def __init__(self, core: Core, turn: Turn, store: Store, clock: Clock) -> None:
+        self._core = core
+        self._turn = turn
+        self._store = store
+        self._clock = clock
+        self.latest: CheckpointView | None = None
+
+    async def make(self, reason: str) -> CheckpointView:
+        """Keep the cell as it is now. Encoding is the only part that a turn waits for."""
+        await self._turn.durable()
+        body = encode_snapshot(self._core.cell.snapshot())
+        position, at = self._core.cell.position, self._clock.now().wall
+        info = await self._turn.in_store(lambda: self._store.save_checkpoint(body, position, at, reason))
+        self.latest = _view(info)
+        return self.latest
+
+    async def make_if_changed(self, reason: str) -> None:
+        """Keep the cell unless the latest checkpoint is of this very position."""
+        if self.latest is None or self.latest.position != self._core.cell.position:
+            await self.make(reason)
+
+    async def kept(self) -> list[CheckpointView]:
+        """Return what is kept, newest first."""
+        views = [_view(info) for info in await self._turn.in_store(self._store.checkpoints)]
+        self.latest = views[0] if views else None
+        return views
+
+
+def _view(info: CheckpointInfo) -> CheckpointView:
+    return CheckpointView(info.position, instant(info.at), info.reason, info.bytes, info.sha256)

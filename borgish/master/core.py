@@ -1,0 +1,206 @@
+"""One step of the master: decide each input, reconcile, schedule. Pure; see ``turn`` for the rest.
+
+No clock, no socket, no disk, no log: the entries are the log. The same cell, the same inputs and the
+same times give the same entries, bit for bit.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from borgish.cell.apply import apply_entry
+from borgish.cell.commands import BeginEpoch, Command, Observe, PlaceTasks
+from borgish.cell.decide import decide
+from borgish.cell.decision import Decision
+from borgish.cell.events import AnyEvent, Entry
+from borgish.cell.observed import Observed, SeenMachine
+from borgish.cell.observing import ORPHAN_SECONDS, absorb, hear, take_usage
+from borgish.cell.state import Cell
+from borgish.clock import Now
+from borgish.errors import Conflict, Refused
+from borgish.master.step import Ask, Heard, Input, Step, UsageSeen
+from borgish.reconcilers import RECONCILERS
+from borgish.reconcilers.settings import ReconcileSettings
+from borgish.scheduler.plan import Refusal
+from borgish.scheduler.schedule import Scheduler
+from borgish.vocabulary import split_task_name
+from borgish.wire.api import Accepted
+
+RESYNC_SECONDS = 1.0
+
+
+class Core:
+    """The cell, what is seen of it, and the step that moves both on."""
+
+    def __init__(self, cell: Cell, settings: ReconcileSettings, now: Now, seed: int = 0) -> None:
+        self.cell = cell
+        self.observed = Observed()
+        self.refusals: dict[str, tuple[Refusal, ...]] = {}
+        self._settings = msgspec.structs.replace(settings, led_since=now.mono)
+        self._scheduler = Scheduler(seed)
+        self._resync_at = now.mono
+        self._woken: set[str] = set()  # names for the reconcilers
+        self._stale: set[str] = set(cell.machines)  # machines the scheduler has to look at again
+        self._entries: list[Entry] = []
+        self._reported: set[str] = set()
+        self._seen: dict[str, set[int]] = {}
+        for name in cell.machines:
+            self.observed.machines[name] = SeenMachine(watched_since=now.mono)
+
+    def begin(self, epoch: int, holder: str, now: Now) -> Step:
+        """Return the step that opens this master's epoch; the first of its life."""
+        self._record(BeginEpoch(epoch, holder), "election", now)
+        return self._finish((), frozenset(self.cell.machines), more=False)
+
+    def step(self, inputs: Iterable[Input], now: Now) -> Step:
+        """Take in what arrived, mend what differs, place what waits."""
+        replies = [reply for given in inputs if (reply := self._take(given, now)) is not None]
+        self._reconcile(now)
+        more = self._schedule(now)
+        touched = self.cell.touched
+        return self._finish(replies, touched.placements | self._superseded(), more=more)
+
+    def _finish(
+        self,
+        replies: Sequence[tuple[int, Accepted | Refused]],
+        assignments: Iterable[str],
+        *,
+        more: bool,
+    ) -> Step:
+        touched = self.cell.take_touched()
+        self._woken |= touched.machines | touched.placements | touched.jobs
+        self._stale |= touched.machines | touched.placements
+        entries, self._entries = tuple(self._entries), []
+        seen, self._seen, self._reported = self._seen, {}, set()
+        return Step(
+            entries,
+            touched,
+            tuple(replies),
+            frozenset(assignments),
+            {job: frozenset(indexes) for job, indexes in seen.items()},
+            more,
+        )
+
+    # Inputs
+
+    def _take(self, given: Input, now: Now) -> tuple[int, Accepted | Refused] | None:
+        match given:
+            case Heard(machines):
+                hear(self.observed, machines)
+            case UsageSeen(machine, usage):
+                take_usage(self.observed, machine, usage)
+            case Ask():
+                return given.handle, self._answer(given, now)
+        return None
+
+    def _answer(self, ask: Ask, now: Now) -> Accepted | Refused:
+        try:
+            known = self._known(ask)
+            return known or self._record(ask.command, ask.actor, now, ask)
+        except Refused as refused:
+            return refused
+
+    def _known(self, ask: Ask) -> Accepted | None:
+        answer = self.cell.requests.get(ask.request_id) if ask.request_id else None
+        if answer is None:
+            return None
+        if answer.digest != ask.digest:
+            raise Conflict(
+                f"request id {ask.request_id} was used before, for something else",
+                "take a new Idempotency-Key for each thing you ask",
+            )
+        return Accepted(answer.position, answer.subject, answer.text, replayed=True)
+
+    def _record(self, command: Command, actor: str, now: Now, ask: Ask | None = None) -> Accepted:
+        """Decide a command and apply what follows. Raises Refused, with nothing changed."""
+        decision = decide(self.cell, self.observed, command, actor, now)
+        if decision.events or (ask is not None and ask.request_id):
+            # Also when nothing follows: asked again, it must not come to mean something else.
+            self._enter(decision, _cause(command), actor, now, ask)
+        if isinstance(command, Observe):
+            self._absorb(command, now)
+        return Accepted(self.cell.position, decision.subject, decision.text)
+
+    def _enter(self, decision: Decision, cause: str, actor: str, now: Now, ask: Ask | None = None) -> None:
+        entry = Entry(
+            position=self.cell.position + 1,
+            at=now.wall,
+            timeline=self.cell.timeline,
+            epoch=self.cell.epoch,
+            actor=actor,
+            cause=cause,
+            events=decision.events,
+            request_id=ask.request_id if ask else "",
+            digest=ask.digest if ask else "",
+            subject=decision.subject,
+            text=decision.text,
+        )
+        apply_entry(self.cell, entry)
+        self._entries.append(entry)
+
+    def _absorb(self, report: Observe, now: Now) -> None:
+        absorb(self.cell, self.observed, report, now)
+        self._reported.add(report.machine)
+        self._woken.add(report.machine)
+        self._stale.add(report.machine)
+        for attempt in report.changed:
+            job, index = split_task_name(attempt.task)
+            self._seen.setdefault(job, set()).add(index)
+
+    # Deciding by itself
+
+    def _reconcile(self, now: Now) -> None:
+        names: frozenset[str] | None = frozenset(self._woken | self.cell.touched.machines)
+        if now.mono >= self._resync_at:
+            names, self._resync_at = None, now.mono + RESYNC_SECONDS
+            self._reported |= self._with_old_orphans(now)
+        self._woken = set()
+        for actor, reconcile in RECONCILERS:
+            for command in list(reconcile(self.cell, self.observed, names, self._settings, now)):
+                self._record(command, actor, now)
+
+    def _schedule(self, now: Now) -> bool:
+        touched = self.cell.touched
+        stale = self._stale | touched.machines | touched.placements
+        self._stale = set()
+        for name in touched.machines:
+            self.observed.machines.setdefault(name, SeenMachine(watched_since=now.mono))
+        if stale:
+            self._scheduler.refresh(self.cell, self.observed, sorted(stale))
+        if not self.cell.waiting:
+            self.refusals = {}
+            return False
+        plan = self._scheduler.schedule(self.cell, self.observed, now)
+        self.refusals = plan.refusals
+        self._place([PlaceTasks(p.job, p.indexes, p.machines, p.ports) for p in plan.placements], now)
+        return plan.more
+
+    def _place(self, commands: Iterable[PlaceTasks], now: Now) -> None:
+        """Enter one pass as one decision: an attempt's id is this entry's position."""
+        events: list[AnyEvent] = []
+        for command in commands:
+            events.extend(decide(self.cell, self.observed, command, "scheduler", now).events)
+        if events:
+            self._enter(Decision(tuple(events), "", ""), "place", "scheduler", now)
+
+    def _superseded(self) -> set[str]:
+        """Machines of this step's reports that have something to stop."""
+        return {name for name in sorted(self._reported) if self._has_superseded(name)}
+
+    def _has_superseded(self, name: str) -> bool:
+        seen = self.observed.machines.get(name)
+        return seen is not None and any(
+            attempt.ended is None and not self.cell.is_current(name, *key)
+            for key, attempt in seen.attempts.items()
+        )
+
+    def _with_old_orphans(self, now: Now) -> set[str]:
+        return {
+            name
+            for name, seen in self.observed.machines.items()
+            if seen.orphans and min(seen.orphans.values()) <= now.mono - ORPHAN_SECONDS
+        }
+
+
+def _cause(command: Command) -> str:
+    return type(command).__name__

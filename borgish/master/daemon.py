@@ -1,0 +1,184 @@
+"""One borgmaster from start to end: reads its cell, leads it, serves it, and lets go in order."""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import ssl
+from typing import Any
+
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+
+from borgish.api import serve
+from borgish.api.app import create_app
+from borgish.api.auth import Tokens
+from borgish.api.door import hosts_of
+from borgish.clock import SystemClock
+from borgish.credentials import Credentials
+from borgish.errors import BorgishError
+from borgish.link.link import Link
+from borgish.link.poller import PollSettings
+from borgish.master.checkpointer import Checkpointer
+from borgish.master.core import Core
+from borgish.master.gateway import MasterGateway
+from borgish.master.history import EVENTS_KEPT, History
+from borgish.master.inbox import Inbox
+from borgish.master.metrics import Metrics
+from borgish.master.reading import Reader
+from borgish.master.settings import Settings
+from borgish.master.step import Step
+from borgish.master.turn import Turn
+from borgish.master.watch import WatchHub
+from borgish.reconcilers.settings import ReconcileSettings
+from borgish.store.base import Store
+
+log = logging.getLogger("borgmaster")
+
+
+class Daemon:
+    """The parts of a running borgmaster. ``store`` is open and this process's own."""
+
+    def __init__(self, settings: Settings, store: Store, credentials: Credentials) -> None:
+        self._settings = settings
+        self._store = store
+        self._credentials = credentials
+        self._clock = SystemClock()
+        self._failed: asyncio.Future[BorgishError] = asyncio.get_running_loop().create_future()
+        cell = store.load()
+        holder = f"{socket.gethostname()}:{os.getpid()}"
+        epoch = store.lead(holder, settings.listen)
+        self._core = Core(cell, self._reconcile_settings(), self._clock.now())
+        self._first = self._core.begin(epoch, holder, self._clock.now())
+        self._inbox = Inbox()
+        self._metrics = Metrics()
+        self._turn = Turn(self._core, store, self._inbox, self._clock, self._released, self._metrics.turn)
+        self._history = History(store.entries(max(0, cell.position - EVENTS_KEPT)))
+        self._checkpointer = Checkpointer(self._core, self._turn, store, self._clock)
+        self._reader = Reader(
+            self._core, self._turn, self._history, self._checkpointer, self._clock, store.kind
+        )
+        self._hub = WatchHub(epoch, self._reader)
+        self._link = Link(
+            cell,
+            self._core.observed,
+            self._inbox,
+            self._clock,
+            PollSettings(settings.poll.hold_seconds, settings.poll.timeout_seconds),
+            credentials.secret,
+            _borglet_tls(settings),
+            self._fail,
+        )
+
+    def _reconcile_settings(self) -> ReconcileSettings:
+        return ReconcileSettings(
+            down_after_seconds=self._settings.poll.down_after_seconds,
+            dead_jobs_seconds=self._settings.keep.dead_jobs_hours * 3600,
+        )
+
+    def _released(self, step: Step) -> None:
+        """Let out what a step brought about; it is durable now."""
+        self._reader.changed(step)
+        for entry in step.entries:
+            self._hub.publish_events(self._history.add(entry))
+        self._hub.tasks_changed(step.touched.tasks)
+        self._hub.tasks_changed(step.seen)
+        self._hub.summary_changed()
+        self._link.sync(sorted(step.touched.machines))
+        self._link.renew(sorted(step.assignments))
+
+    def _fail(self, error: BorgishError) -> None:
+        if not self._failed.done():
+            self._failed.set_result(error)
+
+    async def run(self) -> None:
+        """Serve until a signal asks to stop. Raises what ended it otherwise."""
+        stopping = _stop_signals()
+        turns = asyncio.create_task(self._turn.run(self._first), name="turns")
+        self._link.sync(sorted(self._core.cell.machines))
+        housekeeping = self._housekeeping()
+        await self._checkpointer.kept()
+        serving = await self._serve()
+        log.info("serving %s on %s", self._settings.name, serving.url)
+        try:
+            ends: set[asyncio.Future[Any]] = {turns, stopping, self._failed}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            housekeeping.shutdown(wait=False)
+            await self._close(serving, turns)
+        await self._last_checkpoint(turns)
+
+    async def _serve(self) -> serve.Serving:
+        gateway = MasterGateway(
+            self._core,
+            self._turn,
+            self._inbox,
+            self._link,
+            self._hub,
+            self._reader,
+            self._checkpointer,
+            self._clock,
+            self._credentials.secret,
+        )
+        tokens = Tokens.read(self._settings.folder / "tokens.toml")
+        host, tls = self._settings.host, self._settings.tls
+        app = create_app(gateway, tokens, self._metrics.render, hosts_of(host))
+        shown = serve.Tls(tls.certificate, tls.key) if tls else None
+        return await serve.serve(app, host, self._settings.port, shown)
+
+    def _housekeeping(self) -> AsyncIOScheduler:
+        scheduler = AsyncIOScheduler(timezone="UTC")
+        minutes = self._settings.checkpoint_minutes
+        # No misfire limit: a late checkpoint is better than none.
+        scheduler.add_job(
+            self._periodic_checkpoint, "interval", minutes=minutes, misfire_grace_time=None, coalesce=True
+        )
+        scheduler.start()
+        return scheduler
+
+    async def _periodic_checkpoint(self) -> None:
+        await self._checkpointer.make_if_changed("periodic")
+
+    async def _close(self, serving: serve.Serving, turns: "asyncio.Task[None]") -> None:
+        """Stop taking questions, then stop asking machines; what was accepted is durable or unanswered."""
+        self._hub.close()
+        await serving.stop()
+        await self._link.close()
+        if not turns.done():
+            await self._turn.durable()
+            turns.cancel()
+
+    async def _last_checkpoint(self, turns: "asyncio.Task[None]") -> None:
+        ended = (await asyncio.gather(turns, return_exceptions=True))[0]
+        if isinstance(ended, Exception):
+            raise ended
+        if self._failed.done():
+            raise self._failed.result()
+        await self._checkpointer.make_if_changed("shutdown")
+        log.info("stopped in order; tasks go on")
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self._turn.close()
+        self._store.close()
+
+
+def _stop_signals() -> "asyncio.Future[None]":
+    loop = asyncio.get_running_loop()
+    stopping: asyncio.Future[None] = loop.create_future()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _settle, stopping)
+    return stopping
+
+
+def _settle(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _borglet_tls(settings: Settings) -> ssl.SSLContext | None:
+    if settings.tls is None:
+        return None
+    context = ssl.create_default_context(cafile=settings.tls.ca)
+    context.load_cert_chain(settings.tls.certificate, settings.tls.key)
+    return context

@@ -1,0 +1,127 @@
+"""The master as the API sees it: commands go into the inbox, reads wait until memory is durable."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import TypeVar
+
+from borgish.api.gateway import Reading, WatchMessage
+from borgish.cell.commands import Command, JoinMachine
+from borgish.cell.model import Machine, Task
+from borgish.clock import Clock
+from borgish.errors import Conflict, Forbidden, NotFound
+from borgish.link.link import Link, poll_token
+from borgish.master.checkpointer import Checkpointer
+from borgish.master.core import Core
+from borgish.master.inbox import Inbox
+from borgish.master.reading import Reader
+from borgish.master.turn import Turn
+from borgish.master.watch import WatchHub
+from borgish.vocabulary import State
+from borgish.wire.api import Accepted, CheckpointView, EventView
+from borgish.wire.link import ExecReply, ExecRequest, JoinReply, JoinRequest
+
+T = TypeVar("T")
+
+
+class MasterGateway:
+    """Implements ``api.gateway.Gateway`` over the parts of one daemon."""
+
+    def __init__(
+        self,
+        core: Core,
+        turn: Turn,
+        inbox: Inbox,
+        link: Link,
+        hub: WatchHub,
+        reader: Reader,
+        checkpointer: Checkpointer,
+        clock: Clock,
+        secret: str,
+    ) -> None:
+        self._core = core
+        self._turn = turn
+        self._inbox = inbox
+        self._link = link
+        self._hub = hub
+        self._reader = reader
+        self._checkpointer = checkpointer
+        self._clock = clock
+        self._secret = secret
+
+    async def command(self, command: Command, actor: str, request_id: str, digest: str) -> Accepted:
+        """Hand in a command; return when it is durable."""
+        return await self._inbox.ask(command, actor, request_id, digest)
+
+    async def read(self, view: Callable[[Reading], T]) -> T:
+        """Call ``view`` when everything in memory is durable."""
+        return await self._reader.read(view)
+
+    async def join(self, request: JoinRequest) -> JoinReply:
+        """Take a machine into the cell, or back into it."""
+        token = poll_token(self._secret, request.machine)
+        if request.poll_token and request.poll_token != token:
+            raise Forbidden(
+                f"this is not the token of {request.machine}",
+                "the borglet's state folder is of another machine or another cell: give it an empty one",
+            )
+        command = JoinMachine(self._record(request), request.instance, known=bool(request.poll_token))
+        await self._inbox.ask(command, request.machine)
+        return JoinReply(self._core.cell.name, request.machine, token)
+
+    def _record(self, request: JoinRequest) -> Machine:
+        facts = request.facts
+        return Machine(
+            name=request.machine,
+            host=request.host,
+            port=request.port,
+            tls=request.tls,
+            capacity=facts.capacity,
+            attributes=facts.attributes,
+            runtimes=facts.runtimes,
+            ports_low=facts.ports_low,
+            ports_high=facts.ports_high,
+            boot_id=request.boot_id,
+            joined_at=self._clock.now().wall,
+            port_next=facts.ports_low,
+        )
+
+    def events(self, job: str, after: int, limit: int) -> list[EventView]:
+        """Return the latest events, in order."""
+        return self._reader.events(job, after, limit)
+
+    def watch(self, kinds: frozenset[str], job: str, last_id: str) -> AsyncIterator[WatchMessage]:
+        """Yield messages as they come."""
+        return self._hub.subscribe(kinds, job, last_id)
+
+    async def logs(self, task: str, *, previous: bool, follow: bool, tail: int) -> AsyncIterator[bytes]:
+        """Return the output of a task's program."""
+        found = await self._task(task)
+        if found.restarts == 0 and previous and found.previous_attempt:
+            machine, attempt, previous = found.previous_machine, found.previous_attempt, False
+        else:
+            machine, attempt = found.machine, found.attempt
+        if not attempt:
+            raise NotFound(f"{task} has not been placed yet", f"`borgctl why {task}` says what it waits for")
+        return self._link.logs(machine, task, attempt, previous=previous, follow=follow, tail=tail)
+
+    async def exec(self, task: str, run: tuple[str, ...], timeout_seconds: float) -> ExecReply:
+        """Run a command beside a running task."""
+        found = await self._task(task)
+        if found.state is not State.RUNNING:
+            raise Conflict(f"{task} is {found.state}", f"`borgctl why {task}` says why")
+        request = ExecRequest(task, found.attempt, run, timeout_seconds)
+        return await self._link.exec(found.machine, request)
+
+    async def _task(self, name: str) -> Task:
+        await self._turn.durable()
+        task = self._core.cell.task(name)
+        if task is None:
+            raise NotFound(f"there is no task {name}", "`borgctl task list` shows those there are")
+        return task
+
+    async def checkpoint(self, reason: str) -> CheckpointView:
+        """Make a checkpoint now."""
+        return await self._checkpointer.make(reason)
+
+    async def checkpoints(self) -> list[CheckpointView]:
+        """Return the kept checkpoints, newest first."""
+        return await self._checkpointer.kept()

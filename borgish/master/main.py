@@ -1,0 +1,95 @@
+"""``borgmaster``: the daemon that manages a cell."""
+
+import argparse
+import logging
+import resource
+import sys
+from pathlib import Path
+
+import msgspec
+
+import borgish
+from borgish.credentials import make_credentials
+from borgish.errors import BorgishError, UnsafeConfiguration
+from borgish.master.settings import Settings, read_settings
+
+log = logging.getLogger("borgmaster")
+
+
+def main() -> None:
+    """Run until a signal asks to stop; the exit code says how it ended (see ``errors``)."""
+    arguments = _arguments()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for chatty in ("apscheduler", "alembic", "uvicorn"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+    try:
+        settings = read_settings(arguments.config)
+        if arguments.db:
+            settings = msgspec.structs.replace(settings, db=arguments.db)
+        _run(settings, wait=arguments.standby)
+    except BorgishError as error:
+        log.error("%s", error.message)
+        if error.hint:
+            log.error("%s", error.hint)
+        sys.exit(error.exit_code)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="borgmaster", description="Manage a cell of machines.")
+    parser.add_argument(
+        "--config", type=Path, default=Path("configs/cell.toml"), help="the cell's file (%(default)s)"
+    )
+    parser.add_argument("--db", default="", help="a database URL instead of the file's")
+    parser.add_argument(
+        "--standby", action="store_true", help="wait while another borgmaster holds the database"
+    )
+    parser.add_argument("--version", action="version", version=f"borgmaster {borgish.__version__}")
+    return parser.parse_args()
+
+
+def _run(settings: Settings, *, wait: bool) -> None:
+    from borgish.store.open import open_store
+
+    _prepare(settings.folder)
+    credentials = make_credentials(settings.folder, _url(settings), settings.tls.ca if settings.tls else "")
+    store = open_store(
+        settings.db_url,
+        settings.name,
+        lock_path=settings.folder / "cell.lock",
+        wait=wait,
+        keep=settings.checkpoints_kept,
+    )
+    for warning in getattr(store, "warnings", ()):
+        log.warning("%s", warning)
+    import uvloop
+
+    from borgish.master.daemon import Daemon
+
+    async def serve() -> None:
+        daemon = Daemon(settings, store, credentials)
+        try:
+            await daemon.run()
+        finally:
+            daemon.close()
+
+    uvloop.run(serve())
+
+
+def _url(settings: Settings) -> str:
+    return f"{'https' if settings.tls else 'http'}://{settings.listen}"
+
+
+def _prepare(folder: Path) -> None:
+    """Make the state folder, only for us, and allow as many connections as we may."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnsafeConfiguration(
+            f"{folder}: {error.strerror}", "give `state` a folder we may write"
+        ) from None
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""The cell as it may be shown, with the sums that make showing it cheap."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from borgish.api.gateway import Reading
+from borgish.api.views.indexes import show_indexes
+from borgish.api.views.instants import instant
+from borgish.api.views.status import Daemon, status_view
+from borgish.api.views.tally import Tally
+from borgish.clock import Clock
+from borgish.master.checkpointer import Checkpointer
+from borgish.master.core import Core
+from borgish.master.history import History
+from borgish.master.step import Step
+from borgish.master.turn import Turn
+from borgish.scheduler.plan import Refusal
+from borgish.wire.api import EventView, RefusalView, StatusView
+
+T = TypeVar("T")
+
+
+class Reader:
+    """Makes readings when everything in memory is durable. ``changed`` is called after each step."""
+
+    def __init__(
+        self,
+        core: Core,
+        turn: Turn,
+        history: History,
+        checkpointer: Checkpointer,
+        clock: Clock,
+        store_kind: str,
+    ) -> None:
+        self._core = core
+        self._turn = turn
+        self._history = history
+        self._checkpointer = checkpointer
+        self._clock = clock
+        self._store_kind = store_kind
+        self._started_at = clock.now().wall
+        self._tally = Tally()
+
+    def changed(self, step: Step) -> None:
+        """Forget the sums of what a step moved or saw."""
+        self._tally.drop(step.touched.placements)
+        self._tally.drop_tasks(self._core.cell, step.touched.tasks)
+        self._tally.drop_tasks(self._core.cell, step.seen)
+
+    async def read(self, view: Callable[[Reading], T]) -> T:
+        """Call ``view`` when everything in memory is durable, and return what it returns."""
+        await self._turn.durable()
+        return view(self._reading())
+
+    def events(self, job: str, after: int, limit: int) -> list[EventView]:
+        """Return the latest events (of one job, when named) above a position, in order."""
+        return self._history.latest(job, after, limit)
+
+    def _reading(self) -> Reading:
+        return Reading(
+            self._core.cell,
+            self._core.observed,
+            self._clock.now(),
+            {job: self._refusals(job) for job in self._core.refusals},
+            self._status,
+            self._tally,
+        )
+
+    def _refusals(self, job: str) -> tuple[RefusalView, ...]:
+        return tuple(self._view(refusal) for refusal in self._core.refusals.get(job, ()))
+
+    def _view(self, refusal: Refusal) -> RefusalView:
+        tasks = self._core.cell.jobs[refusal.job].tasks
+        return RefusalView(
+            job=refusal.job,
+            tasks=len(refusal.indexes),
+            indexes=show_indexes(refusal.indexes),
+            text=refusal.text,
+            reasons=refusal.reasons,
+            hint=refusal.hint,
+            since=instant(min(tasks[index].since for index in refusal.indexes)),
+        )
+
+    def _status(self) -> StatusView:
+        daemon = Daemon(self._started_at, self._store_kind, self._checkpointer.latest)
+        return status_view(self._core.cell, self._core.observed, self._tally, daemon, self._clock.now())

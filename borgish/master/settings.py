@@ -1,0 +1,113 @@
+"""What a borgmaster reads from ``cell.toml``. Anything wrong there ends it with exit code 74."""
+
+import tomllib
+from pathlib import Path
+
+import msgspec
+
+from borgish.errors import UnsafeConfiguration
+
+
+class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Files in PEM: our certificate and key, and the authority that signs those of the borglets."""
+
+    certificate: str
+    key: str
+    ca: str
+
+
+class Poll(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How machines are polled, and after how much silence one counts as down. Seconds."""
+
+    hold_seconds: float = 2.0
+    timeout_seconds: float = 2.0
+    down_after_seconds: float = 10.0
+
+
+class Keep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long the dead are remembered."""
+
+    dead_jobs_hours: float = 24.0
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """See ``configs/cell.toml`` for each field."""
+
+    name: str
+    listen: str = "127.0.0.1:7400"
+    state: str = "."
+    db: str = ""
+    checkpoint_minutes: float = 10.0
+    checkpoints_kept: int = 24
+    poll: Poll = Poll()
+    keep: Keep = Keep()
+    tls: Tls | None = None
+
+    @property
+    def host(self) -> str:
+        """The address to listen on."""
+        return self.listen.rpartition(":")[0].strip("[]")
+
+    @property
+    def port(self) -> int:
+        """The port to listen on."""
+        return int(self.listen.rpartition(":")[2])
+
+    @property
+    def folder(self) -> Path:
+        """Where tokens, secret, lock and, for SQLite, the database are."""
+        return Path(self.state)
+
+    @property
+    def db_url(self) -> str:
+        """The database, as SQLAlchemy names it."""
+        return self.db or f"sqlite:///{self.folder / 'cell.db'}"
+
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def read_settings(path: Path) -> Settings:
+    """Read the file. Paths in it are relative to it. Raises UnsafeConfiguration."""
+    try:
+        settings = msgspec.convert(tomllib.loads(path.read_text()), Settings)
+    except OSError as error:
+        raise UnsafeConfiguration(
+            f"{path}: {error.strerror}", "give the file with --config, or make a cell with `borgctl up`"
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise UnsafeConfiguration(f"{path}: {error}", "configs/cell.toml shows every key") from None
+    return _checked(path, _with_folder(path, settings))
+
+
+def _with_folder(path: Path, settings: Settings) -> Settings:
+    base = path.resolve().parent
+    tls = settings.tls and Tls(
+        *(str(base / name) for name in (settings.tls.certificate, settings.tls.key, settings.tls.ca))
+    )
+    return msgspec.structs.replace(settings, state=str(base / settings.state), tls=tls)
+
+
+def _checked(path: Path, settings: Settings) -> Settings:
+    host, _, port = settings.listen.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise UnsafeConfiguration(
+            f"{path}: listen: '{settings.listen}' is not HOST:PORT", "write it like 127.0.0.1:7400"
+        )
+    if settings.host not in LOOPBACK and settings.tls is None:
+        raise UnsafeConfiguration(
+            f"{path}: listen: {settings.listen} can be reached from other machines and there is no [tls]",
+            "listen on 127.0.0.1, or give [tls] certificate, key and ca",
+        )
+    positive = {
+        "checkpoint_minutes": settings.checkpoint_minutes,
+        "checkpoints_kept": settings.checkpoints_kept,
+        "poll.hold_seconds": settings.poll.hold_seconds,
+        "poll.timeout_seconds": settings.poll.timeout_seconds,
+        "poll.down_after_seconds": settings.poll.down_after_seconds,
+        "keep.dead_jobs_hours": settings.keep.dead_jobs_hours,
+    }
+    for key, value in positive.items():
+        if not 0 < value < 1e9:
+            raise UnsafeConfiguration(f"{path}: {key}: {value} is not above 0", "remove it for the default")
+    return settings

@@ -1,0 +1,48 @@
+"""What goes into one step of the master, and what comes out."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from borgish.cell.commands import Command
+from borgish.cell.events import Entry
+from borgish.cell.state import Touched
+from borgish.errors import Refused
+from borgish.wire.api import Accepted
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """A command from outside. ``handle`` comes back with its reply."""
+
+    handle: int
+    command: Command
+    actor: str
+    request_id: str = ""
+    digest: str = ""  # of the body that came with the request id
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """Machines that gave a valid answer, and when (monotonic seconds)."""
+
+    machines: Mapping[str, float]
+
+
+class UsageSeen(msgspec.Struct, frozen=True):
+    """Fresh samples of one machine, by (task, attempt): (cpu_millis, ram_bytes)."""
+
+    machine: str
+    usage: Mapping[tuple[str, int], tuple[int, int]]
+
+
+Input = Ask | Heard | UsageSeen
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What one step came to. Nothing of it may be told before ``entries`` are durable."""
+
+    entries: tuple[Entry, ...]
+    touched: Touched  # the records to write with the entries
+    replies: tuple[tuple[int, Accepted | Refused], ...]
+    assignments: frozenset[str]  # machines whose assignment is to be made anew
+    seen: Mapping[str, frozenset[int]]  # tasks, by job, of which something else is seen now
+    more: bool  # work is left: step again at once

@@ -1,0 +1,86 @@
+"""The turn: take all that has arrived, step once, make it durable in one commit, then let it be known.
+
+While a commit is under way nothing is read and no other step is made, so whatever is shown is durable.
+A commit that fails ends the turn for good: what the store holds is then unknown, and only a new process
+that reads it again can tell.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from borgish.clock import Clock
+from borgish.master.core import Core
+from borgish.master.inbox import Inbox
+from borgish.master.step import Step
+from borgish.store.base import Store, records_of
+
+T = TypeVar("T")
+TICK_SECONDS = 0.5
+"""A turn is taken this often even when nothing arrives, since silence is news too."""
+
+
+class Turn:
+    """Runs the core over one store. ``released`` is called with each step once it is durable, and
+    ``timed`` with the seconds that a turn with something to commit took."""
+
+    def __init__(
+        self,
+        core: Core,
+        store: Store,
+        inbox: Inbox,
+        clock: Clock,
+        released: Callable[[Step], None],
+        timed: Callable[[float], None],
+    ) -> None:
+        self._core = core
+        self._store = store
+        self._inbox = inbox
+        self._clock = clock
+        self._released = released
+        self._timed = timed
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="store")
+        self._durable = asyncio.Event()
+        self._durable.set()
+
+    async def run(self, first: Step) -> None:
+        """Commit the first step and go on for ever. Raises OutcomeUnknown or Fenced when the store does."""
+        step, began = first, self._clock.now()
+        while True:
+            await self._commit(step)
+            self._release(step)
+            if step.entries:
+                self._timed(self._clock.now().mono - began.mono)
+            if not step.more:
+                await self._inbox.arrival(TICK_SECONDS)
+            began = self._clock.now()
+            step = self._core.step(self._inbox.take(), began)
+
+    async def _commit(self, step: Step) -> None:
+        if not step.entries:
+            return
+        self._durable.clear()
+        await self.in_store(lambda: self._append(step))
+        self._durable.set()
+
+    def _append(self, step: Step) -> None:
+        self._store.append(step.entries, records_of(self._core.cell, step.touched))
+
+    def _release(self, step: Step) -> None:
+        self._released(step)
+        for handle, reply in step.replies:
+            self._inbox.reply(handle, reply)
+
+    async def durable(self) -> None:
+        """Return when everything in memory is durable; true until the next ``await``."""
+        while not self._durable.is_set():
+            await self._durable.wait()
+
+    async def in_store(self, work: Callable[[], T]) -> T:
+        """Do something with the store, on its one thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._writer, work)
+
+    def close(self) -> None:
+        """Let the store's thread end."""
+        self._writer.shutdown(wait=True)

@@ -1,0 +1,252 @@
+"""What watchers are told: one shared log of encoded messages, each built once whoever reads it.
+
+Events enter the log at once. Changed tasks are gathered for 100 ms and the summary for 250 ms, and
+both are only built while somebody watches them. A watcher holds nothing but its place in the log, so
+a slow one costs nothing: when the log has moved on over its place, it is told so and let go.
+Nothing may be published here that is not durable; views are taken through ``read``, which waits for that.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from borgish.api.gateway import Reading, WatchMessage
+from borgish.api.views.status import EVENTS_SHOWN, summary_view
+from borgish.api.views.tasks import task_view
+from borgish.errors import BorgishError, Gone
+from borgish.wire.api import EventView, SummaryView, TaskView
+
+T = TypeVar("T")
+
+MESSAGES_KEPT = 10_000
+TASKS_PER_MESSAGE_MAX = 500
+
+EVENT, TASKS, SUMMARY = "event", "tasks", "summary"
+WINDOW_SECONDS = {TASKS: 0.1, SUMMARY: 0.25}
+LINGER_SECONDS = {EVENT: 0.0, TASKS: 60.0, SUMMARY: 2.0}
+"""How long each kind is still built after its last reader: one that comes back can then resume."""
+
+_ANEW = "Read everything anew, then watch without an id"
+
+
+class Source(Protocol):
+    """Where views come from: the gateway."""
+
+    async def read(self, view: Callable[[Reading], T]) -> T:
+        """See ``Gateway.read``."""
+        ...
+
+    def events(self, job: str, after: int, limit: int) -> list[EventView]:
+        """See ``Gateway.events``."""
+        ...
+
+
+class WatchHub:
+    """The log and its readers. Lives in the daemon's loop; no method blocks."""
+
+    def __init__(self, epoch: int, source: Source, kept: int = MESSAGES_KEPT) -> None:
+        self._epoch = epoch
+        self._source = source
+        self._kept = kept
+        self._ring: list[WatchMessage] = []
+        self._count = 0  # messages ever; message n is at n % kept
+        self._news = asyncio.Event()
+        self._closed = False
+        self._demand = _Demand()
+        self._changed: dict[str, set[int]] = {}  # tasks by job, not yet told
+        self._windows: dict[str, asyncio.Task[None]] = {}  # by kind, while one is open
+
+    def publish(self, kind: str, data: bytes, job: str = "") -> None:
+        """Add a message to the log; ``data`` is JSON without line breaks."""
+        message = WatchMessage(f"{self._epoch}.{self._count}", kind, data, job)
+        if len(self._ring) < self._kept:
+            self._ring.append(message)
+        else:
+            self._ring[self._count % self._kept] = message
+        self._count += 1
+        self._wake()
+
+    def publish_events(self, events: Iterable[EventView]) -> None:
+        """Tell what happened."""
+        for event in events:
+            self.publish(EVENT, msgspec.json.encode(event), event.job)
+
+    def tasks_changed(self, tasks: Mapping[str, Iterable[int]]) -> None:
+        """Say that tasks (indexes by job) look different; they are told of within the window."""
+        for job, indexes in tasks.items():
+            if self._demand.has(TASKS, job) or self._demand.has(TASKS, ""):
+                self._changed.setdefault(job, set()).update(indexes)
+        if self._changed:
+            self._open(TASKS, self._tell_tasks)
+
+    def summary_changed(self) -> None:
+        """Say that the summary looks different; it is told within the window."""
+        if self._demand.has(SUMMARY, ""):
+            self._open(SUMMARY, self._tell_summary)
+
+    def subscribe(self, kinds: frozenset[str], job: str, last_id: str) -> AsyncIterator[WatchMessage]:
+        """Return messages as they come, from after ``last_id`` when given. Raises Gone.
+
+        The iterator itself raises Gone when its reader is too slow, and ends when the hub is closed.
+        A summary is told soon after subscribing to it.
+        """
+        start = self._place_after(last_id, kinds, job) if last_id else self._count
+        self._demand.note(kinds, job, self._count)
+        if SUMMARY in kinds:
+            self.summary_changed()
+        return self._follow(kinds, job, start)
+
+    def close(self) -> None:
+        """End all streams now. Idempotent."""
+        self._closed = True
+        for window in self._windows.values():
+            window.cancel()
+        self._wake()
+
+    @property
+    def watchers(self) -> int:
+        """How many streams are being read."""
+        return self._demand.readers
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def _follow(self, kinds: frozenset[str], job: str, place: int) -> AsyncIterator[WatchMessage]:
+        with self._demand.reading(kinds, job):
+            while True:
+                news = self._news
+                while place < self._count:
+                    if place < self._count - self._kept:
+                        raise Gone("this watcher was too slow: what came next is no longer kept", _ANEW)
+                    message = self._ring[place % self._kept]
+                    place += 1
+                    if message.kind in kinds and (not job or message.job == job or message.kind == SUMMARY):
+                        yield message
+                if self._closed:
+                    return
+                await news.wait()
+
+    def _place_after(self, last_id: str, kinds: frozenset[str], job: str) -> int:
+        """Return the place after a message of this epoch that is kept. Raises Gone."""
+        epoch, _, number = last_id.partition(".")
+        place = int(number) + 1 if number.isdecimal() and len(number) < 19 else -1
+        oldest = self._count - self._kept
+        if epoch != str(self._epoch) or not max(0, oldest) <= place <= self._count:
+            raise Gone(f"what came after {last_id[:40]} is not kept", _ANEW)
+        if TASKS in kinds and not self._demand.recorded(job, place):
+            raise Gone(f"tasks were not watched since {last_id}", _ANEW)
+        return place
+
+    def _open(self, kind: str, tell: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Open a window after which ``tell`` runs, unless one is open or the hub is closed."""
+        if kind not in self._windows and not self._closed:
+            self._windows[kind] = asyncio.create_task(self._window(kind, tell))
+
+    async def _window(self, kind: str, tell: Callable[[], Coroutine[None, None, None]]) -> None:
+        try:
+            await asyncio.sleep(WINDOW_SECONDS[kind])
+            await tell()
+        except BorgishError:
+            pass  # nothing can be read any more: the daemon is ending and says so itself
+        finally:
+            del self._windows[kind]
+
+    async def _tell_tasks(self) -> None:
+        """Build and publish what changed, in pieces, so that a large change does not hold up the loop."""
+        while self._changed:
+            job, indexes = self._changed.popitem()
+            chosen = sorted(indexes)
+            if len(chosen) > TASKS_PER_MESSAGE_MAX:
+                self._changed[job] = set(chosen[TASKS_PER_MESSAGE_MAX:])
+                chosen = chosen[:TASKS_PER_MESSAGE_MAX]
+            views = await self._source.read(partial(_task_views, job, chosen))
+            if views:
+                self.publish(TASKS, msgspec.json.encode(views), job)
+            await asyncio.sleep(0)
+
+    async def _tell_summary(self) -> None:
+        events = self._source.events("", 0, EVENTS_SHOWN)
+        summary = await self._source.read(partial(_summary, events))
+        self.publish(SUMMARY, msgspec.json.encode(summary))
+
+
+class _Demand:
+    """Who watches what, so that nothing is built for nobody. Counted by kind and job; "" is every job."""
+
+    def __init__(self) -> None:
+        self.readers = 0
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._until: dict[tuple[str, str], float] = {}  # wanted so long after the last reader
+        self._since: dict[tuple[str, str], int] = {}  # place in the log from which nothing is missing
+
+    def note(self, kinds: Iterable[str], job: str, place: int) -> None:
+        """Take note of a subscriber, who will begin to read in a moment."""
+        for kind, about in _keys(kinds, job):
+            if not self.has(kind, about):
+                self._since[kind, about] = place
+            self._until[kind, about] = _now() + LINGER_SECONDS[kind]
+        self._forget()
+
+    def has(self, kind: str, job: str) -> bool:
+        """Return whether somebody watches this, or did a moment ago."""
+        key = (kind, job)
+        return self._counts[key] > 0 or self._until.get(key, 0.0) > _now()
+
+    def recorded(self, job: str, place: int) -> bool:
+        """Return whether the log misses no change of the job's tasks from a place on."""
+        return any(self.has(TASKS, about) and self._since[TASKS, about] <= place for about in {job, ""})
+
+    @contextmanager
+    def reading(self, kinds: Iterable[str], job: str) -> Iterator[None]:
+        """Count a reader while it reads."""
+        keys = _keys(kinds, job)
+        self._counts.update(keys)
+        self.readers += 1
+        try:
+            yield
+        finally:
+            self.readers -= 1
+            self._counts.subtract(keys)
+            for key in keys:
+                self._until[key] = _now() + LINGER_SECONDS[key[0]]
+
+    def _forget(self) -> None:
+        for key in [key for key in self._until if not self.has(*key)]:
+            del self._until[key], self._since[key], self._counts[key]
+
+
+def _keys(kinds: Iterable[str], job: str) -> list[tuple[str, str]]:
+    """Return what is counted: only tasks are built by job."""
+    return [(kind, job if kind == TASKS else "") for kind in kinds]
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _task_views(job: str, indexes: list[int], reading: Reading) -> list[TaskView]:
+    found = reading.cell.jobs.get(job)
+    if found is None:
+        return []
+    refusals = reading.refusals.get(job, ())
+    return [
+        task_view(reading.observed, found, index, refusals) for index in indexes if index < len(found.tasks)
+    ]
+
+
+def _summary(events: list[EventView], reading: Reading) -> SummaryView:
+    return summary_view(
+        reading.cell,
+        reading.observed,
+        reading.tally,
+        reading.status(),
+        reading.refusals,
+        events,
+        reading.now,
+    )

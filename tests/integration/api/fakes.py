@@ -1,0 +1,188 @@
+"""A master that only remembers what it was asked, and the real API in front of it on loopback."""
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import TypeVar
+
+import msgspec
+import uvloop
+
+from borgish.api.app import create_app
+from borgish.api.auth import Role, Tokens, token_digest
+from borgish.api.gateway import Principal, Reading, WatchMessage
+from borgish.api.serve import Serving, serve
+from borgish.api.views.status import Daemon, status_view
+from borgish.api.views.tally import Tally
+from borgish.cell.commands import Command
+from borgish.client import Client
+from borgish.clock import SystemClock
+from borgish.errors import Conflict, NotFound, Unreachable
+from borgish.master.metrics import Metrics
+from borgish.master.watch import WatchHub
+from borgish.wire.api import Accepted, CheckpointView, EventView
+from borgish.wire.link import ExecReply, JoinReply, JoinRequest
+from tests.unit.api.cells import NOW, small_cell, small_observed, small_refusals
+
+CLOCK = SystemClock()
+T = TypeVar("T")
+CHECKPOINT = CheckpointView(20, "2026-01-01T00:00:00.000Z", "test", 100, "ab" * 32)
+
+
+class Asked(msgspec.Struct):
+    command: Command
+    actor: str
+    request_id: str
+    digest: str
+
+
+class FakeGateway:
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Be as new; the hub as well, which is what watchers hang on."""
+        self.cell = small_cell()
+        self.observed = small_observed()
+        self.tally = Tally()
+        self.asked: list[Asked] = []
+        self.log_calls: list[tuple[str, bool, bool, int]] = []
+        self.happened = [EventView(p, "t", "placed", f"line {p}", "ann/web", (p,)) for p in range(1, 6)]
+        self.answered: dict[str, tuple[str, Accepted]] = {}
+        self.failure: Exception | None = None
+        self.log_failure: Exception | None = None
+        self.log_break: Exception | None = None
+        self.log_silence = False
+        self.logs_open = 0
+        self.hub = WatchHub(3, self, kept=100)
+
+    async def command(self, command: Command, actor: str, request_id: str, digest: str) -> Accepted:
+        if self.failure:
+            raise self.failure
+        if request_id in self.answered:
+            known, answer = self.answered[request_id]
+            if known != digest:
+                raise Conflict("this request id was used for something else")
+            return msgspec.structs.replace(answer, replayed=True)
+        job = getattr(command, "job", "ann/web")
+        if job not in self.cell.jobs:
+            raise NotFound(f"there is no job {job}")
+        self.asked.append(Asked(command, actor, request_id, digest))
+        accepted = Accepted(20 + len(self.asked), job, "done")
+        if request_id:
+            self.answered[request_id] = (digest, accepted)
+        return accepted
+
+    async def read(self, view: Callable[[Reading], T]) -> T:
+        if self.failure:
+            raise self.failure
+        cell, observed, tally = self.cell, self.observed, self.tally
+        daemon = Daemon(NOW.wall - 60, "memory", CHECKPOINT)
+        return view(
+            Reading(
+                cell,
+                observed,
+                NOW,
+                small_refusals(),
+                lambda: status_view(cell, observed, tally, daemon, NOW),
+                tally,
+            )
+        )
+
+    async def join(self, request: JoinRequest) -> JoinReply:
+        return JoinReply("test", request.machine, "bgt_poll")
+
+    def events(self, job: str, after: int, limit: int) -> list[EventView]:
+        found = [e for e in self.happened if e.position > after and (not job or e.job == job)]
+        return found[-limit:]
+
+    def watch(self, kinds: frozenset[str], job: str, last_id: str) -> AsyncIterator[WatchMessage]:
+        return self.hub.subscribe(kinds, job, last_id)
+
+    async def logs(self, task: str, *, previous: bool, follow: bool, tail: int) -> AsyncIterator[bytes]:
+        self.log_calls.append((task, previous, follow, tail))
+        if self.log_failure:
+            raise self.log_failure
+        return self._log_lines(follow=follow)
+
+    async def _log_lines(self, *, follow: bool) -> AsyncIterator[bytes]:
+        self.logs_open += 1
+        try:
+            if self.log_silence:
+                await asyncio.Event().wait()
+            if isinstance(self.log_break, NotFound):
+                raise self.log_break
+            yield b"one\n"
+            if self.log_break:
+                raise self.log_break
+            yield b"\x1b[31mtwo\xff\n"
+            if follow:
+                await asyncio.Event().wait()
+        finally:
+            self.logs_open -= 1
+
+    async def exec(self, task: str, run: tuple[str, ...], timeout_seconds: float) -> ExecReply:
+        if run == ("gone",):
+            raise Unreachable("m1 does not answer", "`borgctl machine show m1` says more")
+        return ExecReply(f"{task} {' '.join(run)} {timeout_seconds}".encode() + b"\xff", 7)
+
+    async def checkpoint(self, reason: str) -> CheckpointView:
+        return msgspec.structs.replace(CHECKPOINT, reason=reason)
+
+    async def checkpoints(self) -> list[CheckpointView]:
+        return [CHECKPOINT]
+
+
+PRINCIPALS = {
+    "bgt_admin": Principal("root", Role.ADMIN),
+    "bgt_ann": Principal("ann", Role.USER),
+    "bgt_bob": Principal("bob", Role.USER),
+    "bgt_reader": Principal("eve", Role.READER),
+    "bgt_join": Principal("join", Role.JOIN),
+}
+TOKENS = Tokens({token_digest(token): principal for token, principal in PRINCIPALS.items()})
+
+
+class RunningApi:
+    """The API in a loop of its own, in a thread, as the daemon runs it."""
+
+    def __init__(self) -> None:
+        self._loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self.gateway, self.serving = self.call(self._start())
+
+    async def _start(self) -> tuple[FakeGateway, Serving]:
+        gateway = FakeGateway()
+        app = create_app(gateway, TOKENS, Metrics().render)
+        return gateway, await serve(app, "127.0.0.1", 0)
+
+    def call(self, work: Coroutine[None, None, T]) -> T:
+        """Run a coroutine in the daemon's loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+
+    def do(self, action: Callable[[], T]) -> T:
+        """Call something in the daemon's loop."""
+
+        async def work() -> T:
+            return action()
+
+        return self.call(work())
+
+    def client(self, token: str = "bgt_admin") -> Client:
+        return Client(self.serving.url, token, timeout_seconds=5, token_source="some/file.token")
+
+    def stop(self) -> None:
+        self.do(self.gateway.hub.close)
+        self.call(self.serving.stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = CLOCK.now().mono + 5
+    while not condition():
+        assert CLOCK.now().mono < deadline, "it did not come about in 5 s"
+        time.sleep(0.005)

@@ -1,0 +1,163 @@
+"""Nobody gets an answer without a token, and with one only those the route's policy allows."""
+
+import http.client
+import json
+import socket
+
+import pytest
+from litestar.routes import HTTPRoute
+
+from borgish.api.app import ROUTES, create_routes
+from borgish.api.auth import ALLOWED, POLICY, Policy, Role
+from borgish.api.openapi import document
+from borgish.client import Client
+from borgish.errors import BorgishError, Forbidden, Unauthenticated
+from tests.integration.api.fakes import PRINCIPALS, FakeGateway, RunningApi
+
+
+def walk() -> list[tuple[str, str, Policy]]:
+    """Return (method, path, policy) of every route the framework serves."""
+    found: list[tuple[str, str, Policy]] = []
+    for route in create_routes(FakeGateway(), lambda _status: b"").routes:
+        assert isinstance(route, HTTPRoute), f"{route.path} is served by something without a policy"
+        for handler in route.route_handlers:
+            if handler.http_methods != {"OPTIONS"}:
+                assert POLICY in handler.opt, f"{route.path} declares no policy"
+                found += [(m, route.path_format, Policy(handler.opt[POLICY])) for m in handler.http_methods]
+    return found
+
+
+@pytest.fixture
+def routes() -> list[tuple[str, str, Policy]]:
+    return walk()
+
+
+async def test_every_route_declares_its_policy() -> None:
+    routes = walk()
+    assert len(routes) >= len(ROUTES)
+    changing = {policy for method, _, policy in routes if method not in ("GET", "HEAD")}
+    assert Policy.READ not in changing, "what changes the cell is not for readers"
+
+
+def filled(path: str, user: str) -> str:
+    values = {"{user}": user, "{name}": "web", "{index}": "0", "{machine}": "m1"}
+    for field, value in values.items():
+        path = path.replace(field, value)
+    return path
+
+
+def ask(
+    api: RunningApi, method: str, path: str, headers: dict[str, str]
+) -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", api.serving.port, timeout=5)
+    try:
+        connection.request(method, path, headers=headers)
+        response = connection.getresponse()
+        answered = {name.lower(): value for name, value in response.getheaders()}
+        body = b"" if answered.get("content-type", "").startswith("text/event") else response.read()
+        return response.status, answered, body
+    finally:
+        connection.close()
+
+
+WITHOUT = [{}, {"Authorization": "Bearer bgt_wrong"}, {"Authorization": "Basic bgt_admin"}]
+
+
+@pytest.mark.parametrize("headers", WITHOUT)
+async def test_no_route_answers_without_a_token(api: RunningApi, headers: dict[str, str]) -> None:
+    paths = [(method, filled(path, "ann")) for method, path, _ in walk()]
+    for method, path in [*paths, ("GET", "/"), ("GET", "/nothing"), ("OPTIONS", "/v1/jobs"), ("PUT", "/v1")]:
+        status, answered, body = ask(api, method, path, headers)
+        assert status == 401, f"{method} {path}"
+        assert answered["www-authenticate"] == "Bearer"
+        assert answered["content-type"] == "application/problem+json"
+        if method != "HEAD":
+            assert json.loads(body)["hint"]
+
+
+@pytest.mark.parametrize("token", PRINCIPALS)
+async def test_every_route_keeps_out_the_roles_it_does_not_name(api: RunningApi, token: str) -> None:
+    principal = PRINCIPALS[token]
+    for method, path, policy in walk():
+        status, answered, body = ask(api, method, filled(path, "ann"), {"Authorization": f"Bearer {token}"})
+        named = principal.role in ALLOWED[policy]
+        owns = principal.role != Role.USER or principal.name == "ann" or policy is not Policy.OWN
+        assert (status == 403) == (not (named and owns)), f"{token} {method} {path}: {status} {body!r}"
+        if status == 403:
+            assert answered["content-type"] == "application/problem+json"
+
+
+def test_a_refusal_says_which_role_it_takes(api: RunningApi) -> None:
+    with pytest.raises(Forbidden) as caught:
+        api.client("bgt_ann").raw("POST", "/v1/checkpoints")
+    assert caught.value.hint == "It needs the role admin"
+
+
+def test_a_wrong_token_is_told_where_it_was_read(api: RunningApi) -> None:
+    with pytest.raises(Unauthenticated) as caught:
+        Client(api.serving.url, "bgt_old", token_source="d/admin.token").raw("GET", "/v1/status")
+    assert "d/admin.token" in caught.value.hint
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:7400", "127.0.0.1.evil.example", ""])
+def test_a_listener_on_loopback_answers_to_its_own_name_only(api: RunningApi, host: str) -> None:
+    headers = {"Authorization": "Bearer bgt_admin", "Host": host}
+    assert ask(api, "GET", "/v1/status", headers)[0] == 403
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost:7400", "[::1]:80", "[::1]"])
+def test_a_listener_on_loopback_answers_to_loopback_names(api: RunningApi, host: str) -> None:
+    headers = {"Authorization": "Bearer bgt_admin", "Host": host}
+    assert ask(api, "GET", "/v1/status", headers)[0] == 200
+
+
+def test_a_method_that_a_path_does_not_take_is_a_problem(api: RunningApi) -> None:
+    status, answered, body = ask(api, "DELETE", "/v1/status", {"Authorization": "Bearer bgt_admin"})
+    assert (status, answered["content-type"]) == (405, "application/problem+json")
+    assert "/v1/status does not take DELETE" in json.loads(body)["detail"]
+
+
+def test_what_has_no_policy_is_for_nobody(api: RunningApi) -> None:
+    assert ask(api, "OPTIONS", "/v1/jobs", {"Authorization": "Bearer bgt_admin"})[0] == 403
+
+
+def test_there_is_no_page_of_documentation(api: RunningApi) -> None:
+    for path in ("/schema", "/docs", "/v1", "/v1/schema", "/schema/openapi.json"):
+        assert ask(api, "GET", path, {"Authorization": "Bearer bgt_admin"})[0] == 404, path
+
+
+def test_the_api_describes_itself(api: RunningApi, admin: Client) -> None:
+    described = json.loads(admin.raw("GET", "/v1/openapi.json"))
+    served = {(method, path) for method, path, _ in walk()}
+    assert {(m.upper(), path) for path, item in described["paths"].items() for m in item} == served
+    scale = described["paths"]["/v1/jobs/{user}/{name}/scale"]["post"]
+    assert scale["requestBody"]["content"]["application/json"]["schema"] == {
+        "$ref": "#/components/schemas/ScaleRequest"
+    }
+    assert described["components"]["schemas"]["ScaleRequest"]["properties"]["tasks"] == {"type": "integer"}
+
+
+async def test_every_reference_in_the_description_is_there() -> None:
+    text = json.dumps(whole := document(create_routes(FakeGateway(), lambda _status: b"")))
+    names = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
+    assert names <= whole["components"]["schemas"].keys()
+
+
+def test_a_head_without_end_is_cut_off(api: RunningApi) -> None:
+    with socket.create_connection(("127.0.0.1", api.serving.port), timeout=5) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"x" * 17_000)
+        assert connection.recv(100).startswith(b"HTTP/1.1 431")
+
+
+def test_a_body_in_chunks_is_counted_as_it_comes(api: RunningApi) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", api.serving.port, timeout=5)
+    chunks = (b"#" * 65536 for _ in range(40))
+    headers = {"Authorization": "Bearer bgt_admin"}
+    connection.request("POST", "/v1/jobs?user=ann", chunks, headers, encode_chunked=True)
+    assert connection.getresponse().status == 413
+    connection.close()
+
+
+def test_an_unknown_error_status_is_still_an_error(api: RunningApi, admin: Client) -> None:
+    with pytest.raises(BorgishError, match="does not take"):
+        admin.raw("PUT", "/v1/status")

@@ -1,0 +1,374 @@
+"""Every route through the real client: what it answers when all is well, and what to bad requests."""
+
+import hashlib
+
+import pytest
+
+from borgish.api import tasks
+from borgish.cell.commands import (
+    CordonMachine,
+    KillTasks,
+    RestartTasks,
+    ScaleJob,
+    SubmitJob,
+    UncordonMachine,
+)
+from borgish.client import Client, quoted
+from borgish.errors import (
+    BorgishError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    TooLarge,
+    Unreachable,
+)
+from borgish.resources import Resources
+from borgish.vocabulary import State
+from borgish.wire.api import (
+    Accepted,
+    CheckpointList,
+    CheckpointView,
+    CordonRequest,
+    EventList,
+    ExecCall,
+    IndexesRequest,
+    JobDetail,
+    JobList,
+    MachineList,
+    MachineView,
+    ScaleRequest,
+    StatusView,
+    SummaryView,
+    TaskList,
+    TaskView,
+    WhyView,
+)
+from borgish.wire.link import ExecReply, Facts, JoinReply, JoinRequest
+from tests.integration.api.fakes import RunningApi, until
+
+JOB = b"name: hello\ntasks: 2\nrun: [sleep, '60']\n"
+
+
+def submit(client: Client, text: bytes = JOB, request_id: str = "", user: str = "") -> Accepted:
+    return client.post("/v1/jobs", text, Accepted, request_id, {"user": user}, "application/yaml")
+
+
+def test_status_and_summary(admin: Client) -> None:
+    status = admin.get("/v1/status", None, StatusView)
+    assert (status.cell, status.up, status.store) == ("test", 2, "memory")
+    summary = admin.get("/v1/summary", None, SummaryView)
+    assert summary.status == status
+    assert [event.position for event in summary.events] == [1, 2, 3, 4, 5]
+
+
+def test_metrics(admin: Client) -> None:
+    text = admin.raw("GET", "/metrics").decode()
+    assert 'borgish_tasks{state="running"} 3.0' in text
+    assert "borgish_journal_position 20.0" in text
+
+
+def test_submit_takes_the_text_of_a_job_file(api: RunningApi, admin: Client) -> None:
+    accepted = submit(admin, user="ann")
+    assert accepted.position == 21
+    (asked,) = api.gateway.asked
+    assert isinstance(asked.command, SubmitJob)
+    assert (asked.command.spec.key, asked.actor) == ("ann/hello", "root")
+
+
+def test_a_job_without_a_user_is_of_who_asks(api: RunningApi) -> None:
+    submit(api.client("bgt_ann"))
+    assert isinstance(command := api.gateway.asked[0].command, SubmitJob)
+    assert command.spec.user == "ann"
+
+
+@pytest.mark.parametrize(("text", "user"), [(JOB, "bob"), (b"user: bob\n" + JOB, "")])
+def test_a_user_submits_only_in_its_own_name(api: RunningApi, text: bytes, user: str) -> None:
+    with pytest.raises(Forbidden, match="bob"):
+        submit(api.client("bgt_ann"), text, user=user)
+    assert api.gateway.asked == []
+
+
+def test_every_mistake_in_a_job_file_comes_back_with_its_line(api: RunningApi, admin: Client) -> None:
+    with pytest.raises(Invalid) as caught:
+        submit(admin, b"name: Hello!\ntasks: -1\nrun: [x]\nwrong: 1\n", user="ann")
+    assert {mistake.line for mistake in caught.value.mistakes} >= {1, 2, 4}
+    assert api.gateway.asked == []
+
+
+def test_a_body_that_is_not_text_is_refused(admin: Client) -> None:
+    with pytest.raises(Invalid):
+        submit(admin, b"\xff\xfe\x00", user="ann")
+
+
+def test_jobs_are_listed_in_pieces(admin: Client) -> None:
+    first = admin.get("/v1/jobs", {"limit": 2}, JobList)
+    assert ([job.name for job in first.items], first.page.next) == (["ann/sum", "ann/web"], "ann/web")
+    rest = admin.get("/v1/jobs", {"limit": 2, "after": first.page.next}, JobList)
+    assert ([job.name for job in rest.items], rest.page.next) == (["bob/db"], "")
+
+
+def test_a_job_is_shown_with_what_its_reader_may_see(api: RunningApi) -> None:
+    path = quoted("jobs", "ann", "web")
+    for token, password in (("bgt_admin", "hunter2"), ("bgt_ann", "hunter2"), ("bgt_bob", "***")):
+        detail = api.client(token).get(path, None, JobDetail)
+        assert detail.spec.env == {"PASSWORD": password}
+        assert detail.job.up == 1
+        assert len(detail.refusals) == 1
+
+
+def test_kill_restart_and_scale_become_commands(api: RunningApi, admin: Client) -> None:
+    path = quoted("jobs", "ann", "web")
+    admin.post(f"{path}/kill", IndexesRequest((1, 2)), Accepted)
+    admin.post(f"{path}/restart", None, Accepted)
+    admin.post(f"{path}/scale", ScaleRequest(7), Accepted)
+    assert [asked.command for asked in api.gateway.asked] == [
+        KillTasks("ann/web", (1, 2)),
+        RestartTasks("ann/web", None),
+        ScaleJob("ann/web", 7),
+    ]
+
+
+def test_cordon_and_uncordon_become_commands(api: RunningApi, admin: Client) -> None:
+    admin.post(quoted("machines", "m1", "cordon"), CordonRequest("disk"), Accepted)
+    admin.post(quoted("machines", "m1", "uncordon"), None, Accepted)
+    assert [asked.command for asked in api.gateway.asked] == [
+        CordonMachine("m1", "disk"),
+        UncordonMachine("m1"),
+    ]
+
+
+def test_a_request_id_goes_on_with_a_digest_of_the_request(api: RunningApi, admin: Client) -> None:
+    path = quoted("jobs", "ann", "web") + "/scale"
+    first = admin.post(path, ScaleRequest(7), Accepted, "same-id")
+    again = admin.post(path, ScaleRequest(7), Accepted, "same-id")
+    assert again == Accepted(first.position, first.subject, first.text, replayed=True)
+    with pytest.raises(Conflict):
+        admin.post(path, ScaleRequest(8), Accepted, "same-id")
+    with pytest.raises(Conflict):
+        admin.post(quoted("jobs", "bob", "db") + "/scale", ScaleRequest(7), Accepted, "same-id")
+    (asked,) = api.gateway.asked
+    assert (asked.request_id, len(asked.digest)) == ("same-id", hashlib.sha256().digest_size * 2)
+
+
+def test_the_client_makes_a_request_id_of_its_own(api: RunningApi, admin: Client) -> None:
+    submit(admin, user="ann")
+    submit(admin, user="ann")
+    first, second = (asked.request_id for asked in api.gateway.asked)
+    assert first
+    assert first != second
+
+
+@pytest.mark.parametrize("request_id", ["x" * 129, "with space", "a/b"])
+def test_a_request_id_out_of_bounds_is_refused(admin: Client, request_id: str) -> None:
+    with pytest.raises(Invalid, match="Idempotency-Key"):
+        submit(admin, user="ann", request_id=request_id)
+
+
+def test_tasks_are_listed_by_job_machine_and_state(admin: Client) -> None:
+    def names(**params: str | int) -> list[str]:
+        return [task.name for task in admin.get("/v1/tasks", params, TaskList).items]
+
+    assert names(job="ann/web") == [f"ann/web/{i}" for i in range(4)]
+    assert names(machine="m1") == ["ann/web/0", "ann/web/1"]
+    assert names(machine="m1", job="bob/db") == []
+    assert names(state="dead") == ["ann/sum/0", "ann/sum/1", "ann/web/3"]
+    assert len(names()) == 7
+
+
+def test_tasks_are_listed_in_pieces(admin: Client) -> None:
+    seen: list[str] = []
+    after = ""
+    while True:
+        page = admin.get("/v1/tasks", {"limit": 3, "after": after}, TaskList)
+        seen += [task.name for task in page.items]
+        after = page.page.next
+        if not after:
+            break
+    assert seen == [task.name for task in admin.get("/v1/tasks", None, TaskList).items]
+
+
+def test_a_task_is_shown(admin: Client) -> None:
+    task = admin.get(quoted("tasks", "ann", "web", 2), None, TaskView)
+    assert (task.state, task.reason[:4]) == (State.PENDING, "0 of")
+
+
+def test_logs_are_streamed_as_they_are(api: RunningApi, admin: Client) -> None:
+    path = quoted("tasks", "ann", "web", 0, "logs")
+    assert b"".join(admin.stream(path, {"previous": True, "tail": 5})) == b"one\n\x1b[31mtwo\xff\n"
+    assert api.gateway.log_calls == [("ann/web/0", True, False, 5)]
+
+
+def test_logs_that_cannot_be_had_say_why(api: RunningApi, admin: Client) -> None:
+    api.gateway.log_failure = Unreachable("m1 does not answer", "look at m1")
+    with pytest.raises(Unreachable, match="m1 does not answer") as caught:
+        list(admin.stream(quoted("tasks", "ann", "web", 0, "logs")))
+    assert caught.value.hint == "look at m1"
+
+
+def test_what_is_in_the_way_of_the_first_piece_is_an_error_too(api: RunningApi, admin: Client) -> None:
+    api.gateway.log_break = NotFound("m1 has no log of it", "It was removed after 24h")
+    with pytest.raises(NotFound, match="no log of it"):
+        admin.stream(quoted("tasks", "ann", "web", 0, "logs"))
+
+
+def test_a_silent_log_is_followed_all_the_same(
+    api: RunningApi, admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "FIRST_PIECE_SECONDS", 0.01)
+    api.gateway.log_silence = True
+    pieces = admin.stream(quoted("tasks", "ann", "web", 0, "logs"), {"follow": True})
+    assert api.gateway.logs_open == 1
+    del pieces
+    until(lambda: api.gateway.logs_open == 0)
+
+
+def test_logs_that_break_off_are_not_taken_for_whole(
+    api: RunningApi, admin: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    api.gateway.log_break = Unreachable("m1 went away")
+    pieces = admin.stream(quoted("tasks", "ann", "web", 0, "logs"))
+    assert next(pieces) == b"one\n"
+    with pytest.raises(Unreachable):
+        next(pieces)
+    until(lambda: "broke off: m1 went away" in caplog.text)
+    assert "Traceback" not in caplog.text
+
+
+def test_exec_returns_bytes_and_exit_code(admin: Client) -> None:
+    reply = admin.post(quoted("tasks", "ann", "web", 0, "exec"), ExecCall(("ls", "-l"), 5), ExecReply)
+    assert (reply.output, reply.exit_code) == (b"ann/web/0 ls -l 5.0\xff", 7)
+
+
+@pytest.mark.parametrize("call", [ExecCall(()), ExecCall(("x",), 0), ExecCall(("x",), 1e9)])
+def test_exec_out_of_bounds_is_refused(admin: Client, call: ExecCall) -> None:
+    with pytest.raises(Invalid):
+        admin.post(quoted("tasks", "ann", "web", 0, "exec"), call, ExecReply)
+
+
+def test_why(admin: Client) -> None:
+    job = admin.get(quoted("why", "ann", "web"), None, WhyView)
+    assert "1 pending" in job.text
+    task = admin.get(quoted("why", "ann", "web", 2), None, WhyView)
+    assert task.text.startswith("ann/web/2 waits")
+    assert [event.position for event in task.events] == [2]
+
+
+def test_machines(admin: Client) -> None:
+    page = admin.get("/v1/machines", {"limit": 2}, MachineList)
+    assert ([machine.name for machine in page.items], page.page.next) == (["m1", "m2"], "m2")
+    assert admin.get(quoted("machines", "m3"), None, MachineView).state == "down"
+
+
+def test_a_machine_joins(api: RunningApi) -> None:
+    facts = Facts(Resources(1000), {"arch": "amd64"}, (), 20000, 20999)
+    request = JoinRequest("m9", "127.0.0.1", 1234, "boot", "run", facts)
+    reply = api.client("bgt_join").post("/v1/machines", request, JoinReply)
+    assert (reply.machine, reply.poll_token) == ("m9", "bgt_poll")
+
+
+def test_events(admin: Client) -> None:
+    events = admin.get("/v1/events", {"job": "ann/web", "after": 2, "limit": 2}, EventList)
+    assert [event.position for event in events.items] == [4, 5]
+
+
+def test_checkpoints(admin: Client) -> None:
+    assert len(admin.get("/v1/checkpoints", None, CheckpointList).items) == 1
+    assert admin.post("/v1/checkpoints", None, CheckpointView).reason == "asked for by root"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/jobs/ann/nope",
+        "/v1/tasks/ann/web/4",
+        "/v1/tasks/ann/nope/0",
+        "/v1/tasks/ann/web/4/logs",
+        "/v1/why/ann/nope",
+        "/v1/why/ann/web/99",
+        "/v1/machines/m4",
+        "/v1/tasks?job=ann/nope",
+        "/v1/tasks?machine=m4",
+        "/v1/nothing",
+    ],
+)
+def test_unknown_names_are_told_with_a_way_out(admin: Client, path: str) -> None:
+    with pytest.raises(NotFound) as caught:
+        admin.raw("GET", path)
+    assert caught.value.hint
+
+
+def test_a_name_near_to_another_is_offered(admin: Client) -> None:
+    with pytest.raises(NotFound) as caught:
+        admin.raw("GET", "/v1/jobs/ann/wob")
+    assert caught.value.hint == "Did you mean ann/web?"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/jobs?limit=0",
+        "/v1/jobs?limit=1001",
+        "/v1/jobs?limit=many",
+        "/v1/tasks?state=happy",
+        "/v1/tasks?after=xyz",
+        "/v1/tasks?job=" + "x" * 201,
+        "/v1/events?after=-1",
+        "/v1/watch?kinds=nothing",
+        "/v1/watch?kinds=",
+        "/v1/tasks/ann/web/0/logs?tail=-1",
+        "/v1/tasks/ann/web/0/logs?follow=perhaps",
+    ],
+)
+def test_parameters_out_of_bounds_are_refused(admin: Client, path: str) -> None:
+    with pytest.raises(Invalid):
+        admin.raw("GET", path)
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"{", "not JSON"),
+        (b'{"tasks": "3"}', "does not fit"),
+        (b'{"tasks": 3.0}', "does not fit"),
+        (b'{"tasks": NaN}', "not JSON"),
+        (b'{"tasks": 3, "more": 1}', "does not fit"),
+        (b"", "does not fit"),
+        (b"[" * 100_000, "nested|not JSON|does not fit"),
+        (b'"\xff"', "not JSON|does not fit"),
+    ],
+)
+def test_json_bodies_are_read_strictly(api: RunningApi, admin: Client, body: bytes, words: str) -> None:
+    with pytest.raises(Invalid, match=words):
+        admin.raw("POST", "/v1/jobs/ann/web/scale", body=body)
+    assert api.gateway.asked == []
+
+
+def test_a_field_that_does_not_fit_is_named(admin: Client) -> None:
+    with pytest.raises(Invalid) as caught:
+        admin.raw("POST", "/v1/jobs/ann/web/kill", body=b'{"indexes": [1, "2"]}')
+    assert caught.value.mistakes[0].path == "indexes[1]"
+    assert caught.value.hint == "Its fields are indexes"
+
+
+def test_a_body_too_large_is_refused_and_nothing_changed(api: RunningApi, admin: Client) -> None:
+    with pytest.raises(TooLarge, match="1048576 bytes"):
+        submit(admin, b"#" * (1024 * 1024 + 1), user="ann")
+    assert api.gateway.asked == []
+    assert submit(admin, JOB + b"#" * (1024 * 1024 - len(JOB)), user="ann").position == 21
+
+
+def test_what_nobody_foresaw_is_told_without_a_word_of_it(api: RunningApi, admin: Client) -> None:
+    api.gateway.failure = RuntimeError("secret /path/to/file")
+    with pytest.raises(BorgishError, match="failed at this request") as caught:
+        admin.get("/v1/status", None, StatusView)
+    assert "secret" not in str(caught.value)
+    assert "log" in caught.value.hint
+    api.gateway.failure = None
+    assert admin.get("/v1/status", None, StatusView).cell == "test"
+
+
+def test_a_master_that_cannot_answer_now_says_so(api: RunningApi, admin: Client) -> None:
+    api.gateway.failure = Unreachable("the master is ending", "Ask again in a moment")
+    with pytest.raises(Unreachable, match="is ending"):
+        submit(admin, user="ann")

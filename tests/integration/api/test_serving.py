@@ -1,0 +1,94 @@
+import asyncio
+import ipaddress
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+from borgish.api.app import create_app
+from borgish.api.door import App
+from borgish.api.serve import Tls, is_loopback, serve
+from borgish.client import Client
+from borgish.clock import SystemClock
+from borgish.errors import BorgishError, Unreachable, UnsafeConfiguration
+from borgish.wire.api import StatusView
+from tests.integration.api.fakes import TOKENS, FakeGateway
+
+
+def app() -> App:
+    return create_app(FakeGateway(), TOKENS, lambda _status: b"")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "example.org"])
+async def test_beyond_loopback_there_is_no_serving_without_tls(host: str) -> None:
+    with pytest.raises(UnsafeConfiguration, match="not loopback"):
+        await serve(app(), host, 0)
+
+
+LOOPBACK = {"127.8.8.8": True, "::1": True, "localhost": True, "::": False, "example.org": False}
+
+
+@pytest.mark.parametrize(("host", "loopback"), LOOPBACK.items())
+def test_loopback_is_known(host: str, loopback: bool) -> None:
+    assert is_loopback(host) is loopback
+
+
+async def test_a_port_that_is_taken_is_named() -> None:
+    serving = await serve(app(), "127.0.0.1", 0)
+    with pytest.raises(BorgishError, match=f"127.0.0.1:{serving.port}: address already in use"):
+        await serve(app(), "127.0.0.1", serving.port)
+    await serving.stop()
+    again = await serve(app(), "127.0.0.1", serving.port)
+    await again.stop()
+
+
+async def test_files_for_tls_that_cannot_be_used_are_told(tmp_path: Path) -> None:
+    with pytest.raises(UnsafeConfiguration, match="tls"):
+        await serve(app(), "127.0.0.1", 0, Tls(str(tmp_path / "no.pem"), str(tmp_path / "no.key")))
+
+
+@pytest.fixture
+def tls(tmp_path: Path) -> Tls:
+    """A certificate for 127.0.0.1 that signs itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "borgish test")])
+    begins = datetime.fromtimestamp(SystemClock().now().wall - 3600, UTC)
+    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), 1, begins, begins + timedelta(days=1))
+        .add_extension(address, critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    files = Tls(str(tmp_path / "cell.pem"), str(tmp_path / "cell.key"))
+    Path(files.certificate).write_bytes(certificate.public_bytes(Encoding.PEM))
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    Path(files.key).write_bytes(pem)
+    return files
+
+
+async def test_with_tls_the_client_trusts_only_the_authority_it_was_given(tls: Tls) -> None:
+    serving = await serve(app(), "127.0.0.1", 0, tls)
+    assert serving.url.startswith("https://")
+    client = Client(serving.url, "bgt_admin", ca=tls.certificate)
+    status = await asyncio.to_thread(client.get, "/v1/status", None, StatusView)
+    assert status.cell == "test"
+    with pytest.raises(Unreachable, match="certificate verify failed"):
+        await asyncio.to_thread(Client(serving.url, "bgt_admin").raw, "GET", "/v1/status")
+    client.close()
+    await serving.stop()
+
+
+async def test_tls_older_than_1_3_is_not_spoken(tls: Tls) -> None:
+    serving = await serve(app(), "127.0.0.1", 0, tls)
+    context = ssl.create_default_context(cafile=tls.certificate)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with pytest.raises(OSError, match=r"^$|alert|reset"):  # told so, or cut off, whichever comes first
+        await asyncio.open_connection("127.0.0.1", serving.port, ssl=context)
+    await serving.stop()

@@ -1,0 +1,110 @@
+"""The watch through the real server and client: order, resume, gone, and an end in time."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+import msgspec
+import pytest
+
+from borgish.client import Client, Message
+from borgish.errors import Gone, Unreachable
+from borgish.wire.api import EventView, SummaryView, TaskView
+from tests.integration.api.fakes import CLOCK, RunningApi, until
+
+
+def publish(api: RunningApi, *positions: int, job: str = "ann/web") -> None:
+    events = [EventView(position, "t", "placed", f"event {position}", job) for position in positions]
+    api.do(lambda: api.gateway.hub.publish_events(events))
+
+
+def take(stream: Iterator[Message], count: int) -> list[Message]:
+    return list(islice(stream, count))
+
+
+def positions(messages: list[Message]) -> list[int]:
+    return [msgspec.json.decode(message.data, type=EventView).position for message in messages]
+
+
+def test_events_come_in_order_and_resume_after_the_last(api: RunningApi, admin: Client) -> None:
+    stream = admin.watch({"kinds": "event"})
+    publish(api, 1, 2, 3)
+    first = take(stream, 1)
+    resumed = admin.watch({"kinds": "event"}, last_id=first[0].id)
+    assert (positions(first), positions(take(resumed, 2))) == ([1], [2, 3])
+
+
+def test_a_watch_of_one_job_hears_of_no_other(api: RunningApi, admin: Client) -> None:
+    stream = admin.watch({"kinds": "event", "job": "ann/web"})
+    publish(api, 1, job="bob/db")
+    publish(api, 2)
+    assert positions(take(stream, 1)) == [2]
+
+
+def test_changed_tasks_are_told_whole(api: RunningApi, admin: Client) -> None:
+    stream = admin.watch({"kinds": "tasks", "job": "ann/web"})
+    api.do(lambda: api.gateway.hub.tasks_changed({"bob/db": [0], "ann/web": [1, 0]}))
+    (message,) = take(stream, 1)
+    tasks = msgspec.json.decode(message.data, type=list[TaskView])
+    assert (message.kind, [task.name for task in tasks]) == ("tasks", ["ann/web/0", "ann/web/1"])
+
+
+def test_a_watcher_of_the_summary_gets_one_at_once(admin: Client) -> None:
+    (message,) = take(admin.watch({"kinds": "summary"}), 1)
+    assert msgspec.json.decode(message.data, type=SummaryView).status.cell == "test"
+
+
+@pytest.mark.parametrize("last_id", ["2.0", "3.50", "nonsense", "3.", "3.-1", "3." + "9" * 40, "3.\u0663"])
+def test_an_id_that_is_not_kept_is_gone(admin: Client, last_id: str) -> None:
+    with pytest.raises(Gone) as caught:
+        admin.watch({"kinds": "event"}, last_id=last_id.encode("utf-8").decode("latin-1"))
+    assert "Read everything anew" in caught.value.hint
+
+
+def test_an_id_that_has_left_the_log_is_gone(api: RunningApi, admin: Client) -> None:
+    stream = admin.watch({"kinds": "event"})
+    publish(api, 1)
+    (first,) = take(stream, 1)
+    publish(api, *range(2, 200))
+    with pytest.raises(Gone):
+        admin.watch({"kinds": "event"}, last_id=first.id)
+
+
+def test_a_reader_that_goes_away_is_let_go(api: RunningApi, admin: Client) -> None:
+    stream = admin.watch({"kinds": "event"})
+    publish(api, 1)
+    take(stream, 1)
+    assert api.gateway.hub.watchers == 1
+    del stream
+    until(lambda: api.gateway.hub.watchers == 0)
+
+
+def test_a_follower_of_logs_that_goes_away_is_let_go(api: RunningApi, admin: Client) -> None:
+    stream = admin.stream("/v1/tasks/ann/web/0/logs", {"follow": True})
+    assert next(stream).startswith(b"one\n")
+    assert api.gateway.logs_open == 1
+    del stream
+    until(lambda: api.gateway.logs_open == 0)
+
+
+def test_stopping_with_50_open_streams_ends_them_all_within_a_second() -> None:
+    api = RunningApi()
+    streams = [api.client().watch({"kinds": "event"}) for _ in range(50)]
+    until(lambda: api.gateway.hub.watchers == 50)
+    begun = CLOCK.now().mono
+    api.stop()
+    took = CLOCK.now().mono - begun
+    assert [list(stream) for stream in streams] == [[]] * 50, "they end in order, without an error"
+    assert took < 1
+
+
+def test_stopping_cuts_off_what_does_not_end_by_itself() -> None:
+    api = RunningApi()
+    stream = api.client().stream("/v1/tasks/ann/web/0/logs", {"follow": True})
+    next(stream)
+    begun = CLOCK.now().mono
+    api.stop()
+    took = CLOCK.now().mono - begun
+    with pytest.raises(Unreachable):
+        list(stream)
+    assert took < 1.2
+    assert api.gateway.logs_open == 0

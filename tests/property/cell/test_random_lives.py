@@ -1,0 +1,125 @@
+"""Whatever is asked of a cell, in whatever order: it stays sound, and its journal tells it again."""
+
+import copy
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from borgish.cell.apply import apply_entry
+from borgish.cell.commands import (
+    Command,
+    CordonMachine,
+    EvictTasks,
+    ForgetJob,
+    JoinMachine,
+    KillTasks,
+    Observe,
+    RestartTasks,
+    ScaleJob,
+    SetMachineDown,
+    SetMachineUp,
+    SubmitJob,
+    UncordonMachine,
+)
+from borgish.cell.events import Entry
+from borgish.cell.invariants import violations
+from borgish.cell.model import Machine, Snapshot
+from borgish.cell.observed import SeenAttempt
+from borgish.cell.state import Cell
+from borgish.clock import Now
+from borgish.master.core import Core
+from borgish.master.step import Ask, Heard
+from borgish.reconcilers.settings import ReconcileSettings
+from borgish.resources import Resources
+from borgish.spec.job import JobSpec
+from borgish.vocabulary import Ending, Eviction, Phase, Runtime
+
+NAMES = ["a", "b", "c"]
+jobs = st.sampled_from([f"u/{name}" for name in NAMES])
+machines = st.sampled_from(["m1", "m2", "m3"])
+indexes = st.none() | st.lists(st.integers(0, 4), min_size=1, max_size=3).map(tuple)
+
+
+def spec(name: str, tasks: int, cpu_millis: int, ports: int) -> JobSpec:
+    needs = Resources(cpu_millis, 64 * 1024**2)
+    return JobSpec(name, "u", tasks, ("true",), resources=needs, ports=("p", "q")[:ports])
+
+
+specs = st.builds(
+    spec, st.sampled_from(NAMES), st.integers(1, 5), st.sampled_from([100, 900]), st.integers(0, 2)
+)
+
+
+def machine(name: str, port: int) -> Machine:
+    return Machine(
+        name=name,
+        host="127.0.0.1",
+        port=port,
+        tls=False,
+        capacity=Resources(2000, 1024**3, 0),
+        attributes={},
+        runtimes=(Runtime.PROCESS,),
+        ports_low=20000,
+        ports_high=20005,
+        boot_id="b",
+        joined_at=0.0,
+        port_next=20000,
+    )
+
+
+commands: st.SearchStrategy[Command] = st.one_of(
+    specs.map(SubmitJob),
+    st.builds(ScaleJob, jobs, st.integers(-1, 6)),
+    st.builds(KillTasks, jobs, indexes),
+    st.builds(RestartTasks, jobs, indexes),
+    st.builds(EvictTasks, jobs, st.just((0,)), st.sampled_from(Eviction)),
+    st.builds(ForgetJob, jobs),
+    st.builds(
+        JoinMachine, st.builds(machine, machines, st.integers(7000, 7003)), st.just("i"), st.booleans()
+    ),
+    st.builds(CordonMachine, machines),
+    st.builds(UncordonMachine, machines),
+    st.builds(SetMachineDown, machines, st.just("silent")),
+    st.builds(SetMachineUp, machines),
+)
+reports = st.tuples(
+    st.integers(0, 30), st.sampled_from([None, *Ending]), st.integers(0, 3), st.sampled_from([0, 20001])
+)
+moves = st.lists(commands | reports, max_size=30)
+
+
+def report(core: Core, pick: int, ended: Ending | None, restarts: int, port: int) -> Observe | None:
+    """Return a report about one of the running tasks, or about an attempt that is over."""
+    placed = sorted((m, task) for m, tasks in core.cell.placed.items() for task in tasks)
+    if not placed:
+        return None
+    name, (job, index) = placed[pick % len(placed)]
+    attempt = core.cell.jobs[job].tasks[index].attempt - (pick % 7 == 0)
+    seen = SeenAttempt(
+        f"{job}/{index}", attempt, Phase.UP, restarts=restarts, ended=ended, exit_code=1, port_in_use=port
+    )
+    return Observe(name, "b", "i", (seen,), whole=pick % 3 == 0)
+
+
+@settings(max_examples=150, deadline=None)
+@given(moves)
+def test_a_cell_stays_sound_and_replays(moves: list[Command | tuple[int, Ending | None, int, int]]) -> None:
+    now = Now(100.0, 100.0)
+    core = Core(Cell(Snapshot("p")), ReconcileSettings(), now)
+    entries: list[Entry] = list(core.begin(1, "me", now).entries)
+    for move in moves:
+        now = now.later(1.5)
+        command = report(core, *move) if isinstance(move, tuple) else move
+        asks = [Ask(1, command, "ann", f"r{now.mono}", "d")] if command else []
+        before = copy.deepcopy(msgspec.to_builtins(core.cell.snapshot()))
+        step = core.step([Heard(dict.fromkeys(core.cell.machines, now.mono)), *asks], now)
+        assert violations(core.cell) == []
+        if not step.entries:
+            assert msgspec.to_builtins(core.cell.snapshot()) == before
+        entries.extend(step.entries)
+    again = Cell(Snapshot("p"))
+    for entry in entries:
+        apply_entry(again, msgspec.json.decode(msgspec.json.encode(entry), type=Entry))
+    assert msgspec.to_builtins(again.snapshot()) == msgspec.to_builtins(core.cell.snapshot())
+    assert violations(again) == []

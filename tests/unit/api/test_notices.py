@@ -1,0 +1,78 @@
+import typing
+
+import pytest
+
+from borgish.api.views.notices import _LINES, notices
+from borgish.cell import events as happened
+from borgish.cell.events import AnyEvent, Entry
+from borgish.spec.job import JobSpec
+from borgish.vocabulary import Ending, Eviction
+from borgish.wire.api import EventView
+from tests.unit.api.cells import machine
+
+
+def lines(*events: AnyEvent) -> list[EventView]:
+    return notices(Entry(7, 1e9, 1, 1, "ann", "x", events))
+
+
+def test_every_event_has_its_words() -> None:
+    assert set(_LINES) == set(typing.get_args(AnyEvent))
+
+
+def test_lines_carry_position_time_and_what_they_are_about() -> None:
+    (line,) = lines(happened.TasksPlaced("ann/web", (0, 1), ("m1", "m1")))
+    assert (line.position, line.at, line.kind) == (7, "2001-09-09T01:46:40.000Z", "placed")
+    assert (line.job, line.indexes, line.machine, line.bad) == ("ann/web", (0, 1), "m1", False)
+    assert line.text == "ann/web tasks 0-1 placed on m1"
+
+
+def test_many_machines_are_cut() -> None:
+    (line,) = lines(happened.TasksPlaced("ann/web", (0, 1, 2, 3, 4), ("a", "b", "c", "d", "e")))
+    assert line.text.endswith("placed on a, b, c and 2 more")
+    assert line.machine == ""
+
+
+def test_ends_are_told_by_how_they_ended() -> None:
+    ended = happened.TasksEnded(
+        "ann/x", (0, 1, 2), Ending.FAIL, ("", "", "oom"), (1, 1, None), (None, None, 9)
+    )
+    assert [line.text for line in lines(ended)] == [
+        "ann/x tasks 0-1 failed: exit code 1",
+        "ann/x/2 failed: oom (signal 9)",
+    ]
+    assert all(line.bad for line in lines(ended))
+
+
+def test_too_many_ways_to_end_become_one_line() -> None:
+    count = 40
+    restarted = happened.TasksRestarted(
+        "ann/x", tuple(range(count)), (1,) * count, tuple(range(count)), (None,) * count, ("",) * count
+    )
+    (line,) = lines(restarted)
+    assert line.indexes == tuple(range(count))
+    assert "in different ways" in line.text
+
+
+@pytest.mark.parametrize(
+    ("event", "kind", "words", "bad"),
+    [
+        (happened.Elected(2, 1, "host"), "master", "host leads the cell", False),
+        (happened.JobSubmitted(JobSpec("x", "ann", 1, ("x",))), "submitted", "submitted ann/x: 1", False),
+        (happened.JobChanged("ann/x", JobSpec("x", "ann", 3, ("x",))), "changed", "3 tasks", False),
+        (happened.JobForgotten("ann/x"), "forgotten", "no longer kept", False),
+        (happened.TasksEnded("ann/x", (0,), Ending.FINISH, ("",), (0,), (None,)), "ended", "finished", False),
+        (happened.TasksEnded("ann/x", (0,), Ending.KILL, ("killed by ann",)), "killed", "by ann", False),
+        (happened.TasksEvicted("ann/x", (0,), Eviction.RESTART), "evicted", "restart", False),
+        (happened.TasksEvicted("ann/x", (0,), Eviction.MACHINE_LOST, "m1 is down"), "evicted", "down", True),
+        (happened.TasksResubmitted("ann/x", (0,)), "submitted", "ann submitted ann/x/0 again", False),
+        (happened.MachineJoined(machine("m1")), "machine", "m1 joined with 4 cpu, 8GiB ram", False),
+        (happened.MachineDown("m1", "silent"), "machine", "m1 is down: silent", True),
+        (happened.MachineUp("m1"), "machine", "m1 is up again", False),
+        (happened.MachineCordoned("m1", "disk"), "machine", "m1 was cordoned by ann: disk", False),
+        (happened.MachineUncordoned("m1"), "machine", "takes new tasks again", False),
+    ],
+)  # fmt: skip
+def test_each_event_in_words(event: AnyEvent, kind: str, words: str, bad: bool) -> None:
+    (line,) = lines(event)
+    assert (line.kind, line.bad) == (kind, bad)
+    assert words in line.text

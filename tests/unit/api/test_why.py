@@ -1,0 +1,106 @@
+import pytest
+
+from borgish.api.views.why import why_job, why_task
+from borgish.cell.observed import Observed, SeenAttempt
+from borgish.spec.job import JobSpec
+from borgish.vocabulary import Ending, Eviction, Phase, State
+from borgish.wire.api import EventView
+from tests.unit.api.cells import dead, job, see, small_cell, small_observed, small_refusals
+
+
+def text_of(index: int, key: str = "ann/web", observed: Observed | None = None) -> str:
+    cell = small_cell()
+    found = cell.jobs[key]
+    refusals = small_refusals().get(key, ())
+    return why_task(cell, observed or small_observed(), found, index, refusals, ()).text
+
+
+def test_a_pending_task_is_explained_by_its_refusal_and_hint() -> None:
+    text = text_of(2)
+    assert text.startswith("ann/web/2 waits for a machine since ")
+    assert "2 have too little ram free, 1 is down." in text
+    assert text.endswith("with 64MiB it would fit on m1.")
+
+
+def test_a_pending_task_without_refusal_was_not_looked_at_yet() -> None:
+    cell = small_cell()
+    task = cell.jobs["ann/web"].tasks[2]
+    task.reason, task.machine = Eviction.MACHINE_LOST, "m3"
+    text = why_task(cell, small_observed(), cell.jobs["ann/web"], 2, (), ()).text
+    assert "It was sent back from m3: machine lost." in text
+    assert "has not looked at it" in text
+
+
+def test_an_unhealthy_task_is_explained_with_its_last_exit_and_where_to_look() -> None:
+    text = text_of(1)
+    assert "fails its probe" in text
+    assert "probe: 3 misses." in text
+    assert "restarted 2 times there; its program last ended with exit code 7." in text
+    assert "`borgctl task logs --previous ann/web/1`" in text
+
+
+@pytest.mark.parametrize(
+    ("phase", "words"),
+    [
+        (Phase.STARTING, "is being started on m1"),
+        (Phase.UP, "Its probe has not answered yet"),
+        (Phase.HEALTHY, "answers its probe"),
+        (Phase.STOPPING, "was asked to stop"),
+    ],
+)
+def test_each_phase_has_words(phase: Phase, words: str) -> None:
+    observed = small_observed()
+    see(observed, "m1", "ann/web", 0, SeenAttempt("ann/web/0", 11, phase))
+    assert words in text_of(0, observed=observed)
+
+
+def test_a_task_on_a_silent_machine_says_so() -> None:
+    cell = small_cell()
+    cell.machines["m2"].up, cell.machines["m2"].reason = False, "not heard of for 10s"
+    text = why_task(cell, Observed(), cell.jobs["bob/db"], 0, (), ()).text
+    assert "has not yet said anything of it" in text
+    assert "m2 is down: not heard of for 10s." in text
+
+
+@pytest.mark.parametrize(
+    ("ending", "words"),
+    [
+        (Ending.FINISH, "finished at"),
+        (Ending.FAIL, "failed at"),
+        (Ending.KILL, "was killed at"),
+        (Ending.LOST, "was lost at"),
+    ],
+)
+def test_each_ending_has_words(ending: Ending, words: str) -> None:
+    cell = small_cell()
+    only = job(JobSpec("x", "ann", 1, ("x",)), [dead(0, ending, "because", 3)], uid=9)
+    text = why_task(cell, small_observed(), only, 0, (), ()).text
+    assert words in text
+    assert "because; its program ended with exit code 3." in text
+    assert ("borgctl job restart ann/x" in text) == (ending is not Ending.FINISH)
+
+
+def test_a_job_is_explained_by_counts_refusals_and_examples() -> None:
+    cell = small_cell()
+    why = why_job(cell, small_observed(), cell.jobs["ann/web"], small_refusals()["ann/web"], ())
+    assert why.state is State.RUNNING
+    assert why.text.startswith("ann/web has 4 tasks: 1 up, 1 unhealthy, 1 pending, 1 killed.")
+    assert "ann/web/1 runs on m1 but fails its probe" in why.text
+    assert [task.name for task in why.tasks] == ["ann/web/1", "ann/web/2", "ann/web/3"]
+    assert len(why.refusals) == 1
+
+
+def test_a_job_in_order_needs_one_sentence() -> None:
+    cell = small_cell()
+    assert why_job(cell, small_observed(), cell.jobs["bob/db"], (), ()).text == "bob/db has 1 task: 1 up."
+
+
+def test_a_task_shows_only_events_about_it_or_its_whole_job() -> None:
+    cell = small_cell()
+    events = [
+        EventView(1, "t", "submitted", "whole job", "ann/web"),
+        EventView(2, "t", "placed", "another", "ann/web", (0,)),
+        EventView(3, "t", "placed", "this", "ann/web", (1, 2)),
+    ]
+    why = why_task(cell, small_observed(), cell.jobs["ann/web"], 1, (), events)
+    assert [event.text for event in why.events] == ["whole job", "this"]

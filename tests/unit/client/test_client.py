@@ -1,0 +1,190 @@
+"""The client against listeners that misbehave, and the folder it is found by."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from borgish.client import Client, Message, _messages, quoted
+from borgish.errors import BorgishError, Invalid, Mistake, Unauthenticated, Unreachable
+from borgish.wire.api import Accepted, Problem
+
+OK = b'{"position": 1, "subject": "a/b", "text": "done"}'
+
+
+def answer(body: bytes, status: str = "200 OK", kind: str = "application/json") -> bytes:
+    head = f"HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+@contextmanager
+def listener(*turns: bytes | None) -> Iterator[tuple[str, list[bytes]]]:
+    """Serve one connection per turn: read a request, answer so many bytes, close. None: close at once."""
+    requests: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def run() -> None:
+            for turn in turns:
+                connection, _ = server.accept()
+                with connection:
+                    requests.append(connection.recv(65536))
+                    if turn is not None:
+                        connection.sendall(turn)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}", requests
+        thread.join(5)
+        assert not thread.is_alive()
+
+
+def header(request: bytes, name: bytes) -> bytes:
+    lines = request.split(b"\r\n")
+    return next(line.split(b": ", 1)[1] for line in lines if line.lower().startswith(name + b":"))
+
+
+def test_a_broken_connection_is_tried_again_with_the_same_request_id() -> None:
+    with listener(None, answer(OK)) as (url, requests):
+        accepted = Client(url, "t").post("/v1/jobs", b"name: x", Accepted)
+    assert accepted.position == 1
+    first, second = (header(request, b"idempotency-key") for request in requests)
+    assert first == second
+    assert len(first) == 32
+
+
+def test_a_connection_that_breaks_twice_is_unreachable() -> None:
+    with listener(None, None) as (url, requests), pytest.raises(Unreachable) as caught:
+        Client(url, "t").raw("GET", "/v1/status")
+    assert len(requests) == 2
+    assert "borgctl up" in caught.value.hint
+
+
+def test_a_kept_connection_that_was_closed_meanwhile_is_made_anew() -> None:
+    with listener(answer(OK), answer(OK)) as (url, requests):
+        client = Client(url, "t")
+        for _ in range(2):
+            assert client.get("/v1/x", None, Accepted).position == 1
+    assert len(requests) == 2
+
+
+def test_nobody_there_is_told_at_once_with_a_way_out() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with pytest.raises(Unreachable, match=f"127.0.0.1:{port}.*refused") as caught:
+        Client(f"http://127.0.0.1:{port}", "t").raw("GET", "/v1/status")
+    assert "borgctl up" in caught.value.hint
+
+
+@pytest.mark.parametrize(("method", "hint"), [("GET", ""), ("POST", "It may have been done")])
+def test_no_answer_in_time_says_what_may_have_happened(method: str, hint: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(Unreachable, match="in time") as caught:
+            Client(url, "t", timeout_seconds=0.05).raw(method, "/v1/jobs")
+    assert caught.value.hint.startswith(hint)
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        answer(b"", "302 Found\r\nlocation: http://127.0.0.1:1/"),
+        answer(b"<html>", "502 Bad Gateway", "text/html"),
+        answer(b"<html>", "200 OK", "text/html"),
+        answer(b'{"position": "one"}'),
+    ],
+)
+def test_what_is_no_borgmaster_is_told_apart(turn: bytes) -> None:
+    with listener(turn) as (url, _), pytest.raises(BorgishError, match=r"no borgmaster|not understood"):
+        Client(url, "t").get("/v1/status", None, Accepted)
+
+
+def test_problems_become_the_errors_they_were() -> None:
+    problem = Problem("Bad", 400, "2 mistakes", hint="look", mistakes=(Mistake("is wrong", 3, 4),))
+    turn = answer(msgspec.json.encode(problem), "400 Bad Request", "application/problem+json")
+    with listener(turn) as (url, _), pytest.raises(Invalid, match="2 mistakes") as caught:
+        Client(url, "t").raw("GET", "/v1/status")
+    assert (caught.value.hint, caught.value.mistakes) == ("look", problem.mistakes)
+
+
+def test_a_damaged_problem_is_still_an_error() -> None:
+    turn = answer(b"{", "401 Unauthorized", "application/problem+json")
+    with listener(turn) as (url, _), pytest.raises(Unauthenticated):
+        Client(url, "t").raw("GET", "/v1/status")
+
+
+def test_a_stream_that_breaks_is_not_taken_for_its_end() -> None:
+    turn = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\none\n\r\n8\r\nha"
+    with listener(turn) as (url, _):
+        pieces = Client(url, "t").stream("/v1/x")
+        with pytest.raises(Unreachable):
+            list(pieces)
+
+
+def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    with listener(answer(OK)) as (url, _):
+        assert Client(url, "t").get("/v1/x", None, Accepted).position == 1
+
+
+@pytest.mark.parametrize("url", ["", "ftp://x", "127.0.0.1:7400", "http://"])
+def test_an_address_that_is_none_is_refused(url: str) -> None:
+    with pytest.raises(Invalid, match="no address"):
+        Client(url, "t").raw("GET", "/v1/status")
+
+
+def test_parameters_left_out_are_not_sent() -> None:
+    with listener(answer(OK)) as (url, requests):
+        Client(url, "t").get("/v1/x", {"a": True, "b": None, "c": "", "d": 5, "e": "x/y z"}, Accepted)
+    assert requests[0].startswith(b"GET /v1/x?a=true&d=5&e=x%2Fy+z HTTP/1.1\r\n")
+
+
+def test_paths_are_quoted() -> None:
+    assert quoted("jobs", "ann", "a/../b", 3) == "/v1/jobs/ann/a%2F..%2Fb/3"
+
+
+def found(folder: Path, client_json: str, token: str | None = "bgt_x\n") -> Client:
+    (folder / "client.json").write_text(client_json)
+    if token is not None:
+        (folder / "tokens").mkdir()
+        (folder / "tokens" / "admin.token").write_text(token)
+    return Client.find(folder)
+
+
+GOOD = '{"url": "http://127.0.0.1:7400", "token_file": "tokens/admin.token", "ca": ""}'
+
+
+def test_a_cell_is_found_by_its_folder(tmp_path: Path) -> None:
+    client = found(tmp_path, GOOD)
+    assert client.url == "http://127.0.0.1:7400"
+    assert client._headers("GET") == {"Authorization": "Bearer bgt_x"}
+
+
+def test_a_folder_without_a_cell_says_how_to_get_one(tmp_path: Path) -> None:
+    with pytest.raises(Unreachable, match=f"no cell in {tmp_path}") as caught:
+        Client.find(tmp_path)
+    assert "borgctl up" in caught.value.hint
+
+
+def test_a_folder_without_a_token_says_where_it_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(Unauthenticated, match=r"tokens/admin\.token"):
+        found(tmp_path, GOOD, token=None)
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"url": 3, "token_file": "x"}'])
+def test_a_damaged_client_file_is_named(tmp_path: Path, text: str) -> None:
+    with pytest.raises(Unreachable, match=r"client\.json"):
+        found(tmp_path, text)
+
+
+def in_pieces(size: int, data: bytes) -> Iterator[bytes]:
+    return (data[start : start + size] for start in range(0, len(data), size))
+
+
+@pytest.mark.parametrize("cut", [lambda data: iter([data]), lambda data: in_pieces(1, data)])
+def test_messages_are_found_however_they_are_cut(cut: Callable[[bytes], Iterator[bytes]]) -> None:
+    data = b": hello\n\nid: 3.1\nevent: event\ndata: {}\n\ndata: a\ndata: b\n\nid: 9\n\n"
+    assert list(_messages(cut(data))) == [Message("3.1", "event", b"{}"), Message("", "message", b"a\nb")]

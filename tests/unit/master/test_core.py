@@ -1,0 +1,207 @@
+"""One step of the master at a time: what goes in, what comes out, and that it can be replayed."""
+
+import msgspec
+import pytest
+
+from borgish.cell.apply import apply_entry
+from borgish.cell.commands import Command, JoinMachine, KillTasks, Observe, RestartTasks, SubmitJob
+from borgish.cell.events import Entry
+from borgish.cell.invariants import violations
+from borgish.cell.model import Machine, Snapshot
+from borgish.cell.observed import SeenAttempt
+from borgish.cell.state import Cell
+from borgish.clock import Now
+from borgish.errors import Conflict, NotFound
+from borgish.link.translate import Outgoing
+from borgish.master.core import Core
+from borgish.master.step import Ask, Heard, Step
+from borgish.reconcilers.settings import ReconcileSettings
+from borgish.resources import Resources
+from borgish.spec.job import JobSpec
+from borgish.vocabulary import Ending, Phase, Runtime, State
+from borgish.wire.api import Accepted
+
+GIB = 1024**3
+
+
+def machine(name: str) -> Machine:
+    return Machine(
+        name=name,
+        host="127.0.0.1",
+        port=7500,
+        tls=False,
+        capacity=Resources(4000, 8 * GIB, 100 * GIB),
+        attributes={},
+        runtimes=(Runtime.PROCESS,),
+        ports_low=20000,
+        ports_high=20009,
+        boot_id="b",
+        joined_at=0.0,
+        port_next=20000,
+    )
+
+
+class Driver:
+    """A core with a clock that moves when told to, and everything it ever entered."""
+
+    def __init__(self, machines: int = 3) -> None:
+        self.now = Now(1000.0, 50.0)
+        self.core = Core(Cell(Snapshot("test")), ReconcileSettings(), self.now)
+        self.entries: list[Entry] = list(self.core.begin(1, "me", self.now).entries)
+        for n in range(1, machines + 1):
+            self.ask(JoinMachine(machine(f"m{n}"), f"i{n}", known=False))
+
+    def step(self, *inputs: Ask | Heard) -> Step:
+        step = self.core.step(inputs, self.now)
+        self.entries.extend(step.entries)
+        assert violations(self.core.cell) == []
+        return step
+
+    def ask(self, command: Command, request_id: str = "", digest: str = "d") -> Accepted:
+        step = self.step(Ask(1, command, "ann", request_id, digest))
+        reply = step.replies[0][1]
+        if not isinstance(reply, Accepted):
+            raise reply
+        return reply
+
+    def wait(self, seconds: float, *heard: str) -> Step:
+        self.now = self.now.later(seconds)
+        return self.step(Heard(dict.fromkeys(heard, self.now.mono)))
+
+    def report(self, name: str, *attempts: SeenAttempt) -> Step:
+        return self.step(Ask(2, Observe(name, "b", name, attempts), name))
+
+    def states(self) -> list[State]:
+        return [task.state for task in self.core.cell.jobs["ann/web"].tasks]
+
+
+@pytest.fixture
+def driver() -> Driver:
+    return Driver()
+
+
+JOB = JobSpec("web", "ann", 3, ("sleep", "{{task.index}}"), ports=("http",))
+
+
+def test_a_submission_is_placed_in_the_same_step(driver: Driver) -> None:
+    step = driver.step(Ask(7, SubmitJob(JOB), "ann"))
+    assert [handle for handle, _ in step.replies] == [7]
+    assert [entry.actor for entry in step.entries] == ["ann", "scheduler"]
+    assert step.assignments == {"m1", "m2", "m3"}
+    assert driver.states() == [State.RUNNING] * 3
+
+
+def test_assignments_are_complete_and_substituted(driver: Driver) -> None:
+    driver.ask(SubmitJob(JOB))
+    task = driver.core.cell.jobs["ann/web"].tasks[2]
+    assignment = Outgoing(driver.core.cell, task.machine).assignment(driver.core.observed, 1, driver.now)
+    (attempt,) = assignment.run
+    assert attempt.run == ("sleep", "2")
+    assert attempt.env["PORT_HTTP"] == str(task.ports[0])
+    assert attempt.attempt == task.attempt
+
+
+def test_the_same_request_twice_is_answered_the_same(driver: Driver) -> None:
+    first = driver.ask(SubmitJob(JOB), "r1")
+    position = driver.core.cell.position
+    again = driver.ask(SubmitJob(JOB), "r1")
+    assert again == msgspec.structs.replace(first, replayed=True)
+    assert driver.core.cell.position == position
+    with pytest.raises(Conflict, match="used before"):
+        driver.ask(KillTasks("ann/web"), "r1", "another body")
+
+
+def test_a_refused_command_leaves_no_trace(driver: Driver) -> None:
+    entries = len(driver.entries)
+    with pytest.raises(NotFound):
+        driver.ask(KillTasks("ann/none"))
+    assert len(driver.entries) == entries
+
+
+def test_silence_takes_a_machine_down_and_its_tasks_elsewhere(driver: Driver) -> None:
+    driver.ask(SubmitJob(JOB))
+    for _ in range(9):
+        driver.wait(1, "m1", "m2", "m3")
+    lost = driver.core.cell.jobs["ann/web"].tasks[0].machine
+    others = [name for name in ("m1", "m2", "m3") if name != lost]
+    for _ in range(12):
+        driver.wait(1, *others)
+    assert not driver.core.cell.machines[lost].up
+    assert driver.states() == [State.RUNNING] * 3
+    assert {task.machine for task in driver.core.cell.jobs["ann/web"].tasks} == set(others)
+
+
+def test_when_all_fall_silent_nothing_is_moved(driver: Driver) -> None:
+    driver.ask(SubmitJob(JOB))
+    driver.wait(1, "m1", "m2", "m3")
+    before = [task.attempt for task in driver.core.cell.jobs["ann/web"].tasks]
+    for _ in range(90):
+        driver.wait(1)
+    assert not any(m.up for m in driver.core.cell.machines.values())
+    assert [task.attempt for task in driver.core.cell.jobs["ann/web"].tasks] == before
+
+
+def test_a_new_master_evicts_nobody_before_half_have_answered() -> None:
+    driver = Driver(3)
+    driver.ask(SubmitJob(JOB))
+    core = Core(driver.core.cell, ReconcileSettings(), driver.now)
+    driver.core = core
+    for _ in range(15):
+        driver.wait(1, "m1")
+    assert driver.states() == [State.RUNNING] * 3
+    assert {t.machine for t in core.cell.jobs["ann/web"].tasks} == {"m1", "m2", "m3"}
+    for _ in range(50):
+        driver.wait(1, "m1")
+    assert {t.machine for t in core.cell.jobs["ann/web"].tasks} == {"m1"}
+
+
+def test_what_runs_and_should_not_is_ordered_to_stop(driver: Driver) -> None:
+    driver.ask(SubmitJob(JOB))
+    task = driver.core.cell.jobs["ann/web"].tasks[0]
+    old = SeenAttempt("ann/web/0", task.attempt, Phase.UP)
+    name = task.machine
+    driver.report(name, old)
+    step = driver.step(Ask(1, RestartTasks("ann/web", (0,)), "ann"))
+    assert name in step.assignments
+    assignment = Outgoing(driver.core.cell, name).assignment(driver.core.observed, 2, driver.now)
+    assert [order.key for order in assignment.stop] == [f"ann/web/0@{old.attempt}"]
+
+
+def test_orphans_are_left_alone_for_ten_minutes(driver: Driver) -> None:
+    orphan = SeenAttempt("bob/db/0", 9999, Phase.UP)
+    driver.report("m1", orphan)
+    outgoing = Outgoing(driver.core.cell, "m1")
+    assert outgoing.assignment(driver.core.observed, 1, driver.now).stop == ()
+    step = driver.wait(601, "m1", "m2", "m3")
+    assert "m1" in step.assignments
+    stop = outgoing.assignment(driver.core.observed, 2, driver.now).stop
+    assert [(order.task, order.reason) for order in stop] == [("bob/db/0", "this cell has never heard of it")]
+
+
+def test_replaying_the_entries_gives_the_same_cell(driver: Driver) -> None:
+    driver.ask(SubmitJob(JOB), "r1")
+    for index, task in enumerate(list(driver.core.cell.jobs["ann/web"].tasks)):
+        ended = Ending.FINISH if index else Ending.FAIL
+        seen = SeenAttempt(f"ann/web/{index}", task.attempt, Phase.UP, ended=ended, exit_code=index)
+        driver.report(task.machine, seen)
+    copy = Cell(Snapshot("test"))
+    for entry in driver.entries:
+        apply_entry(copy, msgspec.json.decode(msgspec.json.encode(entry), type=Entry))
+    assert msgspec.to_builtins(copy.snapshot()) == msgspec.to_builtins(driver.core.cell.snapshot())
+
+
+def test_dead_jobs_are_forgotten_in_time(driver: Driver) -> None:
+    driver.ask(SubmitJob(JOB))
+    driver.ask(KillTasks("ann/web"))
+    driver.wait(23 * 3600.0, "m1", "m2", "m3")
+    assert driver.core.cell.jobs
+    driver.wait(2 * 3600.0, "m1", "m2", "m3")
+    assert not driver.core.cell.jobs
+
+
+def test_a_quiet_step_enters_nothing(driver: Driver) -> None:
+    driver.ask(SubmitJob(JOB))
+    for _ in range(5):
+        step = driver.wait(1, "m1", "m2", "m3")
+        assert not step.entries
+        assert not step.assignments

@@ -1,0 +1,21 @@
+from borgish.api.views.status import Daemon, status_view
+from borgish.api.views.tally import Tally
+from borgish.master.metrics import Metrics
+from tests.unit.api.cells import NOW, small_cell, small_observed
+
+
+def test_the_figures_are_of_the_cell_and_their_number_does_not_grow_with_it() -> None:
+    metrics = Metrics()
+    status = status_view(small_cell(), small_observed(), Tally(), Daemon(NOW.wall, "memory"), NOW)
+    metrics.turn(0.003)
+    text = metrics.render(status).decode()
+    for line in (
+        "borgish_journal_position 20.0",
+        'borgish_machines{state="down"} 1.0',
+        'borgish_tasks{state="pending"} 1.0',
+        "borgish_tasks_up 2.0",
+        'borgish_turn_seconds_bucket{le="0.005"} 1.0',
+        'borgish_turn_seconds_bucket{le="0.0025"} 0.0',
+    ):
+        assert line in text
+    assert "ann" not in text
