@@ -1,0 +1,65 @@
+"""What the core asks its shell to do, and what it wants kept: plain records, no behaviour."""
+
+import msgspec
+
+from borgish.borglet.entry import Entry, Head
+from borgish.spec.job import Health
+from borgish.wire.link import AttemptReport, AttemptSpec
+
+
+class Start(msgspec.Struct, frozen=True):
+    """Start a run. Answer with ``core.ran`` or ``core.start_failed``."""
+
+    spec: AttemptSpec
+    run: int
+
+    @property
+    def key(self) -> str:
+        return self.spec.key
+
+
+class Signal(msgspec.Struct, frozen=True):
+    """Send a signal (TERM, INT ...; without SIG) to the live run. Its end comes by ``core.ran``."""
+
+    key: str
+    signal: str
+
+
+class Kill(msgspec.Struct, frozen=True):
+    """End the live run now. Its end comes by ``core.ran``."""
+
+    key: str
+
+
+class Probe(msgspec.Struct, frozen=True):
+    """Probe the live run once. Answer with ``core.probed``, within the probe's timeout."""
+
+    key: str
+    run: int
+    health: Health
+    port: int = 0  # the number behind ``health.port``; 0 for a command
+
+
+class Forget(msgspec.Struct, frozen=True):
+    """Let the runtime let go of an ended attempt; the master has its end for good. Answer with
+    ``core.forgotten``: until then the ledger keeps it, lest the runtime bring it back as unknown."""
+
+    key: str
+
+
+Action = Start | Signal | Kill | Probe | Forget
+
+
+class Actions(msgspec.Struct, frozen=True):
+    """What one step wants done, in this order: ``records`` and ``head`` into the ledger, then ``todo``.
+
+    A record of None takes the attempt out of the ledger. ``wake_at`` is the moment on the monotonic
+    clock at which the next step is due at the latest; None when nothing is timed. ``news`` are the
+    attempts whose report changed, for the log.
+    """
+
+    todo: tuple[Action, ...] = ()
+    wake_at: float | None = None
+    records: dict[str, Entry | None] = {}
+    head: Head | None = None
+    news: tuple[AttemptReport, ...] = ()

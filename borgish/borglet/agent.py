@@ -1,0 +1,314 @@
+"""The borglet on its machine: brings inputs to the core, and does what the core says.
+
+Every input is followed at once by a step (``_turn``), in the same turn of the event loop: a program
+that died is started again with nothing between but one write to the ledger, unsynced. Polls are
+held here; what they say is durable first. HTTP is the matter of ``server``.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from borgish.borglet import usage
+from borgish.borglet.actions import Action, Actions, Forget, Start
+from borgish.borglet.core import BorgletCore
+from borgish.borglet.facts import with_runtimes
+from borgish.borglet.ledger import Ledger
+from borgish.borglet.opening import Factories, Opener
+from borgish.borglet.runner import Runner
+from borgish.borglet.runtimes.base import RunState, StartFailed, TaskRuntime
+from borgish.clock import Clock
+from borgish.errors import BorgishError, Conflict, NotFound
+from borgish.vocabulary import Runtime
+from borgish.wire.link import (
+    AttemptReport,
+    Condition,
+    ConditionKind,
+    ExecReply,
+    ExecRequest,
+    Facts,
+    PollReply,
+    PollRequest,
+    Usage,
+)
+
+log = logging.getLogger("borglet.agent")
+
+HOLD_SECONDS_MAX = 60.0
+STOP_SECONDS = 1.0
+
+
+class Agent:
+    """One machine's borglet, without its HTTP. Everything runs in the event loop it was begun in."""
+
+    def __init__(
+        self,
+        machine: str,
+        boot_id: str,
+        instance: str,
+        facts: Facts,
+        *,
+        state: Path,
+        ledger: Ledger,
+        factories: Factories,
+        clock: Clock,
+    ) -> None:
+        self._facts, self._state, self._ledger, self._clock = facts, state, ledger, clock
+        entries = ledger.entries.values()
+        now = clock.now()
+        self.core = BorgletCore(machine, boot_id, instance, facts, ledger=entries, head=ledger.head, now=now)
+        self.cell = ""  # whose polls alone are obeyed; "" before the first join
+        self.heard = now.mono  # when the master last polled
+        self._runtimes: dict[Runtime, TaskRuntime] = {}
+        self._runner = Runner(self)
+        self._opener = Opener(factories, self)
+        self._sampler: asyncio.Task[None] | None = None
+        self._usage: tuple[Usage, ...] = ()
+        self._conditions: tuple[Condition, ...] = ()
+        self._ledger_fault = ""
+        self._alarm: asyncio.TimerHandle | None = None
+        self._bell = asyncio.get_running_loop().create_future()
+        self._newest_poll = 0
+        self._closing = False
+
+    # -- its life -----------------------------------------------------------------------------------
+
+    async def begin(self, cell: str) -> None:
+        """Open the runtimes and take in what runs; from then on all goes by itself.
+
+        ``cell`` is the one joined before; "" on a machine that never was in one.
+        """
+        self.cell = cell
+        await self._opener.begin(cell)
+        self._look_around()
+        self._turn()
+        self._sampler = asyncio.create_task(self._sample())
+
+    def joined(self, cell: str) -> None:
+        """Take in which cell the machine is in."""
+        self.cell = cell
+        self._opener.joined(cell)
+
+    def end_polls(self) -> None:
+        """Let all held polls be answered now, and hold none any more."""
+        self._closing = True
+        self._ring()
+
+    async def close(self) -> None:
+        """Let go of everything; what runs goes on running."""
+        self.end_polls()
+        self._opener.stop()
+        if self._sampler:
+            self._sampler.cancel()
+        if self._alarm:
+            self._alarm.cancel()
+        await self._runner.stop(STOP_SECONDS)
+        for runtime in self._runtimes.values():
+            await runtime.close()
+        self._ledger.close()
+
+    # -- the master ---------------------------------------------------------------------------------
+
+    async def poll(self, request: PollRequest) -> PollReply:
+        """Answer a poll: at once when there is something to say, else when it is, or time is over.
+
+        Raises Conflict for a master that was superseded, or that of another cell.
+        """
+        if self.cell and request.cell != self.cell:
+            raise Conflict(
+                f"machine {self.core.machine} is in cell '{self.cell}', not in '{request.cell}'",
+                "Give the borglet the other cell's master and join token, and start it again.",
+            )
+        fresh = self.core.poll(request, self._clock.now())
+        self.heard = self._clock.now().mono
+        self._newest_poll += 1
+        number = self._newest_poll
+        self._ring()
+        self._turn()
+        if fresh:
+            self._log_assignment(request)
+        else:
+            await self._hold(request, number)
+        await self._make_durable()
+        return self.core.reply(request, self._usage)
+
+    async def exec(self, request: ExecRequest) -> ExecReply:
+        """Run a command beside a running attempt. Raises NotFound when it does not run here."""
+        key = f"{request.task}@{request.attempt}"
+        runtime = self._runtime_of(key)
+        state = runtime.look(key) if runtime else None
+        if runtime is None or state is None or state.exit is not None:
+            raise NotFound(
+                f"{request.task} does not run on machine {self.core.machine} now",
+                "See 'borgctl why' for what it is doing.",
+            )
+        output, code, cut = await runtime.exec(key, request.run, request.timeout_seconds)
+        return ExecReply(output, code, cut)
+
+    async def logs(self, key: str, *, previous: bool, follow: bool, tail: int) -> AsyncIterator[bytes]:
+        """Yield the output of an attempt's program, also of one that was let go and whose output is
+        still kept. Raises NotFound when there is none here."""
+        known = self._runtime_of(key)
+        some = known is not None
+        for runtime in (known,) if known else tuple(self._runtimes.values()):
+            with contextlib.suppress(NotFound):
+                async for chunk in runtime.logs(key, previous=previous, follow=follow, tail=tail):
+                    some = True
+                    yield chunk
+                if some:
+                    return
+        raise NotFound(
+            f"machine {self.core.machine} has no {'earlier ' if previous else ''}output of {key}",
+            "It has not run here, or its output was removed by age.",
+        )
+
+    # -- the machine: what runtimes and probes tell ---------------------------------------------------
+
+    def runtime_opened(self, runtime: TaskRuntime, runs: list[RunState]) -> None:
+        self._runtimes[runtime.kind] = runtime
+        self.core.adopted(runtime.kind, runs, self._clock.now())
+        self._look_around()
+        self._turn()
+
+    def runtime_changed(self, runtime: TaskRuntime, key: str) -> None:
+        if runtime.kind in self._runtimes and (state := runtime.look(key)):
+            self.ran(key, state)
+
+    def ran(self, key: str, state: RunState) -> None:
+        self.core.ran(key, state, self._clock.now())
+        self._turn()
+
+    def start_failed(self, key: str, run: int, error: StartFailed) -> None:
+        now = self._clock.now()
+        self.core.start_failed(key, run, str(error), now, permanent=error.permanent, port=error.port)
+        self._turn()
+
+    def probed(self, key: str, run: int, fault: str) -> None:
+        self.core.probed(key, run, fault, self._clock.now(), ok=not fault)
+        self._turn()
+
+    def forgotten(self, key: str) -> None:
+        self.core.forgotten(key)
+        self._turn()
+
+    # -- the turn -------------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        """Step the core and do what it says, in the order that it says."""
+        if self._closing:
+            return
+        before = self.core.report_generation
+        now = self._clock.now()
+        actions = self.core.step(now)
+        self._keep(actions)
+        for action in actions.todo:
+            self._do(action)
+        self._set_alarm(actions.wake_at, now.mono)
+        if self.core.report_generation != before:
+            self._ring()
+        for report in actions.news:
+            _log_news(report)
+
+    def _keep(self, actions: Actions) -> None:
+        if not actions.records and not actions.head:
+            return
+        try:
+            self._ledger.append(actions.records, actions.head)
+        except OSError as error:
+            self._ledger_failed(error)
+
+    def _ledger_failed(self, error: OSError) -> None:
+        """Go on without: what runs is more than what is remembered. The sampler tries again."""
+        text = f"the ledger in {self._state} cannot be written: {error.strerror}"
+        if text != self._ledger_fault:
+            log.error("%s. Free some space; an end of this borglet now may lose exit codes", text)
+        self._ledger_fault = text
+
+    def _do(self, action: Action) -> None:
+        if isinstance(action, Start):
+            self._runner.do(action, self._runtimes[action.spec.runtime])
+        elif runtime := self._runtime_of(action.key):
+            self._runner.do(action, runtime)
+        elif isinstance(action, Forget):
+            for runtime in self._runtimes.values():
+                self._runner.do(action, runtime)
+
+    def _runtime_of(self, key: str) -> TaskRuntime | None:
+        return next((r for r in self._runtimes.values() if r.look(key) is not None), None)
+
+    def _set_alarm(self, wake_at: float | None, now: float) -> None:
+        if self._alarm:
+            self._alarm.cancel()
+        self._alarm = None
+        if wake_at is not None:
+            delay = max(0.0, wake_at - now) + 0.001  # rather late by a tick than early and again
+            self._alarm = asyncio.get_running_loop().call_later(delay, self._turn)
+
+    # -- held polls -------------------------------------------------------------------------------------
+
+    def _ring(self) -> None:
+        """Wake every held poll to look again."""
+        bell, self._bell = self._bell, self._bell.get_loop().create_future()
+        bell.set_result(None)
+
+    async def _hold(self, request: PollRequest, number: int) -> None:
+        until = self._clock.now().mono + min(request.wait_seconds, HOLD_SECONDS_MAX)
+        while not self._closing and number == self._newest_poll and not self.core.differs(request):
+            left = until - self._clock.now().mono
+            if left <= 0:
+                return
+            await asyncio.wait({self._bell}, timeout=left)
+
+    async def _make_durable(self) -> None:
+        """Let the disk have every end and the newest head before they are spoken of."""
+        while self._ledger.owes_sync and not self._ledger_fault:
+            try:
+                await asyncio.to_thread(self._ledger.syncing())
+            except OSError as error:
+                self._ledger_failed(error)
+
+    # -- looking around -----------------------------------------------------------------------------------
+
+    async def _sample(self) -> None:
+        while True:
+            await asyncio.sleep(usage.SAMPLE_SECONDS)
+            try:
+                self._usage = await usage.sample(self._runtimes.values())
+            except (BorgishError, OSError) as error:
+                log.warning("usage could not be sampled: %s", error)
+            except Exception:  # a fault in one runtime's figures must not end all looking around
+                log.exception("usage could not be sampled")
+            self._mend_ledger()
+            self._look_around()
+            self._turn()
+
+    def _mend_ledger(self) -> None:
+        if not self._ledger_fault:
+            return
+        try:
+            self._ledger.append({}, None)
+        except OSError as error:
+            self._ledger_failed(error)
+        else:
+            log.info("the ledger can be written again")
+            self._ledger_fault = ""
+
+    def _look_around(self) -> None:
+        found = usage.conditions(self._runtimes.values(), self._state, self._conditions)
+        if self._ledger_fault and not any(c.kind is ConditionKind.DISK_PRESSURE for c in found):
+            found += (Condition(ConditionKind.DISK_PRESSURE, str(self._state), self._ledger_fault),)
+        for condition in set(found) - set(self._conditions):
+            log.warning("%s %s: %s", condition.kind, condition.about, condition.text)
+        self._conditions = found
+        self.core.observe(with_runtimes(self._facts, tuple(sorted(self._runtimes))), found)
+
+    def _log_assignment(self, request: PollRequest) -> None:
+        if got := request.assignment:
+            log.info("assignment %d: %d to run, %d to stop", got.generation, len(got.run), len(got.stop))
+
+
+def _log_news(report: AttemptReport) -> None:
+    state = f"ended: {report.ended}" if report.ended else str(report.phase)
+    log.info("%s %s%s", report.key, state, f" ({report.reason})" if report.reason else "")

@@ -1,0 +1,336 @@
+"""The borglet without its machine: all attempts, one step at a time from desired x actual.
+
+The shell gives inputs (a poll, what the runtimes say, answers of probes), then calls ``step``, keeps
+the records it returns in the ledger, does what it returns, and calls ``step`` again when the next
+input comes or ``wake_at`` is reached. Inputs only take in; whatever follows is decided in ``step``.
+No clock, no disk, no network here: the simulator runs this same class.
+
+    core = BorgletCore(machine, boot_id, instance, facts, ledger=entries, head=head, now=now)
+    core.adopted(Runtime.PROCESS, runs, now)      # once a runtime is open; nothing starts before
+    core.poll(request, now)                       # raises Conflict for a master that was superseded
+    actions = core.step(now)
+    reply = core.reply(usage)
+"""
+
+import heapq
+from collections.abc import Iterable, Mapping
+
+from borgish.borglet.actions import Action, Actions, Forget
+from borgish.borglet.attempt import Attempt
+from borgish.borglet.entry import Entry, Head, Purpose, Stage
+from borgish.borglet.recall import from_entry, to_entry
+from borgish.borglet.runtimes.base import RunState
+from borgish.clock import Now
+from borgish.errors import Conflict
+from borgish.vocabulary import Runtime
+from borgish.wire.link import (
+    Assignment,
+    AttemptReport,
+    Condition,
+    Facts,
+    PollReply,
+    PollRequest,
+    Report,
+    Usage,
+    attempt_key,
+)
+
+
+class BorgletCore:
+    """All attempts on one machine. Not safe to share between threads; every call is quick."""
+
+    def __init__(
+        self,
+        machine: str,
+        boot_id: str,
+        instance: str,
+        facts: Facts,
+        *,
+        ledger: Iterable[Entry] = (),
+        head: Head | None = None,
+        now: Now,
+    ) -> None:
+        """Begin from the ledger of the borglet before (``ledger()`` and ``head`` of its core)."""
+        self.machine, self.boot_id, self.instance = machine, boot_id, instance
+        self.facts = facts
+        self.conditions: tuple[Condition, ...] = ()
+        self.head = head or Head(machine)
+        self.report_generation = 1
+        self._kept = {attempt_key(e.task, e.attempt): e for e in ledger}
+        self._attempts = {key: from_entry(entry, now) for key, entry in self._kept.items()}
+        self._kept_head = self.head
+        self._assignment: Assignment | None = None  # obeyed by this instance
+        self._named: frozenset[str] = frozenset()  # in its ``run``
+        self._open: dict[Runtime, None] = {}
+        self._seen = 0  # the report generation that the master has durably
+        self._leaving: dict[str, bool] = {}  # told to be forgotten; still in the ledger
+        self._changed = False  # facts or conditions, since the last step
+        self._touched: dict[str, None] = dict.fromkeys(self._attempts)
+        self._alarms: list[tuple[float, str]] = []  # a heap; an alarm not in _wake is void
+        self._wake: dict[str, float] = {}
+        self._reports: dict[str, AttemptReport] = {}
+        self._told: dict[str, int] = {}  # ended attempts: the report generation that says so
+
+    # -- the master ---------------------------------------------------------------------------------
+
+    def poll(self, request: PollRequest, now: Now) -> bool:
+        """Take in a poll; return whether it brought an assignment that was not known yet.
+
+        Raises Conflict when a later master, or a later timeline, has been heard already.
+        """
+        self.hear(request.timeline, request.epoch)
+        fresh = False
+        if request.assignment is not None:
+            fresh = self.assign(request.assignment, request.timeline, request.epoch, now)
+        self.acknowledge(self._seen_by(request))
+        return fresh
+
+    def hear(self, timeline: int, epoch: int) -> None:
+        """Take in who leads. Raises Conflict when (timeline, epoch) is lower than one heard before."""
+        term = (timeline, epoch)
+        if term < self.head.term:
+            raise Conflict(
+                f"machine {self.machine} obeys timeline {self.head.timeline}, epoch {self.head.epoch}; "
+                f"timeline {timeline}, epoch {epoch} was superseded",
+                "Another borgmaster has taken over this cell: stop the one that asks. If the cell was made "
+                "anew, give this borglet an empty state folder.",
+            )
+        if term > self.head.term:
+            self.head = Head(self.machine, timeline, epoch)
+            self._assignment, self._named, self._seen = None, frozenset(), 0
+
+    def assign(self, assignment: Assignment, timeline: int, epoch: int, now: Now) -> bool:
+        """Take in an assignment; return whether it is obeyed anew. An older generation is ignored.
+
+        Raises Conflict as ``hear`` does.
+        """
+        self.hear(timeline, epoch)
+        if assignment.generation < self.head.generation:
+            return False
+        if self._assignment and self._assignment.generation == assignment.generation:
+            return False
+        self.head = Head(self.machine, timeline, epoch, assignment.generation)
+        self._assignment = assignment
+        self._named = frozenset(s.key for s in assignment.run)
+        self._obey(assignment, now)
+        self._touch(self._told)
+        return True
+
+    def acknowledge(self, report_generation: int) -> None:
+        """Take in which of this instance's reports the master has durably."""
+        if report_generation > self._seen:
+            self._seen = report_generation
+            self._touch(self._told)
+
+    # -- the machine --------------------------------------------------------------------------------
+
+    def adopted(self, kind: Runtime, runs: Iterable[RunState], now: Now) -> None:
+        """Take in that a runtime is open, and the latest run of each attempt it knows."""
+        self._open[kind] = None
+        found = {state.key: state for state in runs}
+        for key, attempt in self._attempts.items():
+            if attempt.spec is not None and attempt.spec.runtime is kind:
+                attempt.found(found.pop(key, None), now)
+                self._touch((key,))
+            elif attempt.spec is None and key in found:
+                attempt.found(found.pop(key), now)
+                self._touch((key,))
+        for state in found.values():
+            self._take_in_unknown(state, now)
+        if self._assignment:
+            self._obey(self._assignment, now)
+
+    def ran(self, key: str, state: RunState, now: Now) -> None:
+        """Take in what a runtime says of a run: it began, it ended, it has a note."""
+        attempt = self._attempts.get(key)
+        if attempt is not None:
+            attempt.ran(state, now)
+            self._touch((key,))
+        elif state.exit is None:
+            self._take_in_unknown(state, now)
+
+    def start_failed(
+        self, key: str, run: int, text: str, now: Now, *, permanent: bool = False, port: int = 0
+    ) -> None:
+        """Take in that a start did not work; see ``runtimes.base.StartFailed`` for the fields."""
+        if attempt := self._attempts.get(key):
+            attempt.start_failed(run, text, permanent=permanent, port=port, now=now)
+            self._touch((key,))
+
+    def probed(self, key: str, run: int, text: str, now: Now, *, ok: bool) -> None:
+        """Take in the answer to a Probe; ``text`` says what was wrong."""
+        if attempt := self._attempts.get(key):
+            attempt.probed(run, text, now, ok=ok)
+            self._touch((key,))
+
+    def forgotten(self, key: str) -> None:
+        """Take in that the runtime has let go of an attempt; now the ledger may, too."""
+        if self._leaving.pop(key, False):
+            self._touch((key,))
+
+    def observe(self, facts: Facts, conditions: tuple[Condition, ...]) -> None:
+        """Take in what the machine is, and what is wrong with it."""
+        if (facts, conditions) != (self.facts, self.conditions):
+            self.facts, self.conditions = facts, conditions
+            self._changed = True
+
+    # -- the step -----------------------------------------------------------------------------------
+
+    def step(self, now: Now) -> Actions:
+        """Decide all that is due now. Calling it again at once gives nothing to do."""
+        self._ring(now)
+        todo: list[Action] = []
+        touched, self._touched = self._touched, {}
+        for key in touched:
+            self._advance(key, now, todo)
+        news = self._refresh(touched)
+        todo += self._forget_known(touched)
+        records = self._records(touched)
+        head = self.head if self.head != self._kept_head else None
+        self._kept_head = self.head
+        return Actions(tuple(todo), self._next_alarm(), records, head, news)
+
+    def report(self) -> tuple[AttemptReport, ...]:
+        """Return all attempts here, as of the last step."""
+        return tuple(self._reports.values())
+
+    def differs(self, request: PollRequest) -> bool:
+        """Whether the master that asks so has something to learn.
+
+        That its newest assignment is not here is such a thing; that it made one that is ignored as
+        outdated is not, or the two would ask and answer without a pause.
+        """
+        missing = request.generation > self.generation and request.generation >= self.head.generation
+        return missing or self._seen_by(request) != self.report_generation
+
+    @property
+    def generation(self) -> int:
+        """Return the assignment it works on; 0 for none that this instance got under this epoch."""
+        return self._assignment.generation if self._assignment else 0
+
+    def reply(self, request: PollRequest, usage: tuple[Usage, ...] = ()) -> PollReply:
+        """Return the answer to a poll, as of the last step."""
+        whole = Report(self.facts, self.report(), self.conditions)
+        return PollReply(
+            machine=self.machine,
+            boot_id=self.boot_id,
+            instance=self.instance,
+            generation=self.generation,
+            report_generation=self.report_generation,
+            report=whole if self._seen_by(request) != self.report_generation else None,
+            usage=usage,
+        )
+
+    def ledger(self) -> tuple[Entry, ...]:
+        """Return what must outlive this borglet, besides ``head``; as of the last step."""
+        return tuple(self._kept.values())
+
+    def attempts(self) -> Mapping[str, Attempt]:
+        """Return the attempts by key, to be read only."""
+        return self._attempts
+
+    # -- inside -------------------------------------------------------------------------------------
+
+    def _seen_by(self, request: PollRequest) -> int:
+        return request.seen if request.seen_instance == self.instance else 0
+
+    def _touch(self, keys: Iterable[str]) -> None:
+        self._touched.update(dict.fromkeys(keys))
+
+    def _obey(self, assignment: Assignment, now: Now) -> None:
+        """Stops before starts, so that what a stop and a start both want is let go of first."""
+        for order in assignment.stop:
+            if attempt := self._attempts.get(order.key):
+                attempt.order_stop(order.reason or "stopped as asked", Purpose.KILL, now)
+                self._touch((order.key,))
+        stopped = {order.key for order in assignment.stop}
+        for spec in assignment.run:
+            if (attempt := self._attempts.get(spec.key)) is not None:
+                attempt.learn(spec, now)
+            elif spec.key not in stopped:
+                self._attempts[spec.key] = Attempt(task=spec.task, attempt=spec.attempt, spec=spec, due=now)
+            self._touch((spec.key,))
+
+    def _take_in_unknown(self, state: RunState, now: Now) -> None:
+        """A run of an attempt that the ledger does not know: watched and reported, not decided on."""
+        task, mark, number = state.key.rpartition("@")
+        if not mark or not number.isdigit():
+            return
+        attempt = Attempt(task=task, attempt=int(number), spec=None)
+        attempt.found(state, now)
+        attempt.reason = attempt.reason or "found running; waits for its assignment"
+        self._attempts[state.key] = attempt
+        self._touch((state.key,))
+
+    def _is_open(self, attempt: Attempt) -> bool:
+        return attempt.spec is None or attempt.spec.runtime in self._open
+
+    def _ring(self, now: Now) -> None:
+        while self._alarms and self._alarms[0][0] <= now.mono:
+            at, key = heapq.heappop(self._alarms)
+            if self._wake.get(key) == at:
+                del self._wake[key]
+                self._touch((key,))
+
+    def _next_alarm(self) -> float | None:
+        while self._alarms and self._wake.get(self._alarms[0][1]) != self._alarms[0][0]:
+            heapq.heappop(self._alarms)
+        return self._alarms[0][0] if self._alarms else None
+
+    def _advance(self, key: str, now: Now, todo: list[Action]) -> None:
+        attempt = self._attempts.get(key)
+        if attempt is None:
+            return
+        if not self._is_open(attempt):
+            if attempt.stage is Stage.WAITING and attempt.spec is not None and not attempt.reason:
+                attempt.reason = f"waits for the {attempt.spec.runtime} runtime of this machine"
+            return
+        todo += attempt.advance(now)
+        at = attempt.wake_at()
+        if at is None:
+            self._wake.pop(key, None)
+        elif self._wake.get(key) != at:
+            self._wake[key] = at
+            heapq.heappush(self._alarms, (at, key))
+
+    def _refresh(self, touched: Iterable[str]) -> tuple[AttemptReport, ...]:
+        """Renew the reports of what was touched; one more report generation if any differs."""
+        fresh = {key: self._attempts[key].report() for key in touched if key in self._attempts}
+        news = {key: r for key, r in fresh.items() if self._reports.get(key) != r}
+        if news or self._changed:
+            self.report_generation += 1
+        self._changed = False
+        self._reports.update(news)
+        for key, report in news.items():
+            if report.ended:
+                self._told.setdefault(key, self.report_generation)
+        return tuple(news.values())
+
+    def _forget_known(self, touched: Iterable[str]) -> list[Action]:
+        """Let go of ended attempts that the master knows to have ended and no longer wants to run."""
+        if self._assignment is None:
+            return []
+        known = [k for k in touched if k in self._told and self._told[k] <= self._seen]
+        gone = [k for k in known if k not in self._named]
+        for key in gone:
+            self._leaving[key] = True
+            del self._attempts[key], self._reports[key], self._told[key]
+            self._wake.pop(key, None)
+        if gone:
+            self.report_generation += 1
+        return [Forget(key) for key in gone]
+
+    def _records(self, touched: Iterable[str]) -> dict[str, Entry | None]:
+        records: dict[str, Entry | None] = {}
+        for key in touched:
+            if key not in self._attempts and key in self._leaving:
+                continue
+            entry = to_entry(self._attempts[key]) if key in self._attempts else None
+            if entry != self._kept.get(key):
+                records[key] = entry
+        for key, entry in records.items():
+            if entry is None:
+                self._kept.pop(key, None)
+            else:
+                self._kept[key] = entry
+        return records

@@ -1,0 +1,77 @@
+"""What a borglet remembers over its own restart: one entry an attempt, and one head for the machine.
+
+Times are seconds since 1970, because the monotonic clock means nothing to the next process;
+``moment`` turns them back into moments of it.
+"""
+
+from enum import IntEnum, StrEnum
+
+import msgspec
+
+from borgish.clock import Now
+from borgish.vocabulary import Ending
+from borgish.wire.link import AttemptSpec, Exit
+
+
+class Stage(StrEnum):
+    """Where an attempt stands on its machine."""
+
+    WAITING = "waiting"  # no program runs; a start is due, or its spec is not known yet
+    STARTING = "starting"  # a start was asked for and has not been answered
+    UP = "up"  # its program runs
+    STOPPING = "stopping"  # its program runs and was told to end
+    ENDED = "ended"  # final
+
+
+LIVE = frozenset({Stage.UP, Stage.STOPPING})
+
+
+class Purpose(IntEnum):
+    """What follows when the program that is being stopped ends. A stronger purpose replaces a weaker."""
+
+    NONE = 0
+    RESTART = 1  # it was unhealthy
+    FAIL = 2  # it ran for too long
+    KILL = 3  # the master asked for it
+
+
+class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One attempt as the ledger keeps it. ``spec`` is None when only its run was found."""
+
+    task: str
+    attempt: int
+    spec: AttemptSpec | None
+    stage: Stage
+    run: int = 0
+    started_at: float = 0.0
+    first_started_at: float = 0.0
+    due_at: float = 0.0
+    purpose: Purpose = Purpose.NONE
+    why: str = ""
+    backoff_ends: int = 0
+    failures: tuple[float, ...] = ()
+    hopeless: int = 0
+    port_in_use: int = 0
+    answered: bool = False  # its probe, in this run
+    last_exit: Exit | None = None
+    ended: Ending | None = None
+    reason: str = ""
+
+
+class Head(msgspec.Struct, frozen=True):
+    """Whose ledger it is, and the newest master and assignment it has obeyed."""
+
+    machine: str
+    timeline: int = 0
+    epoch: int = 0
+    generation: int = 0
+
+    @property
+    def term(self) -> tuple[int, int]:
+        """What masters are told apart by; the higher one leads."""
+        return self.timeline, self.epoch
+
+
+def moment(at: float, now: Now) -> Now:
+    """Return the moment that was ``at`` seconds since 1970; a time not known (0) is now."""
+    return now.later(at - now.wall) if at else now

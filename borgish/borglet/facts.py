@@ -1,0 +1,59 @@
+"""What this machine is: measured once at start, so that the cell's view of it stands still."""
+
+import os
+import platform
+from pathlib import Path
+
+import psutil
+
+from borgish.borglet.settings import Settings
+from borgish.resources import Resources
+from borgish.vocabulary import Runtime
+from borgish.wire.link import Facts
+
+ARCH_NAMES = {"x86_64": "amd64", "aarch64": "arm64"}
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def measure(settings: Settings) -> Facts:
+    """Return the facts, with what the configuration overrides; no runtime is known to work yet."""
+    return Facts(
+        capacity=_capacity(settings),
+        attributes={**_attributes(), **settings.attributes},
+        runtimes=(),
+        ports_low=settings.ports_low,
+        ports_high=settings.ports_high,
+    )
+
+
+def with_runtimes(facts: Facts, runtimes: tuple[Runtime, ...]) -> Facts:
+    """Return the facts with the runtimes that work."""
+    return Facts(facts.capacity, facts.attributes, runtimes, facts.ports_low, facts.ports_high)
+
+
+def boot_id() -> str:
+    """Return what tells this boot of the machine from the one before."""
+    try:
+        return BOOT_ID.read_text("ascii").strip()
+    except OSError:
+        return f"boot-{int(psutil.boot_time())}"
+
+
+def _capacity(settings: Settings) -> Resources:
+    told = settings.capacity
+    return Resources(
+        told.cpu_millis or 1000 * len(os.sched_getaffinity(0)),
+        told.ram_bytes or psutil.virtual_memory().total,
+        told.disk_bytes or psutil.disk_usage(str(settings.state)).free,
+        told.named,
+    )
+
+
+def _attributes() -> dict[str, str]:
+    machine = platform.machine()
+    return {
+        "arch": ARCH_NAMES.get(machine, machine),
+        "os": platform.system().lower(),
+        "kernel": platform.release(),
+        "hostname": platform.node(),
+    }

@@ -1,0 +1,207 @@
+"""Gets this machine into its cell, and back when the master seems to have lost it.
+
+One blocking request in a thread of its own, again until it is accepted. What is in the way is
+logged once, with what to do, and again when it changes or a minute has passed.
+"""
+
+import asyncio
+import http.client
+import logging
+import ssl
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+
+from borgish.borglet.membership import Membership
+from borgish.borglet.settings import Settings
+from borgish.clock import Clock
+from borgish.errors import BorgishError, Conflict, Refused, Unauthenticated, Unreachable
+from borgish.ids import new_request_id
+from borgish.wire.api import Problem
+from borgish.wire.link import JoinReply, JoinRequest
+
+T = TypeVar("T")
+
+log = logging.getLogger("borglet.join")
+
+UNHEARD_SECONDS = 15.0
+PAUSE_SECONDS_MIN = 0.2
+PAUSE_SECONDS_MAX = 5.0
+REQUEST_SECONDS = 5.0
+REMIND_SECONDS = 60.0
+ANSWER_BYTES_MAX = 64 * 1024
+JOIN_HINT = "Put the cell's join token there: it is in tokens/join.token of the borgmaster's state folder"
+WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
+
+
+class Joiner:
+    """Joins at each start, and when the master has not polled for 15 s.
+
+    ``make_request`` gives the request as it is now, but for the token; ``heard`` gives when the
+    master last polled, on the monotonic clock; ``joined`` is told the cell after each join.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        membership: Membership,
+        clock: Clock,
+        make_request: Callable[[], JoinRequest],
+        heard: Callable[[], float],
+        joined: Callable[[str], None],
+    ) -> None:
+        self._settings, self._membership, self._clock = settings, membership, clock
+        self._make_request, self._heard, self._joined = make_request, heard, joined
+        self._said, self._said_at = "", 0.0
+
+    async def run(self) -> None:
+        """Join, watch, join again; never returns."""
+        while True:
+            await self._join()
+            await self._until_unheard()
+
+    async def _join(self) -> None:
+        pause = PAUSE_SECONDS_MIN
+        while True:
+            try:
+                reply = await in_daemon_thread(self._ask)
+                self._accepted(reply)
+                return
+            except (BorgishError, OSError) as error:
+                self._say(str(error))
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, PAUSE_SECONDS_MAX)
+
+    def _accepted(self, reply: JoinReply) -> None:
+        self._said = ""
+        self._membership.keep(reply.cell, reply.poll_token)
+        log.info("joined cell %s at %s as machine %s", reply.cell, self._settings.master, reply.machine)
+        self._joined(reply.cell)
+
+    async def _until_unheard(self) -> None:
+        left = UNHEARD_SECONDS
+        while left > 0:
+            await asyncio.sleep(left)
+            left = self._heard() + UNHEARD_SECONDS - self._clock.now().mono
+        log.warning("not polled for %.0f s; joining again", UNHEARD_SECONDS)
+
+    def _say(self, text: str) -> None:
+        now = self._clock.now().mono
+        if text != self._said or now - self._said_at >= REMIND_SECONDS:
+            self._said, self._said_at = text, now
+            log.warning("cannot join the cell: %s Goes on trying.", text.rstrip(".") + ".")
+
+    def _ask(self) -> JoinReply:
+        """Make one request. Raises Unreachable or a Refused that says what to do."""
+        token = self._join_token()
+        try:
+            status, body = self._exchange(token)
+        except (OSError, http.client.HTTPException) as error:
+            raise Unreachable(
+                f"no answer from the borgmaster at {self._settings.master}: {error or type(error).__name__}",
+                "Check that it runs and that 'master' in the configuration is its address.",
+            ) from error
+        if status not in (200, 201):
+            raise self._refusal(status, body)
+        try:
+            return msgspec.json.decode(body, type=JoinReply)
+        except msgspec.MsgspecError:
+            raise Unreachable(f"what answers at {self._settings.master} is no borgmaster") from None
+
+    def _join_token(self) -> str:
+        path = self._settings.join_token_file
+        try:
+            token = path.read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            token, reason = "", f": {error}"
+        else:
+            reason = " is empty"
+        if not token or not token.isascii() or not token.isprintable():
+            raise Unauthenticated(
+                f"no join token: {path}{reason if not token else ' holds something else'}",
+                JOIN_HINT,
+            )
+        return token
+
+    def _exchange(self, token: str) -> tuple[int, bytes]:
+        connection = self._connection()
+        try:
+            connection.connect()
+            body = msgspec.json.encode(self._request(connection))
+            headers = {
+                "Authorization": f"Bearer {token}",
+                "Content-Type": "application/json",
+                "Idempotency-Key": new_request_id(),
+            }
+            path = urlsplit(self._settings.master).path.rstrip("/") + "/v1/machines"
+            connection.request("POST", path, body, headers)
+            response = connection.getresponse()
+            return response.status, response.read(ANSWER_BYTES_MAX)
+        finally:
+            connection.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        url = urlsplit(self._settings.master)
+        host = url.hostname or ""
+        if url.scheme == "http":
+            return http.client.HTTPConnection(host, url.port, timeout=REQUEST_SECONDS)
+        ca = self._settings.tls.ca if self._settings.tls else ""
+        trust = ssl.create_default_context(cafile=ca or None)
+        return http.client.HTTPSConnection(host, url.port, timeout=REQUEST_SECONDS, context=trust)
+
+    def _request(self, connection: http.client.HTTPConnection) -> JoinRequest:
+        """The request; one who listens everywhere gives the address that the master is reached from."""
+        host = self._settings.host
+        if host in WILDCARDS and connection.sock:
+            host = str(connection.sock.getsockname()[0])
+        token = self._membership.poll_token
+        return msgspec.structs.replace(self._make_request(), host=host, poll_token=token)
+
+    def _refusal(self, status: int, body: bytes) -> BorgishError:
+        try:
+            problem = msgspec.json.decode(body, type=Problem)
+        except msgspec.MsgspecError:
+            problem = Problem(title="", status=status, detail=f"HTTP status {status}")
+        machine, path = self._settings.machine, self._settings.join_token_file
+        if status in (401, 403):
+            return Unauthenticated(
+                f"the borgmaster refused the join token in {path}: {problem.detail}",
+                JOIN_HINT,
+            )
+        if status == 409:
+            return Conflict(
+                f"the borgmaster refused the name '{machine}': {problem.detail}",
+                problem.hint or "Give this machine another name: 'machine' in its configuration.",
+            )
+        if status >= 500:
+            return Unreachable(f"the borgmaster cannot take a machine now: {problem.detail}", problem.hint)
+        return Refused(f"the borgmaster refused this machine: {problem.detail}", problem.hint)
+
+
+async def in_daemon_thread(call: Callable[[], T]) -> T:
+    """Return what a blocking call returns. The thread never holds up the end of the process."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)  # type: ignore[arg-type]  # T itself may be None
+
+    def work() -> None:
+        result, failure = None, None
+        try:
+            result = call()
+        except BaseException as error:  # carried to the awaiting task, whatever it is
+            failure = error
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, result, failure)
+
+    threading.Thread(target=work, daemon=True, name="borglet-join").start()
+    return await future

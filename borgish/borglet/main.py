@@ -1,0 +1,194 @@
+"""The daemon ``borglet``: reads its configuration, takes its folder, serves until it is told to end.
+
+SIGTERM and SIGINT end it in order with exit 0. Tasks go on in any case, and the next one adopts them.
+"""
+
+import argparse
+import asyncio
+import logging
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import uvloop
+
+from borgish import __version__
+from borgish.borglet import facts
+from borgish.borglet.agent import Agent
+from borgish.borglet.join import Joiner
+from borgish.borglet.ledger import Ledger
+from borgish.borglet.lock import FolderLock
+from borgish.borglet.membership import Membership
+from borgish.borglet.opening import Factories
+from borgish.borglet.runtimes.base import TaskRuntime
+from borgish.borglet.server import BorgletApp, Server, make_server
+from borgish.borglet.settings import USABLE_RUNTIMES, Settings, is_loopback, load
+from borgish.borglet.stop_all import stop_all
+from borgish.clock import SystemClock
+from borgish.errors import BorgishError, UnsafeConfiguration
+from borgish.ids import new_instance
+from borgish.vocabulary import Runtime
+from borgish.wire.link import JoinRequest
+
+log = logging.getLogger("borglet")
+
+BACKLOG = 128
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the daemon; ends the process with an exit code of ``borgish.errors``."""
+    options = _parser().parse_args(arguments)
+    _log_to_stderr()
+    try:
+        settings = load(options.config)
+        lock = _take_folder(settings.state)
+        uvloop.run(_stop_all(settings) if options.stop_all else _serve(settings))
+        lock.release()
+    except BorgishError as error:
+        log.critical("%s", error)
+        sys.exit(error.exit_code)
+    except OSError as error:
+        log.critical("%s", error)
+        sys.exit(1)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("borglet", description="The agent of a borgish cell on one machine.")
+    parser.add_argument(
+        "--config", type=Path, default=Path("configs/borglet.toml"), metavar="FILE", help="borglet.toml"
+    )
+    parser.add_argument(
+        "--stop-all", action="store_true", help="end everything that runs here, forget it, and exit"
+    )
+    parser.add_argument("--version", action="version", version=f"borglet {__version__}")
+    return parser
+
+
+class _OneLine(logging.Formatter):
+    """One line a record, whatever it holds: names and messages of others cannot forge lines or
+    reach the terminal's controls."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+
+
+def _take_folder(state: Path) -> FolderLock:
+    try:
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return FolderLock(state)
+    except OSError as error:
+        raise UnsafeConfiguration(
+            f"the state folder {state} cannot be used: {error.strerror}",
+            "Correct 'state' in the configuration, or the folder's owner.",
+        ) from None
+
+
+def _factories(settings: Settings) -> Factories:
+    """How each wanted runtime is made. Docker's library is imported only where it is wanted."""
+
+    def process(_cell: str) -> TaskRuntime:
+        from borgish.borglet.runtimes.process import ProcessRuntime
+
+        return ProcessRuntime(settings.state / "process")
+
+    def docker(cell: str) -> TaskRuntime:
+        from borgish.borglet.runtimes.cgroups import group_name
+        from borgish.borglet.runtimes.docker import DockerRuntime
+
+        mark = group_name(settings.state).removeprefix("borgish-")
+        publish = "127.0.0.1" if is_loopback(settings.host) else "0.0.0.0"  # noqa: S104 - as programs listen
+        return DockerRuntime(cell, settings.machine, mark=mark, publish=publish)
+
+    known: Factories = {Runtime.PROCESS: process, Runtime.DOCKER: docker}
+    return {kind: known[kind] for kind in settings.runtimes or USABLE_RUNTIMES}
+
+
+async def _stop_all(settings: Settings) -> None:
+    ledger = Ledger(settings.state, settings.machine)
+    try:
+        ended = await stop_all(ledger, _factories(settings), Membership(settings.state).cell)
+    finally:
+        ledger.close()
+    log.info("ended %d programs", ended)
+
+
+async def _serve(settings: Settings) -> None:
+    ending = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ending.set)
+    listener = _listen(settings)
+    membership = Membership(settings.state)
+    agent = _make_agent(settings)
+    await agent.begin(membership.cell)
+    app = BorgletApp(agent, membership)
+    server = make_server(app, settings.tls)
+    joining = asyncio.create_task(_make_joiner(settings, membership, agent, listener).run())
+    watching = asyncio.create_task(_end(ending, app, server))
+    log.info("machine %s listens on %s:%d", settings.machine, *listener.getsockname()[:2])
+    await server.serve(sockets=[listener])
+    watching.cancel()
+    joining.cancel()
+    await agent.close()
+    log.info("ended; tasks go on")
+
+
+async def _end(ending: asyncio.Event, app: BorgletApp, server: Server) -> None:
+    """Once told to: end what is open, then the server."""
+    await ending.wait()
+    app.end()
+    server.should_exit = True
+
+
+def _make_agent(settings: Settings) -> Agent:
+    ledger = Ledger(settings.state, settings.machine)
+    if ledger.damaged_lines:
+        log.warning("%d damaged lines of the ledger were left out", ledger.damaged_lines)
+    return Agent(
+        settings.machine,
+        facts.boot_id(),
+        new_instance(),
+        facts.measure(settings),
+        state=settings.state,
+        ledger=ledger,
+        factories=_factories(settings),
+        clock=SystemClock(),
+    )
+
+
+def _make_joiner(settings: Settings, membership: Membership, agent: Agent, listener: socket.socket) -> Joiner:
+    host, port = listener.getsockname()[:2]
+    core, tls = agent.core, settings.tls is not None
+
+    def request() -> JoinRequest:
+        return JoinRequest(settings.machine, host, port, core.boot_id, core.instance, core.facts, tls=tls)
+
+    return Joiner(settings, membership, SystemClock(), request, lambda: agent.heard, agent.joined)
+
+
+def _listen(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((settings.host, settings.port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise UnsafeConfiguration(
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror}",
+            "Choose another 'listen' in the configuration; port 0 is any free one.",
+        ) from None
+    return listener
+
+
+if __name__ == "__main__":
+    main()

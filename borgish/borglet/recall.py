@@ -1,0 +1,66 @@
+"""Attempts to ledger entries and back: what of an attempt outlives its borglet."""
+
+from borgish.borglet.attempt import Attempt
+from borgish.borglet.backoff import Backoff
+from borgish.borglet.entry import Entry, Stage, moment
+from borgish.borglet.probe import first_probe
+from borgish.clock import Now
+
+DUE_SECONDS_MAX = 600.0
+"""No wait may be longer than this after a restart, whatever the wall clock did meanwhile."""
+
+
+def to_entry(attempt: Attempt) -> Entry:
+    """Return what the ledger keeps. A start that was asked for and not answered is asked for again."""
+    starting = attempt.stage is Stage.STARTING
+    return Entry(
+        task=attempt.task,
+        attempt=attempt.attempt,
+        spec=attempt.spec,
+        stage=Stage.WAITING if starting else attempt.stage,
+        run=attempt.run,
+        started_at=_wall(attempt.started),
+        first_started_at=_wall(attempt.first_started),
+        due_at=_wall(attempt.due),
+        purpose=attempt.purpose,
+        why=attempt.why,
+        backoff_ends=attempt.backoff.ends,
+        failures=tuple(f.wall for f in attempt.backoff.failures),
+        hopeless=attempt.hopeless,
+        port_in_use=attempt.port_in_use,
+        answered=attempt.probe is not None and attempt.probe.answered,
+        last_exit=attempt.last_exit,
+        ended=attempt.ended,
+        reason=attempt.reason,
+    )
+
+
+def from_entry(entry: Entry, now: Now) -> Attempt:
+    """Return the attempt as it was; its runtime has yet to say what became of its run."""
+    due = moment(entry.due_at, now)
+    late = now.later(DUE_SECONDS_MAX)
+    timed = bool(entry.due_at) or (entry.stage is Stage.WAITING and entry.spec is not None)
+    probed = entry.stage is Stage.UP and entry.spec is not None and entry.spec.health is not None
+    return Attempt(
+        task=entry.task,
+        attempt=entry.attempt,
+        spec=entry.spec,
+        stage=entry.stage,
+        run=entry.run,
+        started=moment(entry.started_at, now) if entry.started_at else None,
+        first_started=moment(entry.first_started_at, now) if entry.first_started_at else None,
+        due=min(due, late, key=lambda t: t.mono) if timed else None,
+        purpose=entry.purpose,
+        why=entry.why,
+        backoff=Backoff(entry.backoff_ends, tuple(moment(f, now) for f in entry.failures)),
+        hopeless=entry.hopeless,
+        port_in_use=entry.port_in_use,
+        probe=first_probe(now, answered=entry.answered) if probed else None,
+        last_exit=entry.last_exit,
+        ended=entry.ended,
+        reason=entry.reason,
+    )
+
+
+def _wall(at: Now | None) -> float:
+    return at.wall if at else 0.0

@@ -1,0 +1,196 @@
+"""What an attempt is as a container, both ways: names, labels, limits; states, exits, errors.
+
+Nothing here talks to an engine.
+"""
+
+import asyncio
+import re
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from docker.errors import APIError
+from docker.types import HostConfig, LogConfig
+
+from borgish.borglet.runtimes.base import RunState, StartFailed
+from borgish.borglet.runtimes.cgroups import PIDS_MAX, cpu_shares
+from borgish.borglet.runtimes.docker_engine import Inspected, Listed
+from borgish.wire.link import AttemptSpec, Exit
+
+LABEL_CELL = "borgish.cell"
+LABEL_OWNER = "borgish.owner"
+LABEL_MACHINE = "borgish.machine"
+LABEL_TASK = "borgish.task"
+LABEL_ATTEMPT = "borgish.attempt"
+LABEL_RUN = "borgish.run"
+
+LOG_OPTIONS = {"max-size": "10m", "max-file": "3"}
+RAM_BYTES_MIN = 6 * 1024**2  # what the engine admits
+SIGNAL_BASE = 128  # the exit code of a program that signal n ended is 128 + n
+SIGNAL_LAST = 31
+
+_PORT_TAKEN = re.compile(
+    r"Bind for \S*?:(\d+) failed: port is already allocated"
+    r"|listen tcp\d? \S*:(\d+): bind: address already in use"
+)
+_ENDED = re.compile(r"Exited \((\d+)\)")
+_CANNOT_RUN = re.compile(r"executable file not found|no such file or directory|permission denied|exec format")
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """Whose containers: one machine of one cell, and one state folder where several have that name."""
+
+    cell: str
+    machine: str
+    mark: str = ""
+
+    def labels(self) -> dict[str, str]:
+        return {LABEL_CELL: self.cell, LABEL_MACHINE: self.machine, LABEL_OWNER: self.mark}
+
+    def filters(self) -> dict[str, list[str]]:
+        """Return what finds its containers among all others."""
+        return {"label": [f"{name}={value}" for name, value in self.labels().items()]}
+
+    def container_name(self, spec: AttemptSpec, run: int) -> str:
+        """Return the name of a run's container; unique on an engine, and readable in ``docker ps``."""
+        task = spec.task.replace("/", "-")
+        parts = ["borgish", self.cell, self.mark, task, str(spec.attempt), str(run)]
+        return "-".join(part for part in parts if part)
+
+
+class Place(msgspec.Struct, frozen=True):
+    """What the engine offers: a bridge or only the machine's own network; and where to publish."""
+
+    bridge: bool
+    publish: str  # the address of the machine on which ports are opened
+
+
+class Container(msgspec.Struct):
+    """One run of an attempt. ``state`` is None until its start has succeeded."""
+
+    id: str
+    key: str
+    run: int
+    state: RunState | None = None
+    exit: Exit | None = None  # as soon as anybody told of it
+    ended: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
+    out_of_memory_at: float = 0.0
+
+    @property
+    def alive(self) -> bool:
+        return self.exit is None and (self.state is None or self.state.exit is None)
+
+
+def container_config(spec: AttemptSpec, run: int, owner: Owner, place: Place) -> dict[str, Any]:
+    """Return the arguments of ``create_container``."""
+    published = place.bridge and bool(spec.ports)
+    return {
+        "image": spec.image,
+        "name": owner.container_name(spec, run),
+        "command": list(spec.run) or None,
+        "environment": spec.env,
+        "working_dir": spec.workdir or None,
+        "labels": owner.labels() | _labels_of(spec, run),
+        "ports": [(port, "tcp") for port in spec.ports.values()] if published else None,
+        "host_config": _host_config(spec, place),
+    }
+
+
+def _labels_of(spec: AttemptSpec, run: int) -> dict[str, str]:
+    return {LABEL_TASK: spec.task, LABEL_ATTEMPT: str(spec.attempt), LABEL_RUN: str(run)}
+
+
+def _host_config(spec: AttemptSpec, place: Place) -> HostConfig:
+    """A task sees the port numbers it was given, inside and outside; it has no rights over the machine.
+
+    Cpu is a weight, as for processes: see ``cgroups``.
+    """
+    need = spec.resources
+    ram_bytes = max(need.ram_bytes, RAM_BYTES_MIN) if need.ram_bytes else None
+    ports = {f"{port}/tcp": (place.publish, port) for port in spec.ports.values()}
+    return HostConfig(
+        version="1.41",
+        init=True,
+        network_mode="bridge" if place.bridge else "host",
+        port_bindings=ports if place.bridge and ports else None,
+        mem_limit=ram_bytes,
+        memswap_limit=ram_bytes,
+        cpu_shares=cpu_shares(need.cpu_millis),
+        pids_limit=PIDS_MAX,
+        cap_drop=["ALL"],
+        security_opt=["no-new-privileges"],
+        restart_policy={"Name": "no"},
+        log_config=LogConfig(type=LogConfig.types.JSON, config=LOG_OPTIONS),
+    )
+
+
+def identity(labels: dict[str, str]) -> tuple[str, int] | None:
+    """Return the key of the attempt and the number of the run, None when the labels are not ours."""
+    task, attempt, run = (labels.get(label, "") for label in (LABEL_TASK, LABEL_ATTEMPT, LABEL_RUN))
+    return (f"{task}@{attempt}", int(run)) if task and attempt.isdigit() and run.isdigit() else None
+
+
+def run_state(key: str, run: int, seen: Inspected, place: Place) -> RunState:
+    """Return what the engine says of a run, pid 0 when it has ended."""
+    state = seen["State"]
+    note = "" if place.bridge else "uses the machine's own network: the engine has no bridge"
+    running = state["Status"] in ("running", "paused", "restarting")
+    return RunState(
+        key=key,
+        run=run,
+        pid=state["Pid"],
+        started_at=seconds(state["StartedAt"]),
+        exit=None if running else _exit_seen(state),
+        note=note,
+    )
+
+
+def listed_state(key: str, run: int, row: Listed) -> RunState:
+    """Return what the engine's list says of a run: no process, and not when it ended."""
+    ended = _ENDED.match(row["Status"])
+    exit_ = ending(int(ended[1]), float(row["Created"]), oom=False) if ended else None
+    return RunState(key=key, run=run, pid=0, started_at=float(row["Created"]), exit=exit_)
+
+
+def _exit_seen(state: dict[str, Any]) -> Exit:
+    return ending(state["ExitCode"], seconds(state["FinishedAt"]), oom=state["OOMKilled"])
+
+
+def ending(code: int, at: float, *, oom: bool) -> Exit:
+    """Return how a container ended; the engine tells of signals by codes above 128."""
+    if SIGNAL_BASE < code <= SIGNAL_BASE + SIGNAL_LAST:
+        signal = code - SIGNAL_BASE
+        return Exit(signal=signal, oom=oom and signal == 9, at=at)
+    return Exit(code=code, at=at)
+
+
+def seconds(written: str) -> float:
+    """Return the engine's written time as seconds since 1970; its "never" is 0."""
+    return max(0.0, datetime.fromisoformat(written).timestamp())
+
+
+def not_created(error: APIError, spec: AttemptSpec) -> StartFailed:
+    """Return why there is no container for an attempt."""
+    said = error.explanation or str(error)
+    if error.status_code == 404:
+        return StartFailed(
+            f"no image {spec.image} on this machine ({said})",
+            f"Bring it here: `docker pull {spec.image}`, or `docker import FILE {spec.image}`.",
+        )
+    return StartFailed(
+        f"the Docker engine refused the container ({said})", permanent=error.status_code == 400
+    )
+
+
+def not_started(error: APIError) -> StartFailed:
+    """Return why a container that was made does not run."""
+    said = (error.explanation or str(error)).strip()
+    if taken := _PORT_TAKEN.search(said):
+        port = int(taken[1] or taken[2])
+        return port_taken(port)
+    return StartFailed(f"the container does not start ({said})", permanent=bool(_CANNOT_RUN.search(said)))
+
+
+def port_taken(port: int) -> StartFailed:
+    """Return that somebody else listens on a port of the task."""
+    return StartFailed(f"port {port} is in use on this machine by another program", port=port)

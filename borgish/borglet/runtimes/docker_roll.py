@@ -1,0 +1,184 @@
+"""The roll of a machine's containers: which are known, which run of an attempt is its latest, what ended.
+
+Ends come as events, at once; a look at everything, now and then, tells what events did not. Kept in
+one event loop. Making containers is left to ``docker_start``.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+
+import msgspec
+from docker.errors import APIError
+
+from borgish.borglet.runtimes import docker_container as containers
+from borgish.borglet.runtimes.base import RunState
+from borgish.borglet.runtimes.docker_container import Container, Owner, Place
+from borgish.borglet.runtimes.docker_engine import Engine, Listed, News
+from borgish.clock import Clock
+from borgish.errors import Unreachable
+from borgish.wire.link import Exit
+
+OUT_OF_MEMORY_SECONDS_MAX = 5.0  # from the kernel's verdict to the end that it explains
+
+log = logging.getLogger(__name__)
+
+
+class Roll:
+    """The containers of one owner. ``changed``, once set, is told the attempt's key when a run ended."""
+
+    def __init__(self, engine: Engine, owner: Owner, clock: Clock) -> None:
+        self._engine, self._owner, self._clock = engine, owner, clock
+        self.changed: Callable[[str], None] = lambda _: None
+        self.place = Place(bridge=True, publish="127.0.0.1")  # until the engine has said
+        self.latest: dict[str, Container] = {}  # by attempt
+        self.previous: dict[str, Container] = {}  # by attempt; ended, kept for its output
+        self.starting: set[str] = set()  # names of containers that are being made
+        self.stuck: set[str] = set()  # names of containers whose start did not come back
+        self._known: dict[str, Container] = {}  # by container id
+        self._leaving: set[str] = set()  # ids
+        self._one_removal = asyncio.Lock()  # many at once, beside starts, were seen to lock an engine up
+        self._background: set[asyncio.Task[None]] = set()
+
+    # Come and go
+
+    def know(self, container: Container) -> Container:
+        """Hear of its end from now on, though it is not yet its attempt's run."""
+        self._known[container.id] = container
+        return container
+
+    def disregard(self, container: Container) -> None:
+        """No longer know it; whatever it is, the next look finds it."""
+        self._known.pop(container.id, None)
+
+    def enter(self, container: Container) -> None:
+        """It is a run of its attempt: the latest, or the one before; older ones go."""
+        self.know(container)
+        key = container.key
+        runs = {c.id: c for c in (self.previous.get(key), self.latest.get(key), container) if c}
+        latest, *older = sorted(runs.values(), key=lambda c: c.run, reverse=True)
+        self.latest[key] = latest
+        self.previous.pop(key, None)
+        if older and not older[0].alive:
+            self.previous[key] = older.pop(0)
+        for old in older:
+            self.let_go(old)
+
+    def let_go(self, container: Container) -> None:
+        """Remove it from the engine, soon; one that stays is found by the next look."""
+        self.disregard(container)
+        if container.id not in self._leaving:
+            self.in_background(self.remove(container))
+
+    async def forget(self, key: str) -> None:
+        """Remove all runs of an attempt."""
+        for runs in (self.previous, self.latest):
+            if container := runs.pop(key, None):
+                self.disregard(container)
+                await self.remove(container)
+
+    async def remove(self, container: Container) -> None:
+        """Remove it from the engine; one that stays is found by the next look."""
+        self._leaving.add(container.id)
+        try:
+            async with self._one_removal:
+                await self._engine.slow(
+                    lambda client: client.remove_container(container.id, v=True, force=True),
+                    "remove a container",
+                )
+        except (APIError, Unreachable) as error:
+            log.info("the container of run %d of %s stays for now: %s", container.run, container.key, error)
+        finally:
+            self._leaving.discard(container.id)
+
+    def in_background(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    def close(self) -> None:
+        for task in self._background:
+            task.cancel()
+
+    # Watch
+
+    def heard(self, news: News) -> None:
+        """Take in an event. Of a container that is not known the next look tells."""
+        container = self._known.get(news["Actor"]["ID"])
+        if container is None:
+            return
+        at = news["timeNano"] / 1e9
+        if news["Action"] == "oom":
+            container.out_of_memory_at = at
+        elif news["Action"] == "die":
+            oom = at - container.out_of_memory_at < OUT_OF_MEMORY_SECONDS_MAX
+            code = int(news["Actor"]["Attributes"]["exitCode"])
+            self._ended(container, containers.ending(code, at, oom=oom))
+
+    def _ended(self, container: Container, exit_: Exit) -> None:
+        if not container.alive:
+            return
+        container.exit = exit_
+        container.ended.set()
+        if container.state is not None:
+            self._replace(container, msgspec.structs.replace(container.state, exit=exit_))
+
+    def _replace(self, container: Container, state: RunState) -> None:
+        container.state = state
+        if self.latest.get(container.key) is container:
+            self.changed(container.key)
+
+    async def inspect(self, container: Container) -> RunState | None:
+        """Return its state; None when the engine does not tell."""
+        try:
+            seen = await self._engine.quick(lambda client: client.inspect_container(container.id))
+        except (APIError, Unreachable):
+            return None
+        return containers.run_state(container.key, container.run, seen, self.place)
+
+    async def look(self) -> None:
+        """Notice what no event told of. Raises Unreachable or APIError when the engine does not answer."""
+        known = tuple(self._known.values())
+        rows = {row["Id"]: row for row in await self._list()}
+        for container in known:
+            if container.state is not None and container.alive:
+                await self._compare(container, container.state, rows.get(container.id))
+        unknown = [row for row in rows.values() if row["Id"] not in self._known]
+        for row in sorted(unknown, key=lambda row: row["Created"]):
+            if row["Id"] not in self._leaving and not self.starting & _names(row):
+                await self._meet(row)
+        self.stuck &= {name for row in rows.values() if row["State"] == "created" for name in _names(row)}
+
+    async def _list(self) -> list[Listed]:
+        filters = self._owner.filters()
+        rows: list[Listed] = await self._engine.quick(
+            lambda client: client.containers(all=True, filters=filters)
+        )
+        return rows
+
+    async def _compare(self, container: Container, state: RunState, row: Listed | None) -> None:
+        if row is None:
+            self._ended(container, Exit(reason="somebody removed its container", at=self._clock.now().wall))
+        elif (row["State"] != "running" or not state.pid) and (seen := await self.inspect(container)):
+            if seen.exit is not None:
+                self._ended(container, seen.exit)
+            elif seen != state:
+                self._replace(container, seen)
+
+    async def _meet(self, row: Listed) -> None:
+        """Take in a container from a borglet before, or from a start that did not come back."""
+        who = containers.identity(row["Labels"])
+        if who is None:
+            return
+        container = Container(row["Id"], *who)
+        if row["State"] in ("created", "removing"):
+            self.let_go(container)
+            return
+        container.state = await self.inspect(container) or containers.listed_state(*who, row)
+        if container.id not in self._known:
+            self.enter(container)
+            self.changed(container.key)
+
+
+def _names(row: Listed) -> set[str]:
+    return {name.removeprefix("/") for name in row["Names"]}

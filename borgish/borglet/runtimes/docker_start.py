@@ -1,0 +1,131 @@
+"""Starting a container: nothing but create and start stands between a wish and a program that runs.
+
+What can go wrong is looked into once it has.
+"""
+
+import asyncio
+import socket
+from contextlib import suppress
+
+import msgspec
+from docker.errors import APIError
+
+from borgish.borglet.runtimes import docker_container as containers
+from borgish.borglet.runtimes.base import RunState, StartFailed
+from borgish.borglet.runtimes.docker_container import Container, Owner
+from borgish.borglet.runtimes.docker_engine import Engine, Inspected
+from borgish.borglet.runtimes.docker_init import CANNOT_RUN_CODES, program_runs, why_not
+from borgish.borglet.runtimes.docker_roll import Roll
+from borgish.clock import Clock
+from borgish.errors import Unreachable
+from borgish.wire.link import AttemptSpec
+
+EARLY_END_SECONDS_MAX = 3.0
+NAME_TAKEN_STATUS = 409
+NEVER_RAN = ("created", "removing")
+
+
+class Starter:
+    """Makes containers and enters them into the roll."""
+
+    def __init__(self, engine: Engine, owner: Owner, clock: Clock, roll: Roll) -> None:
+        self._engine, self._owner, self._clock, self._roll = engine, owner, clock, roll
+
+    async def start(self, spec: AttemptSpec, run: int) -> RunState:
+        """Start a run. Raises StartFailed; nothing is left then, but for a start that hangs."""
+        name = self._owner.container_name(spec, run)
+        self._roll.starting.add(name)
+        try:
+            self._refuse_taken_ports(spec)
+            container = await self._create(spec, run, name)
+            if container.state is None:
+                await self._run(container, name)
+                container.state = await self._confirm(container)
+        finally:
+            self._roll.starting.discard(name)
+        self._roll.enter(container)
+        if not container.alive:
+            self._roll.changed(container.key)
+        return container.state
+
+    def _refuse_taken_ports(self, spec: AttemptSpec) -> None:
+        """The engine looks at the ports that it publishes; on the machine's own network nobody does."""
+        for port in () if self._roll.place.bridge else spec.ports.values():
+            with socket.socket() as trial:
+                trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    trial.bind(("", port))
+                except OSError:
+                    raise containers.port_taken(port) from None
+
+    async def _create(self, spec: AttemptSpec, run: int, name: str) -> Container:
+        try:
+            return await self._make(spec, run)
+        except APIError as error:
+            if error.status_code != NAME_TAKEN_STATUS:
+                raise containers.not_created(error, spec) from None
+        try:
+            return await self._meet_again(spec, run, name) or await self._make(spec, run)
+        except APIError as error:
+            raise containers.not_created(error, spec) from None
+
+    async def _make(self, spec: AttemptSpec, run: int) -> Container:
+        config = containers.container_config(spec, run, self._owner, self._roll.place)
+        try:
+            made = await self._engine.slow(
+                lambda client: client.create_container(**config), "create a container"
+            )
+        except Unreachable as error:
+            raise StartFailed(error.message, error.hint) from None
+        return self._roll.know(Container(made["Id"], spec.key, run))
+
+    async def _meet_again(self, spec: AttemptSpec, run: int, name: str) -> Container | None:
+        """It was made already, by a borglet that is gone or a start that hung. One that never ran goes."""
+        try:
+            seen: Inspected = await self._engine.quick(lambda client: client.inspect_container(name))
+        except Unreachable as error:
+            raise StartFailed(error.message, error.hint) from None
+        container = Container(seen["Id"], spec.key, run)
+        if seen["State"]["Status"] in NEVER_RAN:
+            await self._roll.remove(container)
+            return None
+        container.state = containers.run_state(spec.key, run, seen, self._roll.place)
+        return self._roll.know(container)
+
+    async def _run(self, container: Container, name: str) -> None:
+        try:
+            await self._engine.slow(lambda client: client.start(container.id), "start a container")
+        except APIError as error:
+            self._roll.let_go(container)
+            raise containers.not_started(error) from None
+        except Unreachable as error:
+            self._roll.disregard(container)
+            self._roll.stuck.add(name)
+            raise StartFailed(error.message, error.hint) from None
+        self._roll.stuck.discard(name)
+
+    async def _confirm(self, container: Container) -> RunState:
+        """Return its state; raise StartFailed when there was no such program."""
+        unseen = RunState(container.key, container.run, pid=0, started_at=self._clock.now().wall)
+        state = await self._roll.inspect(container) or unseen
+        if state.pid and not await program_runs(state.pid, container.id):
+            state = await self._early_end(container, state)
+        exit_ = container.exit or state.exit
+        if exit_ and exit_.code in CANNOT_RUN_CODES and (why := await self._last_words(container)):
+            self._roll.let_go(container)
+            raise StartFailed(f"cannot run {why}", "Is it in the image, and executable?", permanent=True)
+        return msgspec.structs.replace(state, exit=exit_)
+
+    async def _early_end(self, container: Container, state: RunState) -> RunState:
+        """Its process is gone, and the news of it on the way."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(EARLY_END_SECONDS_MAX):
+                await container.ended.wait()
+                return state
+        return await self._roll.inspect(container) or state
+
+    async def _last_words(self, container: Container) -> str:
+        try:
+            return why_not(await self._engine.quick(lambda client: client.logs(container.id, tail=3)))
+        except (APIError, Unreachable):
+            return ""

@@ -1,0 +1,57 @@
+"""What containers use, from their control groups.
+
+The engine has figures too, but takes a second for each container to tell them. Of an engine on
+another machine nothing is told.
+"""
+
+from pathlib import Path
+
+from borgish.borglet.runtimes import cgroups
+from borgish.borglet.runtimes.docker_container import Container
+from borgish.borglet.runtimes.usage import Used
+from borgish.wire.link import Usage
+
+
+class Meter:
+    """Finds the groups of each container once, and remembers its last reading: use is a difference."""
+
+    def __init__(self) -> None:
+        self._folders: dict[str, list[str]] = {}  # by container id
+        self._before: dict[str, Used] = {}  # by container id
+
+    def read(self, containers: list[Container], mono: float) -> list[Usage]:
+        """Return what each running container uses. Reads files: call it from a thread, one at a time."""
+        now = {container.id: used for container in containers if (used := self._used(container, mono))}
+        self._folders = {c.id: self._folders[c.id] for c in containers}
+        before, self._before = self._before, now
+        return [
+            _usage(container, now[container.id], before.get(container.id, now[container.id]))
+            for container in containers
+            if container.id in now
+        ]
+
+    def _used(self, container: Container, mono: float) -> Used | None:
+        if not self._folders.get(container.id):
+            self._folders[container.id] = _folders(container)
+        used = cgroups.used(self._folders[container.id])
+        return Used(mono, *used) if used else None
+
+
+def _usage(container: Container, now: Used, before: Used) -> Usage:
+    task, _, attempt = container.key.rpartition("@")
+    return Usage(task, int(attempt), now.cpu_millis_since(before), now.ram_bytes)
+
+
+def _folders(container: Container) -> list[str]:
+    """Return the groups of a container that count cpu and memory; none when it has just ended."""
+    pid = container.state.pid if container.state else 0
+    try:
+        of_container = (Path("/proc") / str(pid) / "cgroup").read_text()
+        of_machine = Path("/proc/self/mountinfo").read_text()
+    except OSError:
+        return []
+    if container.id not in of_container:
+        return []
+    mounts = cgroups.mounts(of_machine, of_container)
+    counting = [mount.own for mount in mounts if mount.controllers & {"cpuacct", "memory"}]
+    return counting or [mount.own for mount in mounts if mount.version == 2]

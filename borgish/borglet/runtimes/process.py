@@ -1,0 +1,313 @@
+"""Plain programs of this machine, each with its shim, its folder, and its control group where allowed.
+
+The truth about a run is on disk and in the kernel; what is kept here is only a copy, made again by
+``open``. What starts, carries and collects programs is ``shim``; this asks for it and watches.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import msgspec
+
+from borgish.borglet.runtimes import cgroups
+from borgish.borglet.runtimes.base import RunState, StartFailed
+from borgish.borglet.runtimes.commands import run_beside
+from borgish.borglet.runtimes.folders import (
+    REBOOTED,
+    UNKNOWN,
+    Record,
+    RunFolder,
+    name_of,
+    program_lives,
+)
+from borgish.borglet.runtimes.logs import read_log
+from borgish.borglet.runtimes.members import kill_run, signal_run
+from borgish.borglet.runtimes.processes import boot_id, open_process
+from borgish.borglet.runtimes.refusals import check_ports
+from borgish.borglet.runtimes.shim.program import sweep_session
+from borgish.borglet.runtimes.starter import PATH, Starter
+from borgish.borglet.runtimes.usage import Used, measure
+from borgish.borglet.runtimes.zygote import Zygote
+from borgish.clock import Clock, SystemClock
+from borgish.errors import Conflict, Invalid
+from borgish.vocabulary import Runtime
+from borgish.wire.link import AttemptSpec, Usage
+
+LOOK_SECONDS = 1.0
+SWEEP_SECONDS_MAX = 0.2  # what is left of a run that lost both program and shim; the loop waits for it
+
+
+class Keep(msgspec.Struct, frozen=True):
+    """How long, and how many bytes of, output of attempts that were let go stays for people to read."""
+
+    seconds: float = 24 * 3600.0
+    log_bytes: int = 1024**3
+
+
+class Known(msgspec.Struct):
+    """The latest run of an attempt, as last seen."""
+
+    folder: RunFolder
+    record: Record
+    state: RunState
+    ram_bytes_max: int = 0  # watched here where the kernel does not; 0: not
+    watched_fd: int = -1  # of its shim
+
+
+class ProcessRuntime:
+    """A TaskRuntime for plain programs. ``folder`` is its own; ``isolation`` says what holds the limits."""
+
+    kind = Runtime.PROCESS
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        clock: Clock | None = None,
+        use_cgroups: bool = True,
+        path: str = PATH,
+        keep: Keep = Keep(),  # noqa: B008 - frozen
+    ) -> None:
+        self._folder = folder
+        self._clock = clock or SystemClock()
+        self._use_cgroups = use_cgroups
+        self._keep = keep
+        self._zygote = Zygote(folder / "shim.log")
+        self._boot = boot_id()
+        self._starter = Starter(self._zygote, self._boot, path)
+        self._known: dict[str, Known] = {}
+        self._used: dict[str, Used] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._changed: Callable[[str], None] = lambda _key: None
+        self._looking: asyncio.Task[None] | None = None
+
+    @property
+    def isolation(self) -> str:
+        """Return what holds the limits: ``cgroups v1``, ``cgroups v2``, or ``weak`` without either."""
+        return f"cgroups v{self._starter.groups.version}" if self._starter.groups else "weak"
+
+    @property
+    def zygote_pid(self) -> int:
+        return self._zygote.pid
+
+    # Open and close
+
+    async def open(self, changed: Callable[[str], None]) -> list[RunState]:
+        """Begin: adopt what is on disk, remove what is old."""
+        self._changed = changed
+        runs = self._folder / "runs"
+        runs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._zygote.begin()
+        if self._use_cgroups:
+            self._starter.groups = cgroups.find(self._folder, is_root=os.geteuid() == 0)
+        self._remove_old()
+        for path in sorted(runs.iterdir()):
+            folder = RunFolder(path)
+            record = None if folder.forgotten_at() else folder.record()
+            if record:
+                self._adopt(folder, record)
+        if self._starter.groups:
+            groups = [group for known in self._known.values() for group, _ in known.record.groups]
+            self._starter.groups.remove_stale({os.path.basename(group) for group in groups})
+        self._looking = asyncio.create_task(self._look_regularly())
+        return [known.state for known in self._known.values()]
+
+    async def close(self) -> None:
+        """Let go; runs go on."""
+        if self._looking:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+        for known in self._known.values():
+            self._unwatch(known)
+        await self._zygote.close()
+        if self._starter.groups:
+            self._starter.groups.close()
+
+    def trouble(self) -> str:
+        """Return what keeps programs from being started at all."""
+        return self._starter.trouble
+
+    # Runs
+
+    async def start(self, spec: AttemptSpec, run: int) -> RunState:
+        """Start a run; idempotent in (key, run). Raises StartFailed."""
+        async with self._locks.setdefault(spec.key, asyncio.Lock()):
+            known = self._known.get(spec.key)
+            if known and known.state.run >= run:
+                return known.state
+            if not spec.run:
+                raise StartFailed("nothing to run", "give 'run' of the job a command", permanent=True)
+            check_ports(spec)
+            folder = RunFolder(self._path_of(spec.key))
+            known = self._adopt(folder, await self._starter.launch(spec, run, folder))
+            if known.state.exit is not None:  # too short a run for anybody to have watched
+                asyncio.get_running_loop().call_soon(self._changed, spec.key)
+            return known.state
+
+    def look(self, key: str) -> RunState | None:
+        """Return the latest run of an attempt."""
+        known = self._known.get(key)
+        return known.state if known else None
+
+    async def signal(self, key: str, signal: str) -> None:
+        """Send a signal to all processes of the run."""
+        number = _signal_number(signal)
+        known = self._known.get(key)
+        if known and known.state.exit is None:
+            signal_run(known.record, number)
+
+    async def kill(self, key: str) -> None:
+        """End all processes of the run now; ``changed`` tells when they have ended."""
+        known = self._known.get(key)
+        if known and known.state.exit is None:
+            kill_run(known.record)
+
+    async def forget(self, key: str) -> None:
+        """Let go of an ended attempt. Its output stays readable for a day, or while there is room."""
+        known = self._known.get(key)
+        if known is None or known.state.exit is None:
+            return
+        self._unwatch(self._known.pop(key))
+        self._used.pop(key, None)
+        self._locks.pop(key, None)
+        await asyncio.to_thread(known.folder.forget)
+
+    # What people and the borglet want to know
+
+    async def sample(self) -> list[Usage]:
+        """Return what each running attempt uses; cpu is the mean since the sample before."""
+        running = {key: known.record for key, known in self._known.items() if known.state.exit is None}
+        found = await asyncio.to_thread(measure, running, self._clock.now().mono)
+        before, self._used = self._used, found
+        usages = []
+        for key, used in found.items():
+            task, _, attempt = key.rpartition("@")
+            millis = used.cpu_millis_since(before[key]) if key in before else 0
+            usages.append(Usage(task, int(attempt), millis, used.ram_bytes))
+            self._hold_memory(key, used.ram_bytes)
+        return usages
+
+    def logs(self, key: str, *, previous: bool, follow: bool, tail: int) -> AsyncIterator[bytes]:
+        """Yield the output of the latest run (or the one before), from its last ``tail`` lines (0: all)."""
+        state = self.look(key)
+        run = state.run if state else 0
+
+        def ended() -> bool:
+            now = self.look(key)
+            return previous or now is None or now.run != run or now.exit is not None
+
+        folder = RunFolder(self._path_of(key))
+        return read_log(folder, previous=previous, follow=follow, tail=tail, ended=ended)
+
+    async def exec(self, key: str, run: tuple[str, ...], timeout_seconds: float) -> tuple[bytes, int, bool]:
+        """Run a command in the task's folder, environment and limits. Raises Conflict when it is not up."""
+        known = self._known.get(key)
+        program = known.folder.program() if known else None
+        if known is None or program is None or known.state.exit is not None:
+            raise Conflict(f"{key} does not run here", "look at the task: it may have ended or moved")
+        request = self._starter.command(run, program.env, program.workdir) | {"groups": known.record.groups}
+        return await run_beside(self._zygote, request, timeout_seconds)
+
+    # Watching
+
+    def _adopt(self, folder: RunFolder, record: Record) -> Known:
+        """Know a run from now on, and hear of its end."""
+        program = None if record.groups else folder.program()
+        known = Known(folder, record, folder.state(record), program.ram_bytes if program else 0)
+        before = self._known.get(folder.key)
+        if before:
+            self._unwatch(before)
+            self._used.pop(folder.key, None)
+        self._known[folder.key] = known
+        if known.state.exit is None:
+            self._watch(known)
+        return known
+
+    def _watch(self, known: Known) -> None:
+        record = known.record
+        fd = open_process(record.shim, record.shim_ticks) if record.boot == self._boot else None
+        loop = asyncio.get_running_loop()
+        if fd is None:
+            self._settle(known)
+        else:
+            known.watched_fd = fd
+            loop.add_reader(fd, self._shim_ended, known)
+
+    def _unwatch(self, known: Known) -> None:
+        if known.watched_fd >= 0:
+            asyncio.get_running_loop().remove_reader(known.watched_fd)
+            os.close(known.watched_fd)
+            known.watched_fd = -1
+
+    def _shim_ended(self, known: Known) -> None:
+        self._unwatch(known)
+        self._settle(known)
+        if known.state.exit is not None:
+            self._changed(known.folder.key)
+
+    def _settle(self, known: Known) -> None:
+        """Find out what became of a run whose shim is gone. A program without one is given another."""
+        if known.folder.end_of(known.record) is None and not program_lives(known.record, self._boot):
+            same_boot = known.record.boot == self._boot
+            if same_boot:
+                sweep_session(msgspec.structs.asdict(known.record), SWEEP_SECONDS_MAX)
+            known.folder.write_end(known.record, UNKNOWN if same_boot else REBOOTED, self._clock.now().wall)
+        known.state = known.folder.state(known.record)
+
+    async def _look_regularly(self) -> None:
+        """See what tells nothing by itself: notes, programs without a shim, output grown old."""
+        while True:
+            for known in [known for known in self._known.values() if known.state.exit is None]:
+                note = known.folder.note()
+                if note != known.state.note:
+                    known.state = msgspec.structs.replace(known.state, note=note)
+                    self._changed(known.folder.key)
+                if known.watched_fd < 0:
+                    await self._give_shim(known)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _give_shim(self, known: Known) -> None:
+        """Have a new shim carry the output of a program whose own was killed, and see its end."""
+        request = {"role": "watch", "folder": str(known.folder.path), "run": known.record.run}
+        with contextlib.suppress(StartFailed):
+            await self._starter.ask(request)
+        record = known.folder.record()
+        if self._known.get(known.folder.key) is known and record and record.run == known.record.run:
+            known.record = record
+            self._watch(known)
+            if known.state.exit is not None:
+                self._changed(known.folder.key)
+
+    def _hold_memory(self, key: str, ram_bytes: int) -> None:
+        """Without groups nothing else holds a task to its memory: kill what was seen above its limit."""
+        known = self._known.get(key)
+        if known and 0 < known.ram_bytes_max < ram_bytes and known.state.exit is None:
+            with contextlib.suppress(OSError):
+                (known.folder.path / "over_memory").touch(mode=0o600)
+            kill_run(known.record)
+
+    # Folders
+
+    def _path_of(self, key: str) -> Path:
+        return self._folder / "runs" / name_of(key)
+
+    def _remove_old(self) -> None:
+        """Remove what was let go, oldest first, by age and by the room that all of it takes."""
+        folders = [RunFolder(path) for path in (self._folder / "runs").iterdir()]
+        aged = sorted((at, folder) for folder in folders if (at := folder.forgotten_at()))
+        now, room = self._clock.now().wall, self._keep.log_bytes
+        for at, folder in reversed(aged):
+            room -= folder.log_bytes()
+            if room < 0 or now - at > self._keep.seconds:
+                folder.remove()
+
+
+def _signal_number(name: str) -> signal.Signals:
+    try:
+        return signal.Signals["SIG" + name]
+    except KeyError:
+        raise Invalid(f"no signal '{name}'", "name one like TERM, INT, HUP or USR1") from None

@@ -1,0 +1,13 @@
+"""The program that starts programs, and stays with each until its end. It imports nothing else of borgish.
+
+The text of these modules is fed to a bare interpreter, the *zygote*, which waits on a socket and forks
+once for each request. The fork is a *shim*: it starts one program, writes its output to rotated files,
+waits for it, kills what it left behind, writes how it ended and ends itself. It depends on neither the
+zygote nor whoever asked, so programs and their exit codes survive both. Nothing here needs, at the end,
+memory or disk that could be missing then: room for the last records is made at the start.
+
+A request is a message with file descriptors: a file with the request as JSON, the pipe for the answer,
+and for ``exec`` the pipe for the output. Names of files are relative to the attempt's folder.
+"""
+
+MODULES = ("basics", "groups", "output", "program", "runs", "main")  # each imports only what is before it

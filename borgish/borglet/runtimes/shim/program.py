@@ -1,0 +1,145 @@
+"""A program from the fork to its first instruction, and to the end of all that it left behind."""
+
+import contextlib
+import json
+import os
+import resource
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+from borgish.borglet.runtimes.shim.basics import (
+    CHUNK_BYTES,
+    PR_SET_NO_NEW_PRIVS,
+    Request,
+    Trouble,
+    prctl,
+    send,
+    stage,
+    start_ticks,
+    strays,
+    write_file,
+)
+from borgish.borglet.runtimes.shim.groups import enter_group, group_pids, kill_groups
+
+SWEEP_SECONDS_MAX = 5.0
+SWEEP_PAUSE_SECONDS = 0.005
+# By us, by the interpreter, or by a shell that started the borglet; what is only caught ends with exec.
+IGNORED_HERE = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGPIPE,
+    signal.SIGXFSZ,
+    signal.SIGCHLD,
+)
+
+
+def become(request: Request, output: int) -> None:
+    """Turn this process into the program. Returns never; raises Trouble."""
+    os.setsid()
+    with stage("group"):
+        for folder, _ in request["groups"]:
+            enter_group(folder)
+    for number, most in request["rlimits"]:
+        set_limit(number, most)
+    with contextlib.suppress(OSError):
+        write_file("/proc/self/oom_score_adj", str(request["oom_score_adj"]))
+    for fd in (1, 2):
+        os.dup2(output, fd)
+    for number in IGNORED_HERE:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    with stage("workdir"):
+        os.chdir(request["workdir"])
+    with stage("command"):
+        os.execvpe(request["argv"][0], request["argv"], request["env"])  # noqa: S606 - no shell, on purpose
+
+
+def set_limit(number: int, most: int) -> None:
+    """Set a limit, or come as near to it as is allowed."""
+    try:
+        resource.setrlimit(number, (most, most))
+    except (OSError, ValueError):
+        hard = resource.getrlimit(number)[1]
+        resource.setrlimit(number, (min(most, hard), hard))
+
+
+def launch(request: Request, output: int, before: Callable[[int], None]) -> int:
+    """Start the program and return its pid. ``before`` is called with it before the program may act:
+    a program whose record could not be written never begins."""
+    go_read, go_write = os.pipe()
+    told_read, told_write = os.pipe()
+    with stage("fork"):
+        pid = os.fork()
+    if pid == 0:
+        os.close(go_write)
+        wait_and_become(request, output, go_read, told_write)
+    os.close(told_write)
+    try:
+        with stage("folder"):
+            before(pid)
+        os.write(go_write, b"g")
+    finally:
+        os.close(go_write)
+    told = os.read(told_read, CHUNK_BYTES)  # ends empty when exec closes the other side
+    for fd in (go_read, told_read):
+        os.close(fd)
+    if told:
+        raise Trouble(*json.loads(told))
+    return pid
+
+
+def wait_and_become(request: Request, output: int, go: int, told: int) -> None:
+    """Live as the program's process up to its first instruction."""
+    try:
+        if os.read(go, 1):
+            become(request, output)
+    except Trouble as trouble:
+        os.write(told, json.dumps(trouble.args).encode())
+    finally:
+        os._exit(127)
+
+
+def reap(pid: int) -> tuple[int | None, bool]:
+    """Collect the dead; return the wait status of ``pid`` if among them, and whether a child is left."""
+    status = None
+    while True:
+        try:
+            found, code = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return status, False
+        if found == 0:
+            return status, True
+        if found == pid:
+            status = code
+
+
+def sweep_children(groups: list[Any]) -> None:
+    """Kill what the program left behind. Its orphans become our children: no child left, nothing left."""
+    me = str(os.getpid())
+    until = time.clock_gettime(time.CLOCK_MONOTONIC) + SWEEP_SECONDS_MAX
+    while reap(0)[1] and time.clock_gettime(time.CLOCK_MONOTONIC) < until:
+        kill_groups(groups)
+        send(strays(lambda fields: fields[1] == me), signal.SIGKILL)
+        time.sleep(SWEEP_PAUSE_SECONDS)
+
+
+def sweep_session(record: Request, seconds_max: float = SWEEP_SECONDS_MAX) -> None:
+    """Kill what a program left that was not our child: its groups and its session."""
+    groups, leader = record["groups"], record["pid"]
+    until = time.clock_gettime(time.CLOCK_MONOTONIC) + seconds_max
+    while time.clock_gettime(time.CLOCK_MONOTONIC) < until:
+        kill_groups(groups)
+        reused = start_ticks(leader) not in (
+            0,
+            record["ticks"],
+        )  # somebody else has the number, so the session may be theirs
+        left = [] if reused else strays(lambda fields: fields[3] == str(leader))
+        send(left, signal.SIGKILL)
+        if not left and not group_pids(groups):
+            return
+        time.sleep(SWEEP_PAUSE_SECONDS)

@@ -1,0 +1,188 @@
+"""What is asked of a shim: start a run, watch one whose shim was killed, run a command beside one."""
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import select
+import signal
+
+from borgish.borglet.runtimes.shim.basics import (
+    CHUNK_BYTES,
+    PRIVATE,
+    Request,
+    Trouble,
+    keep_room,
+    make_folder,
+    read_json,
+    replace_json,
+    reply,
+    stage,
+    start_ticks,
+    wall_seconds,
+    write_padded,
+)
+from borgish.borglet.runtimes.shim.groups import make_groups, oom_kills, remove_groups
+from borgish.borglet.runtimes.shim.output import Log, begin_files
+from borgish.borglet.runtimes.shim.program import launch, reap, sweep_children, sweep_session
+
+
+def start(request: Request, answer: int) -> None:
+    """Start a run and stay with it to its end."""
+    with stage("folder"):
+        make_folder(request["folder"])
+        os.chdir(request["folder"])
+        make_folder("work")
+        held = hold_folder()
+    record = read_json("run.json")
+    if not held or (record and record["run"] >= request["run"]):
+        reply(answer, {"held": True})
+        return
+    wake = wake_on_child()
+    try:
+        with stage("group"):
+            make_groups(request["groups"])
+        record, output = launch_recorded(request)
+    except Trouble:
+        remove_groups(request["groups"])
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink("starting.json")
+        raise
+    log, ending = Log(), keep_room("exit.new")
+    reply(answer, record)
+    status = attend(record["pid"], output, log, wake)
+    ended = exit_of(status, request["oom"])
+    sweep_children(request["groups"])
+    finish(record, log, output, ending, ended)
+
+
+def hold_folder() -> int:
+    """Be the only shim of this folder for as long as we live; return 0 when another one is."""
+    fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return 0
+    return fd
+
+
+def wake_on_child() -> int:
+    """Return a descriptor that becomes readable when a child ends."""
+    read, write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    return read
+
+
+def launch_recorded(request: Request) -> tuple[Request, int]:
+    """Start the program with its record on disk before its first instruction.
+
+    Return the record and where its output is read.
+    """
+    with stage("folder"):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink("output")
+        # The program holds both ends of this pipe, so it gets no SIGPIPE should its shim be killed.
+        os.mkfifo("output", PRIVATE)
+        output = os.open("output", os.O_RDWR | os.O_NONBLOCK)
+        theirs = os.open("output", os.O_RDWR)
+    me = os.getpid()
+    program = {name: request[name] for name in ("env", "workdir", "ram_bytes")}
+    record = {name: request[name] for name in ("run", "boot", "groups", "oom")}
+    record.update(shim=me, shim_ticks=start_ticks(me), at=wall_seconds())
+
+    def before(pid: int) -> None:
+        record.update(pid=pid, ticks=start_ticks(pid))
+        replace_json("starting.json", record | {"program": program})
+
+    launch(request, theirs, before)
+    os.close(theirs)
+    begin_files()
+    os.close(keep_room("note"))
+    os.rename("starting.json", "run.json")
+    return record, output
+
+
+def attend(pid: int, output: int, log: Log, wake: int) -> int:
+    """Carry output until the program has ended; return its wait status."""
+    poll = select.poll()
+    poll.register(output, select.POLLIN)
+    poll.register(wake, select.POLLIN)
+    while True:
+        for fd, _ in poll.poll():
+            if fd == output:
+                log.pump(output)
+            else:
+                os.read(wake, CHUNK_BYTES)
+                status, _ = reap(pid)
+                if status is not None:
+                    return status
+
+
+def exit_of(status: int, oom_path: str) -> Request:
+    """Say how the program ended: a code or a signal, and whether for its memory limit."""
+    code = os.waitstatus_to_exitcode(status)
+    over = os.path.exists("over_memory")
+    ending: Request = {"oom": (code != 0 and oom_kills(oom_path) > 0) or (over and code == -signal.SIGKILL)}
+    return ending | ({"code": code} if code >= 0 else {"signal": -code})
+
+
+def finish(record: Request, log: Log, output: int, room: int, ending: Request) -> None:
+    """Keep the last output and write how the run ended; the record appears whole or not at all."""
+    while log.pump(output):
+        pass
+    log.close()
+    write_padded(room, json.dumps({"run": record["run"], "at": wall_seconds()} | ending).encode())
+    os.fsync(room)
+    os.rename("exit.new", "exit.json")
+    remove_groups(record["groups"])
+
+
+def watch(request: Request, answer: int) -> None:
+    """Stay with a program whose shim was killed: carry its output, see that it ended."""
+    os.chdir(request["folder"])
+    record = read_json("starting.json") or read_json("run.json")
+    if not hold_folder() or record is None or record["run"] != request["run"]:
+        reply(answer, {"held": True})
+        return
+    ended = os.pidfd_open(record["pid"])  # gone: an error, and the runtime looks again
+    if start_ticks(record["pid"]) != record["ticks"]:
+        raise Trouble("fork", errno.ESRCH, "the program is gone")
+    if os.path.exists("starting.json"):
+        begin_files()
+        os.rename("starting.json", "run.json")
+    me = os.getpid()
+    record.update(shim=me, shim_ticks=start_ticks(me))
+    replace_json("run.json", record)
+    output = os.open("output", os.O_RDWR | os.O_NONBLOCK)
+    log, room = Log(), keep_room("exit.new")
+    reply(answer, record)
+    poll = select.poll()
+    poll.register(output, select.POLLIN)
+    poll.register(ended, select.POLLIN)
+    while all(fd != ended for fd, _ in poll.poll()):
+        log.pump(output)
+    killed_for_memory = oom_kills(record["oom"]) > 0
+    sweep_session(record)
+    reason = "exit unknown: what watched it was killed before it ended"
+    finish(record, log, output, room, {"reason": reason, "oom": killed_for_memory})
+
+
+def execute(request: Request, answer: int, output: int) -> None:
+    """Run a command beside a task: its pid first, then how it ended, each a line of the answer."""
+    wake = wake_on_child()
+    os.chdir("/")
+
+    def before(pid: int) -> None:
+        reply(answer, {"pid": pid, "ticks": start_ticks(pid)})
+
+    pid = launch(request, output, before)
+    os.close(output)
+    status = None
+    while status is None:
+        select.select([wake], [], [])
+        os.read(wake, CHUNK_BYTES)
+        status, _ = reap(pid)
+    sweep_children([])
+    reply(answer, {"code": os.waitstatus_to_exitcode(status)})

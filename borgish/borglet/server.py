@@ -1,0 +1,230 @@
+"""The borglet's HTTP: three routes, each behind the poll token, as a bare ASGI application.
+
+Bare, because it is three routes that one caller uses: a framework would cost each borglet 0.2 s of
+start and 11 MB, and half of the time of a poll. uvicorn serves it. Streams and commands end when the
+daemon does: uvicorn would wait for them for ever.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any, TypeVar
+from urllib.parse import parse_qs
+
+import msgspec
+import uvicorn
+
+from borgish.borglet.agent import Agent
+from borgish.borglet.membership import Membership
+from borgish.borglet.settings import Tls
+from borgish.errors import BorgishError, Invalid, NotFound, TooLarge, Unauthenticated, Unreachable
+from borgish.wire.api import Problem
+from borgish.wire.link import ExecRequest, PollRequest, attempt_key
+
+log = logging.getLogger("borglet.server")
+
+Message = dict[str, Any]
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+T = TypeVar("T")
+
+POLL_BYTES_MAX = 16 * 1024 * 1024
+EXEC_BYTES_MAX = 1024 * 1024
+EXEC_SECONDS_MAX = 3600.0
+TAIL_LINES_MAX = 100_000
+FIRST_CHUNK_SECONDS = 0.25
+SHUTDOWN_SECONDS = 3
+
+_encode = msgspec.json.Encoder().encode
+_poll_request = msgspec.json.Decoder(PollRequest)
+_exec_request = msgspec.json.Decoder(ExecRequest)
+
+
+class BorgletApp:
+    """The ASGI application. ``end`` ends all that is open, so that the server can stop."""
+
+    def __init__(self, agent: Agent, membership: Membership) -> None:
+        self._agent, self._membership = agent, membership
+        self._ending = asyncio.Event()
+        self._routes = {
+            ("POST", "/v1/poll"): self._poll,
+            ("GET", "/v1/logs"): self._logs,
+            ("POST", "/v1/exec"): self._exec,
+        }
+
+    def end(self) -> None:
+        """End held polls, streams and commands."""
+        self._ending.set()
+        self._agent.end_polls()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        try:
+            self._admit(scope)
+            route = self._routes.get((scope["method"], scope["path"]))
+            if route is None:
+                raise NotFound(f"a borglet has no {scope['method']} {scope['path']}")
+            await route(scope, receive, send)
+        except BorgishError as error:
+            await _send_problem(send, error)
+
+    def _admit(self, scope: Scope) -> None:
+        given = next((v for k, v in scope["headers"] if k == b"authorization"), b"")
+        kind, _, token = given.decode("latin-1").partition(" ")
+        if kind.lower() != "bearer" or not self._membership.admits(token.strip()):
+            raise Unauthenticated(
+                "no poll token, or a wrong one",
+                "A borglet answers only the master of the cell it has joined.",
+            )
+
+    async def _poll(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = _decode(await _body(scope, receive, POLL_BYTES_MAX), _poll_request)
+        await _send_json(send, await self._agent.poll(request))
+
+    async def _exec(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = _decode(await _body(scope, receive, EXEC_BYTES_MAX), _exec_request)
+        if not request.run or not 0 < request.timeout_seconds <= EXEC_SECONDS_MAX:
+            raise Invalid(f"exec needs a command, and a timeout of at most {EXEC_SECONDS_MAX:.0f} s")
+        work = asyncio.ensure_future(self._agent.exec(request))
+        if not await self._before_end(work, receive):
+            raise Unreachable("the borglet is ending; the command was given up")
+        await _send_json(send, work.result())
+
+    async def _logs(self, scope: Scope, receive: Receive, send: Send) -> None:
+        query = {k: v[-1] for k, v in parse_qs(scope["query_string"].decode("latin-1")).items()}
+        key = attempt_key(query.get("task", ""), _number(query, "attempt", 2**63))
+        chunks = self._agent.logs(
+            key,
+            previous=query.get("previous") == "1",
+            follow=query.get("follow") == "1",
+            tail=_number(query, "tail", TAIL_LINES_MAX),
+        )
+        first = asyncio.ensure_future(_next(chunks))
+        await asyncio.wait({first}, timeout=FIRST_CHUNK_SECONDS)
+        if first.done():
+            first.result()  # what is wrong from the start is an error, not a broken stream
+        work = asyncio.ensure_future(_stream(first, chunks, send))
+        await self._before_end(work, receive)
+        if not work.cancelled():
+            work.result()
+
+    async def _before_end(self, work: "asyncio.Future[Any]", receive: Receive) -> bool:
+        """Wait for some work, at most until the caller is gone or the daemon ends; was it done?"""
+        gone = asyncio.ensure_future(_disconnected(receive))
+        ending = asyncio.ensure_future(self._ending.wait())
+        try:
+            await asyncio.wait({work, gone, ending}, return_when=asyncio.FIRST_COMPLETED)
+            return work.done()
+        finally:
+            for future in (work, gone, ending):
+                if not future.done():
+                    future.cancel()
+                    await asyncio.wait({future})
+
+
+async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:
+    return await anext(chunks, None)
+
+
+async def _stream(first: "asyncio.Future[bytes | None]", chunks: AsyncIterator[bytes], send: Send) -> None:
+    """Send chunks as they come; what goes wrong now can only break the stream off."""
+    head = [(b"content-type", b"application/octet-stream"), (b"cache-control", b"no-store")]
+    await send({"type": "http.response.start", "status": 200, "headers": head})
+    try:
+        chunk = await first
+        while chunk is not None:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            chunk = await anext(chunks, None)
+    except BorgishError as error:
+        log.warning("a stream of output broke off: %s", error)
+    finally:
+        first.cancel()
+        if close := getattr(chunks, "aclose", None):
+            await close()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _body(scope: Scope, receive: Receive, bytes_max: int) -> bytes:
+    length = next((v for k, v in scope["headers"] if k == b"content-length"), b"0")
+    if length.isdigit() and int(length) > bytes_max:
+        raise _too_large(bytes_max)
+    parts, size, more = [], 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Invalid("the request broke off")
+        part = message.get("body", b"")
+        parts.append(part)
+        size += len(part)
+        if size > bytes_max:
+            raise _too_large(bytes_max)
+        more = message.get("more_body", False)
+    return b"".join(parts)
+
+
+def _too_large(bytes_max: int) -> TooLarge:
+    return TooLarge(f"the body is over {bytes_max} bytes")
+
+
+def _decode(body: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
+    try:
+        return decoder.decode(body)
+    except msgspec.MsgspecError as error:
+        raise Invalid(f"the body is not what this route takes: {error}") from None
+
+
+def _number(query: dict[str, str], name: str, most: int) -> int:
+    text = query.get(name, "0")
+    if not (text.isascii() and text.isdigit() and int(text) <= most):
+        raise Invalid(f"{name} = '{text[:40]}' is no whole number up to {most}")
+    return int(text)
+
+
+async def _send_json(send: Send, value: object) -> None:
+    await _send(send, 200, b"application/json", _encode(value))
+
+
+async def _send_problem(send: Send, error: BorgishError) -> None:
+    problem = Problem(type(error).__name__, error.status, error.message, hint=error.hint)
+    await _send(send, error.status, b"application/problem+json", _encode(problem))
+
+
+async def _send(send: Send, status: int, kind: bytes, body: bytes) -> None:
+    headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+class Server(uvicorn.Server):
+    """uvicorn without its signal handlers, which would end the process by the signal itself."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def make_server(app: BorgletApp, tls: Tls | None) -> Server:
+    """Return a server of the application, to be given its socket."""
+    return Server(
+        uvicorn.Config(
+            app,
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=120,
+            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+            ssl_certfile=tls.certificate if tls else None,
+            ssl_keyfile=tls.key if tls else None,
+        )
+    )

@@ -1,0 +1,205 @@
+"""``borglet.toml``: read, checked, and turned into what the daemon uses. Every mistake ends with exit 74."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from borgish.errors import UnsafeConfiguration
+from borgish.resources import NAMED_MAX, RAM_BYTES_MIN, Resources, parse_bytes, parse_cpu_millis
+from borgish.vocabulary import NAME_PATTERN, Runtime
+
+LOOPBACK = ("localhost", "::1")
+USABLE_RUNTIMES = (Runtime.PROCESS, Runtime.DOCKER)
+
+
+class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Files in PEM: what this borglet shows, and by whose signature it knows the master."""
+
+    certificate: str
+    key: str
+    ca: str = ""
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file as it is written."""
+
+    machine: str
+    master: str
+    join_token_file: str
+    state: str
+    listen: str = "127.0.0.1:0"
+    ports: str = "20000-20999"
+    runtimes: tuple[str, ...] | None = None
+    capacity: dict[str, str | int | float] = {}
+    attributes: dict[str, str] = {}
+    tls: Tls | None = None
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What the daemon runs with. Paths are absolute. ``runtimes`` None: all that work here.
+
+    ``capacity`` overrides what is measured; an amount of 0 is measured.
+    """
+
+    machine: str
+    host: str
+    port: int  # 0: any free one
+    master: str
+    join_token_file: Path
+    state: Path
+    ports_low: int
+    ports_high: int
+    runtimes: tuple[Runtime, ...] | None
+    capacity: Resources
+    attributes: dict[str, str]
+    tls: Tls | None
+
+
+def load(path: Path) -> Settings:
+    """Read a file. Raises UnsafeConfiguration naming the file and the key."""
+    file = _read(path)
+    host, port = _checked(path, "listen", _address, file.listen)
+    if not is_loopback(host) and file.tls is None:
+        raise UnsafeConfiguration(
+            f"{path}: listen = '{file.listen}' can be reached from other machines and there is no [tls]",
+            "Listen on 127.0.0.1, or add [tls] with certificate, key and ca.",
+        )
+    low, high = _checked(path, "ports", _port_range, file.ports)
+    base = path.resolve().parent
+    return Settings(
+        machine=_checked(path, "machine", _name, file.machine),
+        host=host,
+        port=port,
+        master=_checked(path, "master", _url, file.master),
+        join_token_file=base / file.join_token_file,
+        state=base / _checked(path, "state", _not_empty, file.state),
+        ports_low=low,
+        ports_high=high,
+        runtimes=_checked(path, "runtimes", _runtimes, file.runtimes),
+        capacity=_capacity(path, file.capacity),
+        attributes=_attributes(path, file.attributes),
+        tls=_tls(path, base, file.tls),
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    return host in LOOPBACK or host.startswith("127.")
+
+
+def _read(path: Path) -> _File:
+    try:
+        return msgspec.convert(tomllib.loads(path.read_text("utf-8")), _File)
+    except OSError as error:
+        hint = "Name the file with --config; configs/borglet.toml is an example."
+        raise UnsafeConfiguration(f"{path}: cannot be read: {error.strerror}", hint) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UnsafeConfiguration(f"{path}: is not TOML: {error}") from None
+    except msgspec.ValidationError as error:
+        hint = "configs/borglet.toml shows every key."
+        raise UnsafeConfiguration(f"{path}: {_in_words(str(error))}", hint) from None
+
+
+def _in_words(text: str) -> str:
+    """Turn msgspec's sentence round, so that the key comes first."""
+    what, mark, where = text.partition(" - at `$")
+    key = where.strip("`.") if mark else ""
+    return f"{key}: {what}" if key else what
+
+
+def _checked(path: Path, key: str, check: Any, value: Any) -> Any:
+    try:
+        return check(value)
+    except ValueError as error:
+        raise UnsafeConfiguration(f"{path}: {key} = {value!r} {error}") from None
+
+
+def _name(value: str) -> str:
+    if not re.fullmatch(NAME_PATTERN, value):
+        raise ValueError("is no name: write lower-case letters, digits and '-', at most 63")
+    return value
+
+
+def _not_empty(value: str) -> str:
+    if not value:
+        raise ValueError("names no folder")
+    return value
+
+
+def _address(value: str) -> tuple[str, int]:
+    host, mark, port = value.rpartition(":")
+    if not (mark and host and port.isdecimal() and int(port) <= 65535):
+        raise ValueError("is no address: write host:port, as 127.0.0.1:0")
+    return host.strip("[]"), int(port)
+
+
+def _port_range(value: str) -> tuple[int, int]:
+    low, mark, high = value.partition("-")
+    if not (mark and low.strip().isdecimal() and high.strip().isdecimal()):
+        raise ValueError("is no range: write it like 20000-20999")
+    if not 1024 <= int(low) <= int(high) <= 65535:
+        raise ValueError("is outside 1024-65535, or its end is before its beginning")
+    return int(low), int(high)
+
+
+def _url(value: str) -> str:
+    if not value.startswith(("http://", "https://")):
+        raise ValueError("is no address of a borgmaster: write it like http://127.0.0.1:7400")
+    host = value.split("://", 1)[1].split("/", 1)[0].rpartition(":")[0]
+    if value.startswith("http://") and not is_loopback(host.strip("[]")):
+        raise ValueError("would send the join token in clear over the network: use https://")
+    return value.rstrip("/")
+
+
+def _runtimes(value: tuple[str, ...] | None) -> tuple[Runtime, ...] | None:
+    if value is None:
+        return None
+    unknown = [name for name in value if name not in USABLE_RUNTIMES]
+    if unknown or not value:
+        raise ValueError(f"must name some of: {', '.join(USABLE_RUNTIMES)}")
+    return tuple(dict.fromkeys(Runtime(name) for name in value))
+
+
+def _capacity(path: Path, amounts: dict[str, str | int | float]) -> Resources:
+    known = {"cpu": parse_cpu_millis, "ram": _ram_bytes, "disk": parse_bytes}
+    values = {}
+    for name, amount in amounts.items():
+        key = f"capacity.{name}"
+        read = known.get(name, _named_amount)
+        if name not in known:
+            _checked(path, key, lambda _, n=name: _name(n), amount)
+        values[name] = _checked(path, key, read, str(amount))
+    cpu, ram, disk = (values.pop(name, 0) for name in known)
+    return Resources(cpu, ram, disk, values)
+
+
+def _ram_bytes(text: str) -> int:
+    return parse_bytes(text, RAM_BYTES_MIN)
+
+
+def _named_amount(text: str) -> int:
+    if not text.isdecimal() or int(text) > NAMED_MAX:
+        raise ValueError(f"is no whole number up to {NAMED_MAX}")
+    return int(text)
+
+
+def _attributes(path: Path, attributes: dict[str, str]) -> dict[str, str]:
+    for name, value in attributes.items():
+        if not name or len(name) > 63 or len(value) > 256:
+            raise UnsafeConfiguration(
+                f"{path}: attributes.{name}: a name has 1 to 63 and a value at most 256 characters"
+            )
+    return attributes
+
+
+def _tls(path: Path, base: Path, tls: Tls | None) -> Tls | None:
+    if tls is None:
+        return None
+    files = {"certificate": tls.certificate, "key": tls.key, "ca": tls.ca}
+    for key, name in files.items():
+        if (name or key != "ca") and not (base / name).is_file():
+            raise UnsafeConfiguration(f"{path}: tls.{key}: there is no file {base / name}")
+    return Tls(*(str(base / name) if name else "" for name in files.values()))

@@ -1,0 +1,41 @@
+"""What the tasks use, and what is wrong with the machine: looked at every two seconds."""
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from borgish.borglet.runtimes.base import TaskRuntime
+from borgish.resources import show_bytes
+from borgish.wire.link import Condition, ConditionKind, Usage
+
+SAMPLE_SECONDS = 2.0
+DISK_FREE_BYTES_MIN = 512 * 1024**2
+DISK_FREE_BYTES_EASED = 640 * 1024**2
+"""Pressure ends only here, so that it does not come and go with every log line."""
+
+
+async def sample(runtimes: Iterable[TaskRuntime]) -> tuple[Usage, ...]:
+    """Return what each running attempt uses, over all runtimes."""
+    return tuple([usage for runtime in runtimes for usage in await runtime.sample()])
+
+
+def conditions(
+    runtimes: Iterable[TaskRuntime], state: Path, before: tuple[Condition, ...]
+) -> tuple[Condition, ...]:
+    """Return what is wrong now, given what was wrong ``before``."""
+    found = [_runtime_condition(runtime) for runtime in runtimes]
+    found.append(_disk_condition(state, any(c.kind is ConditionKind.DISK_PRESSURE for c in before)))
+    return tuple(condition for condition in found if condition)
+
+
+def _runtime_condition(runtime: TaskRuntime) -> Condition | None:
+    text = runtime.trouble()
+    return Condition(ConditionKind.RUNTIME_UNHEALTHY, str(runtime.kind), text) if text else None
+
+
+def _disk_condition(state: Path, pressed: bool) -> Condition | None:  # noqa: FBT001 - the state before
+    free = shutil.disk_usage(state).free
+    if free >= (DISK_FREE_BYTES_EASED if pressed else DISK_FREE_BYTES_MIN):
+        return None
+    text = f"less than {show_bytes(DISK_FREE_BYTES_MIN)} free for the tasks' output and state"
+    return Condition(ConditionKind.DISK_PRESSURE, str(state), text)

@@ -1,0 +1,87 @@
+"""What the borglet says to people about an attempt: short sentences, no codes without their meaning."""
+
+from signal import Signals
+
+from borgish.resources import show_bytes
+from borgish.spec.job import Health, Restart
+from borgish.wire.link import AttemptSpec, Exit
+
+TRIES_WORD = {1: "1 try left"}
+
+
+def span(seconds: float) -> str:
+    """Write a duration as in a sentence: ``4 s``, ``5 min``, ``2 h``."""
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 60:.3g} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"
+
+
+def when(seconds: float) -> str:
+    """Write when something follows: ``at once``, ``in 4 s``."""
+    return f"in {span(seconds)}" if seconds > 0 else "at once"
+
+
+def signal_name(number: int) -> str:
+    """Write a signal by its name without SIG; by its number when it has none."""
+    try:
+        return Signals(number).name.removeprefix("SIG")
+    except ValueError:
+        return str(number)
+
+
+def exit_text(exit_: Exit, spec: AttemptSpec | None) -> str:
+    """Say how a program ended."""
+    if exit_.oom:
+        limit = f" of {show_bytes(spec.resources.ram_bytes)}" if spec else ""
+        return f"out of memory: it reached its limit{limit}; raise resources.ram"
+    if exit_.code is not None:
+        text = f"exit code {exit_.code}"
+    elif exit_.signal is not None:
+        text = f"ended by signal {signal_name(exit_.signal)}"
+    else:
+        return exit_.reason or "exit unknown"
+    return f"{exit_.reason} ({text})" if exit_.reason else text
+
+
+def restarts(text: str, delay_seconds: float) -> str:
+    """Say that a program ended and comes back."""
+    return f"{text}; restarts {when(delay_seconds)}"
+
+
+def exhausted(text: str, restart: Restart) -> str:
+    """Say that a task failed too often."""
+    times = "once" if restart.attempts == 1 else f"{restart.attempts} times"
+    return f"{text}; failed {times} within {span(restart.within_seconds)}, the limit of its restart.attempts"
+
+
+def cannot_start(text: str, tries_left: int) -> str:
+    """Say that a start cannot work here, and how often it is still tried."""
+    left = TRIES_WORD.get(tries_left, f"{tries_left} tries left")
+    return f"cannot start: {text}; {left}"
+
+
+def tries_again(text: str, delay_seconds: float) -> str:
+    """Say that a start did not work and is tried again."""
+    return f"cannot start: {text}; tries again {when(delay_seconds)}"
+
+
+def missed_probe(text: str, misses: int, health: Health) -> str:
+    """Say that a probe got no good answer; in the time of grace it counts for nothing."""
+    if not misses:
+        return f"does not answer its probe yet: {text}"
+    return f"probe failed {misses} of {health.failures} times: {text}"
+
+
+def unhealthy(text: str, health: Health) -> str:
+    """Say why an unhealthy program is stopped."""
+    return f"unhealthy: probe failed {health.failures} times in a row: {text}"
+
+
+def too_long(seconds: float) -> str:
+    """Say that a task reached its max_runtime."""
+    return f"ran for its max_runtime of {span(seconds)}"
+
+
+def forced(why: str, signal: str, grace_seconds: float) -> str:
+    """Say that a program had to be killed."""
+    return f"{why}; did not end within {span(grace_seconds)} of signal {signal}, was killed"

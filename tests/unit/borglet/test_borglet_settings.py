@@ -1,0 +1,123 @@
+"""borglet.toml: the example works, and every mistake names the file and the key."""
+
+from pathlib import Path
+
+import pytest
+
+from borgish.borglet import facts
+from borgish.borglet.lock import FolderLock
+from borgish.borglet.main import main
+from borgish.borglet.membership import Membership
+from borgish.borglet.settings import load
+from borgish.errors import UnsafeConfiguration
+from borgish.resources import Resources
+from borgish.vocabulary import Runtime
+
+EXAMPLE = Path(__file__).parents[3] / "configs" / "borglet.toml"
+MINIMAL = 'machine = "m1"\nmaster = "http://127.0.0.1:7400"\njoin_token_file = "t"\nstate = "s"\n'
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "borglet.toml"
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_the_example_is_right_and_so_is_what_it_shows_in_comments(tmp_path: Path) -> None:
+    assert load(EXAMPLE).attributes == {"rack": "r1"}
+    for name in ("m1.pem", "m1.key", "ca.pem"):
+        (tmp_path / name).touch()
+    lines = EXAMPLE.read_text("utf-8").splitlines()
+    shown = [line.removeprefix("# ") if " = " in line or "# [" in line else line for line in lines]
+    settings = load(write(tmp_path, "\n".join(shown)))
+    assert settings.runtimes == (Runtime.PROCESS, Runtime.DOCKER)
+    assert settings.capacity == Resources(4000, 8 * 2**30, 100 * 2**30, {"gpu": 2})
+    assert settings.tls is not None
+    assert settings.tls.ca == str(tmp_path / "ca.pem")
+
+
+def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
+    settings = load(write(tmp_path, MINIMAL))
+    assert (settings.state, settings.join_token_file) == (tmp_path / "s", tmp_path / "t")
+    assert (settings.host, settings.port, settings.runtimes) == ("127.0.0.1", 0, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "missing required field `machine`"),
+        ("machine = ", "is not TOML"),
+        (MINIMAL + "colour = 1", "unknown field `colour`"),
+        (MINIMAL + "[tls]\nkee = 1", "tls"),
+        (MINIMAL + "listen = 7", "listen: Expected `str`"),
+        (MINIMAL.replace('"m1"', '"M 1"'), "machine = 'M 1' is no name"),
+        (MINIMAL.replace('"s"', '""'), "state = '' names no folder"),
+        (MINIMAL.replace("http://127.0.0.1", "127.0.0.1"), "master = '127.0.0.1:7400'"),
+        (MINIMAL.replace("127.0.0.1", "10.0.0.1"), "in clear"),
+        (MINIMAL + 'listen = "here"', "listen = 'here' is no address"),
+        (MINIMAL + 'listen = "127.0.0.1:99999"', "listen = "),
+        (MINIMAL + 'listen = "0.0.0.0:7401"', "can be reached from other machines"),
+        (MINIMAL + 'ports = "20999-20000"', "ports = '20999-20000'"),
+        (MINIMAL + 'ports = "80-90"', "ports = '80-90' is outside 1024-65535"),
+        (MINIMAL + 'runtimes = ["podman"]', "runtimes = ('podman',) must name some of: process, docker"),
+        (MINIMAL + "runtimes = []", "runtimes"),
+        (MINIMAL + '[capacity]\nram = "lots"', "capacity.ram = 'lots' is not a number"),
+        (MINIMAL + "[capacity]\ngpu = 1.5", "capacity.gpu"),
+        (MINIMAL + "[attributes]\nrack = 1", "attributes"),
+        (MINIMAL + '[tls]\ncertificate = "c"\nkey = "k"', "tls.certificate: there is no file"),
+    ],
+)
+def test_mistakes_name_the_file_and_the_key(tmp_path: Path, text: str, said: str) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(UnsafeConfiguration) as caught:
+        load(path)
+    assert caught.value.message.startswith(f"{path}: ")
+    assert said in caught.value.message
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UnsafeConfiguration, match="cannot be read: No such file"):
+        load(tmp_path / "borglet.toml")
+
+
+def test_the_daemon_ends_with_74_on_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["--config", str(write(tmp_path, MINIMAL + 'listen = "0.0.0.0:0"'))])
+    assert caught.value.code == 74
+
+
+def test_a_state_folder_that_cannot_be_made_ends_with_74(tmp_path: Path) -> None:
+    (tmp_path / "s").touch()
+    with pytest.raises(SystemExit) as caught:
+        main(["--config", str(write(tmp_path, MINIMAL))])
+    assert caught.value.code == 74
+
+
+def test_facts_are_measured_and_overridden(tmp_path: Path) -> None:
+    (tmp_path / "s").mkdir()
+    extra = '[capacity]\ncpu = "1500m"\ngpu = 2\n[attributes]\nrack = "r1"\nos = "mine"'
+    found = facts.measure(load(write(tmp_path, MINIMAL + extra)))
+    assert (found.capacity.cpu_millis, found.capacity.named) == (1500, {"gpu": 2})
+    assert found.capacity.ram_bytes > 0
+    assert found.capacity.disk_bytes > 0
+    assert (found.attributes["rack"], found.attributes["os"]) == ("r1", "mine")
+    assert found.attributes["arch"]
+    assert facts.boot_id()
+
+
+def test_membership_is_kept_and_admits_only_its_token(tmp_path: Path) -> None:
+    fresh = Membership(tmp_path)
+    assert not fresh.admits("")
+    fresh.keep("local", "bgt_x")
+    again = Membership(tmp_path)
+    assert (again.cell, again.poll_token) == ("local", "bgt_x")
+    assert again.admits("bgt_x")
+    assert not again.admits("bgt_y")
+    assert not again.admits("bgt_é")
+    (tmp_path / "membership.json").write_bytes(b"{to")
+    assert Membership(tmp_path).cell == ""
+
+
+def test_a_lock_is_let_go_of(tmp_path: Path) -> None:
+    FolderLock(tmp_path).release()
+    FolderLock(tmp_path).release()
