@@ -1,0 +1,115 @@
+"""What tests of the process runtime share: a machine, looking at its processes, leaving none behind."""
+
+import functools
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from borgish.borglet.runtimes import cgroups
+from borgish.borglet.runtimes.folders import Record, RunFolder, name_of, program_lives, shim_lives
+from borgish.borglet.runtimes.members import kill_run
+from borgish.borglet.runtimes.process import ProcessRuntime
+from borgish.borglet.runtimes.processes import boot_id
+from borgish.vocabulary import Runtime
+from borgish.wire.link import AttemptSpec
+from tests.contract.runtime.suite import Watched, attempt_spec
+
+DEADLINE_SECONDS = 30.0
+
+
+class Machine:
+    """One folder of a process runtime."""
+
+    def __init__(self, folder: Path, *, use_cgroups: bool) -> None:
+        self.folder = folder
+        self.use_cgroups = use_cgroups
+
+    def runtime(self) -> ProcessRuntime:
+        return ProcessRuntime(self.folder, use_cgroups=self.use_cgroups)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Watched]:
+        watched = await Watched(self.runtime()).open()
+        yield watched
+        await watched.runtime.close()
+
+    def spec(self, *run: str, **changes: object) -> AttemptSpec:
+        return attempt_spec(run, Runtime.PROCESS, **changes)
+
+    def run_folder(self, key: str) -> RunFolder:
+        return RunFolder(self.folder / "runs" / name_of(key))
+
+    def record(self, key: str) -> Record:
+        record = self.run_folder(key).record()
+        assert record is not None
+        return record
+
+    def log(self, key: str) -> bytes:
+        files = self.run_folder(key).log_files(previous=False)
+        return b"".join(file.read_bytes() for file in files if file.exists())
+
+
+def lives(pid: int) -> bool:
+    """Tell whether a process is there and not only waiting to be collected."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def bystander() -> subprocess.Popen[bytes]:
+    """Start a program that is none of ours."""
+    return subprocess.Popen(["sleep", "60"], start_new_session=True)
+
+
+def python(text: str, *arguments: str) -> subprocess.Popen[str]:
+    """Start an interpreter on a text, with this project at hand."""
+    return subprocess.Popen(
+        [sys.executable, "-c", text, *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[3],
+    )
+
+
+def command_line(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait outside of a loop."""
+    deadline = time.perf_counter() + DEADLINE_SECONDS
+    while not condition():
+        assert time.perf_counter() < deadline, "waited too long"
+        time.sleep(0.005)
+
+
+def end_all(folder: Path) -> None:
+    """Kill what runs below a runtime's folder, wait until its shims are gone, remove its groups."""
+    boot = boot_id()
+    paths = (folder / "runs").iterdir() if (folder / "runs").is_dir() else ()
+    records = [record for path in paths if (record := RunFolder(path).record())]
+    for record in records:
+        if program_lives(record, boot):
+            kill_run(record)
+    wait_until(lambda: not any(program_lives(r, boot) or shim_lives(r, boot) for r in records))
+    groups = cgroups.find(folder, is_root=os.geteuid() == 0)
+    for root in set(groups.roots.values()) if groups else set():
+        wait_until(functools.partial(_removed, root))
+
+
+def _removed(root: str) -> bool:
+    try:
+        for entry in os.scandir(root):
+            if entry.is_dir():
+                os.rmdir(entry.path)
+        os.rmdir(root)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True

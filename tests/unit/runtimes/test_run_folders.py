@@ -1,0 +1,75 @@
+"""Names on disk are reversible; a torn or foreign record is no record; what was let go goes by age."""
+
+from pathlib import Path
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from borgish.borglet.runtimes.folders import Record, RunFolder, key_of, name_of
+from borgish.borglet.runtimes.process import Keep, ProcessRuntime
+from borgish.clock import Now
+from borgish.wire.link import Exit
+
+RECORD = Record(run=2, boot="b", pid=1, ticks=2, shim=3, shim_ticks=4, at=5.0, groups=[], oom="")
+
+
+@given(st.text(st.characters(codec="utf-8"), min_size=1, max_size=80))
+def test_any_key_has_its_own_safe_name(key: str) -> None:
+    name = name_of(key)
+    assert key_of(name) == key
+    assert "/" not in name
+    assert not name.startswith(".")
+
+
+def test_the_usual_name_can_be_read() -> None:
+    assert name_of("ann/web/3@1207") == "ann+web+3@1207"
+
+
+def test_an_end_of_another_run_is_not_taken(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    (tmp_path / "exit.json").write_text('{"run": 1, "code": 0, "at": 1.0}  ')
+    assert folder.end_of(RECORD) is None
+    (tmp_path / "exit.json").write_text('{"run": 2, "signal": 9, "at": 1.0}  ')
+    assert folder.end_of(RECORD) == Exit(signal=9, at=1.0)
+
+
+def test_a_torn_record_is_none(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_bytes(msgspec.json.encode(RECORD)[:-5])
+    assert RunFolder(tmp_path).record() is None
+
+
+def test_a_run_being_started_comes_before_the_one_before(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_bytes(msgspec.json.encode(RECORD))
+    (tmp_path / "starting.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(RECORD, run=3)))
+    record = RunFolder(tmp_path).record()
+    assert record is not None
+    assert record.run == 3
+
+
+class Later:
+    """A clock an hour ahead of the files made now."""
+
+    def __init__(self, wall: float) -> None:
+        self._wall = wall
+
+    def now(self) -> Now:
+        return Now(self._wall, 0.0)
+
+
+async def test_what_was_let_go_goes_by_age_and_by_room(tmp_path: Path) -> None:
+    for name, size in (("a", 10), ("b", 10), ("c", 10)):
+        folder = tmp_path / "runs" / name
+        folder.mkdir(parents=True)
+        (folder / "log").write_bytes(b"x" * size)
+        RunFolder(folder).forget()
+    at = RunFolder(tmp_path / "runs/c").forgotten_at()
+    for keep, wall, left in (
+        (Keep(3600, 100), at + 60, 3),
+        (Keep(3600, 15), at + 60, 1),
+        (Keep(30, 99), at + 60, 0),
+    ):
+        runtime = ProcessRuntime(tmp_path, clock=Later(wall), use_cgroups=False, keep=keep)
+        assert await runtime.open(lambda key: None) == []
+        await runtime.close()
+        assert len(list((tmp_path / "runs").iterdir())) == left
