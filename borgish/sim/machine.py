@@ -16,6 +16,7 @@ from borgish.vocabulary import Runtime
 from borgish.wire.link import AttemptSpec, Facts, PollReply, PollRequest
 
 GIB = 1024**3
+FORGET_SECONDS = 0.005
 FACTS = Facts(Resources(8000, 16 * GIB, 100 * GIB), {"os": "sim"}, (Runtime.FAKE,), 20000, 20199)
 Answer = Callable[[PollReply | Conflict], None]
 
@@ -144,6 +145,8 @@ class SimMachine:
                 self.runtime.kill(key)
             case Forget(key):
                 self.runtime.forget(key)
+                core = self._core
+                self._clock.after(FORGET_SECONDS, lambda: self._forgotten(core, key))
 
     def _start(self, core: BorgletCore | None, spec: AttemptSpec, run: int) -> None:
         if core is None or self._core is not core:
@@ -154,6 +157,11 @@ class SimMachine:
             self._watcher.starting(self.name, spec)
             core.ran(spec.key, self.runtime.start(spec, run), self._clock.now())
         self._turn()
+
+    def _forgotten(self, core: BorgletCore | None, key: str) -> None:
+        if core is not None and self._core is core:
+            core.forgotten(key)
+            self._turn()
 
     def _changed(self, key: str) -> None:
         if self._core is not None:

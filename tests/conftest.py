@@ -1,0 +1,47 @@
+"""What all tests share: the groups that need something of the machine, and how properties are tried."""
+
+import os
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from tests.groups import LACKS, REQUIRED_BY, required
+
+pytest_plugins = [f"tests.{file.stem}" for file in sorted(Path(__file__).parent.glob("fixtures_*.py"))]
+
+# No deadline: a busy machine is not a bug. In CI the same examples each time: a red run is about the change.
+hypothesis.settings.register_profile("borgish", deadline=None, derandomize="CI" in os.environ)
+hypothesis.settings.load_profile("borgish")
+
+
+def pytest_configure() -> None:
+    if unknown := required() - LACKS.keys():
+        raise pytest.UsageError(f"{REQUIRED_BY} names no group of tests: {', '.join(sorted(unknown))}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for group, lacks in LACKS.items():
+        if item.get_closest_marker(group) and (reason := lacks()):
+            if group in required():
+                pytest.fail(f"{REQUIRED_BY} wants {group}, but there is {reason}", pytrace=False)
+            pytest.skip(f"{group}: {reason}")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which groups ran and which did not, and why."""
+    for group, lacks in LACKS.items():
+        asked = {
+            report.nodeid
+            for outcome in ("passed", "failed", "error", "skipped")
+            for report in terminalreporter.getreports(outcome)
+            if group in report.keywords
+        }
+        if not asked:
+            said = "no test of this group was in this run"
+        elif reason := lacks():
+            said = f"did NOT run, {len(asked)} tests: {reason}"
+        else:
+            said = f"ran, {len(asked)} tests"
+        terminalreporter.write_line(f"{group}: {said}")

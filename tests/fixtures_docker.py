@@ -1,0 +1,46 @@
+"""What tests with containers share: an image, and a label by which each test's leftovers go."""
+
+import contextlib
+import fcntl
+import secrets
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import docker
+import docker.errors
+import pytest
+
+IMAGE = "borgish-test/busybox:1"
+SCRIPT = Path(__file__).parent.parent / "scripts" / "image"
+
+
+@pytest.fixture(scope="session")
+def docker_engine() -> Iterator[docker.DockerClient]:
+    """The machine's engine."""
+    engine = docker.from_env(timeout=20)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture(scope="session")
+def busybox_image(docker_engine: docker.DockerClient) -> str:
+    """The name of a small image, made from this machine's busybox as people make it."""
+    with (Path(tempfile.gettempdir()) / "borgish-test-image.lock").open("w") as alone:
+        fcntl.flock(alone, fcntl.LOCK_EX)  # test processes side by side make it once
+        if not docker_engine.images.list(name=IMAGE):
+            subprocess.run([SCRIPT, IMAGE], check=True, capture_output=True)
+    return IMAGE
+
+
+@pytest.fixture
+def docker_mark(docker_engine: docker.DockerClient) -> Iterator[str]:
+    """A mark for the containers of one test, which are all removed behind it."""
+    mark = secrets.token_hex(6)
+    yield mark
+    for container in docker_engine.containers.list(
+        all=True, filters={"label": f"borgish.owner={mark}"}, ignore_removed=True
+    ):
+        with contextlib.suppress(docker.errors.APIError):  # it may be leaving already
+            container.remove(force=True, v=True)

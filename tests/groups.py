@@ -1,0 +1,45 @@
+"""The groups of tests that need something of the machine, and whether this machine has it.
+
+A group that cannot run is left out, and the end of the run says so and why; named in
+``BORGISH_REQUIRE`` it fails instead.
+"""
+
+import functools
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+REQUIRED_BY = "BORGISH_REQUIRE"
+ENGINE_ANSWERS_SECONDS_MAX = 5
+
+
+def required() -> set[str]:
+    """Return the groups that must run."""
+    return {name.strip() for name in os.environ.get(REQUIRED_BY, "").split(",") if name.strip()}
+
+
+@functools.cache
+def docker_lacks() -> str:
+    """Return why no container can be run here, "" when one can."""
+    import docker  # slow, and only wanted where a test asks
+    from docker.errors import DockerException
+
+    try:
+        engine = docker.from_env(timeout=ENGINE_ANSWERS_SECONDS_MAX)
+        engine.ping()
+        engine.close()
+    except DockerException as error:
+        return f"no Docker engine answers ({error})"
+    return "" if shutil.which("busybox") else "no busybox to make an image of; install busybox-static"
+
+
+@functools.cache
+def postgres_lacks() -> str:
+    """Return why no Postgres server can be run here, "" when one can."""
+    if shutil.which("initdb") or any(Path("/usr/lib/postgresql").glob("*/bin/initdb")):
+        return ""
+    return "no initdb on PATH or in /usr/lib/postgresql; install postgresql"
+
+
+LACKS: dict[str, Callable[[], str]] = {"docker": docker_lacks, "postgres": postgres_lacks}
