@@ -123,7 +123,7 @@ class Daemon:
         tokens = Tokens.read(self._settings.folder / "tokens.toml")
         host, tls = self._settings.host, self._settings.tls
         app = create_app(gateway, tokens, self._metrics.render, hosts_of(host))
-        shown = serve.Tls(tls.certificate, tls.key) if tls else None
+        shown = serve.Tls(tls.certificate, tls.key, tls.ca) if tls else None
         return await serve.serve(app, host, self._settings.port, shown)
 
     def _housekeeping(self) -> AsyncIOScheduler:

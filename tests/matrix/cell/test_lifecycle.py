@@ -1,5 +1,7 @@
 """Every state x every happening: the table's rows pass, everything else is refused."""
 
+from pathlib import Path
+
 import pytest
 
 from borgish.cell.lifecycle import TABLE, Happening, IllegalTransition, after, allows, diagram
@@ -32,3 +34,8 @@ def test_diagram_has_every_row() -> None:
     for (state, happening), target in TABLE.items():
         row = next(r for r in text.splitlines() if f"{state or '[*]'} --> {target}:" in r)
         assert happening in row
+
+
+def test_the_tour_shows_this_diagram() -> None:
+    tour = Path(__file__).parents[3] / "borgish" / "README.md"
+    assert diagram() in tour.read_text()

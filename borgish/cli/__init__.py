@@ -1,0 +1,1 @@
+"""borgctl: what people type. Speaks to the master over its API only, one noun a file."""

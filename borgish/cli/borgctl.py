@@ -1,0 +1,143 @@
+"""borgctl: the command by which people use a cell.
+
+Here are the tree of commands and the global options; each command is in the file of its noun, which
+is imported only when it is called: a short command must start in a fraction of a second.
+"""
+
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+import borgish
+from borgish.cli.session import DirOption, Session
+
+# In the order of the help: a cell, what runs in it, what it runs on, what happened, the rest.
+COMMANDS = (
+    "up",
+    "down",
+    "status",
+    "job",
+    "task",
+    "why",
+    "machine",
+    "events",
+    "checkpoint",
+    "dashboard",
+    "schema",
+    "completion",
+)
+
+
+class CommandsOnDemand(TyperGroup):
+    """A group whose commands are imported when they are asked for."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = dict.fromkeys(COMMANDS, _NOT_LOADED)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        del ctx  # the same commands whatever came before
+        if cmd_name not in COMMANDS:
+            return None
+        if self.commands[cmd_name] is _NOT_LOADED:
+            self.commands[cmd_name] = _load(cmd_name)
+        return self.commands[cmd_name]
+
+
+_NOT_LOADED: Any = object()
+
+
+def _load(name: str) -> Any:
+    command = typer.main.get_command(import_module(f"borgish.cli.{name}").app)
+    command.name = name
+    return command
+
+
+def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with the option's value alone
+    if wanted:
+        sys.stdout.write(f"borgctl {borgish.__version__}\n")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    cls=CommandsOnDemand,
+    add_completion=False,
+    rich_markup_mode=None,  # plain help: no import of rich
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def borgctl(
+    context: typer.Context,
+    folder: DirOption = None,
+    url: Annotated[str, typer.Option(envvar="BORGISH_URL", help="The master, when not a local cell's.")] = "",
+    token_file: Annotated[
+        Path | None, typer.Option(envvar="BORGISH_TOKEN_FILE", help="Where the token is.")
+    ] = None,
+    _version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version.")
+    ] = False,
+) -> None:
+    """Run jobs on a cell of machines.
+
+    A first walk: `borgctl up`, `borgctl job submit FILE`, `borgctl dashboard`, `borgctl down`.
+
+    Exit codes: 0 done, 1 failed, 2 usage, 3 accepted but not all placed in the time given, 4 not
+    reachable or not allowed.
+    """
+    context.obj = Session(folder, url, token_file)
+
+
+def main() -> None:
+    """Run borgctl with the arguments of this process; ends it with the exit code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run borgctl with these arguments and return its exit code."""
+    if "_BORGCTL_COMPLETE" in os.environ:
+        from typer._completion_classes import completion_init
+
+        completion_init()  # registers the shells
+    try:
+        app(arguments, prog_name="borgctl")
+    except SystemExit as ended:
+        return _flushed(ended.code if isinstance(ended.code, int) else 0)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        return _reader_gone()
+    except Exception as error:  # the one place that turns errors into words
+        from borgish.cli.failing import report, wants_traceback
+        from borgish.errors import BorgishError
+
+        if wants_traceback() and not isinstance(error, BorgishError):
+            raise
+        return report(error)
+    return 0
+
+
+def _flushed(code: int) -> int:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _reader_gone()
+    return code
+
+
+def _reader_gone() -> int:
+    """End quietly when who reads our output has had enough (``borgctl task list | head -1``)."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+if __name__ == "__main__":
+    main()

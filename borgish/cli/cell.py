@@ -1,0 +1,201 @@
+"""Makes the folder of a local cell: who may ask, what the daemons read, where all is kept.
+
+A folder is made once and its files are then the user's: only files that are not there are written, so
+what somebody changed stays. Running what is in it is the work of ``daemons``.
+"""
+
+import os
+import shutil
+import socket
+import tomllib
+import zlib
+from pathlib import Path
+
+import msgspec
+
+from borgish.credentials import make_credentials, write_private
+from borgish.errors import Conflict, Invalid
+
+# Two cells on one host should not hand out the same ports, so where a cell's ranges begin depends on
+# its folder. All lie below 32768, from where the kernel takes ports for outgoing connections.
+_PORTS_LOW, _PORTS_EACH, _RANGES = 10_000, 500, 44
+_LISTEN_DEFAULT = "127.0.0.1:7400"
+_MASTER_PORTS_LOW, _MASTER_PORTS = 7400, 2000
+MACHINES_MAX = _RANGES
+
+# All that a cell's folder may hold; what else lies there is not ours to remove.
+_OURS = (
+    "cell.toml",
+    "tokens",
+    "tokens.toml",
+    "secret",
+    "client.json",
+    "machines",
+    "cell.lock",
+    "up.lock",
+)
+_OURS_BEGIN = ("cell.db", "borgmaster.log", "borgmaster.pid")
+
+
+class Daemon(msgspec.Struct, frozen=True):
+    """One daemon of a local cell: its name, the module it runs, and its files."""
+
+    name: str  # borgmaster, or the machine's name
+    module: str
+    config: Path
+    log: Path
+    pid_file: Path
+
+
+def exists(folder: Path) -> bool:
+    """Whether a cell's folder is there."""
+    return (folder / "cell.toml").is_file()
+
+
+def machine_names(folder: Path) -> list[str]:
+    """Return the machines that the folder has, m1 first."""
+    found = [path.parent.name for path in folder.glob("machines/*/borglet.toml")]
+    return sorted(found, key=lambda name: (len(name), name))
+
+
+def master_of(folder: Path) -> Daemon:
+    """Return the cell's borgmaster."""
+    return Daemon(
+        "borgmaster",
+        "borgish.master.main",
+        folder / "cell.toml",
+        folder / "borgmaster.log",
+        folder / "borgmaster.pid",
+    )
+
+
+def borglets_of(folder: Path) -> list[Daemon]:
+    """Return the borglets of the cell's machines."""
+    return [_borglet(name, folder / "machines" / name) for name in machine_names(folder)]
+
+
+def _borglet(name: str, home: Path) -> Daemon:
+    config, log, pid_file = (home / f"borglet.{end}" for end in ("toml", "log", "pid"))
+    return Daemon(name, "borgish.borglet.main", config, log, pid_file)
+
+
+def make(folder: Path, machines: int) -> list[str]:
+    """Make what is missing of a cell with so many machines; return the names of the machines added."""
+    if not 1 <= machines <= MACHINES_MAX:
+        raise Invalid(f"--machines {machines} is outside 1 to {MACHINES_MAX}")
+    _make_folder(folder)
+    if not exists(folder):
+        _make_master(folder)
+    _make_secrets(folder)
+    old = machine_names(folder)
+    wanted = [f"m{number}" for number in range(1, machines + 1)]
+    added = [name for name in wanted if name not in old]
+    for name in added:
+        _make_machine(folder, name, max(machines, len(old)))
+    return added
+
+
+def purge(folder: Path) -> list[str]:
+    """Remove a cell's files, and its folder when nothing else is in it; return what was left there."""
+    for path in sorted(folder.iterdir()):
+        if path.name in _OURS or path.name.startswith(_OURS_BEGIN):
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    left = sorted(path.name for path in folder.iterdir())
+    if not left:
+        folder.rmdir()
+    return left
+
+
+def refuse_foreign(folder: Path) -> None:
+    """Raise Conflict for a folder that has other things in it and is no cell."""
+    if folder.is_dir() and not exists(folder) and not _is_ours(folder):
+        raise Conflict(
+            f"{folder} is no cell and not empty", "Name an empty or a new folder, as in --dir ./.borgish"
+        )
+
+
+def _make_folder(folder: Path) -> None:
+    refuse_foreign(folder)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.chmod(0o700)
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether nothing foreign is in it: empty, or what an interrupted ``up`` left."""
+    return all(path.name in _OURS or path.name.startswith(_OURS_BEGIN) for path in folder.iterdir())
+
+
+def _make_master(folder: Path) -> None:
+    listen = f"127.0.0.1:{_free_port(folder)}"
+    _write(folder / "cell.toml", f'name = "local"\nlisten = "{listen}"\nstate = "."\n')
+
+
+def _make_secrets(folder: Path) -> None:
+    """Make what the borglets need before the master, which makes the same, is there."""
+    if not (folder / "client.json").exists() or not (folder / "tokens" / "join.token").exists():
+        make_credentials(folder, _url(folder))
+
+
+def _url(folder: Path) -> str:
+    """Return the address of the master, as its file says."""
+    path = folder / "cell.toml"
+    try:
+        settings = tomllib.loads(path.read_text("utf-8"))
+    except ValueError as error:  # not UTF-8, or not TOML
+        raise Invalid(f"{path}: {error}", "Correct it; configs/cell.toml shows every key") from None
+    scheme = "https" if "tls" in settings else "http"
+    return f"{scheme}://{settings.get('listen', _LISTEN_DEFAULT)}"
+
+
+def _make_machine(folder: Path, name: str, machines: int) -> None:
+    home = folder / "machines" / name
+    cpu_millis, ram_mib, disk_mib = share_of_host(folder, machines)
+    low = ports_low(folder, int(name[1:]))
+    for path in (home.parent, home):  # one by one: mkdir gives its mode to the last only
+        path.mkdir(mode=0o700, exist_ok=True)
+    _write(
+        home / "borglet.toml",
+        f'machine = "{name}"\n'
+        f'listen = "127.0.0.1:0"\n'
+        f'master = "{_url(folder)}"\n'
+        f'join_token_file = "../../tokens/join.token"\n'
+        f'state = "state"\n'
+        f'ports = "{low}-{low + _PORTS_EACH - 1}"\n'
+        f"\n# A share of this host, which the cell's machines have in common.\n"
+        f'[capacity]\ncpu = "{cpu_millis}m"\nram = "{ram_mib}MiB"\ndisk = "{disk_mib}MiB"\n',
+    )
+
+
+def ports_low(folder: Path, number: int) -> int:
+    """Return the first port of machine ``number`` (from 1); ranges of one cell never overlap."""
+    begin = zlib.crc32(os.fsencode(folder))
+    return _PORTS_LOW + (begin + number - 1) % _RANGES * _PORTS_EACH
+
+
+def share_of_host(folder: Path, machines: int) -> tuple[int, int, int]:
+    """Return what one of so many machines has of this host: cpu in millis, ram and disk in MiB."""
+    ram_mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1024**2
+    disk_mib = shutil.disk_usage(folder).free // 1024**2
+    cpu_millis = len(os.sched_getaffinity(0)) * 1000
+    return max(1, cpu_millis // machines), max(1, ram_mib // machines), max(1, disk_mib // machines)
+
+
+def _free_port(folder: Path) -> int:
+    """Return a port that nobody listens on, the same for one folder where possible."""
+    begin = zlib.crc32(os.fsencode(folder))
+    for step in range(_MASTER_PORTS):
+        port = _MASTER_PORTS_LOW + (begin + step) % _MASTER_PORTS
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise Conflict(f"no port from {_MASTER_PORTS_LOW} on is free", "End some program that listens there")
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file for its user only, if it is not there yet."""
+    if not path.exists():
+        write_private(path, text)

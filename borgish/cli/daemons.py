@@ -1,0 +1,147 @@
+"""Starts and ends the daemons of a local cell, and knows which of them run.
+
+A pid file holds the pid and the start time that the kernel has for it, so that a pid which by now is
+another program's is never taken for the daemon, let alone signalled.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from borgish.cli.cell import Daemon
+from borgish.cli.changes import Deadline
+
+LOG_BYTES_MAX = 1024 * 1024
+_LOOK_SECONDS = 0.02
+
+
+def running_pid(daemon: Daemon) -> int:
+    """Return the daemon's pid; 0 when it does not run."""
+    try:
+        pid, _, started = daemon.pid_file.read_text().strip().partition(" ")
+    except (OSError, UnicodeDecodeError):
+        return 0
+    if not pid.isdecimal() or not started or _started_ticks(int(pid)) != started:
+        return 0
+    return int(pid)
+
+
+def start(daemon: Daemon) -> subprocess.Popen[bytes]:
+    """Start the daemon apart from this terminal and session; its output goes to its log."""
+    rotate(daemon.log)
+    with open(daemon.log, "ab", opener=_for_its_user) as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", daemon.module, "--config", str(daemon.config)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=daemon.config.parent,
+            env=_environment(),
+            start_new_session=True,
+        )
+    _write_pid(daemon, process.pid)
+    return process
+
+
+def stop(daemons: Sequence[Daemon], seconds_max: float) -> list[str]:
+    """Ask all that run to end, in order, and wait; kill what has not ended by then.
+
+    Returns the names of those that ran.
+    """
+    pids = {daemon: pid for daemon in daemons if (pid := running_pid(daemon))}
+    for pid in pids.values():
+        _signal(pid, signal.SIGTERM)
+    deadline = Deadline(seconds_max)
+    while deadline.left and any(running_pid(daemon) for daemon in pids):
+        time.sleep(_LOOK_SECONDS)
+    for daemon, pid in pids.items():
+        if running_pid(daemon):
+            _signal(pid, signal.SIGKILL)
+        daemon.pid_file.unlink(missing_ok=True)
+    return [daemon.name for daemon in pids]
+
+
+def stop_everything_run_by(borglets: Sequence[Daemon]) -> list[tuple[Daemon, str]]:
+    """End every task on these machines, whose borglets must not run, each with its grace.
+
+    Returns the machines where that failed, with the last words of the attempt.
+    """
+    runs = [
+        (
+            daemon,
+            subprocess.Popen(
+                [sys.executable, "-m", daemon.module, "--config", str(daemon.config), "--stop-all"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                cwd=daemon.config.parent,
+                env=_environment(),
+            ),
+        )
+        for daemon in borglets
+    ]
+    results = [(daemon, run, run.communicate()[0]) for daemon, run in runs]
+    return [(daemon, last_lines(said)) for daemon, run, said in results if run.returncode != 0]
+
+
+def last_words(daemon: Daemon) -> str:
+    """Return the last lines of a daemon's log."""
+    try:
+        with daemon.log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 8192))
+            return last_lines(file.read())
+    except OSError as error:
+        return f"{daemon.log}: {error.strerror}"
+
+
+def last_lines(said: bytes, count: int = 12) -> str:
+    """Return the last lines of some output."""
+    return "\n".join(said.decode(errors="backslashreplace").strip().splitlines()[-count:])
+
+
+def rotate(log: Path) -> None:
+    """Set a log aside that has become large, so that a daemon starts with a small one."""
+    if log.exists() and log.stat().st_size > LOG_BYTES_MAX:
+        log.replace(log.with_name(log.name + ".1"))
+
+
+def _started_ticks(pid: int) -> str:
+    """Return when the kernel says a process was started; empty when it does not run."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return ""
+    return "" if stat[0] in (b"Z", b"X") else stat[19].decode()
+
+
+def _write_pid(daemon: Daemon, pid: int) -> None:
+    new = daemon.pid_file.with_name(daemon.pid_file.name + ".new")
+    with open(new, "w", opener=_for_its_user) as file:
+        file.write(f"{pid} {_started_ticks(pid)}\n")
+    new.replace(daemon.pid_file)
+
+
+def _for_its_user(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it may have ended by itself just now
+        os.kill(pid, number)
+
+
+def _environment() -> dict[str, str]:
+    """Return our environment, in which a daemon finds the borgish that runs here, installed or not."""
+    import borgish
+
+    home = str(Path(borgish.__file__).resolve().parent.parent)
+    if home in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
+        return dict(os.environ)
+    paths = [home, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return dict(os.environ) | {"PYTHONPATH": os.pathsep.join(paths)}

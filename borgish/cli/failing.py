@@ -1,0 +1,61 @@
+"""The one place where errors become words on stderr and an exit code.
+
+0 done, 1 failed, 2 usage, 3 accepted but not all placed in the time given, 4 not reachable or not allowed.
+"""
+
+import os
+import sys
+
+from borgish.cli.screen import painted, say
+from borgish.errors import BorgishError, Invalid
+from borgish.text import safe_lines
+
+DONE, FAILED, USAGE, NOT_PLACED, NOT_ALLOWED = range(5)
+
+
+def report(error: BaseException) -> int:
+    """Say what went wrong and what to do next; return the exit code."""
+    if isinstance(error, BorgishError):
+        return _report_known(error)
+    if isinstance(error, OSError):
+        return _report_system(error)
+    say_error(f"borgctl itself failed: {type(error).__name__}: {error}")
+    say_hint("Set BORGISH_DEBUG=1 to see where; that belongs into a bug report")
+    return FAILED
+
+
+def _report_known(error: BorgishError) -> int:
+    if isinstance(error, Invalid) and error.mistakes:
+        from borgish.spec.mistakes import show_mistakes
+
+        say(show_mistakes(error.mistakes, error.message).rstrip("\n"))
+        return USAGE
+    say_error(error.message)
+    if error.hint:
+        say_hint(error.hint)
+    return error.exit_code if error.exit_code in (FAILED, USAGE, NOT_ALLOWED) else FAILED
+
+
+def _report_system(error: OSError) -> int:
+    where = f"{error.filename}: " if error.filename else ""
+    say_error(f"{where}{(error.strerror or str(error)).lower()}")
+    return FAILED
+
+
+def say_error(text: str) -> None:
+    """Write one error to stderr."""
+    _labelled("error:", "red", text)
+
+
+def say_hint(text: str) -> None:
+    """Write the way out to stderr."""
+    _labelled("hint:", "cyan", text)
+
+
+def wants_traceback() -> bool:
+    """Whether an unexpected error should show where it came from."""
+    return os.environ.get("BORGISH_DEBUG", "") not in ("", "0")
+
+
+def _labelled(label: str, style: str, text: str) -> None:
+    sys.stderr.write(f"{painted(label, style, sys.stderr)} {safe_lines(text)}\n")

@@ -1,0 +1,167 @@
+"""``borgctl job``: submit, check, list, show, kill, restart, scale, wait."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from borgish.cli.commands import noun
+from borgish.cli.render import Form, FormOption, show_list, show_one
+from borgish.cli.session import session_of
+
+if TYPE_CHECKING:
+    from borgish.client import Client
+
+app = noun("What runs: submit, look at, change and end jobs.")
+
+JobName = Annotated[str, typer.Argument(metavar="JOB", help="user/job, or job where only one user has it.")]
+Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Job files; - is stdin.")]
+UserOption = Annotated[str, typer.Option("--user", help="Whose job it is, when the file does not say.")]
+TimeoutOption = Annotated[str, typer.Option("--timeout", help="How long to wait: 500ms, 60s, 5m.")]
+
+
+@app.command()
+def submit(
+    context: typer.Context,
+    files: Files,
+    user: UserOption = "",
+    timeout: TimeoutOption = "60s",
+    detach: Annotated[bool, typer.Option("--detach", help="Return as soon as it is accepted.")] = False,
+) -> None:
+    """Submit jobs and follow them until they are up.
+
+    Ends when every task is up, or says exactly what is missing.
+    Ctrl-C detaches: the jobs go on. Exit code 3: not all tasks were placed in time; 1: placed, but not up.
+    """
+    from borgish.cli.submit import submit_files
+
+    seconds = seconds_of(timeout, "--timeout")
+    raise typer.Exit(submit_files(session_of(context), files, user, seconds, detach=detach))
+
+
+@app.command()
+def check(files: Files, user: UserOption = "") -> None:
+    """Report every mistake in job files; submit nothing."""
+    from borgish.cli.submit import check_files
+
+    raise typer.Exit(check_files(files, user))
+
+
+@app.command("list")
+def list_(context: typer.Context, output: FormOption = Form.TABLE) -> None:
+    """List the jobs of the cell."""
+    from borgish.cli.job_view import JOB_COLUMNS
+    from borgish.cli.pages import every_job
+
+    jobs = every_job(session_of(context).client())
+    show_list(jobs, JOB_COLUMNS, output, lambda job: job.name, "no jobs; `borgctl job submit FILE` makes one")
+
+
+@app.command()
+def show(context: typer.Context, job: JobName, output: FormOption = Form.TABLE) -> None:
+    """Show one job: what it is, what is in its way, its tasks."""
+    from borgish.cli.follow import look
+    from borgish.cli.job_view import job_in_full
+    from borgish.cli.names import find_job
+    from borgish.cli.pages import every_task
+
+    client = session_of(context).client()
+    detail = look(client, find_job(client, job))
+    name = detail.job.name
+    show_one(detail, output, name, lambda it, wide: job_in_full(it, every_task(client, job=name), wide=wide))
+
+
+@app.command()
+def kill(context: typer.Context, job: JobName) -> None:
+    """End all tasks of a job for good."""
+    client = session_of(context).client()
+    change_tasks(client, _found(client, job), "kill", None)
+
+
+@app.command()
+def restart(
+    context: typer.Context,
+    job: JobName,
+    indexes: Annotated[str, typer.Argument(help="Which tasks: 0-2,5. Default: all.")] = "",
+) -> None:
+    """Give tasks a fresh attempt.
+
+    The running are stopped and placed anew, the dead run again.
+    """
+    client = session_of(context).client()
+    change_tasks(client, _found(client, job), "restart", indexes_of(indexes) if indexes else None)
+
+
+@app.command()
+def scale(
+    context: typer.Context, job: JobName, tasks: Annotated[int, typer.Argument(min=0, metavar="N")]
+) -> None:
+    """Give a job N tasks."""
+    from borgish.client import quoted
+    from borgish.wire.api import Accepted, ScaleRequest
+
+    client = session_of(context).client()
+    path = quoted("jobs", *_found(client, job).split("/"), "scale")
+    say_accepted(client.post(path, ScaleRequest(tasks), Accepted))
+
+
+@app.command()
+def wait(
+    context: typer.Context,
+    job: JobName,
+    goal: Annotated[str, typer.Option("--for", metavar="up|dead|finished", help="What to wait for.")] = "up",
+    timeout: TimeoutOption = "60s",
+) -> None:
+    """Wait for a job. Exit code 0: it is so; 1: it cannot become so, or is not up; 3: not in time."""
+    from borgish.cli.follow import Goal, follow, look, refuse_hopeless
+
+    if goal not in set(Goal):
+        raise typer.BadParameter("is one of up, dead and finished", param_hint="--for")
+    seconds = seconds_of(timeout, "--timeout")
+    client = session_of(context).client()
+    name = _found(client, job)
+    refuse_hopeless(look(client, name), Goal(goal))
+    raise typer.Exit(follow(client, name, Goal(goal), seconds))
+
+
+def change_tasks(client: "Client", job: str, verb: str, indexes: tuple[int, ...] | None) -> None:
+    """Kill or restart tasks of a job (None: all) and say what was done."""
+    from borgish.client import quoted
+    from borgish.wire.api import Accepted, IndexesRequest
+
+    path = quoted("jobs", *job.split("/"), verb)
+    say_accepted(client.post(path, IndexesRequest(indexes), Accepted))
+
+
+def say_accepted(accepted: object) -> None:
+    """Say what a command did."""
+    from borgish.cli.screen import data
+    from borgish.text import safe
+
+    data(safe(getattr(accepted, "text", "")))
+
+
+def seconds_of(text: str, option: str) -> float:
+    """Read a duration of the command line; a plain number is in seconds."""
+    from borgish.resources import parse_seconds
+
+    try:
+        return parse_seconds(f"{text}s" if text.replace(".", "", 1).isdecimal() else text)
+    except ValueError as error:
+        raise typer.BadParameter(f"'{text}' {error}", param_hint=option) from None
+
+
+def indexes_of(text: str) -> tuple[int, ...]:
+    """Read indexes of the command line."""
+    from borgish.cli.text import parse_indexes
+
+    try:
+        return parse_indexes(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"'{text}' {error}", param_hint="INDEXES") from None
+
+
+def _found(client: "Client", job: str) -> str:
+    from borgish.cli.names import find_job
+
+    return find_job(client, job)

@@ -1,0 +1,30 @@
+"""One ``up`` or ``down`` of a cell at a time."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from borgish.errors import Conflict
+
+
+@contextmanager
+def alone(folder: Path, *, make: bool) -> Iterator[None]:
+    """Hold the cell's lock. ``make`` makes the folder where it is missing.
+
+    Raises Conflict when another has it.
+    """
+    if make:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle = os.open(folder / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Conflict(
+                f"another `borgctl up` or `down` works on {folder}", "Wait for it to end, then try again"
+            ) from None
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,125 @@
+"""``borgctl machine``: list, show, cordon, uncordon."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from borgish.cli.commands import noun
+from borgish.cli.render import Form, FormOption, fields, show_list, show_one
+from borgish.cli.session import session_of
+from borgish.cli.table import Column
+from borgish.resources import Resources, show_bytes, show_cpu
+from borgish.text import age, span
+from borgish.wire.api import Accepted, CordonRequest, MachineView
+
+if TYPE_CHECKING:
+    from borgish.client import Client
+
+app = noun("The machines of the cell.")
+
+MachineName = Annotated[
+    str, typer.Argument(metavar="MACHINE", help="Its name, or a beginning that is unique.")
+]
+_STYLES = {"up": "green", "down": "red", "cordoned": "yellow"}
+
+
+def _of_capacity(machine: MachineView, *, cpu: bool) -> str:
+    """Return what is committed of what there is: ``1.5/4``."""
+    if cpu:
+        return f"{show_cpu(machine.committed.cpu_millis)}/{show_cpu(machine.capacity.cpu_millis)}"
+    return f"{show_bytes(machine.committed.ram_bytes)}/{show_bytes(machine.capacity.ram_bytes)}"
+
+
+def _trouble(machine: MachineView) -> str:
+    return "; ".join([*([machine.reason] if machine.reason else []), *machine.conditions])
+
+
+MACHINE_COLUMNS: tuple[Column[MachineView], ...] = (
+    Column("NAME", lambda machine: machine.name),
+    Column("STATE", lambda machine: machine.state, lambda machine: _STYLES.get(machine.state, "")),
+    Column("TASKS", lambda machine: str(machine.tasks), right=True),
+    Column("CPU", lambda machine: _of_capacity(machine, cpu=True), right=True),
+    Column("RAM", lambda machine: _of_capacity(machine, cpu=False), right=True),
+    Column("USED", lambda machine: show_cpu(machine.usage.cpu_millis), right=True, wide=True),
+    Column("USED RAM", lambda machine: show_bytes(machine.usage.ram_bytes), right=True, wide=True),
+    Column("RUNTIMES", lambda machine: ",".join(machine.runtimes)),
+    Column("ADDRESS", lambda machine: machine.address, wide=True),
+    Column("AGE", lambda machine: age(machine.joined_at), right=True),
+    Column("REASON", _trouble),
+)
+
+
+@app.command("list")
+def list_(context: typer.Context, output: FormOption = Form.TABLE) -> None:
+    """List the machines."""
+    from borgish.cli.pages import every_machine
+
+    machines = every_machine(session_of(context).client())
+    show_list(machines, MACHINE_COLUMNS, output, lambda machine: machine.name, "no machine has joined")
+
+
+@app.command()
+def show(context: typer.Context, machine: MachineName, output: FormOption = Form.TABLE) -> None:
+    """Show one machine."""
+    client = session_of(context).client()
+    view = client.get(_path(client, machine), None, MachineView)
+    show_one(view, output, view.name, lambda it, _: machine_in_full(it))
+
+
+@app.command()
+def cordon(
+    context: typer.Context,
+    machine: MachineName,
+    reason: Annotated[str, typer.Option("--reason", help="Why, for whoever looks later.")] = "",
+) -> None:
+    """Place nothing more on a machine; what runs there goes on."""
+    _change(context, machine, "cordon", CordonRequest(reason))
+
+
+@app.command()
+def uncordon(context: typer.Context, machine: MachineName) -> None:
+    """Place tasks on a machine again."""
+    _change(context, machine, "uncordon", None)
+
+
+def machine_in_full(machine: MachineView) -> str:
+    """Return one machine as people read it."""
+    heard = machine.heard_seconds_ago
+    return fields(
+        [
+            ("machine", machine.name),
+            ("state", machine.state),
+            ("reason", machine.reason),
+            ("conditions", "; ".join(machine.conditions)),
+            ("address", machine.address),
+            ("capacity", _amounts(machine.capacity)),
+            ("committed", _amounts(machine.committed)),
+            ("used", f"{show_cpu(machine.usage.cpu_millis)} cpu, {show_bytes(machine.usage.ram_bytes)} ram"),
+            ("tasks", str(machine.tasks)),
+            ("runtimes", ", ".join(machine.runtimes)),
+            ("attributes", ", ".join(f"{key}={value}" for key, value in sorted(machine.attributes.items()))),
+            ("heard", f"{span(heard)} ago" if heard is not None else "not since this master started"),
+            ("joined", f"{age(machine.joined_at)} ago"),
+            ("orphans", ", ".join(machine.orphans)),
+        ]
+    )
+
+
+def _amounts(amounts: Resources) -> str:
+    named = "".join(f", {amount} {name}" for name, amount in sorted(amounts.named.items()))
+    disk = f", {show_bytes(amounts.disk_bytes)} disk" if amounts.disk_bytes else ""
+    return f"{show_cpu(amounts.cpu_millis)} cpu, {show_bytes(amounts.ram_bytes)} ram{disk}{named}"
+
+
+def _change(context: typer.Context, machine: str, verb: str, body: CordonRequest | None) -> None:
+    from borgish.cli.job import say_accepted
+
+    client = session_of(context).client()
+    say_accepted(client.post(f"{_path(client, machine)}/{verb}", body, Accepted))
+
+
+def _path(client: "Client", machine: str) -> str:
+    from borgish.cli.names import find_machine
+    from borgish.client import quoted
+
+    return quoted("machines", find_machine(client, machine))

@@ -1,0 +1,128 @@
+"""Names as people type them, shortened where that is unique, made into full names.
+
+``match_*`` are pure and choose among known names; ``find_*`` ask the master which there are. A job may
+be named without its user and a machine by its beginning. Jobs are never completed from a beginning:
+``job kill web`` must not end ``web-store`` when ``web`` is gone.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from borgish.errors import BorgishError, Invalid, NotFound
+from borgish.vocabulary import task_name
+
+if TYPE_CHECKING:
+    from borgish.client import Client
+
+_SHOWN_MAX = 8
+
+
+def match_job(text: str, jobs: Sequence[str]) -> str:
+    """Return the job key that ``text`` means: ``user/job``, or ``job`` where only one user has it."""
+    if text in jobs:
+        return text
+    return _only([job for job in jobs if job.partition("/")[2] == text], "job", text, jobs)
+
+
+def match_task(text: str, jobs: Sequence[str]) -> tuple[str, int]:
+    """Return the job key and the index that ``web/0`` or ``user/web/0`` means."""
+    head, index = split_task(text)
+    return match_job(head, jobs), index
+
+
+def split_task(text: str) -> tuple[str, int]:
+    """Return the job, perhaps shortened, and the index in what should be a task's name."""
+    head, _, index = text.rpartition("/")
+    if not head or not _is_index(index):
+        raise Invalid(f"'{text}' is not the name of a task", "Tasks are named like web/0 or ann/web/0")
+    return head, int(index)
+
+
+def match_subject(text: str, jobs: Sequence[str]) -> str:
+    """Return the job key or the task name that ``text`` means."""
+    head, _, index = text.rpartition("/")
+    if not head or not _is_index(index):
+        return match_job(text, jobs)
+    meant = [text] if text in jobs else []
+    meant += [task_name(job, int(index)) for job in jobs if head in (job, job.partition("/")[2])]
+    return _only(meant, "job or task", text, [*jobs, *(task_name(job, int(index)) for job in jobs)])
+
+
+def match_machine(text: str, machines: Sequence[str]) -> str:
+    """Return the machine that ``text`` names or is the beginning of."""
+    if text in machines:
+        return text
+    return _only([m for m in machines if text and m.startswith(text)], "machine", text, machines)
+
+
+def find_job(client: "Client", text: str) -> str:
+    """Return the job key that ``text`` means in this cell. Raises NotFound, and Invalid where several fit."""
+    return match_job(text, job_keys(client))
+
+
+def find_task(client: "Client", text: str) -> tuple[str, int]:
+    """Return the job key and index of the task that ``text`` means in this cell."""
+    head, index = split_task(text)
+    return match_job(head, job_keys(client)), index
+
+
+def find_subject(client: "Client", text: str) -> str:
+    """Return the job key or task name that ``text`` means in this cell."""
+    return match_subject(text, job_keys(client))
+
+
+def find_machine(client: "Client", text: str) -> str:
+    """Return the machine that ``text`` means in this cell."""
+    from borgish.cli.pages import every_machine
+
+    return match_machine(text, [machine.name for machine in every_machine(client)])
+
+
+def job_keys(client: "Client") -> list[str]:
+    """Return the keys of all jobs."""
+    from borgish.cli.pages import every_job
+
+    return [job.name for job in every_job(client)]
+
+
+def _is_index(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and (text == "0" or text[0] != "0") and len(text) < 6
+
+
+def _only(meant: Sequence[str], kind: str, text: str, known: Sequence[str]) -> str:
+    if len(meant) == 1:
+        return meant[0]
+    raise _ambiguous(meant, kind, text) if meant else _unknown(kind, text, known)
+
+
+def _ambiguous(meant: Iterable[str], kind: str, text: str) -> BorgishError:
+    return Invalid(f"'{text}' may be more than one {kind}", f"Say which: {_listed(sorted(meant))}")
+
+
+def _unknown(kind: str, text: str, known: Sequence[str]) -> BorgishError:
+    near = nearest(text, known)
+    if near:
+        hint = f"Did you mean {_listed(near)}?"
+    elif known:
+        hint = f"There are: {_listed(sorted(known))}"
+    else:
+        hint = f"There is no {kind} at all"
+    return NotFound(f"there is no {kind} '{text}'", hint)
+
+
+def nearest(text: str, known: Sequence[str]) -> list[str]:
+    """Return the known names most like ``text``, best first, by their whole or their last part."""
+    from difflib import get_close_matches
+
+    by_short: dict[str, list[str]] = {}
+    for name in known:
+        by_short.setdefault(name.partition("/")[2] or name, []).append(name)
+    close = get_close_matches(text, known, 3)
+    close += [name for short in get_close_matches(text, list(by_short), 3) for name in by_short[short]]
+    begins = [name for short, names in by_short.items() if text and short.startswith(text) for name in names]
+    return list(dict.fromkeys([*begins, *close]))[:_SHOWN_MAX]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _SHOWN_MAX
+    return ", ".join(names[:_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")

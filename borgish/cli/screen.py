@@ -1,0 +1,46 @@
+"""Where output goes: data to stdout, words about it to stderr, colours only where they are wanted."""
+
+import os
+import sys
+from typing import TextIO
+
+from borgish.text import safe_lines
+
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+
+
+def is_terminal(file: TextIO) -> bool:
+    """Whether a person reads this, on something that understands cursor movement."""
+    return file.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def has_colour(file: TextIO) -> bool:
+    """Whether to colour what is written there (https://no-color.org)."""
+    return is_terminal(file) and not os.environ.get("NO_COLOR")
+
+
+def width_of(file: TextIO) -> int:
+    """Return the columns of a terminal; 0 where lines may be as long as they like."""
+    if not file.isatty():
+        return 0
+    import shutil
+
+    return shutil.get_terminal_size().columns
+
+
+def painted(text: str, style: str, file: TextIO) -> str:
+    """Return the text in a style (``bold``, ``dim``, or a colour) where colours are wanted."""
+    if not style or not has_colour(file):
+        return text
+    return f"\x1b[{_CODES[style]}m{text}\x1b[0m"
+
+
+def data(text: str) -> None:
+    """Write what was asked for, to stdout; the caller has made it safe."""
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+
+
+def say(text: str, style: str = "") -> None:
+    """Write a word about what is going on, to stderr."""
+    sys.stderr.write(painted(safe_lines(text), style, sys.stderr) + "\n")
+    sys.stderr.flush()

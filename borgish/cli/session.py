@@ -1,0 +1,96 @@
+"""What every command knows: which cell is meant, how to reach its master, and who is asking."""
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from borgish.errors import Unauthenticated
+from borgish.vocabulary import NAME_PATTERN
+
+if TYPE_CHECKING:
+    from borgish.client import Client
+
+FOLDER_NAME = ".borgish"
+
+DirOption = Annotated[
+    Path | None,
+    typer.Option("--dir", help="The cell's folder. Default: the nearest .borgish upward, else ~/.borgish."),
+]
+
+
+class Session(msgspec.Struct):
+    """The global options of one call of borgctl."""
+
+    folder: Path | None = None
+    url: str = ""
+    token_file: Path | None = None
+
+    @property
+    def cell_folder(self) -> Path:
+        """The folder of the local cell that is meant, absolute; it need not exist."""
+        chosen = self.folder or _from_environment() or nearest_folder(Path.cwd()) or Path.home() / FOLDER_NAME
+        return Path(os.path.abspath(chosen))
+
+    def use(self, folder: Path | None) -> None:
+        """Take ``--dir`` as given after the command, which counts more than before it."""
+        if folder is not None:
+            self.folder = folder
+
+    def client(self, timeout_seconds: float = 30.0) -> "Client":
+        """Return a client of the cell's master. Raises Unreachable and Unauthenticated with the way out."""
+        from borgish.client import Client
+
+        if not self.url:
+            found = Client.find(self.cell_folder, timeout_seconds)
+            if self.token_file is None:
+                return found
+            return Client(found.url, read_token(self.token_file), "", timeout_seconds, str(self.token_file))
+        token_file = self.token_file or self.cell_folder / "tokens" / "admin.token"
+        ca = os.environ.get("BORGISH_CA", "")
+        return Client(self.url, read_token(token_file), ca, timeout_seconds, str(token_file))
+
+
+def session_of(context: typer.Context) -> Session:
+    """Return the session that the global options made."""
+    session = context.find_root().obj
+    return session if isinstance(session, Session) else Session()
+
+
+def nearest_folder(start: Path) -> Path | None:
+    """Return the nearest cell folder in ``start`` or above it."""
+    for folder in (start, *start.parents):
+        if (folder / FOLDER_NAME / "cell.toml").is_file():
+            return folder / FOLDER_NAME
+    return None
+
+
+def read_token(path: Path) -> str:
+    """Return the token in a file."""
+    try:
+        return path.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise Unauthenticated(
+            f"the token file {path} cannot be read: {str(reason).lower()}", "Name another with --token-file"
+        ) from error
+
+
+def who_asks() -> str:
+    """Return the user whose jobs are meant by default: the login name, as a name in the cell."""
+    import getpass
+
+    try:
+        login = getpass.getuser().lower()
+    except (OSError, KeyError):  # no environment and no line in /etc/passwd
+        return "user"
+    name = re.sub(r"[^a-z0-9-]+", "-", login).strip("-")[:63].strip("-")
+    return name if re.fullmatch(NAME_PATTERN, name) else "user"
+
+
+def _from_environment() -> Path | None:
+    named = os.environ.get("BORGISH_DIR")
+    return Path(named) if named else None

@@ -1,0 +1,111 @@
+"""``borgctl status``: the cell at one glance."""
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from borgish.cli.commands import single
+from borgish.cli.render import Form, FormOption, fields, show_one
+from borgish.cli.session import DirOption, Session, session_of
+from borgish.cli.table import Column, draw
+from borgish.cli.text import plural
+from borgish.errors import Unreachable
+from borgish.resources import show_bytes, show_cpu
+from borgish.text import age
+from borgish.wire.api import BandUse, StatusView
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+app = single()
+
+_BAR_WIDTH = 20
+
+
+@app.command()
+def status(context: typer.Context, folder: DirOption = None, output: FormOption = Form.TABLE) -> None:
+    """Show the cell at one glance. Exit code 4 when its master cannot be reached."""
+    session = session_of(context)
+    session.use(folder)
+    try:
+        client = session.client()
+        view = client.get("/v1/status", None, StatusView)
+    except Unreachable:
+        _say_daemons(session)
+        raise
+    show_one(view, output, view.cell, lambda it, _: in_full(it, client.url, _local_pid(session)))
+
+
+def in_full(view: StatusView, url: str, pid: int) -> str:
+    """Return the cell as people read it."""
+    where = f"borgmaster {view.version}, up {age(view.started_at)}" + (f", pid {pid}" if pid else "")
+    kept = view.last_checkpoint
+    text = fields(
+        [
+            ("cell", view.cell),
+            ("master", f"{url}, {where}"),
+            (
+                "journal",
+                f"{view.store}, position {view.position}, timeline {view.timeline}, epoch {view.epoch}",
+            ),
+            ("checkpoint", f"position {kept.position}, {age(kept.at)} ago" if kept else "none yet"),
+            ("machines", f"{view.machines_up} of {view.machines} up"),
+            ("jobs", str(view.jobs)),
+            ("tasks", _task_counts(view)),
+            (
+                "capacity",
+                f"{show_cpu(view.capacity.cpu_millis)} cpu, {show_bytes(view.capacity.ram_bytes)} ram",
+            ),
+        ]
+    )
+    return text + ("\n" + draw(view.bands, _band_columns(view)) if view.bands else "")
+
+
+def _task_counts(view: StatusView) -> str:
+    counts = f"{view.pending} pending, {view.running} running ({view.up} up), {view.dead} dead"
+    return f"{view.tasks}: {counts}" if view.tasks else "0"
+
+
+def _band_columns(view: StatusView) -> tuple[Column[BandUse], ...]:
+    cpu, ram = view.capacity.cpu_millis, view.capacity.ram_bytes
+    return (
+        Column("BAND", lambda band: band.band),
+        Column("TASKS", lambda band: str(band.tasks), right=True),
+        Column("CPU", lambda band: show_cpu(band.cpu_millis), right=True),
+        Column("", lambda band: _bar(band.cpu_millis, cpu)),
+        Column("RAM", lambda band: show_bytes(band.ram_bytes), right=True),
+        Column("", lambda band: _bar(band.ram_bytes, ram)),
+    )
+
+
+def _bar(part: int, whole: int) -> str:
+    filled = min(_BAR_WIDTH, round(_BAR_WIDTH * part / whole)) if whole else 0
+    return "█" * filled + "·" * (_BAR_WIDTH - filled)
+
+
+def _local_pid(session: Session) -> int:
+    from borgish.cli.cell import exists, master_of
+    from borgish.cli.daemons import running_pid
+
+    return (
+        running_pid(master_of(session.cell_folder)) if not session.url and exists(session.cell_folder) else 0
+    )
+
+
+def _say_daemons(session: Session) -> None:
+    """Say which daemons of the local cell run, when the master does not answer."""
+    from borgish.cli.cell import exists
+    from borgish.cli.screen import say
+
+    folder = session.cell_folder
+    if not session.url and exists(folder):
+        say(f"cell in {folder}: {_daemon_words(folder)}")
+
+
+def _daemon_words(folder: "Path") -> str:
+    from borgish.cli.cell import borglets_of, master_of
+    from borgish.cli.daemons import running_pid
+
+    every = [master_of(folder), *borglets_of(folder)]
+    running = [f"{daemon.name} (pid {pid})" for daemon in every if (pid := running_pid(daemon))]
+    return f"{', '.join(running) or 'none'} of {plural(len(every), 'daemon')} running"

@@ -1,0 +1,136 @@
+"""``borgctl task``: list, show, logs, kill, exec."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from borgish.cli.commands import noun
+from borgish.cli.render import Form, FormOption, show_list, show_one
+from borgish.cli.session import session_of
+from borgish.vocabulary import State, task_name
+
+if TYPE_CHECKING:
+    from borgish.client import Client
+
+app = noun("The tasks of jobs: look at them, read what they write.")
+
+TaskName = Annotated[str, typer.Argument(metavar="TASK", help="user/job/index, or job/index where unique.")]
+_EXEC_ANSWER_SECONDS = 10.0  # on top of the command's own time
+
+
+@app.command("list")
+def list_(
+    context: typer.Context,
+    job: Annotated[str, typer.Argument(metavar="[JOB]", help="Only the tasks of this job.")] = "",
+    of_job: Annotated[str, typer.Option("--job", metavar="JOB", help="The same, as an option.")] = "",
+    machine: Annotated[str, typer.Option("--machine", help="Only tasks on this machine.")] = "",
+    state: Annotated[State | None, typer.Option("--state", help="Only tasks in this state.")] = None,
+    output: FormOption = Form.TABLE,
+) -> None:
+    """List tasks."""
+    from borgish.cli.names import find_job, find_machine
+    from borgish.cli.pages import every_task
+    from borgish.cli.task_view import TASK_COLUMNS
+
+    client = session_of(context).client()
+    job = job or of_job
+    tasks = every_task(
+        client,
+        job=find_job(client, job) if job else "",
+        machine=find_machine(client, machine) if machine else "",
+        state=state or "",
+    )
+    show_list(tasks, TASK_COLUMNS, output, lambda task: task.name, "no such tasks")
+
+
+@app.command()
+def show(context: typer.Context, task: TaskName, output: FormOption = Form.TABLE) -> None:
+    """Show one task."""
+    from borgish.cli.task_view import task_in_full
+    from borgish.wire.api import TaskView
+
+    client = session_of(context).client()
+    view = client.get(_path(client, task), None, TaskView)
+    show_one(view, output, view.name, lambda it, wide: task_in_full(it, wide=wide))
+
+
+@app.command()
+def logs(
+    context: typer.Context,
+    task: TaskName,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as the task writes.")] = False,
+    previous: Annotated[bool, typer.Option("--previous", help="Of the program before this one.")] = False,
+    tail: Annotated[int | None, typer.Option("--tail", min=1, help="Only the last lines.")] = None,
+) -> None:
+    """Show what a task wrote.
+
+    On a terminal every control character but line end and tab is shown escaped, so that a program's
+    output cannot act on the terminal. Into a file or pipe the bytes go unchanged.
+    """
+    client = session_of(context).client()
+    params = {"previous": int(previous), "follow": int(follow), "tail": tail}
+    pass_on(client.stream(f"{_path(client, task)}/logs", params))
+
+
+@app.command()
+def kill(context: typer.Context, task: TaskName) -> None:
+    """End one task for good; the rest of its job goes on."""
+    from borgish.cli.job import change_tasks
+    from borgish.cli.names import find_task
+
+    client = session_of(context).client()
+    job, index = find_task(client, task)
+    change_tasks(client, job, "kill", (index,))
+
+
+@app.command("exec", context_settings={"allow_interspersed_args": False})
+def exec_(
+    context: typer.Context,
+    task: TaskName,
+    command: Annotated[list[str], typer.Argument(metavar="-- COMMAND [ARG]...")],
+    timeout: Annotated[str, typer.Option("--timeout", help="How long it may take.")] = "60s",
+) -> None:
+    """Run a command beside a task: in its folder, limits and environment. Ends with its exit code.
+
+    Its output is shown like that of `borgctl task logs`.
+    """
+    from borgish.cli.job import seconds_of
+    from borgish.wire.api import ExecCall
+    from borgish.wire.link import ExecReply
+
+    seconds = seconds_of(timeout, "--timeout")
+    client = session_of(context).client(seconds + _EXEC_ANSWER_SECONDS)
+    call = ExecCall(tuple(command[1:] if command[0] == "--" else command), seconds)
+    reply = client.post(f"{_path(client, task)}/exec", call, ExecReply)
+    pass_on([reply.output])
+    if reply.cut:
+        from borgish.cli.screen import say
+
+        say("the output was longer than 1 MiB and was cut")
+    raise typer.Exit(reply.exit_code)
+
+
+def pass_on(pieces: Iterable[bytes]) -> None:
+    """Write a program's output to stdout: made safe for a terminal, unchanged elsewhere."""
+    if sys.stdout.isatty():
+        from borgish.cli.text import safe_output
+
+        _write(text.encode(errors="backslashreplace") for text in safe_output(pieces))
+    else:
+        _write(pieces)
+
+
+def _write(pieces: Iterable[bytes] | Iterator[bytes]) -> None:
+    sys.stdout.flush()
+    for piece in pieces:
+        sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
+
+
+def _path(client: "Client", task: str) -> str:
+    from borgish.cli.names import find_task
+    from borgish.client import quoted
+
+    return quoted("tasks", *task_name(*find_task(client, task)).split("/"))

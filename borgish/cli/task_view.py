@@ -1,0 +1,73 @@
+"""How tasks read: the columns of a list, and one task in full."""
+
+from borgish.cli.missing import last_exit
+from borgish.cli.render import fields
+from borgish.cli.table import Column
+from borgish.resources import show_bytes, show_cpu
+from borgish.text import age
+from borgish.vocabulary import Phase, State
+from borgish.wire.api import TaskView
+
+_PHASE_STYLES = {Phase.HEALTHY: "green", Phase.UP: "green", Phase.UNHEALTHY: "red"}
+
+
+def task_style(task: TaskView) -> str:
+    """Return the colour of a task's state."""
+    if task.state is State.RUNNING:
+        return _PHASE_STYLES.get(task.phase or Phase.ASSIGNED, "yellow")
+    return "yellow" if task.state is State.PENDING else "dim" if task.exit_code == 0 else "red"
+
+
+def show_ports(task: TaskView) -> str:
+    """Return ``http=20001,admin=20002``."""
+    return ",".join(f"{name}={port}" for name, port in task.ports.items())
+
+
+TASK_COLUMNS: tuple[Column[TaskView], ...] = (
+    Column("NAME", lambda task: task.name),
+    Column("STATE", lambda task: task.state, task_style),
+    Column("PHASE", lambda task: task.phase or "-", task_style),
+    Column("MACHINE", lambda task: task.machine or "-"),
+    Column("PORTS", lambda task: show_ports(task) or "-"),
+    Column("RESTARTS", lambda task: str(task.restarts), right=True, wide=True),
+    Column("PID", lambda task: str(task.pid or "-"), right=True, wide=True),
+    Column("ATTEMPT", lambda task: str(task.attempt), right=True, wide=True),
+    Column("PRIORITY", lambda task: str(task.priority), right=True, wide=True),
+    Column("CPU", lambda task: _used(task, cpu=True), right=True, wide=True),
+    Column("RAM", lambda task: _used(task, cpu=False), right=True, wide=True),
+    Column("EXIT", lambda task: last_exit(task) or "-", wide=True),
+    Column("AGE", lambda task: age(task.since), right=True),
+    Column("REASON", lambda task: task.reason),
+)
+
+
+def _used(task: TaskView, *, cpu: bool) -> str:
+    """Return usage and limit: ``12m/500m``."""
+    if cpu:
+        used = show_cpu(task.usage.cpu_millis) if task.usage else "-"
+        return f"{used}/{show_cpu(task.resources.cpu_millis)}"
+    used = show_bytes(task.usage.ram_bytes) if task.usage else "-"
+    return f"{used}/{show_bytes(task.resources.ram_bytes)}"
+
+
+def task_in_full(task: TaskView, *, wide: bool) -> str:
+    """Return one task as people read it."""
+    del wide  # it is always shown in full
+    return fields(
+        [
+            ("task", task.name),
+            ("state", f"{task.state} {task.phase or ''}".strip()),
+            ("reason", task.reason),
+            ("since", f"{age(task.since)} ago"),
+            ("machine", task.machine or ""),
+            ("attempt", str(task.attempt) if task.attempt else ""),
+            ("pid", str(task.pid) if task.pid else ""),
+            ("ports", show_ports(task)),
+            ("started", f"{age(task.started_at)} ago" if task.started_at else ""),
+            ("restarts", str(task.restarts)),
+            ("last exit", last_exit(task)),
+            ("priority", str(task.priority)),
+            ("cpu", f"{_used(task, cpu=True)} used/limit"),
+            ("ram", f"{_used(task, cpu=False)} used/limit"),
+        ]
+    )

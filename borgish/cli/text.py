@@ -1,0 +1,46 @@
+"""What programs wrote, made fit for a terminal, and counts and indexes as people read them."""
+
+import codecs
+from collections.abc import Iterable, Iterator
+
+from borgish.text import safe_lines
+
+
+def safe_output(pieces: Iterable[bytes]) -> Iterator[str]:
+    """Yield what a program wrote, fit for a terminal; a character may be split over two pieces."""
+    decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+    for piece in pieces:
+        yield safe_lines(decoder.decode(piece).replace("\r\n", "\n"))
+    yield safe_lines(decoder.decode(b"", final=True))
+
+
+def plural(count: int, noun: str) -> str:
+    """Return ``1 task``, ``2 tasks``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def index_ranges(indexes: Iterable[int]) -> str:
+    """Return ``0-2,5`` for 0, 1, 2 and 5."""
+    runs: list[list[int]] = []
+    for index in sorted(indexes):
+        if runs and index == runs[-1][1] + 1:
+            runs[-1][1] = index
+        else:
+            runs.append([index, index])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
+
+
+def parse_indexes(text: str) -> tuple[int, ...]:
+    """Read ``0-2,5`` as 0, 1, 2 and 5. Raises ValueError with the reason."""
+    from borgish.vocabulary import TASKS_PER_JOB_MAX
+
+    indexes: set[int] = set()
+    for part in text.split(","):
+        low, dash, high = part.strip().partition("-")
+        if not (low.isdecimal() and low.isascii()) or (dash and not (high.isdecimal() and high.isascii())):
+            raise ValueError("is not a list of task indexes like 0-2,5")
+        first, last = int(low), int(high or low)
+        if not first <= last < TASKS_PER_JOB_MAX:
+            raise ValueError(f"names indexes outside 0 to {TASKS_PER_JOB_MAX - 1}, or backwards")
+        indexes.update(range(first, last + 1))
+    return tuple(sorted(indexes))

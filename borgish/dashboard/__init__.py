@@ -1,0 +1,1 @@
+"""The cell, live in a terminal: what to show (pure), how it looks (rich), and who owns the terminal."""

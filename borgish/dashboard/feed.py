@@ -1,0 +1,99 @@
+"""Keeps the latest summary of a cell at hand: reads the watch in a thread, and comes back when it breaks.
+
+What is held is always the last thing that was heard; how old it is and why nothing newer came is said
+beside it. The watch needs no memory of its own: each summary replaces the one before.
+"""
+
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from borgish.clock import Clock
+from borgish.errors import BorgishError, Gone, Unreachable
+from borgish.wire.api import SummaryView
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from borgish.client import Message, Params
+
+AGAIN_SECONDS_MIN = 0.25
+AGAIN_SECONDS_MAX = 5.0
+_PARAMS = {"kinds": "summary"}
+
+
+class Watchable(Protocol):
+    """What is needed of a client."""
+
+    def watch(self, params: "Params | None" = None, last_id: str = "") -> "Iterator[Message]":
+        """See ``Client.watch``."""
+        ...
+
+
+class News(msgspec.Struct, frozen=True):
+    """What is known. Moments are on the monotonic clock."""
+
+    view: SummaryView
+    heard_at: float
+    lost_at: float | None = None  # since when nothing could be heard
+    error: BorgishError | None = None  # why
+
+
+class Feed:
+    """Reads summaries until it is closed. One thread writes ``news``, replacing it as a whole."""
+
+    def __init__(self, client: Watchable, clock: Clock, first: SummaryView) -> None:
+        self.news = News(first, clock.now().mono)
+        self._client = client
+        self._clock = clock
+        self._last_id = ""
+        self._again_seconds = AGAIN_SECONDS_MIN
+        self._closed = threading.Event()
+
+    def start(self) -> None:
+        """Begin to read, in a thread that ends with the process at the latest."""
+        threading.Thread(target=self._read, name="summaries", daemon=True).start()
+
+    def close(self) -> None:
+        """Want no more news. The thread ends with what it hears next."""
+        self._closed.set()
+
+    def _read(self) -> None:
+        while not self._closed.is_set():
+            self._lose(self._follow())
+            self._closed.wait(self._again_seconds)
+            self._again_seconds = min(2 * self._again_seconds, AGAIN_SECONDS_MAX)
+
+    def _follow(self) -> BorgishError:
+        """Read one watch to its end and return why it ended."""
+        try:
+            for message in self._client.watch(_PARAMS, self._last_id):
+                self._hear(message)
+                if self._closed.is_set():
+                    break
+        except Gone as error:
+            self._last_id = ""  # another master, or we were slow: begin anew
+            return error
+        except BorgishError as error:
+            return error
+        return Unreachable("the master ended the watch")
+
+    def _hear(self, message: "Message") -> None:
+        if message.kind != "summary":
+            return
+        try:
+            view = msgspec.json.decode(message.data, type=SummaryView)
+        except msgspec.MsgspecError as error:
+            raise BorgishError(
+                f"the summary of the master is not understood: {error}",
+                "Are master and client of one version?",
+            ) from error
+        self.news = News(view, self._clock.now().mono)
+        self._last_id = message.id
+        self._again_seconds = AGAIN_SECONDS_MIN
+
+    def _lose(self, error: BorgishError) -> None:
+        news = self.news
+        lost_at = self._clock.now().mono if news.lost_at is None else news.lost_at
+        self.news = News(news.view, news.heard_at, lost_at, error)

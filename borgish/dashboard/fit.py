@@ -1,0 +1,102 @@
+"""Foreign text in an exact number of columns, and lines made of such pieces. Pure.
+
+A column is one cell of the terminal: a Chinese character takes two. What is invisible, or makes terminals
+disagree on the width of its neighbours, is written out by its number.
+"""
+
+import re
+from collections.abc import Iterable
+from enum import StrEnum
+
+import msgspec
+from rich.cells import cell_len, set_cell_size
+
+from borgish.text import escape, safe
+
+CUT_MARK = "…"
+# Fillers of Hangul, variation selectors, skin tones: printable, and not to be seen or measured alone.
+_UNCLEAR = re.compile("[\u115f\u1160\u3164\uffa0\ufe00-\ufe0f\U0001f3fb-\U0001f3ff\U000e0100-\U000e01ef]")
+_CHARACTERS_PER_COLUMN_MAX = 4  # so that a huge text of marks without width costs little
+
+
+class Role(StrEnum):
+    """What a piece of a line is. How that looks is decided in ``panels``."""
+
+    PLAIN = "plain"
+    TITLE = "title"
+    HEADING = "heading"
+    DIM = "dim"
+    GOOD = "good"
+    WARN = "warn"
+    BAD = "bad"
+    BANNER = "banner"
+    USED = "used"
+    HELD = "held"
+    MONITORING = "monitoring"
+    PRODUCTION = "production"
+    BATCH = "batch"
+    FREE = "free"
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """Some columns of a line: text that is safe to show and exactly as wide as it should be."""
+
+    text: str
+    role: Role = Role.PLAIN
+
+
+Line = tuple[Piece, ...]
+
+
+def width_of(text: str) -> int:
+    """Return how many columns a safe text takes."""
+    return cell_len(text)
+
+
+def fit(text: str, width: int, *, right: bool = False) -> str:
+    """Return foreign text made safe, cut (with a mark) or padded to exactly ``width`` columns."""
+    if width <= 0:
+        return ""
+    some = text[: width * _CHARACTERS_PER_COLUMN_MAX]
+    shown = _visible(some)
+    spare = width - cell_len(shown)
+    if spare < 0 or len(some) < len(text):
+        return set_cell_size(shown, width - 1) + CUT_MARK
+    return " " * spare + shown if right else shown + " " * spare
+
+
+def name(text: str, width: int, role: Role = Role.PLAIN) -> Piece:
+    """Return a cell with a name; a long one is cut in the middle, as names often differ in their ends."""
+    if len(text) > width >= 3 and text.isascii() and text.isprintable():
+        tail = (width - 1) // 2
+        text = text[: width - 1 - tail] + CUT_MARK + text[-tail:]
+    return piece(text, width, role)
+
+
+def piece(text: str, width: int, role: Role = Role.PLAIN, *, right: bool = False) -> Piece:
+    """Return one cell of a table: ``text`` in ``width`` columns, and one column of gap."""
+    return Piece(fit(text, width, right=right) + " ", role)
+
+
+def words(text: str, role: Role = Role.PLAIN) -> Piece:
+    """Return a piece as wide as its text, with two columns of gap."""
+    return Piece(_visible(text) + "  ", role)
+
+
+def line(pieces: Iterable[Piece], width: int, rest: str = "", role: Role = Role.PLAIN) -> Line:
+    """Return a line of exactly ``width`` columns: the pieces, then ``rest`` in what is left."""
+    made: list[Piece] = []
+    room = width
+    for one in pieces:
+        taken = cell_len(one.text)
+        if taken > room:
+            made.append(Piece(set_cell_size(one.text, room), one.role))
+            return tuple(made)
+        made.append(one)
+        room -= taken
+    return (*made, Piece(fit(rest, room), role))
+
+
+def _visible(text: str) -> str:
+    shown = safe(text)
+    return shown if shown.isascii() else _UNCLEAR.sub(lambda found: escape(found[0]), shown)

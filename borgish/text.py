@@ -1,0 +1,52 @@
+"""Foreign text made fit for a terminal, and times as people read them; commands and dashboard share it.
+
+Whatever comes from users or their programs passes through ``safe`` before it is shown on a terminal:
+nothing in it can move the cursor, set a title, hide or reorder text.
+"""
+
+from datetime import UTC, datetime
+
+from borgish.clock import SystemClock
+
+
+def safe(text: str) -> str:
+    """Return one line of text with everything that is not printable escaped, line ends included."""
+    if text.isprintable():  # false for control, format, surrogate and separator characters
+        return text
+    return "".join(c if c.isprintable() else escape(c) for c in text)
+
+
+def safe_lines(text: str) -> str:
+    """Return text like ``safe`` does, but leave line ends and tabs."""
+    if text.replace("\n", "").replace("\t", "").isprintable():
+        return text
+    return "".join(c if c in "\n\t" or c.isprintable() else escape(c) for c in text)
+
+
+def escape(character: str) -> str:
+    """Return a character by its number, as Python writes it: ``\\x1b``, ``\\u202e``."""
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def age(moment: str | None, now: float | None = None) -> str:
+    """Return how long ago an ISO 8601 moment was, in one or two digits and a unit: ``5m``."""
+    if not moment:
+        return "-"
+    at = datetime.fromisoformat(moment)
+    at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    return span((SystemClock().now().wall if now is None else now) - at.timestamp())
+
+
+def span(seconds: float) -> str:
+    """Return a duration in whole units, the largest that gives at least two: ``90s``, ``5m``, ``3h``."""
+    seconds = max(0.0, seconds)
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"{int(seconds / size)}{unit}"
+    return f"{int(seconds)}s"
+
+
+def clock_time(moment: str) -> str:
+    """Return the time of day of an ISO 8601 moment, in the zone of who asks: ``14:03:21``."""
+    return datetime.fromisoformat(moment).astimezone().strftime("%H:%M:%S")

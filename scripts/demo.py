@@ -1,0 +1,118 @@
+#!/usr/bin/env -S .venv/bin/python
+"""The demo's story, told by the commands that anybody would type; see scripts/demo."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from borgish.client import Client, quoted
+from borgish.wire.api import TaskView
+
+CELL = Path(".borgish")
+REPLACED_SECONDS_MAX = 60
+
+NEXT = """
+The cell goes on running. Try next (the commands are in .venv/bin; they find the cell in this folder):
+
+  .venv/bin/borgctl task list                 what runs where
+  .venv/bin/borgctl why web/0                 why a task is as it is
+  .venv/bin/borgctl task logs web/0 -f        what it prints
+  .venv/bin/borgctl job scale web 5           more of it
+  .venv/bin/borgctl machine cordon m1         no new tasks there
+  .venv/bin/borgctl events -f                 what happens, as it happens
+  .venv/bin/borgctl dashboard                 all of it, live
+  pkill -9 -f borgish.master.main             no task minds; .venv/bin/borgctl up brings it back
+  .venv/bin/borgctl down --purge              the end of it
+"""
+
+
+def main() -> None:
+    """Tell the story; exit 1 with what went wrong when it does not go as it should."""
+    os.environ["BORGISH_DIR"] = str(CELL)
+    say("A cell: one borgmaster, three borglets, SQLite.")
+    borgctl("up", "--machines", "3")
+    say("The jobs in configs/jobs: services, and one that runs to completion.")
+    for file in sorted(Path("configs/jobs").glob("*.yaml")):
+        submit(file)
+    borgctl("job", "list")
+    say("A program of job web is killed with SIGKILL.")
+    kill_and_watch("web/0")
+    borgctl("events", "--job", "web")
+    say("A batch job ends by itself, each of its tasks with exit code 0.")
+    borgctl("job", "wait", "primes", "--for", "finished", "--timeout", "60s")
+    borgctl("job", "list")
+    show_dashboard()
+    print(NEXT)
+
+
+def say(text: str) -> None:
+    print(f"\n# {text}", flush=True)
+
+
+def borgctl(*arguments: str) -> None:
+    print(f"$ borgctl {shlex.join(arguments)}", flush=True)
+    done = subprocess.run(["borgctl", *arguments], check=False)
+    if done.returncode:
+        sys.exit(f"the demo ends here: that command ended with {done.returncode}")
+
+
+def submit(file: Path) -> None:
+    if "image:" in file.read_text() and not has_image("busybox:1"):
+        print(f"# {file} is left out: it wants Docker and an image, which ./scripts/image busybox:1 makes")
+    else:
+        borgctl("job", "submit", str(file))
+
+
+def has_image(name: str) -> bool:
+    try:
+        done = subprocess.run(
+            ["docker", "image", "inspect", name], capture_output=True, check=False, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def kill_and_watch(name: str) -> None:
+    """Kill a task's program and say how long it took until another one ran in its place."""
+    client = Client.find(CELL)
+    before = task(name)
+    path = quoted("tasks", *before["name"].split("/"))
+    print(f"$ kill -9 {before['pid']}     # {before['name']} on {before['machine']}", flush=True)
+    os.kill(before["pid"], signal.SIGKILL)
+    killed_at = time.monotonic()
+    while time.monotonic() - killed_at < REPLACED_SECONDS_MAX:
+        now = client.get(path, None, TaskView)
+        if now.pid and now.pid != before["pid"]:
+            took = (time.monotonic() - killed_at) * 1000
+            print(
+                f"  replaced: pid {before['pid']} -> {now.pid} on {now.machine}; {took:.0f} ms later it ran"
+            )
+            return
+        time.sleep(0.001)
+    sys.exit(f"the demo ends here: {name} did not come back in {REPLACED_SECONDS_MAX} s")
+
+
+def task(name: str) -> dict[str, Any]:
+    done = subprocess.run(["borgctl", "task", "show", name, "-o", "json"], check=True, capture_output=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def show_dashboard() -> None:
+    if sys.stdout.isatty():
+        say("The dashboard, live; q leaves it.")
+        borgctl("dashboard")
+    else:
+        say("One frame of the dashboard (live on a terminal).")
+        borgctl("dashboard", "--once")
+
+
+if __name__ == "__main__":
+    main()

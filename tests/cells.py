@@ -1,0 +1,122 @@
+"""Real cells for tests: the daemons as users start them, in a folder of their own, always taken down."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from borgish.cli.cell import borglets_of, master_of
+from borgish.cli.daemons import running_pid
+from borgish.client import Client
+
+ROOT = Path(__file__).resolve().parent.parent
+COMMAND_SECONDS_MAX = 120.0
+
+
+class Said(msgspec.Struct, frozen=True):
+    """How a call of borgctl ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+class RealCell(msgspec.Struct, frozen=True):
+    """A cell in a folder."""
+
+    folder: Path
+
+    def borgctl(self, *arguments: object, stdin: str = "") -> Said:
+        """Call borgctl as a user would, and wait for it."""
+        done = subprocess.run(
+            [sys.executable, "-m", "borgish.cli.borgctl", "--dir", str(self.folder), *map(str, arguments)],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS_MAX,
+            env=_environment(),
+            check=False,
+        )
+        return Said(done.returncode, done.stdout, done.stderr)
+
+    def ok(self, *arguments: object, stdin: str = "") -> str:
+        """Call borgctl, which must succeed, and return what it wrote to stdout."""
+        said = self.borgctl(*arguments, stdin=stdin)
+        assert said.code == 0, f"borgctl {arguments}: {said}\n{self.logs()}"
+        return said.out
+
+    def items(self, *arguments: object) -> Any:
+        """Return what a listing or showing command says, from its JSON."""
+        return json.loads(self.ok(*arguments, "-o", "json"))
+
+    def client(self) -> Client:
+        """Return a client of its master."""
+        return Client.find(self.folder)
+
+    def pid(self, name: str) -> int:
+        """Return the pid of ``borgmaster`` or of a machine's borglet; 0 when it does not run."""
+        return running_pid(next(one for one in self._daemons() if one.name == name))
+
+    def kill(self, name: str) -> None:
+        """Kill a daemon with SIGKILL, and wait until it is gone."""
+        pid = self.pid(name)
+        assert pid, f"{name} does not run"
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not self.pid(name))
+
+    def logs(self) -> str:
+        """Return the end of every daemon's log."""
+        return "\n".join(
+            f"--- {one.name}\n{one.log.read_text(errors='replace')[-2000:]}"
+            for one in self._daemons()
+            if one.log.exists()
+        )
+
+    def _daemons(self) -> list[Any]:
+        return [master_of(self.folder), *borglets_of(self.folder)]
+
+
+@contextmanager
+def cell(folder: Path, machines: int = 1) -> Iterator[RealCell]:
+    """Bring a cell up in ``folder`` and take it down in any case, with every task."""
+    made = RealCell(folder)
+    try:
+        made.ok("up", "--machines", machines)
+        yield made
+    finally:
+        said = made.borgctl("down", "--purge")
+        assert said.code == 0, f"the cell could not be taken down: {said}"
+
+
+def wait_until(condition: Any, seconds_max: float = 20.0) -> Any:
+    """Wait until the condition holds and return what it returned; fail when it does not in time."""
+    import time
+
+    from borgish.cli.changes import Deadline
+
+    deadline = Deadline(seconds_max)
+    while True:
+        if found := condition():
+            return found
+        assert deadline.left, f"not within {seconds_max:g}s"
+        time.sleep(0.02)
+
+
+def runs(pid: int) -> bool:
+    """Whether a process runs; an ended one that nobody has waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def _environment() -> dict[str, str]:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("BORGISH_")}
+    return kept | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"}

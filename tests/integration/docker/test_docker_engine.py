@@ -1,0 +1,255 @@
+"""The docker runtime and what only a real engine shows: limits, leftovers, other hands, silence."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import docker
+import msgspec
+import pytest
+
+from borgish.borglet.runtimes import docker_engine as engine_calls
+from borgish.borglet.runtimes.base import StartFailed
+from borgish.borglet.runtimes.docker import DockerRuntime
+from borgish.borglet.runtimes.docker_container import Owner, Place, container_config
+from borgish.errors import Conflict, Unreachable
+from borgish.resources import Resources
+from borgish.spec.job import Restart, Stop
+from borgish.vocabulary import Runtime
+from borgish.wire.link import AttemptSpec, Exit
+from tests.integration.docker.engine_between import EngineBetween
+
+pytestmark = pytest.mark.docker
+
+SOON_SECONDS = 0.1
+SLEEP = ("sleep", "1000")
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+class Machine:
+    """One machine's containers, and the runtimes that look at them."""
+
+    def __init__(self, mark: str, image: str, engine: docker.DockerClient) -> None:
+        self.mark, self.image, self.engine = mark, image, engine
+        self._open: list[DockerRuntime] = []
+
+    async def runtime(self, look_seconds: float = 60.0) -> DockerRuntime:
+        runtime = DockerRuntime("integration", "m1", mark=self.mark, look_seconds=look_seconds)
+        self._open.append(runtime)
+        await runtime.open(lambda _: None)
+        return runtime
+
+    async def close(self) -> None:
+        for runtime in self._open:
+            await runtime.close()
+
+    def spec(self, *run: str, ram_bytes: int = 64 * 1024**2, **more: object) -> AttemptSpec:
+        spec = AttemptSpec(
+            task="ann/web/0",
+            attempt=7,
+            image=self.image,
+            run=run,
+            env={},
+            runtime=Runtime.DOCKER,
+            resources=Resources(cpu_millis=100, ram_bytes=ram_bytes),
+            restart=Restart(),
+            stop=Stop(),
+        )
+        return msgspec.structs.replace(spec, **more)
+
+    def containers(self) -> dict[str, str]:
+        """Return the state of each container here, by name."""
+        found = self.engine.api.containers(all=True, filters={"label": f"borgish.owner={self.mark}"})
+        return {row["Names"][0].removeprefix("/"): row["State"] for row in found}
+
+
+@pytest.fixture
+async def machine(
+    docker_mark: str, busybox_image: str, docker_engine: docker.DockerClient
+) -> AsyncIterator[Machine]:
+    machine = Machine(docker_mark, busybox_image, docker_engine)
+    yield machine
+    await machine.close()
+
+
+async def ended(runtime: DockerRuntime, key: str) -> Exit:
+    await until(lambda: (state := runtime.look(key)) is not None and state.exit is not None)
+    state = runtime.look(key)
+    assert state is not None
+    assert state.exit is not None
+    return state.exit
+
+
+async def test_an_image_that_is_not_here(machine: Machine) -> None:
+    runtime = await machine.runtime()
+    with pytest.raises(StartFailed, match="no image nowhere/nothing:9") as caught:
+        await runtime.start(machine.spec(*SLEEP, image="nowhere/nothing:9"), 1)
+    assert not caught.value.permanent  # somebody may bring it
+    assert "docker pull nowhere/nothing:9" in caught.value.hint
+    assert machine.containers() == {}
+
+
+async def test_the_memory_limit_is_hit(machine: Machine) -> None:
+    runtime = await machine.runtime()
+    spec = machine.spec("tail", "/dev/zero", ram_bytes=16 * 1024**2)
+    await runtime.start(spec, 1)
+    exit_ = await ended(runtime, spec.key)
+    assert (exit_.signal, exit_.oom) == (9, True)
+
+
+async def test_the_memory_limit_is_hit_with_nobody_watching(machine: Machine) -> None:
+    first = await machine.runtime()
+    spec = machine.spec("sh", "-c", "sleep 0.3; tail /dev/zero", ram_bytes=16 * 1024**2)
+    await first.start(spec, 1)
+    await first.close()
+    await until(lambda: set(machine.containers().values()) == {"exited"})
+    exit_ = await ended(await machine.runtime(), spec.key)
+    assert (exit_.signal, exit_.oom) == (9, True)
+
+
+async def test_a_task_has_no_rights_over_the_machine(machine: Machine) -> None:
+    runtime = await machine.runtime()
+    spec = machine.spec(*SLEEP)
+    await runtime.start(spec, 1)
+    status, _, _ = await runtime.exec(spec.key, ("grep", "-E", "CapEff|NoNewPrivs", "/proc/self/status"), 10)
+    assert dict(line.split(":\t") for line in status.decode().splitlines()) == {
+        "CapEff": "0" * 16,
+        "NoNewPrivs": "1",
+    }
+
+
+async def test_its_port_is_the_same_inside_and_outside(machine: Machine) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    runtime = await machine.runtime()
+    serve = f"httpd -f -p {port}"
+    await runtime.start(machine.spec("sh", "-c", serve, ports={"http": port}), 1)
+    async with asyncio.timeout(10):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.0\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.")
+        writer.close()
+
+
+async def test_the_run_before_is_kept_and_older_ones_go(machine: Machine) -> None:
+    runtime = await machine.runtime()
+    for run in (1, 2, 3):
+        await runtime.start(machine.spec("true"), run)
+        await ended(runtime, "ann/web/0@7")
+    names = {f"borgish-integration-{machine.mark}-ann-web-0-7-{run}" for run in (2, 3)}
+    await until(lambda: set(machine.containers()) == names)
+    await runtime.forget("ann/web/0@7")
+    assert machine.containers() == {}
+
+
+async def test_what_was_made_and_never_started_goes(machine: Machine) -> None:
+    """A borglet that died between the two calls leaves such a container."""
+    config = container_config(
+        machine.spec(*SLEEP), 1, Owner("integration", "m1", machine.mark), Place(True, "127.0.0.1")
+    )
+    await asyncio.to_thread(machine.engine.api.create_container, **config)
+    runtime = await machine.runtime()
+    assert runtime.look("ann/web/0@7") is None
+    await until(lambda: machine.containers() == {})
+    assert (await runtime.start(machine.spec(*SLEEP), 1)).exit is None
+
+
+async def test_somebody_removes_a_container(machine: Machine) -> None:
+    runtime = await machine.runtime()
+    spec = machine.spec(*SLEEP)
+    await runtime.start(spec, 1)
+    await asyncio.to_thread(machine.engine.api.remove_container, next(iter(machine.containers())), force=True)
+    assert not (await ended(runtime, spec.key)).ok
+
+
+async def test_an_end_that_no_event_told_of_is_found(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_calls.Engine, "listen", lambda *_: None)
+    runtime = await machine.runtime(look_seconds=SOON_SECONDS)
+    spec = machine.spec("sh", "-c", "sleep 0.3; exit 5")
+    await runtime.start(spec, 1)
+    exit_ = await ended(runtime, spec.key)
+    assert exit_.code == 5
+
+
+async def test_machines_of_one_name_do_not_touch_each_other(machine: Machine, busybox_image: str) -> None:
+    other = Machine(machine.mark + "2", busybox_image, machine.engine)
+    runtime = await machine.runtime()
+    await runtime.start(machine.spec(*SLEEP), 1)
+    stranger = await other.runtime()
+    assert stranger.look("ann/web/0@7") is None
+    await other.close()
+
+
+async def test_a_command_that_takes_too_long(machine: Machine) -> None:
+    runtime = await machine.runtime()
+    spec = machine.spec(*SLEEP)
+    await runtime.start(spec, 1)
+    output, code, cut = await runtime.exec(spec.key, ("sh", "-c", "echo begun; exec sleep 999"), 0.5)
+    assert (output, code, cut) == (b"begun\n", 124, True)
+    running, _, _ = await runtime.exec(spec.key, ("ps",), 10)
+    assert b"sleep 1000" in running
+    assert b"sleep 999" not in running
+
+
+async def test_a_command_beside_nothing(machine: Machine) -> None:
+    runtime = await machine.runtime()
+    with pytest.raises(Conflict, match="does not run here"):
+        await runtime.exec("ann/web/0@7", ("true",), 1)
+
+
+async def test_following_can_be_given_up(machine: Machine) -> None:
+    runtime = await machine.runtime()
+    spec = machine.spec("sh", "-c", "echo here; sleep 1000")
+    await runtime.start(spec, 1)
+    async with asyncio.timeout(10):
+        async for part in runtime.logs(spec.key, previous=False, follow=True, tail=0):
+            assert part == b"here\n"
+            break
+
+
+async def test_no_engine_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing.sock")
+    runtime = DockerRuntime("integration", "m1")
+    with pytest.raises(Unreachable, match="no Docker engine answers"):
+        await runtime.open(lambda _: None)
+    await runtime.close()
+
+
+async def test_an_engine_that_hangs_loses_no_task(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trouble of the machine while it is silent; then all is as it was, and a start that hung is found."""
+    monkeypatch.setattr(engine_calls, "QUICK_SECONDS_MAX", 0.5)
+    monkeypatch.setattr(engine_calls, "SLOW_SECONDS_MAX", 1.5)
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/between.sock")
+    between = EngineBetween(tmp_path / "between.sock")
+    await between.open()
+    runtime = await machine.runtime(look_seconds=SOON_SECONDS)
+    one, two = machine.spec(*SLEEP), machine.spec(*SLEEP, task="ann/web/1")
+    before = await runtime.start(one, 1)
+
+    between.fall_silent()
+    with pytest.raises(StartFailed, match="in time") as caught:
+        await runtime.start(two, 1)
+    assert not caught.value.permanent
+    await until(lambda: "did not answer in time" in runtime.trouble())
+    assert runtime.look(one.key) == before
+
+    between.speak_again()
+    await until(lambda: runtime.trouble() == "")
+    assert (await runtime.start(two, 1)).exit is None
+    assert list(machine.containers().values()) == ["running", "running"]
+    between.fall_silent()
+    with pytest.raises(Unreachable, match="in time"):
+        await runtime.kill(one.key)
+    await runtime.close()
+    await between.close()

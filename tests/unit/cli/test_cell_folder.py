@@ -1,0 +1,138 @@
+"""The folder of a local cell: what is made, for whose eyes, and what is never touched."""
+
+import os
+import tomllib
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from borgish.cli import cell
+from borgish.cli.daemons import last_words, rotate, running_pid
+from borgish.cli.locked import alone
+from borgish.cli.session import Session, nearest_folder
+from borgish.errors import Conflict, Invalid
+
+
+def ranges(folder: Path) -> list[tuple[int, int]]:
+    found = []
+    for daemon in cell.borglets_of(folder):
+        low, _, high = tomllib.loads(daemon.config.read_text())["ports"].partition("-")
+        found.append((int(low), int(high)))
+    return sorted(found)
+
+
+def test_a_new_cell_is_for_its_user_only(tmp_path: Path) -> None:
+    folder = tmp_path / "cell"
+    assert cell.make(folder, 3) == ["m1", "m2", "m3"]
+    assert folder.stat().st_mode & 0o777 == 0o700
+    for path in folder.rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0, path
+    for name in (
+        "cell.toml",
+        "client.json",
+        "secret",
+        "tokens.toml",
+        "tokens/admin.token",
+        "tokens/join.token",
+    ):
+        assert (folder / name).is_file(), name
+
+
+def test_machines_share_the_host_and_no_port(tmp_path: Path) -> None:
+    cell.make(tmp_path / "cell", 3)
+    configs = [tomllib.loads(daemon.config.read_text()) for daemon in cell.borglets_of(tmp_path / "cell")]
+    cores = len(os.sched_getaffinity(0))
+    assert sum(int(config["capacity"]["cpu"].removesuffix("m")) for config in configs) <= cores * 1000
+    taken = ranges(tmp_path / "cell")
+    assert all(before[1] < after[0] for before, after in pairwise(taken))
+    assert all(1024 <= low < high < 32768 for low, high in taken)
+
+
+def test_as_many_machines_as_there_may_be_have_ports_of_their_own(tmp_path: Path) -> None:
+    lows = {cell.ports_low(tmp_path, number) for number in range(1, cell.MACHINES_MAX + 1)}
+    assert len(lows) == cell.MACHINES_MAX
+    with pytest.raises(Invalid):
+        cell.make(tmp_path / "cell", cell.MACHINES_MAX + 1)
+
+
+def test_making_again_adds_and_changes_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "cell"
+    cell.make(folder, 1)
+    (folder / "machines" / "m1" / "borglet.toml").write_text("# mine\n")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert cell.make(folder, 1) == []
+    assert cell.make(folder, 2) == ["m2"]
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("x")
+    with pytest.raises(Conflict, match="not empty"):
+        cell.make(tmp_path, 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_purge_removes_only_what_is_a_cells(tmp_path: Path) -> None:
+    folder = tmp_path / "cell"
+    cell.make(folder, 1)
+    (folder / "thesis.txt").write_text("x")
+    assert cell.purge(folder) == ["thesis.txt"]
+    assert (folder / "thesis.txt").exists()
+    (folder / "thesis.txt").unlink()
+    assert cell.purge(folder) == []
+    assert not folder.exists()
+
+
+def test_an_interrupted_up_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "cell"
+    cell.make(folder, 1)
+    (folder / "client.json").unlink()
+    (folder / "tokens.toml").unlink()
+    cell.make(folder, 1)
+    assert (folder / "client.json").is_file()
+
+
+def test_a_pid_of_another_program_is_not_the_daemon(tmp_path: Path) -> None:
+    master = cell.master_of(tmp_path)
+    assert running_pid(master) == 0
+    for words in ("", "x", f"{os.getpid()}", f"{os.getpid()} 1", "999999999 1"):
+        master.pid_file.write_text(words)
+        assert running_pid(master) == 0, words
+    started = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+    master.pid_file.write_text(f"{os.getpid()} {started}\n")
+    assert running_pid(master) == os.getpid()
+
+
+def test_logs_are_rotated_and_their_end_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    master = cell.master_of(tmp_path)
+    master.log.write_text("".join(f"line {number}\n" for number in range(100)))
+    assert last_words(master).splitlines()[-1] == "line 99"
+    rotate(master.log)
+    assert master.log.exists()
+    monkeypatch.setattr("borgish.cli.daemons.LOG_BYTES_MAX", 10)
+    rotate(master.log)
+    assert not master.log.exists()
+    assert (tmp_path / "borgmaster.log.1").exists()
+
+
+def test_one_at_a_time(tmp_path: Path) -> None:
+    with alone(tmp_path, make=True), pytest.raises(Conflict, match="another"), alone(tmp_path, make=True):
+        pass
+    with alone(tmp_path, make=True):
+        pass
+
+
+def test_which_folder_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = tmp_path / "a" / "b"
+    deep.mkdir(parents=True)
+    monkeypatch.chdir(deep)
+    monkeypatch.delenv("BORGISH_DIR", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert Session().cell_folder == tmp_path / "home" / ".borgish"
+    cell.make(tmp_path / ".borgish", 1)
+    assert nearest_folder(deep) == tmp_path / ".borgish"
+    assert Session().cell_folder == tmp_path / ".borgish"
+    monkeypatch.setenv("BORGISH_DIR", str(tmp_path / "named"))
+    assert Session().cell_folder == tmp_path / "named"
+    assert Session(Path("given")).cell_folder == deep / "given"

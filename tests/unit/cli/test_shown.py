@@ -1,0 +1,241 @@
+"""What is listed and shown, in every form, against a small master."""
+
+import base64
+import json
+
+import msgspec
+import pytest
+import yaml
+
+from borgish.spec.job import Health
+from borgish.wire.api import (
+    Accepted,
+    CheckpointView,
+    JobDetail,
+    JobList,
+    Page,
+    Problem,
+    TaskList,
+    TaskView,
+    WhyView,
+)
+from tests.unit.cli.conftest import Run
+from tests.unit.cli.samples import NOW, Asked, FakeMaster, event, job, machine, refusal, spec, status, task
+
+Out = pytest.CaptureFixture[str]
+
+
+def test_json_is_the_shape_of_the_api(master: FakeMaster, run: Run, capsys: Out) -> None:
+    tasks = (task(), task(name="ann/web/1", index=1))
+    master.answers["GET /v1/tasks"] = TaskList(tasks)
+    assert run("task", "list", "-o", "json") == 0
+    shown = capsys.readouterr()
+    assert msgspec.json.decode(shown.out, type=tuple[TaskView, ...]) == tasks
+    assert shown.err == ""
+    wanted = [
+        "name",
+        "job",
+        "index",
+        "state",
+        "phase",
+        "machine",
+        "attempt",
+        "pid",
+        "ports",
+        "started_at",
+        "reason",
+    ]
+    assert set(wanted) <= set(json.loads(shown.out)[0])
+
+
+def test_yaml_says_the_same(master: FakeMaster, run: Run, capsys: Out) -> None:
+    master.has(job())
+    assert run("job", "show", "ann/web", "-o", "yaml") == 0
+    shown = yaml.safe_load(capsys.readouterr().out)
+    assert msgspec.convert(shown, JobDetail) == master.answers["GET /v1/jobs/ann/web"]
+
+
+def test_empty_lists_are_data_for_programs_and_words_for_people(
+    master: FakeMaster, run: Run, capsys: Out
+) -> None:
+    master.has()
+    assert run("job", "list", "-o", "json") == 0
+    assert capsys.readouterr().out == "[]\n"
+    assert run("job", "list", "-o", "name") == 0
+    assert capsys.readouterr().out == ""
+    assert run("job", "list") == 0
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == "no jobs; `borgctl job submit FILE` makes one\n"
+
+
+def test_every_page_is_read(master: FakeMaster, run: Run, capsys: Out) -> None:
+    def pages(asked: Asked) -> JobList:
+        if asked.query.get("after") == "x":
+            return JobList((job(name="bob/b"),))
+        return JobList((job(name="ann/a"),), Page("x"))
+
+    master.answers["GET /v1/jobs"] = pages
+    assert run("job", "list", "-o", "name") == 0
+    assert capsys.readouterr().out == "ann/a\nbob/b\n"
+
+
+def test_a_job_for_people(master: FakeMaster, run: Run, capsys: Out) -> None:
+    waiting = job(pending=2, running=1, up=1, reason="no room")
+    probed = spec(health=Health(http="/", port="http"))
+    master.has(waiting).answers["GET /v1/jobs/ann/web"] = JobDetail(waiting, probed, (refusal(),))
+    master.answers["GET /v1/tasks"] = TaskList((task(),))
+    assert run("job", "show", "web") == 0
+    shown = capsys.readouterr().out
+    assert "tasks      3: 1 up, 2 pending, 1 running\n" in shown
+    assert "runs     sleep 60\n" in shown
+    assert "health   http / on http, each 10s\n" in shown
+    assert "ann/web/1-2 (2 tasks) pending: 0 of 3 machines fit: 3 have too little ram free" in shown
+    assert "hint: ask for at most 2GiB" in shown
+    assert "ann/web/0  running  healthy  m1" in shown
+
+
+def test_tasks_are_asked_for_by_full_names(master: FakeMaster, run: Run) -> None:
+    master.has(job()).answers["GET /v1/tasks"] = TaskList(())
+    master.answers["GET /v1/machines"] = {"items": [machine("m1"), machine("other")]}
+    assert run("task", "list", "web", "--machine", "oth", "--state", "pending") == 0
+    assert master.asked[-1].query == {"job": "ann/web", "machine": "other", "state": "pending"}
+
+
+def test_one_task(master: FakeMaster, run: Run, capsys: Out) -> None:
+    master.has(job()).answers["GET /v1/tasks/ann/web/0"] = task(exit_code=None, signal=9, restarts=2)
+    assert run("task", "show", "web/0") == 0
+    shown = capsys.readouterr().out
+    assert "state      running healthy\n" in shown
+    assert "last exit  signal 9\n" in shown
+    assert "ram        20MiB/256MiB used/limit\n" in shown
+
+
+def test_why(master: FakeMaster, run: Run, capsys: Out) -> None:
+    answer = WhyView("ann/web/1", job().state, "It waits.", (refusal(),), (task(),), (event(3),))
+    master.has(job()).answers["GET /v1/why/ann/web/1"] = answer
+    assert run("why", "web/1") == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("ann/web/1 is running: It waits.\n")
+    assert "was placed on m1" in shown
+
+
+def test_machines(master: FakeMaster, run: Run, capsys: Out) -> None:
+    master.answers["GET /v1/machines"] = {"items": [machine()]}
+    master.answers["GET /v1/machines/m1"] = machine(conditions=("disk_pressure",))
+    master.answers["POST /v1/machines/m1/cordon"] = Accepted(9, "m1", "m1 is cordoned")
+    assert run("machine", "show", "m") == 0
+    assert "conditions  disk_pressure\n" in capsys.readouterr().out
+    assert run("machine", "cordon", "m1", "--reason", "disk") == 0
+    assert capsys.readouterr().out == "m1 is cordoned\n"
+    assert json.loads(master.asked[-1].body) == {"reason": "disk"}
+
+
+def test_events_of_a_job(master: FakeMaster, run: Run, capsys: Out) -> None:
+    master.has(job()).answers["GET /v1/events"] = {"items": [event(1), event(2, "\x1b[2J")]}
+    assert run("events", "--job", "web", "-n", "5") == 0
+    assert master.asked[-1].query == {"job": "ann/web", "after": "0", "limit": "5"}
+    assert "\\x1b[2J" in capsys.readouterr().out
+
+
+def test_checkpoints(master: FakeMaster, run: Run, capsys: Out) -> None:
+    made = CheckpointView(7, NOW, "on demand", 2048, "cd" * 32)
+    master.answers |= {"GET /v1/checkpoints": {"items": [made]}, "POST /v1/checkpoints": made}
+    assert run("checkpoint", "list") == 0
+    assert "on demand" in capsys.readouterr().out
+    assert run("checkpoint", "create") == 0
+    assert capsys.readouterr().out == f"checkpoint at position 7, 2KiB, sha256 {'cd' * 32}\n"
+
+
+def test_status(master: FakeMaster, run: Run, capsys: Out) -> None:
+    master.answers["GET /v1/status"] = status()
+    assert run("status") == 0
+    shown = capsys.readouterr().out
+    assert "machines    2 of 3 up\n" in shown
+    assert "tasks       3: 0 pending, 3 running (3 up), 0 dead\n" in shown
+    assert "production      3    4  ██████████··········  4GiB  █████···············\n" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_changes_say_what_was_done(master: FakeMaster, run: Run, capsys: Out) -> None:
+    master.has(job())
+    for verb in ("kill", "restart", "scale"):
+        master.answers[f"POST /v1/jobs/ann/web/{verb}"] = Accepted(9, "ann/web", f"{verb}: done")
+    calls: list[tuple[tuple[str, ...], object]] = [
+        (("job", "kill", "web"), {"indexes": None}),
+        (("task", "kill", "web/2"), {"indexes": [2]}),
+        (("job", "restart", "web", "0-1"), {"indexes": [0, 1]}),
+        (("job", "scale", "web", "5"), {"tasks": 5}),
+    ]
+    for arguments, body in calls:
+        assert run(*arguments) == 0
+        assert capsys.readouterr().out.endswith(": done\n")
+        assert json.loads(master.asked[-1].body) == body
+
+
+def test_exec_ends_with_the_exit_code_of_the_command(
+    master: FakeMaster, run: Run, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    output = base64.b64encode(b"\x1b[31m\xff").decode()
+    master.has(job()).answers["POST /v1/tasks/ann/web/0/exec"] = {"output": output, "exit_code": 7}
+    assert run("task", "exec", "web/0", "--", "ls", "-l", "--", "x") == 7
+    assert capfdbinary.readouterr().out == b"\x1b[31m\xff"
+    assert json.loads(master.asked[-1].body)["run"] == ["ls", "-l", "--", "x"]
+
+
+def test_logs_go_unchanged_into_a_pipe_and_safe_onto_a_terminal(
+    master: FakeMaster, run: Run, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master.has(job()).answers["GET /v1/tasks/ann/web/0/logs"] = b"a\tb\n\x1b]0;owned\x07\xff\n"
+    assert run("task", "logs", "web/0", "--previous", "--tail", "3") == 0
+    assert capfdbinary.readouterr().out == b"a\tb\n\x1b]0;owned\x07\xff\n"
+    assert master.asked[-1].query == {"previous": "1", "follow": "0", "tail": "3"}
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert run("task", "logs", "web/0") == 0
+    assert capfdbinary.readouterr().out == b"a\tb\n\\x1b]0;owned\\x07\\xff\n"
+
+
+def test_refusals_of_the_master_become_words_and_exit_codes(
+    master: FakeMaster, run: Run, capsys: Out
+) -> None:
+    for status_code, exit_code in ((401, 4), (403, 4), (404, 1), (409, 1), (422, 1), (500, 1)):
+        master.answers["GET /v1/jobs"] = Problem("x", status_code, "no \x1b[2J way", hint="turn back")
+        assert run("job", "list") == exit_code
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert "error: no \\x1b[2J way\n" in shown.err
+        assert "hint: " in shown.err
+
+
+def test_nobody_answers(run: Run, capsys: Out) -> None:
+    assert run("--url", "http://127.0.0.1:9", "job", "list") == 4
+    assert "cannot be reached" in capsys.readouterr().err
+
+
+def test_usage_is_2(run: Run) -> None:
+    for wrong in (
+        ["jbo"],
+        ["job", "lst"],
+        ["job", "list", "-o", "xml"],
+        ["job", "scale", "web", "-1"],
+        ["job", "restart"],
+        ["task", "logs", "web"],
+        ["job", "wait", "web", "--for", "ever"],
+        ["job", "wait", "web", "--timeout", "soon"],
+    ):
+        assert run(*wrong) == 2, wrong
+
+
+def test_a_surprise_is_short_and_has_a_traceback_when_asked_for(
+    run: Run, capsys: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("surprise")
+
+    monkeypatch.setattr("borgish.cli.pages.every_job", broken)
+    monkeypatch.delenv("BORGISH_DEBUG", raising=False)
+    assert run("job", "list") == 1
+    assert "BORGISH_DEBUG=1" in capsys.readouterr().err
+    monkeypatch.setenv("BORGISH_DEBUG", "1")
+    with pytest.raises(RuntimeError):
+        run("job", "list")

@@ -1,0 +1,114 @@
+"""What a frame shows, at any size."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from borgish.dashboard import lists
+from borgish.dashboard.fit import Line, Role
+from borgish.dashboard.model import Shown, frame, shares
+from borgish.vocabulary import State
+from borgish.wire.api import SummaryView
+from tests.unit.dashboard import summaries
+
+VIEWS = {
+    "busy": summaries.busy(),
+    "empty": summaries.empty(),
+    "full": summaries.full(),
+    "hostile": summaries.hostile(),
+}
+SIZES = [(1, 1), (5, 30), (20, 3), (40, 10), (79, 23), (80, 24), (139, 50), (140, 8), (200, 60), (500, 120)]
+
+
+def text(row: Line) -> str:
+    return "".join(piece.text for piece in row)
+
+
+def texts(view: SummaryView, width: int = 80, height: int = 24, banner: str = "") -> list[str]:
+    return [text(row) for row in frame(Shown(view, banner=banner), width, height).lines]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("kind", VIEWS)
+@pytest.mark.parametrize("banner", ["", "not reachable since 3 s: \x1b[31mno"])
+def test_a_frame_fills_its_screen_and_never_more(kind: str, size: tuple[int, int], banner: str) -> None:
+    rows = texts(VIEWS[kind], *size, banner=banner)
+    assert len(rows) == size[1]
+    assert {cell_len(row) for row in rows} == {size[0]}
+    assert all(row.isprintable() for row in rows)
+
+
+def test_without_filling_a_frame_ends_after_its_last_row() -> None:
+    shown = frame(Shown(summaries.empty(), keys=False), 80, 40, filled=False)
+    assert [text(row).split(" ")[0] for row in shown.lines[5:]] == [
+        *("MACHINES", "None", "JOBS", "None.", "PENDING", "Nothing:", "EVENTS", "None", "━")
+    ]
+
+
+def test_the_banner_is_the_first_line() -> None:
+    first = frame(Shown(summaries.busy(), banner="not reachable since 12 s: gone"), 80, 24).lines[0]
+    assert text(first).startswith("not reachable since 12 s: gone")
+    assert first[0].role is Role.BANNER
+
+
+def test_uptime_grows_while_nothing_is_told() -> None:
+    assert "master up 3h" in text(frame(Shown(summaries.empty()), 80, 24).lines[0])
+    assert "master up 5h" in text(frame(Shown(summaries.empty(), elapsed_seconds=7200), 80, 24).lines[0])
+
+
+def test_every_part_is_there_on_a_small_screen() -> None:
+    shown = "\n".join(texts(summaries.busy()))
+    for part in ("cell local", "MACHINES 4", "JOBS 4/6", "PENDING 5", "EVENTS", "hint: Ask for at most 1GiB"):
+        assert part in shown
+
+
+def test_the_latest_event_is_the_last() -> None:
+    assert "ann/web/12 placed" in texts(summaries.busy())[-2]
+
+
+def test_a_title_says_how_much_is_not_shown() -> None:
+    rows = texts(summaries.full(), 200, 60)
+    assert any(row.startswith("MACHINES 31/10000 ") for row in rows)
+    assert any("JOBS 31/2000 " in row for row in rows)
+
+
+def test_pending_that_the_scheduler_has_not_seen_is_not_called_nothing() -> None:
+    view = SummaryView(summaries.status(pending=3), (), (), (), ())
+    assert any(row.startswith("The scheduler has not looked at them yet.") for row in texts(view))
+
+
+def test_only_the_rows_shown_are_made() -> None:
+    """What is drawn of 100 machines does not depend on the 90 that are not shown."""
+    view = summaries.full()
+    broken = SummaryView(view.status, (*view.machines[:10], *[None] * 90), (), (), ())  # type: ignore[arg-type] # would fail when looked at
+    assert len(lists.machines(broken).draw(80, 10)) == 11
+
+
+@pytest.mark.parametrize(
+    ("changes", "role"),
+    [
+        ({}, Role.GOOD),
+        ({"up": 2}, Role.WARN),
+        ({"up": 2, "failed": 1, "dead": 1}, Role.BAD),
+        ({"state": State.DEAD, "up": 0, "running": 0, "dead": 3, "finished": 3}, Role.DIM),
+    ],
+)
+def test_the_colour_of_a_job(changes: dict[str, object], role: Role) -> None:
+    view = SummaryView(summaries.status(jobs=1), (), (summaries.job(**changes),), (), ())
+    row = lists.jobs(view).draw(80, 1)[1]
+    assert row[1].role is role
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=5), st.integers(-3, 120))
+def test_rows_are_shared_out_fairly(wanted: list[int], rows: int) -> None:
+    given_rows = shares(wanted, [1] * len(wanted), rows)
+    assert sum(given_rows) == min(sum(wanted), max(0, rows))
+    assert all(got <= want for got, want in zip(given_rows, wanted, strict=True))
+    least = min((got for got, want in zip(given_rows, wanted, strict=True) if got < want), default=None)
+    assert least is None or max(given_rows) <= least + 1
+
+
+def test_rows_go_by_weight() -> None:
+    assert shares([100, 100], [3, 2], 50) == [30, 20]
+    assert shares([5, 100], [3, 2], 50) == [5, 45]
