@@ -16,6 +16,8 @@ from borgish.wire.api import TaskView
 
 CELL = Path(".borgish")
 REPLACED_SECONDS_MAX = 60
+NOT_REACHABLE = 4
+TRIES = 3
 
 NEXT = """
 The cell goes on running. Try next (the commands are in .venv/bin; they find the cell in this folder):
@@ -56,10 +58,17 @@ def say(text: str) -> None:
 
 
 def borgctl(*arguments: str) -> None:
-    print(f"$ borgctl {shlex.join(arguments)}", flush=True)
-    done = subprocess.run(["borgctl", *arguments], check=False)
-    if done.returncode:
-        sys.exit(f"the demo ends here: that command ended with {done.returncode}")
+    """Run a command. When the cell does not answer, bring back what is missing of it and ask again."""
+    for _ in range(TRIES):
+        print(f"$ borgctl {shlex.join(arguments)}", flush=True)
+        code = subprocess.run(["borgctl", *arguments], check=False).returncode
+        if code == 0:
+            return
+        if code != NOT_REACHABLE:
+            break
+        print("# The cell does not answer; `up` starts what is missing, and the tasks do not mind.")
+        subprocess.run(["borgctl", "up"], check=False)
+    sys.exit(f"the demo ends here: that command ended with {code}")
 
 
 def submit(file: Path) -> None:

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import msgspec
 import pytest
-import uvloop
 
 from borgish.cell.commands import Observe
 from borgish.cell.model import Machine, Snapshot
@@ -113,12 +112,6 @@ class Bench:
         async with asyncio.timeout(5):
             while not condition():
                 await asyncio.sleep(0.005)
-
-
-@pytest.fixture(scope="module")
-def event_loop_policy() -> uvloop.EventLoopPolicy:
-    """The loop that the daemon has: its transports are not asyncio's own."""
-    return uvloop.EventLoopPolicy()
 
 
 @pytest.fixture
