@@ -8,7 +8,7 @@ import socket
 from contextlib import suppress
 
 import msgspec
-from docker.errors import APIError
+from docker.errors import APIError, NotFound
 
 from borgish.borglet.runtimes import docker_container as containers
 from borgish.borglet.runtimes.base import RunState, StartFailed
@@ -22,6 +22,8 @@ from borgish.wire.link import AttemptSpec
 
 EARLY_END_SECONDS_MAX = 3.0
 NAME_TAKEN_STATUS = 409
+NAME_TRIES = 20
+NAME_PAUSE_SECONDS = 0.1
 NEVER_RAN = ("created", "removing")
 
 
@@ -59,15 +61,18 @@ class Starter:
                     raise containers.port_taken(port) from None
 
     async def _create(self, spec: AttemptSpec, run: int, name: str) -> Container:
-        try:
-            return await self._make(spec, run)
-        except APIError as error:
-            if error.status_code != NAME_TAKEN_STATUS:
-                raise containers.not_created(error, spec) from None
-        try:
-            return await self._meet_again(spec, run, name) or await self._make(spec, run)
-        except APIError as error:
-            raise containers.not_created(error, spec) from None
+        """Make the container, or meet the one that has its name."""
+        for _ in range(NAME_TRIES):
+            try:
+                return await self._make(spec, run)
+            except APIError as error:
+                if error.status_code != NAME_TAKEN_STATUS:
+                    raise containers.not_created(error, spec) from None
+            if (met := await self._meet_again(spec, run, name)) is not None:
+                return met
+        raise StartFailed(
+            f"the engine is still making or removing a container named {name}", "It is tried again."
+        )
 
     async def _make(self, spec: AttemptSpec, run: int) -> Container:
         config = containers.container_config(spec, run, self._owner, self._roll.place)
@@ -85,6 +90,9 @@ class Starter:
             seen: Inspected = await self._engine.quick(lambda client: client.inspect_container(name))
         except Unreachable as error:
             raise StartFailed(error.message, error.hint) from None
+        except NotFound:  # its name is taken before it is there, and after it is gone
+            await asyncio.sleep(NAME_PAUSE_SECONDS)
+            return None
         container = Container(seen["Id"], spec.key, run)
         if seen["State"]["Status"] in NEVER_RAN:
             await self._roll.remove(container)

@@ -97,7 +97,8 @@ async def test_an_image_that_is_not_here(machine: Machine) -> None:
 
 async def test_the_memory_limit_is_hit(machine: Machine) -> None:
     runtime = await machine.runtime()
-    spec = machine.spec("tail", "/dev/zero", ram_bytes=16 * 1024**2)
+    # Not in its first moments: the engine begins to watch for this only after the start.
+    spec = machine.spec("sh", "-c", "sleep 0.3; tail /dev/zero", ram_bytes=16 * 1024**2)
     await runtime.start(spec, 1)
     exit_ = await ended(runtime, spec.key)
     assert (exit_.signal, exit_.oom) == (9, True)
