@@ -1,5 +1,6 @@
 """What tests of the process runtime share: a machine, looking at its processes, leaving none behind."""
 
+import asyncio
 import functools
 import os
 import subprocess
@@ -59,6 +60,13 @@ def lives(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+async def ends(pid: int) -> None:
+    """Wait until a process that was killed is gone; it takes the kernel a moment."""
+    async with asyncio.timeout(10):
+        while lives(pid):
+            await asyncio.sleep(0.005)
 
 
 def bystander() -> subprocess.Popen[bytes]:

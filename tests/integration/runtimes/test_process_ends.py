@@ -10,7 +10,7 @@ from borgish.borglet.runtimes import cgroups
 from borgish.borglet.runtimes.process import ProcessRuntime
 from borgish.errors import Conflict, Invalid
 from borgish.resources import Resources
-from tests.integration.runtimes.machine import Machine, lives
+from tests.integration.runtimes.machine import Machine, ends
 
 # Takes a MiB at a time up to 300, then waits: no danger where nothing holds it.
 HOG = """
@@ -32,7 +32,7 @@ async def test_a_kill_reaches_who_left_the_session(machine: Machine) -> None:
         await now.runtime.kill(spec.key)
         ended = await now.end_of(spec.key)
         assert ended.signal == 9
-        assert not lives(int(machine.log(spec.key)))
+        await ends(int(machine.log(spec.key)))
 
 
 async def test_a_program_that_ends_leaves_nothing(machine: Machine) -> None:
@@ -41,7 +41,7 @@ async def test_a_program_that_ends_leaves_nothing(machine: Machine) -> None:
         await now.runtime.start(spec, 1)
         ended = await now.end_of(spec.key)
         assert ended.code == 3
-        assert not lives(int(machine.log(spec.key)))
+        await ends(int(machine.log(spec.key)))
 
 
 async def test_a_signal_reaches_all_processes(machine: Machine) -> None:
@@ -111,7 +111,7 @@ async def test_a_command_that_takes_too_long_ends_with_all_it_started(machine: M
         output, code, cut = await now.runtime.exec(spec.key, ("sh", "-c", f"({ESCAPE}); sleep 60"), 0.5)
         assert time.perf_counter() - began < 10
         assert (code, cut) == (124, False)
-        assert not lives(int(output))
+        await ends(int(output))
         assert now.runtime.look(spec.key) is not None
         assert await now.runtime.exec(spec.key, ("true",), 10) == (b"", 0, False)
 

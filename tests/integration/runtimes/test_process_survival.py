@@ -8,7 +8,15 @@ import msgspec
 
 from borgish.borglet.runtimes.members import kill_run, signal_run
 from borgish.borglet.runtimes.shim.basics import replace_json, start_ticks
-from tests.integration.runtimes.machine import Machine, bystander, command_line, lives, python, wait_until
+from tests.integration.runtimes.machine import (
+    Machine,
+    bystander,
+    command_line,
+    ends,
+    lives,
+    python,
+    wait_until,
+)
 
 BORGLET = """
 import asyncio, sys
@@ -85,7 +93,7 @@ async def test_kill_9_of_borglet_shim_and_program(machine: Machine) -> None:
         (state,) = later.found
         assert state.exit is not None
         assert "exit unknown" in state.exit.reason
-        assert not lives(int(machine.log(spec.key)))
+        await ends(int(machine.log(spec.key)))
         assert (await later.runtime.start(spec, 3)).exit is None
 
 
