@@ -19,9 +19,10 @@ from borgish.vocabulary import NAME_PATTERN, Appclass, RestartPolicy, Runtime
 
 NAMES = st.from_regex(NAME_PATTERN, fullmatch=True)
 PORTS = NAMES.filter(lambda name: not name.isdigit())
-# Any text a program can be given; braces are tried by VARIABLES.
+# Any text a program can be given; braces are tried by VARIABLES. U+0085 must be escaped in a file, and
+# the writer used here does not.
 TEXTS = st.text(
-    st.characters(exclude_categories=["Cs"], exclude_characters="\0{"), max_size=12
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0{\x85"), max_size=12
 ) | st.sampled_from(["no", "yes", "null", "~", "012", "1e3", "", " ", "a: b", "- c", "#", "{{task.index}}%"])
 LINES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12)
 KEYS = st.from_regex(r"[A-Za-z][A-Za-z0-9_]{0,8}", fullmatch=True)
