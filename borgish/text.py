@@ -1,9 +1,10 @@
-"""Foreign text made fit for a terminal, and times as people read them; commands and dashboard share it.
+"""Foreign text made fit for a terminal, and times and indexes as people read them.
 
 Whatever comes from users or their programs passes through ``safe`` before it is shown on a terminal:
 nothing in it can move the cursor, set a title, hide or reorder text.
 """
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from borgish.clock import SystemClock
@@ -50,3 +51,14 @@ def span(seconds: float) -> str:
 def clock_time(moment: str) -> str:
     """Return the time of day of an ISO 8601 moment, in the zone of who asks: ``14:03:21``."""
     return datetime.fromisoformat(moment).astimezone().strftime("%H:%M:%S")
+
+
+def show_indexes(indexes: Iterable[int]) -> str:
+    """Return indexes as text, runs joined by a dash: ``0-4,7``."""
+    runs: list[list[int]] = []
+    for index in sorted(indexes):
+        if runs and index == runs[-1][1] + 1:
+            runs[-1][1] = index
+        else:
+            runs.append([index, index])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)

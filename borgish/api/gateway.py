@@ -1,10 +1,11 @@
 """What the API needs of the master. The API knows nothing else of it; tests give a fake."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
 
+from borgish.api.views.status import summary_view
 from borgish.api.views.tally import Tally
 from borgish.cell.commands import Command
 from borgish.cell.observed import Observed
@@ -16,6 +17,7 @@ from borgish.wire.api import (
     EventView,
     RefusalView,
     StatusView,
+    SummaryView,
 )
 from borgish.wire.link import ExecReply, JoinReply, JoinRequest
 
@@ -38,6 +40,12 @@ class Reading(msgspec.Struct, frozen=True):
     refusals: dict[str, tuple[RefusalView, ...]]  # by job
     status: Callable[[], StatusView]
     tally: Tally = msgspec.field(default_factory=Tally)  # the master's own saves walks over all tasks
+
+    def summary(self, events: Sequence[EventView]) -> SummaryView:
+        """Return what the dashboard shows; ``events`` are the latest, in order."""
+        return summary_view(
+            self.cell, self.observed, self.tally, self.status(), self.refusals, events, self.now
+        )
 
 
 class WatchMessage(msgspec.Struct, frozen=True):

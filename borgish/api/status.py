@@ -6,8 +6,7 @@ from litestar import Response, get
 
 from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy
-from borgish.api.gateway import Reading
-from borgish.api.views.status import EVENTS_SHOWN, summary_view
+from borgish.api.views.status import EVENTS_SHOWN
 from borgish.wire.api import StatusView, SummaryView
 
 Metrics = Callable[[StatusView], bytes]
@@ -24,19 +23,7 @@ async def show_status(request: Asked) -> StatusView:
 async def show_summary(request: Asked) -> SummaryView:
     """Show what a dashboard shows: the status, and what needs a look, cut to a screenful."""
     events = request.gateway.events("", 0, EVENTS_SHOWN)
-
-    def view(reading: Reading) -> SummaryView:
-        return summary_view(
-            reading.cell,
-            reading.observed,
-            reading.tally,
-            reading.status(),
-            reading.refusals,
-            events,
-            reading.now,
-        )
-
-    return await request.read(view)
+    return await request.read(lambda reading: reading.summary(events))
 
 
 @get("/metrics", opt={POLICY: Policy.READ})

@@ -11,8 +11,7 @@ from borgish.cli.render import Form, FormOption, as_json_line, as_yaml, show_lis
 from borgish.cli.screen import data, painted
 from borgish.cli.session import session_of
 from borgish.cli.table import Column
-from borgish.cli.text import index_ranges
-from borgish.text import clock_time, safe
+from borgish.text import clock_time, safe, show_indexes
 from borgish.wire.api import EventView
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ _AT_ONCE_MAX = 1000
 def about(event: EventView) -> str:
     """Return what an event is about: a job, some of its tasks, or a machine."""
     if event.job:
-        return f"{event.job}/{index_ranges(event.indexes)}" if event.indexes else event.job
+        return f"{event.job}/{show_indexes(event.indexes)}" if event.indexes else event.job
     return event.machine or "cell"
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from borgish.cli.pages import every_task
 from borgish.cli.screen import say
-from borgish.cli.text import index_ranges, plural
-from borgish.text import safe
+from borgish.cli.text import plural
+from borgish.text import safe, show_indexes
 from borgish.vocabulary import Ending, Phase, State
 from borgish.wire.api import JobDetail, RefusalView, TaskView
 
@@ -72,7 +72,7 @@ def _trouble(task: TaskView) -> str:
 
 def _group_lines(why: str, tasks: Iterable[TaskView], example: TaskView | None) -> list[str]:
     some = list(tasks)
-    who = f"{some[0].job}/{index_ranges(task.index for task in some)}"
+    who = f"{some[0].job}/{show_indexes(task.index for task in some)}"
     lines = [f"  {safe(who)} ({plural(len(some), 'task')}): {safe(why)}"]
     if example is None:
         return lines

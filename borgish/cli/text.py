@@ -1,4 +1,4 @@
-"""What programs wrote, made fit for a terminal, and counts and indexes as people read them."""
+"""What programs wrote, made fit for a terminal; counts, and indexes as people write them."""
 
 import codecs
 from collections.abc import Iterable, Iterator
@@ -17,17 +17,6 @@ def safe_output(pieces: Iterable[bytes]) -> Iterator[str]:
 def plural(count: int, noun: str) -> str:
     """Return ``1 task``, ``2 tasks``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def index_ranges(indexes: Iterable[int]) -> str:
-    """Return ``0-2,5`` for 0, 1, 2 and 5."""
-    runs: list[list[int]] = []
-    for index in sorted(indexes):
-        if runs and index == runs[-1][1] + 1:
-            runs[-1][1] = index
-        else:
-            runs.append([index, index])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
 
 
 def parse_indexes(text: str) -> tuple[int, ...]:

@@ -1,10 +1,9 @@
 """The cell as it may be shown, with the sums that make showing it cheap."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 from borgish.api.gateway import Reading
-from borgish.api.views.indexes import show_indexes
 from borgish.api.views.instants import instant
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
@@ -15,9 +14,38 @@ from borgish.master.history import History
 from borgish.master.step import Step
 from borgish.master.turn import Turn
 from borgish.scheduler.plan import Refusal
+from borgish.text import show_indexes
 from borgish.wire.api import EventView, RefusalView, StatusView
 
 T = TypeVar("T")
+
+
+class _Refusals(Mapping[str, tuple[RefusalView, ...]]):
+    """The refusals of each job, in words when they are asked for: most reads need a few of them."""
+
+    def __init__(self, core: Core) -> None:
+        self._jobs, self._refusals = core.cell.jobs, core.refusals
+
+    def __getitem__(self, job: str) -> tuple[RefusalView, ...]:
+        return tuple(self._view(refusal) for refusal in self._refusals[job])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._refusals)
+
+    def __len__(self) -> int:
+        return len(self._refusals)
+
+    def _view(self, refusal: Refusal) -> RefusalView:
+        tasks = self._jobs[refusal.job].tasks
+        return RefusalView(
+            job=refusal.job,
+            tasks=len(refusal.indexes),
+            indexes=show_indexes(refusal.indexes),
+            text=refusal.text,
+            reasons=refusal.reasons,
+            hint=refusal.hint,
+            since=instant(min(tasks[index].since for index in refusal.indexes)),
+        )
 
 
 class Reader:
@@ -61,24 +89,9 @@ class Reader:
             self._core.cell,
             self._core.observed,
             self._clock.now(),
-            {job: self._refusals(job) for job in self._core.refusals},
+            _Refusals(self._core),
             self._status,
             self._tally,
-        )
-
-    def _refusals(self, job: str) -> tuple[RefusalView, ...]:
-        return tuple(self._view(refusal) for refusal in self._core.refusals.get(job, ()))
-
-    def _view(self, refusal: Refusal) -> RefusalView:
-        tasks = self._core.cell.jobs[refusal.job].tasks
-        return RefusalView(
-            job=refusal.job,
-            tasks=len(refusal.indexes),
-            indexes=show_indexes(refusal.indexes),
-            text=refusal.text,
-            reasons=refusal.reasons,
-            hint=refusal.hint,
-            since=instant(min(tasks[index].since for index in refusal.indexes)),
         )
 
     def _status(self) -> StatusView:

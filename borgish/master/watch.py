@@ -16,10 +16,10 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from borgish.api.gateway import Reading, WatchMessage
-from borgish.api.views.status import EVENTS_SHOWN, summary_view
+from borgish.api.views.status import EVENTS_SHOWN
 from borgish.api.views.tasks import task_view
 from borgish.errors import BorgishError, Gone
-from borgish.wire.api import EventView, SummaryView, TaskView
+from borgish.wire.api import EventView, TaskView
 
 T = TypeVar("T")
 
@@ -172,7 +172,7 @@ class WatchHub:
 
     async def _tell_summary(self) -> None:
         events = self._source.events("", 0, EVENTS_SHOWN)
-        summary = await self._source.read(partial(_summary, events))
+        summary = await self._source.read(lambda reading: reading.summary(events))
         self.publish(SUMMARY, msgspec.json.encode(summary))
 
 
@@ -218,7 +218,8 @@ class _Demand:
 
     def _forget(self) -> None:
         for key in [key for key in self._until if not self.has(*key)]:
-            del self._until[key], self._since[key], self._counts[key]
+            del self._until[key], self._counts[key]
+            self._since.pop(key, None)  # not there when it was forgotten before its reader began
 
 
 def _keys(kinds: Iterable[str], job: str) -> list[tuple[str, str]]:
@@ -238,15 +239,3 @@ def _task_views(job: str, indexes: list[int], reading: Reading) -> list[TaskView
     return [
         task_view(reading.observed, found, index, refusals) for index in indexes if index < len(found.tasks)
     ]
-
-
-def _summary(events: list[EventView], reading: Reading) -> SummaryView:
-    return summary_view(
-        reading.cell,
-        reading.observed,
-        reading.tally,
-        reading.status(),
-        reading.refusals,
-        events,
-        reading.now,
-    )

@@ -3,16 +3,7 @@
 from collections.abc import Iterable
 from functools import lru_cache
 
-
-def show_indexes(indexes: Iterable[int]) -> str:
-    """Return indexes as text, runs joined by a dash: ``0-4,7``."""
-    runs: list[list[int]] = []
-    for index in sorted(indexes):
-        if runs and index == runs[-1][1] + 1:
-            runs[-1][1] = index
-        else:
-            runs.append([index, index])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
+from borgish.text import show_indexes
 
 
 @lru_cache(maxsize=256)

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from borgish.api.views.indexes import has_index, read_indexes, show_indexes, tasks_text
+from borgish.api.views.indexes import has_index, read_indexes, tasks_text
 from borgish.api.views.instants import instant, instant_or_none
 from borgish.api.views.jobs import job_detail, job_view
 from borgish.api.views.machines import machine_view
@@ -10,6 +10,7 @@ from borgish.api.views.tally import Tally
 from borgish.api.views.tasks import exit_text, task_view
 from borgish.cell.observed import Observed, SeenAttempt, SeenMachine
 from borgish.resources import Resources
+from borgish.text import show_indexes
 from borgish.vocabulary import Band, Ending, Phase, State
 from tests.unit.api.cells import (
     LARGE,

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from borgish.cli.render import as_json, as_yaml
-from borgish.cli.text import index_ranges, parse_indexes, safe_output
-from borgish.text import age, safe, span
+from borgish.cli.text import parse_indexes, safe_output
+from borgish.text import age, safe, show_indexes, span
 
 NASTY = "a\x1b[2J\x07\r\n\x9b31m\u202eb\u2028c"
 
@@ -41,7 +41,7 @@ def test_age_counts_from_utc() -> None:
 
 def test_indexes_there_and_back() -> None:
     assert parse_indexes("5,0-2") == (0, 1, 2, 5)
-    assert index_ranges((5, 0, 1, 2)) == "0-2,5"
+    assert show_indexes((5, 0, 1, 2)) == "0-2,5"
 
 
 @pytest.mark.parametrize("text", ["", "x", "1-", "-1", "3-1", "99999", "٣"])
