@@ -26,8 +26,9 @@ SETTINGS = {
 class PostgresServer:
     """A server that listens on a socket in its own folder only."""
 
-    def __init__(self, folder: Path, programs: Path) -> None:
+    def __init__(self, folder: Path, programs: Path, settings: dict[str, str] = SETTINGS) -> None:
         self.folder = folder
+        self._settings = settings
         self._programs = programs
         self._user = account_for_server()
         self._numbers = itertools.count(1)
@@ -36,7 +37,7 @@ class PostgresServer:
         if self._user is not None:
             shutil.chown(self.folder, self._user)
         self._run("initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
-        options = " ".join(f"-c {name}={value!r}" for name, value in SETTINGS.items())
+        options = " ".join(f"-c {name}={value!r}" for name, value in self._settings.items())
         options += f" -c unix_socket_directories='{self.folder}'"
         log = str(self.folder / "log")
         self._run(

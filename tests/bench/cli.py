@@ -1,0 +1,106 @@
+"""``cli``: how long borgctl takes, and how large a real borgmaster is, with simulated machines on sockets."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from borgish.cli import cell as cell_folder
+from borgish.cli import daemons
+from borgish.client import Client
+from borgish.errors import Unreachable
+from borgish.wire.api import Accepted, StatusView
+from tests.bench.control import job_specs
+from tests.bench.figure import Figure, at_most
+from tests.bench.served import READY_SECONDS_MAX, served_borglets
+from tests.bench.sizes import Sizes
+from tests.cells import ROOT
+
+MIB = 1024**2
+UP_SECONDS_MAX = 120.0
+STOP_SECONDS_MAX = 20.0
+LOOK_SECONDS = 0.02
+
+
+def figures(sizes: Sizes) -> Iterator[Figure]:
+    """Yield wall times of borgctl, then the master's memory, all with the cell full of tasks."""
+    with (
+        tempfile.TemporaryDirectory(prefix="borgish-bench-") as folder,
+        _master(Path(folder) / "cell") as pid,
+    ):
+        client = Client.find(Path(folder) / "cell")
+        token = (Path(folder) / "cell" / "tokens" / "join.token").read_text().strip()
+        with served_borglets(urlsplit(client.url).netloc, token, sizes.fake_borglets):
+            empty = _memory_bytes(pid)["Rss"] / MIB
+            rate = sizes.cell_tasks / _fill(client, sizes.cell_tasks)
+            for name, arguments in (("version", ["--version"]), ("job_list", ["job", "list"])):
+                samples = [_wall(Path(folder) / "cell", arguments) for _ in range(sizes.commands)]
+                yield Figure(f"cli.{name}", "s", samples, at_most(0.3))
+            memory = [_memory_bytes(pid) for _ in range(sizes.rounds)]
+            tasks = sizes.cell_tasks
+            yield Figure("cli.master_rss.empty", "MiB", [empty])
+            yield Figure(f"cli.master_rss.{tasks}_tasks", "MiB", [m["Rss"] / MIB for m in memory])
+            yield Figure(f"cli.master_pss.{tasks}_tasks", "MiB", [m["Pss"] / MIB for m in memory])
+            yield Figure(f"cli.up_over_http.{tasks}_on_{sizes.fake_borglets}", "tasks/s", [rate])
+
+
+@contextmanager
+def _master(folder: Path) -> Iterator[int]:
+    """Run a borgmaster of a new cell, alone; give its pid."""
+    cell_folder.make(folder, 1)
+    daemon = cell_folder.master_of(folder)
+    process = daemons.start(daemon)
+    try:
+        _until_served(Client.find(folder), process, daemon)
+        yield process.pid
+    finally:
+        daemons.stop([daemon], STOP_SECONDS_MAX)
+        process.wait()
+
+
+def _until_served(client: Client, process: "subprocess.Popen[bytes]", daemon: cell_folder.Daemon) -> None:
+    began = time.perf_counter()
+    while process.poll() is None and time.perf_counter() - began < READY_SECONDS_MAX:
+        try:
+            client.get("/v1/status", None, StatusView)
+            return
+        except Unreachable:
+            time.sleep(LOOK_SECONDS)
+    raise RuntimeError(f"the borgmaster does not serve:\n{daemons.last_words(daemon)}")
+
+
+def _fill(client: Client, tasks: int) -> float:
+    """Submit jobs and return the seconds until all their tasks are up."""
+    began = time.perf_counter()
+    for spec in job_specs(tasks, 2):
+        body = {"name": spec.name, "user": spec.user, "tasks": spec.tasks, "run": list(spec.run)}
+        needs = {"cpu": "5m", "ram": "16MiB"}
+        text = json.dumps(body | {"runtime": "fake", "resources": needs})
+        client.post("/v1/jobs", text.encode(), Accepted)
+    while (up := client.get("/v1/status", None, StatusView).up) < tasks:
+        if time.perf_counter() - began > UP_SECONDS_MAX:
+            raise TimeoutError(f"{up} of {tasks} tasks are up")
+        time.sleep(LOOK_SECONDS)
+    return time.perf_counter() - began
+
+
+def _wall(folder: Path, arguments: list[str]) -> float:
+    """Return the seconds of one call of borgctl, as a shell would see them."""
+    borgctl = Path(sys.executable).with_name("borgctl")
+    program = [str(borgctl)] if borgctl.exists() else [sys.executable, "-m", "borgish.cli.borgctl"]
+    environment = os.environ | {"BORGISH_DIR": str(folder), "PYTHONPATH": str(ROOT)}
+    began = time.perf_counter()
+    subprocess.run([*program, *arguments], check=True, capture_output=True, env=environment)
+    return time.perf_counter() - began
+
+
+def _memory_bytes(pid: int) -> dict[str, int]:
+    """Return what the kernel says of a process's memory, by its names."""
+    rows = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    return {row.split(":")[0]: int(row.split()[1]) * 1024 for row in rows}

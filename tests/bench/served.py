@@ -1,0 +1,104 @@
+"""Simulated machines on real sockets: a small HTTP server for each, speaking ``POST /v1/poll``.
+
+All of them live in one thread beside the bench, so that a real borgmaster has a large cell to lead.
+"""
+
+import asyncio
+import http.client
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from borgish.clock import SystemClock
+from borgish.wire.link import JoinRequest, PollRequest
+from tests.bench.borglets import BOOT, FACTS, InstantBorglet
+
+READY_SECONDS_MAX = 60.0
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(PollRequest).decode
+
+
+class ServedBorglet:
+    """One machine. Holds a poll for as long as it is allowed, or until the next one overtakes it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._borglet = InstantBorglet(name, SystemClock())
+        self._overtaken = asyncio.Event()
+
+    async def open(self) -> tuple[asyncio.Server, JoinRequest]:
+        """Listen on a free port; return the server and what joins it to a cell."""
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        return server, JoinRequest(self.name, "127.0.0.1", port, BOOT, self._borglet.core.instance, FACTS)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                body = await self._answer(_decode(await _body(reader)))
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            return  # the master has let go, or the bench is over; nobody waits for this
+        finally:
+            writer.close()
+
+    async def _answer(self, request: PollRequest) -> bytes:
+        self._overtaken.set()
+        self._overtaken = mine = asyncio.Event()
+        self._borglet.take(request)
+        if request.wait_seconds and not self._borglet.core.differs(request):
+            try:
+                async with asyncio.timeout(request.wait_seconds):
+                    await mine.wait()
+            except TimeoutError:
+                pass
+        return _encode(self._borglet.core.reply(request))
+
+
+async def _body(reader: asyncio.StreamReader) -> bytes:
+    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    length = next(line for line in head.split(b"\r\n") if line.startswith(b"content-length:"))
+    return await reader.readexactly(int(length.partition(b":")[2]))
+
+
+@contextmanager
+def served_borglets(master: str, join_token: str, count: int) -> Iterator[None]:
+    """Have so many machines in the cell of the master at ``master`` (host:port)."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="borglets", daemon=True)
+    thread.start()
+    try:
+        borglets = [ServedBorglet(f"m{number}") for number in range(1, count + 1)]
+        for borglet in borglets:
+            opened = asyncio.run_coroutine_threadsafe(borglet.open(), loop)
+            _, request = opened.result(READY_SECONDS_MAX)
+            _join(master, join_token, request)
+        yield
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        _close(loop)
+
+
+def _join(master: str, token: str, request: JoinRequest) -> None:
+    connection = http.client.HTTPConnection(master, timeout=READY_SECONDS_MAX)
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    connection.request("POST", "/v1/machines", _encode(request), headers)
+    answer = connection.getresponse()
+    said = answer.read()
+    connection.close()
+    if answer.status not in (200, 201):
+        raise RuntimeError(f"{request.machine} may not join: {answer.status} {said!r}")
+
+
+def _close(loop: asyncio.AbstractEventLoop) -> None:
+    """End what still waits, then the loop."""
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    loop.close()

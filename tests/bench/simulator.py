@@ -1,0 +1,34 @@
+"""``simulator``: how much faster than real time whole cells are simulated, on one cpu."""
+
+import time
+from collections.abc import Iterator
+
+from borgish.sim.world import World
+from tests.bench import peers
+from tests.bench.figure import Figure, at_least
+from tests.bench.sizes import Sizes
+
+
+def figures(sizes: Sizes) -> Iterator[Figure]:
+    """Yield virtual seconds a cpu second, one seed a round: a storm of faults then calm, and storm only."""
+    storm, calm = sizes.sim_storm_seconds, sizes.sim_calm_seconds
+    rates = [_rate(seed, sizes.sim_machines, storm, calm) for seed in range(sizes.rounds)]
+    yield Figure(
+        f"simulator.{sizes.sim_machines}_borglets",
+        "virtual s/s",
+        rates,
+        at_least(360.0),
+        peers.TIGERBEETLE_SIMULATOR,
+    )
+
+    storms = [_rate(seed, sizes.sim_machines, storm, 0.0) for seed in range(sizes.rounds)]
+    yield Figure(f"simulator.{sizes.sim_machines}_borglets.storm", "virtual s/s", storms)
+
+
+def _rate(seed: int, machines: int, storm_seconds: float, calm_seconds: float) -> float:
+    began = time.process_time()
+    verdict = World(seed, machines).run(storm_seconds, calm_seconds)
+    seconds = time.process_time() - began
+    # Without calm nothing has had the time to settle, and the verdict says so.
+    assert not (calm_seconds and verdict.problems), f"seed {seed}: {verdict.problems}"
+    return verdict.virtual_seconds / seconds

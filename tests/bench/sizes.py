@@ -1,0 +1,53 @@
+"""How much each group does: ``FULL`` for figures, ``TINY`` to see that all of it runs."""
+
+import msgspec
+
+
+class Sizes(msgspec.Struct, frozen=True):
+    """Counts. ``rounds`` is how often a whole measurement is repeated."""
+
+    rounds: int = 5
+    commands: int = 11  # calls of borgctl
+    kills: int = 20
+    container_kills: int = 10
+    process_tasks: int = 200
+    containers: int = 100
+    single_containers: int = 10
+    sim_machines: int = 20
+    sim_storm_seconds: float = 120.0
+    sim_calm_seconds: float = 300.0
+    cell_machines: int = 1_000
+    cell_tasks: int = 20_000
+    fake_borglets: int = 20
+    fleet_machines: int = 10_000
+    fleet_tasks: int = 100_000
+    fleet_pending: int = 1_000
+    appends: int = 500
+    rows: int = 20_000
+    checkpoint_machines: int = 10_000
+    checkpoint_tasks: int = 200_000
+
+
+FULL = Sizes()
+TINY = Sizes(
+    rounds=1,
+    commands=1,
+    kills=2,
+    container_kills=1,
+    process_tasks=3,
+    containers=2,
+    single_containers=1,
+    sim_machines=2,
+    sim_storm_seconds=5.0,
+    sim_calm_seconds=60.0,
+    cell_machines=4,
+    cell_tasks=20,
+    fake_borglets=2,
+    fleet_machines=40,
+    fleet_tasks=200,
+    fleet_pending=10,
+    appends=5,
+    rows=20,
+    checkpoint_machines=4,
+    checkpoint_tasks=50,
+)

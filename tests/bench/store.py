@@ -1,0 +1,162 @@
+"""``store``: what durable costs, in SQLite on this machine's disk and in a private Postgres server."""
+
+import random
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from borgish.cell.events import Entry, MachineCordoned
+from borgish.cell.model import Job, Machine, Snapshot, Task
+from borgish.cell.state import Cell
+from borgish.clock import SystemClock
+from borgish.resources import Resources
+from borgish.spec.job import JobSpec
+from borgish.store.base import Records, Store
+from borgish.store.codec import encode_snapshot
+from borgish.store.open import open_store
+from borgish.vocabulary import TASKS_PER_JOB_MAX, State
+from tests.bench import peers
+from tests.bench.borglets import machine_record
+from tests.bench.figure import Figure, at_most
+from tests.bench.sizes import Sizes
+from tests.fixtures_postgres import SETTINGS, PostgresServer, postgres_programs
+from tests.groups import postgres_lacks
+
+CELL = "bench"
+MIB = 1024**2
+
+
+def figures(sizes: Sizes) -> Iterator[Figure]:
+    """Yield the figures of SQLite, then of Postgres where there is one."""
+    with tempfile.TemporaryDirectory(prefix="borgish-bench-") as folder:
+        yield from _all_of("sqlite", f"sqlite:///{folder}/cell.db", sizes)
+    if lacking := postgres_lacks():
+        yield Figure("store.postgres", "ms", absent=lacking)
+        return
+    with _postgres_url() as url:
+        yield from _all_of("postgres", url, sizes)
+
+
+@contextmanager
+def _postgres_url() -> Iterator[str]:
+    """A server as durable as one that is used: it syncs at each commit."""
+    settings = SETTINGS | {"fsync": "on", "full_page_writes": "on"}
+    with tempfile.TemporaryDirectory(prefix="borgish-pg-", ignore_cleanup_errors=True) as folder:
+        server = PostgresServer(Path(folder), postgres_programs(), settings)
+        server.start()
+        try:
+            yield server.fresh_url()
+        finally:
+            server.stop()
+
+
+def _all_of(kind: str, url: str, sizes: Sizes) -> Iterator[Figure]:
+    writer = _Writer(url)
+    try:
+        small = [1000 * writer.small() for _ in range(sizes.appends)]
+        yield Figure(f"store.{kind}.append.p50", "ms", small)
+        yield Figure(f"store.{kind}.append.p99", "ms", small, quantile=0.99)
+        rates = [sizes.rows / writer.rows(sizes.rows) for _ in range(sizes.rounds)]
+        yield Figure(f"store.{kind}.rows.{sizes.rows}_at_once", "rows/s", rates)
+        yield from _checkpoints(kind, writer, sizes)
+    finally:
+        writer.close()
+    loads = [_load(url) for _ in range(sizes.rounds)]
+    goal = at_most(5.0)
+    yield Figure(f"store.{kind}.load.{sizes.checkpoint_tasks}", "s", loads, goal, peers.BORG_RECOVERY)
+
+
+def _checkpoints(kind: str, writer: "_Writer", sizes: Sizes) -> Iterator[Figure]:
+    """The pause is what a turn waits for: a cell's records become bytes. The rest is done beside it."""
+    cell = large_cell(sizes.checkpoint_machines, sizes.checkpoint_tasks, writer.position)
+    pauses, saves, stored = [], [], []
+    for _ in range(sizes.rounds):
+        began = time.perf_counter()
+        body = encode_snapshot(cell.snapshot())
+        pauses.append(1000 * (time.perf_counter() - began))
+        began = time.perf_counter()
+        stored.append(writer.keep(body) / MIB)
+        saves.append(time.perf_counter() - began)
+    tasks = sizes.checkpoint_tasks
+    yield Figure(f"store.{kind}.checkpoint.{tasks}.pause", "ms", pauses, at_most(100.0))
+    yield Figure(f"store.{kind}.checkpoint.{tasks}.save", "s", saves)
+    yield Figure(f"store.{kind}.checkpoint.{tasks}.size", "MiB", stored)
+
+
+class _Writer:
+    """Writes to a store as a master does."""
+
+    def __init__(self, url: str) -> None:
+        self._store: Store = open_store(url, CELL)
+        self._clock = SystemClock()
+        self.position = self._store.load().position
+        self._epoch = self._store.lead("bench", "bench")
+        self._chance = random.Random(8)
+
+    def small(self) -> float:
+        """Append one entry and one machine's row."""
+        return self._append(Records(machines=[machine_record("m1")]))
+
+    def rows(self, count: int) -> float:
+        """Append one entry and so many tasks' rows."""
+        return self._append(
+            Records(tasks=[(f"{CELL}/job", _tasks(self._chance, count, 1, self._clock.now().wall))])
+        )
+
+    def _append(self, records: Records) -> float:
+        self.position += 1
+        event = MachineCordoned("m1", "for the bench")
+        at = self._clock.now().wall
+        entry = Entry(self.position, at, 1, self._epoch, "bench", "cordon", (event,))
+        began = time.perf_counter()
+        self._store.append([entry], records)
+        return time.perf_counter() - began
+
+    def keep(self, body: bytes) -> int:
+        """Keep a checkpoint at the journal's head; return its stored bytes."""
+        return self._store.save_checkpoint(body, self.position, self._clock.now().wall, "bench").bytes
+
+    def close(self) -> None:
+        self._store.close()
+
+
+def _load(url: str) -> float:
+    """Return the seconds from opening the store to having the cell in memory."""
+    began = time.perf_counter()
+    store = open_store(url, CELL)
+    cell = store.load()
+    seconds = time.perf_counter() - began
+    store.close()
+    assert cell.jobs, "the checkpoint was not read"
+    return seconds
+
+
+def large_cell(machines: int, tasks: int, position: int) -> Cell:
+    """Return a cell at a journal position in which all runs."""
+    names = [f"m{number}" for number in range(machines)]
+    records: dict[str, Machine] = {name: machine_record(name) for name in names}
+    jobs: dict[str, Job] = {}
+    chance, at = random.Random(7), SystemClock().now().wall
+    while left := tasks - sum(job.running for job in jobs.values()):
+        size = min(left, TASKS_PER_JOB_MAX)
+        spec = JobSpec(f"job-{len(jobs)}", CELL, size, ("serve",), resources=Resources(100, 128 * MIB))
+        jobs[spec.key] = Job(
+            spec.key, 1, spec, at, CELL, tasks=_tasks(chance, size, machines, at), running=size
+        )
+    return Cell(Snapshot(CELL, position, jobs=jobs, machines=records))
+
+
+def _tasks(chance: random.Random, count: int, machines: int, at: float) -> list[Task]:
+    """Return running tasks, placed here and there at one time and another."""
+    return [
+        Task(
+            index,
+            State.RUNNING,
+            attempt=chance.randrange(1, 1_000_000),
+            machine=f"m{chance.randrange(machines)}",
+            since=at - chance.random() * 86_400,
+        )
+        for index in range(count)
+    ]

@@ -1,0 +1,65 @@
+"""Every group of the bench runs, in tiny sizes: what it says of time is not looked at here."""
+
+import json
+
+import pytest
+
+from tests.bench import __main__ as bench
+from tests.bench.sizes import TINY
+from tests.groups import LACKS
+
+
+@pytest.mark.parametrize("name", bench.GROUPS)
+def test_a_group_measures_all_its_figures(name: str) -> None:
+    figures = list(bench.group(name)(TINY))
+    names = [figure.name for figure in figures]
+    assert names
+    assert len(names) == len(set(names))
+    assert all(figure.name.startswith(name) and figure.line() for figure in figures)
+    measured = [figure for figure in figures if not figure.absent]
+    assert all(figure.value > 0 for figure in measured)
+    if len(measured) < len(figures):
+        assert any(lacks() for lacks in LACKS.values()), f"nothing is missing here: {figures}"
+
+
+def test_the_bench_prints_one_json_object_a_figure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bench, "FULL", TINY)
+    monkeypatch.setattr("sys.argv", ["bench", "schedule", "--json"])
+    bench.main()
+    printed = capsys.readouterr()
+    records = [json.loads(line) for line in printed.out.splitlines()]
+    assert len(records) == 4
+    assert all(
+        record.keys() >= {"name", "value", "unit", "goal", "peer", "n", "min", "max"} for record in records
+    )
+    assert "Python" in printed.err
+
+
+def test_a_group_that_is_not_there_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["bench", "speed"])
+    with pytest.raises(SystemExit) as ended:
+        bench.main()
+    assert ended.value.code == 2
+    assert "restart, submit" in capsys.readouterr().err
+
+
+def test_a_group_that_breaks_leaves_the_others_and_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(_sizes: object) -> None:
+        raise RuntimeError("no such machine")
+
+    whole = bench.group
+    monkeypatch.setattr(bench, "FULL", TINY)
+    monkeypatch.setattr(bench, "group", lambda name: broken if name == "store" else whole(name))
+    monkeypatch.setattr("sys.argv", ["bench", "store", "schedule"])
+    with pytest.raises(SystemExit) as ended:
+        bench.main()
+    printed = capsys.readouterr()
+    assert ended.value.code == 1
+    assert "failed: store" in printed.err
+    assert "schedule.one_new_shape" in printed.out
