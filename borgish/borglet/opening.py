@@ -89,6 +89,9 @@ class Opener:
             return f"no answer within {OPEN_SECONDS_MAX:.0f} s"
         except (BorgishError, OSError, ImportError) as error:
             return str(error).rstrip(".")
+        except Exception as error:  # a fault of one runtime's code must not go unsaid, nor end the others
+            log.exception("opening the runtime %s failed in an unforeseen way", kind)
+            return f"{type(error).__name__}: {error}"
         log.info("runtime %s works; %d attempts found", kind, len(runs))
         self._listener.runtime_opened(runtime, runs)
         return ""

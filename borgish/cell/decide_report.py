@@ -30,8 +30,8 @@ def decide_report(cell: Cell, report: Observe, _now: Now) -> Decision:
         return Decision((), report.machine, "not in this cell")
     events: list[AnyEvent] = [*_machine_events(machine, report)]
     news = [a for a in report.changed if cell.is_current(machine.name, a.task, a.attempt)]
+    events.extend(_restarts(cell, news))  # first: of a task that has ended since, the count is history too
     events.extend(_endings(news))
-    events.extend(_restarts(cell, news))
     events.extend(_evictions(cell, machine, report, news))
     return Decision(tuple(events), machine.name, f"report of {machine.name}")
 
@@ -72,7 +72,8 @@ def _restarts(cell: Cell, news: list[SeenAttempt]) -> Iterator[AnyEvent]:
     groups: dict[str, list[tuple[int, SeenAttempt]]] = {}
     for attempt in news:
         task = cell.task(attempt.task)
-        if attempt.ended is None and task is not None and attempt.restarts > task.restarts:
+        told = attempt.ended in (None, Ending.FINISH, Ending.FAIL)
+        if told and task is not None and attempt.restarts > task.restarts:
             job, index = split_task_name(attempt.task)
             groups.setdefault(job, []).append((index, attempt))
     for job, rows in sorted(groups.items()):

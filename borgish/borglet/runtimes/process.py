@@ -298,7 +298,10 @@ class ProcessRuntime:
     def _remove_old(self) -> None:
         """Remove what was let go, oldest first, by age and by the room that all of it takes."""
         folders = [RunFolder(path) for path in (self._folder / "runs").iterdir()]
-        aged = sorted((at, folder) for folder in folders if (at := folder.forgotten_at()))
+        aged = sorted(
+            ((at, folder) for folder in folders if (at := folder.forgotten_at())),
+            key=lambda one: one[0],  # many are let go in the same moment
+        )
         now, room = self._clock.now().wall, self._keep.log_bytes
         for at, folder in reversed(aged):
             room -= folder.log_bytes()

@@ -242,6 +242,13 @@ def test_reported_restarts_count_once(desk: Desk) -> None:
     assert (desk.cell.jobs["ann/web"].tasks[0].restarts, desk.cell.jobs["ann/web"].tasks[0].signal) == (2, 9)
 
 
+def test_restarts_before_the_end_count_though_told_with_it(desk: Desk) -> None:
+    desk.submit_and_place(spec())
+    desk.report(seen(desk, restarts=2, ended=Ending.FAIL, exit_code=5))
+    task = desk.cell.jobs["ann/web"].tasks[0]
+    assert (task.state, task.restarts, task.exit_code) == (State.DEAD, 2, 5)
+
+
 def test_a_superseded_attempt_has_no_consequences(desk: Desk) -> None:
     desk.submit_and_place(spec())
     old = seen(desk)

@@ -1,0 +1,111 @@
+"""Containers in a real cell: killed they come back, and a borglet killed and started again adopts them."""
+
+from collections.abc import Iterator
+
+import docker
+import docker.errors
+import pytest
+
+from tests.cells import RealCell, wait_until
+from tests.e2e.watched import JOBS, PATIENCE_SECONDS, Life, becomes, lives, task_of, watched_cell
+
+pytestmark = pytest.mark.docker
+
+TASKS = ("ann/container/0", "ann/container/1")
+ENDED = "name: ended\nimage: {image}\nrun: [sh, -c, 'sleep 2; exit 7']\nrestart: {{policy: never}}\n"
+
+
+@pytest.fixture(scope="module")
+def ship(
+    tmp_path_factory: pytest.TempPathFactory, docker_engine: docker.DockerClient, busybox_image: str
+) -> Iterator[RealCell]:
+    """A cell in which the example job with containers runs."""
+    with watched_cell(tmp_path_factory.mktemp("docker") / "cell") as made:
+        wait_until(lambda: "docker" in made.items("machine", "show", "m1")["runtimes"], PATIENCE_SECONDS)
+        text = (JOBS / "container.yaml").read_text().replace("busybox:1", busybox_image)
+        assert busybox_image in text
+        made.ok("job", "submit", "-", "--user", "ann", stdin=text)
+        yield made
+    assert containers_of(docker_engine, "ann/container") == {}  # the purge took them
+
+
+def containers_of(engine: docker.DockerClient, job: str) -> dict[str, str]:
+    """Return the containers of a job's tasks, by id."""
+    found = {}
+    for container in engine.containers.list(all=True, ignore_removed=True):
+        task = container.labels.get("borgish.task", "")
+        if task.startswith(f"{job}/"):
+            found[str(container.id)] = task
+    return found
+
+
+def running_since(engine: docker.DockerClient, ids: dict[str, str]) -> dict[str, str]:
+    """Return when each container was started, by id."""
+    return {one: engine.containers.get(one).attrs["State"]["StartedAt"] for one in ids}
+
+
+def test_a_killed_container_comes_back(ship: RealCell, docker_engine: docker.DockerClient) -> None:
+    before = lives(ship, "ann/container")
+    victim = next(i for i, task in containers_of(docker_engine, "ann/container").items() if task == TASKS[0])
+    docker_engine.containers.get(victim).kill()
+    becomes(lambda: restarts(ship), {TASKS[0]: before[TASKS[0]].restarts + 1, TASKS[1]: 0})
+    after = lives(ship, "ann/container")
+    assert after[TASKS[0]].attempt == before[TASKS[0]].attempt
+    assert after[TASKS[0]].pid != before[TASKS[0]].pid
+    assert after[TASKS[1]] == before[TASKS[1]]
+    assert task_of(ship, TASKS[0]).reason == ""
+
+
+def restarts(made: RealCell) -> dict[str, int]:
+    """Return how often each of the running containers was started anew."""
+    return {name: life.restarts for name, life in lives(made, "ann/container").items()}
+
+
+@pytest.mark.parametrize("dead", [("m1",), ("borgmaster", "m1")], ids=["borglet", "both"])
+def test_containers_do_not_notice_that_daemons_are_killed(
+    ship: RealCell, docker_engine: docker.DockerClient, dead: tuple[str, ...]
+) -> None:
+    before: dict[str, Life] = lives(ship, "ann/container")
+    containers = running_since(docker_engine, containers_of(docker_engine, "ann/container"))
+    for name in dead:
+        ship.kill(name)
+    ship.ok("up")
+    ship.ok("job", "wait", "container")
+    becomes(lambda: lives(ship, "ann/container"), before)
+    assert running_since(docker_engine, containers_of(docker_engine, "ann/container")) == containers
+
+
+def test_what_a_container_writes_can_be_read(ship: RealCell) -> None:
+    wait_until(
+        lambda: "hello from ann/container/1\n" in ship.ok("task", "logs", "container/1"), PATIENCE_SECONDS
+    )
+
+
+def test_a_command_beside_a_container_runs_in_it(ship: RealCell) -> None:
+    said = ship.borgctl("task", "exec", "container/1", "--", "sh", "-c", "echo $BORGISH_TASK; ls /; exit 9")
+    assert said.code == 9, said
+    assert said.out.startswith("ann/container/1\n")
+    assert "work" not in said.out  # its own root, not the machine's
+
+
+def test_an_exit_code_is_not_lost_while_the_borglet_is_dead(
+    ship: RealCell, docker_engine: docker.DockerClient, busybox_image: str
+) -> None:
+    ship.ok("job", "submit", "-", "--user", "ann", stdin=ENDED.format(image=busybox_image))
+    ship.kill("m1")
+    mine = containers_of(docker_engine, "ann/ended")
+    assert len(mine) == 1
+    wait_until(lambda: docker_engine.containers.get(next(iter(mine))).status == "exited", PATIENCE_SECONDS)
+    ship.ok("up")
+    ship.borgctl("job", "wait", "ended", "--for", "dead")
+    task = task_of(ship, "ann/ended/0")
+    assert (task.state, task.exit_code, task.reason) == ("dead", 7, "exit code 7")
+
+
+def test_a_missing_image_is_said(ship: RealCell) -> None:
+    text = "name: missing\nimage: borgish.invalid/no-such-image:1\nrun: [sh]\n"
+    said = ship.borgctl("job", "submit", "-", "--user", "ann", "--timeout", "8s", stdin=text)
+    assert said.code == 1, said
+    assert "borgish.invalid/no-such-image:1" in said.err
+    assert "borgish.invalid/no-such-image:1" in ship.ok("why", "missing/0")
+    ship.borgctl("job", "kill", "missing")

@@ -1,0 +1,118 @@
+"""A cell stopped and started in order: its state stays, its tasks run again, and a purge leaves nothing."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.cells import RealCell, runs, wait_until
+from tests.e2e.watched import (
+    PATIENCE_SECONDS,
+    Foreground,
+    asking,
+    becomes,
+    end_of,
+    foreground,
+    lives,
+    status_of,
+    submitted,
+    tasks_of,
+    watched_cell,
+)
+
+SLEEPERS = "name: sleepers\ntasks: 3\nrun: [sleep, '100000']\nresources: {cpu: 10m, ram: 8MiB}\n"
+DONE = "name: done\nrun: ['true']\nrestart: {policy: on_failure}\nresources: {cpu: 10m, ram: 8MiB}\n"
+EXIT_SECONDS_MAX = 10.0
+"""What a daemon has to end in order takes at most 3 s; a loaded machine gets more here."""
+
+
+def test_up_finds_the_state_that_down_left(own: RealCell) -> None:
+    submitted(own, SLEEPERS)
+    submitted(own, DONE)
+    own.ok("job", "wait", "done", "--for", "finished")
+    submitted(own, SLEEPERS.replace("sleepers", "killed"))
+    own.ok("job", "kill", "killed")
+    own.ok("machine", "cordon", "m1", "--reason", "for a look inside")
+    becomes(lambda: len(lives(own)), 3)
+    before, jobs, position = lives(own), own.items("job", "list"), status_of(own).position
+    ended = {name: end_of(task) for name, task in tasks_of(own).items() if task.state == "dead"}
+    assert "and every task" in own.ok("down")
+    assert not any(life.pid and runs(life.pid) for life in before.values())
+    own.ok("up")
+    machine = own.items("machine", "list")[0]
+    assert (machine["state"], machine["reason"]) == ("cordoned", "for a look inside")
+    own.ok("machine", "uncordon", "m1")
+    own.ok("job", "wait", "sleepers")
+    again = own.items("job", "list")
+    assert {job["name"]: job["submitted_at"] for job in again} == {
+        job["name"]: job["submitted_at"] for job in jobs
+    }
+    assert {job["name"]: job["state"] for job in again} == {
+        "ann/done": "dead",
+        "ann/killed": "dead",
+        "ann/sleepers": "running",
+    }
+    assert {name: end_of(task) for name, task in tasks_of(own).items() if task.state == "dead"} == ended
+    assert lives(own).keys() == before.keys()
+    assert status_of(own).position > position
+    assert status_of(own).last_checkpoint is not None
+
+
+def test_a_purge_leaves_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "cell"
+    with watched_cell(folder, machines=2) as made:
+        # Programs that leave their session and their parent are tasks' programs still.
+        text = "name: deep\nrun: [sh, -c, 'setsid sleep 100000 & sleep 100000']\nresources: {cpu: 10m}\n"
+        submitted(made, text)
+        wait_until(lambda: len(processes_in(folder)) >= 6, PATIENCE_SECONDS)
+    assert processes_in(folder) == {}
+    assert not folder.exists()
+
+
+def processes_in(folder: Path) -> dict[int, str]:
+    """Return the processes that work in a folder, were started with it, or hold a file of it."""
+    mark, found = os.fsencode(folder), {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            said = (process / "cmdline").read_bytes()
+            held = [os.readlink(process / "cwd"), *(os.readlink(one) for one in (process / "fd").iterdir())]
+        except OSError:
+            continue
+        if int(process.name) != os.getpid() and (mark in said or any(str(folder) in it for it in held)):
+            found[int(process.name)] = said.replace(b"\0", b" ").decode(errors="replace")
+    return found
+
+
+def test_sigterm_ends_each_daemon_in_order_and_no_task_notices(own: RealCell) -> None:
+    submitted(own, SLEEPERS)
+    before = lives(own)
+    with in_the_foreground(own, "m1") as borglet:
+        with in_the_foreground(own, "borgmaster") as master, asking(own) as client:
+            watch = client.watch({"kinds": "event"})  # what is open must not hold up the end
+            own.ok("job", "wait", "sleepers")
+            becomes(lambda: lives(own), before)
+            master.process.send_signal(signal.SIGTERM)
+            assert master.ended(EXIT_SECONDS_MAX) == 0, master.said()
+            watch.close()  # type: ignore[attr-defined]  # a generator
+            assert "stopped in order; tasks go on" in master.said()
+        borglet.process.send_signal(signal.SIGTERM)
+        assert borglet.ended(EXIT_SECONDS_MAX) == 0, borglet.said()
+        assert "ended; tasks go on" in borglet.said()
+    assert all(life.pid and runs(life.pid) for life in before.values())
+    own.ok("up")
+    becomes(lambda: lives(own), before)
+
+
+@contextmanager
+def in_the_foreground(made: RealCell, name: str) -> Iterator[Foreground]:
+    """Run a daemon of the cell here instead of in the background."""
+    os.kill(made.pid(name), signal.SIGTERM)
+    wait_until(lambda: not made.pid(name), PATIENCE_SECONDS)
+    is_master = name == "borgmaster"
+    config = made.folder / ("cell.toml" if is_master else f"machines/{name}/borglet.toml")
+    module = "borgish.master.main" if is_master else "borgish.borglet.main"
+    with foreground(module, config) as daemon:
+        ready = "serving local" if is_master else "listens on"
+        wait_until(lambda: ready in daemon.said(), PATIENCE_SECONDS)
+        yield daemon
