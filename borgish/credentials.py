@@ -47,7 +47,7 @@ def make_credentials(folder: Path, url: str, ca: str = "") -> Credentials:
     if len(secret) < 32:
         raise UnsafeConfiguration(
             f"{folder / 'secret'} is too short to be a secret",
-            "restore it from a backup, or remove it: machines then join again with the join token",
+            "restore it from a backup; with another one, each borglet has to be given an empty state folder",
         )
     return Credentials(secret)
 
@@ -66,6 +66,8 @@ def write_private(path: Path, text: str) -> None:
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
+        file.flush()
+        os.fsync(descriptor)  # a secret that a power cut empties cannot be made again
     draft.replace(path)
 
 

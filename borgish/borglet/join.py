@@ -70,7 +70,7 @@ class Joiner:
                 reply = await in_daemon_thread(self._ask)
                 self._accepted(reply)
                 return
-            except (BorgishError, OSError) as error:
+            except (BorgishError, OSError, ValueError) as error:  # ValueError: a host name that is none
                 self._say(str(error))
             await asyncio.sleep(pause)
             pause = min(pause * 2, PAUSE_SECONDS_MAX)

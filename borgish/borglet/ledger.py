@@ -117,16 +117,22 @@ class Ledger:
                 self.entries.pop(line.key, None)
 
     def _rewrite(self) -> None:
-        """Put a file in place that says the same in the fewest lines."""
+        """Put a file in place that says the same in the fewest lines. Raises OSError; then the next
+        ``append`` tries again, for the file in place lacks what this one was to say."""
+        self._limit_bytes = -1
         lines = [_Line(head=self.head), *(_Line(key=k, entry=e) for k, e in self.entries.items())]
         fresh = self._path.with_suffix(".new")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
         fd = os.open(fresh, flags, 0o600)
-        self._size_bytes = 0
-        self._write(fd, b"".join(map(_line, lines)))
-        os.fsync(fd)
-        os.replace(fresh, self._path)
-        self._sync_folder()
+        try:
+            self._size_bytes = 0
+            self._write(fd, b"".join(map(_line, lines)))
+            os.fsync(fd)
+            os.replace(fresh, self._path)
+            self._sync_folder()
+        except OSError:
+            os.close(fd)
+            raise
         if self._fd >= 0:
             os.close(self._fd)
         self._fd, self._paid = fd, self._owed

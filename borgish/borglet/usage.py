@@ -34,7 +34,11 @@ def _runtime_condition(runtime: TaskRuntime) -> Condition | None:
 
 
 def _disk_condition(state: Path, pressed: bool) -> Condition | None:  # noqa: FBT001 - the state before
-    free = shutil.disk_usage(state).free
+    try:
+        free = shutil.disk_usage(state).free
+    except OSError as error:
+        text = f"the disk of the tasks' output and state cannot be looked at: {error.strerror}"
+        return Condition(ConditionKind.DISK_PRESSURE, str(state), text)
     if free >= (DISK_FREE_BYTES_EASED if pressed else DISK_FREE_BYTES_MIN):
         return None
     text = f"less than {show_bytes(DISK_FREE_BYTES_MIN)} free for the tasks' output and state"

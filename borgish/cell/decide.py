@@ -161,7 +161,7 @@ def _evict(cell: Cell, _o: Observed, command: EvictTasks, _actor: str, _now: Now
 def _join(cell: Cell, observed: Observed, command: JoinMachine, _actor: str, _now: Now) -> Decision:
     machine = command.machine
     there = cell.machines.get(machine.name)
-    if there is not None and not command.known and _is_held(observed, there, command.instance):
+    if there is not None and not command.known and _is_held(observed, there, command):
         raise Conflict(
             f"a machine named {machine.name} is in this cell and answers",
             "give this one another name in its borglet.toml; a machine that lost its state folder may "
@@ -179,9 +179,14 @@ def _join(cell: Cell, observed: Observed, command: JoinMachine, _actor: str, _no
     return Decision(events, machine.name, f"{machine.name} is in the cell")
 
 
-def _is_held(observed: Observed, machine: Machine, instance: str) -> bool:
-    seen = observed.machines.get(machine.name)
-    return machine.up and seen is not None and seen.instance not in ("", instance)
+def _is_held(observed: Observed, there: Machine, command: JoinMachine) -> bool:
+    """Whether another borglet has the name. Not yet heard under this master, it may still answer; only
+    who listens at its address has taken its place."""
+    seen = observed.machines.get(there.name)
+    if seen is None or not seen.instance:
+        asks = command.machine
+        return there.up and (there.host, there.port) != (asks.host, asks.port)
+    return there.up and seen.instance != command.instance
 
 
 def _cordon(cell: Cell, _o: Observed, command: CordonMachine, _actor: str, _now: Now) -> Decision:

@@ -1,6 +1,6 @@
 """Takes into ``observed`` what machines say. Called by the master's step only, after ``decide``."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from borgish.cell.commands import Observe
 from borgish.cell.observed import Observed, SeenMachine
@@ -14,11 +14,17 @@ ORPHAN_SECONDS = 600.0
 """An attempt that the store has never heard of is stopped only when it was seen for so long."""
 
 
-def watch_machines(cell: Cell, observed: Observed, now: Now) -> None:
-    """Have an entry for each machine of the cell; what is new is watched from now on."""
-    for name in cell.machines:
-        if name not in observed.machines:
-            observed.machines[name] = SeenMachine(watched_since=now.mono)
+def watch(observed: Observed, machines: Iterable[str], now: Now) -> None:
+    """Judge the silence of machines from now on; what was not asked before cannot have kept silent."""
+    for name in machines:
+        observed.machines.setdefault(name, SeenMachine()).watched_since = now.mono
+
+
+def welcome(observed: Observed, machines: Iterable[str], now: Now) -> None:
+    """Note that machines that were down are up again, and watch them from now on."""
+    for name in machines:
+        watch(observed, (name,), now)
+        observed.machines[name].returned = now.mono
 
 
 def hear(observed: Observed, heard: Mapping[str, float]) -> None:
@@ -44,6 +50,7 @@ def absorb(cell: Cell, observed: Observed, report: Observe, now: Now) -> None:
     seen.conditions, seen.unhealthy_runtimes = report.conditions, report.unhealthy_runtimes
     if report.whole:
         seen.attempts = {}
+    seen.ports_blocked = {port: until for port, until in seen.ports_blocked.items() if until > now.mono}
     for attempt in report.changed:
         seen.attempts[attempt.task, attempt.attempt] = attempt
         if attempt.port_in_use:
@@ -54,6 +61,9 @@ def absorb(cell: Cell, observed: Observed, report: Observe, now: Now) -> None:
 
 
 def _note_orphans(cell: Cell, seen: SeenMachine, now: Now) -> None:
-    """An attempt with an id above the journal's head was placed by a history that this store has not."""
-    unheard = {key for key in seen.attempts if key[1] > cell.position}
+    """An attempt with an id above the journal's head was placed by a history that this store has not.
+
+    It stays one when the journal grows past that id: what this store wrote there is something else.
+    """
+    unheard = {key for key in seen.attempts if key in seen.orphans or key[1] > cell.position}
     seen.orphans = {key: seen.orphans.get(key, now.mono) for key in sorted(unheard)}

@@ -7,7 +7,7 @@ writes those records, the scheduler looks at those machines, the link makes thos
 import msgspec
 
 from borgish.cell.model import Answer, Job, Machine, Snapshot, Task
-from borgish.vocabulary import State, split_task_name, task_name
+from borgish.vocabulary import State, split_task_name
 
 REQUESTS_KEPT = 10_000
 
@@ -81,8 +81,3 @@ class Cell:
         """Return what was touched since the last call, and start anew."""
         touched, self.touched = self.touched, Touched()
         return touched
-
-
-def placed_name(placed: tuple[str, int]) -> str:
-    """Return the task's name of an entry of ``Cell.placed``."""
-    return task_name(*placed)

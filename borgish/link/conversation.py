@@ -24,6 +24,8 @@ class Conversation:
         self._held_generation = 0  # what the borglet last said it works on
         self._seen = 0
         self._seen_instance = ""
+        self._instance = ""  # the borglet run that answered last
+        self._former_instance = ""  # the one before it
 
     def renew(self, now: Now) -> None:
         """Make the assignment anew from what is now durable."""
@@ -31,7 +33,8 @@ class Conversation:
         self._assignment = self._outgoing.assignment(self._observed, generation, now)
 
     def request(self, wait_seconds: float) -> PollRequest:
-        """Return the next poll."""
+        """Return the next poll, which may be held for so long; not held while nothing is known of the
+        machine: it has an answer then, and that there is none should be known soon."""
         has_assignment = 0 < self._assignment.generation == self._held_generation
         return PollRequest(
             cell=self._cell.name,
@@ -40,7 +43,7 @@ class Conversation:
             generation=self._assignment.generation,
             seen=self._seen,
             seen_instance=self._seen_instance,
-            wait_seconds=wait_seconds,
+            wait_seconds=wait_seconds if self._seen_instance else 0.0,
             assignment=None if has_assignment else self._assignment,
         )
 
@@ -48,6 +51,8 @@ class Conversation:
         """Return what the master should know of a reply, None when it is nothing new."""
         if self._is_outdated(reply):
             return None
+        if reply.instance != self._instance:
+            self._former_instance, self._instance = self._instance, reply.instance
         self._held_generation = reply.generation
         if reply.report is None:
             return None
@@ -59,7 +64,10 @@ class Conversation:
             self._seen, self._seen_instance = reply.report_generation, reply.instance
 
     def _is_outdated(self, reply: PollReply) -> bool:
-        """Whether it answers an overtaken poll, with less than is known."""
+        """Whether it answers an overtaken poll, with less than is known: what a borglet said that has
+        since been started again tells nothing of what its successor runs."""
+        if reply.instance == self._former_instance:
+            return True
         return reply.instance == self._seen_instance and reply.report_generation < self._seen
 
     def lose(self) -> None:

@@ -54,16 +54,17 @@ class Link:
         """Poll these machines where the cell now says they are."""
         for name in machines:
             record = self._cell.machines[name]
+            peer = self._peer(record)
             poller = self._pollers.get(name)
             if poller is None:
-                self._begin(record)
-            elif (poller.peer.host, poller.peer.port) != (record.host, record.port):
-                poller.move(self._peer(record))
+                self._begin(record, peer)
+            elif not poller.peer.is_at(peer):
+                poller.move(peer)
 
-    def _begin(self, record: Machine) -> None:
+    def _begin(self, record: Machine, peer: Peer) -> None:
         poller = Poller(
             record.name,
-            self._peer(record),
+            peer,
             self._cell,
             self._observed,
             self._inbox,

@@ -5,6 +5,7 @@ a second poll overtakes it, and the borglet answers the first at once.
 """
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -18,7 +19,10 @@ from borgish.clock import Clock
 from borgish.errors import BorgishError, Fenced, Unreachable
 from borgish.link.conversation import Conversation
 from borgish.link.transport import Peer, Response
+from borgish.wire.bounds import mistakes_in_facts
 from borgish.wire.link import PollReply
+
+log = logging.getLogger("borgmaster.link")
 
 RETRY_SECONDS = 1.0
 RETRY_JITTER = 0.1
@@ -106,7 +110,11 @@ class Poller:
             except Fenced as fenced:
                 self._on_fenced(fenced)
                 return
-            except (Unreachable, msgspec.DecodeError) as error:
+            except (Unreachable, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                self._lose(error)
+                await self._pause()
+            except Exception as error:  # whatever one machine brings about, it must be asked again
+                log.exception("polling %s failed in an unforeseen way", self.machine)
                 self._lose(error)
                 await self._pause()
 
@@ -126,6 +134,7 @@ class Poller:
         """One poll; each assignment that comes while it is held overtakes it with a poll of its own."""
         self._renewed.clear()
         poll = asyncio.ensure_future(self._ask())
+        poll.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # it may not be awaited
         try:
             while not await self._is_answered(poll):
                 self._renewed.clear()
@@ -145,11 +154,9 @@ class Poller:
         return poll.done()
 
     async def _ask(self, *, hold: bool = True) -> Response:
-        wait_seconds = self._settings.hold_seconds if hold else 0.0
-        request = self._conversation.request(wait_seconds)
-        body = _encoder.encode(request)
-        timeout_seconds = wait_seconds + self._settings.timeout_seconds
-        return await self.peer.post("/v1/poll", body, timeout_seconds)
+        request = self._conversation.request(self._settings.hold_seconds if hold else 0.0)
+        timeout_seconds = request.wait_seconds + self._settings.timeout_seconds
+        return await self.peer.post("/v1/poll", _encoder.encode(request), timeout_seconds)
 
     async def _take(self, response: Response) -> None:
         reply = self._read(response)
@@ -167,7 +174,10 @@ class Poller:
             raise Fenced(f"{self.machine} follows a newer master", "this one has been replaced; it ends")
         if response.status != 200:
             raise Unreachable(f"{self.machine} answered {response.status}: {response.body[:200]!r}")
-        reply = _reply_decoder.decode(response.body)
+        # A NUL in some reason: Postgres cannot store one, and one machine must not end the master.
+        reply = _reply_decoder.decode(response.body.replace(b"\\u0000", b"\\ufffd"))
         if reply.machine != self.machine:
             raise Unreachable(f"{self.machine} is at {self.peer.host}:{self.peer.port} no more")
+        if reply.report and (mistakes := mistakes_in_facts(reply.report.facts)):
+            raise Unreachable(f"{self.machine} says of itself: {mistakes[0].path}: {mistakes[0].message}")
         return reply

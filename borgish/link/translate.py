@@ -1,5 +1,6 @@
 """Between the cell's records and the words on the wire, both ways. Pure."""
 
+import re
 from collections.abc import Iterator
 
 from borgish.cell.commands import Observe
@@ -9,7 +10,7 @@ from borgish.cell.observing import ORPHAN_SECONDS
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.spec.substitute import render
-from borgish.vocabulary import task_name
+from borgish.vocabulary import NAME_PATTERN, task_name
 from borgish.wire.link import (
     Assignment,
     AttemptReport,
@@ -21,6 +22,7 @@ from borgish.wire.link import (
 )
 
 SeenKey = tuple[str, int]
+_TASK_NAME = re.compile(f"{NAME_PATTERN}/{NAME_PATTERN}/(0|[1-9][0-9]{{0,5}})")
 
 
 class Outgoing:
@@ -103,8 +105,11 @@ class Incoming:
         self._before = None
 
     def observe(self, reply: PollReply, report: Report, record: Machine) -> Observe:
-        """Return what the master should know of this report; the machine's record tells known facts."""
-        attempts = {(a.task, a.attempt): a for a in report.attempts}
+        """Return what the master should know of this report; the machine's record tells known facts.
+
+        An attempt that bears no task's name was not started for this cell, and is passed over.
+        """
+        attempts = {(a.task, a.attempt): a for a in report.attempts if _TASK_NAME.fullmatch(a.task)}
         before = self._before if self._before is not None else {}
         changed = tuple(
             seen_attempt(attempt) for key, attempt in attempts.items() if before.get(key) != attempt

@@ -16,6 +16,7 @@ from borgish.errors import Unreachable
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
 CONNECT_SECONDS_MAX = 2.0
+HEAD_SECONDS_MAX = 10.0  # until a stream begins; how long it goes on has no limit
 _QUEUE_HIGH, _QUEUE_LOW = 64, 16
 
 
@@ -30,7 +31,7 @@ class Connection(asyncio.Protocol):
     """One connection; one exchange at a time. The callbacks ``on_*`` are httptools'."""
 
     def __init__(self) -> None:
-        self.is_reusable = True
+        self.is_reusable = False  # true between two exchanges
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._chunks: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -68,7 +69,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """End the exchange; the connection may serve another."""
-        self.is_reusable = self.is_reusable and self._parser.should_keep_alive()
+        self.is_reusable = self._parser.should_keep_alive()
         self._chunks.put_nowait(None)
 
     def _end(self, reason: str) -> None:
@@ -82,6 +83,7 @@ class Connection(asyncio.Protocol):
         """Send a request and return the status of its answer. Raises OSError."""
         if self._transport is None or self._transport.is_closing():
             raise ConnectionError("connection is closed")
+        self.is_reusable = False
         self._head = asyncio.get_running_loop().create_future()
         self._chunks = asyncio.Queue()
         self._bytes = 0
@@ -120,11 +122,15 @@ class Peer:
     def __init__(self, host: str, port: int, token: str, tls: ssl.SSLContext | None) -> None:
         self.host = host
         self.port = port
-        self._tls = tls
+        self.tls = tls
         self._head = (
             f"Host: {host}:{port}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
         )
         self._idle: list[Connection] = []
+
+    def is_at(self, other: "Peer") -> bool:
+        """Whether both are reached in the same way."""
+        return (self.host, self.port, self.tls) == (other.host, other.port, other.tls)
 
     async def post(self, path: str, body: bytes, timeout_seconds: float) -> Response:
         """Send a body, return the whole answer. Raises Unreachable."""
@@ -143,7 +149,10 @@ class Peer:
     async def stream(self, path: str) -> AsyncIterator[Response]:
         """Yield the answer to a GET in parts, each with the status. Raises Unreachable."""
         try:
-            connection, status = await self._exchange("GET", path, b"")
+            async with asyncio.timeout(HEAD_SECONDS_MAX):
+                connection, status = await self._exchange("GET", path, b"")
+        except TimeoutError:
+            raise Unreachable(f"no answer from {self.host}:{self.port} in {HEAD_SECONDS_MAX:.0f} s") from None
         except OSError as error:
             raise Unreachable(f"{self.host}:{self.port}: {error}") from None
         try:
@@ -168,7 +177,7 @@ class Peer:
                 return connection
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(CONNECT_SECONDS_MAX):
-            _, made = await loop.create_connection(Connection, self.host, self.port, ssl=self._tls)
+            _, made = await loop.create_connection(Connection, self.host, self.port, ssl=self.tls)
         return made
 
     def _give_back(self, connection: Connection) -> None:

@@ -1,5 +1,7 @@
 """Makes checkpoints of the running cell: encoded between two turns, written beside them."""
 
+import asyncio
+
 from borgish.api.views.instants import instant
 from borgish.clock import Clock
 from borgish.master.core import Core
@@ -20,11 +22,12 @@ class Checkpointer:
         self.latest: CheckpointView | None = None
 
     async def make(self, reason: str) -> CheckpointView:
-        """Keep the cell as it is now. Encoding is the only part that a turn waits for."""
+        """Keep the cell as it is now. A turn waits while it is encoded and while its row is written, not
+        while it is compressed."""
         await self._turn.durable()
         body = encode_snapshot(self._core.cell.snapshot())
         position, at = self._core.cell.position, self._clock.now().wall
-        info = await self._turn.in_store(lambda: self._store.save_checkpoint(body, position, at, reason))
+        info = await asyncio.to_thread(self._store.save_checkpoint, body, position, at, reason)
         self.latest = _view(info)
         return self.latest
 

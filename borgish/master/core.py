@@ -12,9 +12,9 @@ from borgish.cell.apply import apply_entry
 from borgish.cell.commands import BeginEpoch, Command, Observe, PlaceTasks
 from borgish.cell.decide import decide
 from borgish.cell.decision import Decision
-from borgish.cell.events import AnyEvent, Entry
-from borgish.cell.observed import Observed, SeenMachine
-from borgish.cell.observing import ORPHAN_SECONDS, absorb, hear, take_usage
+from borgish.cell.events import AnyEvent, Entry, MachineJoined, MachineUp
+from borgish.cell.observed import Observed
+from borgish.cell.observing import ORPHAN_SECONDS, absorb, hear, take_usage, watch, welcome
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import Conflict, Refused
@@ -27,6 +27,9 @@ from borgish.vocabulary import split_task_name
 from borgish.wire.api import Accepted
 
 RESYNC_SECONDS = 1.0
+STALL_SECONDS = 3.0
+"""A step that comes so long after the one before was held up, by a slow commit or with its process, and
+so were the polls: what machines said meanwhile was not heard, and is not held against them."""
 
 
 class Core:
@@ -38,14 +41,13 @@ class Core:
         self.refusals: dict[str, tuple[Refusal, ...]] = {}
         self._settings = msgspec.structs.replace(settings, led_since=now.mono)
         self._scheduler = Scheduler(seed)
-        self._resync_at = now.mono
+        self._resync_at = self._stepped_at = now.mono
         self._woken: set[str] = set()  # names for the reconcilers
         self._stale: set[str] = set(cell.machines)  # machines the scheduler has to look at again
         self._entries: list[Entry] = []
         self._reported: set[str] = set()
         self._seen: dict[str, set[int]] = {}
-        for name in cell.machines:
-            self.observed.machines[name] = SeenMachine(watched_since=now.mono)
+        watch(self.observed, cell.machines, now)
 
     def begin(self, epoch: int, holder: str, now: Now) -> Step:
         """Return the step that opens this master's epoch; the first of its life."""
@@ -54,6 +56,7 @@ class Core:
 
     def step(self, inputs: Iterable[Input], now: Now) -> Step:
         """Take in what arrived, mend what differs, place what waits."""
+        self._mind_stall(now)
         replies = [reply for given in inputs if (reply := self._take(given, now)) is not None]
         self._reconcile(now)
         more = self._schedule(now)
@@ -80,6 +83,11 @@ class Core:
             {job: frozenset(indexes) for job, indexes in seen.items()},
             more,
         )
+
+    def _mind_stall(self, now: Now) -> None:
+        if now.mono - self._stepped_at > STALL_SECONDS:
+            watch(self.observed, self.cell.machines, now)
+        self._stepped_at = now.mono
 
     # Inputs
 
@@ -135,16 +143,30 @@ class Core:
             subject=decision.subject,
             text=decision.text,
         )
+        returned = [name for event in decision.events if (name := self._comes_up(event))]
         apply_entry(self.cell, entry)
+        welcome(self.observed, returned, now)
         self._entries.append(entry)
 
+    def _comes_up(self, event: AnyEvent) -> str:
+        """Return the machine that was down and is up by this event, "" for none."""
+        match event:
+            case MachineUp(name):
+                return name
+            case MachineJoined(machine):
+                there = self.cell.machines.get(machine.name)
+                return machine.name if there is not None and not there.up else ""
+        return ""
+
     def _absorb(self, report: Observe, now: Now) -> None:
+        before = self.observed.machines.get(report.machine)
+        gone = [*before.attempts] if before and report.whole else report.gone
         absorb(self.cell, self.observed, report, now)
         self._reported.add(report.machine)
         self._woken.add(report.machine)
         self._stale.add(report.machine)
-        for attempt in report.changed:
-            job, index = split_task_name(attempt.task)
+        for name, _attempt in [*gone, *((a.task, a.attempt) for a in report.changed)]:
+            job, index = split_task_name(name)
             self._seen.setdefault(job, set()).add(index)
 
     # Deciding by itself
@@ -163,8 +185,7 @@ class Core:
         touched = self.cell.touched
         stale = self._stale | touched.machines | touched.placements
         self._stale = set()
-        for name in touched.machines:
-            self.observed.machines.setdefault(name, SeenMachine(watched_since=now.mono))
+        watch(self.observed, touched.machines - self.observed.machines.keys(), now)
         if stale:
             self._scheduler.refresh(self.cell, self.observed, sorted(stale))
         if not self.cell.waiting:

@@ -16,7 +16,7 @@ from borgish.api.auth import Tokens
 from borgish.api.door import hosts_of
 from borgish.clock import SystemClock
 from borgish.credentials import Credentials
-from borgish.errors import BorgishError
+from borgish.errors import BorgishError, Fenced, OutcomeUnknown
 from borgish.link.link import Link
 from borgish.link.poller import PollSettings
 from borgish.master.checkpointer import Checkpointer
@@ -144,9 +144,8 @@ class Daemon:
         self._hub.close()
         await serving.stop()
         await self._link.close()
-        if not turns.done():
-            await self._turn.durable()
-            turns.cancel()
+        self._turn.stop()
+        await asyncio.wait({turns})
 
     async def _last_checkpoint(self, turns: "asyncio.Task[None]") -> None:
         ended = (await asyncio.gather(turns, return_exceptions=True))[0]
@@ -154,7 +153,12 @@ class Daemon:
             raise ended
         if self._failed.done():
             raise self._failed.result()
-        await self._checkpointer.make_if_changed("shutdown")
+        try:
+            await self._checkpointer.make_if_changed("shutdown")
+        except (Fenced, OutcomeUnknown):
+            raise
+        except BorgishError as error:
+            log.error("%s", error)  # the journal has everything; the next start only takes longer
         log.info("stopped in order; tasks go on")
 
     def close(self) -> None:

@@ -48,6 +48,10 @@ class Inbox:
         """Hand in a machine's latest samples."""
         self._usage[machine] = usage
 
+    def wake(self) -> None:
+        """Have a turn taken soon, whatever is here."""
+        self._arrived.set()
+
     async def arrival(self, timeout_seconds: float) -> None:
         """Return when something urgent is here, or when the time is over."""
         try:

@@ -3,6 +3,7 @@
 import argparse
 import logging
 import resource
+import socket
 import sys
 from pathlib import Path
 
@@ -20,8 +21,9 @@ def main() -> None:
     """Run until a signal asks to stop; the exit code says how it ended (see ``errors``)."""
     arguments = _arguments()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    for chatty in ("apscheduler", "alembic", "uvicorn"):
+    for chatty in ("apscheduler", "alembic"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns of what any stranger sends
     try:
         settings = read_settings(arguments.config)
         if arguments.db:
@@ -51,7 +53,6 @@ def _run(settings: Settings, *, wait: bool) -> None:
     from borgish.store.open import open_store
 
     _prepare(settings.folder)
-    credentials = make_credentials(settings.folder, _url(settings), settings.tls.ca if settings.tls else "")
     store = open_store(
         settings.db_url,
         settings.name,
@@ -59,6 +60,8 @@ def _run(settings: Settings, *, wait: bool) -> None:
         wait=wait,
         keep=settings.checkpoints_kept,
     )
+    # Only now is this folder ours: before, clients would be sent here from a master that goes on.
+    credentials = make_credentials(settings.folder, _url(settings), settings.tls.ca if settings.tls else "")
     for warning in getattr(store, "warnings", ()):
         log.warning("%s", warning)
     import uvloop
@@ -76,7 +79,10 @@ def _run(settings: Settings, *, wait: bool) -> None:
 
 
 def _url(settings: Settings) -> str:
-    return f"{'https' if settings.tls else 'http'}://{settings.listen}"
+    """Return where clients on this host find us; who listens everywhere is found by the host's name."""
+    everywhere = settings.host in ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
+    where = f"{socket.gethostname()}:{settings.port}" if everywhere else settings.listen
+    return f"{'https' if settings.tls else 'http'}://{where}"
 
 
 def _prepare(folder: Path) -> None:

@@ -1,11 +1,15 @@
 """What a borgmaster reads from ``cell.toml``. Anything wrong there ends it with exit code 74."""
 
+import re
+import ssl
 import tomllib
 from pathlib import Path
 
 import msgspec
 
 from borgish.errors import UnsafeConfiguration
+from borgish.vocabulary import NAME_PATTERN
+from borgish.wire.bounds import is_loopback
 
 
 class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,9 +68,6 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.db or f"sqlite:///{self.folder / 'cell.db'}"
 
 
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
-
-
 def read_settings(path: Path) -> Settings:
     """Read the file. Paths in it are relative to it. Raises UnsafeConfiguration."""
     try:
@@ -88,13 +89,37 @@ def _with_folder(path: Path, settings: Settings) -> Settings:
     return msgspec.structs.replace(settings, state=str(base / settings.state), tls=tls)
 
 
+def _check_tls(path: Path, tls: Tls) -> None:
+    """Raise UnsafeConfiguration, naming the key, for files that cannot be used."""
+    for key, file in (("certificate", tls.certificate), ("key", tls.key), ("ca", tls.ca)):
+        if not Path(file).is_file():
+            raise UnsafeConfiguration(f"{path}: tls.{key}: there is no file {file}", "name files in PEM")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    key = "ca"
+    try:
+        context.load_verify_locations(tls.ca)
+        key = "certificate and tls.key"
+        context.load_cert_chain(tls.certificate, tls.key, password="")
+    except OSError as error:  # ssl.SSLError is one
+        reason = getattr(error, "reason", None) or error.strerror
+        raise UnsafeConfiguration(
+            f"{path}: tls.{key}: cannot be used: {str(reason).lower().replace('_', ' ')}",
+            "give files in PEM: the key without a passphrase and of this certificate",
+        ) from None
+
+
 def _checked(path: Path, settings: Settings) -> Settings:
     host, _, port = settings.listen.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
+    if not re.fullmatch(NAME_PATTERN, settings.name):
+        hint = "write lower-case letters, digits and '-', at most 63"
+        raise UnsafeConfiguration(f"{path}: name: {settings.name!r} is no name", hint)
+    if "\0" in settings.state:
+        raise UnsafeConfiguration(f"{path}: state: a path with a NUL", "name a folder")
+    if not host or not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > 65535:
         raise UnsafeConfiguration(
             f"{path}: listen: '{settings.listen}' is not HOST:PORT", "write it like 127.0.0.1:7400"
         )
-    if settings.host not in LOOPBACK and settings.tls is None:
+    if not is_loopback(settings.host) and settings.tls is None:
         raise UnsafeConfiguration(
             f"{path}: listen: {settings.listen} can be reached from other machines and there is no [tls]",
             "listen on 127.0.0.1, or give [tls] certificate, key and ca",
@@ -109,5 +134,15 @@ def _checked(path: Path, settings: Settings) -> Settings:
     }
     for key, value in positive.items():
         if not 0 < value < 1e9:
-            raise UnsafeConfiguration(f"{path}: {key}: {value} is not above 0", "remove it for the default")
+            raise UnsafeConfiguration(
+                f"{path}: {key}: {value} is not between 0 and 1e9", "remove it for the default"
+            )
+    poll = settings.poll
+    if poll.down_after_seconds <= poll.hold_seconds + poll.timeout_seconds:
+        raise UnsafeConfiguration(
+            f"{path}: poll.down_after_seconds: {poll.down_after_seconds:g} is less than one poll may take",
+            "make it more than hold_seconds and timeout_seconds together",
+        )
+    if settings.tls is not None:
+        _check_tls(path, settings.tls)
     return settings

@@ -43,19 +43,29 @@ class Turn:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="store")
         self._durable = asyncio.Event()
         self._durable.set()
+        self._is_stopping = False
 
     async def run(self, first: Step) -> None:
-        """Commit the first step and go on for ever. Raises OutcomeUnknown or Fenced when the store does."""
+        """Commit the first step and go on until ``stop``. Raises OutcomeUnknown or Fenced when the store
+        does."""
         step, began = first, self._clock.now()
         while True:
             await self._commit(step)
             self._release(step)
             if step.entries:
                 self._timed(self._clock.now().mono - began.mono)
+            await asyncio.sleep(0)  # those who wait to read go first, also when the next inputs are here
             if not step.more:
                 await self._inbox.arrival(TICK_SECONDS)
+            if self._is_stopping:
+                return
             began = self._clock.now()
             step = self._core.step(self._inbox.take(), began)
+
+    def stop(self) -> None:
+        """Let ``run`` return when what it has begun is durable and released."""
+        self._is_stopping = True
+        self._inbox.wake()
 
     async def _commit(self, step: Step) -> None:
         if not step.entries:

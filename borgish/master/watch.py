@@ -7,7 +7,8 @@ Nothing may be published here that is not durable; views are taken through ``rea
 """
 
 import asyncio
-from collections import Counter
+import logging
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -21,9 +22,12 @@ from borgish.api.views.tasks import task_view
 from borgish.errors import BorgishError, Gone
 from borgish.wire.api import EventView, TaskView
 
+log = logging.getLogger("borgmaster.watch")
+
 T = TypeVar("T")
 
 MESSAGES_KEPT = 10_000
+BYTES_KEPT = 64 * 1024**2  # a message of 500 tasks has some 200 KiB
 TASKS_PER_MESSAGE_MAX = 500
 
 EVENT, TASKS, SUMMARY = "event", "tasks", "summary"
@@ -53,8 +57,9 @@ class WatchHub:
         self._epoch = epoch
         self._source = source
         self._kept = kept
-        self._ring: list[WatchMessage] = []
-        self._count = 0  # messages ever; message n is at n % kept
+        self._log: deque[WatchMessage] = deque()  # the latest
+        self._bytes = 0  # of their data
+        self._count = 0  # messages ever
         self._news = asyncio.Event()
         self._closed = False
         self._demand = _Demand()
@@ -64,12 +69,17 @@ class WatchHub:
     def publish(self, kind: str, data: bytes, job: str = "") -> None:
         """Add a message to the log; ``data`` is JSON without line breaks."""
         message = WatchMessage(f"{self._epoch}.{self._count}", kind, data, job)
-        if len(self._ring) < self._kept:
-            self._ring.append(message)
-        else:
-            self._ring[self._count % self._kept] = message
+        self._log.append(message)
+        self._bytes += len(data)
         self._count += 1
+        while len(self._log) > self._kept or self._bytes > BYTES_KEPT:
+            self._bytes -= len(self._log.popleft().data)
         self._wake()
+
+    @property
+    def _oldest(self) -> int:
+        """The place of the oldest message that is kept."""
+        return self._count - len(self._log)
 
     def publish_events(self, events: Iterable[EventView]) -> None:
         """Tell what happened."""
@@ -122,9 +132,9 @@ class WatchHub:
             while True:
                 news = self._news
                 while place < self._count:
-                    if place < self._count - self._kept:
+                    if place < self._oldest:
                         raise Gone("this watcher was too slow: what came next is no longer kept", _ANEW)
-                    message = self._ring[place % self._kept]
+                    message = self._log[place - self._oldest]
                     place += 1
                     if message.kind in kinds and (not job or message.job == job or message.kind == SUMMARY):
                         yield message
@@ -136,8 +146,7 @@ class WatchHub:
         """Return the place after a message of this epoch that is kept. Raises Gone."""
         epoch, _, number = last_id.partition(".")
         place = int(number) + 1 if number.isdecimal() and len(number) < 19 else -1
-        oldest = self._count - self._kept
-        if epoch != str(self._epoch) or not max(0, oldest) <= place <= self._count:
+        if epoch != str(self._epoch) or not self._oldest <= place <= self._count:
             raise Gone(f"what came after {last_id[:40]} is not kept", _ANEW)
         if TASKS in kinds and not self._demand.recorded(job, place):
             raise Gone(f"tasks were not watched since {last_id}", _ANEW)
@@ -154,6 +163,8 @@ class WatchHub:
             await tell()
         except BorgishError:
             pass  # nothing can be read any more: the daemon is ending and says so itself
+        except Exception:  # a view that fails costs its watchers one message, and must not go unsaid
+            log.exception("watchers could not be told of %s", kind)
         finally:
             del self._windows[kind]
 

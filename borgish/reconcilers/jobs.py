@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from borgish.cell.commands import Command, ForgetJob
-from borgish.cell.model import Job
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
 from borgish.clock import Now
@@ -17,10 +16,7 @@ def reconcile(
     """Forget jobs that have been dead long enough. Time does not wake anybody, so only at a resync."""
     if names is not None:
         return
+    forgotten = now.wall - settings.dead_jobs_seconds
     for key, job in sorted(cell.jobs.items()):
-        if job.state is State.DEAD and now.wall - _dead_since(job) > settings.dead_jobs_seconds:
+        if job.state is State.DEAD and all(task.since < forgotten for task in job.tasks):
             yield ForgetJob(key)
-
-
-def _dead_since(job: Job) -> float:
-    return max((task.since for task in job.tasks), default=job.submitted_at)

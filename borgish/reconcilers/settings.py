@@ -9,4 +9,5 @@ class ReconcileSettings(msgspec.Struct, frozen=True):
     led_since: float = 0.0
     down_after_seconds: float = 10.0  # of silence until a machine counts as down
     election_grace_seconds: float = 60.0  # nobody is evicted earlier, or until half have answered
+    thaw_seconds: float = 10.0  # after coming back, a machine still counts towards a mass failure
     dead_jobs_seconds: float = 24 * 3600.0  # dead jobs are kept so long

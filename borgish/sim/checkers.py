@@ -6,17 +6,21 @@ Nothing here asks the master what it thinks.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from borgish.cell.events import TasksPlaced
+from borgish.cell.events import Entry, TasksEvicted, TasksPlaced
 from borgish.cell.state import Cell
+from borgish.sim.clock import WALL_AT_START
 from borgish.sim.machine import SimMachine, Watcher
 from borgish.sim.master import SimMaster
 from borgish.store.memory import MemoryStore
-from borgish.vocabulary import Ending, State, task_name
+from borgish.vocabulary import Ending, Eviction, State, task_name
 from borgish.wire.link import AttemptSpec, attempt_key
+
+REACHABLE_SECONDS = 10.0
+"""A machine that could be reached for so long, has lost nothing."""
 
 
 class Overseer(Watcher):
-    """Looks at every start and stop as it is done."""
+    """Looks at every start and stop as it is done, and at what is said to be lost."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -24,6 +28,8 @@ class Overseer(Watcher):
         self.stops = 0
         self.store: MemoryStore | None = None
         self.master: SimMaster | None = None
+        self.machines: Mapping[str, SimMachine] = {}
+        self._on: dict[str, str] = {}  # tasks on the disk, and the machines they were last placed on
         self._placed: dict[str, str] = {}  # attempts on the disk, and their machines
         self._read = 0
 
@@ -49,9 +55,23 @@ class Overseer(Watcher):
             self._read = entry.position
             for event in entry.events:
                 if isinstance(event, TasksPlaced):
-                    for index, machine in zip(event.indexes, event.machines, strict=True):
-                        key = attempt_key(task_name(event.job, index), entry.position)
-                        self._placed[key] = machine
+                    self._take_placed(event, entry.position)
+                elif isinstance(event, TasksEvicted) and event.cause is Eviction.MACHINE_LOST:
+                    self._judge_lost(event, entry)
+
+    def _take_placed(self, event: TasksPlaced, position: int) -> None:
+        for index, machine in zip(event.indexes, event.machines, strict=True):
+            name = task_name(event.job, index)
+            self._on[name] = self._placed[attempt_key(name, position)] = machine
+
+    def _judge_lost(self, event: TasksEvicted, entry: Entry) -> None:
+        """What is lost is on a machine that could not be reached."""
+        at = entry.at - WALL_AT_START
+        for index in event.indexes:
+            name = task_name(event.job, index)
+            machine = self.machines[self._on[name]]
+            if machine.was_reachable(at - REACHABLE_SECONDS, at):
+                self.problems.append(f"{name} is said to be lost, and {machine.name} could be reached")
 
 
 def settled_problems(cell: Cell, machines: Mapping[str, SimMachine]) -> list[str]:

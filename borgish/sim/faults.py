@@ -10,6 +10,7 @@ class Faults(msgspec.Struct, frozen=True):
 
     message_lost: float = 0.05
     message_slow: float = 0.1  # takes up to slow_seconds instead of a millisecond
+    message_doubled: float = 0.02  # a poll arrives twice
     slow_seconds: float = 3.0
     start_fails: float = 0.05
     task_lives_seconds: float = 60.0  # of a service, until it crashes
@@ -17,10 +18,13 @@ class Faults(msgspec.Struct, frozen=True):
     master_dies_seconds: float = 30.0
     borglet_dies_seconds: float = 15.0  # any one of them
     machine_cut_off_seconds: float = 20.0  # any one: nothing gets through for a while
-    away_seconds: float = 25.0  # at most, for all three
+    machine_boots_seconds: float = 60.0  # any one: its programs are gone, its disk is not
+    machine_wiped_seconds: float = 120.0  # any one: its disk is gone as well
+    master_stalls_seconds: float = 45.0  # nothing of it happens for a while; the others go on
+    away_seconds: float = 25.0  # at most, for all of these
 
 
-NO_FAULTS = Faults(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+NO_FAULTS = Faults(**dict.fromkeys(Faults.__struct_fields__, 0.0))
 
 
 class Fate:

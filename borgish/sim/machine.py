@@ -37,12 +37,19 @@ class _Held(msgspec.Struct):
 
 
 class SimMachine:
-    """A machine. ``die`` and ``begin`` are its borglet's; the programs know nothing of that."""
+    """A machine. ``die`` and ``begin`` are its borglet's; the programs know nothing of that.
+
+    Each borglet listens on a port of its own, and has to join with it.
+    """
 
     def __init__(self, name: str, clock: VirtualClock, fate: Fate, watcher: Watcher) -> None:
         self.name = name
         self.runtime = SimRuntime(clock, fate)
         self.is_cut_off = False
+        self.is_known = True  # has the token of its first joining
+        self._is_joined = False  # this run of its borglet
+        self.boots = 1
+        self._reached: list[tuple[float, bool]] = []  # since when it could be reached, or not
         self._clock = clock
         self._fate = fate
         self._watcher = watcher
@@ -58,6 +65,16 @@ class SimMachine:
         return f"{self.name}-{self._lives}"
 
     @property
+    def port(self) -> int:
+        """Where its borglet listens."""
+        return self._lives
+
+    @property
+    def boot_id(self) -> str:
+        """The name of this run of the machine."""
+        return f"boot-{self.boots}"
+
+    @property
     def is_up(self) -> bool:
         """Whether its borglet runs."""
         return self._core is not None
@@ -67,7 +84,13 @@ class SimMachine:
         self._lives += 1
         now = self._clock.now()
         self._core = BorgletCore(
-            self.name, "boot", self.instance, FACTS, ledger=self._ledger.values(), head=self._head, now=now
+            self.name,
+            self.boot_id,
+            self.instance,
+            FACTS,
+            ledger=self._ledger.values(),
+            head=self._head,
+            now=now,
         )
         self.runtime.changed = self._changed
         self._core.adopted(Runtime.FAKE, [p.state for p in self.runtime.programs.values()], now)
@@ -77,7 +100,46 @@ class SimMachine:
         """End the borglet as kill -9 does: what it held in memory is gone, the programs go on."""
         self._core = None
         self._held = None
+        self._is_joined = False
         self.runtime.changed = None
+        self._note()
+
+    def joined(self) -> None:
+        """Take in that the master knows where this run of the borglet listens."""
+        self._is_joined = self.is_known = True
+        self._note()
+
+    def lose_programs(self) -> None:
+        """End as a machine does that boots: no program is left, nor word of how it ended."""
+        self.die()
+        self.boots += 1
+        self.runtime.programs.clear()
+
+    def lose_disk(self) -> None:
+        """Come to be another machine of the same name."""
+        self.lose_programs()
+        self._ledger, self._head, self.is_known = {}, None, False
+
+    def cut_off(self, *, cut: bool) -> None:
+        """Let no message through any more, or all of them again."""
+        self.is_cut_off = cut
+        self._note()
+
+    def missed(self) -> None:
+        """Take in that a message from or to it came to nothing."""
+        self._reached.append((self._clock.now().mono, self._is_reached()))
+
+    def was_reachable(self, since: float, until: float) -> bool:
+        """Return whether it could be reached all the time between two moments, and missed nothing."""
+        before = [reached for at, reached in self._reached if at <= since]
+        return bool(before) and before[-1] and not any(since < at <= until for at, _ in self._reached)
+
+    def _note(self) -> None:
+        if not self._reached or self._reached[-1][1] is not self._is_reached():
+            self.missed()
+
+    def _is_reached(self) -> bool:
+        return self._is_joined and not self.is_cut_off
 
     def poll(self, request: PollRequest, answer: Answer) -> None:
         """Take in a poll; ``answer`` is called at once or later, or never when the borglet dies."""

@@ -58,11 +58,13 @@ class SimMaster:
         self._replies: dict[int, Reply] = {}
         self._handles = 0
         self._is_turning = False
+        self._stalled_until = 0.0
         self._pollers: dict[str, SimPoller] = {}
 
     def begin(self) -> None:
         """Start on the disk as it is."""
         self._life += 1
+        self._stalled_until = 0.0
         self.store = self.store.reopen()
         now = self._clock.now()
         cell = self.store.load()
@@ -82,12 +84,21 @@ class SimMaster:
         self._life += 1
         self.core = None
 
+    def stall(self, seconds: float) -> None:
+        """Do nothing for a while, as a process that is stopped; what arrives waits."""
+        self._stalled_until = self._clock.now().mono + seconds
+
     def guarded(self, call: Callable[P, None]) -> Callable[P, None]:
         """Return the call, for this life only: after that it does nothing."""
         life = self._life
 
         def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
-            if self._life == life:
+            if self._life != life:
+                return
+            stalled_seconds = self._stalled_until - self._clock.now().mono
+            if stalled_seconds > 0:
+                self._clock.after(stalled_seconds, lambda: guarded(*args, **kwargs))
+            else:
                 call(*args, **kwargs)
 
         return guarded
@@ -167,6 +178,8 @@ class SimMaster:
                     self, self.core, self._machines[name], self._network, self._clock
                 )
                 self._pollers[name].begin()
+            else:
+                self._pollers[name].move()
 
 
 class SimPoller:
@@ -179,6 +192,8 @@ class SimPoller:
         self._machine = machine
         self._network = network
         self._clock = clock
+        self._records = core.cell.machines
+        self._port = self._records[machine.name].port
         self._conversation = Conversation(core.cell, core.observed, machine.name)
         self._asked = 0  # polls so far; only the latest one's answer or silence moves on
 
@@ -186,6 +201,13 @@ class SimPoller:
         """Make the first assignment and poll."""
         self._conversation.renew(self._clock.now())
         self._ask()
+
+    def move(self) -> None:
+        """Poll where the machine's record now says it is."""
+        port = self._records[self._machine.name].port
+        if port != self._port:
+            self._port = port
+            self._ask()
 
     def renew(self) -> None:
         """A new assignment overtakes the poll that is held."""
@@ -197,8 +219,8 @@ class SimPoller:
         number = self._asked
         request = self._conversation.request(HOLD_SECONDS)
         answer = self._master.guarded(lambda reply: self._take(number, reply))
-        self._network.poll(self._machine, request, answer)
-        self._master.after(HOLD_SECONDS + TIMEOUT_SECONDS, lambda: self._give_up(number))
+        self._network.poll(self._machine, self._port, request, answer)
+        self._master.after(request.wait_seconds + TIMEOUT_SECONDS, lambda: self._give_up(number))
 
     def _give_up(self, number: int) -> None:
         if number == self._asked:

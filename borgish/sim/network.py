@@ -6,6 +6,9 @@ from borgish.sim.faults import Fate
 from borgish.sim.machine import Answer, SimMachine
 from borgish.wire.link import PollReply, PollRequest
 
+LATE_SECONDS = 1.0
+"""A message that takes longer may make its poll fail."""
+
 
 class Network:
     """Carries polls and their answers. What is lost says nothing: the asker has its own time limit."""
@@ -14,28 +17,25 @@ class Network:
         self._clock = clock
         self._fate = fate
 
-    def poll(self, machine: SimMachine, request: PollRequest, answer: Answer) -> None:
-        """Bring a poll to a machine, and its answer back if both get through."""
-        seconds = self._travel(machine)
-        if seconds is not None:
-            instance = machine.instance
-            self._clock.after(seconds, lambda: self._arrive(machine, instance, request, answer))
+    def poll(self, machine: SimMachine, port: int, request: PollRequest, answer: Answer) -> None:
+        """Bring a poll to a port of a machine, and its answer back if both get through."""
+        for _ in range(1 + self._fate.happens(self._fate.faults.message_doubled)):
+            seconds = self._travel(machine)
+            if seconds is not None:
+                self._clock.after(seconds, lambda: self._arrive(machine, port, request, answer))
 
-    def _arrive(self, machine: SimMachine, instance: str, request: PollRequest, answer: Answer) -> None:
+    def _arrive(self, machine: SimMachine, port: int, request: PollRequest, answer: Answer) -> None:
         def back(reply: PollReply | Conflict) -> None:
             seconds = self._travel(machine)
             if seconds is not None:
-                self._clock.after(seconds, lambda: self._return(machine, instance, reply, answer))
+                # What was sent arrives, also when the borglet that sent it is gone by then.
+                self._clock.after(seconds, lambda: answer(reply))
 
-        # A connection ends with the borglet at its other end.
-        if machine.is_up and machine.instance == instance:
+        if machine.is_up and machine.port == port:
             machine.poll(request, back)
 
-    def _return(
-        self, machine: SimMachine, instance: str, reply: PollReply | Conflict, answer: Answer
-    ) -> None:
-        if machine.is_up and machine.instance == instance:
-            answer(reply)
-
     def _travel(self, machine: SimMachine) -> float | None:
-        return None if machine.is_cut_off else self._fate.travel_seconds()
+        seconds = None if machine.is_cut_off else self._fate.travel_seconds()
+        if seconds is None or seconds > LATE_SECONDS:
+            machine.missed()
+        return seconds

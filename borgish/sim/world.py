@@ -11,6 +11,7 @@ import msgspec
 
 from borgish.cell.commands import JoinMachine
 from borgish.cell.model import Machine
+from borgish.errors import Refused
 from borgish.sim.checkers import Overseer, misheard, settled_problems
 from borgish.sim.clock import VirtualClock
 from borgish.sim.faults import Fate, Faults
@@ -19,6 +20,7 @@ from borgish.sim.master import SimMaster
 from borgish.sim.network import Network
 from borgish.sim.workload import People
 from borgish.store.memory import MemoryStore
+from borgish.wire.api import Accepted
 
 STORM_SECONDS = 120.0
 CALM_SECONDS = 300.0
@@ -53,6 +55,7 @@ class World:
         self.machines = {name: SimMachine(name, self.clock, self.fate, self.overseer) for name in names}
         self.master = SimMaster(self.clock, self.fate, network, self.machines, MemoryStore("sim"))
         self.overseer.store, self.overseer.master = self.master.store, self.master
+        self.overseer.machines = self.machines
         self.people = People(self.clock, self.fate, self.master, names, pause_seconds)
         self.masters = 0
         self.borglet_deaths = 0
@@ -67,10 +70,9 @@ class World:
         return self._verdict()
 
     def _begin(self) -> None:
-        for machine in self.machines.values():
-            machine.begin()
         self._begin_master()
-        self._join_all()
+        for machine in self.machines.values():
+            self._begin_borglet(machine)
         self.people.begin()
         self._plan_disasters()
 
@@ -78,20 +80,25 @@ class World:
         self.masters += 1
         self.master.begin()
 
-    def _join_all(self) -> None:
-        """Each borglet joins, and again when it has not been answered."""
-        for number, machine in enumerate(self.machines.values()):
-            self.clock.after(0.01 * number, partial(self._join, machine))
+    def _begin_borglet(self, machine: SimMachine) -> None:
+        if not machine.is_up:
+            machine.begin()
+            self._join(machine, machine.instance, joined=[])
 
-    def _join(self, machine: SimMachine) -> None:
-        core = self.master.core
-        if core is not None and machine.name in core.cell.machines:
+    def _join(self, machine: SimMachine, instance: str, joined: list[bool]) -> None:
+        """Join with this run of the borglet, and again until that is accepted."""
+        if joined or machine.instance != instance or not machine.is_up:
             return
-        if core is not None and machine.is_up:
-            self.master.ask(
-                JoinMachine(_record(machine), machine.instance, known=True), lambda _: None, machine.name
-            )
-        self.clock.after(1.0, lambda: self._join(machine))
+
+        def take(reply: Accepted | Refused) -> None:
+            if isinstance(reply, Accepted) and machine.instance == instance:
+                machine.joined()
+                joined.append(True)
+
+        if self.master.core is not None and not machine.is_cut_off:
+            command = JoinMachine(_record(machine), instance, known=machine.is_known)
+            self.master.ask(command, take, machine.name)
+        self.clock.after(1.0, lambda: self._join(machine, instance, joined))
 
     # Disasters
 
@@ -101,6 +108,9 @@ class World:
             (faults.master_dies_seconds, self._kill_master),
             (faults.borglet_dies_seconds, self._kill_borglet),
             (faults.machine_cut_off_seconds, self._cut_off),
+            (faults.machine_boots_seconds, partial(self._lose, SimMachine.lose_programs)),
+            (faults.machine_wiped_seconds, partial(self._lose, SimMachine.lose_disk)),
+            (faults.master_stalls_seconds, self._stall_master),
         ):
             if mean_seconds:
                 self._plan(mean_seconds, strike)
@@ -128,18 +138,25 @@ class World:
     def _kill_master(self) -> None:
         self.master.die()
 
+    def _stall_master(self) -> None:
+        self.master.stall(self.fate.away_seconds())
+
     def _kill_borglet(self) -> None:
+        self._lose(SimMachine.die)
+
+    def _lose(self, what: Callable[[SimMachine], None]) -> None:
+        """End one borglet, and whatever goes with it, and start one there again some time after."""
         machine = self._any()
         if machine.is_up:
             self.borglet_deaths += 1
-            machine.die()
-            self.clock.after(self.fate.away_seconds(), machine.begin)
+            what(machine)
+            self.clock.after(self.fate.away_seconds(), lambda: self._begin_borglet(machine))
 
     def _cut_off(self) -> None:
         machine = self._any()
         if not machine.is_cut_off:
-            machine.is_cut_off = True
-            self.clock.after(self.fate.away_seconds(), lambda: setattr(machine, "is_cut_off", False))
+            machine.cut_off(cut=True)
+            self.clock.after(self.fate.away_seconds(), lambda: machine.cut_off(cut=False))
 
     def _any(self) -> SimMachine:
         return self.fate.random.choice(list(self.machines.values()))
@@ -171,14 +188,14 @@ def _record(machine: SimMachine) -> Machine:
     return Machine(
         name=machine.name,
         host="sim",
-        port=0,
+        port=machine.port,
         tls=False,
         capacity=FACTS.capacity,
         attributes=FACTS.attributes,
         runtimes=FACTS.runtimes,
         ports_low=FACTS.ports_low,
         ports_high=FACTS.ports_high,
-        boot_id="boot",
+        boot_id=machine.boot_id,
         joined_at=0.0,
         port_next=FACTS.ports_low,
     )

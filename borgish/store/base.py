@@ -31,7 +31,8 @@ class Records(msgspec.Struct):
 
 
 class Store(Protocol):
-    """Where a cell is kept. One caller at a time; every method may block.
+    """Where a cell is kept. One caller at a time, except that
+    ``save_checkpoint`` may run in another thread beside the rest. Every method may block.
 
     ``append`` is one transaction: when it returns, all of it is durable. When the outcome of a
     commit cannot be known it raises ``OutcomeUnknown``, and when another master has taken over,

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from borgish.borglet.core import BorgletCore
@@ -12,6 +13,7 @@ from borgish.cell import decide_report
 from borgish.cell.state import Cell
 from borgish.link import conversation, translate
 from borgish.master.core import Core
+from borgish.reconcilers import stranded
 from borgish.sim.faults import NO_FAULTS
 from borgish.sim.world import World
 
@@ -30,6 +32,21 @@ def test_without_faults_nothing_is_stopped_that_nobody_asked_for() -> None:
     verdict = World(1, faults=NO_FAULTS).run()
     assert verdict.problems == ()
     assert verdict.masters == 1
+
+
+STALLS = msgspec.structs.replace(NO_FAULTS, master_stalls_seconds=15.0, away_seconds=40.0)
+
+
+def test_a_master_that_is_held_up_costs_no_task_its_place() -> None:
+    for seed in range(3):
+        assert World(seed, faults=STALLS).run().problems == ()
+
+
+def test_it_would_be_found_if_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Core, "_mind_stall", lambda *_: None)
+    monkeypatch.setattr(stranded, "_returned", lambda *_: 0.0)
+    problems = [text for seed in range(5) for text in World(seed, faults=STALLS).run().problems]
+    assert any("is said to be lost" in text for text in problems)
 
 
 def hash_in_another_process(seed: int, hash_seed: str) -> str:

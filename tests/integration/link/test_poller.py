@@ -15,6 +15,7 @@ from borgish.clock import SystemClock
 from borgish.errors import Fenced, NotFound, Unreachable
 from borgish.link.link import Link, poll_token
 from borgish.link.poller import PollSettings
+from borgish.link.transport import Peer
 from borgish.resources import Resources
 from borgish.vocabulary import Phase, Runtime
 from borgish.wire.link import AttemptReport, Facts, PollReply, PollRequest, Report
@@ -235,3 +236,73 @@ async def test_logs_of_a_machine_that_is_gone(borglet: FakeBorglet) -> None:
         async for _ in bench.link.logs("m1", "a/b/0", 1, previous=False, follow=False, tail=0):
             pass
     await bench.link.close()
+
+
+async def test_an_unforeseen_fault_ends_no_poller(
+    borglet: FakeBorglet, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench(borglet)
+    bench.cell.machines["m1"].host = "x" * 64  # no label of a host name is so long
+    bench.link.sync(["m1"])
+    await bench.until(lambda: bench.link.trouble("m1"))
+    bench.cell.machines["m1"].host = "127.0.0.1"
+    bench.link.sync(["m1"])
+    await bench.until(lambda: bench.inbox.reports)
+    await bench.link.close()
+    assert "never retrieved" not in caplog.text
+
+
+async def test_a_connection_with_half_an_answer_on_it_is_not_used_again(borglet: FakeBorglet) -> None:
+    sent: list[int] = []
+
+    async def slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        sent.append(1)
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf ")
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(slowly, "127.0.0.1", 0)
+    peer = Peer("127.0.0.1", server.sockets[0].getsockname()[1], "t", None)
+    for _ in range(2):
+        with pytest.raises(Unreachable, match="no answer"):
+            await peer.post("/v1/poll", b"", 0.2)
+    assert len(sent) == 2
+    server.close()
+
+
+BAD_FACTS = msgspec.structs.replace(FACTS, capacity=Resources(-1))
+BAD_REPLIES = [
+    b"\xff",
+    b'{"machine": "\xff"}',
+    b'{"zz": ' + b"[" * 100_000,
+    msgspec.json.encode(PollReply("m1", "b", "i", 0, 1, Report(BAD_FACTS))),
+    msgspec.json.encode(
+        PollReply("m1", "b", "i", 0, 1, Report(FACTS, (AttemptReport("a/b/0", -3, Phase.UP),)))
+    ),
+]
+
+
+@pytest.mark.parametrize("body", BAD_REPLIES)
+async def test_what_a_machine_may_not_say_is_trouble_and_polling_goes_on(
+    bench: Bench, borglet: FakeBorglet, body: bytes
+) -> None:
+    await bench.until(lambda: bench.inbox.reports)
+
+    async def wrong(_request: PollRequest) -> bytes:
+        return http(200, body)
+
+    borglet.answer = wrong
+    borglet.change(UP)
+    await bench.until(lambda: bench.link.trouble("m1"))
+    assert all(attempt.attempt > 0 for report in bench.inbox.reports for attempt in report.changed)
+    assert not any(report.capacity for report in bench.inbox.reports[1:])
+    borglet.answer = borglet.poll
+    await bench.until(lambda: not bench.link.trouble("m1"))
+
+
+async def test_a_reason_that_postgres_could_not_store(bench: Bench, borglet: FakeBorglet) -> None:
+    await bench.until(lambda: bench.inbox.reports)
+    borglet.change(msgspec.structs.replace(UP, reason="a\0b \\u0000"))
+    await bench.until(lambda: len(bench.inbox.reports) == 2)
+    assert bench.inbox.reports[1].changed[0].reason == "a\ufffdb \\ufffd"

@@ -116,3 +116,29 @@ def test_after_a_failed_write_the_next_one_says_all(tmp_path: Path, monkeypatch:
 def test_only_its_owner_may_read_it(tmp_path: Path) -> None:
     Ledger(tmp_path, "m1").close()
     assert (tmp_path / FILE_NAME).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_full_disk_costs_neither_records_nor_descriptors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "GROWTH_BYTES_MIN", 100)
+    ledger = Ledger(tmp_path, "m1")
+    for run in range(8):
+        ledger.append({"a": entry(1, run=run)}, None)
+
+    def full(_fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    open_before = len(os.listdir("/proc/self/fd"))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        failed = 0
+        for number in range(20):
+            try:
+                ledger.append({f"b{number}": entry(2)}, None)
+            except OSError:
+                failed += 1
+        assert failed
+    assert len(os.listdir("/proc/self/fd")) == open_before
+    ledger.append({}, None)
+    assert reopened(tmp_path).entries.keys() == {"a", *(f"b{number}" for number in range(20))}

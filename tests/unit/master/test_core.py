@@ -205,3 +205,115 @@ def test_a_quiet_step_enters_nothing(driver: Driver) -> None:
         step = driver.wait(1, "m1", "m2", "m3")
         assert not step.entries
         assert not step.assignments
+
+
+def placed(driver: Driver) -> list[tuple[str, int]]:
+    return [(task.machine, task.attempt) for task in driver.core.cell.jobs["ann/web"].tasks]
+
+
+def names(count: int) -> list[str]:
+    return [f"m{n}" for n in range(1, count + 1)]
+
+
+def test_a_master_that_was_held_up_holds_no_silence_against_machines() -> None:
+    driver = Driver(7)
+    driver.ask(SubmitJob(JOB))
+    driver.wait(1, *names(7))
+    before = placed(driver)
+    driver.wait(30)  # the process was stopped, or a commit took so long
+    assert all(m.up for m in driver.core.cell.machines.values())
+    for number in range(1, 8):  # they answer one after another
+        driver.wait(0.3, *names(number))
+    assert placed(driver) == before
+
+
+def test_machines_that_come_back_one_after_another_lose_nothing() -> None:
+    driver = Driver(7)
+    driver.ask(SubmitJob(JOB))
+    driver.wait(1, *names(7))
+    before = placed(driver)
+    for _ in range(90):
+        driver.wait(1)
+    assert not any(m.up for m in driver.core.cell.machines.values())
+    busy = {machine for machine, _ in before}
+    back: list[str] = []
+    for name in sorted(names(7), key=lambda name: name in busy):  # those with tasks come last
+        back.append(name)
+        driver.wait(0.5, *back)
+        driver.report(name)
+    assert placed(driver) == before
+    assert all(m.up for m in driver.core.cell.machines.values())
+
+
+def test_what_stays_away_after_a_mass_failure_is_given_up_in_the_end() -> None:
+    driver = Driver(7)
+    driver.ask(SubmitJob(JOB))
+    driver.wait(1, *names(7))
+    lost = driver.core.cell.jobs["ann/web"].tasks[0].machine
+    others = [name for name in names(7) if name != lost]
+    for _ in range(90):
+        driver.wait(1)
+    for _ in range(15):
+        driver.wait(1, *others)
+    assert lost not in {machine for machine, _ in placed(driver)}
+
+
+def test_a_new_master_gives_a_machine_time_that_the_one_before_had_set_down() -> None:
+    driver = Driver(7)
+    driver.ask(SubmitJob(JOB))
+    driver.wait(1, *names(7))
+    before = placed(driver)
+    lost = before[0][0]
+    driver.core.cell.machines[lost].up = False  # frozen, or the master ended before it evicted
+    driver.core = Core(driver.core.cell, ReconcileSettings(), driver.now)
+    others = [name for name in names(7) if name != lost]
+    driver.wait(1, *others)
+    assert placed(driver) == before
+    for _ in range(11):
+        driver.wait(1, *others)
+    assert lost not in {machine for machine, _ in placed(driver)}
+
+
+def test_a_machine_that_joins_after_silence_is_not_called_silent_again(driver: Driver) -> None:
+    driver.wait(1, "m1", "m2", "m3")
+    for _ in range(20):
+        driver.wait(1, "m2", "m3")
+    assert not driver.core.cell.machines["m1"].up
+    driver.ask(JoinMachine(msgspec.structs.replace(machine("m1"), port=7501), "again", known=True))
+    for _ in range(5):
+        driver.wait(1, "m2", "m3")
+    assert driver.core.cell.machines["m1"].up
+
+
+def test_a_machine_that_is_heard_again_is_up_though_it_has_nothing_new_to_say(driver: Driver) -> None:
+    driver.wait(1, "m1", "m2", "m3")
+    for _ in range(20):
+        driver.wait(1, "m2", "m3")
+    assert not driver.core.cell.machines["m1"].up
+    driver.wait(1, "m1", "m2", "m3")
+    assert driver.core.cell.machines["m1"].up
+
+
+def test_an_orphan_stays_one_when_the_journal_grows_past_it(driver: Driver) -> None:
+    orphan = SeenAttempt("bob/db/0", driver.core.cell.position + 2, Phase.UP)
+    driver.report("m1", orphan)
+    for n in range(4):
+        driver.ask(SubmitJob(msgspec.structs.replace(JOB, name=f"other-{n}", tasks=1)))
+    driver.report("m1", msgspec.structs.replace(orphan, pid=7))
+    assert Outgoing(driver.core.cell, "m1").assignment(driver.core.observed, 1, driver.now).stop == ()
+
+
+def test_tasks_that_a_machine_no_longer_reports_look_different_now(driver: Driver) -> None:
+    driver.ask(SubmitJob(JOB))
+    task = driver.core.cell.jobs["ann/web"].tasks[0]
+    driver.report(task.machine, SeenAttempt("ann/web/0", task.attempt, Phase.UP))
+    whole = Observe(task.machine, "b", task.machine, (), whole=True)
+    assert driver.step(Ask(2, whole, task.machine)).seen == {"ann/web": {0}}
+
+
+def test_a_name_whose_machine_may_still_answer_is_not_given_to_another(driver: Driver) -> None:
+    driver.core = Core(driver.core.cell, ReconcileSettings(), driver.now)  # has heard nobody yet
+    elsewhere = msgspec.structs.replace(machine("m1"), port=7999)
+    with pytest.raises(Conflict, match="is in this cell"):
+        driver.ask(JoinMachine(elsewhere, "stranger", known=False))
+    driver.ask(JoinMachine(machine("m1"), "whose first answer was lost", known=False))

@@ -175,3 +175,28 @@ async def test_a_job_that_was_forgotten_meanwhile_is_left_out() -> None:
     del source.cell.jobs["ann/web"]
     (message,) = await take(stream, 1)
     assert message.job == "bob/db"
+
+
+async def test_one_who_left_is_no_trouble_to_the_next() -> None:
+    hub = WatchHub(4, Source())
+    stream = hub.subscribe(EVENTS, "", "")
+    hub.publish("event", b"1")
+    await take(stream, 1)
+    await stream.aclose()  # type: ignore[attr-defined]  # it is a generator
+    hub.publish("event", b"2")
+    for kinds in (TASKS, EVENTS, SUMMARY):
+        hub.subscribe(kinds, "", "")
+
+
+async def test_what_is_kept_is_bounded_by_its_size_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "BYTES_KEPT", 100)
+    hub = WatchHub(4, Source())
+    stream = hub.subscribe(EVENTS, "", "")
+    for number in range(5):
+        hub.publish("event", b"%d" % number * 30)
+    with pytest.raises(Gone, match="too slow"):
+        await take(stream, 1)
+    with pytest.raises(Gone):
+        hub.subscribe(EVENTS, "", "4.0")
+    later = hub.subscribe(EVENTS, "", "4.2")
+    assert [message.id for message in await take(later, 2)] == ["4.3", "4.4"]

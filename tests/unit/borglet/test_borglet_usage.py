@@ -1,0 +1,10 @@
+from pathlib import Path
+
+from borgish.borglet.usage import conditions
+from borgish.wire.link import ConditionKind
+
+
+def test_a_state_folder_that_cannot_be_looked_at_is_a_condition(tmp_path: Path) -> None:
+    (found,) = conditions((), tmp_path / "unmounted", ())
+    assert found.kind is ConditionKind.DISK_PRESSURE
+    assert "cannot be looked at: No such file" in found.text

@@ -1,0 +1,64 @@
+"""What follows from the answers of one machine, in whatever order they come."""
+
+import pytest
+
+from borgish.cell.model import Machine, Snapshot
+from borgish.cell.observed import Observed
+from borgish.cell.state import Cell
+from borgish.link.conversation import Conversation
+from borgish.resources import Resources
+from borgish.vocabulary import Phase, Runtime
+from borgish.wire.link import AttemptReport, Facts, PollReply, Report
+
+FACTS = Facts(Resources(1000), {}, (Runtime.PROCESS,), 1, 2)
+OLD, NEW = AttemptReport("ann/web/0", 3, Phase.UP), AttemptReport("ann/web/1", 4, Phase.UP)
+
+
+@pytest.fixture
+def conversation() -> Conversation:
+    cell = Cell(Snapshot("c"))
+    cell.machines["m1"] = Machine(
+        "m1", "127.0.0.1", 1, False, FACTS.capacity, {}, FACTS.runtimes, 1, 2, "b", 0.0
+    )
+    return Conversation(cell, Observed(), "m1")
+
+
+def reply(instance: str, generation: int, *attempts: AttemptReport) -> PollReply:
+    return PollReply("m1", "b", instance, 1, generation, Report(FACTS, attempts))
+
+
+def take(conversation: Conversation, answer: PollReply) -> bool:
+    """Return whether it was news."""
+    news = conversation.observe(answer)
+    conversation.acknowledge(answer)
+    return news is not None
+
+
+def test_an_overtaken_answer_is_no_news(conversation: Conversation) -> None:
+    assert take(conversation, reply("i", 7, OLD, NEW))
+    assert not take(conversation, reply("i", 6, OLD))
+
+
+def test_what_a_borglet_said_before_it_was_started_again_is_no_news(conversation: Conversation) -> None:
+    assert take(conversation, reply("before", 9, OLD))
+    assert take(conversation, reply("now", 2, OLD, NEW))
+    assert not take(conversation, reply("before", 10, OLD))  # would say that NEW is gone
+    request = conversation.request(2.0)
+    assert (request.seen_instance, request.seen) == ("now", 2)
+
+
+@pytest.mark.parametrize(
+    "name", ["web", "", "ann/web/x", "ann/web/01", "ann/web/-1", "ann/web/\u0663", "a/b/c/1"]
+)
+def test_an_attempt_without_the_name_of_a_task_is_passed_over(conversation: Conversation, name: str) -> None:
+    news = conversation.observe(reply("i", 1, AttemptReport(name, 3, Phase.UP), OLD))
+    assert news is not None
+    assert [attempt.task for attempt in news.changed] == ["ann/web/0"]
+
+
+def test_nobody_is_asked_to_hold_a_poll_who_has_something_to_say(conversation: Conversation) -> None:
+    assert conversation.request(2.0).wait_seconds == 0.0
+    take(conversation, reply("i", 1))
+    assert conversation.request(2.0).wait_seconds == 2.0
+    conversation.lose()
+    assert conversation.request(2.0).wait_seconds == 0.0

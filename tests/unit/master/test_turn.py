@@ -1,0 +1,114 @@
+"""The turn over a store that is slow or fails: who may read when, and how it ends."""
+
+import asyncio
+import itertools
+import threading
+import time
+
+import pytest
+
+from borgish.cell.commands import CordonMachine, UncordonMachine
+from borgish.cell.model import Machine
+from borgish.clock import SystemClock
+from borgish.errors import OutcomeUnknown
+from borgish.master.core import Core
+from borgish.master.inbox import Inbox
+from borgish.master.turn import Turn
+from borgish.reconcilers.settings import ReconcileSettings
+from borgish.resources import Resources
+from borgish.store.memory import MemoryStore
+from borgish.vocabulary import Runtime
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.store = MemoryStore("c")
+        cell = self.store.load()
+        cell.machines["m1"] = Machine(
+            "m1", "127.0.0.1", 1, False, Resources(1000), {}, (Runtime.PROCESS,), 1, 2, "b", 0.0
+        )
+        cell.reindex()
+        clock = SystemClock()
+        self.inbox = Inbox()
+        core = Core(cell, ReconcileSettings(), clock.now())
+        epoch = self.store.lead("me", "here")
+        self.turn = Turn(core, self.store, self.inbox, clock, lambda _: None, lambda _: None)
+        self.running = asyncio.create_task(self.turn.run(core.begin(epoch, "me", clock.now())))
+
+    async def ask_without_pause(self) -> None:
+        """Have something new arrive during every commit."""
+        async with asyncio.TaskGroup() as asked:
+            for number in itertools.count():
+                asked.create_task(self.inbox.ask(CordonMachine("m1"), "ann", f"r{number}"))
+                await asyncio.sleep(0.001)
+
+
+@pytest.fixture
+async def bench() -> Bench:
+    return Bench()
+
+
+async def test_a_read_gets_through_however_much_arrives(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = bench.store.append
+
+    commits = 0
+
+    def slow(*arguments: object) -> None:
+        nonlocal commits
+        commits += 1
+        time.sleep(0.004)
+        append(*arguments)  # type: ignore[arg-type]  # passed on as they came
+
+    monkeypatch.setattr(bench.store, "append", slow)
+    asking = asyncio.create_task(bench.ask_without_pause())
+    for _ in range(3):
+        await asyncio.sleep(0.01)
+        before = commits
+        async with asyncio.timeout(5):
+            await bench.turn.durable()
+        assert commits - before <= 2
+    asking.cancel()
+    bench.turn.stop()
+    await bench.running
+    bench.turn.close()
+
+
+async def test_stopping_during_a_commit_waits_for_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    await bench.inbox.ask(CordonMachine("m1"), "ann")
+    going_on, append = threading.Event(), bench.store.append
+
+    def slow(*arguments: object) -> None:
+        going_on.wait(5)
+        append(*arguments)  # type: ignore[arg-type]  # passed on as they came
+
+    monkeypatch.setattr(bench.store, "append", slow)
+    asked = asyncio.create_task(bench.inbox.ask(UncordonMachine("m1"), "ann"))
+    await asyncio.sleep(0.05)
+    bench.turn.stop()
+    going_on.set()
+    await asyncio.wait_for(bench.running, 5)
+    assert (await asked).position == len(bench.store.disk.entries)
+    bench.turn.close()
+
+
+async def test_stopping_during_a_commit_that_fails_ends_as_well(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.inbox.ask(CordonMachine("m1"), "ann")
+    going_on = threading.Event()
+
+    def fail(*_: object) -> None:
+        going_on.wait(5)
+        raise OutcomeUnknown("the disk is gone")
+
+    monkeypatch.setattr(bench.store, "append", fail)
+    asked = asyncio.create_task(bench.inbox.ask(UncordonMachine("m1"), "ann"))
+    await asyncio.sleep(0.05)
+    bench.turn.stop()
+    going_on.set()
+    with pytest.raises(OutcomeUnknown):
+        await asyncio.wait_for(bench.running, 5)
+    asked.cancel()
+    bench.turn.close()
