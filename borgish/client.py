@@ -10,7 +10,7 @@ import os
 import socket
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NoReturn, TypeVar
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 import msgspec
 
@@ -28,6 +28,8 @@ from borgish.errors import (
 )
 
 if TYPE_CHECKING:
+    import ssl
+
     from borgish.wire.api import Problem
 
 T = TypeVar("T")
@@ -37,6 +39,7 @@ WATCH_SILENCE_SECONDS_MAX = 30.0  # a living watch says something each 10 s
 _REFUSALS: dict[int, type[Refused]] = {
     error.status: error for error in (Refused, NotFound, Conflict, TooLarge, Unauthenticated, Forbidden, Gone)
 }
+_TLS_HINT = "The authority that signs the master is `ca` in client.json, or BORGISH_CA beside --url"
 _UP_HINT = "Is the cell up? `borgctl up` starts it"
 
 
@@ -87,6 +90,10 @@ class Client:
         token_file = os.path.join(where, file.token_file)
         ca = os.path.join(where, file.ca) if file.ca else ""
         return cls(file.url, _read_token(token_file), ca, timeout_seconds, token_file)
+
+    def with_token(self, token: str, token_source: str) -> "Client":
+        """Return a client of the same master with another token."""
+        return Client(self.url, token, self._ca, self.timeout_seconds, token_source)
 
     def get(self, path: str, params: Params | None, answer: type[T]) -> T:
         """Return what is at ``path`` (see ``quoted``), read as ``answer``."""
@@ -198,22 +205,18 @@ class Client:
             connection.close()
 
     def _connection(self) -> http.client.HTTPConnection:
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise Invalid(
-                f"'{self.url}' is no address of a borgmaster", "Write it like http://127.0.0.1:7400"
-            )
+        parts = _address(self.url)
+        host, port, seconds = parts.hostname or "", parts.port, self.timeout_seconds
         if parts.scheme == "http":
-            return http.client.HTTPConnection(parts.hostname, parts.port, timeout=self.timeout_seconds)
-        import ssl
-
-        context = ssl.create_default_context(cafile=self._ca or None)
-        context.minimum_version = ssl.TLSVersion.TLSv1_3
-        return http.client.HTTPSConnection(
-            parts.hostname, parts.port, timeout=self.timeout_seconds, context=context
-        )
+            return http.client.HTTPConnection(host, port, timeout=seconds)
+        return http.client.HTTPSConnection(host, port, timeout=seconds, context=_trust(self._ca))
 
     def _headers(self, method: str, content_type: str = "", request_id: str = "") -> dict[str, str]:
+        if not (self._token.isascii() and self._token.isprintable()):
+            raise Unauthenticated(
+                "the token is more than one line of plain text",
+                f"It was read from {self._token_source}" if self._token_source else "",
+            )
         headers = {"Authorization": f"Bearer {self._token}"}
         if content_type:
             headers["Content-Type"] = content_type
@@ -242,6 +245,14 @@ class Client:
             raise Unreachable(f"{self.url} did not answer in time", hint) from error
         if isinstance(error, socket.gaierror):
             raise Unreachable(f"{self.url}: there is no such host") from error
+        if isinstance(error, http.client.HTTPException) and not isinstance(error, ConnectionError):
+            raise Unreachable(
+                f"what answers at {self.url} is no borgmaster, or was cut off", "Look at the address"
+            ) from error
+        if reason := getattr(error, "reason", "") if type(error).__module__ == "ssl" else "":
+            words = getattr(error, "verify_message", "") or "is there TLS at this address?"
+            what = str(reason).lower().replace("_", " ")
+            raise Unreachable(f"{self.url} cannot be trusted: {what}: {words}", _TLS_HINT) from error
         why = getattr(error, "strerror", None) or str(error) or "the connection broke"
         raise Unreachable(f"{self.url} cannot be reached: {str(why).lower()}", _UP_HINT) from error
 
@@ -249,6 +260,30 @@ class Client:
 def quoted(*parts: str | int) -> str:
     """Return a path under ``/v1`` of these parts, each made safe: ``quoted("jobs", "ann", "web")``."""
     return "/v1/" + "/".join(quote(str(part), safe="") for part in parts)
+
+
+def _address(url: str) -> SplitResult:
+    """Return the parts of a master's address. Raises Invalid for all but scheme, host and port."""
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port or an IPv6 address that is none
+        is_address = False
+    if not is_address or not url.isprintable() or " " in url or "@" in url or parts.path or parts.query:
+        raise Invalid(f"'{url}' is no address of a borgmaster", "Write it like http://127.0.0.1:7400")
+    return parts
+
+
+def _trust(ca: str) -> "ssl.SSLContext":
+    """Return how to know a master: by the authority in a file, or by those of this system."""
+    import ssl
+
+    try:
+        context = ssl.create_default_context(cafile=ca or None)
+    except OSError as error:  # a wrong file as well: ssl.SSLError is one
+        raise Unreachable(f"the authority's file {ca} cannot be used: {error.strerror}", _TLS_HINT) from error
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    return context
 
 
 def _target(path: str, params: Params | None) -> str:
@@ -285,8 +320,8 @@ def _read_token(path: str) -> str:
     try:
         with open(path, encoding="ascii") as file:
             return file.read().strip()
-    except OSError as error:
-        reason = (error.strerror or "").lower()
+    except (OSError, ValueError) as error:  # ValueError: not ASCII, or a path with a NUL
+        reason = str(getattr(error, "strerror", None) or "it is no text").lower()
         raise Unauthenticated(
             f"the token file {path} cannot be read: {reason}", "`borgctl up` writes it, for its own user only"
         ) from error

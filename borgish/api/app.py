@@ -16,6 +16,7 @@ from borgish.api.gateway import Gateway
 from borgish.api.jobs import JOBS
 from borgish.api.machines import MACHINES
 from borgish.api.openapi import show_openapi
+from borgish.api.queries import check_query
 from borgish.api.status import STATUS, Metrics
 from borgish.api.tasks import TASKS
 from borgish.api.watch import WATCH
@@ -37,7 +38,7 @@ def create_routes(gateway: Gateway, metrics: Metrics) -> Litestar:
     return Litestar(
         ROUTES,
         request_class=Asked,
-        guards=[guard],
+        guards=[guard, check_query],
         request_max_body_size=BODY_BYTES_MAX,
         openapi_config=None,
         state=State({"gateway": gateway, "metrics": metrics}),

@@ -1,6 +1,7 @@
 """A request as the handlers see it: who asks, what for, and the master behind."""
 
 import hashlib
+import json
 import re
 from collections.abc import Callable
 from typing import TypeVar
@@ -50,13 +51,15 @@ class Asked(Request[Principal, None, State]):
         """Return the body read as ``shape``; an empty body is an empty object. Raises Invalid."""
         body = await self.body() or b"{}"
         try:
-            return msgspec.json.decode(body, type=shape, strict=True)
+            decoded = msgspec.json.decode(body, type=shape, strict=True)
+            json.loads(body, object_pairs_hook=_each_key_once)
+            return decoded
         except msgspec.ValidationError as error:
             where = _WHERE.search(str(error))
             message = _WHERE.sub("", str(error))
             mistake = Mistake(message, path=where[1] if where else "")
             raise Invalid("the body does not fit", _fields_of(shape), (mistake,)) from error
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, ValueError) as error:
             raise Invalid(f"the body is not JSON: {error}", "Send one JSON object") from error
         except RecursionError as error:
             raise Invalid("the body is nested too deeply", "Send one JSON object") from error
@@ -68,6 +71,15 @@ class Asked(Request[Principal, None, State]):
     async def command(self, command: Command) -> Accepted:
         """Hand a command to the master in the name of who asks."""
         return await self.gateway.command(command, self.user.name, self.request_id, await self.digest())
+
+
+def _each_key_once(pairs: list[tuple[str, object]]) -> None:
+    """Refuse what JSON leaves open: which of two values counts. Raises Invalid."""
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            raise Invalid(f"{key[:63]!r} is given twice", "Keep one of them")
+        seen.add(key)
 
 
 def _fields_of(shape: type) -> str:

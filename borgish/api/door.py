@@ -10,6 +10,7 @@ from typing import Any
 from borgish.api.auth import Tokens, bearer
 from borgish.api.errors import encode, problem_of
 from borgish.errors import BorgishError, Forbidden, Refused, Unauthenticated
+from borgish.wire.bounds import is_loopback
 
 Scope = Any  # the framework's and the server's types of the same ASGI dictionaries differ
 Receive = Callable[[], Awaitable[Any]]
@@ -66,8 +67,7 @@ class Door:
 
 def hosts_of(listen: str) -> frozenset[str] | None:
     """Return the names that a listener on this host goes by; None for one that others may reach."""
-    loopback = listen in ("localhost", "::1") or listen.startswith("127.")
-    return LOOPBACK_HOSTS | {listen} if loopback else None
+    return LOOPBACK_HOSTS | {listen} if is_loopback(listen) else None
 
 
 def _check_host(headers: list[tuple[bytes, bytes]], hosts: frozenset[str]) -> None:

@@ -12,12 +12,14 @@ import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException
 
+from borgish.api.queries import public_name
 from borgish.errors import BorgishError, Invalid, Mistake
 from borgish.ids import new_instance
 from borgish.vocabulary import BODY_BYTES_MAX
 from borgish.wire.api import Problem
 
 PROBLEM = "application/problem+json"
+PATH_SHOWN = 200  # characters of it in an error
 _log = logging.getLogger(__name__)
 
 _FRAMEWORK_WORDS = {
@@ -50,15 +52,15 @@ def on_borgish_error(_request: Request[Any, Any, Any], error: BorgishError) -> R
 def on_framework_error(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
     """Answer what the framework refuses: unknown paths and methods, parameters that do not fit."""
     status = error.status_code
-    path, method = request.scope["path"], request.scope["method"]
-    words, hint = _FRAMEWORK_WORDS.get(status, (error.detail or HTTPStatus(status).phrase, ""))
-    mistakes = _mistakes(error.extra)
+    path, method = request.scope["path"][:PATH_SHOWN], request.scope["method"]
+    words, hint = _FRAMEWORK_WORDS.get(status, (_literal(error.detail or HTTPStatus(status).phrase), ""))
+    mistakes = _mistakes(request, error.extra)
+    if mistakes and not hint:
+        hint = "GET /v1/openapi.json lists what it takes"
     problem = Problem(
         title=HTTPStatus(status).phrase,
         status=status,
-        detail=words.format(path=path, method=method, limit=BODY_BYTES_MAX)
-        if hint
-        else _first(mistakes, words),
+        detail=_first(mistakes) or words.format(path=path, method=method, limit=BODY_BYTES_MAX),
         hint=hint,
         mistakes=mistakes,
     )
@@ -90,19 +92,25 @@ def _response(problem: Problem, headers: dict[str, str] | None = None) -> Respon
     )
 
 
-def _mistakes(extra: object) -> tuple[Mistake, ...]:
+def _literal(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _mistakes(request: Request[Any, Any, Any], extra: object) -> tuple[Mistake, ...]:
     """Return what the framework found wrong with parameters."""
     if not isinstance(extra, list):
         return ()
+    handler = request.scope.get("route_handler")
+    fields = handler.parsed_fn_signature.parameters if handler else {}
+    found = [(str(item.get("key", "")), item) for item in extra if isinstance(item, dict)]
     return tuple(
-        Mistake(message=str(item.get("message", "is wrong")), path=str(item.get("key", "")))
-        for item in extra
-        if isinstance(item, dict)
+        Mistake(message=str(item.get("message", "is wrong")), path=public_name(key, fields.get(key)))
+        for key, item in found
     )
 
 
-def _first(mistakes: tuple[Mistake, ...], words: str) -> str:
-    """Return a sentence that names the first parameter that does not fit."""
+def _first(mistakes: tuple[Mistake, ...]) -> str:
+    """Return a sentence that names the first parameter that does not fit; "" without any."""
     if not mistakes:
-        return words
+        return ""
     return f"{mistakes[0].path}: {mistakes[0].message}" if mistakes[0].path else mistakes[0].message

@@ -1,6 +1,6 @@
 """What the API needs of the master. The API knows nothing else of it; tests give a fake."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -37,7 +37,7 @@ class Reading(msgspec.Struct, frozen=True):
     cell: Cell
     observed: Observed
     now: Now
-    refusals: dict[str, tuple[RefusalView, ...]]  # by job
+    refusals: Mapping[str, tuple[RefusalView, ...]]  # by job
     status: Callable[[], StatusView]
     tally: Tally = msgspec.field(default_factory=Tally)  # the master's own saves walks over all tasks
 

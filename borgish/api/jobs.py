@@ -1,5 +1,7 @@
 """``/v1/jobs``: submit, list, show, kill, restart, scale."""
 
+import asyncio
+
 from litestar import get, post
 
 from borgish.api.asked import Asked
@@ -11,15 +13,18 @@ from borgish.api.pages import cut
 from borgish.api.parameters import LIMIT_MAX, After, DefaultUser, JobName, Limit, Owner
 from borgish.api.views.jobs import job_detail, job_view
 from borgish.cell.commands import KillTasks, RestartTasks, ScaleJob, SubmitJob
+from borgish.spec.job import JobSpec
 from borgish.spec.read import read_job
 from borgish.vocabulary import job_key
 from borgish.wire.api import Accepted, IndexesRequest, JobDetail, JobList, ScaleRequest
+
+READ_AT_ONCE_BYTES = 16 * 1024
 
 
 @post("/v1/jobs", opt={POLICY: Policy.SUBMIT, TAKES: "job file"}, status_code=201)
 async def submit_job(request: Asked, user: DefaultUser = "") -> Accepted:
     """Submit a job. The body is the text of a job file, YAML or JSON."""
-    spec = read_job(await request.body(), user or request.user.name)
+    spec = await _read(await request.body(), user or request.user.name)
     check_owner(request.user, spec.user)
     return await request.command(SubmitJob(spec))
 
@@ -80,6 +85,13 @@ async def scale_job(request: Asked, user: Owner, name: JobName) -> Accepted:
     """Give a job another number of tasks."""
     asked = await request.json_as(ScaleRequest)
     return await request.command(ScaleJob(job_key(user, name), asked.tasks))
+
+
+async def _read(body: bytes, user: str) -> JobSpec:
+    """Read a job file; a long one beside the loop, which polls machines meanwhile."""
+    if len(body) <= READ_AT_ONCE_BYTES:
+        return read_job(body, user)
+    return await asyncio.to_thread(read_job, body, user)
 
 
 JOBS = (submit_job, list_jobs, show_job, kill_tasks, restart_tasks, scale_job)

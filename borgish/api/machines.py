@@ -13,6 +13,7 @@ from borgish.api.views.machines import machine_view
 from borgish.cell.commands import CordonMachine, UncordonMachine
 from borgish.errors import Invalid
 from borgish.wire.api import Accepted, CordonRequest, MachineList, MachineView
+from borgish.wire.bounds import mistakes_in_join
 from borgish.wire.link import JoinReply, JoinRequest
 
 REASON_CHARACTERS_MAX = 500
@@ -21,7 +22,11 @@ REASON_CHARACTERS_MAX = 500
 @post("/v1/machines", opt={POLICY: Policy.JOIN, TAKES: JoinRequest}, status_code=200)
 async def join(request: Asked) -> JoinReply:
     """Take a machine into the cell; for borglets."""
-    return await request.gateway.join(await request.json_as(JoinRequest))
+    asked = await request.json_as(JoinRequest)
+    if mistakes := mistakes_in_join(asked):
+        first = mistakes[0]
+        raise Invalid(f"this cannot join: {first.path}: {first.message}", first.hint, mistakes)
+    return await request.gateway.join(asked)
 
 
 @get("/v1/machines", opt={POLICY: Policy.READ})
@@ -48,6 +53,8 @@ async def cordon(request: Asked, machine: MachineName) -> Accepted:
     asked = await request.json_as(CordonRequest)
     if len(asked.reason) > REASON_CHARACTERS_MAX:
         raise Invalid(f"the reason is longer than {REASON_CHARACTERS_MAX} characters", "Say it shorter")
+    if "\0" in asked.reason:
+        raise Invalid("the reason has a NUL in it", "Say it in plain text")
     return await request.command(CordonMachine(machine, asked.reason))
 
 

@@ -7,6 +7,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 from borgish.vocabulary import State
 
 LIMIT_MAX = 1000
+TAIL_LINES_MAX = 100_000  # a borglet gives no more
 
 Owner = FromPath[str]
 JobName = FromPath[str]
@@ -28,6 +29,6 @@ OnMachine = Annotated[str, QueryParameter(name="machine", max_length=63, descrip
 InState = Annotated[State | None, QueryParameter(name="state", description="only tasks in this state")]
 Kinds = Annotated[str, QueryParameter(max_length=100, description="some of event,tasks,summary")]
 Tail = Annotated[
-    int, QueryParameter(ge=0, le=1_000_000, description="only the last so many lines; 0 for all")
+    int, QueryParameter(ge=0, le=TAIL_LINES_MAX, description="only the last so many lines; 0 for all")
 ]
 Flag = FromQuery[bool]

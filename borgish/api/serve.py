@@ -6,23 +6,21 @@ whatever streams are open. A listener beyond loopback without TLS is refused her
 
 import asyncio
 import contextlib
-import ipaddress
 import socket
 import ssl
 from collections.abc import Iterator
 
 import msgspec
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from borgish.api.door import App
 from borgish.errors import BorgishError, UnsafeConfiguration
+from borgish.wire.bounded_http import BoundedHttp
+from borgish.wire.bounds import is_loopback
 
-HEAD_BYTES_MAX = 16 * 1024
 KEEP_ALIVE_SECONDS = 75
 STOP_SECONDS = 0.6  # for answers under way; what is still open then is cut off
 _CUT_SECONDS = 0.3
-_TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
 class Tls(msgspec.Struct, frozen=True):
@@ -74,14 +72,6 @@ async def serve(app: App, host: str, port: int, tls: Tls | None = None) -> Servi
     return serving
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether a listener on ``host`` can be reached from this machine only."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 class _Server(uvicorn.Server):
     """uvicorn's server without its signal handlers, and with a word when it is ready."""
 
@@ -107,28 +97,6 @@ class _Server(uvicorn.Server):
             connection.transport.abort()
 
 
-class _BoundedHttp(HttpToolsProtocol):
-    """HTTP with an end to the head of a request: nobody fills our memory before showing a token."""
-
-    _head_bytes = 0
-    _in_head = True
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self._head_bytes = self._head_bytes + len(data) if self._in_head else 0
-        if self._head_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
-            self.transport.write(_TOO_LONG)
-            self.transport.close()
-
-    def on_message_begin(self) -> None:
-        self._in_head = True
-        super().on_message_begin()
-
-    def on_headers_complete(self) -> None:
-        self._in_head = False
-        super().on_headers_complete()
-
-
 def _bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -146,7 +114,7 @@ def _config(app: App, tls: Tls | None) -> uvicorn.Config:
     try:
         config = uvicorn.Config(
             app,
-            http=_BoundedHttp,
+            http=BoundedHttp,
             ws="none",
             lifespan="off",
             log_config=None,

@@ -103,6 +103,8 @@ async def exec_beside_task(request: Asked, user: Owner, name: JobName, index: Ta
     call = await request.json_as(ExecCall)
     if not call.run or len(call.run) > EXEC_WORDS_MAX:
         raise Invalid(f"run needs 1 to {EXEC_WORDS_MAX} words", 'Write it like {"run": ["ls", "-l"]}')
+    if not call.run[0] or any("\0" in word for word in call.run):
+        raise Invalid("run has no program, or a word with a NUL", "No program can be given a NUL")
     if not 0 < call.timeout_seconds <= EXEC_SECONDS_MAX:
         raise Invalid(f"timeout_seconds is outside 0 to {EXEC_SECONDS_MAX:.0f}", "Leave it out for a minute")
     await request.read(lambda reading: find_task(reading.cell, user, name, index))

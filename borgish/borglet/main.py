@@ -23,12 +23,13 @@ from borgish.borglet.membership import Membership
 from borgish.borglet.opening import Factories
 from borgish.borglet.runtimes.base import TaskRuntime
 from borgish.borglet.server import BorgletApp, Server, make_server
-from borgish.borglet.settings import USABLE_RUNTIMES, Settings, is_loopback, load
+from borgish.borglet.settings import USABLE_RUNTIMES, Settings, load
 from borgish.borglet.stop_all import stop_all
 from borgish.clock import SystemClock
 from borgish.errors import BorgishError, UnsafeConfiguration
 from borgish.ids import new_instance
 from borgish.vocabulary import Runtime
+from borgish.wire.bounds import is_loopback
 from borgish.wire.link import JoinRequest
 
 log = logging.getLogger("borglet")
@@ -78,7 +79,7 @@ def _log_to_stderr() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns of what any stranger sends
 
 
 def _take_folder(state: Path) -> FolderLock:

@@ -8,6 +8,7 @@ daemon does: uvicorn would wait for them for ever.
 import asyncio
 import contextlib
 import logging
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, TypeVar
 from urllib.parse import parse_qs
@@ -18,8 +19,17 @@ import uvicorn
 from borgish.borglet.agent import Agent
 from borgish.borglet.membership import Membership
 from borgish.borglet.settings import Tls
-from borgish.errors import BorgishError, Invalid, NotFound, TooLarge, Unauthenticated, Unreachable
+from borgish.errors import (
+    BorgishError,
+    Invalid,
+    NotFound,
+    TooLarge,
+    Unauthenticated,
+    Unreachable,
+    UnsafeConfiguration,
+)
 from borgish.wire.api import Problem
+from borgish.wire.bounded_http import BoundedHttp
 from borgish.wire.link import ExecRequest, PollRequest, attempt_key
 
 log = logging.getLogger("borglet.server")
@@ -34,6 +44,7 @@ POLL_BYTES_MAX = 16 * 1024 * 1024
 EXEC_BYTES_MAX = 1024 * 1024
 EXEC_SECONDS_MAX = 3600.0
 TAIL_LINES_MAX = 100_000
+DIGITS_MAX = 20  # reading thousands of them would take long, and Python refuses
 FIRST_CHUNK_SECONDS = 0.25
 SHUTDOWN_SECONDS = 3
 
@@ -177,13 +188,15 @@ def _too_large(bytes_max: int) -> TooLarge:
 def _decode(body: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
     try:
         return decoder.decode(body)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Invalid(f"the body is not what this route takes: {error}") from None
+    except RecursionError:
+        raise Invalid("the body is nested too deeply") from None
 
 
 def _number(query: dict[str, str], name: str, most: int) -> int:
     text = query.get(name, "0")
-    if not (text.isascii() and text.isdigit() and int(text) <= most):
+    if not (text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX and int(text) <= most):
         raise Invalid(f"{name} = '{text[:40]}' is no whole number up to {most}")
     return int(text)
 
@@ -212,19 +225,27 @@ class Server(uvicorn.Server):
 
 
 def make_server(app: BorgletApp, tls: Tls | None) -> Server:
-    """Return a server of the application, to be given its socket."""
-    return Server(
-        uvicorn.Config(
-            app,
-            http="httptools",
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_keep_alive=120,
-            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-            ssl_certfile=tls.certificate if tls else None,
-            ssl_keyfile=tls.key if tls else None,
-        )
+    """Return a server of the application, to be given its socket. Raises UnsafeConfiguration."""
+    config = uvicorn.Config(
+        app,
+        http=BoundedHttp,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=120,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        ssl_certfile=tls.certificate if tls else None,
+        ssl_keyfile=tls.key if tls else None,
     )
+    try:
+        config.load()
+    except OSError as error:  # ssl.SSLError is one
+        raise UnsafeConfiguration(
+            f"tls.certificate and tls.key cannot be used: {error.strerror}",
+            "Give files in PEM: the key without a passphrase and of this certificate.",
+        ) from None
+    if config.ssl is not None:
+        config.ssl.minimum_version = ssl.TLSVersion.TLSv1_3
+    return Server(config)

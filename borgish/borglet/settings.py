@@ -4,14 +4,15 @@ import re
 import tomllib
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
 from borgish.errors import UnsafeConfiguration
 from borgish.resources import NAMED_MAX, RAM_BYTES_MIN, Resources, parse_bytes, parse_cpu_millis
 from borgish.vocabulary import NAME_PATTERN, Runtime
+from borgish.wire.bounds import KEY_CHARACTERS_MAX, VALUE_CHARACTERS_MAX, is_loopback
 
-LOOPBACK = ("localhost", "::1")
 USABLE_RUNTIMES = (Runtime.PROCESS, Runtime.DOCKER)
 
 
@@ -74,7 +75,7 @@ def load(path: Path) -> Settings:
         host=host,
         port=port,
         master=_checked(path, "master", _url, file.master),
-        join_token_file=base / file.join_token_file,
+        join_token_file=base / _checked(path, "join_token_file", _file_name, file.join_token_file),
         state=base / _checked(path, "state", _not_empty, file.state),
         ports_low=low,
         ports_high=high,
@@ -83,11 +84,6 @@ def load(path: Path) -> Settings:
         attributes=_attributes(path, file.attributes),
         tls=_tls(path, base, file.tls),
     )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
-    return host in LOOPBACK or host.startswith("127.")
 
 
 def _read(path: Path) -> _File:
@@ -124,8 +120,14 @@ def _name(value: str) -> str:
 
 
 def _not_empty(value: str) -> str:
-    if not value:
+    if not value or "\0" in value:
         raise ValueError("names no folder")
+    return value
+
+
+def _file_name(value: str) -> str:
+    if not value or "\0" in value:
+        raise ValueError("names no file")
     return value
 
 
@@ -148,8 +150,14 @@ def _port_range(value: str) -> tuple[int, int]:
 def _url(value: str) -> str:
     if not value.startswith(("http://", "https://")):
         raise ValueError("is no address of a borgmaster: write it like http://127.0.0.1:7400")
-    host = value.split("://", 1)[1].split("/", 1)[0].rpartition(":")[0]
-    if value.startswith("http://") and not is_loopback(host.strip("[]")):
+    try:
+        parts = urlsplit(value)
+        is_address = bool(parts.hostname) and parts.port != 0 and "@" not in parts.netloc
+    except ValueError:  # a port that is none
+        is_address = False
+    if not is_address or parts.query or parts.fragment:
+        raise ValueError("is no address of a borgmaster: write it like http://127.0.0.1:7400")
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise ValueError("would send the join token in clear over the network: use https://")
     return value.rstrip("/")
 
@@ -188,9 +196,11 @@ def _named_amount(text: str) -> int:
 
 def _attributes(path: Path, attributes: dict[str, str]) -> dict[str, str]:
     for name, value in attributes.items():
-        if not name or len(name) > 63 or len(value) > 256:
+        fits = 0 < len(name) <= KEY_CHARACTERS_MAX and len(value) <= VALUE_CHARACTERS_MAX
+        if not (fits and name.isprintable() and value.isprintable()):
             raise UnsafeConfiguration(
-                f"{path}: attributes.{name}: a name has 1 to 63 and a value at most 256 characters"
+                f"{path}: attributes.{name}: a name has 1 to {KEY_CHARACTERS_MAX} and a value at most "
+                f"{VALUE_CHARACTERS_MAX} printable characters"
             )
     return attributes
 

@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 import borgish
 from borgish.cli.session import DirOption, Session
+from borgish.cli.streams import let_go, make_usable
 
 # In the order of the help: a cell, what runs in it, what it runs on, what happened, the rest.
 COMMANDS = (
@@ -107,9 +108,14 @@ def run(arguments: list[str]) -> int:
         from typer._completion_classes import completion_init
 
         completion_init()  # registers the shells
+    make_usable()
+    stdout, stderr = sys.stdout, sys.stderr
     try:
         app(arguments, prog_name="borgctl")
     except SystemExit as ended:
+        if sys.stdout is not stdout:  # typer met a broken pipe, wrapped the streams, and calls it a failure
+            sys.stdout, sys.stderr = stdout, stderr
+            return _reader_gone()
         return _flushed(ended.code if isinstance(ended.code, int) else 0)
     except KeyboardInterrupt:
         return 130
@@ -135,7 +141,7 @@ def _flushed(code: int) -> int:
 
 def _reader_gone() -> int:
     """End quietly when who reads our output has had enough (``borgctl task list | head -1``)."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    let_go(sys.stdout)
     return 0
 
 

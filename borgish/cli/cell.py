@@ -79,10 +79,18 @@ def _borglet(name: str, home: Path) -> Daemon:
     return Daemon(name, "borgish.borglet.main", config, log, pid_file)
 
 
+def check_machines(count: int) -> None:
+    """Raise Invalid for a number of machines that no local cell can have."""
+    if not 1 <= count <= MACHINES_MAX:
+        raise Invalid(
+            f"--machines {count} is outside 1 to {MACHINES_MAX}",
+            "More run on hosts of their own: see Machines of your own in the README",
+        )
+
+
 def make(folder: Path, machines: int) -> list[str]:
     """Make what is missing of a cell with so many machines; return the names of the machines added."""
-    if not 1 <= machines <= MACHINES_MAX:
-        raise Invalid(f"--machines {machines} is outside 1 to {MACHINES_MAX}")
+    check_machines(machines)
     _make_folder(folder)
     if not exists(folder):
         _make_master(folder)

@@ -25,12 +25,14 @@ def report(error: BaseException) -> int:
 
 
 def _report_known(error: BorgishError) -> int:
-    if isinstance(error, Invalid) and error.mistakes:
+    if isinstance(error, Invalid) and any(mistake.line for mistake in error.mistakes):
         from borgish.spec.mistakes import show_mistakes
 
         say(show_mistakes(error.mistakes, error.message).rstrip("\n"))
         return USAGE
     say_error(error.message)
+    if isinstance(error, Invalid) and len(error.mistakes) > 1:
+        say("\n".join(f"  {mistake.path or 'it'}: {mistake.message}" for mistake in error.mistakes))
     if error.hint:
         say_hint(error.hint)
     return error.exit_code if error.exit_code in (FAILED, USAGE, NOT_ALLOWED) else FAILED

@@ -82,14 +82,14 @@ def kill(context: typer.Context, job: JobName) -> None:
 def restart(
     context: typer.Context,
     job: JobName,
-    indexes: Annotated[str, typer.Argument(help="Which tasks: 0-2,5. Default: all.")] = "",
+    indexes: Annotated[str | None, typer.Argument(help="Which tasks: 0-2,5. Default: all.")] = None,
 ) -> None:
     """Give tasks a fresh attempt.
 
     The running are stopped and placed anew, the dead run again.
     """
     client = session_of(context).client()
-    change_tasks(client, _found(client, job), "restart", indexes_of(indexes) if indexes else None)
+    change_tasks(client, _found(client, job), "restart", None if indexes is None else indexes_of(indexes))
 
 
 @app.command()

@@ -16,7 +16,7 @@ def alone(folder: Path, *, make: bool) -> Iterator[None]:
     Raises Conflict when another has it.
     """
     if make:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_folder(folder)
     handle = os.open(folder / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
@@ -28,3 +28,14 @@ def alone(folder: Path, *, make: bool) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        reason = "there is a file of that name" if folder.is_file() else (error.strerror or "").lower()
+        raise Conflict(
+            f"{folder} cannot be the cell's folder: {reason}",
+            "Name another with --dir or BORGISH_DIR; `borgctl up` makes it",
+        ) from error

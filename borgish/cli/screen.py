@@ -19,6 +19,15 @@ def has_colour(file: TextIO) -> bool:
     return is_terminal(file) and not os.environ.get("NO_COLOR")
 
 
+def can_show(text: str, file: TextIO) -> bool:
+    """Whether the encoding of a file has these characters."""
+    try:
+        text.encode(file.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
 def width_of(file: TextIO) -> int:
     """Return the columns of a terminal; 0 where lines may be as long as they like."""
     if not file.isatty():

@@ -48,7 +48,7 @@ class Session(msgspec.Struct):
             found = Client.find(self.cell_folder, timeout_seconds)
             if self.token_file is None:
                 return found
-            return Client(found.url, read_token(self.token_file), "", timeout_seconds, str(self.token_file))
+            return found.with_token(read_token(self.token_file), str(self.token_file))
         token_file = self.token_file or self.cell_folder / "tokens" / "admin.token"
         ca = os.environ.get("BORGISH_CA", "")
         return Client(self.url, read_token(token_file), ca, timeout_seconds, str(token_file))

@@ -1,11 +1,13 @@
 """``borgctl status``: the cell at one glance."""
 
+import sys
 from typing import TYPE_CHECKING
 
 import typer
 
 from borgish.cli.commands import single
 from borgish.cli.render import Form, FormOption, fields, show_one
+from borgish.cli.screen import can_show
 from borgish.cli.session import DirOption, Session, session_of
 from borgish.cli.table import Column, draw
 from borgish.cli.text import plural
@@ -80,7 +82,8 @@ def _band_columns(view: StatusView) -> tuple[Column[BandUse], ...]:
 
 def _bar(part: int, whole: int) -> str:
     filled = min(_BAR_WIDTH, round(_BAR_WIDTH * part / whole)) if whole else 0
-    return "█" * filled + "·" * (_BAR_WIDTH - filled)
+    full, free = ("█", "·") if can_show("█·", sys.stdout) else ("#", ".")
+    return full * filled + free * (_BAR_WIDTH - filled)
 
 
 def _local_pid(session: Session) -> int:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 app = noun("The tasks of jobs: look at them, read what they write.")
 
 TaskName = Annotated[str, typer.Argument(metavar="TASK", help="user/job/index, or job/index where unique.")]
+TAIL_LINES_MAX = 100_000
 _EXEC_ANSWER_SECONDS = 10.0  # on top of the command's own time
 
 
@@ -62,7 +63,9 @@ def logs(
     task: TaskName,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as the task writes.")] = False,
     previous: Annotated[bool, typer.Option("--previous", help="Of the program before this one.")] = False,
-    tail: Annotated[int | None, typer.Option("--tail", min=1, help="Only the last lines.")] = None,
+    tail: Annotated[
+        int | None, typer.Option("--tail", min=1, max=TAIL_LINES_MAX, help="Only the last lines.")
+    ] = None,
 ) -> None:
     """Show what a task wrote.
 
@@ -85,7 +88,7 @@ def kill(context: typer.Context, task: TaskName) -> None:
     change_tasks(client, job, "kill", (index,))
 
 
-@app.command("exec", context_settings={"allow_interspersed_args": False})
+@app.command("exec")
 def exec_(
     context: typer.Context,
     task: TaskName,
@@ -101,8 +104,8 @@ def exec_(
     from borgish.wire.link import ExecReply
 
     seconds = seconds_of(timeout, "--timeout")
+    call = ExecCall(_words(command), seconds)
     client = session_of(context).client(seconds + _EXEC_ANSWER_SECONDS)
-    call = ExecCall(tuple(command[1:] if command[0] == "--" else command), seconds)
     reply = client.post(f"{_path(client, task)}/exec", call, ExecReply)
     pass_on([reply.output])
     if reply.cut:
@@ -110,6 +113,13 @@ def exec_(
 
         say("the output was longer than 1 MiB and was cut")
     raise typer.Exit(reply.exit_code)
+
+
+def _words(command: list[str]) -> tuple[str, ...]:
+    """Return the command, which typer gives without the ``--`` before it."""
+    if not command[0]:
+        raise typer.BadParameter("is empty; write it like: web/0 -- ls -l", param_hint="COMMAND")
+    return tuple(command)
 
 
 def pass_on(pieces: Iterable[bytes]) -> None:

@@ -6,12 +6,19 @@ Both send the whole: an assignment is everything a machine should run, a report 
 """
 
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
 from borgish.resources import Resources
 from borgish.spec.job import Health, Restart, Stop
 from borgish.vocabulary import Ending, Phase, Runtime
+
+# What borglets count: bounded where it is read, because it ends in columns of a database.
+Whole = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Small = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
+ExitCode = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 
 
 class AttemptSpec(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -88,8 +95,8 @@ class PollRequest(msgspec.Struct, frozen=True, omit_defaults=True):
 class Exit(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a program ended: an exit code, or a signal, or neither when it could not be learned."""
 
-    code: int | None = None
-    signal: int | None = None
+    code: ExitCode | None = None
+    signal: ExitCode | None = None
     oom: bool = False  # the kernel ended it for its memory limit
     reason: str = ""  # words, where there is more to say: could not start, unhealthy, max_runtime
     at: float = 0.0  # seconds since 1970
@@ -103,17 +110,17 @@ class AttemptReport(msgspec.Struct, frozen=True, omit_defaults=True):
     """One attempt as it is on its machine. ``ended`` is final; the phase means nothing from then on."""
 
     task: str
-    attempt: int
+    attempt: Whole
     phase: Phase
     needs: Resources = Resources()
-    ports: dict[str, int] = {}
-    pid: int = 0
+    ports: dict[str, Port] = {}
+    pid: Small = 0
     started_at: float = 0.0  # of the running program; 0 when none runs
-    restarts: int = 0  # local restarts in this attempt
+    restarts: Small = 0  # local restarts in this attempt
     ended: Ending | None = None
     last_exit: Exit | None = None
     reason: str = ""  # restarts in 4 s after exit 1; stopping; port 8080 in use ...
-    port_in_use: int = 0  # a port of the attempt that a foreign program holds: place it elsewhere
+    port_in_use: Port = 0  # a port of the attempt that a foreign program holds: place it elsewhere
 
     @property
     def key(self) -> str:
@@ -124,9 +131,9 @@ class Usage(msgspec.Struct, frozen=True, array_like=True):
     """What one attempt used when last sampled."""
 
     task: str
-    attempt: int
-    cpu_millis: int
-    ram_bytes: int
+    attempt: Whole
+    cpu_millis: Whole
+    ram_bytes: Whole
 
 
 class ConditionKind(StrEnum):
@@ -168,8 +175,8 @@ class PollReply(msgspec.Struct, frozen=True, omit_defaults=True):
     machine: str
     boot_id: str  # changes when the machine boots
     instance: str  # changes when the borglet starts
-    generation: int  # of the assignment it works on; 0 for none under this epoch
-    report_generation: int  # grows with each change of the report, within one instance
+    generation: Whole  # of the assignment it works on; 0 for none under this epoch
+    report_generation: Whole  # grows with each change of the report, within one instance
     report: Report | None = None
     usage: tuple[Usage, ...] = ()
 

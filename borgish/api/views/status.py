@@ -1,7 +1,7 @@
 """The whole cell at one glance, and cut to what fits a screen."""
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, islice
 
 import msgspec
@@ -67,7 +67,7 @@ def summary_view(
     observed: Observed,
     tally: Tally,
     status: StatusView,
-    refusals: dict[str, tuple[RefusalView, ...]],
+    refusals: Mapping[str, tuple[RefusalView, ...]],
     events: Sequence[EventView],
     now: Now,
 ) -> SummaryView:

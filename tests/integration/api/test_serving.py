@@ -13,11 +13,12 @@ from cryptography.x509.oid import NameOID
 
 from borgish.api.app import create_app
 from borgish.api.door import App
-from borgish.api.serve import Tls, is_loopback, serve
+from borgish.api.serve import Tls, serve
 from borgish.client import Client
 from borgish.clock import SystemClock
 from borgish.errors import BorgishError, Unreachable, UnsafeConfiguration
 from borgish.wire.api import StatusView
+from borgish.wire.bounds import is_loopback
 from tests.integration.api.fakes import TOKENS, FakeGateway
 
 

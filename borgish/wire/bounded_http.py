@@ -1,0 +1,89 @@
+"""HTTP as both daemons receive it: uvicorn's, with an end to all that a caller could go on with for ever.
+
+A caller without a token gets this far, so nothing here may grow with what it sends: neither the head
+of a request nor what follows a body, and no connection stays open for one that never finishes asking.
+What is refused here is refused as problem details, like everything else.
+"""
+
+import asyncio
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from borgish.wire.api import Problem
+
+HEAD_BYTES_MAX = 16 * 1024
+HEAD_SECONDS_MAX = 20.0
+BODY_SECONDS_MAX = 60.0
+
+
+class BoundedHttp(HttpToolsProtocol):
+    """One connection. Bytes that are neither body nor complete a head or a message are counted."""
+
+    _loose_bytes = 0
+    _got_on = False
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:  # uvloop's transports are not asyncio's
+        super().connection_made(transport)
+        self._finish_within(HEAD_SECONDS_MAX)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._finish_within(None)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._got_on = False
+        super().data_received(data)
+        self._loose_bytes = 0 if self._got_on else self._loose_bytes + len(data)
+        if self._loose_bytes > HEAD_BYTES_MAX:
+            hint = f"Send less than {HEAD_BYTES_MAX} bytes of path and headers"
+            self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the head is too large", hint)
+
+    def on_message_begin(self) -> None:
+        if self._deadline is None:
+            self._finish_within(HEAD_SECONDS_MAX)
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._got_on = True
+        self._finish_within(BODY_SECONDS_MAX)
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._got_on = True
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._got_on = True
+        self._finish_within(None)
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP; uvicorn calls this."""
+        del msg  # it says no more
+        self._refuse(HTTPStatus.BAD_REQUEST, "this is no HTTP request", "Speak HTTP/1.1, or look at the URL")
+
+    def _finish_within(self, seconds: float | None) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = None if seconds is None else self.loop.call_later(seconds, self._too_slow)
+
+    def _too_slow(self) -> None:
+        self._refuse(HTTPStatus.REQUEST_TIMEOUT, "the request did not come in time", "Send it at once")
+
+    def _refuse(self, status: HTTPStatus, detail: str, hint: str) -> None:
+        """Close the connection, with a word where no answer is under way."""
+        if self.transport.is_closing():
+            return
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.write(_answer(status, detail, hint))
+        self.transport.close()
+
+
+def _answer(status: HTTPStatus, detail: str, hint: str) -> bytes:
+    body = msgspec.json.encode(Problem(status.phrase, status, detail, hint=hint))
+    head = f"HTTP/1.1 {status} {status.phrase}\r\ncontent-type: application/problem+json\r\n"
+    return f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body

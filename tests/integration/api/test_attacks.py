@@ -1,0 +1,201 @@
+"""What strangers and careless callers send, over real sockets: refused in words, and nothing grows."""
+
+import asyncio
+import json
+import re
+import socket
+import threading
+
+import pytest
+
+from borgish.api import jobs
+from borgish.errors import Invalid
+from borgish.spec.job import JobSpec
+from borgish.wire import bounded_http
+from borgish.wire.bounded_http import HEAD_BYTES_MAX
+from tests.integration.api.fakes import RunningApi
+
+TOKEN = b"Host: 127.0.0.1\r\nAuthorization: Bearer bgt_admin\r\n"
+MACHINE = {
+    "machine": "m9",
+    "host": "127.0.0.1",
+    "port": 1234,
+    "boot_id": "boot",
+    "instance": "run",
+    "facts": {"capacity": {}, "attributes": {}, "runtimes": [], "ports_low": 20000, "ports_high": 20999},
+}
+
+
+def send(api: RunningApi, *pieces: bytes) -> bytes:
+    """Return all that is answered until the connection closes, or rests after an answer."""
+    with socket.create_connection(("127.0.0.1", api.serving.port), timeout=5) as connection:
+        try:
+            for piece in pieces:
+                connection.sendall(piece)
+        except OSError:
+            pass  # cut off, as it should be; the answer says why
+        return _answer(connection)
+
+
+def _answer(connection: socket.socket) -> bytes:
+    answer = b""
+    try:
+        while piece := connection.recv(65536):
+            answer += piece
+            head, end, body = answer.partition(b"\r\n\r\n")
+            length = re.search(rb"content-length: (\d+)", head)
+            if end and length and len(body) >= int(length[1]):
+                break
+    except ConnectionError:
+        pass
+    return answer
+
+
+def ask(
+    api: RunningApi, target: str, body: bytes | None = None, headers: bytes = b""
+) -> tuple[int, dict[str, str]]:
+    method = b"GET" if body is None else b"POST"
+    head = method + b" " + target.encode() + b" HTTP/1.1\r\n" + TOKEN + headers
+    length = b"Content-Length: %d\r\n" % len(body) if body is not None else b""
+    return problem(send(api, head + length + b"\r\n" + (body or b"")))
+
+
+def problem(answer: bytes) -> tuple[int, dict[str, str]]:
+    """Return status and fields of an answer, which must be problem details unless it is a good one."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    status = int(head.split(b" ")[1])
+    if status >= 400:
+        assert b"content-type: application/problem+json" in head
+        assert not re.search(rb"Traceback|/site-packages|\.py|SELECT|INSERT", body)
+    return status, json.loads(body) if status >= 400 else {}
+
+
+def _send_for_ever(connection: socket.socket, line: bytes) -> None:
+    for _ in range(512):  # 32 MiB: far beyond what sockets buffer
+        connection.sendall(line * 64)
+
+
+@pytest.mark.parametrize("auth", [TOKEN, b"Host: 127.0.0.1\r\n"])
+def test_trailers_without_end_are_cut_off(api: RunningApi, auth: bytes) -> None:
+    head = b"POST /v1/jobs HTTP/1.1\r\n" + auth + b"Transfer-Encoding: chunked\r\n\r\n0\r\n"
+    with socket.create_connection(("127.0.0.1", api.serving.port), timeout=5) as connection:
+        connection.sendall(head)
+        with pytest.raises(OSError, match=r"reset|pipe"):
+            _send_for_ever(connection, b"x: " + b"a" * 1000 + b"\r\n")
+
+
+@pytest.mark.parametrize("begin", [b"GET /", b"GET / HTTP/1.1\r\nX: ", b"GET / HTTP/1.1\r\nX: y\r\n"])
+def test_heads_without_end_are_cut_off(api: RunningApi, begin: bytes) -> None:
+    status, said = problem(send(api, begin, b"a" * (HEAD_BYTES_MAX + 1)))
+    assert (status, bool(said["hint"])) in ((431, True), (400, True))
+
+
+@pytest.mark.parametrize("text", [b"\x16\x03\x01\x02\x00\x01", b"BREW / HTTP/1.1\r\n\r\n", b"\0\r\n\r\n"])
+def test_what_is_no_http_is_told_so(api: RunningApi, text: bytes) -> None:
+    assert problem(send(api, text))[0] == 400
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [b"", b"GET / HTT", b"POST /v1/jobs HTTP/1.1\r\n" + TOKEN + b"Content-Length: 9\r\n\r\nx"],
+)
+def test_who_never_finishes_asking_is_let_go(
+    api: RunningApi, begun: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_http, "HEAD_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(bounded_http, "BODY_SECONDS_MAX", 0.05)
+    with socket.create_connection(("127.0.0.1", api.serving.port), timeout=5) as connection:
+        connection.sendall(begun)
+        closed = _answer(connection)
+    assert not closed or problem(closed)[0] == 408
+
+
+def test_a_connection_that_rests_between_requests_is_kept(
+    api: RunningApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_http, "HEAD_SECONDS_MAX", 0.02)
+    client = api.client()
+    client.raw("GET", "/v1/status")
+    before = client._kept
+    api.call(asyncio.sleep(0.1))
+    client.raw("GET", "/v1/status")
+    assert client._kept is before
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("target", "hint"),
+    [
+        ("/v1/tasks?limti=5", "Did you mean limit?"),
+        ("/v1/tasks?machines=m1", "Did you mean machine?"),
+        ("/v1/tasks?in_state=dead", "Did you mean state?"),
+        ("/v1/tasks?request=1", "Its parameters are"),
+        ("/v1/status?x=1", "It takes no parameters"),
+        ("/v1/watch?kinds=event&kinds=tasks", "Keep one of them"),
+        ("/v1/tasks?limit=1&limit=2", "Keep one of them"),
+        ("/v1/tasks?after=%ff", "Encode it as UTF-8"),
+        ("/v1/tasks?" + "job=a&" * 30, "Send fewer"),
+        ("/v1/tasks?limit=0", "openapi"),
+        ("/v1/tasks/ann/web/0/logs?tail=100001", "openapi"),
+        ("/v1/nothing/{path}/{0}", "openapi"),
+    ],
+)
+def test_questions_that_are_none(api: RunningApi, target: str, hint: str) -> None:
+    status, said = ask(api, target)
+    assert status == (404 if "nothing" in target else 400)
+    assert hint in said["hint"]
+
+
+def test_a_wrong_parameter_has_the_name_it_is_written_with(api: RunningApi) -> None:
+    assert ask(api, "/v1/tasks?state=bogus")[1]["detail"].startswith("state: ")
+
+
+def test_an_error_repeats_only_the_beginning_of_a_path(api: RunningApi) -> None:
+    assert len(ask(api, "/" + "a" * 10_000)[1]["detail"]) < 300
+
+
+@pytest.mark.parametrize(
+    ("target", "body", "said"),
+    [
+        ("/v1/jobs/ann/web/scale", b'{"tasks": 3, "tasks": 2}', "'tasks' is given twice"),
+        ("/v1/tasks/ann/web/0/exec", b'{"run": ["a\\u0000b"]}', "NUL"),
+        ("/v1/tasks/ann/web/0/exec", b'{"run": [""]}', "no program"),
+        ("/v1/jobs/ann/web/scale", b'{"tasks": ' + b"[" * 100_000, ""),
+        ("/v1/machines", b'{"x": ' + b"[" * 100_000, ""),
+        ("/v1/machines", b'{"x": "\xff"}', ""),
+        ("/v1/machines/m1/cordon", b'{"reason": "a\\u0000"}', "NUL"),
+    ],
+)
+def test_bodies_that_are_refused(api: RunningApi, target: str, body: bytes, said: str) -> None:
+    status, answer = ask(api, target, body)
+    assert status == 400
+    assert said in answer["detail"]
+    assert api.gateway.asked == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("machine", "../x"), ("host", "evil.example"), ("port", 10**30), ("boot_id", "")]
+)
+def test_machines_that_cannot_join(api: RunningApi, field: str, value: object) -> None:
+    assert ask(api, "/v1/machines", json.dumps(MACHINE).encode())[0] == 200
+    status, said = ask(api, "/v1/machines", json.dumps(MACHINE | {field: value}).encode())
+    assert (status, f"cannot join: {field}: " in said["detail"]) == (400, True)
+
+
+@pytest.mark.parametrize(("lines", "beside"), [(1, False), (5000, True)])
+def test_a_long_job_file_is_read_beside_the_loop(
+    api: RunningApi,
+    lines: int,
+    beside: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Half a second of the loop for one file would be half a second in which no machine is polled."""
+    threads: list[threading.Thread] = []
+
+    def read(_text: bytes, _user: str) -> JobSpec:
+        threads.append(threading.current_thread())
+        raise Invalid("as it is")
+
+    monkeypatch.setattr(jobs, "read_job", read)
+    assert ask(api, "/v1/jobs", b"# a line\n" * lines)[0] == 400
+    assert [thread is not api.do(threading.current_thread) for thread in threads] == [beside]

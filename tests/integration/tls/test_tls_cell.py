@@ -1,0 +1,122 @@
+"""A whole cell on TLS with an authority of its own: master, borglet and borgctl, as on hosts of their own."""
+
+import ipaddress
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+from borgish.cli.borgctl import run
+from borgish.clock import SystemClock
+
+ROOT = Path(__file__).parents[3]
+SECONDS_MAX = 30.0
+TLS = '[tls]\ncertificate = "{0}.pem"\nkey = "{0}.key"\nca = "ca.pem"\n'
+JOB = 'name: hello\nrun: [sleep, "600"]\nresources: {cpu: 10m, ram: 16MiB, disk: 1MiB}\n'
+
+
+class Authority:
+    """Signs certificates for 127.0.0.1."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.key = folder, ec.generate_private_key(ec.SECP256R1())
+        self.begins = datetime.fromtimestamp(SystemClock().now().wall - 3600, UTC)
+        itself = x509.SubjectKeyIdentifier.from_public_key(self.key.public_key())
+        basic = x509.BasicConstraints(ca=True, path_length=None)
+        builder = self._builder("authority", self.key.public_key()).add_extension(basic, critical=True)
+        certificate = builder.add_extension(itself, critical=False).sign(self.key, hashes.SHA256())
+        (folder / "ca.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
+
+    def sign(self, name: str) -> None:
+        """Write ``name.pem`` and ``name.key``."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+        signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
+        builder = self._builder(name, key.public_key()).add_extension(address, critical=False)
+        certificate = builder.add_extension(signer, critical=False).sign(self.key, hashes.SHA256())
+        (self.folder / f"{name}.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
+        pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        (self.folder / f"{name}.key").write_bytes(pem)
+
+    def _builder(self, name: str, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+        issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "authority")])
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        ends, serial = self.begins + timedelta(days=1), x509.random_serial_number()
+        return x509.CertificateBuilder(issuer, subject, key, serial, self.begins, ends)
+
+
+def daemon(module: str, config: Path, *options: str) -> "subprocess.Popen[bytes]":
+    with (config.with_suffix(".log")).open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", module, "--config", str(config), *options],
+            stdout=log,
+            stderr=log,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+        )
+
+
+@contextmanager
+def cell(folder: Path) -> Iterator[str]:
+    """Run a master and a borglet in a folder with certificates; gives the master's address."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = int(free.getsockname()[1])
+    url, tls = f"https://127.0.0.1:{port}", TLS.format("cell")
+    (folder / "cell.toml").write_text(f'name = "tls"\nlisten = "127.0.0.1:{port}"\n{tls}')
+    about = f'machine = "m1"\nmaster = "{url}"\njoin_token_file = "tokens/join.token"\nstate = "m1"\n'
+    (folder / "borglet.toml").write_text(
+        f'{about}ports = "29000-29010"\nruntimes = ["process"]\n{TLS.format("m1")}'
+    )
+    daemons = [daemon("borgish.master.main", folder / "cell.toml")]
+    daemons.append(daemon("borgish.borglet.main", folder / "borglet.toml"))
+    try:
+        yield url
+    finally:
+        for process in reversed(daemons):
+            process.send_signal(signal.SIGTERM)
+        codes = [process.wait(20) for process in daemons]
+        daemon("borgish.borglet.main", folder / "borglet.toml", "--stop-all").wait(20)
+    assert codes == [0, 0]
+
+
+def until_up(folder: Path) -> None:
+    deadline = SystemClock().now().mono + SECONDS_MAX
+    while run(["--dir", str(folder), "machine", "show", "m1"]) != 0:
+        assert SystemClock().now().mono < deadline, (folder / "cell.log").read_text()
+        time.sleep(0.05)
+
+
+def test_a_cell_on_tls(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority(tmp_path)
+    authority.sign("cell")
+    authority.sign("m1")
+    (tmp_path / "job.yaml").write_text(JOB)
+    here, token = ["--dir", str(tmp_path)], str(tmp_path / "tokens" / "admin.token")
+    with cell(tmp_path) as url:
+        until_up(tmp_path)
+        assert run([*here, "job", "submit", str(tmp_path / "job.yaml")]) == 0
+        assert run([*here, "task", "exec", "hello/0", "--", "echo", "over tls"]) == 0
+        assert "over tls" in capfd.readouterr().out
+        assert run([*here, "--token-file", token, "status"]) == 0
+        elsewhere = ["--url", url, "--token-file", token, "status"]
+        assert run(elsewhere) == 4
+        assert "certificate verify failed" in capfd.readouterr().err
+        monkeypatch.setenv("BORGISH_CA", str(tmp_path / "ca.pem"))
+        assert run(elsewhere) == 0
+        monkeypatch.setenv("BORGISH_CA", str(tmp_path / "none.pem"))
+        assert run(elsewhere) == 4
+        assert "none.pem cannot be used" in capfd.readouterr().err
