@@ -93,8 +93,11 @@ def _take_folder(state: Path) -> FolderLock:
         ) from None
 
 
-def _factories(settings: Settings) -> Factories:
-    """How each wanted runtime is made. Docker's library is imported only where it is wanted."""
+def _factories(settings: Settings, *, leaving: bool = False) -> Factories:
+    """How each wanted runtime is made. Docker's library is imported only where it is wanted.
+
+    ``leaving``: nothing outside of the state folder may stay of this machine, so no container, either.
+    """
 
     def process(_cell: str) -> TaskRuntime:
         from borgish.borglet.runtimes.process import ProcessRuntime
@@ -104,10 +107,12 @@ def _factories(settings: Settings) -> Factories:
     def docker(cell: str) -> TaskRuntime:
         from borgish.borglet.runtimes.cgroups import group_name
         from borgish.borglet.runtimes.docker import DockerRuntime
+        from borgish.borglet.runtimes.docker_kept import NOTHING, Keep
 
         mark = group_name(settings.state).removeprefix("borgish-")
         publish = "127.0.0.1" if is_loopback(settings.host) else "0.0.0.0"  # noqa: S104 - as programs listen
-        return DockerRuntime(cell, settings.machine, mark=mark, publish=publish)
+        keep = NOTHING if leaving else Keep()
+        return DockerRuntime(cell, settings.machine, mark=mark, publish=publish, keep=keep)
 
     known: Factories = {Runtime.PROCESS: process, Runtime.DOCKER: docker}
     return {kind: known[kind] for kind in settings.runtimes or USABLE_RUNTIMES}
@@ -116,7 +121,8 @@ def _factories(settings: Settings) -> Factories:
 async def _stop_all(settings: Settings) -> None:
     ledger = Ledger(settings.state, settings.machine)
     try:
-        ended = await stop_all(ledger, _factories(settings), Membership(settings.state).cell)
+        cell = Membership(settings.state).cell
+        ended = await stop_all(ledger, _factories(settings, leaving=True), cell)
     finally:
         ledger.close()
     log.info("ended %d programs", ended)

@@ -4,6 +4,7 @@ from signal import Signals
 
 from borgish.resources import show_bytes
 from borgish.spec.job import Health, Restart
+from borgish.vocabulary import Runtime
 from borgish.wire.link import AttemptSpec, Exit
 
 TRIES_WORD = {1: "1 try left"}
@@ -36,11 +37,19 @@ def exit_text(exit_: Exit, spec: AttemptSpec | None) -> str:
         return f"out of memory: it reached its limit{limit}; raise resources.ram"
     if exit_.code is not None:
         text = f"exit code {exit_.code}"
+    elif exit_.signal == 9 and spec and spec.runtime is Runtime.DOCKER and not exit_.reason:
+        return _killed_by_others(spec.resources.ram_bytes)
     elif exit_.signal is not None:
         text = f"ended by signal {signal_name(exit_.signal)}"
     else:
         return exit_.reason or "exit unknown"
     return f"{exit_.reason} ({text})" if exit_.reason else text
+
+
+def _killed_by_others(ram_bytes: int) -> str:
+    """An engine does not see that a container's very first moments take too much memory."""
+    hint = f"; maybe its memory limit of {show_bytes(ram_bytes)}" if ram_bytes else ""
+    return f"killed by signal 9 by somebody else than borgish{hint}"
 
 
 def restarts(text: str, delay_seconds: float) -> str:

@@ -12,7 +12,9 @@ from tests.e2e.watched import JOBS, PATIENCE_SECONDS, Life, becomes, lives, task
 pytestmark = pytest.mark.docker
 
 TASKS = ("ann/container/0", "ann/container/1")
-ENDED = "name: ended\nimage: {image}\nrun: [sh, -c, 'sleep 2; exit 7']\nrestart: {{policy: never}}\n"
+ENDED = (
+    "name: ended\nimage: {image}\nrun: [sh, -c, 'echo bye; sleep 2; exit 7']\nrestart: {{policy: never}}\n"
+)
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +28,8 @@ def ship(
         assert busybox_image in text
         made.ok("job", "submit", "-", "--user", "ann", stdin=text)
         yield made
-    assert containers_of(docker_engine, "ann/container") == {}  # the purge took them
+    for job in ("ann/container", "ann/ended"):
+        assert containers_of(docker_engine, job) == {}  # the purge took them, also what stayed for its output
 
 
 def containers_of(engine: docker.DockerClient, job: str) -> dict[str, str]:
@@ -100,6 +103,13 @@ def test_an_exit_code_is_not_lost_while_the_borglet_is_dead(
     ship.borgctl("job", "wait", "ended", "--for", "dead")
     task = task_of(ship, "ann/ended/0")
     assert (task.state, task.exit_code, task.reason) == ("dead", 7, "exit code 7")
+    wait_until(lambda: let_go(docker_engine, mine), PATIENCE_SECONDS)
+    assert ship.ok("task", "logs", "ended/0") == "bye\n"
+
+
+def let_go(engine: docker.DockerClient, ids: dict[str, str]) -> bool:
+    """Whether the borglet is done with these containers, and keeps them for their output."""
+    return all(str(engine.containers.get(one).name).startswith("borgish.gone.") for one in ids)
 
 
 def test_a_missing_image_is_said(ship: RealCell) -> None:

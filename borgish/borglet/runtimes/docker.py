@@ -7,6 +7,7 @@ is trouble of the machine: no task is taken for ended because of it.
     docker_engine     calls with deadlines, from threads
     docker_container  what an attempt is as a container, both ways; talks to nobody
     docker_roll       which containers there are, and which have ended
+    docker_kept       which stay for their output when their attempt was let go
     docker_start      making one
     docker_init       whether its program could be run
     docker_exec, docker_use
@@ -16,12 +17,13 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 
-from docker.errors import APIError
+from docker.errors import APIError, NotFound
 
 from borgish.borglet.runtimes.base import RunState
 from borgish.borglet.runtimes.docker_container import Container, Owner, Place
 from borgish.borglet.runtimes.docker_engine import Client, Engine
 from borgish.borglet.runtimes.docker_exec import run_beside
+from borgish.borglet.runtimes.docker_kept import Keep
 from borgish.borglet.runtimes.docker_roll import Roll
 from borgish.borglet.runtimes.docker_start import Starter
 from borgish.borglet.runtimes.docker_use import Meter
@@ -41,7 +43,8 @@ class DockerRuntime:
 
     ``mark`` tells machines apart that have one name and share an engine, as several local cells do:
     a word of the borglet's state folder that stays. ``publish`` is the machine's address on which
-    the ports of tasks are opened.
+    the ports of tasks are opened. ``keep`` is what stays of attempts that were let go; with
+    ``docker_kept.NOTHING`` all of it is gone once ``open`` returns.
     """
 
     kind = Runtime.DOCKER
@@ -55,14 +58,16 @@ class DockerRuntime:
         publish: str = "127.0.0.1",
         look_seconds: float = LOOK_SECONDS,
         clock: Clock | None = None,
+        keep: Keep = Keep(),  # noqa: B008 - frozen
     ) -> None:
         self._owner = Owner(cell, machine, mark)
         self._publish = publish
         self._look_seconds = look_seconds
         self._clock = clock or SystemClock()
+        self._keep = keep
         self._engine = Engine()
         self._meter = Meter()
-        self._roll = Roll(self._engine, self._owner, self._clock)
+        self._roll = Roll(self._engine, self._owner, self._clock, keep)
         self._starter = Starter(self._engine, self._owner, self._clock, self._roll)
         self._starts: dict[tuple[str, int], asyncio.Task[RunState]] = {}
         self._silent = ""
@@ -73,11 +78,19 @@ class DockerRuntime:
         await self._engine.open()
         self._roll.place = await self._engine.quick(self._look_around)
         await self._roll.look()
+        await self._sweep_first()
         self._roll.changed = changed
         filters = {"type": "container", "event": ["die", "oom"]} | self._owner.filters()
         self._engine.listen(since, filters, self._roll.heard)
         self._roll.in_background(self._look_now_and_then())
         return [container.state for container in self._roll.latest.values() if container.state]
+
+    async def _sweep_first(self) -> None:
+        """Old output is in nobody's way; but who wants nothing kept is about to leave the machine."""
+        if self._keep.containers:
+            self._roll.sweep()
+        else:
+            await self._roll.sweep_now()
 
     def _look_around(self, client: Client) -> Place:
         bridge = any(network["Name"] == "bridge" for network in client.networks(names=["bridge"]))
@@ -90,6 +103,7 @@ class DockerRuntime:
             await asyncio.sleep(self._look_seconds)
             try:
                 await self._roll.look()
+                self._roll.sweep()
                 self._silent = ""
             except (APIError, Unreachable) as error:
                 self._silent = str(error)
@@ -128,6 +142,8 @@ class DockerRuntime:
         await self.signal(key, "KILL")
 
     async def forget(self, key: str) -> None:
+        """As in the protocol: the container of a run that ended stays, under a name that says so, by
+        the rule of ``keep``."""
         await self._roll.forget(key)
 
     async def sample(self) -> list[Usage]:
@@ -135,17 +151,20 @@ class DockerRuntime:
         return await asyncio.to_thread(self._meter.read, running, self._clock.now().mono)
 
     async def logs(self, key: str, *, previous: bool, follow: bool, tail: int) -> AsyncIterator[bytes]:
-        """As in the protocol. Raises Unreachable."""
+        """As in the protocol; also of an attempt that was let go, while it is kept. Raises Unreachable."""
         container = (self._roll.previous if previous else self._roll.latest).get(key)
+        follow = follow and container is not None and container.alive
+        container = container or self._roll.kept.find(key, previous=previous)
         if container is None:
             return
-        follow = follow and container.alive
         read = self._engine.stream if follow else self._engine.whole
         try:
             async for part in read(
                 lambda client: _output(client, container, tail, follow=follow), "read output"
             ):
                 yield part
+        except NotFound:
+            return  # it was just removed
         except APIError as error:
             raise Unreachable(f"the output of {key} cannot be read ({error.explanation})") from None
 

@@ -53,8 +53,11 @@ class Owner(msgspec.Struct, frozen=True):
 
     def container_name(self, spec: AttemptSpec, run: int) -> str:
         """Return the name of a run's container; unique on an engine, and readable in ``docker ps``."""
-        task = spec.task.replace("/", "-")
-        parts = ["borgish", self.cell, self.mark, task, str(spec.attempt), str(run)]
+        return f"borgish-{self.run_name(spec.key, run)}"
+
+    def run_name(self, key: str, run: int) -> str:
+        """Return what the name of a run's container ends with, however it begins."""
+        parts = [self.cell, self.mark, key.replace("/", "-").replace("@", "-"), str(run)]
         return "-".join(part for part in parts if part)
 
 

@@ -1,7 +1,7 @@
 """The roll of a machine's containers: which are known, which run of an attempt is its latest, what ended.
 
 Ends come as events, at once; a look at everything, now and then, tells what events did not. Kept in
-one event loop. Making containers is left to ``docker_start``.
+one event loop. Making containers is left to ``docker_start``, what stays of them to ``docker_kept``.
 """
 
 import asyncio
@@ -9,12 +9,13 @@ import logging
 from collections.abc import Callable, Coroutine
 
 import msgspec
-from docker.errors import APIError
+from docker.errors import APIError, NotFound
 
 from borgish.borglet.runtimes import docker_container as containers
 from borgish.borglet.runtimes.base import RunState
 from borgish.borglet.runtimes.docker_container import Container, Owner, Place
 from borgish.borglet.runtimes.docker_engine import Engine, Listed, News
+from borgish.borglet.runtimes.docker_kept import Keep, Kept, is_gone
 from borgish.clock import Clock
 from borgish.errors import Unreachable
 from borgish.wire.link import Exit
@@ -27,8 +28,10 @@ log = logging.getLogger(__name__)
 class Roll:
     """The containers of one owner. ``changed``, once set, is told the attempt's key when a run ended."""
 
-    def __init__(self, engine: Engine, owner: Owner, clock: Clock) -> None:
+    def __init__(self, engine: Engine, owner: Owner, clock: Clock, keep: Keep) -> None:
         self._engine, self._owner, self._clock = engine, owner, clock
+        self._one_leaves = asyncio.Lock()  # many at once, beside starts, were seen to lock an engine up
+        self.kept = Kept(engine, owner, clock, keep, self._one_leaves)
         self.changed: Callable[[str], None] = lambda _: None
         self.place = Place(bridge=True, publish="127.0.0.1")  # until the engine has said
         self.latest: dict[str, Container] = {}  # by attempt
@@ -37,7 +40,6 @@ class Roll:
         self.stuck: set[str] = set()  # names of containers whose start did not come back
         self._known: dict[str, Container] = {}  # by container id
         self._leaving: set[str] = set()  # ids
-        self._one_removal = asyncio.Lock()  # many at once, beside starts, were seen to lock an engine up
         self._background: set[asyncio.Task[None]] = set()
 
     # Come and go
@@ -68,24 +70,41 @@ class Roll:
         """Remove it from the engine, soon; one that stays is found by the next look."""
         self.disregard(container)
         if container.id not in self._leaving:
+            self._leaving.add(container.id)
             self.in_background(self.remove(container))
 
     async def forget(self, key: str) -> None:
-        """Remove all runs of an attempt."""
+        """Let go of all runs of an attempt; what has ended stays for its output, until it is swept."""
         for runs in (self.previous, self.latest):
             if container := runs.pop(key, None):
                 self.disregard(container)
-                await self.remove(container)
+                if container.alive or not await self.kept.take(container):
+                    await self.remove(container)
+        self.sweep()
+
+    def sweep(self) -> None:
+        """Remove what was kept long enough, soon."""
+        for container in self.kept.outdated():
+            self.kept.drop(container)
+            self.let_go(container)
+
+    async def sweep_now(self) -> None:
+        """Remove what was kept long enough, and return when that is done."""
+        for container in self.kept.outdated():
+            self.kept.drop(container)
+            await self.remove(container)
 
     async def remove(self, container: Container) -> None:
         """Remove it from the engine; one that stays is found by the next look."""
         self._leaving.add(container.id)
         try:
-            async with self._one_removal:
+            async with self._one_leaves:
                 await self._engine.slow(
                     lambda client: client.remove_container(container.id, v=True, force=True),
                     "remove a container",
                 )
+        except NotFound:
+            pass  # somebody else has done it
         except (APIError, Unreachable) as error:
             log.info("the container of run %d of %s stays for now: %s", container.run, container.key, error)
         finally:
@@ -140,12 +159,14 @@ class Roll:
         """Notice what no event told of. Raises Unreachable or APIError when the engine does not answer."""
         known = tuple(self._known.values())
         rows = {row["Id"]: row for row in await self._list()}
+        self.kept.see(rows)
         for container in known:
             if container.state is not None and container.alive:
                 await self._compare(container, container.state, rows.get(container.id))
-        unknown = [row for row in rows.values() if row["Id"] not in self._known]
+        unknown = [row for one, row in rows.items() if one not in self._known and not is_gone(row)]
         for row in sorted(unknown, key=lambda row: row["Created"]):
-            if row["Id"] not in self._leaving and not self.starting & _names(row):
+            leaves = row["Id"] in self._leaving or row["Id"] in self.kept
+            if not leaves and not self.starting & _names(row):
                 await self._meet(row)
         self.stuck &= {name for row in rows.values() if row["State"] == "created" for name in _names(row)}
 

@@ -290,6 +290,22 @@ class LogContract:
         ended = await opened.end_of(spec.key)
         assert ended.signal == 9 or ended.code == 137
 
+    async def test_the_output_of_a_forgotten_attempt_stays_for_a_while(
+        self, runtime_case: RuntimeCase, opened: Watched
+    ) -> None:
+        for run, word in ((1, "first"), (2, "second")):
+            spec = runtime_case.spec(Program(prints=(word,), runs_seconds=0))
+            opened.news.clear()
+            await opened.runtime.start(spec, run)
+            await opened.end_of(spec.key)
+        await opened.runtime.forget(spec.key)
+        later = await Watched(runtime_case.make()).open()
+        for runtime in (opened.runtime, later.runtime):
+            now = runtime.logs(spec.key, previous=False, follow=True, tail=0)
+            before = runtime.logs(spec.key, previous=True, follow=False, tail=0)
+            assert (await text(now), await text(before)) == ("second\n", "first\n")
+        await later.runtime.close()
+
     async def test_logs_of_nothing_are_empty(self, opened: Watched) -> None:
         logs = opened.runtime.logs("ann/web/9@1", previous=False, follow=True, tail=0)
         assert await text(logs) == ""

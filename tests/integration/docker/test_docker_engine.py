@@ -2,11 +2,8 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-import docker
-import msgspec
 import pytest
 
 from borgish.borglet.runtimes import docker_engine as engine_calls
@@ -14,76 +11,12 @@ from borgish.borglet.runtimes.base import StartFailed
 from borgish.borglet.runtimes.docker import DockerRuntime
 from borgish.borglet.runtimes.docker_container import Owner, Place, container_config
 from borgish.errors import Conflict, Unreachable
-from borgish.resources import Resources
-from borgish.spec.job import Restart, Stop
-from borgish.vocabulary import Runtime
-from borgish.wire.link import AttemptSpec, Exit
 from tests.integration.docker.engine_between import EngineBetween
+from tests.integration.docker.machine import SLEEP, Machine, ended, until
 
 pytestmark = pytest.mark.docker
 
 SOON_SECONDS = 0.1
-SLEEP = ("sleep", "1000")
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
-class Machine:
-    """One machine's containers, and the runtimes that look at them."""
-
-    def __init__(self, mark: str, image: str, engine: docker.DockerClient) -> None:
-        self.mark, self.image, self.engine = mark, image, engine
-        self._open: list[DockerRuntime] = []
-
-    async def runtime(self, look_seconds: float = 60.0) -> DockerRuntime:
-        runtime = DockerRuntime("integration", "m1", mark=self.mark, look_seconds=look_seconds)
-        self._open.append(runtime)
-        await runtime.open(lambda _: None)
-        return runtime
-
-    async def close(self) -> None:
-        for runtime in self._open:
-            await runtime.close()
-
-    def spec(self, *run: str, ram_bytes: int = 64 * 1024**2, **more: object) -> AttemptSpec:
-        spec = AttemptSpec(
-            task="ann/web/0",
-            attempt=7,
-            image=self.image,
-            run=run,
-            env={},
-            runtime=Runtime.DOCKER,
-            resources=Resources(cpu_millis=100, ram_bytes=ram_bytes),
-            restart=Restart(),
-            stop=Stop(),
-        )
-        return msgspec.structs.replace(spec, **more)
-
-    def containers(self) -> dict[str, str]:
-        """Return the state of each container here, by name."""
-        found = self.engine.api.containers(all=True, filters={"label": f"borgish.owner={self.mark}"})
-        return {row["Names"][0].removeprefix("/"): row["State"] for row in found}
-
-
-@pytest.fixture
-async def machine(
-    docker_mark: str, busybox_image: str, docker_engine: docker.DockerClient
-) -> AsyncIterator[Machine]:
-    machine = Machine(docker_mark, busybox_image, docker_engine)
-    yield machine
-    await machine.close()
-
-
-async def ended(runtime: DockerRuntime, key: str) -> Exit:
-    await until(lambda: (state := runtime.look(key)) is not None and state.exit is not None)
-    state = runtime.look(key)
-    assert state is not None
-    assert state.exit is not None
-    return state.exit
 
 
 async def test_an_image_that_is_not_here(machine: Machine) -> None:
@@ -146,8 +79,6 @@ async def test_the_run_before_is_kept_and_older_ones_go(machine: Machine) -> Non
         await ended(runtime, "ann/web/0@7")
     names = {f"borgish-integration-{machine.mark}-ann-web-0-7-{run}" for run in (2, 3)}
     await until(lambda: set(machine.containers()) == names)
-    await runtime.forget("ann/web/0@7")
-    assert machine.containers() == {}
 
 
 async def test_what_was_made_and_never_started_goes(machine: Machine) -> None:

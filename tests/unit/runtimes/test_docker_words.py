@@ -1,5 +1,6 @@
 """What an attempt is as a container, and what the engine's words mean."""
 
+import msgspec
 import pytest
 from docker.errors import APIError
 from requests import Response
@@ -7,6 +8,7 @@ from requests import Response
 from borgish.borglet.runtimes import docker_container as containers
 from borgish.borglet.runtimes.docker_container import Owner, Place
 from borgish.borglet.runtimes.docker_init import why_not
+from borgish.borglet.words import exit_text
 from borgish.resources import Resources
 from borgish.spec.job import Restart, Stop
 from borgish.vocabulary import Runtime
@@ -111,6 +113,31 @@ def test_the_list_alone_tells_enough() -> None:
     row = {"Status": "Exited (5) 2 minutes ago", "Created": 12}
     assert containers.listed_state("a/b/0@1", 1, row).exit == Exit(code=5, at=12.0)
     assert containers.listed_state("a/b/0@1", 1, {"Status": "Up 2 minutes", "Created": 12}).exit is None
+
+
+@pytest.mark.parametrize(
+    ("exit_", "spec", "said"),
+    [
+        (
+            Exit(signal=9),
+            SPEC,
+            "killed by signal 9 by somebody else than borgish; maybe its memory limit of 64MiB",
+        ),
+        (
+            Exit(signal=9),
+            msgspec.structs.replace(SPEC, resources=Resources()),
+            "killed by signal 9 by somebody else than borgish",
+        ),
+        (Exit(signal=15), SPEC, "ended by signal TERM"),
+        (Exit(signal=9, oom=True), SPEC, "out of memory: it reached its limit of 64MiB; raise resources.ram"),
+        (Exit(signal=9, reason="unhealthy"), SPEC, "unhealthy (ended by signal KILL)"),
+        (Exit(signal=9), msgspec.structs.replace(SPEC, runtime=Runtime.PROCESS), "ended by signal KILL"),
+    ],
+)
+def test_a_kill_that_nobody_asked_for_may_be_the_memory_limit(
+    exit_: Exit, spec: AttemptSpec, said: str
+) -> None:
+    assert exit_text(exit_, spec) == said
 
 
 def test_the_last_words_of_the_init() -> None:

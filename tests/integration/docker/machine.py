@@ -1,0 +1,79 @@
+"""One machine's containers, for tests that look at a real engine from both sides."""
+
+import asyncio
+from collections.abc import Callable
+
+import docker
+import msgspec
+
+from borgish.borglet.runtimes.docker import DockerRuntime
+from borgish.borglet.runtimes.docker_kept import Keep
+from borgish.clock import Clock
+from borgish.resources import Resources
+from borgish.spec.job import Restart, Stop
+from borgish.vocabulary import Runtime
+from borgish.wire.link import AttemptSpec, Exit
+
+SLEEP = ("sleep", "1000")
+KEY = "ann/web/0@7"
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+class Machine:
+    """One machine's containers, and the runtimes that look at them."""
+
+    def __init__(self, mark: str, image: str, engine: docker.DockerClient) -> None:
+        self.mark, self.image, self.engine = mark, image, engine
+        self._open: list[DockerRuntime] = []
+
+    async def runtime(
+        self, look_seconds: float = 60.0, *, clock: Clock | None = None, keep: Keep | None = None
+    ) -> DockerRuntime:
+        runtime = DockerRuntime(
+            "integration",
+            "m1",
+            mark=self.mark,
+            look_seconds=look_seconds,
+            clock=clock,
+            keep=keep or Keep(),
+        )
+        self._open.append(runtime)
+        await runtime.open(lambda _: None)
+        return runtime
+
+    async def close(self) -> None:
+        for runtime in self._open:
+            await runtime.close()
+
+    def spec(self, *run: str, ram_bytes: int = 64 * 1024**2, **more: object) -> AttemptSpec:
+        spec = AttemptSpec(
+            task="ann/web/0",
+            attempt=7,
+            image=self.image,
+            run=run,
+            env={},
+            runtime=Runtime.DOCKER,
+            resources=Resources(cpu_millis=100, ram_bytes=ram_bytes),
+            restart=Restart(),
+            stop=Stop(),
+        )
+        return msgspec.structs.replace(spec, **more)
+
+    def containers(self) -> dict[str, str]:
+        """Return the state of each container here, by name."""
+        found = self.engine.api.containers(all=True, filters={"label": f"borgish.owner={self.mark}"})
+        return {row["Names"][0].removeprefix("/"): row["State"] for row in found}
+
+
+async def ended(runtime: DockerRuntime, key: str) -> Exit:
+    """Wait until the latest run of an attempt has ended, and return how."""
+    await until(lambda: (state := runtime.look(key)) is not None and state.exit is not None)
+    state = runtime.look(key)
+    assert state is not None
+    assert state.exit is not None
+    return state.exit

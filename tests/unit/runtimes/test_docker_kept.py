@@ -1,0 +1,79 @@
+"""Which containers are those that were let go, which run is asked for, and which have to go."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from borgish.borglet.runtimes.docker_container import Container, Owner
+from borgish.borglet.runtimes.docker_engine import Engine, Listed
+from borgish.borglet.runtimes.docker_kept import Gone, Keep, Kept, gone_name
+from borgish.clock import Now
+
+NOW = 1_000_000.0
+OWNER = Owner("local", "m1", "ab12")
+
+
+class FixedClock:
+    def now(self) -> Now:
+        return Now(NOW, 0.0)
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    engine = Engine()
+    yield engine
+    engine.close()
+
+
+def kept(engine: Engine, keep: Keep, *rows: Listed) -> Kept:
+    made = Kept(engine, OWNER, FixedClock(), keep, asyncio.Lock())
+    made.see({row["Id"]: row for row in rows})
+    return made
+
+
+def row(one: str, attempt: int = 7, run: int = 1, *, at: float = NOW, name: str = "") -> Listed:
+    gone = Gone(Container(one, f"ann/web/3@{attempt}", run), at)
+    labels = {"borgish.task": "ann/web/3", "borgish.attempt": str(attempt), "borgish.run": str(run)}
+    return {"Id": one, "Names": ["/" + (name or gone_name(OWNER, gone))], "Labels": labels}
+
+
+def ids(containers: list[Container]) -> list[str]:
+    return [container.id for container in containers]
+
+
+def test_the_name_says_when_and_what() -> None:
+    gone = Gone(Container("x", "ann/web/3@1207", 2), 12.4)
+    assert gone_name(OWNER, gone) == "borgish.gone.12.400.local-ab12-ann-web-3-1207-2"
+
+
+@pytest.mark.parametrize("cell", ["local", "gone", "gone-12"])
+def test_the_name_of_a_run_is_no_such_mark(engine: Engine, cell: str) -> None:
+    name = f"borgish-{Owner(cell, 'm1').run_name('ann/web/3@7', 1)}"
+    assert "a" not in kept(engine, Keep(), row("a", name=name))
+
+
+def test_the_latest_run_and_the_one_before(engine: Engine) -> None:
+    here = kept(engine, Keep(), row("c", run=3), row("a", run=1), row("b", run=2), row("x", 8))
+    found = [here.find("ann/web/3@7", previous=previous) for previous in (False, True)]
+    assert [one and one.id for one in found] == ["c", "b"]
+    assert here.find("ann/web/3@8", previous=True) is None
+    assert here.find("ann/web/3@9", previous=False) is None
+
+
+def test_too_many_and_too_old_ones_go_oldest_first(engine: Engine) -> None:
+    rows = row("new", at=NOW - 1), row("old", at=NOW - 200), row("mid", at=NOW - 50)
+    assert ids(kept(engine, Keep(seconds=100), *rows).outdated()) == ["old"]
+    assert ids(kept(engine, Keep(containers=1), *rows).outdated()) == ["old", "mid"]
+    assert ids(kept(engine, Keep(containers=0), *rows).outdated()) == ["old", "mid", "new"]
+    assert ids(kept(engine, Keep(), *rows).outdated()) == []
+
+
+def test_of_one_moment_the_earlier_run_goes_first(engine: Engine) -> None:
+    assert ids(kept(engine, Keep(containers=1), row("b", run=2), row("a", run=1)).outdated()) == ["a"]
+
+
+def test_what_the_engine_no_longer_has_is_not_kept(engine: Engine) -> None:
+    here = kept(engine, Keep(), row("a"), row("b"))
+    here.see({"b": row("b")})
+    assert ("a" in here, "b" in here) == (False, True)
