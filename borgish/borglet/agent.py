@@ -161,7 +161,7 @@ class Agent:
                     return
         raise NotFound(
             f"machine {self.core.machine} has no {'earlier ' if previous else ''}output of {key}",
-            "It has not run here, or its output was removed by age.",
+            "It has not run here, or its output was removed, by age or when the cell was taken down.",
         )
 
     # -- the machine: what runtimes and probes tell ---------------------------------------------------

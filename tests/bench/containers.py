@@ -20,6 +20,7 @@ from borgish.borglet.runtimes.docker_container import (
     Place,
     container_config,
 )
+from borgish.borglet.runtimes.docker_kept import is_gone
 from borgish.client import Client
 from borgish.clock import SystemClock
 from borgish.resources import Resources
@@ -83,20 +84,27 @@ class BareEngine:
             news.close()
 
     def run_bare(self) -> float:
+        """Return the seconds of ``docker run --rm IMAGE true``: a program came, ran, and went."""
+        return self._run("--rm", IMAGE, "true")[0]
+
+    def run_detached(self) -> float:
         """Return the seconds of ``docker run -d``, from the command to its end: the container runs."""
+        seconds, container = self._run("-d", IMAGE, *SLEEP)
+        self._remove(0, container)
+        return seconds
+
+    def _run(self, how: str, *what: str) -> tuple[float, str]:
         network = [] if self._place.bridge else ["--network", "host"]
         label = f"{LABEL_OWNER}={self._owner.mark}"
-        command = ["docker", "run", "-d", "--label", label, *network, IMAGE, *SLEEP]
+        command = ["docker", "run", how, "--label", label, *network, *what]
         began = time.perf_counter()
         done = subprocess.run(command, check=True, capture_output=True, text=True)
-        seconds = time.perf_counter() - began
-        self._remove(0, done.stdout.strip())
-        return seconds
+        return time.perf_counter() - began, done.stdout.strip()
 
     def replace_bare(self) -> float:
         """Return the seconds from the kill of a container to the start of another, by the shortest way.
 
-        No orchestrator can be faster on this engine: it first undoes the network of the one that ended.
+        Not the fastest way: the engine is still undoing the network of the one that ended.
         """
         killed = self._start(0)
         pid = self._client.inspect_container(killed)["State"]["Pid"]
@@ -121,9 +129,9 @@ class BareEngine:
         return seconds
 
     def until_gone(self, job: str) -> None:
-        """Return when the borglets have removed all containers of a job that was ended."""
+        """Return when the borglets have let go of all containers of a job that was ended."""
         began = time.perf_counter()
-        while left := sum(_task_of(row).startswith(job + "/") for row in self._containers(LABEL_TASK)):
+        while left := sum(_is_left(row, job) for row in self._containers(LABEL_TASK)):
             if time.perf_counter() - began > GONE_SECONDS_MAX:
                 raise TimeoutError(f"{left} containers of {job} are still there")
             time.sleep(LOOK_SECONDS)
@@ -150,9 +158,9 @@ class BareEngine:
             client.close()
 
 
-def _task_of(row: dict[str, Any]) -> str:
-    task: str = row["Labels"][LABEL_TASK]
-    return task
+def _is_left(row: dict[str, Any], job: str) -> bool:
+    """Whether a container is one of a job's, and not merely kept for its output."""
+    return str(row["Labels"][LABEL_TASK]).startswith(f"{job}/") and not is_gone(row)
 
 
 def _spec(number: int) -> AttemptSpec:

@@ -64,9 +64,10 @@ def _containers(client: Client, kills: int) -> Iterator[Figure]:
     try:
         job.submit()
         job.until_up()
-        bare, floor, samples = [], [], []
+        bare, detached, floor, samples = [], [], [], []
         for task in job.tasks():
             bare.append(1000 * engine.run_bare())
+            detached.append(1000 * engine.run_detached())
             floor.append(1000 * engine.replace_bare())
             samples.append(1000 * _kill_container(engine, task.name, task.pid or 0))
         job.end()
@@ -74,6 +75,7 @@ def _containers(client: Client, kills: int) -> Iterator[Figure]:
     finally:
         engine.close()
     yield Figure("restart.docker.bare_run", "ms", bare, peer=peers.BARE_RUN)
+    yield Figure("restart.docker.bare_run_detached", "ms", detached)
     yield Figure("restart.docker.bare_replacement", "ms", floor)
     goal = at_most(DOCKER_GOAL * statistics.median(bare))
     yield Figure("restart.docker", "ms", samples, goal, peers.SWARM_RESTART)

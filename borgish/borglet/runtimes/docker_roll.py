@@ -38,6 +38,7 @@ class Roll:
         self.previous: dict[str, Container] = {}  # by attempt; ended, kept for its output
         self.starting: set[str] = set()  # names of containers that are being made
         self.stuck: set[str] = set()  # names of containers whose start did not come back
+        self.died_at = float("-inf")  # when (monotonic) the engine last told of an end
         self._known: dict[str, Container] = {}  # by container id
         self._leaving: set[str] = set()  # ids
         self._background: set[asyncio.Task[None]] = set()
@@ -132,6 +133,7 @@ class Roll:
         elif news["Action"] == "die":
             oom = at - container.out_of_memory_at < OUT_OF_MEMORY_SECONDS_MAX
             code = int(news["Actor"]["Attributes"]["exitCode"])
+            self.died_at = self._clock.now().mono
             self._ended(container, containers.ending(code, at, oom=oom))
 
     def _ended(self, container: Container, exit_: Exit) -> None:
