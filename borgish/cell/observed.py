@@ -35,6 +35,7 @@ class SeenMachine(msgspec.Struct):
     first_heard: float = 0.0  # under this master; 0: not yet
     heard: float = 0.0
     watched_since: float = 0.0  # since when this master has tried to reach it
+    trouble: str = ""  # why the last poll got no valid answer; "" when it did
     returned: float = 0.0  # when it last came up after being down; 0: not under this master
     boot_id: str = ""
     instance: str = ""

@@ -34,6 +34,14 @@ def hear(observed: Observed, heard: Mapping[str, float]) -> None:
         if seen is not None:
             seen.first_heard = seen.first_heard or mono
             seen.heard = max(seen.heard, mono)
+            seen.trouble = ""
+
+
+def miss(observed: Observed, missed: Mapping[str, str]) -> None:
+    """Note why machines gave no valid answer when last asked."""
+    for name, trouble in missed.items():
+        if name in observed.machines:
+            observed.machines[name].trouble = trouble
 
 
 def take_usage(observed: Observed, machine: str, usage: Mapping[tuple[str, int], tuple[int, int]]) -> None:

@@ -49,6 +49,10 @@ class Inbox(Protocol):
         """Note that a machine gave a valid answer."""
         ...
 
+    def missed(self, machine: str, trouble: str) -> None:
+        """Note why a machine gave no valid answer."""
+        ...
+
     def used(self, machine: str, usage: dict[tuple[str, int], tuple[int, int]]) -> None:
         """Hand in the latest samples."""
         ...
@@ -108,8 +112,10 @@ class Poller:
                 await self._round()
                 self.trouble = ""
             except Fenced as fenced:
+                # Who leads is for the store to say; one machine alone cannot depose a master.
+                self._lose(fenced)
                 self._on_fenced(fenced)
-                return
+                await self._pause()
             except (Unreachable, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 self._lose(error)
                 await self._pause()
@@ -121,6 +127,7 @@ class Poller:
     def _lose(self, error: Exception) -> None:
         self.trouble = error.message if isinstance(error, BorgishError) else f"answer not understood: {error}"
         self._conversation.lose()
+        self._inbox.missed(self.machine, self.trouble)
 
     async def _pause(self) -> None:
         seconds = RETRY_SECONDS * (1 + RETRY_JITTER * self._random.uniform(-1, 1))
@@ -171,7 +178,11 @@ class Poller:
 
     def _read(self, response: Response) -> PollReply:
         if response.status == 409:
-            raise Fenced(f"{self.machine} follows a newer master", "this one has been replaced; it ends")
+            raise Fenced(
+                f"{self.machine} obeys a newer master of this cell",
+                "if there is none, the database is older than what the machine has seen: give its borglet an "
+                "empty state folder",
+            )
         if response.status != 200:
             raise Unreachable(f"{self.machine} answered {response.status}: {response.body[:200]!r}")
         # A NUL in some reason: Postgres cannot store one, and one machine must not end the master.

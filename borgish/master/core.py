@@ -14,11 +14,11 @@ from borgish.cell.decide import decide
 from borgish.cell.decision import Decision
 from borgish.cell.events import AnyEvent, Entry, MachineJoined, MachineUp
 from borgish.cell.observed import Observed
-from borgish.cell.observing import ORPHAN_SECONDS, absorb, hear, take_usage, watch, welcome
+from borgish.cell.observing import ORPHAN_SECONDS, absorb, hear, miss, take_usage, watch, welcome
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import Conflict, Refused
-from borgish.master.step import Ask, Heard, Input, Step, UsageSeen
+from borgish.master.step import Ask, Heard, Input, Missed, Step, UsageSeen
 from borgish.reconcilers import RECONCILERS
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.scheduler.plan import Refusal
@@ -95,6 +95,8 @@ class Core:
         match given:
             case Heard(machines):
                 hear(self.observed, machines)
+            case Missed(machines):
+                miss(self.observed, machines)
             case UsageSeen(machine, usage):
                 take_usage(self.observed, machine, usage)
             case Ask():

@@ -45,6 +45,7 @@ class Daemon:
         self._credentials = credentials
         self._clock = SystemClock()
         self._failed: asyncio.Future[BorgishError] = asyncio.get_running_loop().create_future()
+        self._doubted: asyncio.Task[None] | None = None
         cell = store.load()
         holder = f"{socket.gethostname()}:{os.getpid()}"
         epoch = store.lead(holder, settings.listen)
@@ -67,7 +68,7 @@ class Daemon:
             PollSettings(settings.poll.hold_seconds, settings.poll.timeout_seconds),
             credentials.secret,
             _borglet_tls(settings),
-            self._fail,
+            self._doubt,
         )
 
     def _reconcile_settings(self) -> ReconcileSettings:
@@ -86,6 +87,20 @@ class Daemon:
         self._hub.summary_changed()
         self._link.sync(sorted(step.touched.machines))
         self._link.renew(sorted(step.assignments))
+
+    def _doubt(self, fenced: Fenced) -> None:
+        """A machine obeys somebody newer: look into the store whether we still lead, once at a time."""
+        if self._doubted is None or self._doubted.done():
+            self._doubted = asyncio.create_task(self._look_who_leads(fenced), name="who leads")
+
+    async def _look_who_leads(self, fenced: Fenced) -> None:
+        try:
+            if await self._turn.in_store(self._store.leads):
+                log.warning("%s", fenced)
+            else:
+                self._fail(fenced)
+        except BorgishError as error:
+            self._fail(error)
 
     def _fail(self, error: BorgishError) -> None:
         if not self._failed.done():

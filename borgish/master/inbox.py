@@ -6,7 +6,7 @@ from typing import Any
 
 from borgish.cell.commands import Command, Observe
 from borgish.errors import Refused
-from borgish.master.step import Ask, Heard, Input, UsageSeen
+from borgish.master.step import Ask, Heard, Input, Missed, UsageSeen
 from borgish.wire.api import Accepted
 
 
@@ -19,6 +19,7 @@ class Inbox:
     def __init__(self) -> None:
         self._asks: list[Ask] = []
         self._heard: dict[str, float] = {}
+        self._missed: dict[str, str] = {}
         self._usage: dict[str, dict[tuple[str, int], tuple[int, int]]] = {}
         self._waiting: dict[int, asyncio.Future[Accepted]] = {}
         self._handles = itertools.count(1)
@@ -43,6 +44,11 @@ class Inbox:
     def heard(self, machine: str, mono: float) -> None:
         """Note that a machine gave a valid answer."""
         self._heard[machine] = mono
+        self._missed.pop(machine, None)
+
+    def missed(self, machine: str, trouble: str) -> None:
+        """Note why a machine gave no valid answer."""
+        self._missed[machine] = trouble
 
     def used(self, machine: str, usage: dict[tuple[str, int], tuple[int, int]]) -> None:
         """Hand in a machine's latest samples."""
@@ -63,9 +69,11 @@ class Inbox:
     def take(self) -> list[Input]:
         """Return all that arrived, commands in their order."""
         inputs: list[Input] = [Heard(self._heard)] if self._heard else []
+        if self._missed:
+            inputs.append(Missed(self._missed))
         inputs.extend(UsageSeen(machine, usage) for machine, usage in self._usage.items())
         inputs.extend(self._asks)
-        self._asks, self._heard, self._usage = [], {}, {}
+        self._asks, self._heard, self._missed, self._usage = [], {}, {}, {}
         self._arrived.clear()
         return inputs
 

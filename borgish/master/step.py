@@ -27,6 +27,12 @@ class Heard(msgspec.Struct, frozen=True):
     machines: Mapping[str, float]
 
 
+class Missed(msgspec.Struct, frozen=True):
+    """Machines that gave no valid answer when last asked, and why."""
+
+    machines: Mapping[str, str]
+
+
 class UsageSeen(msgspec.Struct, frozen=True):
     """Fresh samples of one machine, by (task, attempt): (cpu_millis, ram_bytes)."""
 
@@ -34,7 +40,7 @@ class UsageSeen(msgspec.Struct, frozen=True):
     usage: Mapping[tuple[str, int], tuple[int, int]]
 
 
-Input = Ask | Heard | UsageSeen
+Input = Ask | Heard | Missed | UsageSeen
 
 
 class Step(msgspec.Struct, frozen=True):

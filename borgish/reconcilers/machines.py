@@ -26,6 +26,7 @@ def reconcile(
             continue
         silent_seconds = now.mono - max(seen.heard, seen.watched_since)
         if machine.up and silent_seconds > settings.down_after_seconds:
-            yield SetMachineDown(name, f"no answer for {silent_seconds:.0f} s")
+            why = f" ({seen.trouble})" if seen.trouble else ""
+            yield SetMachineDown(name, f"no answer for {silent_seconds:.0f} s{why}")
         elif not machine.up and seen.heard and now.mono - seen.heard < settings.down_after_seconds:
             yield SetMachineUp(name)

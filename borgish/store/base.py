@@ -50,6 +50,10 @@ class Store(Protocol):
         """Become the leader; return the new epoch, higher than every one before. Waits for no one."""
         ...
 
+    def leads(self) -> bool:
+        """Return whether this process still leads, by what the database says."""
+        ...
+
     def append(self, entries: Sequence[Entry], records: Records) -> None:
         """Write entries (positions without a gap after the last) and rows, durably, in one transaction."""
         ...

@@ -87,6 +87,11 @@ class MemoryStore:
         self._epoch = self.disk.epoch
         return self._epoch
 
+    def leads(self) -> bool:
+        """Return whether nobody has become the leader since."""
+        self._expect_usable()
+        return self._epoch == self.disk.epoch
+
     def append(self, entries: Sequence[Entry], records: Records) -> None:  # noqa: ARG002 - as above
         """Keep the entries, or fail as asked for."""
         self._expect_leader()

@@ -97,6 +97,12 @@ class SqlStore:
                 body = connection.execute(wanted).scalar_one()
             yield info, body
 
+    def leads(self) -> bool:
+        """Return whether this process still leads."""
+        with self._reading() as connection:
+            epoch = connection.execute(select(leadership.c.epoch)).scalar_one()
+        return bool(self._epoch == epoch)
+
     # Writing
 
     def lead(self, holder: str, address: str) -> int:

@@ -27,7 +27,7 @@ def machine_view(cell: Cell, observed: Observed, tally: Tally, machine: Machine,
         conditions=seen.conditions,
         heard_seconds_ago=round(max(0.0, now.mono - seen.heard), 3) if seen.heard else None,
         joined_at=instant(machine.joined_at),
-        reason=machine.reason,
+        reason=machine.reason or seen.trouble,
         orphans=tuple(f"{task}@{attempt}" for task, attempt in sorted(seen.orphans)),
     )
 

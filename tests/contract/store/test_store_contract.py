@@ -55,7 +55,9 @@ def test_a_leader_whose_time_is_over_writes_nothing(place: Place) -> None:
     life = Life(place.open())
     life.story()
     before = life.cell.position
+    assert life.store.leads()
     place.usurp()
+    assert not life.store.leads()
 
     with pytest.raises(Fenced, match="does not lead cell 'testing'"):
         life.do(JobSubmitted(job("late")))

@@ -89,6 +89,9 @@ class FakeInbox:
     def heard(self, machine: str, mono: float) -> None:
         self.heard_of.append(machine)
 
+    def missed(self, machine: str, trouble: str) -> None:
+        self.missed_of = (machine, trouble)
+
     def used(self, machine: str, usage: dict[tuple[str, int], tuple[int, int]]) -> None:
         raise AssertionError("this borglet sends no usage")
 
@@ -186,13 +189,18 @@ async def test_a_bad_status_is_trouble_with_its_number(
     await bench.until(lambda: str(status) in bench.link.trouble("m1"))
 
 
-async def test_a_borglet_of_a_newer_master_fences_this_one(bench: Bench, borglet: FakeBorglet) -> None:
+async def test_a_borglet_that_obeys_a_newer_master_is_told_of_and_asked_again(
+    bench: Bench, borglet: FakeBorglet
+) -> None:
     async def newer(_request: PollRequest) -> bytes:
         return http(409, b"{}")
 
     borglet.answer = newer
     borglet.change()
     await bench.until(lambda: bench.fenced)
+    assert "newer master" in bench.link.trouble("m1")
+    borglet.answer = borglet.poll
+    await bench.until(lambda: not bench.link.trouble("m1"))
 
 
 async def test_a_borglet_that_never_answers_is_a_miss(borglet: FakeBorglet) -> None:

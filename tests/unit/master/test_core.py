@@ -14,7 +14,7 @@ from borgish.clock import Now
 from borgish.errors import Conflict, NotFound
 from borgish.link.translate import Outgoing
 from borgish.master.core import Core
-from borgish.master.step import Ask, Heard, Step
+from borgish.master.step import Ask, Heard, Missed, Step
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
@@ -51,7 +51,7 @@ class Driver:
         for n in range(1, machines + 1):
             self.ask(JoinMachine(machine(f"m{n}"), f"i{n}", known=False))
 
-    def step(self, *inputs: Ask | Heard) -> Step:
+    def step(self, *inputs: Ask | Heard | Missed) -> Step:
         step = self.core.step(inputs, self.now)
         self.entries.extend(step.entries)
         assert violations(self.core.cell) == []
@@ -317,3 +317,14 @@ def test_a_name_whose_machine_may_still_answer_is_not_given_to_another(driver: D
     with pytest.raises(Conflict, match="is in this cell"):
         driver.ask(JoinMachine(elsewhere, "stranger", known=False))
     driver.ask(JoinMachine(machine("m1"), "whose first answer was lost", known=False))
+
+
+def test_a_machine_that_is_down_says_why_it_gave_no_answer(driver: Driver) -> None:
+    driver.wait(1, "m1", "m2", "m3")
+    for _ in range(12):
+        driver.step(Missed({"m1": "127.0.0.1:7500: connection refused"}))
+        driver.wait(1, "m2", "m3")
+    assert "connection refused" in driver.core.cell.machines["m1"].reason
+    driver.wait(1, "m1", "m2", "m3")
+    assert driver.core.cell.machines["m1"].up
+    assert driver.core.observed.machines["m1"].trouble == ""
