@@ -113,8 +113,10 @@ class Poller:
                 self.trouble = ""
             except Fenced as fenced:
                 # Who leads is for the store to say; one machine alone cannot depose a master.
+                is_news = self.trouble != fenced.message
                 self._lose(fenced)
-                self._on_fenced(fenced)
+                if is_news:
+                    self._on_fenced(fenced)
                 await self._pause()
             except (Unreachable, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 self._lose(error)
