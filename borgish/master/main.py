@@ -1,6 +1,7 @@
 """``borgmaster``: the daemon that manages a cell."""
 
 import argparse
+import gc
 import logging
 import resource
 import socket
@@ -70,6 +71,9 @@ def _run(settings: Settings, *, wait: bool) -> None:
 
     async def serve() -> None:
         daemon = Daemon(settings, store, credentials)
+        # What was loaded stays: a full collection need not walk 200,000 tasks each time.
+        gc.collect()
+        gc.freeze()
         try:
             await daemon.run()
         finally:

@@ -62,7 +62,9 @@ class Store(Protocol):
         """Return journal entries with a position above ``after``, in order; ``limit`` 0 is all."""
         ...
 
-    def save_checkpoint(self, body: bytes, position: int, at: float, reason: str) -> CheckpointInfo:
+    def save_checkpoint(
+        self, body: bytes | bytearray, position: int, at: float, reason: str
+    ) -> CheckpointInfo:
         """Keep an encoded snapshot (``store.codec.encode_snapshot``), and let go of those over the rule."""
         ...
 

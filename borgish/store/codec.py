@@ -44,12 +44,14 @@ def decode_events(text: str, position: int) -> tuple[AnyEvent, ...]:
         ) from error
 
 
-def encode_snapshot(snapshot: Snapshot) -> bytes:
-    """Return the snapshot as bytes, not yet compressed: 200,000 tasks take some 35 ms."""
-    return b"%s%d\n%s" % (_MARK, SNAPSHOT_VERSION, _snapshot_encoder.encode(snapshot))
+def encode_snapshot(snapshot: Snapshot) -> bytearray:
+    """Return the snapshot as bytes, not yet compressed. The turn waits for this, so nothing is copied."""
+    body = bytearray(b"%s%d\n" % (_MARK, SNAPSHOT_VERSION))
+    _snapshot_encoder.encode_into(snapshot, body, len(body))
+    return body
 
 
-def decode_snapshot(body: bytes, cell: str) -> Snapshot:
+def decode_snapshot(body: bytes | bytearray, cell: str) -> Snapshot:
     """Read what ``encode_snapshot`` wrote.
 
     Raises StoreDamaged when it is no snapshot, UnsafeConfiguration when it is another version's or
@@ -83,7 +85,7 @@ def _of_cell(snapshot: Snapshot, cell: str) -> Snapshot:
     return snapshot
 
 
-def compress(body: bytes) -> bytes:
+def compress(body: bytes | bytearray) -> bytes:
     """Return the body as it is stored."""
     return zstd.compress(body, ZSTD_LEVEL)
 

@@ -110,7 +110,9 @@ class MemoryStore:
         last = after + limit if limit else None
         return map(_decoded, self.disk.entries[after:last])
 
-    def save_checkpoint(self, body: bytes, position: int, at: float, reason: str) -> CheckpointInfo:
+    def save_checkpoint(
+        self, body: bytes | bytearray, position: int, at: float, reason: str
+    ) -> CheckpointInfo:
         """Keep an encoded snapshot."""
         self._expect_leader()
         if position > len(self.disk.entries):

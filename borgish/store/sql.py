@@ -130,7 +130,9 @@ class SqlStore:
                     connection.exec_driver_sql(statement, rows)
         self._last = last
 
-    def save_checkpoint(self, body: bytes, position: int, at: float, reason: str) -> CheckpointInfo:
+    def save_checkpoint(
+        self, body: bytes | bytearray, position: int, at: float, reason: str
+    ) -> CheckpointInfo:
         """Keep an encoded snapshot. A BorgishError that is neither of append's leaves the store as it was."""
         if position > (self._last or 0):
             raise ValueError(f"checkpoint at {position}, but the journal ends at {self._last}")

@@ -114,7 +114,7 @@ class _Writer:
         self._store.append([entry], records)
         return time.perf_counter() - began
 
-    def keep(self, body: bytes) -> int:
+    def keep(self, body: bytes | bytearray) -> int:
         """Keep a checkpoint at the journal's head; return its stored bytes."""
         return self._store.save_checkpoint(body, self.position, self._clock.now().wall, "bench").bytes
 

@@ -87,4 +87,4 @@ class Life:
 
 def body_of(cell: Cell) -> bytes:
     """Return a cell as bytes: two cells are alike when these are."""
-    return encode_snapshot(cell.snapshot())
+    return bytes(encode_snapshot(cell.snapshot()))
