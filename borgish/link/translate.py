@@ -16,6 +16,7 @@ from borgish.wire.link import (
     AttemptReport,
     AttemptSpec,
     ConditionKind,
+    Exit,
     PollReply,
     Report,
     StopOrder,
@@ -153,7 +154,11 @@ def seen_attempt(report: AttemptReport) -> SeenAttempt:
         ended=report.ended,
         exit_code=last.code if last else None,
         signal=last.signal if last else None,
-        exit_reason=last.reason if last else "",
+        exit_reason=_exit_reason(last) if last else "",
         reason=report.reason,
         port_in_use=report.port_in_use,
     )
+
+
+def _exit_reason(last: Exit) -> str:
+    return last.reason or ("out of memory" if last.oom else "")

@@ -8,7 +8,7 @@ from borgish.cell.state import Cell
 from borgish.link.conversation import Conversation
 from borgish.resources import Resources
 from borgish.vocabulary import Phase, Runtime
-from borgish.wire.link import AttemptReport, Facts, PollReply, Report
+from borgish.wire.link import AttemptReport, Exit, Facts, PollReply, Report
 
 FACTS = Facts(Resources(1000), {}, (Runtime.PROCESS,), 1, 2)
 OLD, NEW = AttemptReport("ann/web/0", 3, Phase.UP), AttemptReport("ann/web/1", 4, Phase.UP)
@@ -62,3 +62,10 @@ def test_nobody_is_asked_to_hold_a_poll_who_has_something_to_say(conversation: C
     assert conversation.request(2.0).wait_seconds == 2.0
     conversation.lose()
     assert conversation.request(2.0).wait_seconds == 0.0
+
+
+def test_an_end_for_want_of_memory_is_called_so(conversation: Conversation) -> None:
+    again = AttemptReport("ann/web/0", 3, Phase.UP, restarts=1, last_exit=Exit(signal=9, oom=True))
+    news = conversation.observe(reply("i", 1, again))
+    assert news is not None
+    assert [attempt.exit_reason for attempt in news.changed] == ["out of memory"]
