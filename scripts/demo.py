@@ -29,7 +29,7 @@ The cell goes on running. Try next (the commands are in .venv/bin; they find the
   .venv/bin/borgctl machine cordon m1         no new tasks there
   .venv/bin/borgctl events -f                 what happens, as it happens
   .venv/bin/borgctl dashboard                 all of it, live
-  pkill -9 -f borgish.master.main             no task minds; .venv/bin/borgctl up brings it back
+  pkill -9 -F .borgish/borgmaster.pid         no task minds; .venv/bin/borgctl up brings it back
   .venv/bin/borgctl down --purge              the end of it
 """
 

@@ -115,8 +115,10 @@ class Joiner:
         path = self._settings.join_token_file
         try:
             token = path.read_text("utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            token, reason = "", f": {error}"
+        except OSError as error:
+            token, reason = "", f": {error.strerror}"
+        except UnicodeDecodeError:
+            token, reason = "", " is no text"
         else:
             reason = " is empty"
         if not token or not token.isascii() or not token.isprintable():

@@ -57,7 +57,11 @@ def main(arguments: list[str] | None = None) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("borglet", description="The agent of a borgish cell on one machine.")
     parser.add_argument(
-        "--config", type=Path, default=Path("configs/borglet.toml"), metavar="FILE", help="borglet.toml"
+        "--config",
+        type=Path,
+        default=Path("configs/borglet.toml"),
+        metavar="FILE",
+        help="the machine's file (%(default)s)",
     )
     parser.add_argument(
         "--stop-all", action="store_true", help="end everything that runs here, forget it, and exit"

@@ -83,7 +83,7 @@ def _scale(cell: Cell, _o: Observed, command: ScaleJob, _actor: str, _now: Now) 
     job = _live_job(cell, command.job)
     if not 1 <= command.tasks <= TASKS_PER_JOB_MAX:
         raise Invalid(
-            f"{command.tasks} tasks are outside 1 to {TASKS_PER_JOB_MAX}",
+            f"{command.tasks} is outside 1 to {TASKS_PER_JOB_MAX} tasks",
             f"end the job with `borgctl job kill {job.key}`, or split what is larger into several jobs",
         )
     if command.tasks == job.spec.tasks:

@@ -115,8 +115,15 @@ def purge(folder: Path) -> list[str]:
 
 
 def refuse_foreign(folder: Path) -> None:
-    """Raise Conflict for a folder that has other things in it and is no cell."""
-    if folder.is_dir() and not exists(folder) and not _is_ours(folder):
+    """Raise Conflict for a folder that is no local cell: a borgmaster's own state, or other things."""
+    if exists(folder):
+        return
+    if (folder / "cell.db").exists() or (folder / "client.json").exists():
+        raise Conflict(
+            f"{folder} belongs to a borgmaster that `borgctl up` did not start",
+            "Stop and start that one yourself, or name another folder for a cell of its own",
+        )
+    if folder.is_dir() and not _is_ours(folder):
         raise Conflict(
             f"{folder} is no cell and not empty", "Name an empty or a new folder, as in --dir ./.borgish"
         )

@@ -19,10 +19,12 @@ class Shell(StrEnum):
 
 
 @app.command()
-def completion(shell: Annotated[Shell, typer.Argument()] = Shell.BASH) -> None:
+def completion(
+    shell: Annotated[Shell, typer.Argument(metavar="[SHELL]", help="bash, zsh or fish.")] = Shell.BASH,
+) -> None:
     """Print the completion script of a shell.
 
-    For bash: source <(borgctl completion bash)
+    It completes commands and options. For bash: source <(borgctl completion bash)
     """
     from typer._completion_shared import get_completion_script
 

@@ -17,7 +17,8 @@ def dashboard(
 ) -> None:
     """Show the cell, live.
 
-    Machines, jobs, what is pending and why, the latest events."""
+    Machines, jobs, what is pending and why, the latest events. q leaves it, p pauses it.
+    """
     from borgish.dashboard.app import run
 
     raise typer.Exit(run(session_of(context).client(), once=once))

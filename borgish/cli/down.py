@@ -36,7 +36,7 @@ def down(
     session.use(folder)
     where = session.cell_folder
     if not exists(where):
-        data(f"nothing to stop: there is no cell in {where}")
+        data(f"nothing to stop: `borgctl up` made no cell in {where}")
         raise typer.Exit
     with alone(where, make=False):
         code = take_down(where)

@@ -16,7 +16,9 @@ app = noun("What runs: submit, look at, change and end jobs.")
 
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="user/job, or job where only one user has it.")]
 Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Job files; - is stdin.")]
-UserOption = Annotated[str, typer.Option("--user", help="Whose job it is, when the file does not say.")]
+UserOption = Annotated[
+    str, typer.Option("--user", help="Whose job it is, when the file does not say. Default: you.")
+]
 TimeoutOption = Annotated[str, typer.Option("--timeout", help="How long to wait: 500ms, 60s, 5m.")]
 
 
@@ -82,7 +84,9 @@ def kill(context: typer.Context, job: JobName) -> None:
 def restart(
     context: typer.Context,
     job: JobName,
-    indexes: Annotated[str | None, typer.Argument(help="Which tasks: 0-2,5. Default: all.")] = None,
+    indexes: Annotated[
+        str | None, typer.Argument(metavar="[INDEXES]", help="Which tasks: 0-2,5. Default: all.")
+    ] = None,
 ) -> None:
     """Give tasks a fresh attempt.
 
@@ -94,7 +98,9 @@ def restart(
 
 @app.command()
 def scale(
-    context: typer.Context, job: JobName, tasks: Annotated[int, typer.Argument(min=0, metavar="N")]
+    context: typer.Context,
+    job: JobName,
+    tasks: Annotated[int, typer.Argument(min=0, metavar="N", help="How many tasks it has from now on.")],
 ) -> None:
     """Give a job N tasks."""
     from borgish.client import quoted

@@ -18,7 +18,10 @@ FOLDER_NAME = ".borgish"
 
 DirOption = Annotated[
     Path | None,
-    typer.Option("--dir", help="The cell's folder. Default: the nearest .borgish upward, else ~/.borgish."),
+    typer.Option(
+        "--dir",
+        help="The cell's folder. Default: BORGISH_DIR, else the nearest .borgish upward, else ~/.borgish.",
+    ),
 ]
 
 

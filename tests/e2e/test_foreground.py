@@ -27,9 +27,7 @@ def copied(folder: Path, name: str, changes: dict[str, str]) -> Path:
 def test_both_daemons_from_the_example_files(tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     state = tmp_path / "state"
-    cell = copied(
-        tmp_path / "master", "cell.toml", {"127.0.0.1:7400": url[7:], '"../.borgish"': f'"{state}"'}
-    )
+    cell = copied(tmp_path / "master", "cell.toml", {"127.0.0.1:7400": url[7:], '"state/cell"': f'"{state}"'})
     machine = copied(
         tmp_path / "machine",
         "borglet.toml",

@@ -54,9 +54,13 @@ def test_up_finds_the_state_that_down_left(own: RealCell) -> None:
         "ann/sleepers": "running",
     }
     assert {name: end_of(task) for name, task in tasks_of(own).items() if task.state == "dead"} == ended
-    assert lives(own).keys() == before.keys()
+    now = lives(own)
+    assert now.keys() == before.keys()
+    assert {life.restarts for life in now.values()} == {0}  # they were stopped and begin; they did not fail
     assert status_of(own).position > position
     assert status_of(own).last_checkpoint is not None
+    own.ok("down")  # what began anew is no less the machine's own
+    assert not any(life.pid and runs(life.pid) for life in now.values())
 
 
 def test_a_purge_leaves_nothing(tmp_path: Path) -> None:

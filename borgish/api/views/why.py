@@ -178,4 +178,6 @@ def _examples(observed: Observed, job: Job) -> Iterator[Task]:
 
 def _sentence(text: str) -> str:
     text = text.strip()
+    if text.partition(" ")[0].isalpha():  # not a name, a path or a command in quotes
+        text = text[0].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else f"{text}."

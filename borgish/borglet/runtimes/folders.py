@@ -134,6 +134,12 @@ class RunFolder:
         except OSError:
             return 0.0
 
+    def begin_anew(self) -> None:
+        """Take back that the attempt was let go: its runs never were, but for the output. Raises OSError."""
+        # The mark goes last: killed in between, we begin here again.
+        for name in ("starting.json", "run.json", "exit.json", "forgotten"):
+            (self.path / name).unlink(missing_ok=True)
+
     def log_bytes(self) -> int:
         """Return the size of all output kept."""
         files = [*self.log_files(previous=False), *self.log_files(previous=True)]

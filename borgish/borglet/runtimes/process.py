@@ -143,6 +143,8 @@ class ProcessRuntime:
                 raise StartFailed("nothing to run", "give 'run' of the job a command", permanent=True)
             check_ports(spec)
             folder = RunFolder(self._path_of(spec.key))
+            if known is None and folder.forgotten_at():
+                folder.begin_anew()
             known = self._adopt(folder, await self._starter.launch(spec, run, folder))
             if known.state.exit is not None:  # too short a run for anybody to have watched
                 asyncio.get_running_loop().call_soon(self._changed, spec.key)

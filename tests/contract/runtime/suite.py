@@ -240,6 +240,20 @@ class RunContract:
         assert later.found == []
         await later.runtime.close()
 
+    async def test_a_forgotten_attempt_begins_anew(self, runtime_case: RuntimeCase, opened: Watched) -> None:
+        await opened.runtime.start(runtime_case.spec(Program(prints=("first",), runs_seconds=0)), 1)
+        spec = runtime_case.spec(Program(prints=("second",)))
+        await opened.end_of(spec.key)
+        await opened.runtime.forget(spec.key)
+        state = await opened.runtime.start(spec, 1)
+        assert state.exit is None
+        later = await Watched(runtime_case.make()).open()
+        assert later.found == [state]
+        await later.runtime.kill(spec.key)
+        assert not (await later.end_of(spec.key)).ok
+        assert await text(later.runtime.logs(spec.key, previous=False, follow=False, tail=0)) == "second\n"
+        await later.runtime.close()
+
 
 class LogContract:
     """Output: of this run, of the one before, the end of it, as it comes."""

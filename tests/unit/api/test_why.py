@@ -19,7 +19,7 @@ def test_a_pending_task_is_explained_by_its_refusal_and_hint() -> None:
     text = text_of(2)
     assert text.startswith("ann/web/2 waits for a machine since ")
     assert "2 have too little ram free, 1 is down." in text
-    assert text.endswith("with 64MiB it would fit on m1.")
+    assert text.endswith("With 64MiB it would fit on m1.")
 
 
 def test_a_pending_task_without_refusal_was_not_looked_at_yet() -> None:

@@ -73,6 +73,14 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
+@pytest.mark.parametrize("name", ["cell.db", "client.json"])
+def test_the_state_of_another_borgmaster_is_left_alone(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("x")
+    with pytest.raises(Conflict, match="did not start"):
+        cell.make(tmp_path, 1)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
 def test_purge_removes_only_what_is_a_cells(tmp_path: Path) -> None:
     folder = tmp_path / "cell"
     cell.make(folder, 1)
