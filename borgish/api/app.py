@@ -13,6 +13,7 @@ from borgish.api.door import LOOPBACK_HOSTS, App, Door
 from borgish.api.errors import on_borgish_error, on_framework_error, on_unforeseen_error
 from borgish.api.events import EVENTS
 from borgish.api.gateway import Gateway
+from borgish.api.history import HISTORY
 from borgish.api.jobs import JOBS
 from borgish.api.machines import MACHINES
 from borgish.api.openapi import show_openapi
@@ -23,7 +24,7 @@ from borgish.api.watch import WATCH
 from borgish.errors import BorgishError
 from borgish.vocabulary import BODY_BYTES_MAX
 
-ROUTES = (*STATUS, *JOBS, *TASKS, *MACHINES, *EVENTS, *WATCH, *CHECKPOINTS, show_openapi)
+ROUTES = (*STATUS, *JOBS, *TASKS, *MACHINES, *EVENTS, *HISTORY, *WATCH, *CHECKPOINTS, show_openapi)
 
 
 def create_app(

@@ -1,10 +1,24 @@
-"""``/v1/checkpoints``: list them, make one."""
+"""``/v1/checkpoints``: list, make, look into, verify, hand out, delete."""
 
-from litestar import get, post
+import re
+
+from litestar import Response, get, post
 
 from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy
-from borgish.wire.api import CheckpointList, CheckpointView
+from borgish.api.openapi import TAKES
+from borgish.api.parameters import Position
+from borgish.errors import Invalid
+from borgish.vocabulary import CHECKPOINT_NAME_PATTERN
+from borgish.wire.api import (
+    CheckpointDetail,
+    CheckpointList,
+    CheckpointRequest,
+    CheckpointVerdict,
+    CheckpointView,
+)
+
+_NAME = re.compile(CHECKPOINT_NAME_PATTERN, re.ASCII)
 
 
 @get("/v1/checkpoints", opt={POLICY: Policy.READ})
@@ -13,10 +27,48 @@ async def list_checkpoints(request: Asked) -> CheckpointList:
     return CheckpointList(tuple(await request.gateway.checkpoints()))
 
 
-@post("/v1/checkpoints", opt={POLICY: Policy.ADMIN}, status_code=201)
+@post("/v1/checkpoints", opt={POLICY: Policy.ADMIN, TAKES: CheckpointRequest}, status_code=201)
 async def create_checkpoint(request: Asked) -> CheckpointView:
-    """Make a checkpoint now."""
-    return await request.gateway.checkpoint(f"asked for by {request.user.name}")
+    """Make a checkpoint now. One with a name stays until it is deleted."""
+    name = (await request.json_as(CheckpointRequest)).name
+    if name and not _NAME.fullmatch(name):
+        raise Invalid(
+            f"{name[:63]!r} cannot be the name of a checkpoint",
+            "Take at most 63 of a-z, 0-9 and -, the first a letter, the last no -; and not 'all'",
+        )
+    return await request.gateway.checkpoint(f"asked for by {request.user.name}", name)
 
 
-CHECKPOINTS = (list_checkpoints, create_checkpoint)
+@get("/v1/checkpoints/{position:int}", opt={POLICY: Policy.ADMIN})
+async def show_checkpoint(request: Asked, position: Position) -> CheckpointDetail:
+    """Show a checkpoint and what is in it."""
+    return await request.gateway.checkpoint_detail(position)
+
+
+@post("/v1/checkpoints/{position:int}/verify", opt={POLICY: Policy.ADMIN}, status_code=200)
+async def verify_checkpoint(request: Asked, position: Position) -> CheckpointVerdict:
+    """Say whether a cell can be started from a checkpoint."""
+    return await request.gateway.verify_checkpoint(position)
+
+
+@get("/v1/checkpoints/{position:int}/body", opt={POLICY: Policy.ADMIN})
+async def checkpoint_body(request: Asked, position: Position) -> Response[bytes]:
+    """Hand out a checkpoint: a mark, a line of JSON with its SHA-256, and the body as stored."""
+    file = await request.gateway.checkpoint_file(position)
+    return Response(file, media_type="application/octet-stream")
+
+
+@post("/v1/checkpoints/{position:int}/delete", opt={POLICY: Policy.ADMIN}, status_code=200)
+async def delete_checkpoint(request: Asked, position: Position) -> CheckpointView:
+    """Let go of a checkpoint. The last good one stays."""
+    return await request.gateway.delete_checkpoint(position, request.user.name)
+
+
+CHECKPOINTS = (
+    list_checkpoints,
+    create_checkpoint,
+    show_checkpoint,
+    verify_checkpoint,
+    checkpoint_body,
+    delete_checkpoint,
+)

@@ -5,6 +5,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from borgish.api.views.history import Wanted
 from borgish.api.views.status import summary_view
 from borgish.api.views.tally import Tally
 from borgish.cell.commands import Command
@@ -13,8 +14,11 @@ from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.wire.api import (
     Accepted,
+    CheckpointDetail,
+    CheckpointVerdict,
     CheckpointView,
     EventView,
+    HistoryList,
     RefusalView,
     StatusView,
     SummaryView,
@@ -80,6 +84,10 @@ class Gateway(Protocol):
         """Return the latest events (of one job, when named) with a position above ``after``, in order."""
         ...
 
+    async def history(self, wanted: Wanted, before: int, limit: int) -> HistoryList:
+        """Return the latest entries of the stored journal that match, below ``before`` (0: all of it)."""
+        ...
+
     def watch(self, kinds: frozenset[str], job: str, last_id: str) -> AsyncIterator[WatchMessage]:
         """Yield messages as they come; from after ``last_id`` when given. Raises Gone when that is not
         kept, and ends when the daemon does."""
@@ -93,10 +101,26 @@ class Gateway(Protocol):
         """Run a command beside a running task."""
         ...
 
-    async def checkpoint(self, reason: str) -> CheckpointView:
-        """Make a checkpoint now."""
+    async def checkpoint(self, reason: str, name: str = "") -> CheckpointView:
+        """Make a checkpoint now; one with a name stays until it is deleted."""
         ...
 
     async def checkpoints(self) -> list[CheckpointView]:
         """Return the kept checkpoints, newest first."""
+        ...
+
+    async def checkpoint_detail(self, position: int) -> CheckpointDetail:
+        """Look into a checkpoint. Raises NotFound, as those below do."""
+        ...
+
+    async def verify_checkpoint(self, position: int) -> CheckpointVerdict:
+        """Say whether a checkpoint is good."""
+        ...
+
+    async def checkpoint_file(self, position: int) -> bytes:
+        """Return a checkpoint as it is kept outside of the cell (``wire.checkpoint_file``), not verified."""
+        ...
+
+    async def delete_checkpoint(self, position: int, actor: str) -> CheckpointView:
+        """Let go of a checkpoint, unless it is the last good one."""
         ...

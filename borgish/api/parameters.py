@@ -13,6 +13,7 @@ Owner = FromPath[str]
 JobName = FromPath[str]
 TaskIndex = FromPath[int]
 MachineName = FromPath[str]
+Position = FromPath[int]
 
 Limit = Annotated[int, QueryParameter(ge=1, le=LIMIT_MAX, description="at most so many items")]
 After = Annotated[
@@ -26,6 +27,17 @@ DefaultUser = Annotated[
 ]
 OfJob = Annotated[str, QueryParameter(name="job", max_length=200, description="only of this job: user/name")]
 OnMachine = Annotated[str, QueryParameter(name="machine", max_length=63, description="only what runs there")]
+OfTask = Annotated[
+    str, QueryParameter(name="task", max_length=200, description="only of this task: user/name/index")
+]
+AboutMachine = Annotated[
+    str, QueryParameter(name="machine", max_length=63, description="only what is about this machine")
+]
+Since = Annotated[str, QueryParameter(max_length=64, description="not before: ISO 8601, or an age like 2h")]
+Until = Annotated[str, QueryParameter(max_length=64, description="not after: ISO 8601, or an age like 2h")]
+BeforePosition = Annotated[
+    int, QueryParameter(name="before", ge=0, le=2**63 - 1, description="only below this position; 0 for all")
+]
 InState = Annotated[State | None, QueryParameter(name="state", description="only tasks in this state")]
 Kinds = Annotated[str, QueryParameter(max_length=100, description="some of event,tasks,summary")]
 Tail = Annotated[

@@ -27,6 +27,7 @@ COMMANDS = (
     "why",
     "machine",
     "events",
+    "history",
     "checkpoint",
     "dashboard",
     "schema",

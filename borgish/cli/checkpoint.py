@@ -1,37 +1,185 @@
-"""``borgctl checkpoint``: list, create."""
+"""``borgctl checkpoint``: list, create, show, verify, export, delete."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from borgish.cli.commands import noun
-from borgish.cli.render import Form, FormOption, show_list
+from borgish.cli.render import Form, FormOption, fields, show_list, show_one
 from borgish.cli.session import session_of
 from borgish.cli.table import Column
+from borgish.errors import NotFound
 from borgish.resources import show_bytes
 from borgish.text import age, safe
-from borgish.wire.api import CheckpointList, CheckpointView
+from borgish.wire.api import (
+    CheckpointDetail,
+    CheckpointList,
+    CheckpointRequest,
+    CheckpointVerdict,
+    CheckpointView,
+)
+
+if TYPE_CHECKING:
+    from borgish.client import Client
 
 app = noun("The whole cell, kept at a moment.")
 
+ALL = "all"
+SECONDS_MAX = 120.0  # a large one takes its time
+_SHOWN_MAX = 8
+Which = Annotated[str, typer.Argument(metavar="POSITION-or-NAME", help="Its position, or its name.")]
+
 CHECKPOINT_COLUMNS: tuple[Column[CheckpointView], ...] = (
     Column("POSITION", lambda checkpoint: str(checkpoint.position), right=True),
+    Column("NAME", lambda checkpoint: checkpoint.name),
     Column("AGE", lambda checkpoint: age(checkpoint.at), right=True),
     Column("SIZE", lambda checkpoint: show_bytes(checkpoint.bytes), right=True),
     Column("SHA256", lambda checkpoint: checkpoint.sha256, wide=True),
     Column("REASON", lambda checkpoint: checkpoint.reason),
+)
+VERDICT_COLUMNS: tuple[Column[CheckpointVerdict], ...] = (
+    Column("POSITION", lambda verdict: str(verdict.position), right=True),
+    Column("NAME", lambda verdict: verdict.name),
+    Column(
+        "GOOD",
+        lambda verdict: "yes" if verdict.good else "no",
+        lambda verdict: "green" if verdict.good else "red",
+    ),
+    Column("WHAT", lambda verdict: verdict.text),
 )
 
 
 @app.command("list")
 def list_(context: typer.Context, output: FormOption = Form.TABLE) -> None:
     """List the kept checkpoints, newest first."""
-    items = session_of(context).client().get("/v1/checkpoints", None, CheckpointList).items
+    items = _kept(session_of(context).client())
     show_list(items, CHECKPOINT_COLUMNS, output, lambda it: str(it.position), "no checkpoint yet")
 
 
 @app.command()
-def create(context: typer.Context) -> None:
+def create(
+    context: typer.Context,
+    name: Annotated[str, typer.Option("--name", help="Keep it under this name until it is deleted.")] = "",
+) -> None:
     """Make a checkpoint now."""
     from borgish.cli.screen import data
 
-    made = session_of(context).client().post("/v1/checkpoints", None, CheckpointView)
-    data(f"checkpoint at position {made.position}, {show_bytes(made.bytes)}, sha256 {safe(made.sha256)}")
+    client = session_of(context).client(SECONDS_MAX)
+    made = client.post("/v1/checkpoints", CheckpointRequest(name), CheckpointView)
+    data(f"checkpoint{_named(made)} at position {made.position}, {_size(made)}")
+
+
+@app.command()
+def show(context: typer.Context, which: Which, output: FormOption = Form.TABLE) -> None:
+    """Show one checkpoint and what is in it."""
+    client = session_of(context).client(SECONDS_MAX)
+    detail = client.get(_path(find_checkpoint(client, which)), None, CheckpointDetail)
+    show_one(detail, output, str(detail.checkpoint.position), lambda it, _: checkpoint_in_full(it))
+
+
+@app.command()
+def verify(
+    context: typer.Context,
+    which: Annotated[
+        str, typer.Argument(metavar="[POSITION-or-NAME|all]", help="Which; all of them by default.")
+    ] = ALL,
+    output: FormOption = Form.TABLE,
+) -> None:
+    """Say whether the cell could be started from a checkpoint: exit code 1 when from any it could not."""
+    client = session_of(context).client(SECONDS_MAX)
+    chosen = _kept(client) if which == ALL else [find_checkpoint(client, which)]
+    verdicts = [client.post(_path(it) + "/verify", None, CheckpointVerdict) for it in chosen]
+    show_list(verdicts, VERDICT_COLUMNS, output, lambda it: str(it.position), "no checkpoint yet")
+    if not all(verdict.good for verdict in verdicts):
+        raise typer.Exit(1)
+
+
+@app.command()
+def export(
+    context: typer.Context,
+    which: Which,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to; only you can read it.")],
+    *,
+    force: Annotated[bool, typer.Option("--force", help="Also over a file that is there.")] = False,
+) -> None:
+    """Write a checkpoint to a file, which `fauxmaster` opens."""
+    from borgish.cli.exported import expect_usable, write_exported
+    from borgish.cli.screen import data
+    from borgish.wire.checkpoint_file import unpack_checkpoint
+
+    expect_usable(file, force=force)
+    client = session_of(context).client(SECONDS_MAX)
+    chosen = find_checkpoint(client, which)
+    content = client.raw("GET", _path(chosen) + "/body")
+    unpack_checkpoint(content)  # what is damaged is not passed on
+    write_exported(file, content, force=force)
+    data(f"wrote the checkpoint{_named(chosen)} at position {chosen.position} to {safe(str(file))}")
+
+
+@app.command()
+def delete(context: typer.Context, which: Which) -> None:
+    """Delete a checkpoint. The last good one stays."""
+    from borgish.cli.screen import data
+
+    client = session_of(context).client(SECONDS_MAX)
+    gone = client.post(_path(find_checkpoint(client, which)) + "/delete", None, CheckpointView)
+    data(f"deleted the checkpoint{_named(gone)} at position {gone.position}, {_size(gone)}")
+
+
+def find_checkpoint(client: "Client", text: str) -> CheckpointView:
+    """Return the kept checkpoint with this position or name. Raises NotFound."""
+    return match_checkpoint(text, _kept(client))
+
+
+def match_checkpoint(text: str, kept: Sequence[CheckpointView]) -> CheckpointView:
+    """Return the one with this position or name. Raises NotFound."""
+    for one in kept:
+        if text in (str(one.position), one.name) and text:
+            return one
+    there = ", ".join(one.name or str(one.position) for one in kept[:_SHOWN_MAX])
+    more = f" and {len(kept) - _SHOWN_MAX} more" if len(kept) > _SHOWN_MAX else ""
+    raise NotFound(
+        f"no checkpoint '{text}' is kept",
+        f"There are: {there}{more}" if kept else "There is none at all: `borgctl checkpoint create`",
+    )
+
+
+def checkpoint_in_full(detail: CheckpointDetail) -> str:
+    """Return one checkpoint as people read it."""
+    kept, found = detail.checkpoint, detail.contents
+    about = [
+        ("position", str(kept.position)),
+        ("name", kept.name),
+        ("made", f"{kept.at}, {age(kept.at)} ago"),
+        ("reason", kept.reason),
+        ("size", show_bytes(kept.bytes)),
+        ("sha256", kept.sha256),
+        ("problem", detail.problem),
+    ]
+    if found is not None:
+        tasks = f"{found.tasks}: {found.pending} pending, {found.running} running, {found.dead} dead"
+        about += [
+            ("timeline", f"{found.timeline}, epoch {found.epoch}"),
+            ("machines", f"{found.machines_up} of {found.machines} up"),
+            ("jobs", str(found.jobs)),
+            ("tasks", f"{tasks} ({found.finished} finished)" if found.finished else tasks),
+        ]
+    return fields(about)
+
+
+def _kept(client: "Client") -> Sequence[CheckpointView]:
+    return client.get("/v1/checkpoints", None, CheckpointList).items
+
+
+def _path(checkpoint: CheckpointView) -> str:
+    return f"/v1/checkpoints/{checkpoint.position}"
+
+
+def _named(checkpoint: CheckpointView) -> str:
+    return f" {safe(checkpoint.name)}" if checkpoint.name else ""
+
+
+def _size(checkpoint: CheckpointView) -> str:
+    return f"{show_bytes(checkpoint.bytes)}, sha256 {safe(checkpoint.sha256)}"

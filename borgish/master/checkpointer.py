@@ -21,14 +21,17 @@ class Checkpointer:
         self._clock = clock
         self.latest: CheckpointView | None = None
 
-    async def make(self, reason: str) -> CheckpointView:
-        """Keep the cell as it is now. A turn waits while it is encoded and while its row is written, not
-        while it is compressed."""
+    async def make(self, reason: str, name: str = "") -> CheckpointView:
+        """Keep the cell as it is now, under a name if one is given.
+
+        A turn waits while it is encoded and while its row is written, not while it is compressed.
+        Raises Conflict for a name that is taken.
+        """
         await self._turn.durable()
         body = encode_snapshot(self._core.cell.snapshot())
         position, at = self._core.cell.position, self._clock.now().wall
-        info = await asyncio.to_thread(self._store.save_checkpoint, body, position, at, reason)
-        self.latest = _view(info)
+        info = await asyncio.to_thread(self._store.save_checkpoint, body, position, at, reason, name)
+        self.latest = checkpoint_view(info)
         return self.latest
 
     async def make_if_changed(self, reason: str) -> None:
@@ -38,10 +41,11 @@ class Checkpointer:
 
     async def kept(self) -> list[CheckpointView]:
         """Return what is kept, newest first."""
-        views = [_view(info) for info in await self._turn.in_store(self._store.checkpoints)]
+        views = [checkpoint_view(info) for info in await self._turn.in_store(self._store.checkpoints)]
         self.latest = views[0] if views else None
         return views
 
 
-def _view(info: CheckpointInfo) -> CheckpointView:
-    return CheckpointView(info.position, instant(info.at), info.reason, info.bytes, info.sha256)
+def checkpoint_view(info: CheckpointInfo) -> CheckpointView:
+    """Return a checkpoint as it is shown."""
+    return CheckpointView(info.position, instant(info.at), info.reason, info.bytes, info.sha256, info.name)

@@ -24,7 +24,9 @@ from borgish.master.core import Core
 from borgish.master.gateway import MasterGateway
 from borgish.master.history import EVENTS_KEPT, History
 from borgish.master.inbox import Inbox
+from borgish.master.keeper import Keeper
 from borgish.master.metrics import Metrics
+from borgish.master.past import Past
 from borgish.master.reading import Reader
 from borgish.master.settings import Settings
 from borgish.master.step import Step
@@ -132,8 +134,10 @@ class Daemon:
             self._hub,
             self._reader,
             self._checkpointer,
+            Keeper(self._core.cell.name, self._store, self._checkpointer),
             self._clock,
             self._credentials.secret,
+            Past(self._turn, self._store, self._clock),
         )
         tokens = Tokens.read(self._settings.folder / "tokens.toml")
         host, tls = self._settings.host, self._settings.tls

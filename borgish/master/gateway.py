@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
 
 from borgish.api.gateway import Reading, WatchMessage
+from borgish.api.views.history import Wanted
 from borgish.cell.commands import Command, JoinMachine
 from borgish.cell.model import Machine, Task
 from borgish.clock import Clock
@@ -12,11 +13,20 @@ from borgish.link.link import Link, poll_token
 from borgish.master.checkpointer import Checkpointer
 from borgish.master.core import Core
 from borgish.master.inbox import Inbox
+from borgish.master.keeper import Keeper
+from borgish.master.past import Past
 from borgish.master.reading import Reader
 from borgish.master.turn import Turn
 from borgish.master.watch import WatchHub
 from borgish.vocabulary import State
-from borgish.wire.api import Accepted, CheckpointView, EventView
+from borgish.wire.api import (
+    Accepted,
+    CheckpointDetail,
+    CheckpointVerdict,
+    CheckpointView,
+    EventView,
+    HistoryList,
+)
 from borgish.wire.link import ExecReply, ExecRequest, JoinReply, JoinRequest
 
 T = TypeVar("T")
@@ -34,8 +44,10 @@ class MasterGateway:
         hub: WatchHub,
         reader: Reader,
         checkpointer: Checkpointer,
+        keeper: Keeper,
         clock: Clock,
         secret: str,
+        past: Past,
     ) -> None:
         self._core = core
         self._turn = turn
@@ -44,8 +56,10 @@ class MasterGateway:
         self._hub = hub
         self._reader = reader
         self._checkpointer = checkpointer
+        self._keeper = keeper
         self._clock = clock
         self._secret = secret
+        self._past = past
 
     async def command(self, command: Command, actor: str, request_id: str, digest: str) -> Accepted:
         """Hand in a command; return when it is durable."""
@@ -88,6 +102,10 @@ class MasterGateway:
         """Return the latest events, in order."""
         return self._reader.events(job, after, limit)
 
+    async def history(self, wanted: Wanted, before: int, limit: int) -> HistoryList:
+        """Return the latest entries of the stored journal that match."""
+        return await self._past.latest(wanted, before, limit)
+
     def watch(self, kinds: frozenset[str], job: str, last_id: str) -> AsyncIterator[WatchMessage]:
         """Yield messages as they come."""
         return self._hub.subscribe(kinds, job, last_id)
@@ -118,10 +136,26 @@ class MasterGateway:
             raise NotFound(f"there is no task {name}", "`borgctl task list` shows those there are")
         return task
 
-    async def checkpoint(self, reason: str) -> CheckpointView:
+    async def checkpoint(self, reason: str, name: str = "") -> CheckpointView:
         """Make a checkpoint now."""
-        return await self._checkpointer.make(reason)
+        return await self._checkpointer.make(reason, name)
 
     async def checkpoints(self) -> list[CheckpointView]:
         """Return the kept checkpoints, newest first."""
         return await self._checkpointer.kept()
+
+    async def checkpoint_detail(self, position: int) -> CheckpointDetail:
+        """Look into a checkpoint."""
+        return await self._keeper.detail(position)
+
+    async def verify_checkpoint(self, position: int) -> CheckpointVerdict:
+        """Say whether a checkpoint is good."""
+        return await self._keeper.verify(position)
+
+    async def checkpoint_file(self, position: int) -> bytes:
+        """Return a checkpoint as it is kept outside of the cell."""
+        return await self._keeper.file(position)
+
+    async def delete_checkpoint(self, position: int, actor: str) -> CheckpointView:
+        """Let go of a checkpoint, unless it is the last good one."""
+        return await self._keeper.delete(position, actor)

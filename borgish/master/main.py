@@ -40,9 +40,13 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="borgmaster", description="Manage a cell of machines.")
     parser.add_argument(
-        "--config", type=Path, default=Path("configs/cell.toml"), help="the cell's file (%(default)s)"
+        "--config",
+        type=Path,
+        default=Path("configs/cell.toml"),
+        metavar="FILE",
+        help="the cell's file (%(default)s)",
     )
-    parser.add_argument("--db", default="", help="a database URL instead of the file's")
+    parser.add_argument("--db", default="", metavar="URL", help="a database URL instead of the file's")
     parser.add_argument(
         "--standby", action="store_true", help="wait while another borgmaster holds the database"
     )
@@ -54,6 +58,8 @@ def _run(settings: Settings, *, wait: bool) -> None:
     from borgish.store.open import open_store
 
     _prepare(settings.folder)
+    if wait:
+        log.info("standby: serves as soon as no other borgmaster holds the database")
     store = open_store(
         settings.db_url,
         settings.name,

@@ -25,7 +25,10 @@ from borgish.resources import show_bytes, show_cpu
 from borgish.spec.job import JobSpec
 from borgish.spec.mistakes import show_mistakes
 from borgish.spec.read import read_job
+from borgish.store.base import CheckpointInfo
+from borgish.store.checkpoints import verified_snapshot
 from borgish.vocabulary import TASKS_PER_JOB_MAX, State
+from borgish.wire.checkpoint_file import MARK, is_checkpoint, unpack_checkpoint
 
 START = Now(0.0, 0.0)
 TRIAL = "fauxmaster-trial"
@@ -45,18 +48,20 @@ class Fit(msgspec.Struct, frozen=True):
 
 
 def main() -> None:
-    """Answer one question about a copy of a cell's database."""
+    """Answer one question about a copy of a cell."""
     arguments = _arguments()
     try:
         if arguments.question == "fits":
-            _show_fit(arguments.database, arguments.job)
+            _show_fit(arguments.file, arguments.job)
         else:
-            _show_cell(open_copy(arguments.database))
+            _show_cell(open_cell(arguments.file))
     except Invalid as error:
         print(show_mistakes(error.mistakes, str(arguments.job)) or f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except BorgishError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error.message}", file=sys.stderr)
+        if error.hint:
+            print(f"hint: {error.hint}", file=sys.stderr)
         sys.exit(error.exit_code)
 
 
@@ -69,9 +74,30 @@ def _arguments() -> argparse.Namespace:
     show = questions.add_parser("show", help="what is in the cell")
     fits = questions.add_parser("fits", help="how many more tasks of a job would find room now")
     for question in (show, fits):
-        question.add_argument("database", type=Path, help="the cell's database file, also while it runs")
+        question.add_argument(
+            "file", type=Path, help="the cell's database, also while it runs, or an exported checkpoint"
+        )
     fits.add_argument("job", type=Path, help="a job file")
     return parser.parse_args()
+
+
+def open_cell(file: Path) -> Cell:
+    """Return the cell in an exported checkpoint or in a SQLite file, whichever it is by its first bytes.
+
+    Raises NotFound, StoreDamaged and UnsafeConfiguration.
+    """
+    try:
+        with file.open("rb") as opened:
+            is_exported = is_checkpoint(opened.read(len(MARK)))
+        return _exported(file.read_bytes()) if is_exported else open_copy(file)
+    except OSError as error:
+        raise NotFound(f"{file}: {error.strerror}") from None
+
+
+def _exported(content: bytes) -> Cell:
+    header, stored = unpack_checkpoint(content)
+    info = CheckpointInfo(header.position, header.at, header.reason, header.sha256, header.bytes, header.name)
+    return Cell(verified_snapshot(header.cell, info, stored))
 
 
 def open_copy(database: Path) -> Cell:
@@ -99,7 +125,8 @@ def _copy(database: Path, copy: Path) -> str:
         target.close()
     except (sqlite3.Error, TypeError) as error:
         raise NotFound(
-            f"{database} is no database of a cell: {error}", "a local cell's is DIR/cell.db"
+            f"{database} is neither a cell's database nor an exported checkpoint: {error}",
+            "a local cell's is DIR/cell.db; `borgctl checkpoint export` writes the other",
         ) from None
     return str(name)
 
@@ -117,13 +144,13 @@ def fit(cell: Cell, spec: JobSpec) -> Fit:
     return Fit(dict(sorted(placed.items())), refusal.text if refusal else "", refusal.hint if refusal else "")
 
 
-def _show_fit(database: Path, path: Path) -> None:
+def _show_fit(file: Path, path: Path) -> None:
     try:
         text = path.read_bytes()
     except OSError as error:
         raise NotFound(f"{path}: {error.strerror}") from None
     spec = read_job(text, "fauxmaster")
-    found = fit(open_copy(database), spec)
+    found = fit(open_cell(file), spec)
     if found.tasks == TASKS_PER_JOB_MAX:
         print(f"{found.tasks} more tasks of {spec.name} fit, as many as one job can have")
         return

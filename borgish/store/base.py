@@ -1,6 +1,6 @@
 """What a store must do; ``tests/contract`` holds every implementation to it, the one in memory too."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -18,6 +18,7 @@ class CheckpointInfo(msgspec.Struct, frozen=True):
     reason: str
     sha256: str
     bytes: int
+    name: str = ""  # given by somebody, and unique; such a one stays until it is deleted
 
 
 class Records(msgspec.Struct):
@@ -32,7 +33,7 @@ class Records(msgspec.Struct):
 
 class Store(Protocol):
     """Where a cell is kept. One caller at a time, except that
-    ``save_checkpoint`` may run in another thread beside the rest. Every method may block.
+    the methods of checkpoints may run in other threads beside the rest. Every method may block.
 
     ``append`` is one transaction: when it returns, all of it is durable. When the outcome of a
     commit cannot be known it raises ``OutcomeUnknown``, and when another master has taken over,
@@ -62,14 +63,40 @@ class Store(Protocol):
         """Return journal entries with a position above ``after``, in order; ``limit`` 0 is all."""
         ...
 
+    def entries_before(self, before: int, limit: int) -> Iterable[Entry]:
+        """Return the ``limit`` journal entries next below position ``before``, newest first.
+
+        All is read when this returns. The entries are decoded as they are taken, for which another
+        thread is as good; a damaged one raises StoreDamaged then.
+        """
+        ...
+
     def save_checkpoint(
-        self, body: bytes | bytearray, position: int, at: float, reason: str
+        self, body: bytes | bytearray, position: int, at: float, reason: str, name: str = ""
     ) -> CheckpointInfo:
-        """Keep an encoded snapshot (``store.codec.encode_snapshot``), and let go of those over the rule."""
+        """Keep an encoded snapshot (``store.codec.encode_snapshot``), and let go of those over the rule.
+
+        Only those without a name are counted and let go. One at a position that has a name keeps it.
+        Raises Conflict when the name is that of another position, or the position has another name.
+        """
         ...
 
     def checkpoints(self) -> list[CheckpointInfo]:
         """Return what is kept, newest first."""
+        ...
+
+    def checkpoint_body(self, position: int) -> tuple[CheckpointInfo, bytes]:
+        """Return one checkpoint with its body as stored, which is not verified here. Raises NotFound."""
+        ...
+
+    def delete_checkpoint(
+        self, position: int, judge: Callable[[CheckpointInfo, bytes], bool] | None = None
+    ) -> CheckpointInfo:
+        """Let go of one checkpoint and return what it was.
+
+        Raises NotFound, and Conflict when no other one is good but this one is. Takes as long as it
+        takes to verify another one, which ``judge`` does in the caller's way (see ``store.checkpoints``).
+        """
         ...
 
     def close(self) -> None:

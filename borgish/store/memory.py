@@ -6,6 +6,7 @@ entry that could not be stored fails here as well. The tables are not kept, only
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import msgspec
 
@@ -14,6 +15,7 @@ from borgish.cell.state import Cell
 from borgish.errors import BorgishError, OutcomeUnknown, StoreDamaged, Unreachable
 from borgish.store import faults
 from borgish.store.base import CheckpointInfo, Records
+from borgish.store.checkpoints import Judge, expect_unchanged, find_kept, good_besides, is_good, name_for
 from borgish.store.codec import compress, sha256_of
 from borgish.store.replay import recover
 
@@ -75,8 +77,7 @@ class MemoryStore:
     def load(self) -> Cell:
         """Return the cell, by the same way as from a database."""
         self._expect_usable()
-        newest_first = sorted(self.disk.checkpoints.items(), reverse=True)
-        recovered = recover(self._cell, (kept for _, kept in newest_first), self.entries)
+        recovered = recover(self._cell, self._kept(), self.entries)
         self.warnings = recovered.warnings
         return recovered.cell
 
@@ -110,28 +111,53 @@ class MemoryStore:
         last = after + limit if limit else None
         return map(_decoded, self.disk.entries[after:last])
 
+    def entries_before(self, before: int, limit: int) -> Iterator[Entry]:
+        """Return the ``limit`` entries next below position ``before``, newest first, decoded when taken."""
+        self._expect_usable()
+        end = min(max(0, before - 1), len(self.disk.entries))
+        return map(_decoded, reversed(self.disk.entries[max(0, end - limit) : end]))
+
     def save_checkpoint(
-        self, body: bytes | bytearray, position: int, at: float, reason: str
+        self, body: bytes | bytearray, position: int, at: float, reason: str, name: str = ""
     ) -> CheckpointInfo:
         """Keep an encoded snapshot."""
         self._expect_leader()
         if position > len(self.disk.entries):
             raise ValueError(f"checkpoint at {position}, but the journal ends at {len(self.disk.entries)}")
+        name = name_for(self.checkpoints(), position, name)
         stored = compress(body)
-        info = CheckpointInfo(position, at, reason, sha256_of(stored), len(stored))
+        info = CheckpointInfo(position, at, reason, sha256_of(stored), len(stored), name)
         self.disk.checkpoints[position] = (info, stored)
-        for old in sorted(self.disk.checkpoints)[: -self._keep]:
+        unnamed = [info.position for info in self.checkpoints() if not info.name]
+        for old in unnamed[self._keep :]:
             del self.disk.checkpoints[old]
         return info
 
     def checkpoints(self) -> list[CheckpointInfo]:
         """Return what is kept, newest first."""
         self._expect_usable()
-        return [info for _, (info, _) in sorted(self.disk.checkpoints.items(), reverse=True)]
+        return [info for info, _ in self._kept()]
+
+    def checkpoint_body(self, position: int) -> tuple[CheckpointInfo, bytes]:
+        """Return one checkpoint with its body as stored."""
+        find_kept(self.checkpoints(), position)
+        return self.disk.checkpoints[position]
+
+    def delete_checkpoint(self, position: int, judge: Judge | None = None) -> CheckpointInfo:
+        """Let go of one checkpoint, unless it is the last good one."""
+        self._expect_leader()
+        info = find_kept(self.checkpoints(), position)
+        besides = good_besides(position, self._kept(), judge or partial(is_good, self._cell))
+        expect_unchanged(self.checkpoints(), info, besides)
+        del self.disk.checkpoints[position]
+        return info
 
     def close(self) -> None:
         """Let go; the disk stays. Idempotent."""
         self._end = Unreachable("The store is closed", "Open it again")
+
+    def _kept(self) -> list[tuple[CheckpointInfo, bytes]]:
+        return [found for _, found in sorted(self.disk.checkpoints.items(), reverse=True)]
 
     def _expect_usable(self) -> None:
         if self._end is not None:

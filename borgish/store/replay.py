@@ -10,7 +10,7 @@ from borgish.cell.model import Snapshot
 from borgish.cell.state import Cell
 from borgish.errors import StoreDamaged
 from borgish.store.base import CheckpointInfo
-from borgish.store.codec import decode_snapshot, decompress
+from borgish.store.checkpoints import verified_snapshot
 
 _HINT = "Restore the database from a backup; nothing was changed"
 
@@ -47,17 +47,10 @@ def _newest_good(
 ) -> Snapshot | None:
     for info, stored in kept:
         try:
-            return _verified(name, info, stored)
+            return verified_snapshot(name, info, stored)
         except StoreDamaged as error:
             warnings.append(f"The checkpoint at {info.position} is passed over: {error.message}")
     return None
-
-
-def _verified(name: str, info: CheckpointInfo, stored: bytes) -> Snapshot:
-    snapshot = decode_snapshot(decompress(stored, info.sha256), name)
-    if snapshot.position != info.position:
-        raise StoreDamaged(f"It holds position {snapshot.position}", _HINT)
-    return snapshot
 
 
 def _expect_next(cell: Cell, entry: Entry, start: int, warnings: list[str]) -> None:

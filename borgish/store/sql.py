@@ -9,31 +9,32 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
-from sqlalchemy import Connection, Executable, Text, cast, delete, func, select, update
+from sqlalchemy import Connection, Executable, Text, cast, func, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from borgish.cell.events import Entry
 from borgish.cell.state import Cell
 from borgish.errors import BorgishError, Fenced, StoreDamaged, Unreachable
-from borgish.store import faults
+from borgish.store import faults, kept
 from borgish.store.base import CheckpointInfo, Records
+from borgish.store.checkpoints import Judge, expect_unchanged, find_kept, good_besides, is_good, name_for
 from borgish.store.codec import compress, decode_events, sha256_of
 from borgish.store.replay import recover
 from borgish.store.rows import Row, entry_row, job_row, machine_row, task_rows
 from borgish.store.statements import Statements
-from borgish.store.tables import checkpoints, journal, leadership
+from borgish.store.tables import journal, leadership
 
 _PAGE_ENTRIES = 500
 _ENTRY = [*(column for column in journal.c if column.name != "events"), cast(journal.c.events, Text)]
-_INFO = [column for column in checkpoints.c if column.name != "body"]
 
 
 class SqlStore:
     """A cell in a database. See ``store.base.Store`` for the contract.
 
-    A checkpoint may be saved from another thread than the one that appends: it is compressed before
-    the connection is taken.
+    Checkpoints may be saved, read and deleted from other threads than the one that appends: what takes
+    long, to compress and to verify them, is done while the connection is free.
     """
 
     def __init__(self, connection: Connection, cell: str, keep: int, release: Callable[[], None]) -> None:
@@ -71,11 +72,21 @@ class SqlStore:
             after = page[-1].position
             left -= len(page)
 
+    def entries_before(self, before: int, limit: int) -> Iterator[Entry]:
+        """Return the ``limit`` entries next below position ``before``, newest first, decoded when taken."""
+        below = select(*_ENTRY).where(journal.c.position < before)
+        return map(_entry, self.rows(below.order_by(journal.c.position.desc()).limit(limit)))
+
     def checkpoints(self) -> list[CheckpointInfo]:
         """Return what is kept, newest first."""
         with self._reading() as connection:
-            rows = connection.execute(select(*_INFO).order_by(checkpoints.c.position.desc())).all()
-        return [CheckpointInfo(*row) for row in rows]
+            return kept.infos(connection)
+
+    def checkpoint_body(self, position: int) -> tuple[CheckpointInfo, bytes]:
+        """Return one checkpoint with its body as stored. Raises NotFound."""
+        with self._reading() as connection:
+            info = find_kept(kept.infos(connection), position)
+            return info, kept.body(connection, position) or b""
 
     def rows(self, statement: Executable) -> list[Row]:
         """Return what a SELECT gives, for who looks at the tables."""
@@ -92,10 +103,10 @@ class SqlStore:
 
     def _kept(self) -> Iterator[tuple[CheckpointInfo, bytes]]:
         for info in self.checkpoints():
-            wanted = select(checkpoints.c.body).where(checkpoints.c.position == info.position)
             with self._reading() as connection:
-                body = connection.execute(wanted).scalar_one()
-            yield info, body
+                body = kept.body(connection, info.position)
+            if body is not None:  # it may have gone meanwhile
+                yield info, body
 
     def leads(self) -> bool:
         """Return whether this process still leads."""
@@ -131,19 +142,26 @@ class SqlStore:
         self._last = last
 
     def save_checkpoint(
-        self, body: bytes | bytearray, position: int, at: float, reason: str
+        self, body: bytes | bytearray, position: int, at: float, reason: str, name: str = ""
     ) -> CheckpointInfo:
         """Keep an encoded snapshot. A BorgishError that is neither of append's leaves the store as it was."""
         if position > (self._last or 0):
             raise ValueError(f"checkpoint at {position}, but the journal ends at {self._last}")
         stored = compress(body)
-        info = CheckpointInfo(position, at, reason, sha256_of(stored), len(stored))
-        with self._writing() as connection:
-            self._renew(connection)
-            try:
-                self._put(connection, info, stored)
-            except SQLAlchemyError as error:
-                raise faults.unkept(error) from error
+        sha256 = sha256_of(stored)
+        with self._changing_kept("kept") as connection:
+            name = name_for(kept.infos(connection), position, name)
+            info = CheckpointInfo(position, at, reason, sha256, len(stored), name)
+            kept.put(connection, info, stored, self._keep)
+        return info
+
+    def delete_checkpoint(self, position: int, judge: Judge | None = None) -> CheckpointInfo:
+        """Let go of one checkpoint, unless it is the last good one. Raises NotFound and Conflict."""
+        info = find_kept(self.checkpoints(), position)
+        besides = good_besides(position, self._kept(), judge or partial(is_good, self._cell))
+        with self._changing_kept("deleted") as connection:
+            expect_unchanged(kept.infos(connection), info, besides)
+            kept.remove(connection, position)
         return info
 
     def close(self) -> None:
@@ -189,14 +207,15 @@ class SqlStore:
         if not self._epoch or connection.exec_driver_sql(self._sql.renew, mine).rowcount == 0:
             raise faults.fenced(self._cell, self._epoch)
 
-    def _put(self, connection: Connection, info: CheckpointInfo, stored: bytes) -> None:
-        table = checkpoints
-        connection.execute(delete(table).where(table.c.position == info.position))
-        values = {"position": info.position, "at": info.at, "reason": info.reason}
-        values |= {"sha256": info.sha256, "bytes": info.bytes, "body": stored}
-        connection.execute(table.insert(), values)
-        kept = select(table.c.position).order_by(table.c.position.desc()).limit(self._keep)
-        connection.execute(delete(table).where(table.c.position.not_in(kept)))
+    @contextmanager
+    def _changing_kept(self, what: str) -> Iterator[Connection]:
+        """Write to the checkpoints as the leader; an error there leaves the store as it was, and usable."""
+        with self._writing() as connection:
+            self._renew(connection)
+            try:
+                yield connection
+            except SQLAlchemyError as error:
+                raise faults.unkept(error, what) from error
 
     # The connection
 

@@ -18,7 +18,7 @@ from sqlalchemy import (
     Text,
 )
 
-REVISION = "0001"
+REVISION = "0002"
 """The newest migration: what a store must be at before it is used."""
 
 metadata = MetaData(
@@ -57,6 +57,7 @@ checkpoints = Table(
     Column("sha256", Text, nullable=False),  # of the body as stored
     Column("bytes", BigInteger, nullable=False),
     Column("body", LargeBinary, nullable=False),
+    Column("name", Text, nullable=False, server_default=""),  # "" for those that go by the rule
 )
 
 # One row. Every append updates it where the epoch is its own, so that a master whose time is over

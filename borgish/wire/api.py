@@ -148,12 +148,59 @@ class EventView(msgspec.Struct, frozen=True, omit_defaults=True):
     bad: bool = False  # something went wrong
 
 
+class HistoryView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One entry of the journal: who asked for what, and what happened by it."""
+
+    position: int
+    at: str
+    timeline: int
+    epoch: int
+    actor: str  # a user, a machine, or the part of borgish that decided
+    asked: str  # submit, scale, kill, place, report ...
+    subject: str = ""  # the job, machine or master it was about
+    text: str = ""  # the answer given
+    events: tuple[EventView, ...] = ()  # only those of what was asked about
+
+
 class CheckpointView(msgspec.Struct, frozen=True):
     position: int
     at: str
     reason: str
     bytes: int
-    sha256: str
+    sha256: str  # of the body as stored
+    name: str = ""  # "" for one that goes when there are enough newer ones
+
+
+class CheckpointContents(msgspec.Struct, frozen=True):
+    """What a checkpoint holds, in numbers; tasks by their state, ``finished`` being some of the dead."""
+
+    timeline: int
+    epoch: int
+    machines: int
+    machines_up: int
+    jobs: int
+    tasks: int
+    pending: int
+    running: int
+    dead: int
+    finished: int
+
+
+class CheckpointDetail(msgspec.Struct, frozen=True):
+    """One checkpoint, looked into. Either ``contents`` are there, or ``problem`` says why they are not."""
+
+    checkpoint: CheckpointView
+    contents: CheckpointContents | None
+    problem: str = ""
+
+
+class CheckpointVerdict(msgspec.Struct, frozen=True):
+    """Whether a cell can be started from a checkpoint."""
+
+    position: int
+    name: str
+    good: bool
+    text: str  # what it holds, or what is wrong
 
 
 class BandUse(msgspec.Struct, frozen=True):
@@ -225,12 +272,31 @@ class EventList(msgspec.Struct, frozen=True):
     page: Page = Page()
 
 
+class HistoryList(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The latest entries of the journal that match, in order. ``page.next`` is the ``before`` of older ones.
+
+    ``cut_short``: so many entries were looked at that the rest was left; it may hold older ones.
+    """
+
+    items: tuple[HistoryView, ...]
+    page: Page = Page()
+    looked_at: int = 0  # entries of the journal, matching or not
+    reached: str = ""  # when the oldest of those was
+    cut_short: bool = False
+
+
 class CheckpointList(msgspec.Struct, frozen=True):
     items: tuple[CheckpointView, ...]
 
 
 class ScaleRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tasks: int
+
+
+class CheckpointRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A new checkpoint. One with a name stays until it is deleted."""
+
+    name: str = ""
 
 
 class IndexesRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

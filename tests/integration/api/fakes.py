@@ -13,15 +13,25 @@ from borgish.api.app import create_app
 from borgish.api.auth import Role, Tokens, token_digest
 from borgish.api.gateway import Principal, Reading, WatchMessage
 from borgish.api.serve import Serving, serve
+from borgish.api.views.history import Wanted
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
 from borgish.cell.commands import Command
+from borgish.cell.events import Entry
 from borgish.client import Client
 from borgish.clock import SystemClock
 from borgish.errors import Conflict, NotFound, Unreachable
 from borgish.master.metrics import Metrics
+from borgish.master.past import LOOKED_AT_MAX, Walk
 from borgish.master.watch import WatchHub
-from borgish.wire.api import Accepted, CheckpointView, EventView
+from borgish.wire.api import (
+    Accepted,
+    CheckpointDetail,
+    CheckpointVerdict,
+    CheckpointView,
+    EventView,
+    HistoryList,
+)
 from borgish.wire.link import ExecReply, JoinReply, JoinRequest
 from tests.unit.api.cells import NOW, small_cell, small_observed, small_refusals
 
@@ -49,6 +59,8 @@ class FakeGateway:
         self.asked: list[Asked] = []
         self.log_calls: list[tuple[str, bool, bool, int]] = []
         self.happened = [EventView(p, "t", "placed", f"line {p}", "ann/web", (p,)) for p in range(1, 6)]
+        self.journal: list[Entry] = []
+        self.wanted: Wanted | None = None
         self.answered: dict[str, tuple[str, Accepted]] = {}
         self.failure: Exception | None = None
         self.log_failure: Exception | None = None
@@ -97,6 +109,12 @@ class FakeGateway:
         found = [e for e in self.happened if e.position > after and (not job or e.job == job)]
         return found[-limit:]
 
+    async def history(self, wanted: Wanted, before: int, limit: int) -> HistoryList:
+        self.wanted = wanted
+        walk = Walk(wanted, limit, LOOKED_AT_MAX)
+        walk.take([entry for entry in reversed(self.journal) if entry.position < (before or 1000)], 1000)
+        return walk.answer()
+
     def watch(self, kinds: frozenset[str], job: str, last_id: str) -> AsyncIterator[WatchMessage]:
         return self.hub.subscribe(kinds, job, last_id)
 
@@ -127,11 +145,28 @@ class FakeGateway:
             raise Unreachable("m1 does not answer", "`borgctl machine show m1` says more")
         return ExecReply(f"{task} {' '.join(run)} {timeout_seconds}".encode() + b"\xff", 7)
 
-    async def checkpoint(self, reason: str) -> CheckpointView:
-        return msgspec.structs.replace(CHECKPOINT, reason=reason)
+    async def checkpoint(self, reason: str, name: str = "") -> CheckpointView:
+        return msgspec.structs.replace(CHECKPOINT, reason=reason, name=name)
 
     async def checkpoints(self) -> list[CheckpointView]:
         return [CHECKPOINT]
+
+    async def checkpoint_detail(self, position: int) -> CheckpointDetail:
+        return CheckpointDetail(self._kept(position), None, "it is torn")
+
+    async def verify_checkpoint(self, position: int) -> CheckpointVerdict:
+        return CheckpointVerdict(self._kept(position).position, "", good=False, text="it is torn")
+
+    async def checkpoint_file(self, position: int) -> bytes:
+        return b"body of %d\xff" % self._kept(position).position
+
+    async def delete_checkpoint(self, position: int, actor: str) -> CheckpointView:
+        raise Conflict(f"{actor} may not delete the last good one at {self._kept(position).position}", "Wait")
+
+    def _kept(self, position: int) -> CheckpointView:
+        if position != CHECKPOINT.position:
+            raise NotFound(f"no checkpoint is kept at position {position}", "`borgctl checkpoint list`")
+        return CHECKPOINT
 
 
 PRINCIPALS = {

@@ -27,7 +27,10 @@ from borgish.resources import Resources
 from borgish.vocabulary import State
 from borgish.wire.api import (
     Accepted,
+    CheckpointDetail,
     CheckpointList,
+    CheckpointRequest,
+    CheckpointVerdict,
     CheckpointView,
     CordonRequest,
     EventList,
@@ -277,6 +280,26 @@ def test_checkpoints(admin: Client) -> None:
     assert admin.post("/v1/checkpoints", None, CheckpointView).reason == "asked for by root"
 
 
+def test_a_checkpoint_is_named(admin: Client) -> None:
+    assert admin.post("/v1/checkpoints", CheckpointRequest("noon-1"), CheckpointView).name == "noon-1"
+
+
+@pytest.mark.parametrize("name", ["7", "all", "Noon", "a b", "-a", "a-", "a/b", "ä", "x" * 64, "noon\n"])
+def test_a_name_that_a_checkpoint_cannot_have_is_refused(admin: Client, name: str) -> None:
+    with pytest.raises(Invalid, match="cannot be the name") as caught:
+        admin.post("/v1/checkpoints", CheckpointRequest(name), CheckpointView)
+    assert "a-z" in caught.value.hint
+
+
+def test_a_checkpoint_is_looked_after(admin: Client) -> None:
+    assert admin.get("/v1/checkpoints/20", None, CheckpointDetail).problem == "it is torn"
+    assert not admin.post("/v1/checkpoints/20/verify", None, CheckpointVerdict).good
+    assert admin.raw("GET", "/v1/checkpoints/20/body") == b"body of 20\xff"
+    with pytest.raises(Conflict, match="root may not delete the last good one") as caught:
+        admin.post("/v1/checkpoints/20/delete", None, CheckpointView)
+    assert caught.value.hint == "Wait"
+
+
 @pytest.mark.parametrize(
     "path",
     [
@@ -290,6 +313,10 @@ def test_checkpoints(admin: Client) -> None:
         "/v1/tasks?job=ann/nope",
         "/v1/tasks?machine=m4",
         "/v1/nothing",
+        "/v1/checkpoints/21",
+        "/v1/checkpoints/21/body",
+        "/v1/checkpoints/99999999999999999999999",
+        "/v1/checkpoints/noon",
     ],
 )
 def test_unknown_names_are_told_with_a_way_out(admin: Client, path: str) -> None:

@@ -146,3 +146,22 @@ def test_sqlite_keeps_the_journal_in_the_order_of_its_positions(tmp_path: Path) 
     connection.close()
 
     assert not {("journal",), ("checkpoints",), ("tasks",)} & set(indexed)
+
+
+def test_checkpoints_from_before_names_have_none(url: str) -> None:
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        command.upgrade(config(connection), "0001")
+        connection.execute(
+            text(
+                "INSERT INTO checkpoints (position, at, reason, sha256, bytes, body)"
+                " VALUES (7, 1, 'r', 's', 1, 'b')"
+            )
+        )
+        connection.execute(text("INSERT INTO leadership VALUES ('c', 1, 3, 'h', 'a', CURRENT_TIMESTAMP)"))
+    engine.dispose()
+
+    store = open_store(url, "c")
+
+    assert [(info.position, info.name) for info in store.checkpoints()] == [(7, "")]
+    store.close()

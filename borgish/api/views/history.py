@@ -1,0 +1,133 @@
+"""The journal as people ask for it: who, when, what, why, of a job, a task, a machine or the whole cell.
+
+Pure. Walking the journal is the master's (``master/past.py``); the words for what happened are in
+``notices.py``. An event about many tasks is cut down to those asked about before it is put in words.
+"""
+
+import msgspec
+
+from borgish.api.views.instants import instant
+from borgish.api.views.notices import notices
+from borgish.cell.events import (
+    AnyEvent,
+    Entry,
+    JobSubmitted,
+    MachineJoined,
+    TasksEvicted,
+    TasksPlaced,
+)
+from borgish.vocabulary import Eviction
+from borgish.wire.api import HistoryView
+
+# By the name of the command's class, which is what the journal keeps. Other causes are words already.
+ASKED = {
+    "BeginEpoch": "lead",
+    "SubmitJob": "submit",
+    "ScaleJob": "scale",
+    "KillTasks": "kill",
+    "RestartTasks": "restart",
+    "EvictTasks": "evict",
+    "ForgetJob": "forget",
+    "PlaceTasks": "place",
+    "JoinMachine": "join",
+    "CordonMachine": "cordon",
+    "UncordonMachine": "uncordon",
+    "SetMachineDown": "set down",
+    "SetMachineUp": "set up",
+    "Observe": "report",
+}
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What is asked about; all that is named must hold. Times are seconds since 1970, both included."""
+
+    job: str = ""
+    index: int | None = None  # of one task of the job
+    machine: str = ""
+    since: float | None = None
+    until: float | None = None
+
+    def in_time(self, at: float) -> bool:
+        """Return whether a moment is among those asked for."""
+        return (self.since is None or at >= self.since) and (self.until is None or at <= self.until)
+
+
+def history_view(entry: Entry, wanted: Wanted) -> HistoryView | None:
+    """Return the entry with those of its events that are asked about; None when it has none.
+
+    An entry without any event, a request that changed nothing, belongs to what its answer was about.
+    """
+    if not wanted.in_time(entry.at):
+        return None
+    events = tuple(part for event in entry.events if (part := _part(event, entry, wanted)) is not None)
+    if not events and (entry.events or not _is_subject(entry, wanted)):
+        return None
+    return HistoryView(
+        entry.position,
+        instant(entry.at),
+        entry.timeline,
+        entry.epoch,
+        entry.actor,
+        ASKED.get(entry.cause, entry.cause),
+        entry.subject,
+        entry.text,
+        tuple(notices(msgspec.structs.replace(entry, events=events))),
+    )
+
+
+def _is_subject(entry: Entry, wanted: Wanted) -> bool:
+    named = {name for name in (wanted.job, wanted.machine) if name}
+    return wanted.index is None and named <= {entry.subject}
+
+
+def _part(event: AnyEvent, entry: Entry, wanted: Wanted) -> AnyEvent | None:
+    """Return what of an event is asked about."""
+    found: AnyEvent | None = event
+    if wanted.job:
+        found = _of_job(event, wanted.job, wanted.index)
+    if wanted.machine and found is not None:
+        found = _of_machine(found, entry, wanted.machine)
+    return found
+
+
+def _of_job(event: AnyEvent, job: str, index: int | None) -> AnyEvent | None:
+    """Return the part about a job, or about one of its tasks; what is about all of a job is about each."""
+    about = event.spec.key if isinstance(event, JobSubmitted) else getattr(event, "job", "")
+    if about != job:
+        return None
+    indexes: tuple[int, ...] | None = getattr(event, "indexes", None)
+    if index is None or indexes is None:
+        return event
+    return _only(event, [row for row, one in enumerate(indexes) if one == index])
+
+
+def _of_machine(event: AnyEvent, entry: Entry, machine: str) -> AnyEvent | None:
+    """Return the part about a machine: what is about it, what it reported, and what was placed on it."""
+    if isinstance(event, TasksPlaced):
+        return _only(event, [row for row, name in enumerate(event.machines) if name == machine])
+    if isinstance(event, MachineJoined):
+        return event if event.machine.name == machine else None
+    told = getattr(event, "machine", "") == machine or entry.subject == machine
+    return event if told or _was_lost_with(event, machine) else None
+
+
+def _was_lost_with(event: AnyEvent, machine: str) -> bool:
+    """Return whether tasks were evicted since their machine was down; the reason alone names it."""
+    return (
+        isinstance(event, TasksEvicted)
+        and event.cause is Eviction.MACHINE_LOST
+        and event.reason.startswith(f"{machine} is down")
+    )
+
+
+def _only(event: AnyEvent, rows: list[int]) -> AnyEvent | None:
+    """Return an event with some of its tasks: the same rows of all its parallel tuples."""
+    if not rows:
+        return None
+    columns = msgspec.structs.asdict(event).items()
+    cut = {
+        name: tuple(column[row] for row in rows)
+        for name, column in columns
+        if isinstance(column, tuple) and column
+    }
+    return msgspec.structs.replace(event, **cut)

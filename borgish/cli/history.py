@@ -1,0 +1,167 @@
+"""``borgctl history``: who did what, when and why, from the whole journal."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import msgspec
+import typer
+
+from borgish.cli.commands import single
+from borgish.cli.render import Form, FormOption, show_list
+from borgish.cli.session import session_of
+from borgish.cli.table import Column
+from borgish.wire.api import EventView, HistoryList, HistoryView
+
+if TYPE_CHECKING:
+    from borgish.client import Client
+    from borgish.errors import BorgishError
+
+app = single()
+Params: TypeAlias = dict[str, str | int | bool | None]
+
+LIMIT_MAX = 10_000
+_AT_ONCE_MAX = 1000
+_TIMES = "2026-01-31T12:00, with your zone unless it names one, or an age: 30m, 2h, 1d"
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One thing that happened by an entry of the journal; none where it changed nothing."""
+
+    entry: HistoryView
+    event: EventView | None
+
+    @property
+    def what(self) -> str:
+        """What happened, or the answer that was given."""
+        return self.event.text if self.event else self.entry.text
+
+    @property
+    def bad(self) -> bool:
+        """Whether something went wrong."""
+        return self.event is not None and self.event.bad
+
+
+HISTORY_COLUMNS: tuple[Column[Line], ...] = (
+    Column("AT", lambda line: day_and_time(line.entry.at)),
+    Column("POSITION", lambda line: str(line.entry.position), right=True),
+    Column("EPOCH", lambda line: f"{line.entry.timeline}.{line.entry.epoch}", wide=True),
+    Column("WHO", lambda line: line.entry.actor),
+    Column("ASKED", lambda line: line.entry.asked),
+    Column("ABOUT", lambda line: line.entry.subject or "-", wide=True),
+    Column("WHAT", lambda line: line.what, lambda line: "red" if line.bad else ""),
+)
+
+
+@app.command()
+def history(
+    context: typer.Context,
+    name: Annotated[
+        str,
+        typer.Argument(metavar="[JOB|TASK|MACHINE]", help="web, ann/web, web/0, m1; the whole cell without."),
+    ] = "",
+    cell: Annotated[bool, typer.Option("--cell", help="The whole cell.")] = False,
+    since: Annotated[str, typer.Option("--since", metavar="TIME|AGE", help=f"Not before: {_TIMES}.")] = "",
+    until: Annotated[str, typer.Option("--until", metavar="TIME|AGE", help="Not after, likewise.")] = "",
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=LIMIT_MAX, help="The latest N entries of the journal.")
+    ] = 100,
+    output: FormOption = Form.TABLE,
+) -> None:
+    """Show who did what, when and why, the latest last.
+
+    It is read from the whole journal, where `events` shows the latest only. A job that is no longer kept
+    is named in full: ann/web.
+    """
+    if name and cell:
+        raise typer.BadParameter("the whole cell and a part of it", param_hint="--cell")
+    client = session_of(context).client()
+    params = about(client, name) | {"since": zoned(since), "until": zoned(until)}
+    entries, last = latest(client, params, limit)
+    none = f"nothing of {name} is in the journal" if name else "nothing is in the journal"
+    none += " at that time" if since or until else ""
+    if output in (Form.TABLE, Form.WIDE):
+        show_list(lines(entries), HISTORY_COLUMNS, output, lambda line: str(line.entry.position), none)
+    else:
+        show_list(entries, (), output, lambda entry: str(entry.position), none)
+    _say_cut_short(last)
+
+
+def about(client: "Client", name: str) -> Params:
+    """Return the parameter that means what was named.
+
+    A machine by its whole name comes first, since a job of that name can be told by its user; a machine
+    by its beginning comes last.
+    """
+    from borgish.cli.names import job_keys, match_machine, match_subject
+    from borgish.cli.pages import every_machine
+    from borgish.errors import NotFound
+
+    if not name:
+        return {}
+    machines = [] if "/" in name else [machine.name for machine in every_machine(client)]
+    if name in machines:
+        return {"machine": name}
+    jobs = job_keys(client)
+    try:
+        return _named(match_subject(name, jobs))
+    except NotFound:
+        if "/" in name:
+            return _named(name)  # perhaps no longer kept; the master says when it is no name at all
+    try:
+        return {"machine": match_machine(name, machines)}
+    except NotFound:
+        raise _unknown(name, [*jobs, *machines]) from None
+
+
+def _unknown(name: str, known: Sequence[str]) -> "BorgishError":
+    from borgish.cli.names import nearest
+    from borgish.errors import NotFound
+
+    near = ", ".join(nearest(name, known))
+    hint = f"Did you mean {near}?" if near else "A job that is no longer kept is named in full: ann/web"
+    return NotFound(f"there is no job, task or machine '{name}'", hint)
+
+
+def _named(subject: str) -> Params:
+    return {"task" if subject.count("/") > 1 else "job": subject}
+
+
+def zoned(text: str) -> str:
+    """Return a time with the zone of who asks when it names none; all else as it is, for the master."""
+    try:
+        at = datetime.fromisoformat(text)
+        return (at if at.tzinfo else at.astimezone()).isoformat()
+    except (ValueError, OverflowError):
+        return text
+
+
+def latest(client: "Client", params: Params, limit: int) -> tuple[Sequence[HistoryView], HistoryList]:
+    """Return the latest entries, in order, asked for in pages from the end; and the last page."""
+    found: list[HistoryView] = []
+    before = ""
+    while True:
+        wanted = min(_AT_ONCE_MAX, limit - len(found))
+        page = client.get("/v1/history", params | {"limit": wanted, "before": before}, HistoryList)
+        found += reversed(page.items)
+        before = page.page.next
+        if page.cut_short or not before or len(found) >= limit:
+            return found[::-1], page
+
+
+def lines(entries: Iterable[HistoryView]) -> list[Line]:
+    """Return a line for each thing that happened."""
+    return [Line(entry, event) for entry in entries for event in entry.events or (None,)]
+
+
+def day_and_time(moment: str) -> str:
+    """Return an ISO 8601 moment in the zone of who asks: ``2026-01-31 14:03:21``."""
+    return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _say_cut_short(last: HistoryList) -> None:
+    if last.cut_short:
+        from borgish.cli.screen import say
+
+        say(f"only the {last.looked_at} entries back to {day_and_time(last.reached)} were looked at")
+        say(f"hint: `--until {last.reached}` goes on from there")

@@ -1,0 +1,87 @@
+"""Checkpoints of a running cell, looked after by people: made, named, verified, taken out and let go."""
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.cells import RealCell
+from tests.e2e.watched import command_environment, lives, status_of, submitted
+
+SLEEPERS = "name: sleepers\ntasks: 3\nrun: [sleep, '100000']\nresources: {cpu: 10m, ram: 8MiB}\n"
+MORE = "name: more\nuser: ann\nrun: ['true']\nresources: {cpu: 10m, ram: 8MiB}\n"
+
+
+def faux(*arguments: object) -> str:
+    """Ask fauxmaster, which must answer."""
+    done = subprocess.run(
+        [sys.executable, "-m", "borgish.sim.fauxmaster", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=command_environment(),
+        timeout=60,
+    )
+    assert done.returncode == 0, done
+    return done.stdout
+
+
+def damage(made: RealCell, position: int) -> None:
+    """Alter what is stored, behind the master's back."""
+    with sqlite3.connect(made.folder / "cell.db", timeout=10) as connection:
+        connection.execute("UPDATE checkpoints SET body = substr(body, 2) WHERE position = ?", (position,))
+    connection.close()
+
+
+def test_a_checkpoint_is_named_verified_exported_and_deleted(tidied: RealCell, tmp_path: Path) -> None:
+    submitted(tidied, SLEEPERS)
+    before = lives(tidied, "ann/sleepers")
+    position = status_of(tidied).position
+    assert f"checkpoint noon at position {position}" in tidied.ok("checkpoint", "create", "--name", "noon")
+    shown = tidied.items("checkpoint", "show", "noon")
+    assert (shown["checkpoint"]["position"], shown["contents"]["running"]) == (position, 3)
+
+    file = tmp_path / "noon.checkpoint"
+    tidied.ok("checkpoint", "export", "noon", file)
+    assert stat.S_IMODE(os.stat(file).st_mode) == 0o600
+    assert tidied.borgctl("checkpoint", "export", "noon", file).code == 1
+    tidied.ok("job", "kill", "sleepers")  # the file is of the moment before
+    assert "job ann/sleepers: 0 pending, 3 running, 0 dead" in faux("show", file)
+    assert "job ann/sleepers: 0 pending, 0 running, 3 dead" in faux("show", tidied.folder / "cell.db")
+    (tmp_path / "more.yaml").write_text(MORE)
+    assert "more tasks of more fit" in faux("fits", file, tmp_path / "more.yaml")
+    assert len(before) == 3
+
+    later = tidied.items("checkpoint", "list")[0]["position"]
+    tidied.ok("checkpoint", "create")
+    assert tidied.borgctl("checkpoint", "create", "--name", "noon").code == 1
+    verdicts = {item["position"]: item["good"] for item in tidied.items("checkpoint", "verify")}
+    assert verdicts[later]
+    assert all(verdicts.values())
+    tidied.ok("checkpoint", "delete", "noon")
+    assert tidied.borgctl("checkpoint", "show", "noon").code == 1
+
+
+def test_a_damaged_checkpoint_is_found_and_the_last_good_one_stays(tidied: RealCell, tmp_path: Path) -> None:
+    submitted(tidied, SLEEPERS)
+    tidied.ok("checkpoint", "create")
+    good, *others = [item["position"] for item in tidied.items("checkpoint", "list")]
+    for position in others:
+        tidied.ok("checkpoint", "delete", position)
+    tidied.ok("job", "kill", "sleepers")
+    tidied.ok("checkpoint", "create")
+    bad = tidied.items("checkpoint", "list")[0]["position"]
+    assert bad > good
+    damage(tidied, bad)
+
+    said = tidied.borgctl("checkpoint", "verify")
+    assert said.code == 1
+    assert [line.split()[:2] for line in said.out.splitlines()[1:]] == [[str(bad), "no"], [str(good), "yes"]]
+    assert tidied.borgctl("checkpoint", "export", bad, tmp_path / "bad").code == 1
+    said = tidied.borgctl("checkpoint", "delete", good)
+    assert said.code == 1
+    assert "last good one" in said.err
+    tidied.ok("checkpoint", "delete", bad)
+    assert tidied.ok("checkpoint", "verify", "all", "-o", "name") == f"{good}\n"

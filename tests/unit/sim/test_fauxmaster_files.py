@@ -1,0 +1,87 @@
+"""fauxmaster opens what a cell left behind: its database, or an exported checkpoint."""
+
+from pathlib import Path
+
+import pytest
+
+from borgish.errors import BorgishError, NotFound, StoreDamaged
+from borgish.sim import fauxmaster
+from borgish.sim.fauxmaster import open_cell
+from borgish.store.base import CheckpointInfo
+from borgish.store.open import open_store
+from borgish.wire.checkpoint_file import CheckpointHeader, pack_checkpoint
+from tests.contract.store.samples import CELL, Life, body_of
+
+JOB = "name: more\nuser: ann\nrun: ['true']\nresources: {cpu: 1, ram: 1GiB}\n"
+
+
+def packed(info: CheckpointInfo, stored: bytes, cell: str = CELL) -> bytes:
+    header = CheckpointHeader(cell, info.position, info.at, info.reason, info.name, info.bytes, info.sha256)
+    return pack_checkpoint(header, stored)
+
+
+@pytest.fixture
+def life(tmp_path: Path) -> Life:
+    made = Life(open_store(f"sqlite:///{tmp_path}/cell.db", CELL))
+    made.story()
+    return made
+
+
+@pytest.fixture
+def exported(life: Life, tmp_path: Path) -> Path:
+    file = tmp_path / "exported"
+    file.write_bytes(packed(*life.store.checkpoint_body(life.checkpoint().position)))
+    return file
+
+
+def test_checkpoint_and_database_show_the_same_cell(life: Life, exported: Path, tmp_path: Path) -> None:
+    assert body_of(open_cell(exported)) == body_of(open_cell(tmp_path / "cell.db")) == life.body()
+    life.store.close()
+
+
+@pytest.mark.parametrize("name", ["exported", "cell.db"])
+@pytest.mark.parametrize("question", ["show", "fits"])
+def test_both_answer_every_question(
+    life: Life,
+    exported: Path,
+    tmp_path: Path,
+    name: str,
+    question: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert exported.exists()
+    life.store.close()
+    job = tmp_path / "more.yaml"
+    job.write_text(JOB)
+    asked = ["fauxmaster", question, str(tmp_path / name), *([str(job)] if question == "fits" else [])]
+    monkeypatch.setattr("sys.argv", asked)
+
+    fauxmaster.main()
+
+    said = capsys.readouterr().out
+    words = "job ann/web: 1 pending, 1 running, 1 dead" if question == "show" else "more tasks of more fit"
+    assert words in said
+
+
+def test_a_torn_checkpoint_is_refused(exported: Path) -> None:
+    exported.write_bytes(exported.read_bytes()[:-1])
+    with pytest.raises(StoreDamaged, match="torn off"):
+        open_cell(exported)
+
+
+def test_a_checkpoint_that_holds_something_else_is_refused(life: Life, exported: Path) -> None:
+    info, stored = life.store.checkpoint_body(life.cell.position)
+    exported.write_bytes(packed(info, stored, cell="other"))
+    with pytest.raises(BorgishError, match="of cell 'testing', not of 'other'"):
+        open_cell(exported)
+    life.store.close()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"something else"])
+def test_other_files_are_told_apart(tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "file"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(NotFound):
+        open_cell(file)
