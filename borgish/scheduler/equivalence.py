@@ -7,7 +7,7 @@ follows from the machines' rows and is told stale by their version numbers.
 import msgspec
 
 from borgish.scheduler.arrays import FloatArray
-from borgish.scheduler.census import BAND_INDEX, CPU, PORTS, RAM
+from borgish.scheduler.census import BAND_INDEX, CPU, DISK, PORTS, RAM
 from borgish.scheduler.machines import Fleet
 from borgish.spec.job import Constraint, JobSpec
 from borgish.vocabulary import Runtime, band_of
@@ -68,13 +68,12 @@ class Classes:
 
 
 def _needs(spec: JobSpec, index: int, fleet: Fleet) -> tuple[tuple[int, float], ...]:
-    """Return amounts by kind, only those above zero, named resources in the order of their names."""
+    """Return amounts by kind, only those above zero: named resources by name, ports last."""
     needs = spec.needs(index)
-    amounts = [needs.cpu_millis, needs.ram_bytes, needs.disk_bytes, len(spec.ports)]
-    found = [(kind, float(amount)) for kind, amount in enumerate(amounts) if amount]
-    if needs.named:
-        found += [(fleet.kind(name), float(amount)) for name, amount in sorted(needs.named.items()) if amount]
-    return tuple(found)
+    amounts = [(CPU, needs.cpu_millis), (RAM, needs.ram_bytes), (DISK, needs.disk_bytes)]
+    amounts += [(fleet.kind(name), amount) for name, amount in sorted(needs.named.items())]
+    amounts.append((PORTS, len(spec.ports)))
+    return tuple([(kind, float(amount)) for kind, amount in amounts if amount])
 
 
 def _make(key: ClassKey) -> TaskClass:

@@ -1,7 +1,7 @@
 """Which machines can take a class of tasks: the filters, in order, each with its words.
 
-A filter answers for many machines at once. Another filter is another small class in ``FILTERS``;
-nothing else needs to know of it.
+A filter answers for many machines at once. Another filter is another small class in ``FACTS`` or
+``ROOM``; nothing else needs to know of it.
 """
 
 from collections.abc import Iterator
@@ -15,6 +15,8 @@ from borgish.scheduler.arrays import ALL, BoolArray, IntArray, Rows
 from borgish.scheduler.census import CPU, DISK, KINDS, PORTS, RAM
 from borgish.scheduler.equivalence import TaskClass
 from borgish.scheduler.machines import RUNTIME_BIT, Fleet
+
+SUITABLE_KEPT = 1024  # answers of the facts that are kept; 10 kB each at 10,000 machines
 
 
 class Failing(msgspec.Struct, frozen=True, eq=False):
@@ -145,63 +147,53 @@ class Constraints:
 
 
 class Room:
-    """Enough of one resource is free. What a task does not ask for cannot be short."""
-
-    def __init__(self, kind: int) -> None:
-        self.kind = kind
+    """Enough of every resource is free. What a task does not ask for cannot be short."""
 
     def concerns(self, kind: TaskClass) -> bool:
-        return any(number == self.kind for number, _ in kind.needs)
+        return bool(kind.needs)
 
     def mask(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> BoolArray:
-        found: BoolArray = fleet.free[self.kind][rows] >= dict(kind.needs)[self.kind]
-        return found
-
-    def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Failing]:
-        yield _short(fleet, self.kind, dict(kind.needs)[self.kind])
-
-
-class NamedRoom:
-    """Enough is free of every named resource."""
-
-    def concerns(self, kind: TaskClass) -> bool:
-        return any(number >= KINDS for number, _ in kind.needs)
-
-    def mask(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> BoolArray:
-        passes = np.ones(fleet.up[rows].shape, dtype=np.bool_)
-        for number, amount in kind.needs:
-            if number >= KINDS:
-                passes &= fleet.free[number][rows] >= amount
+        (first, least), *others = kind.needs
+        passes: BoolArray = fleet.free[first][rows] >= least
+        for number, amount in others:
+            passes &= fleet.free[number][rows] >= amount
         return passes
 
     def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Failing]:
         for number, amount in kind.needs:
-            if number >= KINDS:
-                yield _short(fleet, number, amount)
+            yield _short(fleet, number, amount)
 
 
-FILTERS: tuple[Filter, ...] = (
-    # Facts of the machine first: cheap, and what people want to read first among equals.
-    Up(),
-    NotCordoned(),
-    HasRuntime(),
-    RuntimeWorks(),
-    Constraints(),
-    # Then room, which changes with every placement.
-    Room(CPU),
-    Room(RAM),
-    Room(DISK),
-    NamedRoom(),
-    Room(PORTS),
-)
+FACTS: tuple[Filter, ...] = (Up(), NotCordoned(), HasRuntime(), RuntimeWorks(), Constraints())
+"""What follows from the machine's facts and the class's runtime and constraints; answers are kept."""
+
+ROOM: tuple[Filter, ...] = (Room(),)
+"""What changes with every placement."""
+
+FILTERS = FACTS + ROOM  # facts first: what people want to read first among equals
 
 
 def feasible(fleet: Fleet, kind: TaskClass, rows: Rows = ALL) -> BoolArray:
-    """Return which of the rows pass every filter."""
-    passes = fleet.present[rows].copy()
-    for each in FILTERS:
+    """Return which of the rows pass every filter. It is not to be written to."""
+    passes = suitable(fleet, kind)[rows]
+    for each in ROOM:
         if each.concerns(kind):
-            passes &= each.mask(fleet, kind, rows)
+            passes = passes & each.mask(fleet, kind, rows)
+    return passes
+
+
+def suitable(fleet: Fleet, kind: TaskClass) -> BoolArray:
+    """Return which machines are right for a class, whatever is free there. It is not to be written to."""
+    key = (kind.runtime, kind.constraints)
+    passes = fleet.suitable.get(key)
+    if passes is None:
+        passes = fleet.present
+        for each in FACTS:
+            if each.concerns(kind):
+                passes = passes & each.mask(fleet, kind, ALL)
+        if len(fleet.suitable) >= SUITABLE_KEPT:
+            fleet.suitable.clear()
+        fleet.suitable[key] = passes
     return passes
 
 

@@ -16,6 +16,7 @@ from borgish.scheduler.arrays import BitArray, BoolArray, FloatArray, IntArray, 
 from borgish.scheduler.attributes import Attributes
 from borgish.scheduler.census import BANDS, KINDS, PORTS, Census, Kinds, take_census
 from borgish.scheduler.ports import PortRange
+from borgish.spec.job import Constraint
 from borgish.vocabulary import Runtime
 
 RUNTIME_BIT = {runtime: 1 << number for number, runtime in enumerate(Runtime)}
@@ -45,6 +46,8 @@ class Fleet:
         self.jobs: list[dict[str, int]] = []  # by row: tasks of each job placed there
         self.blocked: dict[int, float] = {}  # by row: when its first blocked port is free again
         self.attributes = Attributes()
+        # By runtime and constraints: which rows suit them. What ``feasibility`` keeps till facts change.
+        self.suitable: dict[tuple[Runtime, tuple[Constraint, ...]], BoolArray] = {}
         self._spare: list[int] = []
         self.present: BoolArray = np.zeros(0, dtype=np.bool_)
         self.up: BoolArray = np.zeros(0, dtype=np.bool_)
@@ -88,12 +91,20 @@ class Fleet:
 
     def take(self, row: int, needs: tuple[tuple[int, float], ...], band: int, job: str) -> None:
         """Account for a task placed by the running pass; its ports are taken in ``ports``."""
+        self.take_each([row], needs, band, job)
+
+    def take_each(self, rows: list[int], needs: tuple[tuple[int, float], ...], band: int, job: str) -> None:
+        """Account for tasks of one job, one on each of the rows."""
         for kind, amount in needs:
-            self.free[kind, row] -= amount
-            self.limits[band, kind, row] += amount
-        jobs = self.jobs[row]
-        jobs[job] = jobs.get(job, 0) + 1
-        self._touch(row)
+            free, limits = self.free[kind], self.limits[band, kind]
+            for row in rows:
+                free[row] -= amount
+                limits[row] += amount
+        self.version += 1
+        for row in rows:
+            self.changed[row] = self.version
+            jobs = self.jobs[row]
+            jobs[job] = jobs.get(job, 0) + 1
 
     def kind(self, name: str) -> int:
         """Return the number of a named resource; one that no machine has gets a column of zeros."""
@@ -127,6 +138,7 @@ class Fleet:
         for column, value in zip(columns, fresh, strict=True):
             column[row] = value
         self.attributes.set(row, machine.attributes)
+        self.suitable.clear()
         return True
 
     def _read_amounts(self, row: int, machine: Machine, census: Census) -> bool:
@@ -157,6 +169,7 @@ class Fleet:
         self.row[name] = row
         self.names[row] = name
         self.present[row] = True
+        self.suitable.clear()
         self.tie[row] = tie_of(self.seed, name)
         self._touch(row)
         return row
@@ -173,6 +186,7 @@ class Fleet:
         for amounts in (self.capacity, self.inverse, self.free, self.limits):
             amounts[..., row] = 0
         self._spare.append(row)
+        self.suitable.clear()
         self._touch(row)
 
     def _widen(self, size: int) -> None:

@@ -9,7 +9,7 @@ from borgish.scheduler.feasibility import Changed
 from borgish.scheduler.machines import Fleet
 from borgish.scheduler.placing import place
 from borgish.scheduler.plan import Placement, Plan, Refusal
-from borgish.scheduler.queue import Level, Waiting, levels, turns
+from borgish.scheduler.queue import Level, Waiting, first_turns, levels, turns
 from borgish.scheduler.scoring import ScoreCache
 
 EXPLAINED_AGAIN = 50  # how many known refusals a pass puts in new words; the rest has its turn later
@@ -21,6 +21,7 @@ class Window:
     def __init__(self, cpu: float, ram: float) -> None:
         self.cpu_left = cpu  # of what the window may need
         self.ram_left = ram
+        self.tasks = 0
         self.runs: dict[TaskClass, dict[str, tuple[Job, list[int]]]] = {}
 
     def takes(self, kind: TaskClass, job: Job) -> bool:
@@ -29,16 +30,17 @@ class Window:
             return True
         return not self.runs or (len(self.runs) == 1 and self.runs.get(kind, {}).keys() == {job.key})
 
-    def add(self, kind: TaskClass, job: Job, index: int) -> None:
-        """Add a task."""
-        self.cpu_left -= kind.cpu
-        self.ram_left -= kind.ram
-        runs = self.runs.setdefault(kind, {})
-        run = runs.get(job.key)
-        if run is None:
-            runs[job.key] = (job, [index])
-        else:
-            run[1].append(index)
+    def add(self, kind: TaskClass, job: Job, indexes: list[int]) -> None:
+        """Add tasks of one class and job."""
+        self.tasks += len(indexes)
+        self.cpu_left -= kind.cpu * len(indexes)
+        self.ram_left -= kind.ram * len(indexes)
+        self.runs.setdefault(kind, {}).setdefault(job.key, (job, []))[1].extend(indexes)
+
+    @property
+    def holds(self) -> bool:
+        """Whether what was added is no more than it may need."""
+        return self.cpu_left >= 0 and self.ram_left >= 0
 
 
 class Placed:
@@ -103,7 +105,32 @@ class Pass:
         return changed[since].help(self._fleet, kind)
 
     def _run(self, level: Level) -> None:
-        """Place all of one priority."""
+        """Place all of one priority: in one window where it fits in one, else turn by turn."""
+        whole = self._whole(level)
+        if whole.holds and whole.tasks <= self._budget:
+            self._budget -= whole.tasks
+            self._refuse_failed(level)
+            self._place(whole)
+        else:
+            self._run_by_turns(level)
+
+    def _whole(self, level: Level) -> Window:
+        """Return a window of all of one priority that may fit, whether or not it holds it."""
+        window = self._window()
+        for waiting in first_turns(level):
+            for kind, indexes in waiting.by_class().items():
+                if kind not in self._failed:
+                    window.add(kind, waiting.job, indexes)
+        return window
+
+    def _refuse_failed(self, level: Level) -> None:
+        """Refuse all of one priority whose class has failed."""
+        for waiting in first_turns(level):
+            for kind, indexes in waiting.by_class().items():
+                if kind in self._failed:
+                    self._refuse(waiting.job.key, kind, indexes)
+
+    def _run_by_turns(self, level: Level) -> None:
         window = self._window()
         for waiting in turns(level):
             if self._drop_failed(waiting):
@@ -118,7 +145,7 @@ class Pass:
             if not window.takes(kind, waiting.job):
                 self._place(window)
                 window = self._window()
-            window.add(kind, waiting.job, index)
+            window.add(kind, waiting.job, [index])
             self._budget -= 1
         self._place(window)
 

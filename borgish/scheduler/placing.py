@@ -1,8 +1,9 @@
-"""Puts tasks of one class on the best machines, one by one.
+"""Puts tasks of one class on the best machines.
 
-Taking a machine changes its cost and no other. So the machines are ranked once, the best is taken
-from the top, and only that one is scored again. A job's own earlier tasks make a machine dearer for
-that job alone: such machines are kept in a second heap while the job has its turn.
+Taking a machine changes its cost and no other. So the machines are ranked once, the best are taken
+from the top, and only those are scored again. ``spread`` outweighs all else, so that a job goes to
+the ranked machines that have none of its tasks first, each once. Only where these are used up are
+those that have some ranked, for that job alone.
 """
 
 import sys
@@ -61,39 +62,44 @@ def place(
         taken, own = _place_run(fleet, kind, ranked, job, count)
         placed.append(taken)
         if len(placed) < len(runs):
-            for _, row in own:
-                heappush(ranked, (cost_of(fleet, kind, row, 0), row))
+            for row in own:
+                _offer(fleet, kind, ranked, row, 0)
     return placed
 
 
 def _place_run(
     fleet: Fleet, kind: TaskClass, ranked: Ranked, job: str, count: int
-) -> tuple[list[int], Ranked]:
-    """Place tasks of one job; return their rows, and the machines that are out of the ranking for it."""
-    own: Ranked = []  # machines that have tasks of this job already, dearer by that
+) -> tuple[list[int], list[int]]:
+    """Place tasks of one job; return their rows, and those that are out of the ranking for it."""
     taken: list[int] = []
-    while len(taken) < count:
-        row = _best(fleet, kind, ranked, own, job)
-        if row is None:
-            break
-        taken.append(row)
-        fleet.take(row, kind.needs, kind.band, job)
-        _offer(fleet, kind, own, row, job)
+    own: list[int] = []  # all with tasks of this job
+    while ranked and len(taken) < count:
+        row = heappop(ranked)[1]
+        own.append(row)
+        if job not in fleet.jobs[row]:
+            taken.append(row)
+    fleet.take_each(taken, kind.needs, kind.band, job)
+    if len(taken) < count:
+        taken += _place_more(fleet, kind, own, job, count - len(taken))
     return taken, own
 
 
-def _best(fleet: Fleet, kind: TaskClass, ranked: Ranked, own: Ranked, job: str) -> int | None:
-    """Take the best machine for the job out of both heaps."""
-    while ranked and not (own and own[0] < ranked[0]):
+def _place_more(fleet: Fleet, kind: TaskClass, own: list[int], job: str, count: int) -> list[int]:
+    """Place tasks of a job on machines that have some of it already, one by one; return their rows."""
+    ranked: Ranked = []
+    for row in own:
+        _offer(fleet, kind, ranked, row, fleet.jobs[row][job])
+    taken: list[int] = []
+    while ranked and len(taken) < count:
         row = heappop(ranked)[1]
-        if job not in fleet.jobs[row]:
-            return row
-        _offer(fleet, kind, own, row, job)
-    return heappop(own)[1] if own else None
+        taken.append(row)
+        fleet.take(row, kind.needs, kind.band, job)
+        _offer(fleet, kind, ranked, row, fleet.jobs[row][job])
+    return taken
 
 
-def _offer(fleet: Fleet, kind: TaskClass, own: Ranked, row: int, job: str) -> None:
-    """Put a machine among those with tasks of the job, when one more fits."""
-    dearer = cost_of(fleet, kind, row, fleet.jobs[row][job])
-    if dearer < UNFIT:
-        heappush(own, (dearer, row))
+def _offer(fleet: Fleet, kind: TaskClass, ranked: Ranked, row: int, same_job: int) -> None:
+    """Rank a machine, when one more task fits there."""
+    cost = cost_of(fleet, kind, row, same_job)
+    if cost < UNFIT:
+        heappush(ranked, (cost, row))

@@ -8,6 +8,7 @@ when places come free one by one.
 
 from collections import deque
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import TypeVar
 from zlib import crc32
 
@@ -42,6 +43,15 @@ class Waiting(msgspec.Struct, eq=False):
         self.done = len(self.indexes)
         return rest
 
+    def by_class(self) -> dict[TaskClass, list[int]]:
+        """Return the indexes of all that are left, by class."""
+        if not self.unusual:
+            return {self.usual: self.indexes[self.done :]}
+        found: dict[TaskClass, list[int]] = {}
+        for index in self.indexes[self.done :]:
+            found.setdefault(self.class_of(index), []).append(index)
+        return found
+
     def class_of(self, index: int) -> TaskClass:
         """Return the class of one task."""
         return self.unusual.get(index, self.usual) if self.unusual else self.usual
@@ -67,12 +77,17 @@ def waiting(cell: Cell, job: Job, classes: Classes, fleet: Fleet) -> Waiting:
     """Return what waits of one job, with the classes of its tasks."""
     spec = job.spec
     indexes = sorted(cell.waiting[job.key])
+    own = spec.overrides.keys() & cell.waiting[job.key] if spec.overrides else ()
     unusual = {
-        index: classes.of(spec, index, fleet)
-        for index in sorted(cell.waiting[job.key] & spec.overrides.keys())
-        if spec.overrides[index].resources
+        index: classes.of(spec, index, fleet) for index in sorted(own) if spec.overrides[index].resources
     }
     return Waiting(job, indexes, classes.of(spec, -1, fleet), unusual)
+
+
+def first_turns(level: Level) -> Iterator[Waiting]:
+    """Yield each job once, in the order in which ``turns`` first comes to them."""
+    for one_of_each_user in zip_longest(*level):
+        yield from filter(None, one_of_each_user)
 
 
 def turns(level: Level) -> Iterator[Waiting]:

@@ -19,6 +19,8 @@ Number = TypeVar("Number", float, FloatArray)
 
 VECTORS_KEPT = 256  # classes whose costs are kept; 80 kB each at 10,000 machines
 RENEW_SHARE = 4  # when more than a fourth of the rows changed, all are computed anew
+FEW_SHARE = 2  # where no more than half of the rows fits, only those are scored
+SPREAD_WEIGHT = 2.0  # above the sum of the others, so that it decides first; placing relies on it
 UNFIT = float("inf")
 
 
@@ -34,9 +36,14 @@ class After(NamedTuple, Generic[Number]):
 
 
 class Scorer(Protocol):
-    """One thing to like or dislike, from 0 (liked) to about 1; ``spread`` goes beyond."""
+    """One thing to like or dislike: from 0 (liked) to its weight; ``spread`` goes beyond."""
 
     def __call__(self, after: After[Number], /) -> Number | float: ...
+
+
+def spread(after: After[Number]) -> Number | float:
+    """Fewest tasks of the same job first, so that one machine's end takes few of them."""
+    return after.same_job * SPREAD_WEIGHT
 
 
 def best_fit(after: After[Number]) -> Number | float:
@@ -46,27 +53,17 @@ def best_fit(after: After[Number]) -> Number | float:
 
 def stranding(after: After[Number]) -> Number | float:
     """Leave cpu and ram in balance: what is left of one without the other is of no use."""
-    return abs(after.cpu_left - after.ram_left)
+    return abs(after.cpu_left - after.ram_left) * 0.5
 
 
-def spread(after: After[Number]) -> Number | float:
-    """Fewest tasks of the same job first, so that one machine's end takes few of them."""
-    return float(after.same_job)
-
-
-SCORERS: tuple[tuple[float, Scorer], ...] = (
-    # Above the sum of the others, so that it decides first.
-    (2.0, spread),
-    (1.0, best_fit),
-    (0.5, stranding),
-)
+SCORERS: tuple[Scorer, ...] = (spread, best_fit, stranding)
 
 
 def cost(after: After[Number], tie: Number) -> Number:
-    """Return the weighted sum of all scorers; ``tie`` puts equals in order."""
+    """Return the sum of all scorers; ``tie`` puts equals in order."""
     total: Number | float = 0.0
-    for weight, scorer in SCORERS:
-        total = total + weight * scorer(after)
+    for scorer in SCORERS:
+        total = total + scorer(after)
     return total + tie
 
 
@@ -90,14 +87,23 @@ def cost_of(fleet: Fleet, kind: TaskClass, row: int, same_job: int) -> float:
 
 def costs_of(fleet: Fleet, kind: TaskClass, rows: Rows = ALL) -> FloatArray:
     """Return the costs of machines for a task whose job has none there, ``UNFIT`` where it cannot go."""
+    fits = feasible(fleet, kind, rows)
+    if np.count_nonzero(fits) * FEW_SHARE > len(fits):
+        most: FloatArray = np.where(fits, _costs(fleet, kind, rows), UNFIT)
+        return most
+    costs, fitting = np.full(len(fits), UNFIT), np.flatnonzero(fits)
+    costs[fitting] = _costs(fleet, kind, fitting if isinstance(rows, slice) else rows[fitting])
+    return costs
+
+
+def _costs(fleet: Fleet, kind: TaskClass, rows: Rows) -> FloatArray:
+    """Return the costs of machines as if the task fitted on each."""
     after = After(
         (fleet.free[CPU][rows] - kind.cpu) * fleet.inverse[CPU][rows],
         (fleet.free[RAM][rows] - kind.ram) * fleet.inverse[RAM][rows],
         0,
     )
-    costs: FloatArray = cost(after, fleet.tie[rows])
-    costs[~feasible(fleet, kind, rows)] = UNFIT
-    return costs
+    return cost(after, fleet.tie[rows])
 
 
 class ScoreCache:
