@@ -113,7 +113,7 @@ def runs(pid: int) -> bool:
     """Whether a process runs; an ended one that nobody has waited for does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
+    except OSError:  # gone before it was opened, or between opening and reading
         return False
 
 
