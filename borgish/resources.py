@@ -1,8 +1,8 @@
 """Amounts of what a machine has and a task needs, and how people write them.
 
 Inside borgish every amount is a whole number in the unit its name carries: ``cpu_millis``
-(thousandths of a hyperthread), ``ram_bytes``, ``disk_bytes``, and named resources in their own
-units. Text becomes amounts here and nowhere else.
+(thousandths of a hyperthread), ``ram_bytes``, ``disk_bytes``, devices in thousandths of one, and
+named resources in their own units. Text becomes amounts here and nowhere else.
 """
 
 import re
@@ -15,6 +15,11 @@ RAM_BYTES_MIN = 4 * 1024**2
 RAM_BYTES_MAX = 16 * 1024**4
 DISK_BYTES_MAX = 1024**5
 NAMED_MAX = 1_000_000_000
+DEVICE_MILLIS = 1000
+"""One whole device: an accelerator, say."""
+
+DEVICES_MAX = 64
+"""Devices of one kind on a machine."""
 
 _BYTE_UNITS = {
     "": 1,
@@ -30,22 +35,34 @@ _AMOUNT = re.compile(r"(\d{1,20}(?:\.\d{1,9})?)\s?([A-Za-z]*)", re.ASCII)
 
 
 class Resources(msgspec.Struct, frozen=True):
-    """A vector of amounts. All are >= 0."""
+    """A vector of amounts. All are >= 0.
+
+    ``devices`` are thousandths by kind: a machine has a multiple of 1000; a task asks for less than
+    1000 (a part of one device) or for a multiple of it (so many whole ones).
+    """
 
     cpu_millis: int = 0
     ram_bytes: int = 0
     disk_bytes: int = 0
     named: dict[str, int] = {}
+    devices: dict[str, int] = {}
 
     def plus(self, other: "Resources", times: int = 1) -> "Resources":
         """Return this and ``times`` the other, added by kind; amounts stay >= 0."""
-        names = sorted(self.named.keys() | other.named.keys())
         return Resources(
             max(0, self.cpu_millis + times * other.cpu_millis),
             max(0, self.ram_bytes + times * other.ram_bytes),
             max(0, self.disk_bytes + times * other.disk_bytes),
-            {n: max(0, self.named.get(n, 0) + times * other.named.get(n, 0)) for n in names},
+            _sum(self.named, other.named, times),
+            _sum(self.devices, other.devices, times),
         )
+
+
+def _sum(ours: dict[str, int], theirs: dict[str, int], times: int) -> dict[str, int]:
+    if not ours and not theirs:
+        return {}
+    names = sorted(ours.keys() | theirs.keys())
+    return {name: max(0, ours.get(name, 0) + times * theirs.get(name, 0)) for name in names}
 
 
 def _split(text: str) -> tuple[Decimal, str]:
@@ -95,6 +112,29 @@ def parse_seconds(text: str, low: float = 0, high: float = 366 * 86400) -> float
     return seconds
 
 
+def parse_device_millis(text: str) -> int:
+    """Read ``0.5`` or ``500m`` (a part of one device) or ``2`` (whole ones) as thousandths of one.
+
+    Raises ValueError with the reason.
+    """
+    number, unit = _split(text)
+    if unit not in ("", "m"):
+        raise ValueError(f"has the unit '{unit}'; devices are written like 2, 0.5 or 500m")
+    millis = number if unit == "m" else number * DEVICE_MILLIS
+    if millis != int(millis):
+        raise ValueError("is finer than a thousandth of a device")
+    if not 1 <= millis <= DEVICES_MAX * DEVICE_MILLIS:
+        raise ValueError(f"is outside 1m to {DEVICES_MAX} devices")
+    if millis > DEVICE_MILLIS and millis % DEVICE_MILLIS:
+        raise ValueError("is neither a part of one device nor a number of whole ones")
+    return int(millis)
+
+
+def show_devices(millis: int) -> str:
+    """Write thousandths of a device as people read them: ``500m``, ``2``."""
+    return str(millis // DEVICE_MILLIS) if millis % DEVICE_MILLIS == 0 else f"{millis}m"
+
+
 def show_cpu(millis: int) -> str:
     """Write thousandths of a core as people read them: ``250m``, ``1.5``, ``16``."""
     if 0 < millis < 1000:
@@ -110,6 +150,18 @@ def show_bytes(amount: int) -> str:
             return f"{size:.3g}{unit}" if size < 999.5 else f"{size:.0f}{unit}"
         size /= 1024
     return f"{size:.4g}TiB"
+
+
+def show_amounts(amounts: Resources) -> str:
+    """Write a whole vector as people read it, without what is nothing: ``2 cpu, 4GiB ram, 1 gpu``."""
+    parts = [
+        f"{show_cpu(amounts.cpu_millis)} cpu" * bool(amounts.cpu_millis),
+        f"{show_bytes(amounts.ram_bytes)} ram" * bool(amounts.ram_bytes),
+        f"{show_bytes(amounts.disk_bytes)} disk" * bool(amounts.disk_bytes),
+        *(f"{show_devices(millis)} {name}" for name, millis in amounts.devices.items() if millis),
+        *(f"{amount} {name}" for name, amount in amounts.named.items() if amount),
+    ]
+    return ", ".join(filter(None, parts)) or "nothing"
 
 
 def show_seconds(seconds: float) -> str:

@@ -7,6 +7,8 @@ cell         the machines that one borgmaster manages
 machine      a host with a borglet; has capacity, attributes, labels
 job          a user's named set of N tasks that run the same thing; ``user/job`` names it
 task         one index of a job, ``user/job/3``; keeps its identity for the job's whole life
+alloc        an envelope of resources reserved on a machine, in which tasks run
+alloc set    a job-like group of allocs
 attempt      one stay of a task on one machine; its id is the journal position of its placement
 band         monitoring > production > batch > free; a priority is a number inside a band
 command      what somebody asks; may be refused
@@ -62,6 +64,9 @@ class Eviction(StrEnum):
     OUT_OF_RESOURCES = "out of resources"
     PORT_IN_USE = "port in use"  # a foreign program holds a port it was given
     VANISHED = "vanished"  # its machine no longer knows it, as after a reboot
+    TAINTED = "tainted"  # its machine got a taint it does not tolerate, or not that long
+    UNSUITABLE = "unsuitable"  # its machine no longer meets its constraints
+    ALLOC_MOVED = "alloc moved"  # the alloc it ran in left the machine
 
 
 class Band(StrEnum):
@@ -82,6 +87,28 @@ PRIORITY_MAX = 399
 def band_of(priority: int) -> Band:
     """Return the band that a priority (0 to 399) lies in."""
     return next(band for band, floor in BAND_FLOOR.items() if priority >= floor)
+
+
+class JobKind(StrEnum):
+    """What the tasks of a job are."""
+
+    JOB = "job"  # programs
+    ALLOC_SET = "alloc_set"  # envelopes of resources, for the tasks of other jobs (section 2.4)
+
+
+class Recheck(StrEnum):
+    """What follows when a machine no longer meets the hard constraints of what runs there."""
+
+    KEEP = "keep"  # it stays, and that it should not is shown
+    EVICT = "evict"  # it goes back to pending
+
+
+class TaintEffect(StrEnum):
+    """What a taint does to tasks that do not tolerate it."""
+
+    AVOID = "avoid"  # they go elsewhere where they can
+    REFUSE = "refuse"  # none is placed there; what runs goes on
+    EVICT = "evict"  # none is placed there, and what runs has to leave
 
 
 class Appclass(StrEnum):

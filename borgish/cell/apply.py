@@ -5,7 +5,7 @@ clock, at observed state, or at anything but the cell and the event.
 """
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -20,8 +20,12 @@ from borgish.cell.events import (
     MachineDown,
     MachineFacts,
     MachineJoined,
+    MachineTainted,
     MachineUncordoned,
     MachineUp,
+    PlacesPromised,
+    QuotaRemoved,
+    QuotaSet,
     TasksEnded,
     TasksEvicted,
     TasksPlaced,
@@ -94,8 +98,8 @@ def _shrink(cell: Cell, job: Job, tasks: int) -> None:
         if task.state is State.RUNNING:
             _leave_machine(cell, job.key, task)
         _count(job, task, -1)
+    _stop_waiting(cell, job, [task.index for task in gone])
     del job.tasks[tasks:]
-    _stop_waiting(cell, job.key, (task.index for task in gone))
     cell.touched.tasks_gone[job.key] = min(tasks, cell.touched.tasks_gone.get(job.key, tasks))
 
 
@@ -109,21 +113,48 @@ def _job_forgotten(cell: Cell, event: JobForgotten, _entry: Entry) -> None:
 
 def _tasks_placed(cell: Cell, event: TasksPlaced, entry: Entry) -> None:
     job = cell.jobs[event.job]
+    _stop_waiting(cell, job, event.indexes)
     ports: Iterable[tuple[int, ...]] = event.ports or repeat(())
-    for index, machine, given in zip(event.indexes, event.machines, ports, strict=False):
+    devices: Iterable[tuple[str, ...]] = event.devices or repeat(())
+    allocs: Iterable[int] = event.allocs or repeat(-1)
+    places = zip(event.indexes, event.machines, ports, devices, allocs, strict=False)
+    for index, machine, given, task_devices, alloc in places:
         task = job.tasks[index]
         _expect(task.state, Happening.SCHEDULE)
         task.previous_attempt, task.previous_machine = task.attempt, task.machine
         task.state, task.since, task.reason = State.RUNNING, entry.at, ""
         task.attempt, task.machine, task.ports, task.restarts = entry.position, machine, given, 0
+        task.devices, task.alloc, task.notice_seconds = task_devices, alloc, -1.0
         cell.placed[machine].add((event.job, index))
         if given:
             _advance_ports(cell, cell.machines[machine], given)
     cell.touched.placements.update(event.machines)
     job.pending -= len(event.indexes)
     job.running += len(event.indexes)
-    _stop_waiting(cell, event.job, event.indexes)
     _touch(cell, job, event.indexes)
+
+
+def _places_promised(cell: Cell, event: PlacesPromised, _entry: Entry) -> None:
+    job = cell.jobs[event.job]
+    _drop_promises(cell, job, event.indexes)
+    for index, machine in zip(event.indexes, event.machines, strict=True):
+        if machine:
+            job.tasks[index].promised = machine
+            cell.promised.setdefault(machine, set()).add((job.key, index))
+    cell.touched.placements.update(filter(None, event.machines))
+    _touch(cell, job, event.indexes)
+
+
+def _drop_promises(cell: Cell, job: Job, indexes: Iterable[int]) -> None:
+    for index in indexes:
+        task = job.tasks[index]
+        if task.promised:
+            there = cell.promised[task.promised]
+            there.discard((job.key, index))
+            if not there:
+                del cell.promised[task.promised]
+            cell.touched.placements.add(task.promised)
+            task.promised = ""
 
 
 def _advance_ports(cell: Cell, machine: Machine, given: tuple[int, ...]) -> None:
@@ -149,6 +180,7 @@ def _tasks_evicted(cell: Cell, event: TasksEvicted, entry: Entry) -> None:
         _expect(task.state, Happening.EVICT)
         _leave_machine(cell, event.job, task)
         _turn(job, task, State.PENDING, entry.at, reason)
+        task.notice_seconds = event.notice_seconds
     cell.waiting.setdefault(event.job, set()).update(event.indexes)
     _touch(cell, job, event.indexes)
 
@@ -166,7 +198,7 @@ def _tasks_ended(cell: Cell, event: TasksEnded, entry: Entry) -> None:
             task.exit_code, task.signal = event.exit_codes[place], event.signals[place]
         if event.started_at:
             task.started_at = event.started_at[place]
-    _stop_waiting(cell, event.job, event.indexes)
+    _stop_waiting(cell, job, event.indexes)
     _touch(cell, job, event.indexes)
 
 
@@ -206,12 +238,14 @@ def _leave_machine(cell: Cell, job: str, task: Task) -> None:
     cell.touched.placements.add(task.machine)
 
 
-def _stop_waiting(cell: Cell, job: str, indexes: Iterable[int]) -> None:
-    waiting = cell.waiting.get(job)
+def _stop_waiting(cell: Cell, job: Job, indexes: Sequence[int]) -> None:
+    if cell.promised:
+        _drop_promises(cell, job, indexes)
+    waiting = cell.waiting.get(job.key)
     if waiting is not None:
         waiting.difference_update(indexes)
         if not waiting:
-            del cell.waiting[job]
+            del cell.waiting[job.key]
 
 
 def _touch(cell: Cell, job: Job, indexes: Iterable[int]) -> None:
@@ -256,6 +290,20 @@ def _machine_uncordoned(cell: Cell, event: MachineUncordoned, _entry: Entry) -> 
     machine.reason = "" if machine.up else machine.reason
 
 
+def _machine_tainted(cell: Cell, event: MachineTainted, _entry: Entry) -> None:
+    _machine(cell, event.machine).taints = event.taints
+
+
+def _quota_set(cell: Cell, event: QuotaSet, _entry: Entry) -> None:
+    cell.quotas[event.quota.key] = event.quota
+    cell.touched.quotas.add(event.quota.key)
+
+
+def _quota_removed(cell: Cell, event: QuotaRemoved, _entry: Entry) -> None:
+    del cell.quotas[event.key]
+    cell.touched.quotas.add(event.key)
+
+
 def _machine(cell: Cell, name: str) -> Machine:
     cell.touched.machines.add(name)
     return cell.machines[name]
@@ -267,6 +315,7 @@ _APPLY: dict[type[AnyEvent], Callable[[Cell, Any, Entry], None]] = {
     JobChanged: _job_changed,
     JobForgotten: _job_forgotten,
     TasksPlaced: _tasks_placed,
+    PlacesPromised: _places_promised,
     TasksRestarted: _tasks_restarted,
     TasksEvicted: _tasks_evicted,
     TasksEnded: _tasks_ended,
@@ -277,4 +326,7 @@ _APPLY: dict[type[AnyEvent], Callable[[Cell, Any, Entry], None]] = {
     MachineUp: _machine_up,
     MachineCordoned: _machine_cordoned,
     MachineUncordoned: _machine_uncordoned,
+    MachineTainted: _machine_tainted,
+    QuotaSet: _quota_set,
+    QuotaRemoved: _quota_removed,
 }

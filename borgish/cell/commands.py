@@ -6,7 +6,7 @@ from borgish.cell.model import Machine
 from borgish.cell.observed import SeenAttempt
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import Eviction, Runtime
+from borgish.vocabulary import Band, Eviction, Runtime, TaintEffect
 
 
 class Command(msgspec.Struct, frozen=True, tag_field="type"):
@@ -44,12 +44,17 @@ class RestartTasks(Command, frozen=True, tag=True):
 
 
 class EvictTasks(Command, frozen=True, tag=True):
-    """Reconcilers: send running tasks back to pending."""
+    """Reconcilers and scheduler: send running tasks back to pending.
+
+    Where they are preempted for a task, those that it may not preempt are left alone.
+    """
 
     job: str
     indexes: tuple[int, ...]
     cause: Eviction
     reason: str = ""
+    notice_seconds: float = -1.0
+    preemptor: str = ""
 
 
 class ForgetJob(Command, frozen=True, tag=True):
@@ -63,6 +68,16 @@ class PlaceTasks(Command, frozen=True, tag=True):
     indexes: tuple[int, ...]
     machines: tuple[str, ...]
     ports: tuple[tuple[int, ...], ...] = ()
+    devices: tuple[tuple[str, ...], ...] = ()
+    allocs: tuple[int, ...] = ()
+
+
+class PromisePlaces(Command, frozen=True, tag=True):
+    """Scheduler: keep places for pending tasks while those preempted for them leave. "" takes one back."""
+
+    job: str
+    indexes: tuple[int, ...]
+    machines: tuple[str, ...]
 
 
 class JoinMachine(Command, frozen=True, tag=True):
@@ -80,6 +95,35 @@ class CordonMachine(Command, frozen=True, tag=True):
 
 class UncordonMachine(Command, frozen=True, tag=True):
     machine: str
+
+
+class TaintMachine(Command, frozen=True, tag=True):
+    """Mark a machine, or change the mark that is there under the key."""
+
+    machine: str
+    key: str
+    value: str = ""
+    effect: TaintEffect = TaintEffect.REFUSE
+
+
+class UntaintMachine(Command, frozen=True, tag=True):
+    machine: str
+    key: str
+
+
+class SetQuota(Command, frozen=True, tag=True):
+    """``beyond_cell``: also where production quotas would be more than the cell has."""
+
+    user: str
+    band: Band
+    limits: Resources
+    until: float = 0.0
+    beyond_cell: bool = False
+
+
+class RemoveQuota(Command, frozen=True, tag=True):
+    user: str
+    band: Band
 
 
 class SetMachineDown(Command, frozen=True, tag=True):

@@ -18,12 +18,15 @@ from borgish.cell.commands import (
     KillTasks,
     Observe,
     PlaceTasks,
+    PromisePlaces,
     RestartTasks,
     ScaleJob,
     SetMachineDown,
     SetMachineUp,
     SubmitJob,
+    TaintMachine,
     UncordonMachine,
+    UntaintMachine,
 )
 from borgish.cell.decide_report import decide_report
 from borgish.cell.decision import Decision
@@ -35,14 +38,17 @@ from borgish.cell.events import (
     MachineCordoned,
     MachineDown,
     MachineJoined,
+    MachineTainted,
     MachineUncordoned,
     MachineUp,
+    PlacesPromised,
     TasksEnded,
     TasksEvicted,
     TasksPlaced,
     TasksResubmitted,
 )
-from borgish.cell.model import Job, Machine
+from borgish.cell.evicting import evicted_with, may_preempt
+from borgish.cell.model import Job, Machine, Taint
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
 from borgish.clock import Now
@@ -94,7 +100,8 @@ def _scale(cell: Cell, _o: Observed, command: ScaleJob, _actor: str, _now: Now) 
         overrides={i: o for i, o in job.spec.overrides.items() if i < command.tasks},
     )
     text = f"{job.key} scaled from {job.spec.tasks} to {_tasks(command.tasks)}"
-    return Decision((JobChanged(job.key, spec),), job.key, text)
+    gone = range(command.tasks, len(job.tasks))
+    return Decision((JobChanged(job.key, spec), *evicted_with(cell, job, gone)), job.key, text)
 
 
 def _kill(cell: Cell, _o: Observed, command: KillTasks, actor: str, _now: Now) -> Decision:
@@ -104,7 +111,9 @@ def _kill(cell: Cell, _o: Observed, command: KillTasks, actor: str, _now: Now) -
         return Decision((), job.key, "nothing to kill: all of it is dead already")
     reason = f"killed by {actor}"
     event = TasksEnded(job.key, tuple(chosen), Ending.KILL, (reason,) * len(chosen))
-    return Decision((event,), job.key, f"{_tasks(len(chosen))} of {job.key} killed")
+    return Decision(
+        (event, *evicted_with(cell, job, chosen)), job.key, f"{_tasks(len(chosen))} of {job.key} killed"
+    )
 
 
 def _restart(cell: Cell, _o: Observed, command: RestartTasks, actor: str, _now: Now) -> Decision:
@@ -115,7 +124,7 @@ def _restart(cell: Cell, _o: Observed, command: RestartTasks, actor: str, _now: 
     evicted = (TasksEvicted(job.key, running, Eviction.RESTART, f"restarted by {actor}"),) * bool(running)
     again = (TasksResubmitted(job.key, dead),) * bool(dead)
     text = f"{_tasks(len(running) + len(dead))} of {job.key} restarted"
-    return Decision((*evicted, *again), job.key, text)
+    return Decision((*evicted, *evicted_with(cell, job, running), *again), job.key, text)
 
 
 def _forget(cell: Cell, _o: Observed, command: ForgetJob, _actor: str, _now: Now) -> Decision:
@@ -144,14 +153,34 @@ def _place(cell: Cell, _o: Observed, command: PlaceTasks, _actor: str, _now: Now
         tuple(command.indexes[k] for k in keep),
         tuple(command.machines[k] for k in keep),
         tuple(command.ports[k] for k in keep) if command.ports else (),
+        tuple(command.devices[k] for k in keep) if command.devices else (),
+        tuple(command.allocs[k] for k in keep) if command.allocs else (),
     )
     return Decision((event,), command.job, f"{_tasks(len(keep))} of {command.job} placed")
 
 
+def _promise(cell: Cell, _o: Observed, command: PromisePlaces, _actor: str, _now: Now) -> Decision:
+    waiting = cell.waiting.get(command.job, set())
+    pairs = [
+        (index, machine)
+        for index, machine in zip(command.indexes, command.machines, strict=True)
+        if index in waiting and (not machine or machine in cell.machines)
+    ]
+    if not pairs:
+        return Decision((), command.job, "nothing left to promise")
+    event = PlacesPromised(command.job, tuple(i for i, _ in pairs), tuple(m for _, m in pairs))
+    return Decision((event,), command.job, f"places for {_tasks(len(pairs))} of {command.job} promised")
+
+
 def _evict(cell: Cell, _o: Observed, command: EvictTasks, _actor: str, _now: Now) -> Decision:
     job = _job(cell, command.job)
+    if command.preemptor and not may_preempt(cell, command.preemptor, job.spec.priority):
+        return Decision((), job.key, f"{job.key} may not be preempted for {command.preemptor}")
     indexes = tuple(i for i in command.indexes if job.tasks[i].state is State.RUNNING)
-    events = (TasksEvicted(job.key, indexes, command.cause, command.reason),) * bool(indexes)
+    evicted = TasksEvicted(
+        job.key, indexes, command.cause, command.reason, command.notice_seconds, command.preemptor
+    )
+    events = (evicted, *evicted_with(cell, job, indexes)) if indexes else ()
     return Decision(events, job.key, f"{_tasks(len(indexes))} of {job.key} evicted: {command.cause}")
 
 
@@ -174,6 +203,7 @@ def _join(cell: Cell, observed: Observed, command: JoinMachine, _actor: str, _no
             cordoned=there.cordoned,
             reason=there.reason if there.cordoned else "",
             port_next=there.port_next,
+            taints=there.taints,
         )
     events = () if machine == there else (MachineJoined(machine),)
     return Decision(events, machine.name, f"{machine.name} is in the cell")
@@ -202,6 +232,28 @@ def _uncordon(cell: Cell, _o: Observed, command: UncordonMachine, _actor: str, _
     if not machine.cordoned:
         return Decision((), machine.name, f"{machine.name} is not cordoned")
     return Decision((MachineUncordoned(machine.name),), machine.name, f"{machine.name} takes tasks again")
+
+
+def _taint(cell: Cell, _o: Observed, command: TaintMachine, _actor: str, now: Now) -> Decision:
+    machine = _machine(cell, command.machine)
+    there = {taint.key: taint for taint in machine.taints}
+    before = there.get(command.key)
+    text = f"{machine.name} is tainted {command.key}"
+    if before and (before.value, before.effect) == (command.value, command.effect):
+        return Decision((), machine.name, f"{text} already")
+    there[command.key] = Taint(command.key, command.value, command.effect, now.wall)
+    taints = tuple(there[key] for key in sorted(there))
+    return Decision((MachineTainted(machine.name, taints),), machine.name, text)
+
+
+def _untaint(cell: Cell, _o: Observed, command: UntaintMachine, _actor: str, _now: Now) -> Decision:
+    machine = _machine(cell, command.machine)
+    taints = tuple(taint for taint in machine.taints if taint.key != command.key)
+    if taints == machine.taints:
+        known = ", ".join(taint.key for taint in machine.taints) or "none"
+        raise NotFound(f"{machine.name} has no taint {command.key}", f"its taints are: {known}")
+    text = f"{machine.name} is no longer tainted {command.key}"
+    return Decision((MachineTainted(machine.name, taints),), machine.name, text)
 
 
 def _down(cell: Cell, _o: Observed, command: SetMachineDown, _actor: str, _now: Now) -> Decision:
@@ -266,10 +318,13 @@ _DECIDE: dict[type[Command], Callable[[Cell, Observed, Any, str, Now], Decision]
     RestartTasks: _restart,
     ForgetJob: _forget,
     PlaceTasks: _place,
+    PromisePlaces: _promise,
     EvictTasks: _evict,
     JoinMachine: _join,
     CordonMachine: _cordon,
     UncordonMachine: _uncordon,
+    TaintMachine: _taint,
+    UntaintMachine: _untaint,
     SetMachineDown: _down,
     SetMachineUp: _up,
     Observe: _observe,

@@ -6,7 +6,7 @@ of the entry that holds its ``TasksPlaced``; one entry never places a task twice
 
 import msgspec
 
-from borgish.cell.model import Machine
+from borgish.cell.model import Machine, Quota, Taint
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Ending, Eviction, Runtime
@@ -50,6 +50,19 @@ class TasksPlaced(Event, frozen=True, tag=True):
     indexes: tuple[int, ...]
     machines: tuple[str, ...]
     ports: tuple[tuple[int, ...], ...] = ()  # empty when the job has none
+    devices: tuple[tuple[str, ...], ...] = ()  # empty when the job has none
+    allocs: tuple[int, ...] = ()  # empty when the job is in no alloc set
+
+
+class PlacesPromised(Event, frozen=True, tag=True):
+    """Places are kept for pending tasks until those that were preempted for them have left.
+
+    An empty machine takes a promise back.
+    """
+
+    job: str
+    indexes: tuple[int, ...]
+    machines: tuple[str, ...]
 
 
 class TasksRestarted(Event, frozen=True, tag=True):
@@ -70,6 +83,8 @@ class TasksEvicted(Event, frozen=True, tag=True):
     indexes: tuple[int, ...]
     cause: Eviction
     reason: str = ""
+    notice_seconds: float = -1.0  # bounds the grace of their stop; below 0: does not
+    preemptor: str = ""  # the task that needed their room
 
 
 class TasksEnded(Event, frozen=True, tag=True):
@@ -133,12 +148,32 @@ class MachineUncordoned(Event, frozen=True, tag=True):
     machine: str
 
 
+class MachineTainted(Event, frozen=True, tag=True):
+    """These are a machine's taints now, in order of their keys."""
+
+    machine: str
+    taints: tuple[Taint, ...]
+
+
+class QuotaSet(Event, frozen=True, tag=True):
+    """A user's quota in a band is this."""
+
+    quota: Quota
+
+
+class QuotaRemoved(Event, frozen=True, tag=True):
+    """A user has no quota of their own in a band any more."""
+
+    key: str
+
+
 AnyEvent = (
     Elected
     | JobSubmitted
     | JobChanged
     | JobForgotten
     | TasksPlaced
+    | PlacesPromised
     | TasksRestarted
     | TasksEvicted
     | TasksEnded
@@ -149,6 +184,9 @@ AnyEvent = (
     | MachineUp
     | MachineCordoned
     | MachineUncordoned
+    | MachineTainted
+    | QuotaSet
+    | QuotaRemoved
 )
 
 

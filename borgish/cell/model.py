@@ -7,7 +7,7 @@ import msgspec
 
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import Ending, Runtime, State
+from borgish.vocabulary import Band, Ending, Runtime, State, TaintEffect
 
 
 class Task(msgspec.Struct, gc=False):
@@ -27,6 +27,10 @@ class Task(msgspec.Struct, gc=False):
     started_at: float = 0.0  # of the last program; known when it ended
     previous_attempt: int = 0  # the stay before this one, for its logs
     previous_machine: str = ""
+    devices: tuple[str, ...] = ()  # those it was given, as kind:number, like gpu:0
+    alloc: int = -1  # the index of the alloc it is in, in the set of its job; -1: in none
+    promised: str = ""  # while pending: the machine where its place is kept until its victims left
+    notice_seconds: float = -1.0  # bounds the grace of the attempt it was evicted from; below 0: does not
 
 
 class Job(msgspec.Struct):
@@ -52,6 +56,18 @@ class Job(msgspec.Struct):
         return State.PENDING if self.pending else State.DEAD
 
 
+class Taint(msgspec.Struct, frozen=True, order=True):
+    """A mark that keeps tasks off a machine unless they tolerate it (the term is Kubernetes')."""
+
+    key: str
+    value: str
+    effect: TaintEffect
+    since: float  # seconds since 1970
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
 class Machine(msgspec.Struct):
     """A host with a borglet, as the cell has decided to see it. How it is now is in ``observed``."""
 
@@ -70,6 +86,31 @@ class Machine(msgspec.Struct):
     cordoned: bool = False
     reason: str = ""  # why it is down or cordoned
     port_next: int = 0  # where the search for a free port goes on, so that ports rest before reuse
+    taints: tuple[Taint, ...] = ()  # in order of their keys; a key is there once
+
+
+class Quota(msgspec.Struct, frozen=True):
+    """How much one user's jobs in one band may ask for at a time (section 2.5)."""
+
+    user: str
+    band: Band
+    limits: Resources
+    until: float = 0.0  # seconds since 1970, from then on it is nothing; 0: without end
+
+    @property
+    def key(self) -> str:
+        return quota_key(self.user, self.band)
+
+
+def quota_key(user: str, band: Band) -> str:
+    """Return the name of a user's quota in a band: ``user/band``."""
+    return f"{user}/{band}"
+
+
+def split_quota_key(key: str) -> tuple[str, str]:
+    """Return the user and the band in a quota's name."""
+    user, _, band = key.partition("/")
+    return user, band
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -90,4 +131,5 @@ class Snapshot(msgspec.Struct):
     epoch: int = 0
     jobs: dict[str, Job] = {}
     machines: dict[str, Machine] = {}
+    quotas: dict[str, Quota] = {}  # by key
     requests: dict[str, Answer] = {}  # the latest, oldest first; bounded

@@ -6,7 +6,7 @@ writes those records, the scheduler looks at those machines, the link makes thos
 
 import msgspec
 
-from borgish.cell.model import Answer, Job, Machine, Snapshot, Task
+from borgish.cell.model import Answer, Job, Machine, Quota, Snapshot, Task
 from borgish.vocabulary import State, split_task_name
 
 REQUESTS_KEPT = 10_000
@@ -18,13 +18,20 @@ class Touched(msgspec.Struct):
     jobs: set[str] = set()
     tasks: dict[str, set[int]] = {}  # by job
     machines: set[str] = set()  # their own record
+    quotas: set[str] = set()
     placements: set[str] = set()  # machines where a task came or went
     jobs_gone: set[str] = set()
     tasks_gone: dict[str, int] = {}  # by job: indexes from this one on are no more
 
     def __bool__(self) -> bool:
         return bool(
-            self.jobs or self.machines or self.placements or self.tasks or self.jobs_gone or self.tasks_gone
+            self.jobs
+            or self.machines
+            or self.placements
+            or self.tasks
+            or self.jobs_gone
+            or self.tasks_gone
+            or self.quotas
         )
 
 
@@ -38,28 +45,40 @@ class Cell:
         self.epoch = snapshot.epoch
         self.jobs: dict[str, Job] = snapshot.jobs
         self.machines: dict[str, Machine] = snapshot.machines
+        self.quotas: dict[str, Quota] = snapshot.quotas
         self.requests: dict[str, Answer] = snapshot.requests
         self.placed: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of running tasks
         self.waiting: dict[str, set[int]] = {}  # by job: indexes of pending tasks
+        self.promised: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of promised places
         self.touched = Touched()
         self.reindex()
 
     def snapshot(self) -> Snapshot:
         """Return the stored records; they are shared, not copied: encode before the next step."""
         return Snapshot(
-            self.name, self.position, self.timeline, self.epoch, self.jobs, self.machines, self.requests
+            self.name,
+            self.position,
+            self.timeline,
+            self.epoch,
+            self.jobs,
+            self.machines,
+            self.quotas,
+            self.requests,
         )
 
     def reindex(self) -> None:
         """Make the indexes from the records."""
         self.placed = {name: set() for name in self.machines}
         self.waiting = {}
+        self.promised = {}
         for job in self.jobs.values():
             for task in job.tasks:
                 if task.state is State.RUNNING:
                     self.placed.setdefault(task.machine, set()).add((job.key, task.index))
                 elif task.state is State.PENDING:
                     self.waiting.setdefault(job.key, set()).add(task.index)
+                    if task.promised:
+                        self.promised.setdefault(task.promised, set()).add((job.key, task.index))
 
     def task(self, name: str) -> Task | None:
         """Return a task by its name, or None."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from borgish.cell.apply import apply_entry
-from borgish.cell.commands import BeginEpoch, Command, Observe, PlaceTasks
+from borgish.cell.commands import BeginEpoch, Command, Observe
 from borgish.cell.decide import decide
 from borgish.cell.decision import Decision
 from borgish.cell.events import AnyEvent, Entry, MachineJoined, MachineUp
@@ -18,10 +18,11 @@ from borgish.cell.observing import ORPHAN_SECONDS, absorb, hear, miss, take_usag
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import Conflict, Refused
+from borgish.master.planned import evict_command, place_command, promise_command
 from borgish.master.step import Ask, Heard, Input, Missed, Step, UsageSeen
 from borgish.reconcilers import RECONCILERS
 from borgish.reconcilers.settings import ReconcileSettings
-from borgish.scheduler.plan import Refusal
+from borgish.scheduler.plan import Plan, Refusal
 from borgish.scheduler.schedule import Scheduler
 from borgish.vocabulary import split_task_name
 from borgish.wire.api import Accepted
@@ -195,16 +196,22 @@ class Core:
             return False
         plan = self._scheduler.schedule(self.cell, self.observed, now)
         self.refusals = plan.refusals
-        self._place([PlaceTasks(p.job, p.indexes, p.machines, p.ports) for p in plan.placements], now)
+        self._carry_out(plan, now)
         return plan.more
 
-    def _place(self, commands: Iterable[PlaceTasks], now: Now) -> None:
-        """Enter one pass as one decision: an attempt's id is this entry's position."""
+    def _carry_out(self, plan: Plan, now: Now) -> None:
+        """Enter one pass: an attempt's id is the position of its entry. Victims go first."""
+        self._decide_all("preempt", (evict_command(each) for each in plan.preemptions), now)
+        self._decide_all("promise", (promise_command(each) for each in plan.promises), now)
+        self._decide_all("place", (place_command(each) for each in plan.placements), now)
+
+    def _decide_all(self, cause: str, commands: Iterable[Command], now: Now) -> None:
+        """Enter what the scheduler planned as one decision."""
         events: list[AnyEvent] = []
         for command in commands:
             events.extend(decide(self.cell, self.observed, command, "scheduler", now).events)
         if events:
-            self._enter(Decision(tuple(events), "", ""), "place", "scheduler", now)
+            self._enter(Decision(tuple(events), "", ""), cause, "scheduler", now)
 
     def _superseded(self) -> set[str]:
         """Machines of this step's reports that have something to stop."""

@@ -82,7 +82,7 @@ class Pass:
         return Plan(
             tuple(placed.placement(job) for job, placed in self._placed.items()),
             {job: tuple(self._refusals(job)) for job in sorted(self._refused)},
-            self._more,
+            more=self._more,
         )
 
     def _look_at_failed(self) -> None:

@@ -10,6 +10,26 @@ class Placement(msgspec.Struct, frozen=True):
     indexes: tuple[int, ...]
     machines: tuple[str, ...]
     ports: tuple[tuple[int, ...], ...] = ()
+    devices: tuple[tuple[str, ...], ...] = ()  # empty when the job has none
+    allocs: tuple[int, ...] = ()  # empty when the job is in no alloc set
+
+
+class Preemption(msgspec.Struct, frozen=True):
+    """Tasks of one job that have to leave for the task named ``preemptor``."""
+
+    job: str
+    indexes: tuple[int, ...]
+    preemptor: str
+    reason: str
+    notice_seconds: float = -1.0  # below 0: their own grace
+
+
+class Promise(msgspec.Struct, frozen=True):
+    """Places kept for waiting tasks while those preempted for them leave; "" takes one back."""
+
+    job: str
+    indexes: tuple[int, ...]
+    machines: tuple[str, ...]
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -32,4 +52,6 @@ class Plan(msgspec.Struct, frozen=True):
 
     placements: tuple[Placement, ...] = ()
     refusals: dict[str, tuple[Refusal, ...]] = {}
+    preemptions: tuple[Preemption, ...] = ()
+    promises: tuple[Promise, ...] = ()
     more: bool = False  # the budget ran out: call again

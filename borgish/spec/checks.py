@@ -12,14 +12,24 @@ from borgish.spec.kinds import Place, nearest
 from borgish.spec.mistakes import quote
 from borgish.spec.records import Values
 from borgish.spec.substitute import VARIABLES, port_variable, references
-from borgish.vocabulary import TASKS_PER_JOB_MAX, Runtime
+from borgish.vocabulary import TASKS_PER_JOB_MAX, JobKind, Runtime
 
-_SUBSTITUTED = (("run",), ("env",), ("workdir",), ("health", "http"), ("health", "command"), ("overrides",))
+_SUBSTITUTED = (
+    ("run",),
+    ("env",),
+    ("workdir",),
+    ("health", "http"),
+    ("health", "command"),
+    ("overrides",),
+    ("group",),
+)
 """Where substitutions are done, as paths."""
 
 
 def check_program(values: Values) -> None:
     """There is something to run, and a runtime that goes with it."""
+    if values.given.get("kind") is JobKind.ALLOC_SET:
+        return
     image, runtime = "image" in values.nodes, values.given.get("runtime")
     run = values.given.get("run")
     if not image and "run" not in values.nodes:
@@ -32,6 +42,36 @@ def check_program(values: Values) -> None:
         values.tell("runtime", f"{runtime} cannot run an image", "remove it, or write runtime: docker")
     if runtime is Runtime.DOCKER and not image:
         values.tell("runtime", "docker needs an image", "add image: NAME")
+
+
+_OF_PROGRAMS = (
+    *("run", "image", "runtime", "group", "ports", "fixed_ports", "env", "workdir", "restart"),
+    *("stop", "health", "max_runtime", "in", "overrides"),
+)
+"""Fields that mean nothing for an envelope without a program."""
+
+
+def check_alloc_set(values: Values) -> None:
+    """An alloc set reserves and runs nothing."""
+    if values.given.get("kind") is not JobKind.ALLOC_SET:
+        return
+    for field in _OF_PROGRAMS:
+        if field in values.nodes:
+            hint = "remove it; the jobs submitted with in: NAME have their own"
+            values.tell(field, f"an alloc set runs no program, so {field} means nothing here", hint)
+
+
+def check_group(values: Values) -> None:
+    """Every program of the group has something to run, in the job's runtime."""
+    node = values.nodes.get("group")
+    image = "image" in values.nodes
+    for name, program in values.given.get("group", {}).items():
+        place = values.place.at("group").at(name)
+        spot = _child(node, name) or values.node
+        if not image and "image" in program:
+            place.tell(spot, "has an image, and the job has none", "give the job an image too")
+        elif not image and not any(program.get("run", ())[:1]):
+            place.tell(spot, "there is no program to run", "add run: [program, argument]")
 
 
 def check_health_port(values: Values) -> None:
@@ -153,4 +193,12 @@ def _child(node: Node | None, key: str) -> Node | None:
     return next((child for name, child in node.items if name.text == key), None)
 
 
-CHECKS = (check_program, check_health_port, check_overrides, check_port_variables, check_substitutions)
+CHECKS = (
+    check_program,
+    check_alloc_set,
+    check_group,
+    check_health_port,
+    check_overrides,
+    check_port_variables,
+    check_substitutions,
+)

@@ -7,11 +7,20 @@ import re
 from typing import Any
 
 from borgish.spec.job import Health, Override, Restart, Stop
-from borgish.spec.kinds import Choice, ListOf, MapOf, Name, Port, Text, Whole
+from borgish.spec.kinds import Choice, Flag, ListOf, MapOf, Name, Port, Text, Whole
 from borgish.spec.mistakes import quote
+from borgish.spec.placing import AFFINITIES, PREFER, SPREAD, TOLERATIONS
 from borgish.spec.records import Field, Record, Values
 from borgish.spec.values import Condition, EnvName, Index, Limits, Priority, Signal, Tcp, duration
-from borgish.vocabulary import TASKS_PER_JOB_MAX, Appclass, RestartPolicy, Runtime
+from borgish.vocabulary import (
+    NAME_PATTERN,
+    TASKS_PER_JOB_MAX,
+    Appclass,
+    JobKind,
+    Recheck,
+    RestartPolicy,
+    Runtime,
+)
 
 ENV_MAX = 128
 ENV_VALUE_BYTES_MAX = 32 * 1024
@@ -133,8 +142,21 @@ def _make_override(values: Values) -> tuple[Override, dict[str, Any] | None]:
 
 OVERRIDE = Record("an override", OVERRIDE_FIELDS, "{env: {ROLE: first}}", _make_override)
 
+_IMAGE = Text(512, r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*", "an image, like busybox:1")
+_WORKDIR = Text(4096, r"/.*", "an absolute path, like /srv")
+_ALLOC_SET = Text(127, rf"{NAME_PATTERN}(/{NAME_PATTERN})?", "an alloc set, like room or ann/room")
+
+PROGRAM_FIELDS = (
+    Field("run", _COMMAND, "the program and its arguments"),
+    Field("image", _IMAGE, "a container image, where the job has one"),
+    Field("env", _ENV, "laid over the job's"),
+    Field("workdir", _WORKDIR, "the folder to start in; the job's unless given"),
+)
+PROGRAM = Record("a program", PROGRAM_FIELDS, "{run: [program, argument]}", lambda values: dict(values.given))
+
 JOB_FIELDS = (
     Field("name", Name(), "the job's name, like web", required=True),
+    Field("kind", Choice(JobKind), "job, or alloc_set: reserved envelopes for the tasks of other jobs"),
     Field("user", Name(), "whose job it is; who asks, unless given"),
     Field(
         "tasks",
@@ -144,11 +166,8 @@ JOB_FIELDS = (
         "how many tasks run; 1 unless given",
     ),
     Field("run", _COMMAND, "the program and its arguments, like [python3, -m, http.server]"),
-    Field(
-        "image",
-        Text(512, r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*", "an image, like busybox:1"),
-        "a container image; implies runtime: docker",
-    ),
+    Field("image", _IMAGE, "a container image; implies runtime: docker"),
+    Field("group", MapOf(Name(), PROGRAM, 8, "{proxy: {run: [program]}}"), "more programs of each task"),
     Field("runtime", Choice(Runtime), "process, or docker when there is an image"),
     Field(
         "priority",
@@ -158,14 +177,33 @@ JOB_FIELDS = (
     Field("appclass", Choice(Appclass), "latency_sensitive for services, batch for the rest, unless given"),
     Field("resources", Limits(), "what one task may use; 100m of cpu and 128MiB of ram unless given"),
     Field("ports", ListOf(Port(), 32, "[http]", unique=True), "names of ports; borgish chooses the numbers"),
+    Field(
+        "fixed_ports",
+        MapOf(Port(), Whole(1, 65535), 32, "{metrics: 9100}"),
+        "names of ports whose numbers you choose; a machine takes one task that holds such a number",
+    ),
     Field("env", _ENV, "environment variables"),
-    Field("workdir", Text(4096, r"/.*", "an absolute path, like /srv"), "the folder to start in"),
+    Field("workdir", _WORKDIR, "the folder to start in"),
     Field("restart", RESTART, "what follows when a task's program ends"),
     Field("stop", STOP, "how a task is asked to end"),
     Field("health", HEALTH, "how to see that a task is well"),
     Field("labels", _LABELS, "words to find the job by"),
     Field("annotations", _ANNOTATIONS, "notes for people and programs"),
     Field("constraints", ListOf(Condition(), 32, '["arch == amd64"]'), "conditions on machines"),
+    Field("prefer", PREFER, "machines that are liked"),
+    Field("spread", SPREAD, "its tasks over machines, racks, zones"),
+    Field("near", AFFINITIES, "where tasks of these jobs are"),
+    Field("apart", AFFINITIES, "where no tasks of these jobs are"),
+    Field("tolerations", TOLERATIONS, "taints that its tasks may run beside"),
+    Field("recheck", Choice(Recheck), "when a machine stops meeting the constraints: keep or evict"),
+    Field("in", _ALLOC_SET, "the alloc set that its tasks run in", "inside"),
+    Field("gang", Flag(), "true: its waiting tasks are placed all together or not at all"),
+    Field(
+        "preempt_within",
+        duration(0.1, 600, "5s"),
+        "the most time that what it preempts gets to end; all of its own grace unless given",
+        "preempt_within_seconds",
+    ),
     Field(
         "overrides",
         MapOf(Index(), OVERRIDE, TASKS_PER_JOB_MAX, "{0: {env: {ROLE: first}}}"),

@@ -6,7 +6,10 @@ Only ``spec.read`` makes these from what users write; everywhere else they are t
 import msgspec
 
 from borgish.resources import Resources
-from borgish.vocabulary import Appclass, RestartPolicy, Runtime, job_key
+from borgish.vocabulary import Appclass, JobKind, Recheck, RestartPolicy, Runtime, job_key
+
+MACHINE = "machine"
+"""What spread and affinity are over when no attribute is named: each machine is a value of its own."""
 
 
 class Restart(msgspec.Struct, frozen=True):
@@ -66,6 +69,56 @@ class Constraint(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.attribute} {self.op} {self.values[0]}"
 
 
+class Preference(msgspec.Struct, frozen=True):
+    """A soft constraint: machines that meet ``when`` are liked, by a weight of 1 to 100."""
+
+    when: Constraint
+    weight: int = 1
+
+
+class Spread(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Tasks of the job over the values of a machine attribute: at most ``max`` on each, 0 means even.
+
+    A machine without the attribute takes none where there is a maximum.
+    """
+
+    over: str = MACHINE
+    max: int = 0
+
+
+class Affinity(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Near to, or apart from, running tasks whose job's labels meet all of ``labels``.
+
+    Near (apart) means: on a machine whose attribute ``over`` has the value of one (of none) of theirs.
+    ``weight`` 0: it must be so; 1 to 100: it is liked.
+    """
+
+    labels: tuple[Constraint, ...]
+    over: str = MACHINE
+    weight: int = 0
+
+
+class Toleration(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A taint that the job's tasks may run beside: of any value unless one is given.
+
+    ``for_seconds`` is how long they may stay on a machine that evicts for it; None: for good.
+    """
+
+    taint: str
+    value: str = ""
+    for_seconds: float | None = None
+
+
+class Program(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One more program of each task (a sidecar): starts, runs and ends with it, in its limits."""
+
+    name: str
+    run: tuple[str, ...] = ()
+    image: str = ""
+    env: dict[str, str] = {}  # laid over the job's
+    workdir: str = ""
+
+
 class Override(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one task of a job has different from the others; what is None is as in the job."""
 
@@ -87,6 +140,7 @@ class JobSpec(msgspec.Struct, frozen=True):
     appclass: Appclass = Appclass.LATENCY_SENSITIVE
     resources: Resources = Resources(cpu_millis=100, ram_bytes=128 * 1024**2)
     ports: tuple[str, ...] = ()
+    fixed_ports: dict[str, int] = {}  # those of ``ports`` whose number is the user's choice
     env: dict[str, str] = {}
     workdir: str = ""
     restart: Restart = Restart()
@@ -97,6 +151,17 @@ class JobSpec(msgspec.Struct, frozen=True):
     constraints: tuple[Constraint, ...] = ()
     overrides: dict[int, Override] = {}
     max_runtime_seconds: float = 0.0  # 0: no limit
+    kind: JobKind = JobKind.JOB
+    inside: str = ""  # the key of the alloc set that its tasks run in; "": in none
+    group: tuple[Program, ...] = ()
+    gang: bool = False  # all of its waiting tasks are placed, or none
+    prefer: tuple[Preference, ...] = ()
+    spread: tuple[Spread, ...] = ()
+    near: tuple[Affinity, ...] = ()
+    apart: tuple[Affinity, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    recheck: Recheck = Recheck.KEEP
+    preempt_within_seconds: float = 0.0  # the most notice its victims get; 0: all of their own grace
 
     @property
     def key(self) -> str:

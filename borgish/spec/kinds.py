@@ -203,6 +203,20 @@ class Whole(Leaf[int]):
         return {"type": "integer", "minimum": self._low, "maximum": self._high}
 
 
+class Flag(Leaf[bool]):
+    """Yes or no."""
+
+    example = "true"
+
+    def of(self, found: Scalar) -> bool:
+        if found.text not in ("true", "false") or not found.plain:
+            raise Wrong(f"{quote(found.text)} is neither true nor false", "write true, without quotes")
+        return found.text == "true"
+
+    def schema(self) -> Schema:
+        return {"type": "boolean"}
+
+
 class Amount(Leaf[T]):
     """A number with a unit, read by one of the functions of ``resources``."""
 

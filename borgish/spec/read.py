@@ -13,11 +13,11 @@ from borgish.resources import Resources
 from borgish.spec.checks import CHECKS
 from borgish.spec.document import EMPTY_HINT, Node, Scalar, parse
 from borgish.spec.fields import JOB
-from borgish.spec.job import Health, JobSpec, Override, Restart
+from borgish.spec.job import Health, JobSpec, Override, Program, Restart
 from borgish.spec.kinds import Place, Wrong
 from borgish.spec.mistakes import Found, quote
 from borgish.spec.records import Values
-from borgish.vocabulary import NAME_PATTERN, Appclass, RestartPolicy, Runtime
+from borgish.vocabulary import NAME_PATTERN, Appclass, RestartPolicy, Runtime, job_key
 
 _DEFAULT_RESOURCES = Resources(cpu_millis=100, ram_bytes=128 * 1024**2)
 
@@ -29,6 +29,7 @@ def read_job(text: str | bytes, default_user: str) -> JobSpec:
     """
     root, found = parse(text)
     values = _values(root, found)
+    _join_ports(values)
     for check in CHECKS:
         check(values)
     _check_user(values, default_user)
@@ -49,6 +50,17 @@ def _values(root: Node, found: Found) -> Values:
         raise found.invalid() from None
 
 
+def _join_ports(values: Values) -> None:
+    """Let ``ports`` be all names of ports, those of fixed numbers last."""
+    fixed = values.given.get("fixed_ports", {})
+    ports = values.given.get("ports", ())
+    for name in fixed:
+        if name in ports:
+            values.tell("fixed_ports", f"{name} is one of ports too", "keep one of them")
+    if fixed:
+        values.given["ports"] = (*ports, *(name for name in fixed if name not in ports))
+
+
 def _check_user(values: Values, default_user: str) -> None:
     if "user" not in values.nodes and not re.fullmatch(NAME_PATTERN, default_user):
         message = f"the job would belong to {quote(default_user)}, which is not a name"
@@ -66,6 +78,8 @@ def _fill_in(given: dict[str, Any], default_user: str) -> JobSpec:
         "appclass": _appclass(given.get("restart", Restart())),
         **given,
         "resources": resources,
+        "inside": _inside(given.get("inside", ""), given.get("user", default_user)),
+        "group": tuple(Program(name, **rest) for name, rest in given.get("group", {}).items()),
         "health": _health(given),
         "overrides": {
             index: _override(override, limits, resources)
@@ -73,6 +87,11 @@ def _fill_in(given: dict[str, Any], default_user: str) -> JobSpec:
         },
     }
     return JobSpec(**filled)
+
+
+def _inside(alloc_set: str, user: str) -> str:
+    """Return the key of an alloc set; one that names no user is the job's own user's."""
+    return alloc_set if "/" in alloc_set or not alloc_set else job_key(user, alloc_set)
 
 
 def _appclass(restart: Restart) -> Appclass:
@@ -93,4 +112,6 @@ def _override(override: Override, limits: dict[str, Any] | None, job: Resources)
 
 def _lay_over(base: Resources, given: dict[str, Any]) -> Resources:
     named = {**base.named, **given.get("named", {})}
-    return msgspec.structs.replace(base, **{**given, "named": dict(sorted(named.items()))})
+    devices = {**base.devices, **given.get("devices", {})}
+    laid_over = {"named": dict(sorted(named.items())), "devices": dict(sorted(devices.items()))}
+    return msgspec.structs.replace(base, **{**given, **laid_over})

@@ -43,6 +43,21 @@ _OTHER_NAMES = {
     "deadline": "max_runtime",
     "container": "image",
     "path": "http",
+    "preferences": "prefer",
+    "preferred": "prefer",
+    "affinity": "near",
+    "affinities": "near",
+    "anti_affinity": "apart",
+    "antiaffinity": "apart",
+    "topology_spread": "spread",
+    "tolerate": "tolerations",
+    "tolerates": "tolerations",
+    "sidecars": "group",
+    "containers": "group",
+    "alloc": "in",
+    "alloc_set": "in",
+    "hostports": "fixed_ports",
+    "static_ports": "fixed_ports",
 }
 
 # Fields of a part, which people look for in the job itself.

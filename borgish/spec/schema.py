@@ -5,6 +5,7 @@ It says less than the reader knows: what goes together across fields is in ``che
 
 from borgish.spec.fields import JOB
 from borgish.spec.kinds import Schema
+from borgish.vocabulary import JobKind
 
 
 def job_schema() -> Schema:
@@ -14,5 +15,9 @@ def job_schema() -> Schema:
         "title": "borgish job",
         "description": "A named set of tasks that run the same thing.",
         **JOB.schema(),
-        "anyOf": [{"required": ["run"]}, {"required": ["image"]}],
+        "anyOf": [
+            {"required": ["run"]},
+            {"required": ["image"]},
+            {"required": ["kind"], "properties": {"kind": {"const": JobKind.ALLOC_SET}}},
+        ],
     }

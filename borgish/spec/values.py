@@ -10,12 +10,26 @@ from borgish.resources import (
     RAM_BYTES_MIN,
     parse_bytes,
     parse_cpu_millis,
+    parse_device_millis,
     parse_seconds,
 )
 from borgish.spec.constraints import EXAMPLES, EXPRESSION_CHARACTERS_MAX, parse_constraint
 from borgish.spec.document import Node, Scalar
 from borgish.spec.job import Constraint
-from borgish.spec.kinds import Amount, Leaf, Name, Place, Port, Schema, Text, Whole, Wrong, nearest, pairs
+from borgish.spec.kinds import (
+    Amount,
+    Leaf,
+    MapOf,
+    Name,
+    Place,
+    Port,
+    Schema,
+    Text,
+    Whole,
+    Wrong,
+    nearest,
+    pairs,
+)
 from borgish.spec.mistakes import quote
 from borgish.spec.records import Field, other_name
 from borgish.spec.substitute import OWN_PREFIX
@@ -32,6 +46,8 @@ _RAM = Amount(
     ("string", "integer"),
 )
 _DISK = Amount(parse_bytes, "1GiB", _BYTES_PATTERN, ("string", "integer"))
+_DEVICE = Amount(parse_device_millis, "2, 0.5 or 500m", r"^[0-9]+(\.[0-9]+)?m?$", ("string", "number"))
+_DEVICES = MapOf(Name(), _DEVICE, 8, "{gpu: 1}")
 
 
 def duration(low: float, high: float, example: str) -> Amount[float]:
@@ -86,6 +102,7 @@ class Limits:
         Field("cpu", _CPU, "thousandths of a core, or cores: 500m, 0.5, 2", "cpu_millis"),
         Field("ram", _RAM, "memory: 256MiB", "ram_bytes"),
         Field("disk", _DISK, "disk: 1GiB", "disk_bytes"),
+        Field("devices", _DEVICES, "accelerators by kind: whole ones, or a part of one: {gpu: 0.5}"),
     )
     _known = {field.name: field for field in _fields}
     _amount = Whole(0, NAMED_MAX)

@@ -6,7 +6,7 @@ from typing import Protocol
 import msgspec
 
 from borgish.cell.events import Entry
-from borgish.cell.model import Job, Machine, Task
+from borgish.cell.model import Job, Machine, Quota, Task, split_quota_key
 from borgish.cell.state import Cell, Touched
 
 
@@ -29,6 +29,8 @@ class Records(msgspec.Struct):
     machines: list[Machine] = []
     jobs_gone: list[str] = []
     tasks_gone: list[tuple[str, int]] = []  # (job, first index that is no more)
+    quotas: list[Quota] = []
+    quotas_gone: list[tuple[str, str]] = []  # (user, band)
 
 
 class Store(Protocol):
@@ -116,4 +118,6 @@ def records_of(cell: Cell, touched: Touched) -> Records:
         machines=[cell.machines[name] for name in sorted(touched.machines)],
         jobs_gone=sorted(touched.jobs_gone),
         tasks_gone=sorted(touched.tasks_gone.items()),
+        quotas=[cell.quotas[key] for key in sorted(touched.quotas) if key in cell.quotas],
+        quotas_gone=[split_quota_key(key) for key in sorted(touched.quotas) if key not in cell.quotas],
     )

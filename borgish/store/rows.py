@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from borgish.cell.events import Entry
-from borgish.cell.model import Job, Machine, Task
+from borgish.cell.model import Job, Machine, Quota, Task
 from borgish.store.codec import encode_events
 from borgish.vocabulary import band_of
 
@@ -90,6 +90,10 @@ def task_rows(job: str, tasks: Iterable[Task]) -> list[Row]:
             t.started_at,
             t.previous_attempt,
             t.previous_machine,
+            json_text(t.devices) if t.devices else "[]",
+            t.alloc,
+            t.promised,
+            t.notice_seconds,
         )
         for t in tasks
     ]
@@ -116,4 +120,21 @@ def machine_row(machine: Machine) -> Row:
         machine.port_next,
         plain(machine.boot_id),
         machine.joined_at,
+        json_text(machine.capacity.devices),
+        json_text(machine.taints),
+    )
+
+
+def quota_row(quota: Quota) -> Row:
+    """Return a row of ``tables.quotas``."""
+    limits = quota.limits
+    return (
+        quota.user,
+        str(quota.band),
+        limits.cpu_millis,
+        limits.ram_bytes,
+        limits.disk_bytes,
+        json_text(limits.named),
+        json_text(limits.devices),
+        quota.until,
     )

@@ -22,7 +22,7 @@ from borgish.store.base import CheckpointInfo, Records
 from borgish.store.checkpoints import Judge, expect_unchanged, find_kept, good_besides, is_good, name_for
 from borgish.store.codec import compress, decode_events, sha256_of
 from borgish.store.replay import recover
-from borgish.store.rows import Row, entry_row, job_row, machine_row, task_rows
+from borgish.store.rows import Row, entry_row, job_row, machine_row, quota_row, task_rows
 from borgish.store.statements import Statements
 from borgish.store.tables import journal, leadership
 
@@ -197,6 +197,8 @@ class SqlStore:
             (sql.journal, [entry_row(entry) for entry in entries]),
             (sql.tasks_gone, [(job, 0) for job in records.jobs_gone] + list(records.tasks_gone)),
             (sql.jobs_gone, [(job,) for job in records.jobs_gone]),
+            (sql.quotas_gone, list(records.quotas_gone)),
+            (sql.quotas, [quota_row(quota) for quota in records.quotas]),
             (sql.machines, [machine_row(machine) for machine in records.machines]),
             (sql.jobs, [job_row(job) for job in records.jobs]),
             *((sql.tasks, task_rows(job, tasks)) for job, tasks in records.tasks),

@@ -4,7 +4,7 @@ from sqlalchemy import Dialect, Table, bindparam, delete, func, insert, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.expression import ClauseElement
 
-from borgish.store.tables import jobs, journal, leadership, machines, tasks
+from borgish.store.tables import jobs, journal, leadership, machines, quotas, tasks
 
 
 class Statements:
@@ -15,6 +15,12 @@ class Statements:
         self.jobs = _upsert(dialect, jobs)
         self.tasks = _upsert(dialect, tasks)
         self.machines = _upsert(dialect, machines)
+        self.quotas = _upsert(dialect, quotas)
+        self.quotas_gone = _text(
+            dialect,
+            delete(quotas).where(quotas.c.user_name == bindparam("whose"), quotas.c.band == bindparam("in")),
+            ["whose", "in"],
+        )
         # (timeline, or None to leave it; epoch)
         self.renew = _text(
             dialect,

@@ -6,9 +6,9 @@ from sqlalchemy import Table, Text, cast, select
 from sqlalchemy.types import JSON
 
 from borgish.cell.state import Cell
-from borgish.store.rows import Row, job_row, machine_row, task_rows
+from borgish.store.rows import Row, job_row, machine_row, quota_row, task_rows
 from borgish.store.sql import SqlStore
-from borgish.store.tables import jobs, machines, tasks
+from borgish.store.tables import jobs, machines, quotas, tasks
 
 Rows = dict[tuple[object, ...], Row]  # by primary key
 
@@ -19,12 +19,13 @@ def tables_of(cell: Cell) -> dict[str, Rows]:
         "jobs": _by_key(jobs, (job_row(job) for job in cell.jobs.values())),
         "tasks": _by_key(tasks, (row for job in cell.jobs.values() for row in task_rows(job.key, job.tasks))),
         "machines": _by_key(machines, (machine_row(machine) for machine in cell.machines.values())),
+        "quotas": _by_key(quotas, (quota_row(quota) for quota in cell.quotas.values())),
     }
 
 
 def read_tables(store: SqlStore) -> dict[str, Rows]:
     """Return the rows that a store has, by table and primary key."""
-    return {table.name: _by_key(table, _read(store, table)) for table in (jobs, tasks, machines)}
+    return {table.name: _by_key(table, _read(store, table)) for table in (jobs, tasks, machines, quotas)}
 
 
 def differences(cell: Cell, store: SqlStore) -> list[str]:

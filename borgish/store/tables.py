@@ -18,7 +18,7 @@ from sqlalchemy import (
     Text,
 )
 
-REVISION = "0002"
+REVISION = "0003"
 """The newest migration: what a store must be at before it is used."""
 
 metadata = MetaData(
@@ -114,6 +114,10 @@ tasks = Table(
     Column("started_at", Double, nullable=False),
     Column("previous_attempt", BigInteger, nullable=False),
     Column("previous_machine", Text, nullable=False),
+    Column("devices", JSON, nullable=False, server_default="[]"),
+    Column("alloc", Integer, nullable=False, server_default="-1"),
+    Column("promised", Text, nullable=False, server_default=""),
+    Column("notice_seconds", Double, nullable=False, server_default="-1"),
     sqlite_with_rowid=False,
 )
 
@@ -138,4 +142,19 @@ machines = Table(
     Column("port_next", Integer, nullable=False),
     Column("boot_id", Text, nullable=False),
     Column("joined_at", Double, nullable=False),
+    Column("devices", JSON, nullable=False, server_default="{}"),
+    Column("taints", JSON, nullable=False, server_default="[]"),
+)
+
+quotas = Table(
+    "quotas",
+    metadata,
+    Column("user_name", Text, primary_key=True),
+    Column("band", Text, primary_key=True),
+    Column("cpu_millis", BigInteger, nullable=False),
+    Column("ram_bytes", BigInteger, nullable=False),
+    Column("disk_bytes", BigInteger, nullable=False),
+    Column("named", JSON, nullable=False),
+    Column("devices", JSON, nullable=False),
+    Column("until", Double, nullable=False),
 )

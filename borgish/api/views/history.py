@@ -35,6 +35,11 @@ ASKED = {
     "SetMachineDown": "set down",
     "SetMachineUp": "set up",
     "Observe": "report",
+    "PromisePlaces": "promise",
+    "TaintMachine": "taint",
+    "UntaintMachine": "untaint",
+    "SetQuota": "set quota",
+    "RemoveQuota": "remove quota",
 }
 
 

@@ -19,15 +19,19 @@ from borgish.cell.events import (
     MachineDown,
     MachineFacts,
     MachineJoined,
+    MachineTainted,
     MachineUncordoned,
     MachineUp,
+    PlacesPromised,
+    QuotaRemoved,
+    QuotaSet,
     TasksEnded,
     TasksEvicted,
     TasksPlaced,
     TasksRestarted,
     TasksResubmitted,
 )
-from borgish.resources import show_bytes, show_cpu
+from borgish.resources import show_amounts, show_bytes, show_cpu
 from borgish.vocabulary import Ending, Eviction
 from borgish.wire.api import EventView
 
@@ -78,6 +82,12 @@ def _placed(event: TasksPlaced, _entry: Entry) -> Iterator[_Line]:
     machines = sorted(set(event.machines))
     text = f"{_tasks(event.job, event.indexes)} placed on {_named(machines)}"
     yield _Line("placed", text, event.job, event.indexes, machines[0] if len(machines) == 1 else "")
+
+
+def _promised(event: PlacesPromised, _entry: Entry) -> Iterator[_Line]:
+    machines = sorted({machine for machine in event.machines if machine})
+    kept = f"have places kept on {_named(machines)}" if machines else "have no places kept any more"
+    yield _Line("promised", f"{_tasks(event.job, event.indexes)} {kept}", event.job, event.indexes)
 
 
 def _restarted(event: TasksRestarted, _entry: Entry) -> Iterator[_Line]:
@@ -147,6 +157,21 @@ def _uncordoned(event: MachineUncordoned, entry: Entry) -> Iterator[_Line]:
     yield _machine(event.machine, f"takes new tasks again, by {entry.actor}")
 
 
+def _tainted(event: MachineTainted, entry: Entry) -> Iterator[_Line]:
+    taints = ", ".join(map(str, event.taints)) or "none"
+    yield _machine(event.machine, f"has the taints {taints}, by {entry.actor}")
+
+
+def _quota_set(event: QuotaSet, entry: Entry) -> Iterator[_Line]:
+    yield _Line(
+        "quota", f"{entry.actor} set the quota {event.quota.key} to {show_amounts(event.quota.limits)}"
+    )
+
+
+def _quota_removed(event: QuotaRemoved, entry: Entry) -> Iterator[_Line]:
+    yield _Line("quota", f"{entry.actor} removed the quota {event.key}")
+
+
 def _machine(name: str, text: str, *, bad: bool = False) -> _Line:
     return _Line("machine", f"{name} {text}", machine=name, bad=bad)
 
@@ -185,6 +210,7 @@ _LINES: dict[type[AnyEvent], Callable[[Any, Entry], Iterator[_Line]]] = {
     JobChanged: _job_changed,
     JobForgotten: _job_forgotten,
     TasksPlaced: _placed,
+    PlacesPromised: _promised,
     TasksRestarted: _restarted,
     TasksEvicted: _evicted,
     TasksEnded: _ended,
@@ -195,5 +221,8 @@ _LINES: dict[type[AnyEvent], Callable[[Any, Entry], Iterator[_Line]]] = {
     MachineUp: _up,
     MachineCordoned: _cordoned,
     MachineUncordoned: _uncordoned,
+    MachineTainted: _tainted,
+    QuotaSet: _quota_set,
+    QuotaRemoved: _quota_removed,
 }
 """Every event has its words; a test compares this with the journal's alphabet."""

@@ -166,7 +166,7 @@ def test_a_name_that_looks_like_something_else_stays_a_name() -> None:
         ("prioritty: 3", 3, 1, "'prioritty' is not a field of the job", "did you mean priority?"),
         ("cpu: 1", 3, 1, "'cpu' is not a field of the job", "write it inside resources: {cpu: ...}"),
         ("mem: 1", 3, 1, "'mem' is not a field of the job", "write it inside resources: {ram: ...}"),
-        ("zzz: 1", 3, 1, "'zzz' is not a field of the job", "the fields are: name, user"),
+        ("zzz: 1", 3, 1, "'zzz' is not a field of the job", "the fields are: name, kind, user"),
         ("name: other", 3, 1, "'name' is given twice; the first is in line 1", "keep one"),
         # amounts
         ("resources: {cpu: 1e3}", 3, 18, "resources.cpu: '1e3' is not a number with a unit", "500m"),

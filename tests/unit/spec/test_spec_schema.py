@@ -115,7 +115,7 @@ def test_every_field_is_in_it() -> None:
     assert set(properties["health"]["properties"]) == {field.name for field in fields.HEALTH_FIELDS}
     override = properties["overrides"]["additionalProperties"]["properties"]
     assert set(override) == {field.name for field in fields.OVERRIDE_FIELDS}
-    assert set(properties["resources"]["properties"]) == {"cpu", "ram", "disk"}
+    assert set(properties["resources"]["properties"]) == {"cpu", "ram", "disk", "devices"}
     assert all(part["description"] for part in properties.values())
 
 
@@ -136,6 +136,32 @@ def test_every_field_is_in_it() -> None:
         ({"resources": {"cpu": "500m", "ram": 8388608, "gpu": 1}}, True),
         ({"resources": {"cpu": "500x"}}, False),
         ({"resources": {"gpu": "1"}}, False),
+        ({"resources": {"devices": {"gpu": 2}}}, True),
+        ({"resources": {"devices": {"gpu": "500m"}}}, True),
+        ({"resources": {"devices": {"gpu": "1.5x"}}}, False),
+        ({"fixed_ports": {"metrics": 9100}}, True),
+        ({"fixed_ports": {"metrics": 0}}, False),
+        ({"gang": True}, True),
+        ({"gang": "yes"}, False),
+        ({"kind": "jobs"}, False),
+        ({"in": "room"}, True),
+        ({"in": "ann/room"}, True),
+        ({"in": "a/b/c"}, False),
+        ({"prefer": [{"when": "disk == ssd", "weight": 10}]}, True),
+        ({"prefer": [{"when": "disk == ssd", "weight": -1}]}, False),
+        ({"prefer": [{"weight": 10}]}, False),
+        ({"spread": [{"over": "rack", "max": 2}, {"over": "zone"}]}, True),
+        ({"spread": [{"over": "rack", "max": 0}]}, False),
+        ({"near": [{"labels": "app == db", "over": "rack", "weight": 5}]}, True),
+        ({"apart": [{"labels": ["app == db", "tier in (a, b)"]}]}, True),
+        ({"apart": [{"over": "rack"}]}, False),
+        ({"tolerations": [{"taint": "maintenance", "for": "1h"}]}, True),
+        ({"tolerations": [{"taint": "maintenance", "for": 60}]}, False),
+        ({"recheck": "evict"}, True),
+        ({"recheck": "always"}, False),
+        ({"group": {"proxy": {"run": ["true"]}}}, True),
+        ({"group": {"proxy": {"ram": 5}}}, False),
+        ({"preempt_within": "5s"}, True),
         ({"ports": ["a", "b"]}, True),
         ({"ports": ["80"]}, False),
         ({"ports": ["a", "a"]}, False),

@@ -41,7 +41,7 @@ def test_what_are_no_events_names_the_entry(text: str) -> None:
 
 
 def test_a_snapshot_comes_back_as_it_was() -> None:
-    snapshot = Snapshot(CELL, 5, 2, 3, {}, {"m1": machine()}, {"r": Answer("d", 1, "s", "t")})
+    snapshot = Snapshot(CELL, 5, 2, 3, {}, {"m1": machine()}, {}, {"r": Answer("d", 1, "s", "t")})
     body = encode_snapshot(snapshot)
     stored = compress(body)
 
