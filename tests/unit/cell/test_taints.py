@@ -1,0 +1,52 @@
+"""Which taints a job tolerates, and how long its tasks may stay."""
+
+from borgish.cell.model import Taint
+from borgish.cell.taints import leaves_at, untolerated
+from borgish.spec.job import Toleration
+from borgish.vocabulary import TaintEffect
+
+REPAIR = Taint("repair", "disk", TaintEffect.EVICT, since=1000.0)
+ML = Taint("dedicated", "ml", TaintEffect.REFUSE, since=500.0)
+OLD = Taint("old", "", TaintEffect.AVOID, since=100.0)
+
+
+def test_without_tolerations_every_taint_is_untolerated() -> None:
+    assert list(untolerated((), (REPAIR, ML, OLD))) == [REPAIR, ML, OLD]
+
+
+def test_a_toleration_without_a_value_is_for_all_values_of_its_key() -> None:
+    assert list(untolerated((Toleration("dedicated"),), (REPAIR, ML))) == [REPAIR]
+
+
+def test_a_toleration_with_a_value_is_for_that_value_alone() -> None:
+    assert list(untolerated((Toleration("dedicated", "web"),), (ML,))) == [ML]
+    assert list(untolerated((Toleration("dedicated", "ml"),), (ML,))) == []
+
+
+def test_a_toleration_that_ends_counts_as_one() -> None:
+    assert list(untolerated((Toleration("repair", for_seconds=0.0),), (REPAIR,))) == []
+
+
+def test_nobody_has_to_leave_for_a_taint_that_only_keeps_away() -> None:
+    assert leaves_at((), (ML, OLD)) is None
+
+
+def test_who_does_not_tolerate_an_evicting_taint_leaves_when_it_comes() -> None:
+    assert leaves_at((Toleration("dedicated"),), (REPAIR, ML)) == 1000.0
+
+
+def test_who_tolerates_it_for_good_stays() -> None:
+    assert (
+        leaves_at((Toleration("repair", for_seconds=60.0), Toleration("repair", "disk")), (REPAIR,)) is None
+    )
+
+
+def test_who_tolerates_it_for_a_while_leaves_after_that() -> None:
+    brief, longer = Toleration("repair", for_seconds=60.0), Toleration("repair", "disk", 3600.0)
+    assert leaves_at((brief,), (REPAIR,)) == 1060.0
+    assert leaves_at((brief, longer), (REPAIR,)) == 4600.0
+
+
+def test_the_first_taint_to_evict_counts() -> None:
+    later = Taint("power", "", TaintEffect.EVICT, since=2000.0)
+    assert leaves_at((Toleration("repair", for_seconds=5000.0),), (REPAIR, later)) == 2000.0
