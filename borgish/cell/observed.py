@@ -27,6 +27,8 @@ class SeenAttempt(msgspec.Struct, frozen=True):
     exit_reason: str = ""
     reason: str = ""
     port_in_use: int = 0
+    devices: tuple[str, ...] = ()  # those it has, like gpu:0
+    in_alloc: bool = False  # its needs are those of its alloc
 
 
 class SeenMachine(msgspec.Struct):
@@ -45,6 +47,7 @@ class SeenMachine(msgspec.Struct):
     conditions: tuple[str, ...] = ()
     unhealthy_runtimes: tuple[Runtime, ...] = ()
     usage: dict[tuple[str, int], tuple[int, int]] = {}  # (cpu_millis, ram_bytes)
+    images: dict[str, str] = {}  # those there, with the architecture of each
     ports_blocked: dict[int, float] = {}  # a port that a foreign program holds, until when
 
 

@@ -71,6 +71,8 @@ def attempt_spec(cell: Cell, job: Job, task: Task) -> AttemptSpec:
         health=rendered.health,
         max_runtime_seconds=spec.max_runtime_seconds,
         labels=spec.labels,
+        devices=task.devices,
+        in_alloc=task.alloc >= 0,
     )
 
 
@@ -157,6 +159,8 @@ def seen_attempt(report: AttemptReport) -> SeenAttempt:
         exit_reason=_exit_reason(last) if last else "",
         reason=report.reason,
         port_in_use=report.port_in_use,
+        devices=report.devices,
+        in_alloc=report.in_alloc,
     )
 
 

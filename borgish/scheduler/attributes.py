@@ -70,7 +70,18 @@ class Attributes:
 
     def mask(self, constraint: Constraint, rows: Rows) -> BoolArray:
         """Return which of the rows meet the constraint."""
-        column = self._columns.get(constraint.attribute)
+        return self._column(constraint.attribute).mask(constraint, rows)
+
+    def codes(self, attribute: str) -> IntArray:
+        """Return the number of each row's value; rows without the attribute share one."""
+        return self._column(attribute).codes
+
+    def absent(self, attribute: str) -> int:
+        """Return the number that stands for no value of an attribute."""
+        return self._column(attribute).numbers.setdefault(None, len(self._column(attribute).numbers))
+
+    def _column(self, attribute: str) -> Column:
+        column = self._columns.get(attribute)
         if column is None:
-            column = self._columns[constraint.attribute] = Column(constraint.attribute, self.rows)
-        return column.mask(constraint, rows)
+            column = self._columns[attribute] = Column(attribute, self.rows)
+        return column

@@ -1,7 +1,9 @@
 """What one machine holds, counted from the cell and from what was seen there.
 
-Tasks placed there count with their limits, by band. An attempt that is still seen there but should
-not be (it is leaving) counts too: its memory and ports are free when it has ended, not before.
+Tasks placed there count with their limits, and so do those whose place is kept until others have
+left. An attempt that is still seen there but should not be (it is leaving) counts too: its memory,
+devices and ports are free when it has ended, not before. What runs inside an alloc holds no more
+than its alloc does.
 """
 
 import msgspec
@@ -9,23 +11,31 @@ import msgspec
 from borgish.cell.model import Job, Task
 from borgish.cell.observed import Observed, SeenAttempt, SeenMachine
 from borgish.cell.state import Cell
-from borgish.resources import Resources
-from borgish.vocabulary import Band, band_of, task_name
+from borgish.resources import DEVICE_MILLIS, Resources
+from borgish.vocabulary import BAND_FLOOR, Band, task_name
 
 CPU, RAM, DISK, PORTS = range(4)
-"""The kinds of resource every machine has; named resources are numbered from ``KINDS`` on."""
+"""The kinds of resource every machine has; named resources and devices are numbered from ``KINDS`` on."""
 
 KINDS = 4
+DEVICE_PREFIX = "devices."
 BANDS = tuple(Band)
+PROD_FLOOR = BAND_FLOOR[Band.PRODUCTION]
+"""Tasks from this priority on are never preempted."""
+
 BAND_INDEX = {band: index for index, band in enumerate(BANDS)}
+
+Amounts = dict[int, int]
+"""By kind, in the units of ``Resources``; ports in pieces, devices in thousandths."""
 
 
 class Census(msgspec.Struct):
-    """What one machine holds: amounts by kind, in the units of ``Resources``; ports in pieces."""
+    """What one machine holds. ``held`` is by priority: of tasks placed there and of places kept there."""
 
-    limits: list[dict[int, int]]  # by band: of the tasks placed there
-    leaving: dict[int, int]  # of attempts that have not ended, and ports of foreign programs
+    held: dict[int, Amounts]
+    leaving: Amounts  # of attempts that have not ended
     ports: set[int]
+    devices: dict[str, int]  # thousandths in use of single devices, by their name, like gpu:0
     jobs: dict[str, int]  # how many tasks of each job are placed there
     blocked_until: float  # when the first of the blocked ports is free again; inf: none is blocked
 
@@ -40,10 +50,10 @@ class Kinds:
         return KINDS + len(self.named)
 
     def number(self, name: str) -> int:
-        """Return the number of a named resource."""
+        """Return the number of a named resource, or of a device's kind with its prefix."""
         return self.named.setdefault(name, len(self))
 
-    def add(self, amounts: dict[int, int], needs: Resources) -> None:
+    def add(self, amounts: Amounts, needs: Resources) -> None:
         """Add what a task needs to amounts by kind; ports are not in it."""
         amounts[CPU] = amounts.get(CPU, 0) + needs.cpu_millis
         amounts[RAM] = amounts.get(RAM, 0) + needs.ram_bytes
@@ -51,12 +61,17 @@ class Kinds:
         for name, amount in needs.named.items():
             kind = self.number(name)
             amounts[kind] = amounts.get(kind, 0) + amount
+        for name, amount in needs.devices.items():
+            kind = self.number(DEVICE_PREFIX + name)
+            amounts[kind] = amounts.get(kind, 0) + amount
 
 
 def take_census(cell: Cell, observed: Observed, machine: str, kinds: Kinds, mono: float) -> Census:
     """Count one machine. ``mono``: on the master's monotonic clock; blocked ports are free from then on."""
-    census = Census([{} for _ in BANDS], {}, set(), {}, float("inf"))
+    census = Census({}, {}, set(), {}, {}, float("inf"))
     current = _count_placed(census, cell, machine, kinds)
+    for key, index in cell.promised.get(machine, ()):
+        _count_needs(census, cell.jobs[key], index, kinds)
     seen = observed.machines.get(machine)
     if seen is not None:
         _count_leaving(census, seen, current, kinds)
@@ -76,12 +91,28 @@ def _count_placed(census: Census, cell: Cell, machine: str, kinds: Kinds) -> set
 
 
 def _count_task(census: Census, job: Job, task: Task, kinds: Kinds) -> None:
-    limits = census.limits[BAND_INDEX[band_of(job.spec.priority)]]
-    kinds.add(limits, job.spec.needs(task.index))
     census.jobs[job.key] = census.jobs.get(job.key, 0) + 1
+    census.ports.update(task.ports)
+    if task.alloc >= 0:
+        return
+    held = _count_needs(census, job, task.index, kinds)
     if task.ports:
-        limits[PORTS] = limits.get(PORTS, 0) + len(task.ports)
-        census.ports.update(task.ports)
+        held[PORTS] = held.get(PORTS, 0) + len(task.ports)
+    if task.devices:
+        count_devices(census.devices, task.devices, job.spec.needs(task.index).devices)
+
+
+def _count_needs(census: Census, job: Job, index: int, kinds: Kinds) -> Amounts:
+    held = census.held.setdefault(job.spec.priority, {})
+    kinds.add(held, job.spec.needs(index))
+    return held
+
+
+def count_devices(used: dict[str, int], devices: tuple[str, ...], needs: dict[str, int]) -> None:
+    """Add what a task has of single devices: a part of one, or the whole of each."""
+    for device in devices:
+        millis = min(DEVICE_MILLIS, needs.get(device.partition(":")[0], 0))
+        used[device] = used.get(device, 0) + millis
 
 
 def _count_leaving(census: Census, seen: SeenMachine, current: set[tuple[str, int]], kinds: Kinds) -> None:
@@ -91,7 +122,9 @@ def _count_leaving(census: Census, seen: SeenMachine, current: set[tuple[str, in
 
 
 def _count_attempt(census: Census, attempt: SeenAttempt, kinds: Kinds) -> None:
-    kinds.add(census.leaving, attempt.needs)
+    if not attempt.in_alloc:
+        kinds.add(census.leaving, attempt.needs)
+        count_devices(census.devices, attempt.devices, attempt.needs.devices)
     census.ports.update(attempt.ports)
 
 
@@ -100,3 +133,8 @@ def _count_blocked(census: Census, seen: SeenMachine, mono: float) -> None:
         if until > mono:
             census.ports.add(port)
             census.blocked_until = min(census.blocked_until, until)
+
+
+def is_prod(priority: int) -> bool:
+    """Return whether a priority is in one of the two upper bands, whose tasks are never preempted."""
+    return priority >= PROD_FLOOR

@@ -1,20 +1,49 @@
 """Equivalence classes: tasks that are alike in all that placing looks at are looked at once.
 
-Alike means: the same needs, constraints, runtime, number of ports and band. What a class keeps
-follows from the machines' rows and is told stale by their version numbers.
+Alike means: the same needs, facts wanted of a machine, likings, ports, band, and priority where that
+decides what they may preempt. A job with rules of its own on where its tasks are is a class by
+itself. What a class keeps follows from the machines' rows and is told stale by their version numbers.
 """
+
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
+from borgish.cell.state import Cell
 from borgish.scheduler.arrays import FloatArray
-from borgish.scheduler.census import BAND_INDEX, CPU, DISK, PORTS, RAM
-from borgish.scheduler.machines import Fleet
-from borgish.spec.job import Constraint, JobSpec
+from borgish.scheduler.census import BAND_INDEX, CPU, DISK, PORTS, PROD_FLOOR, RAM, is_prod
+from borgish.scheduler.fleet import Fleet, device_kind
+from borgish.scheduler.rules import Rule, has_rules, rules_of, selects
+from borgish.scheduler.topology import Choice, Counter
+from borgish.spec.job import Affinity, Constraint, JobSpec, Preference, Toleration
 from borgish.vocabulary import Runtime, band_of
 
 CLASSES_KEPT = 4096  # more are forgotten after a pass that had no use for them
 
-ClassKey = tuple[tuple[tuple[int, float], ...], tuple[Constraint, ...], Runtime, int]
+Needs = tuple[tuple[int, float], ...]
+
+
+class Wanted(NamedTuple):
+    """What a task wants of a machine that does not change with placements."""
+
+    runtime: Runtime
+    constraints: tuple[Constraint, ...]
+    tolerations: tuple[Toleration, ...]
+    image: str
+
+
+class ClassKey(NamedTuple):
+    """All in which tasks of a class are alike."""
+
+    needs: Needs
+    devices: tuple[tuple[str, int], ...]
+    fixed_ports: tuple[int, ...]
+    wanted: Wanted
+    prefer: tuple[Preference, ...]
+    band: int
+    reach: int  # tasks below this priority may be preempted
+    alone: str  # of one job, or one task; "": of any
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -28,62 +57,133 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 class TaskClass(msgspec.Struct, eq=False):
-    """Tasks alike. ``needs`` are amounts by kind, only those above zero, ports among them."""
+    """Tasks alike. ``needs`` are amounts by kind, only those above zero, ports and devices among them."""
 
-    needs: tuple[tuple[int, float], ...]
-    constraints: tuple[Constraint, ...]
-    runtime: Runtime
+    key: ClassKey
+    needs: Needs
+    devices: tuple[tuple[str, int], ...]  # thousandths by kind
+    fixed_ports: tuple[int, ...]
+    wanted: Wanted
+    prefer: tuple[Preference, ...]
     band: int
+    reach: int
+    priority: int
+    is_prod: bool
     cpu: float
     ram: float
-    ports: int
+    ports: int  # those whose numbers are ours to choose
+    rules: tuple[Rule, ...] = ()
+    rules_version: int = -1  # of the terms they were made from
     costs: FloatArray | None = None  # by row: less is better, inf where it does not fit
     costs_version: int = -1  # of the rows these costs were computed from
+    sampled: bool = False  # ``costs`` leaves machines out that may fit
+    liking: FloatArray | None = None  # by row: the part of the costs that follows from facts
+    liking_version: int = -1
     failed_version: int = -1  # of the rows when nothing more of it fitted; -1: it is not known to fail
+    failed_counts: int = 0  # sum of its counters' versions then
     explanation: Explanation | None = None  # why it failed
+
+    @property
+    def counts_version(self) -> int:
+        """What grows when the counts that its rules look at change."""
+        return sum([rule.counter.version for rule in self.rules])
+
+
+class _Counters(NamedTuple):
+    """The counters of a fleet, for ``rules``."""
+
+    fleet: Fleet
+    cell: Cell
+
+    def counter(self, choice: Choice) -> Counter:
+        return self.fleet.counter(self.cell, choice)
+
+    def terms(self) -> Iterator[Affinity]:
+        return self.fleet.terms()
 
 
 class Classes:
-    """All classes in use, by what makes tasks alike."""
+    """All classes in use, by what makes tasks alike. ``shared`` off: each task is a class of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, shared: bool = True) -> None:
         self._classes: dict[ClassKey, TaskClass] = {}
+        self._shared = shared
 
     def __len__(self) -> int:
         return len(self._classes)
 
-    def of(self, spec: JobSpec, index: int, fleet: Fleet) -> TaskClass:
-        """Return the class of one task."""
-        needs = _needs(spec, index, fleet)
-        key = (needs, spec.constraints, spec.runtime, BAND_INDEX[band_of(spec.priority)])
+    @property
+    def shared(self) -> bool:
+        return self._shared
+
+    def of(self, cell: Cell, spec: JobSpec, index: int, fleet: Fleet) -> TaskClass:
+        """Return the class of one task, with its rules as they are now."""
+        key = _key(spec, index, fleet)
+        if spec.gang or has_rules(spec) or any(selects(term, spec) for term in fleet.topology.terms):
+            key = key._replace(alone=spec.key)
+        if not self._shared:
+            key = key._replace(alone=f"{spec.key}/{index}")
         found = self._classes.get(key)
         if found is None:
-            found = self._classes[key] = _make(key)
+            found = self._classes[key] = _make(key, spec.priority)
+        if key.alone and found.rules_version != fleet.topology.terms_version:
+            found.rules = rules_of(spec, _Counters(fleet, cell))
+            found.rules_version = fleet.topology.terms_version
         return found
 
+    def look_again(self) -> None:
+        """Take nothing as known to fail."""
+        for kind in self._classes.values():
+            kind.failed_version = -1
+
     def forget_unused(self, used: set[TaskClass]) -> None:
-        """Drop classes that are not in use, when there are many."""
-        if len(self._classes) > CLASSES_KEPT:
+        """Drop classes that are not in use, when there are many, or when none is shared."""
+        if len(self._classes) > CLASSES_KEPT or not self._shared:
             self._classes = {key: kind for key, kind in self._classes.items() if kind in used}
 
 
-def _needs(spec: JobSpec, index: int, fleet: Fleet) -> tuple[tuple[int, float], ...]:
-    """Return amounts by kind, only those above zero: named resources by name, ports last."""
+def _key(spec: JobSpec, index: int, fleet: Fleet) -> ClassKey:
+    image = spec.image if spec.runtime is Runtime.DOCKER else ""
+    return ClassKey(
+        _needs(spec, index, fleet),
+        tuple(sorted((name, millis) for name, millis in spec.needs(index).devices.items() if millis)),
+        tuple(spec.fixed_ports.values()),
+        Wanted(spec.runtime, spec.constraints, spec.tolerations, image),
+        spec.prefer,
+        BAND_INDEX[band_of(spec.priority)],
+        _reach(spec.priority),
+        "",
+    )
+
+
+def _reach(priority: int) -> int:
+    """Return the priority below which tasks may be preempted for one of this (section 2.5)."""
+    return PROD_FLOOR if is_prod(priority) else priority
+
+
+def _needs(spec: JobSpec, index: int, fleet: Fleet) -> Needs:
+    """Return amounts by kind, only those above zero: named resources and devices by name, ports last."""
     needs = spec.needs(index)
     amounts = [(CPU, needs.cpu_millis), (RAM, needs.ram_bytes), (DISK, needs.disk_bytes)]
     amounts += [(fleet.kind(name), amount) for name, amount in sorted(needs.named.items())]
-    amounts.append((PORTS, len(spec.ports)))
+    amounts += [(fleet.kind(device_kind(name)), millis) for name, millis in sorted(needs.devices.items())]
+    amounts.append((PORTS, len(spec.ports) - len(spec.fixed_ports)))
     return tuple([(kind, float(amount)) for kind, amount in amounts if amount])
 
 
-def _make(key: ClassKey) -> TaskClass:
-    needs, constraints, runtime, band = key
-    by_kind = dict(needs)
+def _make(key: ClassKey, priority: int) -> TaskClass:
+    by_kind = dict(key.needs)
     return TaskClass(
-        needs,
-        constraints,
-        runtime,
-        band,
+        key,
+        key.needs,
+        key.devices,
+        key.fixed_ports,
+        key.wanted,
+        key.prefer,
+        key.band,
+        key.reach,
+        priority,
+        is_prod(priority),
         by_kind.get(CPU, 0.0),
         by_kind.get(RAM, 0.0),
         int(by_kind.get(PORTS, 0)),

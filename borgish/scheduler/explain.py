@@ -11,7 +11,7 @@ from borgish.scheduler.arrays import BoolArray
 from borgish.scheduler.census import DISK, RAM
 from borgish.scheduler.equivalence import Explanation, TaskClass
 from borgish.scheduler.feasibility import FILTERS, Failing, kind_name, show_amount
-from borgish.scheduler.machines import Fleet
+from borgish.scheduler.fleet import Fleet
 
 
 def explain(fleet: Fleet, kind: TaskClass) -> Explanation:

@@ -5,16 +5,21 @@ A filter answers for many machines at once. Another filter is another small clas
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Protocol
 
 import msgspec
 import numpy as np
 
-from borgish.resources import show_bytes, show_cpu
+from borgish.cell.model import Taint
+from borgish.cell.taints import untolerated
+from borgish.resources import DEVICE_MILLIS, show_bytes, show_cpu, show_devices
 from borgish.scheduler.arrays import ALL, BoolArray, IntArray, Rows
-from borgish.scheduler.census import CPU, DISK, KINDS, PORTS, RAM
+from borgish.scheduler.census import CPU, DEVICE_PREFIX, DISK, KINDS, PORTS, RAM
 from borgish.scheduler.equivalence import TaskClass
-from borgish.scheduler.machines import RUNTIME_BIT, Fleet
+from borgish.scheduler.fleet import RUNTIME_BIT, Fleet, device_kind
+from borgish.spec.job import Constraint, Toleration
+from borgish.vocabulary import TaintEffect
 
 SUITABLE_KEPT = 1024  # answers of the facts that are kept; 10 kB each at 10,000 machines
 
@@ -84,19 +89,19 @@ class HasRuntime:
         return True
 
     def mask(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> BoolArray:
-        found: BoolArray = (fleet.runtimes[rows] & RUNTIME_BIT[kind.runtime]) != 0
+        found: BoolArray = (fleet.runtimes[rows] & RUNTIME_BIT[kind.wanted.runtime]) != 0
         return found
 
     def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Failing]:
         fails = ~self.mask(fleet, kind, ALL)
-        words = f"no {kind.runtime} runtime"
+        words = f"no {kind.wanted.runtime} runtime"
         yield Failing(
-            f"runtime {kind.runtime}",
+            f"runtime {kind.wanted.runtime}",
             fails,
             f"has {words}",
             f"have {words}",
             fails,
-            f"has the {kind.runtime} runtime",
+            f"has the {kind.wanted.runtime} runtime",
         )
 
 
@@ -107,14 +112,14 @@ class RuntimeWorks:
         return True
 
     def mask(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> BoolArray:
-        bit = RUNTIME_BIT[kind.runtime]
+        bit = RUNTIME_BIT[kind.wanted.runtime]
         found: BoolArray = ((fleet.runtimes[rows] & ~fleet.working[rows]) & bit) == 0
         return found
 
     def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Failing]:
-        words = f"a {kind.runtime} runtime that does not work"
+        words = f"a {kind.wanted.runtime} runtime that does not work"
         yield Failing(
-            f"runtime {kind.runtime} unhealthy",
+            f"runtime {kind.wanted.runtime} unhealthy",
             ~self.mask(fleet, kind, ALL),
             f"has {words}",
             f"have {words}",
@@ -125,16 +130,16 @@ class Constraints:
     """Its attributes meet every constraint of the job."""
 
     def concerns(self, kind: TaskClass) -> bool:
-        return bool(kind.constraints)
+        return bool(kind.wanted.constraints)
 
     def mask(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> BoolArray:
         passes = np.ones(fleet.up[rows].shape, dtype=np.bool_)
-        for constraint in kind.constraints:
+        for constraint in kind.wanted.constraints:
             passes &= fleet.attributes.mask(constraint, rows)
         return passes
 
     def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Failing]:
-        for constraint in dict.fromkeys(kind.constraints):
+        for constraint in dict.fromkeys(kind.wanted.constraints):
             fails = ~fleet.attributes.mask(constraint, ALL)
             yield Failing(
                 f"constraint {constraint}",
@@ -144,6 +149,61 @@ class Constraints:
                 fails,
                 f"matches {constraint}",
             )
+
+
+class Tolerates:
+    """The job tolerates its taints; those that evict, for good."""
+
+    def concerns(self, _kind: TaskClass) -> bool:
+        return True
+
+    def mask(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> BoolArray:
+        if not fleet.marks.tainted:
+            return np.ones(fleet.up[rows].shape, dtype=np.bool_)
+        passes: BoolArray = (
+            fleet.marks.of_sets(lambda taints: not refused_by(kind.wanted.tolerations, taints), rows) > 0
+        )
+        return passes
+
+    def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Failing]:
+        names = {str(taint) for taint in fleet.marks.all() if refused_by(kind.wanted.tolerations, (taint,))}
+        for name in sorted(names):
+            has = fleet.marks.of_sets(partial(_is_among, name), ALL) > 0
+            words = f"the taint {name}, which is not tolerated"
+            yield Failing(f"taint {name}", has, f"has {words}", f"have {words}")
+
+
+def _is_among(name: str, taints: tuple[Taint, ...]) -> bool:
+    return name in map(str, taints)
+
+
+def refused_by(tolerations: tuple[Toleration, ...], taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
+    """Return the taints that keep new tasks off. Who may stay for a time only does not begin there."""
+    for_good = tuple(each for each in tolerations if each.for_seconds is None)
+    return tuple(
+        taint
+        for effect, known in ((TaintEffect.EVICT, for_good), (TaintEffect.REFUSE, tolerations))
+        for taint in untolerated(known, tuple(taint for taint in taints if taint.effect is effect))
+    )
+
+
+class RunsImage:
+    """Where some machine has the image, its architecture is known, and this machine is of it."""
+
+    def concerns(self, kind: TaskClass) -> bool:
+        return bool(kind.wanted.image)
+
+    def mask(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> BoolArray:
+        archs = fleet.marks.archs(kind.wanted.image)
+        if not archs:
+            return np.ones(fleet.up[rows].shape, dtype=np.bool_)
+        return fleet.attributes.mask(Constraint("arch", "in", archs), rows)
+
+    def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Failing]:
+        fails = ~self.mask(fleet, kind, ALL)
+        archs = " or ".join(fleet.marks.archs(kind.wanted.image))
+        words = f"another architecture than {archs}, for which the image is"
+        yield Failing("image architecture", fails, f"has {words}", f"have {words}")
 
 
 class Room:
@@ -161,20 +221,94 @@ class Room:
 
     def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Failing]:
         for number, amount in kind.needs:
-            yield _short(fleet, number, amount)
+            if not _is_device(fleet, number):  # these are told one by one
+                yield _short(fleet, number, amount)
 
 
-FACTS: tuple[Filter, ...] = (Up(), NotCordoned(), HasRuntime(), RuntimeWorks(), Constraints())
-"""What follows from the machine's facts and the class's runtime and constraints; answers are kept."""
+class DevicesFree:
+    """A part of one device, or so many whole ones, are free."""
 
-ROOM: tuple[Filter, ...] = (Room(),)
-"""What changes with every placement."""
+    def concerns(self, kind: TaskClass) -> bool:
+        return bool(kind.devices)
 
-FILTERS = FACTS + ROOM  # facts first: what people want to read first among equals
+    def mask(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> BoolArray:
+        passes = np.ones(fleet.up[rows].shape, dtype=np.bool_)
+        for name, millis in kind.devices:
+            passes &= fleet.device(name).mask(millis, rows)
+        return passes
+
+    def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Failing]:
+        for name, millis in kind.devices:
+            fails = ~fleet.device(name).mask(millis, ALL)
+            asked = f"{show_devices(millis)} {name}"
+            words = f"too little {name} free (needs {show_devices(millis)} of one)"
+            if millis >= DEVICE_MILLIS:
+                words = f"too few whole {name} free (needs {show_devices(millis)})"
+            never = fleet.capacity[fleet.kind(device_kind(name))] < millis
+            yield Failing(f"device {name}", fails, f"has {words}", f"have {words}", never, f"has {asked}")
+
+
+class FixedPortsFree:
+    """No port that the job wants by its number is taken."""
+
+    def concerns(self, kind: TaskClass) -> bool:
+        return bool(kind.fixed_ports)
+
+    def mask(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> BoolArray:
+        passes = np.ones(fleet.up[rows].shape, dtype=np.bool_)
+        for port in kind.fixed_ports:
+            passes &= ~fleet.fixed_ports.taken(port)[rows]
+        return passes
+
+    def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Failing]:
+        for port in kind.fixed_ports:
+            fails = fleet.fixed_ports.taken(port).copy()
+            yield Failing(f"port {port}", fails, f"has port {port} taken", f"have port {port} taken")
+
+
+class Rules:
+    """No rule of spread or affinity forbids it."""
+
+    def concerns(self, kind: TaskClass) -> bool:
+        return any(rule.hard for rule in kind.rules)
+
+    def mask(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> BoolArray:
+        passes = np.ones(fleet.up.shape, dtype=np.bool_)
+        for rule in kind.rules:
+            if rule.hard:
+                passes &= ~rule.fails(fleet)
+        found: BoolArray = passes[rows]
+        return found
+
+    def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Failing]:
+        for rule in kind.rules:
+            if rule.hard:
+                words = f"no place by the rule: {rule.reason}"
+                yield Failing(rule.reason, rule.fails(fleet), f"has {words}", f"have {words}")
+
+
+FACTS: tuple[Filter, ...] = (
+    Up(),
+    NotCordoned(),
+    HasRuntime(),
+    RuntimeWorks(),
+    Tolerates(),
+    RunsImage(),
+    Constraints(),
+)
+"""What follows from the machine's facts and what the class wants of them; answers are kept."""
+
+ROOM: tuple[Filter, ...] = (Room(), DevicesFree(), FixedPortsFree())
+"""What changes with every placement, on the machine of that placement alone."""
+
+RULES: tuple[Filter, ...] = (Rules(),)
+"""What a placement changes on other machines too, so that no answer is kept."""
+
+FILTERS = FACTS + ROOM + RULES  # facts first: what people want to read first among equals
 
 
 def feasible(fleet: Fleet, kind: TaskClass, rows: Rows = ALL) -> BoolArray:
-    """Return which of the rows pass every filter. It is not to be written to."""
+    """Return which of the rows pass every filter but those of RULES. It is not to be written to."""
     passes = suitable(fleet, kind)[rows]
     for each in ROOM:
         if each.concerns(kind):
@@ -184,7 +318,7 @@ def feasible(fleet: Fleet, kind: TaskClass, rows: Rows = ALL) -> BoolArray:
 
 def suitable(fleet: Fleet, kind: TaskClass) -> BoolArray:
     """Return which machines are right for a class, whatever is free there. It is not to be written to."""
-    key = (kind.runtime, kind.constraints)
+    key = kind.wanted
     passes = fleet.suitable.get(key)
     if passes is None:
         passes = fleet.present
@@ -212,11 +346,17 @@ class Changed:
         return bool(feasible(fleet, kind, self.rows).any())
 
 
+def may_fit(fleet: Fleet, kind: TaskClass, changed: Changed) -> bool:
+    """Return whether what failed before may fit now: a machine that changed has room, or counts changed."""
+    return kind.counts_version != kind.failed_counts or changed.help(fleet, kind)
+
+
 def kind_name(fleet: Fleet, kind: int) -> str:
     """Return the name of a kind of resource, as a job file has it."""
     if kind < KINDS:
         return ("cpu", "ram", "disk", "ports")[kind]
-    return next(name for name, number in fleet.kinds.named.items() if number == kind)
+    named = next(name for name, number in fleet.kinds.named.items() if number == kind)
+    return named.removeprefix(DEVICE_PREFIX)
 
 
 def show_amount(kind: int, amount: float) -> str:
@@ -224,6 +364,11 @@ def show_amount(kind: int, amount: float) -> str:
     if kind == CPU:
         return show_cpu(int(amount))
     return show_bytes(int(amount)) if kind in (RAM, DISK) else str(int(amount))
+
+
+def _is_device(fleet: Fleet, kind: int) -> bool:
+    named = fleet.kinds.named
+    return any(number == kind and name.startswith(DEVICE_PREFIX) for name, number in named.items())
 
 
 def _short(fleet: Fleet, kind: int, amount: float) -> Failing:

@@ -1,14 +1,24 @@
-"""The work of one pass of the scheduler: windows of the queue, placed class by class."""
+"""The work of one pass of the scheduler: windows of the queue, placed class by class.
+
+First come those whose place was kept while others left. A class that found no room may preempt; what
+is then left of it is refused, and in this pass nothing of its class is tried again.
+"""
+
+from collections.abc import Sequence
 
 from borgish.cell.model import Job
 from borgish.cell.state import Cell
+from borgish.scheduler.arrays import FloatArray
 from borgish.scheduler.census import CPU, RAM
 from borgish.scheduler.equivalence import Classes, Explanation, TaskClass
 from borgish.scheduler.explain import explain
-from borgish.scheduler.feasibility import Changed
-from borgish.scheduler.machines import Fleet
-from borgish.scheduler.placing import place
-from borgish.scheduler.plan import Placement, Plan, Refusal
+from borgish.scheduler.feasibility import Changed, may_fit
+from borgish.scheduler.fleet import Fleet
+from borgish.scheduler.grouping import place_by_rules
+from borgish.scheduler.placing import Taken, place
+from borgish.scheduler.plan import Placement, Plan, Promise, Refusal
+from borgish.scheduler.policies import Policy
+from borgish.scheduler.preemption import Preemptions
 from borgish.scheduler.queue import Level, Waiting, first_turns, levels, turns
 from borgish.scheduler.scoring import ScoreCache
 
@@ -50,22 +60,39 @@ class Placed:
         self.indexes: list[int] = []
         self.machines: list[str] = []
         self.ports: list[tuple[int, ...]] = []
+        self.devices: list[tuple[str, ...]] = []
 
     def placement(self, job: str) -> Placement:
         """Return it as the plan has it."""
-        return Placement(job, tuple(self.indexes), tuple(self.machines), tuple(self.ports))
+        return Placement(
+            job, tuple(self.indexes), tuple(self.machines), tuple(self.ports), tuple(self.devices)
+        )
 
 
 class Pass:
     """One pass. ``used`` are the classes that waited in it."""
 
-    def __init__(self, cell: Cell, fleet: Fleet, classes: Classes, scores: ScoreCache, budget: int) -> None:
+    def __init__(
+        self,
+        cell: Cell,
+        fleet: Fleet,
+        classes: Classes,
+        scores: ScoreCache,
+        policy: Policy,
+        preemptions: Preemptions,
+        budget: int,
+    ) -> None:
         self.used: set[TaskClass] = set()
+        self._cell = cell
         self._fleet = fleet
+        self._classes = classes
         self._scores = scores
+        self._policy = policy
+        self._preemptions = preemptions
         self._budget = budget
         self._more = False
         self._placed: dict[str, Placed] = {}
+        self._taken_back: list[Promise] = []
         self._failed: dict[TaskClass, None] = {}  # nothing of these fits any more, in this pass
         self._refused: dict[str, dict[TaskClass, list[int]]] = {}
         self._levels = list(levels(cell, classes, fleet))
@@ -73,8 +100,9 @@ class Pass:
         self._cpu_free = float(fleet.free[CPU].sum(where=usable))
         self._ram_free = float(fleet.free[RAM].sum(where=usable))
 
-    def plan(self) -> Plan:
-        """Go through the queue once."""
+    def plan(self, leaving: frozenset[str]) -> Plan:
+        """Go through the queue once. ``leaving``: machines with attempts that have yet to end."""
+        self._redeem(leaving)
         self._look_at_failed()
         for level in self._levels:
             self._run(level)
@@ -82,8 +110,60 @@ class Pass:
         return Plan(
             tuple(placed.placement(job) for job, placed in self._placed.items()),
             {job: tuple(self._refusals(job)) for job in sorted(self._refused)},
-            more=self._more,
+            self._preemptions.preemptions(),
+            (*self._taken_back, *self._preemptions.promises()),
+            more=self._more or self._preemptions.stopped or bool(self._taken_back),
         )
+
+    # Kept places
+
+    def _redeem(self, leaving: frozenset[str]) -> None:
+        """Place those whose kept place is free now; take back promises that will not come true."""
+        by_job: dict[str, list[tuple[int, str]]] = {}
+        for machine, promised in self._cell.promised.items():
+            for key, index in promised:
+                by_job.setdefault(key, []).append((index, machine))
+        for key in sorted(by_job):
+            job = self._cell.jobs[key]
+            pairs = sorted(by_job[key])
+            if job.spec.gang:
+                self._redeem_some(job, pairs, leaving)
+            else:
+                for pair in pairs:
+                    self._redeem_some(job, [pair], leaving)
+
+    def _redeem_some(self, job: Job, pairs: list[tuple[int, str]], leaving: frozenset[str]) -> None:
+        """Place tasks of a job where their places were kept, all of them or none."""
+        kinds = [self._classes.of(self._cell, job.spec, index, self._fleet) for index, _ in pairs]
+        rows = [self._fleet.row.get(machine, -1) for _, machine in pairs]
+        for kind, row in zip(kinds, rows, strict=True):
+            self._fleet.let_go(row, kind)
+        done: list[tuple[TaskClass, Taken]] = []
+        for kind, row in zip(kinds, rows, strict=True):
+            if row < 0 or not self._scores.takes(self._fleet, kind, row):
+                break
+            taken = Taken()
+            taken.take(self._fleet, kind, job.spec, row)
+            done.append((kind, taken))
+        if len(done) == len(pairs):
+            for (index, _), (kind, taken) in zip(pairs, done, strict=True):
+                self._note(kind, job, [index], taken)
+            return
+        for kind, taken in done:
+            taken.undo(self._fleet, kind, job.spec)
+        for kind, row in zip(kinds, rows, strict=True):
+            self._fleet.keep(row, kind)
+        if any(self._is_void(kind, row, leaving) for kind, row in zip(kinds, rows, strict=True)):
+            indexes = tuple(index for index, _ in pairs)
+            self._taken_back.append(Promise(job.key, indexes, ("",) * len(indexes)))
+
+    def _is_void(self, kind: TaskClass, row: int, leaving: frozenset[str]) -> bool:
+        """Return whether a kept place will not come free: the machine will not do, or nobody leaves it."""
+        if row < 0 or not self._scores.suits(self._fleet, kind, row):
+            return True
+        return self._fleet.names[row] not in leaving
+
+    # What failed before
 
     def _look_at_failed(self) -> None:
         """Look whether what failed before fits now: only machines that changed since can tell."""
@@ -102,10 +182,15 @@ class Pass:
             return False
         if since not in changed:
             changed[since] = Changed(self._fleet, since)
-        return changed[since].help(self._fleet, kind)
+        return may_fit(self._fleet, kind, changed[since])
+
+    # The queue
 
     def _run(self, level: Level) -> None:
         """Place all of one priority: in one window where it fits in one, else turn by turn."""
+        if any(waiting.job.spec.gang for user in level for waiting in user):
+            self._run_by_turns(level)
+            return
         whole = self._whole(level)
         if whole.holds and whole.tasks <= self._budget:
             self._budget -= whole.tasks
@@ -138,6 +223,11 @@ class Pass:
             if self._budget <= 0:
                 self._leave(waiting)
                 continue
+            if waiting.job.spec.gang:
+                self._place(window)
+                window = self._window()
+                self._place_gang(waiting)
+                continue
             kind, index = waiting.take()
             if kind in self._failed:
                 self._refuse(waiting.job.key, kind, [index])
@@ -168,33 +258,102 @@ class Pass:
             else:
                 self._more = True
 
+    # Placing
+
     def _place(self, window: Window) -> None:
         for kind, runs in window.runs.items():
             jobs = list(runs.values())
-            costs = self._scores.costs(self._fleet, kind)
-            counts = [(job.key, len(indexes)) for job, indexes in jobs]
-            taken = place(self._fleet, kind, costs, counts, max(self._running(job) for job, _ in jobs))
-            for (job, indexes), rows in zip(jobs, taken, strict=True):
-                self._note(kind, job, indexes, rows)
+            placed = self._place_class(kind, [(job, len(indexes)) for job, indexes in jobs])
+            for (job, indexes), taken in zip(jobs, placed, strict=True):
+                self._note(kind, job, indexes, taken)
+                if rest := indexes[len(taken.rows) :]:
+                    self._preempt_or_refuse(kind, job, rest)
+
+    def _place_class(self, kind: TaskClass, runs: list[tuple[Job, int]]) -> list[Taken]:
+        """Place tasks of one class; return what was placed of each run."""
+        own_max = max(self._running(job) for job, _ in runs)
+        if kind.rules:
+            costs = self._scores.costs(self._fleet, kind, all_rows=True)
+            return [
+                place_by_rules(self._fleet, self._policy, kind, costs, (job.spec, count), own_max)
+                for job, count in runs
+            ]
+        costs = self._scores.costs(self._fleet, kind)
+        taken = self._place_on(kind, costs, runs, own_max)
+        if kind.sampled and any(len(t.rows) < count for t, (_, count) in zip(taken, runs, strict=True)):
+            costs = self._scores.costs(self._fleet, kind, all_rows=True)
+            left = [(job, count - len(t.rows)) for (job, count), t in zip(runs, taken, strict=True)]
+            for first, more in zip(taken, self._place_on(kind, costs, left, own_max), strict=True):
+                first.rows += more.rows
+                first.devices += more.devices
+        return taken
+
+    def _place_on(
+        self, kind: TaskClass, costs: FloatArray, runs: Sequence[tuple[Job, int]], own_max: int
+    ) -> list[Taken]:
+        counts = [(job.spec, count) for job, count in runs]
+        return place(self._fleet, self._policy, kind, costs, counts, own_max)
+
+    def _place_gang(self, waiting: Waiting) -> None:
+        """Place all that waits of a job, or nothing of it."""
+        job, spec = waiting.job, waiting.job.spec
+        classes = waiting.by_class()
+        waiting.take_rest()
+        self._budget -= sum(map(len, classes.values()))
+        taken: dict[TaskClass, Taken] = {}
+        for kind, indexes in classes.items():
+            if kind not in self._failed:
+                (taken[kind],) = self._place_class(kind, [(job, len(indexes))])
+        if all(kind in taken and len(taken[kind].rows) == len(i) for kind, i in classes.items()):
+            for kind, indexes in classes.items():
+                self._note(kind, job, indexes, taken[kind])
+            return
+        for kind, placed in taken.items():
+            placed.undo(self._fleet, kind, spec)
+        if len(classes) == 1 and self._preempts(waiting.usual):
+            ((kind, indexes),) = classes.items()
+            if self._preemptions.make_room_for_all(kind, spec, indexes):
+                return
+        for kind, indexes in classes.items():
+            self._fail(kind, job.key, indexes)
 
     def _running(self, job: Job) -> int:
         placed = self._placed.get(job.key)
         return job.running + (len(placed.indexes) if placed else 0)
 
-    def _note(self, kind: TaskClass, job: Job, indexes: list[int], rows: list[int]) -> None:
-        """Note where tasks go; those beyond ``rows`` found no place."""
-        if rows:
-            placed = self._placed.setdefault(job.key, Placed())
-            placed.indexes += indexes[: len(rows)]
-            placed.machines += [self._fleet.names[row] for row in rows]
-            if kind.ports:
-                placed.ports += [self._fleet.ports[row].take(kind.ports) for row in rows]
-            self._cpu_free -= kind.cpu * len(rows)
-            self._ram_free -= kind.ram * len(rows)
-            kind.failed_version, kind.explanation = -1, None
-        if len(rows) < len(indexes):
-            self._failed[kind] = None
-            self._refuse(job.key, kind, indexes[len(rows) :])
+    def _note(self, kind: TaskClass, job: Job, indexes: list[int], taken: Taken) -> None:
+        """Note where the first of these tasks went."""
+        rows = taken.rows
+        if not rows:
+            return
+        placed = self._placed.setdefault(job.key, Placed())
+        placed.indexes += indexes[: len(rows)]
+        placed.machines += [self._fleet.names[row] for row in rows]
+        placed.devices += taken.devices
+        if job.spec.ports:
+            placed.ports += [self._ports(kind, job, row) for row in rows]
+        self._cpu_free -= kind.cpu * len(rows)
+        self._ram_free -= kind.ram * len(rows)
+        kind.failed_version, kind.explanation = -1, None
+
+    def _ports(self, kind: TaskClass, job: Job, row: int) -> tuple[int, ...]:
+        """Return the numbers of a job's ports, in their order."""
+        chosen = iter(self._fleet.ports[row].take(kind.ports))
+        fixed = job.spec.fixed_ports
+        return tuple([fixed[name] if name in fixed else next(chosen) for name in job.spec.ports])
+
+    def _preempts(self, kind: TaskClass) -> bool:
+        return any(priority < kind.reach for priority in self._fleet.held)
+
+    def _preempt_or_refuse(self, kind: TaskClass, job: Job, indexes: list[int]) -> None:
+        if self._preempts(kind):
+            indexes = self._preemptions.make_room(kind, job.spec, indexes)
+        if indexes:
+            self._fail(kind, job.key, indexes)
+
+    def _fail(self, kind: TaskClass, job: str, indexes: list[int]) -> None:
+        self._failed[kind] = None
+        self._refuse(job, kind, indexes)
 
     def _refuse(self, job: str, kind: TaskClass, indexes: list[int]) -> None:
         self._refused.setdefault(job, {}).setdefault(kind, []).extend(indexes)
@@ -204,6 +363,7 @@ class Pass:
         known: list[tuple[int, TaskClass]] = []
         for kind in self._failed:
             kind.failed_version = self._fleet.version  # since it failed, room has only become less
+            kind.failed_counts = kind.counts_version
             if kind.explanation is None:
                 kind.explanation = explain(self._fleet, kind)
             elif kind.explanation.version != self._fleet.version:

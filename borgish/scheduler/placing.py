@@ -1,26 +1,55 @@
 """Puts tasks of one class on the best machines.
 
-Taking a machine changes its cost and no other. So the machines are ranked once, the best are taken
-from the top, and only those are scored again. ``spread`` outweighs all else, so that a job goes to
-the ranked machines that have none of its tasks first, each once. Only where these are used up are
-those that have some ranked, for that job alone.
+Taking a machine changes its cost and no other, as long as no rule is about more than single machines.
+So the machines are ranked once, the best are taken from the top, and only those are scored again.
+Where a rule is about racks or zones, machines that share all values form a *group*, each ranked by
+itself, and what the rules cost is added for a group as a whole.
 """
 
 import sys
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
+import msgspec
 import numpy as np
 
 from borgish.scheduler.arrays import FloatArray
 from borgish.scheduler.equivalence import TaskClass
-from borgish.scheduler.machines import Fleet
-from borgish.scheduler.scoring import UNFIT, cost_of
+from borgish.scheduler.fleet import Fleet
+from borgish.scheduler.policies import Policy
+from borgish.scheduler.rules import UNFIT
+from borgish.scheduler.scoring import cost_of
+from borgish.spec.job import JobSpec
 
 GROUPS_MIN = 64
 LIMIT_MAX = sys.float_info.max  # above every cost, below UNFIT
 
 Ranked = list[tuple[float, int]]
 """A heap of (cost, row)."""
+
+Run = tuple[JobSpec, int]
+"""Tasks of one job, and how many."""
+
+
+class Taken(msgspec.Struct):
+    """Where the first tasks of a run went, in parallel; ``devices`` is empty where they need none."""
+
+    rows: list[int] = []
+    devices: list[tuple[str, ...]] = []
+
+    def take(self, fleet: Fleet, kind: TaskClass, spec: JobSpec, row: int) -> None:
+        """Put the next task on a machine, which has room."""
+        fleet.take((row,), kind, spec)
+        self.rows.append(row)
+        if kind.devices:
+            self.devices.append(fleet.take_devices(row, kind))
+
+    def undo(self, fleet: Fleet, kind: TaskClass, spec: JobSpec) -> None:
+        """Take all of it back."""
+        fleet.untake(self.rows, kind, spec)
+        for row, devices in zip(self.rows, self.devices, strict=False):
+            fleet.give_back_devices(row, kind, devices)
+        self.rows, self.devices = [], []
 
 
 def ranking(costs: FloatArray, count: int) -> Ranked:
@@ -45,61 +74,73 @@ def _limit(costs: FloatArray, count: int) -> float:
     return min(float(np.partition(best, count - 1)[count - 1]), LIMIT_MAX)
 
 
+class Ranking:
+    """Some machines in order of cost for tasks of one class and job, and those taken for it.
+
+    Machines that have tasks of the job are apart from the fresh ones, since their costs are other.
+    """
+
+    def __init__(self, fleet: Fleet, policy: Policy, kind: TaskClass, fresh: Ranked, spec: JobSpec) -> None:
+        self._fleet, self._policy, self._kind, self._spec = fleet, policy, kind, spec
+        self._fresh = fresh
+        self._own: Ranked = []
+        self.owned: list[int] = []  # rows with tasks of this job, out of the ranking for it
+
+    def best(self) -> float:
+        """Return the cost of the best machine, ``UNFIT`` when there is none."""
+        self._pass_owned()
+        fresh = self._fresh[0][0] if self._fresh else UNFIT
+        own = self._own[0][0] if self._own else UNFIT
+        return min(fresh, own)
+
+    def take(self, taken: Taken) -> None:
+        """Put a task on the best machine, which there must be."""
+        self._pass_owned()
+        if self._own and (not self._fresh or self._own[0] < self._fresh[0]):
+            row = heappop(self._own)[1]
+        else:
+            row = heappop(self._fresh)[1]
+            self.owned.append(row)
+        taken.take(self._fleet, self._kind, self._spec, row)
+        self._offer(row)
+
+    def _pass_owned(self) -> None:
+        """Move fresh machines that have tasks of the job already to where they belong."""
+        while self._fresh and self._spec.key in self._fleet.jobs[self._fresh[0][1]]:
+            row = heappop(self._fresh)[1]
+            self.owned.append(row)
+            self._offer(row)
+
+    def _offer(self, row: int) -> None:
+        cost = self._cost(row)
+        if cost < UNFIT:
+            heappush(self._own, (cost, row))
+
+    def _cost(self, row: int) -> float:
+        own = self._fleet.jobs[row].get(self._spec.key, 0)
+        return cost_of(self._fleet, self._policy, self._kind, row, own)
+
+
 def place(
-    fleet: Fleet, kind: TaskClass, costs: FloatArray, runs: list[tuple[str, int]], own_max: int
-) -> list[list[int]]:
-    """Place tasks of one class; return, for each run, the rows taken by its first tasks, in order.
+    fleet: Fleet, policy: Policy, kind: TaskClass, costs: FloatArray, runs: Sequence[Run], own_max: int
+) -> list[Taken]:
+    """Place tasks of one class without rules; return, for each run, where its first tasks went.
 
-    Each run is a job and how many of its tasks; ``own_max`` is on how many machines the widest of these
-    jobs is already. A list shorter than its run means that nothing more of the class fits.
-
-    Each task takes at most one of the ranked machines away, so that as many machines as tasks, and
-    ``own_max`` more, always hold the best of all.
+    ``own_max`` is on how many machines the widest of these jobs is already. Less than a run's count
+    means that nothing more of the class fits. Each task takes at most one of the ranked machines away, so
+    that as many machines as tasks, and ``own_max`` more, always hold the best of all.
     """
     ranked = ranking(costs, sum(count for _, count in runs) + own_max)
     placed = []
-    for job, count in runs:
-        taken, own = _place_run(fleet, kind, ranked, job, count)
+    for number, (spec, count) in enumerate(runs, 1):
+        choice = Ranking(fleet, policy, kind, ranked, spec)
+        taken = Taken()
+        while len(taken.rows) < count and choice.best() < UNFIT:
+            choice.take(taken)
         placed.append(taken)
-        if len(placed) < len(runs):
-            for row in own:
-                _offer(fleet, kind, ranked, row, 0)
+        if number < len(runs):
+            for row in choice.owned:
+                cost = cost_of(fleet, policy, kind, row, 0)
+                if cost < UNFIT:
+                    heappush(ranked, (cost, row))
     return placed
-
-
-def _place_run(
-    fleet: Fleet, kind: TaskClass, ranked: Ranked, job: str, count: int
-) -> tuple[list[int], list[int]]:
-    """Place tasks of one job; return their rows, and those that are out of the ranking for it."""
-    taken: list[int] = []
-    own: list[int] = []  # all with tasks of this job
-    while ranked and len(taken) < count:
-        row = heappop(ranked)[1]
-        own.append(row)
-        if job not in fleet.jobs[row]:
-            taken.append(row)
-    fleet.take_each(taken, kind.needs, kind.band, job)
-    if len(taken) < count:
-        taken += _place_more(fleet, kind, own, job, count - len(taken))
-    return taken, own
-
-
-def _place_more(fleet: Fleet, kind: TaskClass, own: list[int], job: str, count: int) -> list[int]:
-    """Place tasks of a job on machines that have some of it already, one by one; return their rows."""
-    ranked: Ranked = []
-    for row in own:
-        _offer(fleet, kind, ranked, row, fleet.jobs[row][job])
-    taken: list[int] = []
-    while ranked and len(taken) < count:
-        row = heappop(ranked)[1]
-        taken.append(row)
-        fleet.take(row, kind.needs, kind.band, job)
-        _offer(fleet, kind, ranked, row, fleet.jobs[row][job])
-    return taken
-
-
-def _offer(fleet: Fleet, kind: TaskClass, ranked: Ranked, row: int, same_job: int) -> None:
-    """Rank a machine, when one more task fits there."""
-    cost = cost_of(fleet, kind, row, same_job)
-    if cost < UNFIT:
-        heappush(ranked, (cost, row))

@@ -1,10 +1,13 @@
-"""The ports of one machine: which are taken, and which come next.
+"""The ports of machines: which are taken, and which come next.
 
 The search goes on where it last ended, so that a port rests as long as possible before another
 task gets it.
 """
 
 import msgspec
+import numpy as np
+
+from borgish.scheduler.arrays import BoolArray, widened
 
 
 class PortRange(msgspec.Struct):
@@ -39,3 +42,38 @@ class PortRange(msgspec.Struct):
         self.taken.update(found)
         self.following = port
         return tuple(found)
+
+
+class FixedPorts:
+    """Which machines have a port taken, for those ports that some job wants by number."""
+
+    def __init__(self) -> None:
+        self._rows: list[set[int]] = []
+        self._taken: dict[int, BoolArray] = {}
+
+    def widen(self, rows: int) -> None:
+        """Make room for more machines."""
+        self._rows += [set() for _ in range(rows - len(self._rows))]
+        self._taken = {port: widened(taken, rows) for port, taken in self._taken.items()}
+
+    def read(self, row: int, ports: set[int]) -> bool:
+        """Note which ports of one machine are taken; return whether one that somebody wants changed."""
+        changed = False
+        for port, taken in self._taken.items():
+            changed |= bool(taken[row] != (port in ports))
+            taken[row] = port in ports
+        self._rows[row] = ports
+        return changed
+
+    def taken(self, port: int) -> BoolArray:
+        """Return which machines have it taken. It is not to be written to."""
+        found = self._taken.get(port)
+        if found is None:
+            found = np.array([port in ports for ports in self._rows], dtype=np.bool_)
+            self._taken[port] = found
+        return found
+
+    def set(self, row: int, port: int, *, taken: bool) -> None:
+        """Note that the running pass takes a port, or gives it back."""
+        self.taken(port)[row] = taken
+        (self._rows[row].add if taken else self._rows[row].discard)(port)

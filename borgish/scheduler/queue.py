@@ -17,7 +17,7 @@ import msgspec
 from borgish.cell.model import Job
 from borgish.cell.state import Cell
 from borgish.scheduler.equivalence import Classes, TaskClass
-from borgish.scheduler.machines import Fleet
+from borgish.scheduler.fleet import Fleet
 
 _Item = TypeVar("_Item")
 
@@ -66,6 +66,8 @@ def levels(cell: Cell, classes: Classes, fleet: Fleet) -> Iterator[Level]:
     by_priority: dict[int, dict[str, list[Waiting]]] = {}
     for key in sorted(key for key, indexes in cell.waiting.items() if indexes):
         job = cell.jobs[key]
+        if not unpromised(cell, job):
+            continue
         users = by_priority.setdefault(job.spec.priority, {})
         users.setdefault(job.spec.user, []).append(waiting(cell, job, classes, fleet))
     for priority in sorted(by_priority, reverse=True):
@@ -76,12 +78,22 @@ def levels(cell: Cell, classes: Classes, fleet: Fleet) -> Iterator[Level]:
 def waiting(cell: Cell, job: Job, classes: Classes, fleet: Fleet) -> Waiting:
     """Return what waits of one job, with the classes of its tasks."""
     spec = job.spec
-    indexes = sorted(cell.waiting[job.key])
+    indexes = unpromised(cell, job)
     own = spec.overrides.keys() & cell.waiting[job.key] if spec.overrides else ()
     unusual = {
-        index: classes.of(spec, index, fleet) for index in sorted(own) if spec.overrides[index].resources
+        index: classes.of(cell, spec, index, fleet)
+        for index in (indexes if not classes.shared else sorted(own))
+        if not classes.shared or spec.overrides[index].resources
     }
-    return Waiting(job, indexes, classes.of(spec, -1, fleet), unusual)
+    return Waiting(job, indexes, classes.of(cell, spec, -1, fleet), unusual)
+
+
+def unpromised(cell: Cell, job: Job) -> list[int]:
+    """Return the waiting tasks of a job for which no place is kept."""
+    waiting = cell.waiting[job.key]
+    if not cell.promised:
+        return sorted(waiting)
+    return sorted(index for index in waiting if not job.tasks[index].promised)
 
 
 def first_turns(level: Level) -> Iterator[Waiting]:

@@ -1,130 +1,209 @@
-"""How much a machine is liked for a task: a cost, less is better.
+"""How much a machine is liked for a task: a cost, less is better, the sum of all scorers.
 
-A scorer is a small function of how the machine would be afterwards. It uses nothing but
-``+ - * /`` and ``abs``, so that the same function answers for one machine in plain numbers and for
-all of them in arrays, to the last bit. It must not fall when ``same_job`` grows.
+What follows from facts (a user's preferences, images, soft taints) is the *liking*, and kept by class
+until facts change. The rest changes with placements: how full a machine is, who is there. A scorer of
+that kind is a small function that uses nothing but ``+ - * /`` and ``abs``, so that it answers for one
+machine in plain numbers and for all of them in arrays.
 """
 
+from collections.abc import Callable
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from borgish.cell.model import Taint
+from borgish.cell.taints import untolerated
 from borgish.scheduler.arrays import ALL, FloatArray, Rows
-from borgish.scheduler.census import CPU, RAM
+from borgish.scheduler.census import CPU
 from borgish.scheduler.equivalence import TaskClass
-from borgish.scheduler.feasibility import feasible
-from borgish.scheduler.machines import Fleet
+from borgish.scheduler.feasibility import feasible, suitable
+from borgish.scheduler.fleet import Fleet
+from borgish.scheduler.policies import Policy
+from borgish.scheduler.rules import UNFIT, WEIGHT_COST
+from borgish.scheduler.sampling import Sampler
+from borgish.vocabulary import TaintEffect
 
 Number = TypeVar("Number", float, FloatArray)
 
 VECTORS_KEPT = 256  # classes whose costs are kept; 80 kB each at 10,000 machines
 RENEW_SHARE = 4  # when more than a fourth of the rows changed, all are computed anew
 FEW_SHARE = 2  # where no more than half of the rows fits, only those are scored
-SPREAD_WEIGHT = 2.0  # above the sum of the others, so that it decides first; placing relies on it
-UNFIT = float("inf")
+SPREAD_COST = 2.0  # of a task of the same job on the machine: above packing, mixing and images together
+MIX_COST = 0.1
+IMAGE_COST = 0.5
+AVOID_COST = 20.0  # beside a preference of the highest weight, which is 10
 
 
-class After(NamedTuple, Generic[Number]):
-    """A machine with one more task of a class: what is left of it, as fractions of its capacity.
+class There(NamedTuple, Generic[Number]):
+    """What is on a machine: tasks of the same job, and the share of its cpu that the other bands hold.
 
-    ``same_job`` is how many tasks of the same job were there before.
+    The other bands are those below prod for a prod task, and prod for the rest.
     """
 
-    cpu_left: Number
-    ram_left: Number
     same_job: int
+    others: Number
 
 
 class Scorer(Protocol):
-    """One thing to like or dislike: from 0 (liked) to its weight; ``spread`` goes beyond."""
+    """One thing to like or dislike, from 0 (liked). It must not fall when ``same_job`` grows."""
 
-    def __call__(self, after: After[Number], /) -> Number | float: ...
-
-
-def spread(after: After[Number]) -> Number | float:
-    """Fewest tasks of the same job first, so that one machine's end takes few of them."""
-    return after.same_job * SPREAD_WEIGHT
+    def __call__(self, there: There[Number], /) -> Number | float: ...
 
 
-def best_fit(after: After[Number]) -> Number | float:
-    """Fill what is nearly full, so that large tasks find whole machines."""
-    return (after.cpu_left + after.ram_left) * 0.5
+def spread(there: There[Number]) -> Number | float:
+    """Few tasks of the same job, so that one machine's end takes few of them."""
+    return there.same_job * SPREAD_COST
 
 
-def stranding(after: After[Number]) -> Number | float:
-    """Leave cpu and ram in balance: what is left of one without the other is of no use."""
-    return abs(after.cpu_left - after.ram_left) * 0.5
+def mix(there: There[Number]) -> Number | float:
+    """Prod beside the rest, so that prod can expand in a spike (section 3.2). Where one is alone: nothing."""
+    return (1.0 - there.others) * MIX_COST
 
 
-SCORERS: tuple[Scorer, ...] = (spread, best_fit, stranding)
+SCORERS: tuple[Scorer, ...] = (spread, mix)
+"""Besides packing, which is the policy's."""
 
 
-def cost(after: After[Number], tie: Number) -> Number:
-    """Return the sum of all scorers; ``tie`` puts equals in order."""
-    total: Number | float = 0.0
-    for scorer in SCORERS:
-        total = total + scorer(after)
-    return total + tie
+def preferred(fleet: Fleet, kind: TaskClass) -> FloatArray | float:
+    """What the user prefers: each condition that a machine does not meet costs by its weight."""
+    return sum(
+        [
+            np.where(fleet.attributes.mask(each.when, ALL), 0.0, each.weight * WEIGHT_COST)
+            for each in kind.prefer
+        ],
+        start=0.0,
+    )
 
 
-def cost_of(fleet: Fleet, kind: TaskClass, row: int, same_job: int) -> float:
+def with_image(fleet: Fleet, kind: TaskClass) -> FloatArray | float:
+    """Machines that have the image already."""
+    if not kind.wanted.image:
+        return 0.0
+    found: FloatArray = np.where(fleet.marks.having(kind.wanted.image), 0.0, IMAGE_COST)
+    return found
+
+
+def not_avoided(fleet: Fleet, kind: TaskClass) -> FloatArray | float:
+    """Machines without a taint that says to go elsewhere if possible."""
+    if not fleet.marks.tainted:
+        return 0.0
+
+    def avoided(taints: tuple[Taint, ...]) -> float:
+        soft = tuple(taint for taint in taints if taint.effect is TaintEffect.AVOID)
+        return AVOID_COST * len(tuple(untolerated(kind.wanted.tolerations, soft)))
+
+    return fleet.marks.of_sets(avoided, ALL)
+
+
+LIKINGS: tuple[Callable[[Fleet, TaskClass], FloatArray | float], ...] = (preferred, with_image, not_avoided)
+"""What follows from facts."""
+
+
+def liking(fleet: Fleet, kind: TaskClass) -> FloatArray:
+    """Return the part of the costs that follows from facts, ties included. It is not to be written to."""
+    if kind.liking is None or kind.liking_version != fleet.facts_version:
+        found = fleet.tie
+        for part in LIKINGS:
+            cost = part(fleet, kind)
+            found = found if isinstance(cost, float) and not cost else found + cost
+        kind.liking, kind.liking_version = found, fleet.facts_version
+    return kind.liking
+
+
+def cost_of(fleet: Fleet, policy: Policy, kind: TaskClass, row: int, same_job: int) -> float:
     """Return the cost of one machine for one more task, or ``UNFIT`` when there is no room.
 
-    Only room is looked at: the running pass changes nothing else.
+    Only room is looked at: the running pass changes nothing else. Rules are for ``placing``.
     """
     free = fleet.free
     for number, amount in kind.needs:
         if free.item(number, row) < amount:
             return UNFIT
-    inverse = fleet.inverse
-    after = After(
-        (free.item(CPU, row) - kind.cpu) * inverse.item(CPU, row),
-        (free.item(RAM, row) - kind.ram) * inverse.item(RAM, row),
-        same_job,
-    )
-    return cost(after, fleet.tie.item(row))
+    if kind.devices and not all(fleet.device(name).fits(row, millis) for name, millis in kind.devices):
+        return UNFIT
+    if kind.fixed_ports and any(fleet.fixed_ports.taken(port)[row] for port in kind.fixed_ports):
+        return UNFIT
+    held = fleet.other_cpu if kind.is_prod else fleet.prod_cpu
+    there = There(same_job, held.item(row) * fleet.inverse.item(CPU, row))
+    total: float = liking(fleet, kind).item(row) + policy.cost(fleet, kind, row)
+    for scorer in SCORERS:
+        total = total + scorer(there)
+    return total
 
 
-def costs_of(fleet: Fleet, kind: TaskClass, rows: Rows = ALL) -> FloatArray:
+def costs_of(fleet: Fleet, policy: Policy, kind: TaskClass, rows: Rows = ALL) -> FloatArray:
     """Return the costs of machines for a task whose job has none there, ``UNFIT`` where it cannot go."""
     fits = feasible(fleet, kind, rows)
     if np.count_nonzero(fits) * FEW_SHARE > len(fits):
-        most: FloatArray = np.where(fits, _costs(fleet, kind, rows), UNFIT)
+        most: FloatArray = np.where(fits, _costs(fleet, policy, kind, rows), UNFIT)
         return most
     costs, fitting = np.full(len(fits), UNFIT), np.flatnonzero(fits)
-    costs[fitting] = _costs(fleet, kind, fitting if isinstance(rows, slice) else rows[fitting])
+    costs[fitting] = _costs(fleet, policy, kind, fitting if isinstance(rows, slice) else rows[fitting])
     return costs
 
 
-def _costs(fleet: Fleet, kind: TaskClass, rows: Rows) -> FloatArray:
+def _costs(fleet: Fleet, policy: Policy, kind: TaskClass, rows: Rows) -> FloatArray:
     """Return the costs of machines as if the task fitted on each."""
-    after = After(
-        (fleet.free[CPU][rows] - kind.cpu) * fleet.inverse[CPU][rows],
-        (fleet.free[RAM][rows] - kind.ram) * fleet.inverse[RAM][rows],
-        0,
-    )
-    return cost(after, fleet.tie[rows])
+    held = fleet.other_cpu if kind.is_prod else fleet.prod_cpu
+    there = There(0, held[rows] * fleet.inverse[CPU][rows])
+    total: FloatArray = liking(fleet, kind)[rows] + policy.costs(fleet, kind, rows)
+    for scorer in SCORERS:
+        total = total + scorer(there)
+    return total
 
 
 class ScoreCache:
-    """Keeps the costs of the classes used last; computes again only rows that changed."""
+    """Keeps the costs of the classes used last; computes again only rows that changed.
 
-    def __init__(self) -> None:
+    ``enabled`` off, all rows are computed each time. With a sampler, costs that are made anew are those of
+    enough machines only (relaxed randomisation, section 3.4).
+    """
+
+    def __init__(self, policy: Policy, sampler: Sampler | None = None, *, enabled: bool = True) -> None:
         self._kept: dict[TaskClass, None] = {}
+        self._policy = policy
+        self._sampler = sampler
+        self._enabled = enabled
 
-    def costs(self, fleet: Fleet, kind: TaskClass) -> FloatArray:
-        """Return the costs of all rows for a class, as they are now. They are not to be written to."""
+    def costs(self, fleet: Fleet, kind: TaskClass, *, all_rows: bool = False) -> FloatArray:
+        """Return the costs for a class, as they are now: of all rows, or of enough. Not to be written to."""
         self._keep(kind)
-        if kind.costs is None or len(kind.costs) != len(fleet.names):
-            kind.costs = costs_of(fleet, kind)
+        stale = kind.costs is None or len(kind.costs) != len(fleet.names) or (all_rows and kind.sampled)
+        if stale or not self._enabled or kind.costs is None:
+            kind.costs = self._fresh(fleet, kind, all_rows=all_rows)
         elif kind.costs_version != fleet.version:
             rows = np.flatnonzero(fleet.changed > kind.costs_version)
             if len(rows) * RENEW_SHARE > len(kind.costs):
-                kind.costs = costs_of(fleet, kind)
+                kind.costs = self._fresh(fleet, kind, all_rows=all_rows)
             else:
-                kind.costs[rows] = costs_of(fleet, kind, rows)
+                kind.costs[rows] = costs_of(fleet, self._policy, kind, rows)
         kind.costs_version = fleet.version
         return kind.costs
+
+    def takes(self, fleet: Fleet, kind: TaskClass, row: int) -> bool:
+        """Return whether one machine takes a task of the class now, rules included."""
+        return (
+            self.suits(fleet, kind, row)
+            and cost_of(fleet, self._policy, kind, row, 0) < UNFIT
+            and not any(rule.hard and rule.fails(fleet)[row] for rule in kind.rules)
+        )
+
+    def suits(self, fleet: Fleet, kind: TaskClass, row: int) -> bool:
+        """Return whether one machine is right for the class, whatever is free there."""
+        return bool(suitable(fleet, kind)[row])
+
+    def _fresh(self, fleet: Fleet, kind: TaskClass, *, all_rows: bool) -> FloatArray:
+        if self._sampler is None or all_rows:
+            kind.sampled = False
+            return costs_of(fleet, self._policy, kind)
+        costs = np.full(len(fleet.names), UNFIT)
+        kind.sampled = False
+        for rows in self._sampler.samples(fleet, kind):
+            costs[rows] = costs_of(fleet, self._policy, kind, rows)
+            kind.sampled = int(np.count_nonzero(costs < UNFIT)) >= self._sampler.enough(len(fleet))
+            if kind.sampled:
+                break
+        return costs
 
     def _keep(self, kind: TaskClass) -> None:
         self._kept.pop(kind, None)
@@ -132,4 +211,4 @@ class ScoreCache:
         if len(self._kept) > VECTORS_KEPT:
             oldest = next(iter(self._kept))
             del self._kept[oldest]
-            oldest.costs = None
+            oldest.costs = oldest.liking = None

@@ -41,6 +41,8 @@ class AttemptSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     health: Health | None = None
     max_runtime_seconds: float = 0.0
     labels: dict[str, str] = {}
+    devices: tuple[str, ...] = ()  # those it was given, like gpu:0
+    in_alloc: bool = False  # its resources are those of its alloc
 
     @property
     def key(self) -> str:
@@ -114,6 +116,8 @@ class AttemptReport(msgspec.Struct, frozen=True, omit_defaults=True):
     phase: Phase
     needs: Resources = Resources()
     ports: dict[str, Port] = {}
+    devices: tuple[str, ...] = ()
+    in_alloc: bool = False
     pid: Small = 0
     started_at: float = 0.0  # of the running program; 0 when none runs
     restarts: Small = 0  # local restarts in this attempt

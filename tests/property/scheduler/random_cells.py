@@ -103,6 +103,8 @@ def held(cell: Cell, observed: Observed, name: str) -> Resources:
     total = Resources()
     for key, index in cell.placed[name]:
         total = total.plus(cell.jobs[key].spec.needs(index))
+    for key, index in cell.promised.get(name, ()):
+        total = total.plus(cell.jobs[key].spec.needs(index))
     for (task, attempt), seen in observed.machines[name].attempts.items():
         if seen.ended is None and not cell.is_current(name, task, attempt):
             total = total.plus(seen.needs)

@@ -19,13 +19,16 @@ from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.scheduler.equivalence import Classes, TaskClass
 from borgish.scheduler.feasibility import feasible
-from borgish.scheduler.machines import Fleet
+from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.placing import place
 from borgish.scheduler.plan import Plan
+from borgish.scheduler.policies import Hybrid
 from borgish.scheduler.queue import levels, turns
+from borgish.scheduler.rules import UNFIT
 from borgish.scheduler.schedule import Scheduler
-from borgish.scheduler.scoring import UNFIT, ScoreCache, cost_of, costs_of
-from borgish.vocabulary import Eviction
+from borgish.scheduler.scoring import ScoreCache, cost_of, costs_of
+from borgish.spec.job import JobSpec
+from borgish.vocabulary import Eviction, split_task_name
 from tests.property.scheduler.random_cells import (
     MORE,
     SPECS,
@@ -38,8 +41,9 @@ from tests.property.scheduler.random_cells import (
     strangers,
     suits,
 )
-from tests.unit.scheduler.cells import NOW, carry_out, happen, machine, touched
+from tests.unit.scheduler.cells import NOW, carry_out, happen, machine, preempt, touched
 
+HYBRID = Hybrid()
 STRANGERS = st.composite(strangers)
 
 
@@ -51,18 +55,35 @@ def check_plan(cell: Cell, observed: Observed, plan: Plan, now: Now) -> None:
     """Carry the plan out, and check it task by task."""
     waiting = {(key, index) for key, indexes in cell.waiting.items() for index in indexes}
     before = {name: set(ports_held(cell, observed, name, now.mono)) for name in cell.machines}
-    carry_out(cell, plan)
+    carry_out(cell, msgspec.structs.replace(plan, preemptions=(), promises=()))
     placed = [(each.job, index) for each in plan.placements for index in each.indexes]
+    for key, index in placed:
+        check_placed(cell, observed, key, index, before)
+    carry_out(cell, msgspec.structs.replace(plan, preemptions=(), placements=()))
+    promised = {(key, index) for there in cell.promised.values() for key, index in there}
     refused = [(each.job, n) for found in plan.refusals.values() for each in found for n in each.indexes]
     assert len(placed) == len(set(placed))
     assert len(refused) == len(set(refused))
-    assert set(placed) | set(refused) == waiting
+    assert set(placed) | set(refused) | promised == waiting or plan.more
     assert not set(placed) & set(refused)
-    for key, index in placed:
-        check_placed(cell, observed, key, index, before)
+    assert not promised & {*placed, *refused}
     for key, index in refused:
         assert not any(fits(cell, observed, n, cell.jobs[key], index, now.mono) for n in cell.machines)
     check_refusals(cell, plan)
+    check_preemptions(cell, plan)
+    preempt(cell, plan)
+
+
+def check_preemptions(cell: Cell, plan: Plan) -> None:
+    """Only lower tasks below prod have to leave, each once, for somebody whose place is kept there."""
+    victims = [(each.job, index) for each in plan.preemptions for index in each.indexes]
+    assert len(victims) == len(set(victims))
+    for each in plan.preemptions:
+        key, index = split_task_name(each.preemptor)
+        preemptor = cell.jobs[key]
+        assert cell.jobs[each.job].spec.priority < min(200, preemptor.spec.priority)
+        there = {cell.jobs[each.job].tasks[n].machine for n in each.indexes}
+        assert there == {preemptor.tasks[index].promised}
 
 
 def check_placed(cell: Cell, observed: Observed, key: str, index: int, before: dict[str, set[int]]) -> None:
@@ -161,7 +182,10 @@ def check_fleet(kept: Fleet, fresh: Fleet) -> None:
             same = next((n for n, k in kept.kinds.named.items() if k == kind), None)
             other = fresh.kinds.named.get(same, -1) if same else kind
             assert kept.free[kind, row] == (fresh.free[other, there] if other >= 0 else 0)
-        assert np.array_equal(kept.limits[:, :4, row], fresh.limits[:, :4, there])
+        for priority in kept.held.keys() | fresh.held.keys():
+            nothing = np.zeros((4, len(kept.names) + len(fresh.names)))
+            ours, theirs = kept.held.get(priority, nothing), fresh.held.get(priority, nothing)
+            assert np.array_equal(ours[:4, row], theirs[:4, there])
         assert kept.ports[row].taken == fresh.ports[there].taken
         assert kept.jobs[row] == fresh.jobs[there]
 
@@ -170,12 +194,12 @@ def check_scores(fleet: Fleet, scheduler: Scheduler, cell: Cell) -> None:
     """Compare, for every class: costs kept, computed for all rows at once, and one by one."""
     for job in cell.jobs.values():
         for index in (-1, *sorted(job.spec.overrides)):
-            kind = scheduler._classes.of(job.spec, index, fleet)
+            kind = scheduler._classes.of(cell, job.spec, index, fleet)
             costs = scheduler._scores.costs(fleet, kind)
-            assert np.array_equal(costs, costs_of(fleet, kind))
+            assert np.array_equal(costs, costs_of(fleet, HYBRID, kind))
             for row in np.flatnonzero(feasible(fleet, kind)).tolist():
-                assert costs[row] == cost_of(fleet, kind, row, 0)
-                assert cost_of(fleet, kind, row, 1) > costs[row]
+                assert costs[row] == cost_of(fleet, HYBRID, kind, row, 0)
+                assert cost_of(fleet, HYBRID, kind, row, 1) > costs[row]
 
 
 @settings(max_examples=30)
@@ -185,7 +209,7 @@ def test_feasibility_is_as_by_hand(drawn: tuple[Cell, Observed]) -> None:
     fleet, classes = Fleet.of(cell, observed, 0, NOW.mono), Classes()
     for job in cell.jobs.values():
         for index in (0, *sorted(i for i in job.spec.overrides if i < job.spec.tasks)):
-            passes = feasible(fleet, classes.of(job.spec, index, fleet))
+            passes = feasible(fleet, classes.of(cell, job.spec, index, fleet))
             found = {name for name, row in fleet.row.items() if passes[row]}
             assert found == {n for n in cell.machines if fits(cell, observed, n, job, index, NOW.mono)}
 
@@ -195,27 +219,35 @@ def test_each_task_takes_the_cheapest_machine(drawn: tuple[Cell, Observed], coun
     cell, observed = drawn
     for job in cell.jobs.values():
         fleet, plain = (Fleet.of(cell, observed, 0, NOW.mono) for _ in range(2))
-        kind = Classes().of(job.spec, 0, fleet)
-        runs = [("a/a", count), ("b/b", count), ("a/a", count)]
-        costs = ScoreCache().costs(fleet, kind)
-        taken = place(fleet, kind, costs, runs, own_max=count)
-        expected = [cheapest_rows(plain, Classes().of(job.spec, 0, plain), *run) for run in runs]
-        assert taken == expected
+        kind = Classes().of(cell, job.spec, 0, fleet)
+        runs = [(bare(key), count) for key in ("a/a", "b/b", "a/a")]
+        costs = ScoreCache(HYBRID).costs(fleet, kind)
+        taken = place(fleet, HYBRID, kind, costs, runs, own_max=count)
+        expected = [cheapest_rows(plain, Classes().of(cell, job.spec, 0, plain), *run) for run in runs]
+        assert [each.rows for each in taken] == expected
 
 
-def cheapest_rows(fleet: Fleet, kind: TaskClass, job: str, count: int) -> list[int]:
+def bare(key: str) -> JobSpec:
+    user, _, name = key.partition("/")
+    return JobSpec(name, user, 1, ("true",))
+
+
+def cheapest_rows(fleet: Fleet, kind: TaskClass, job: JobSpec, count: int) -> list[int]:
     """Place tasks the plain way: look at every machine for every task."""
     rows = []
     for _ in range(count):
         passes = feasible(fleet, kind)
         costs = [
-            (cost_of(fleet, kind, row, fleet.jobs[row].get(job, 0)) if passes[row] else UNFIT, row)
+            (
+                cost_of(fleet, HYBRID, kind, row, fleet.jobs[row].get(job.key, 0)) if passes[row] else UNFIT,
+                row,
+            )
             for row in range(len(fleet.names))
         ]
         cost, row = min(costs, default=(UNFIT, -1))
         if cost == UNFIT:
             break
-        fleet.take(row, kind.needs, kind.band, job)
+        fleet.take((row,), kind, job)
         rows.append(row)
     return rows
 

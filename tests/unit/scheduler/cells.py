@@ -3,7 +3,7 @@
 from typing import Any
 
 from borgish.cell.apply import apply_entry
-from borgish.cell.events import AnyEvent, Entry, TasksPlaced
+from borgish.cell.events import AnyEvent, Entry, PlacesPromised, TasksEvicted, TasksPlaced
 from borgish.cell.model import Job, Machine, Snapshot, Task
 from borgish.cell.observed import Observed, SeenMachine
 from borgish.cell.state import Cell
@@ -11,7 +11,7 @@ from borgish.clock import Now
 from borgish.resources import Resources
 from borgish.scheduler.plan import Plan
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import Runtime
+from borgish.vocabulary import Eviction, Runtime
 
 GIB = 1024**3
 NOW = Now(1_700_000_000.0, 100.0)
@@ -60,9 +60,28 @@ def happen(cell: Cell, *events: AnyEvent) -> None:
 
 
 def carry_out(cell: Cell, plan: Plan) -> None:
-    """Put the plan's placements into the cell, an entry each."""
+    """Put the plan's placements, promises and preemptions into the cell, an entry each."""
     for each in plan.placements:
-        happen(cell, TasksPlaced(each.job, each.indexes, each.machines, each.ports))
+        happen(cell, TasksPlaced(each.job, each.indexes, each.machines, each.ports, each.devices))
+    for promise in plan.promises:
+        happen(cell, PlacesPromised(promise.job, promise.indexes, promise.machines))
+    preempt(cell, plan)
+
+
+def preempt(cell: Cell, plan: Plan) -> None:
+    """Let the victims go."""
+    for each in plan.preemptions:
+        happen(
+            cell,
+            TasksEvicted(
+                each.job,
+                each.indexes,
+                Eviction.PREEMPTED,
+                each.reason,
+                each.notice_seconds,
+                each.preemptor,
+            ),
+        )
 
 
 def where(plan: Plan) -> dict[str, str]:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from borgish.scheduler.placing import ranking
 from borgish.scheduler.ports import PortRange
-from borgish.scheduler.scoring import UNFIT
+from borgish.scheduler.rules import UNFIT
 
 
 @given(st.lists(st.one_of(st.integers(0, 40).map(float), st.just(UNFIT)), max_size=400), st.integers(1, 500))

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections import Counter
 
+import numpy as np
 import pytest
 
 from borgish.cell.events import MachineCordoned, MachineJoined, MachineUncordoned, TasksEnded, TasksEvicted
@@ -270,13 +271,13 @@ def test_a_plan_that_was_carried_out_is_in_the_rows_already() -> None:
     before = (
         fleet.version,
         fleet.free.copy(),
-        fleet.limits.copy(),
+        {priority: held.copy() for priority, held in fleet.held.items()},
         [set(ports.taken) for ports in fleet.ports],
     )
     scheduler.refresh(cell, observed, touched(cell))
     assert fleet.version == before[0]
     assert (fleet.free == before[1]).all()
-    assert (fleet.limits == before[2]).all()
+    assert all(np.array_equal(held, before[2][priority]) for priority, held in fleet.held.items())
     assert [ports.taken for ports in fleet.ports] == before[3]
 
 

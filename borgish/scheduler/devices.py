@@ -1,0 +1,84 @@
+"""The devices of all machines: how much of each single one is free, by kind, in thousandths.
+
+A task takes a part of one device or several whole ones; so what is free in sum does not tell
+whether it fits. A part goes to the fullest device that has room, a whole to the first that is
+untouched, so that whole devices stay whole.
+"""
+
+import numpy as np
+
+from borgish.resources import DEVICE_MILLIS
+from borgish.scheduler.arrays import BoolArray, FloatArray, IntArray, Rows, widened
+
+ABSENT = -1.0
+"""What is free of a device that a machine does not have."""
+
+
+class Devices:
+    """One kind of device on all machines. ``free`` is by device and row; ``ABSENT`` where there is none.
+
+    ``most`` is the largest part that one device has free, by row; ``whole`` how many are untouched.
+    """
+
+    def __init__(self, name: str, rows: int) -> None:
+        self.name = name
+        self.free: FloatArray = np.zeros((0, rows))
+        self.most: FloatArray = np.zeros(rows)
+        self.whole: IntArray = np.zeros(rows, dtype=np.int64)
+
+    def widen(self, rows: int) -> None:
+        """Make room for more machines."""
+        before = self.free.shape[1]
+        self.free = widened(self.free, rows)
+        self.free[:, before:] = ABSENT
+        self.most, self.whole = widened(self.most, rows), widened(self.whole, rows)
+
+    def read(self, row: int, count: int, used: dict[str, int]) -> None:
+        """Write one machine's devices: how many, and what is used of single ones by name."""
+        if count > len(self.free):
+            added = np.full((count - len(self.free), self.free.shape[1]), ABSENT)
+            self.free = np.concatenate([self.free, added])
+        self.free[:, row] = ABSENT
+        for device in range(count):
+            self.free[device, row] = DEVICE_MILLIS - used.get(f"{self.name}:{device}", 0)
+        self.count(row)
+
+    def count(self, row: int) -> None:
+        """Count one machine anew after its devices changed."""
+        column = self.free[:, row]
+        self.most[row] = column.max(initial=0.0)
+        self.whole[row] = np.count_nonzero(column == DEVICE_MILLIS)
+
+    def mask(self, millis: int, rows: Rows) -> BoolArray:
+        """Return which of the rows have room for a task that needs so much."""
+        if millis < DEVICE_MILLIS:
+            part: BoolArray = self.most[rows] >= millis
+            return part
+        whole: BoolArray = self.whole[rows] >= millis // DEVICE_MILLIS
+        return whole
+
+    def fits(self, row: int, millis: int) -> bool:
+        """Return whether one machine has room."""
+        if millis < DEVICE_MILLIS:
+            return bool(self.most.item(row) >= millis)
+        return bool(self.whole.item(row) >= millis // DEVICE_MILLIS)
+
+    def take(self, row: int, millis: int) -> tuple[str, ...]:
+        """Take what a task needs, which must be there; return the devices by name."""
+        column = self.free[:, row]
+        if millis < DEVICE_MILLIS:
+            chosen = [int(np.where(column >= millis, column, np.inf).argmin())]
+        else:
+            chosen = np.flatnonzero(column == DEVICE_MILLIS)[: millis // DEVICE_MILLIS].tolist()
+        for device in chosen:
+            column[device] -= min(millis, DEVICE_MILLIS)
+        self.count(row)
+        return tuple([f"{self.name}:{device}" for device in chosen])
+
+    def give_back(self, row: int, devices: tuple[str, ...], millis: int) -> None:
+        """Undo ``take``; devices of other kinds are passed over."""
+        for device in devices:
+            kind, _, number = device.partition(":")
+            if kind == self.name and int(number) < len(self.free):
+                self.free[int(number), row] += min(millis, DEVICE_MILLIS)
+        self.count(row)

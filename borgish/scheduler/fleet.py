@@ -1,0 +1,381 @@
+"""All machines as a structure of arrays: one row a machine, found by its name.
+
+Every change of a row gets the next version number, so that whoever keeps something computed from
+the rows knows which to look at again. What a machine holds is counted in ``census``; this file
+turns counts into rows and accounts for what the running pass places.
+"""
+
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from borgish.cell.model import Machine
+from borgish.cell.observed import Observed, SeenMachine
+from borgish.cell.state import Cell
+from borgish.resources import DEVICE_MILLIS
+from borgish.scheduler.arrays import BitArray, BoolArray, FloatArray, IntArray, widened
+from borgish.scheduler.attributes import Attributes
+from borgish.scheduler.census import (
+    CPU,
+    DEVICE_PREFIX,
+    KINDS,
+    PORTS,
+    Amounts,
+    Census,
+    Kinds,
+    is_prod,
+    take_census,
+)
+from borgish.scheduler.devices import Devices
+from borgish.scheduler.marks import Marks
+from borgish.scheduler.ports import FixedPorts, PortRange
+from borgish.scheduler.topology import Choice, Counter, Topology
+from borgish.spec.job import Affinity, JobSpec
+from borgish.vocabulary import Runtime
+
+if TYPE_CHECKING:
+    from borgish.scheduler.equivalence import TaskClass
+
+RUNTIME_BIT = {runtime: 1 << number for number, runtime in enumerate(Runtime)}
+TIE_MAX = 2.0**-30
+"""Ties are broken by adding less than this to a score: far below any difference that matters."""
+
+
+class Widening(Protocol):
+    """What has something for each row, and makes room for more."""
+
+    def widen(self, rows: int, /) -> None: ...
+
+
+def tie_of(seed: int, name: str) -> float:
+    """Return a machine's place in the seeded order among equals, from 0 to ``TIE_MAX``."""
+    digest = blake2b(f"{seed}:{name}".encode(), digest_size=4).digest()
+    return (int.from_bytes(digest) >> 10) * TIE_MAX / 2**22
+
+
+class Fleet:
+    """The rows of all machines. Amounts are by kind and row.
+
+    ``free`` is ``capacity`` without what tasks, kept places and leaving attempts hold. ``held`` is what
+    tasks below prod hold, by priority: what there is to preempt.
+    """
+
+    noun = "machine"
+
+    def __init__(self, seed: int, size: int) -> None:
+        self.seed = seed
+        self.version = 0
+        self.facts_version = 0  # of what does not depend on tasks
+        self.kinds = Kinds()
+        self.row: dict[str, int] = {}
+        self.names: list[str] = []
+        self.ports: list[PortRange] = []
+        self.fixed_ports = FixedPorts()
+        self.jobs: list[dict[str, int]] = []  # by row: tasks of each job placed there
+        self.blocked: dict[int, float] = {}  # by row: when its first blocked port is free again
+        self.attributes = Attributes()
+        self.marks = Marks()
+        self.topology = Topology()
+        self.devices: dict[str, Devices] = {}
+        self.suitable: dict[object, BoolArray] = {}  # what ``feasibility`` keeps until facts change
+        self._spare: list[int] = []
+        self.present: BoolArray = np.zeros(0, dtype=np.bool_)
+        self.up: BoolArray = np.zeros(0, dtype=np.bool_)
+        self.cordoned: BoolArray = np.zeros(0, dtype=np.bool_)
+        self.runtimes: BitArray = np.zeros(0, dtype=np.uint8)  # bits: has it
+        self.working: BitArray = np.zeros(0, dtype=np.uint8)  # bits: has it, and it works
+        self.changed: IntArray = np.zeros(0, dtype=np.int64)  # the version of the latest change
+        self.tie: FloatArray = np.zeros(0)
+        self.capacity: FloatArray = np.zeros((KINDS, 0))
+        self.inverse: FloatArray = np.zeros((KINDS, 0))  # 1 / capacity; 0 where there is none
+        self.free: FloatArray = np.zeros((KINDS, 0))
+        self.held: dict[int, FloatArray] = {}
+        self.prod_cpu: FloatArray = np.zeros(0)  # what prod holds of the cpu
+        self.other_cpu: FloatArray = np.zeros(0)  # and what the rest does
+        self._widen(size)
+
+    @classmethod
+    def of(cls, cell: Cell, observed: Observed, seed: int, mono: float) -> "Fleet":
+        """Return the rows of all machines of a cell."""
+        fleet = cls(seed, len(cell.machines))
+        for name in sorted(cell.machines):
+            fleet.read(cell, observed, name, mono)
+        return fleet
+
+    def __len__(self) -> int:
+        """Return the number of machines."""
+        return len(self.row)
+
+    def read(self, cell: Cell, observed: Observed, name: str, mono: float) -> None:
+        """Make a machine's row anew. Its version changes only when the row does."""
+        machine = cell.machines.get(name)
+        if machine is None:
+            self._remove(cell, name)
+            return
+        census = take_census(cell, observed, name, self.kinds, mono)
+        self._read(cell, name, machine, census, observed.machines.get(name))
+
+    def _read(
+        self, cell: Cell, name: str, machine: Machine, census: Census, seen: SeenMachine | None
+    ) -> None:
+        row = self.row[name] if name in self.row else self._add(name)
+        ports_changed = self._read_ports(row, machine, census)
+        self.topology.read(cell, row, self.jobs[row], census.jobs)
+        self.jobs[row] = census.jobs
+        facts_changed = self._read_facts(row, machine, seen or SeenMachine())
+        amounts_changed = self._read_amounts(row, machine, census)
+        if ports_changed or facts_changed or amounts_changed:
+            self._touch(row)
+
+    # What the running pass places
+
+    def take(self, rows: Sequence[int], kind: "TaskClass", spec: JobSpec) -> None:
+        """Account for tasks of one job, one on each of the rows; their dynamic ports are taken elsewhere."""
+        self._account(rows, kind, 1.0)
+        for row in rows:
+            jobs = self.jobs[row]
+            jobs[spec.key] = jobs.get(spec.key, 0) + 1
+            for port in kind.fixed_ports:
+                self.fixed_ports.set(row, port, taken=True)
+        self.topology.add(spec, rows, 1)
+
+    def untake(self, rows: Sequence[int], kind: "TaskClass", spec: JobSpec) -> None:
+        """Undo ``take``."""
+        self._account(rows, kind, -1.0)
+        for row in rows:
+            jobs = self.jobs[row]
+            jobs[spec.key] -= 1
+            if not jobs[spec.key]:
+                del jobs[spec.key]
+            for port in kind.fixed_ports:
+                self.fixed_ports.set(row, port, taken=False)
+        self.topology.add(spec, rows, -1)
+
+    def _account(self, rows: Sequence[int], kind: "TaskClass", times: float) -> None:
+        held = None if kind.is_prod else self._held(kind.priority)
+        for number, amount in kind.needs:
+            free, change = self.free[number], amount * times
+            for row in rows:
+                free[row] -= change
+            if held is not None:
+                for row in rows:
+                    held[number, row] += change
+        cpu = self.prod_cpu if kind.is_prod else self.other_cpu
+        self.version += 1
+        for row in rows:
+            cpu[row] += kind.cpu * times
+            self.changed[row] = self.version
+
+    def let_go(self, row: int, kind: "TaskClass") -> None:
+        """Stop counting a place that is kept on a machine; -1: there is no such machine."""
+        if row >= 0:
+            self._account((row,), kind, -1.0)
+
+    def keep(self, row: int, kind: "TaskClass") -> None:
+        """Undo ``let_go``."""
+        if row >= 0:
+            self._account((row,), kind, 1.0)
+
+    def take_devices(self, row: int, kind: "TaskClass") -> tuple[str, ...]:
+        """Take a task's devices, which must be there; return them by name."""
+        return tuple([name for of, millis in kind.devices for name in self.devices[of].take(row, millis)])
+
+    def give_back_devices(self, row: int, kind: "TaskClass", devices: tuple[str, ...]) -> None:
+        """Undo ``take_devices``."""
+        for of, millis in kind.devices:
+            self.devices[of].give_back(row, devices, millis)
+
+    # What is asked
+
+    def kind(self, name: str) -> int:
+        """Return the number of a named resource; one that no machine has gets a column of zeros."""
+        kind = self.kinds.number(name)
+        self._deepen()
+        return kind
+
+    def device(self, name: str) -> Devices:
+        """Return one kind of device; one that no machine has is there, too."""
+        found = self.devices.get(name)
+        if found is None:
+            found = self.devices[name] = Devices(name, len(self.names))
+        return found
+
+    def usable(self) -> BoolArray:
+        """Return which machines take new tasks at all."""
+        return self.up & ~self.cordoned
+
+    def codes(self, attribute: str) -> IntArray:
+        """Return the number of each row's value of an attribute."""
+        return self.attributes.codes(attribute)
+
+    def absent(self, attribute: str) -> int:
+        """Return the number that stands for no value of an attribute."""
+        return self.attributes.absent(attribute)
+
+    def counter(self, cell: Cell, choice: Choice) -> Counter:
+        """Return a counter of tasks by machine."""
+        return self.topology.counter(choice, cell, self.row)
+
+    def terms(self) -> Iterator[Affinity]:
+        """Yield the hard terms of ``apart`` of jobs that have tasks somewhere."""
+        yield from sorted(self.topology.terms, key=repr)
+
+    # Reading rows
+
+    def _touch(self, row: int) -> None:
+        self.version += 1
+        self.changed[row] = self.version
+
+    def _read_ports(self, row: int, machine: Machine, census: Census) -> bool:
+        self.ports[row] = PortRange(machine.ports_low, machine.ports_high, machine.port_next, census.ports)
+        self.blocked.pop(row, None)
+        if census.blocked_until != float("inf"):
+            self.blocked[row] = census.blocked_until
+        return self.fixed_ports.read(row, census.ports)
+
+    def _read_facts(self, row: int, machine: Machine, seen: SeenMachine) -> bool:
+        """Write what does not depend on tasks; return whether it changed."""
+        has = sum(RUNTIME_BIT[runtime] for runtime in set(machine.runtimes))
+        works = sum(RUNTIME_BIT[runtime] for runtime in set(machine.runtimes) - set(seen.unhealthy_runtimes))
+        fresh = (machine.up, machine.cordoned, has, works)
+        columns = (self.up, self.cordoned, self.runtimes, self.working)
+        marked = self.marks.read(row, machine.taints, seen.images)
+        if (
+            not marked
+            and self.attributes.rows[row] == machine.attributes
+            and fresh == tuple(c[row] for c in columns)
+        ):
+            return False
+        for column, value in zip(columns, fresh, strict=True):
+            column[row] = value
+        self.attributes.set(row, machine.attributes)
+        self._forget_facts()
+        return True
+
+    def _forget_facts(self) -> None:
+        self.suitable.clear()
+        self.facts_version += 1
+
+    def _read_amounts(self, row: int, machine: Machine, census: Census) -> bool:
+        """Write what there is and what is held; return whether what is free, or to preempt, changed."""
+        there: Amounts = {PORTS: self.ports[row].size}
+        self.kinds.add(there, machine.capacity)
+        self._deepen()
+        capacity = [float(there.get(kind, 0)) for kind in range(len(self.kinds))]
+        free = capacity.copy()
+        for amounts in (*census.held.values(), census.leaving):
+            for kind, amount in amounts.items():
+                free[kind] -= amount
+        free[PORTS] = self.ports[row].free_count()  # several may hold one port: taken is not a sum
+        changed = self._read_held(row, census) | self._read_devices(row, machine, census)
+        if not changed and capacity == self.capacity[:, row].tolist() and free == self.free[:, row].tolist():
+            return False
+        self.capacity[:, row], self.free[:, row] = capacity, free
+        self.inverse[:, row] = [1.0 / amount if amount > 0 else 0.0 for amount in capacity]
+        return True
+
+    def _read_held(self, row: int, census: Census) -> bool:
+        """Write who holds how much; return whether it changed."""
+        before = {priority: held[:, row].tolist() for priority, held in self.held.items()}
+        self.prod_cpu[row] = self.other_cpu[row] = 0.0
+        for priority in self.held.keys() | census.held.keys():
+            amounts = census.held.get(priority, {})
+            if is_prod(priority):
+                self.prod_cpu[row] += amounts.get(CPU, 0)
+                continue
+            self.other_cpu[row] += amounts.get(CPU, 0)
+            held = self._held(priority)
+            held[:, row] = 0.0
+            for kind, amount in amounts.items():
+                held[kind, row] = amount
+        return before != {priority: held[:, row].tolist() for priority, held in self.held.items()}
+
+    def _held(self, priority: int) -> FloatArray:
+        held = self.held.get(priority)
+        if held is None:
+            held = self.held[priority] = np.zeros_like(self.free)
+        return held
+
+    def _read_devices(self, row: int, machine: Machine, census: Census) -> bool:
+        changed = False
+        for name in machine.capacity.devices.keys() | self.devices.keys():
+            devices = self.device(name)
+            before = devices.free[:, row].tolist()
+            devices.read(row, machine.capacity.devices.get(name, 0) // DEVICE_MILLIS, census.devices)
+            changed |= before != devices.free[:, row].tolist()
+        return changed
+
+    # Rows come and go
+
+    def _add(self, name: str) -> int:
+        if not self._spare:
+            self._widen(len(self.names) + len(self.names) // 8 + 16)
+        row = self._spare.pop()
+        self.row[name] = row
+        self.names[row] = name
+        self.present[row] = True
+        self._forget_facts()
+        self.tie[row] = tie_of(self.seed, name)
+        self._touch(row)
+        return row
+
+    def _remove(self, cell: Cell, name: str) -> None:
+        row = self.row.pop(name, None)
+        if row is None:
+            return
+        self.names[row] = ""
+        self.topology.read(cell, row, self.jobs[row], {})
+        self.jobs[row] = {}
+        self.blocked.pop(row, None)
+        self.fixed_ports.read(row, set())
+        self.marks.read(row, (), {})
+        for flags in (self.present, self.up, self.cordoned):
+            flags[row] = False
+        for amounts in (self.capacity, self.inverse, self.free, *self.held.values()):
+            amounts[..., row] = 0
+        self.prod_cpu[row] = self.other_cpu[row] = 0.0
+        for devices in self.devices.values():
+            devices.read(row, 0, {})
+        self._spare.append(row)
+        self._forget_facts()
+        self._touch(row)
+
+    def _widen(self, size: int) -> None:
+        """Make rows for more machines; the lowest new one is used first."""
+        self._spare += range(size - 1, len(self.names) - 1, -1)
+        added = size - len(self.names)
+        self.names += [""] * added
+        self.ports += [PortRange(0, -1, 0, set())] * added
+        self.jobs += [{} for _ in range(added)]
+        parts: tuple[Widening, ...] = (self.attributes, self.marks, self.topology, self.fixed_ports)
+        for part in (*parts, *self.devices.values()):
+            part.widen(size)
+        self.present, self.up, self.cordoned = (
+            widened(flags, size) for flags in (self.present, self.up, self.cordoned)
+        )
+        self.runtimes, self.working = widened(self.runtimes, size), widened(self.working, size)
+        self.changed = widened(self.changed, size)
+        self.tie, self.prod_cpu, self.other_cpu = (
+            widened(amounts, size) for amounts in (self.tie, self.prod_cpu, self.other_cpu)
+        )
+        self.capacity, self.inverse, self.free = (
+            widened(amounts, size) for amounts in (self.capacity, self.inverse, self.free)
+        )
+        self.held = {priority: widened(held, size) for priority, held in self.held.items()}
+
+    def _deepen(self) -> None:
+        """Make columns for kinds of resource that turned up."""
+        kinds = len(self.kinds)
+        if kinds == len(self.capacity):
+            return
+        self.capacity, self.inverse, self.free = (
+            widened(amounts, kinds, axis=-2) for amounts in (self.capacity, self.inverse, self.free)
+        )
+        self.held = {priority: widened(held, kinds, axis=-2) for priority, held in self.held.items()}
+
+
+def device_kind(name: str) -> str:
+    """Return the name under which a kind of device is counted among the resources."""
+    return DEVICE_PREFIX + name
