@@ -92,8 +92,7 @@ class Fleet:
         self.inverse: FloatArray = np.zeros((KINDS, 0))  # 1 / capacity; 0 where there is none
         self.free: FloatArray = np.zeros((KINDS, 0))
         self.held: dict[int, FloatArray] = {}
-        self.prod_cpu: FloatArray = np.zeros(0)  # what prod holds of the cpu
-        self.other_cpu: FloatArray = np.zeros(0)  # and what the rest does
+        self.shares: FloatArray = np.zeros((2, 0))  # of the cpu: of tasks below prod, and of prod
         self._widen(size)
 
     @classmethod
@@ -134,24 +133,26 @@ class Fleet:
     def take(self, rows: Sequence[int], kind: "TaskClass", spec: JobSpec) -> None:
         """Account for tasks of one job, one on each of the rows; their dynamic ports are taken elsewhere."""
         self._account(rows, kind, 1.0)
+        job, all_jobs = spec.key, self.jobs
         for row in rows:
-            jobs = self.jobs[row]
-            jobs[spec.key] = jobs.get(spec.key, 0) + 1
-            for port in kind.fixed_ports:
-                self.fixed_ports.set(row, port, taken=True)
-        self.topology.add(spec, rows, 1)
+            jobs = all_jobs[row]
+            jobs[job] = jobs.get(job, 0) + 1
+        for port in kind.fixed_ports:
+            self.fixed_ports.set(rows, port, taken=True)
+        self.topology.add(spec, job, rows, 1)
 
     def untake(self, rows: Sequence[int], kind: "TaskClass", spec: JobSpec) -> None:
         """Undo ``take``."""
         self._account(rows, kind, -1.0)
+        job = spec.key
         for row in rows:
             jobs = self.jobs[row]
-            jobs[spec.key] -= 1
-            if not jobs[spec.key]:
-                del jobs[spec.key]
-            for port in kind.fixed_ports:
-                self.fixed_ports.set(row, port, taken=False)
-        self.topology.add(spec, rows, -1)
+            jobs[job] -= 1
+            if not jobs[job]:
+                del jobs[job]
+        for port in kind.fixed_ports:
+            self.fixed_ports.set(rows, port, taken=False)
+        self.topology.add(spec, job, rows, -1)
 
     def _account(self, rows: Sequence[int], kind: "TaskClass", times: float) -> None:
         held = None if kind.is_prod else self._held(kind.priority)
@@ -160,13 +161,15 @@ class Fleet:
             for row in rows:
                 free[row] -= change
             if held is not None:
+                of_kind = held[number]
                 for row in rows:
-                    held[number, row] += change
-        cpu = self.prod_cpu if kind.is_prod else self.other_cpu
+                    of_kind[row] += change
         self.version += 1
+        share, inverse = self.shares[int(kind.is_prod)], self.inverse[CPU]
+        cpu, version, changed = kind.cpu * times, self.version, self.changed
         for row in rows:
-            cpu[row] += kind.cpu * times
-            self.changed[row] = self.version
+            share[row] += cpu * inverse.item(row)
+            changed[row] = version
 
     def let_go(self, row: int, kind: "TaskClass") -> None:
         """Stop counting a place that is kept on a machine; -1: there is no such machine."""
@@ -274,23 +277,29 @@ class Fleet:
             return False
         self.capacity[:, row], self.free[:, row] = capacity, free
         self.inverse[:, row] = [1.0 / amount if amount > 0 else 0.0 for amount in capacity]
+        self._read_shares(row, census)
         return True
+
+    def _read_shares(self, row: int, census: Census) -> None:
+        cpu = [0, 0]
+        for priority, amounts in census.held.items():
+            cpu[is_prod(priority)] += amounts.get(CPU, 0)
+        self.shares[:, row] = cpu
+        self.shares[:, row] *= self.inverse.item(CPU, row)
 
     def _read_held(self, row: int, census: Census) -> bool:
         """Write who holds how much; return whether it changed."""
-        before = {priority: held[:, row].tolist() for priority, held in self.held.items()}
-        self.prod_cpu[row] = self.other_cpu[row] = 0.0
+        changed = False
         for priority in self.held.keys() | census.held.keys():
-            amounts = census.held.get(priority, {})
             if is_prod(priority):
-                self.prod_cpu[row] += amounts.get(CPU, 0)
                 continue
-            self.other_cpu[row] += amounts.get(CPU, 0)
-            held = self._held(priority)
-            held[:, row] = 0.0
-            for kind, amount in amounts.items():
-                held[kind, row] = amount
-        return before != {priority: held[:, row].tolist() for priority, held in self.held.items()}
+            held, amounts = self._held(priority)[:, row], [0.0] * len(self.kinds)
+            for kind, amount in census.held.get(priority, {}).items():
+                amounts[kind] = float(amount)
+            if held.tolist() != amounts:
+                held[:] = amounts
+                changed = True
+        return changed
 
     def _held(self, priority: int) -> FloatArray:
         held = self.held.get(priority)
@@ -335,7 +344,7 @@ class Fleet:
             flags[row] = False
         for amounts in (self.capacity, self.inverse, self.free, *self.held.values()):
             amounts[..., row] = 0
-        self.prod_cpu[row] = self.other_cpu[row] = 0.0
+        self.shares[:, row] = 0.0
         for devices in self.devices.values():
             devices.read(row, 0, {})
         self._spare.append(row)
@@ -357,9 +366,7 @@ class Fleet:
         )
         self.runtimes, self.working = widened(self.runtimes, size), widened(self.working, size)
         self.changed = widened(self.changed, size)
-        self.tie, self.prod_cpu, self.other_cpu = (
-            widened(amounts, size) for amounts in (self.tie, self.prod_cpu, self.other_cpu)
-        )
+        self.tie, self.shares = widened(self.tie, size), widened(self.shares, size)
         self.capacity, self.inverse, self.free = (
             widened(amounts, size) for amounts in (self.capacity, self.inverse, self.free)
         )

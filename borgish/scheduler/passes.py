@@ -143,7 +143,7 @@ class Pass:
             if row < 0 or not self._scores.takes(self._fleet, kind, row):
                 break
             taken = Taken()
-            taken.take(self._fleet, kind, job.spec, row)
+            taken.take(self._fleet, kind, job.spec, [row])
             done.append((kind, taken))
         if len(done) == len(pairs):
             for (index, _), (kind, taken) in zip(pairs, done, strict=True):

@@ -18,7 +18,7 @@ from borgish.scheduler.equivalence import TaskClass
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.policies import Policy
 from borgish.scheduler.rules import UNFIT
-from borgish.scheduler.scoring import cost_of
+from borgish.scheduler.scoring import cost_of, decides_first
 from borgish.spec.job import JobSpec
 
 GROUPS_MIN = 64
@@ -37,12 +37,12 @@ class Taken(msgspec.Struct):
     rows: list[int] = []
     devices: list[tuple[str, ...]] = []
 
-    def take(self, fleet: Fleet, kind: TaskClass, spec: JobSpec, row: int) -> None:
-        """Put the next task on a machine, which has room."""
-        fleet.take((row,), kind, spec)
-        self.rows.append(row)
+    def take(self, fleet: Fleet, kind: TaskClass, spec: JobSpec, rows: list[int]) -> None:
+        """Put the next tasks on machines, which have room, one on each."""
+        fleet.take(rows, kind, spec)
+        self.rows += rows
         if kind.devices:
-            self.devices.append(fleet.take_devices(row, kind))
+            self.devices += [fleet.take_devices(row, kind) for row in rows]
 
     def undo(self, fleet: Fleet, kind: TaskClass, spec: JobSpec) -> None:
         """Take all of it back."""
@@ -82,6 +82,7 @@ class Ranking:
 
     def __init__(self, fleet: Fleet, policy: Policy, kind: TaskClass, fresh: Ranked, spec: JobSpec) -> None:
         self._fleet, self._policy, self._kind, self._spec = fleet, policy, kind, spec
+        self._job = spec.key
         self._fresh = fresh
         self._own: Ranked = []
         self.owned: list[int] = []  # rows with tasks of this job, out of the ranking for it
@@ -101,12 +102,30 @@ class Ranking:
         else:
             row = heappop(self._fresh)[1]
             self.owned.append(row)
-        taken.take(self._fleet, self._kind, self._spec, row)
+        taken.take(self._fleet, self._kind, self._spec, [row])
         self._offer(row)
+
+    def take_fresh(self, taken: Taken, count: int) -> None:
+        """Put tasks on machines that have none of the job, as long as there are any, one on each.
+
+        Right only where each of these is better than all that have some.
+        """
+        rows: list[int] = []
+        owned: list[int] = []
+        jobs, job, fresh = self._fleet.jobs, self._job, self._fresh
+        while fresh and len(rows) < count:
+            row = heappop(fresh)[1]
+            (owned if job in jobs[row] else rows).append(row)
+        taken.take(self._fleet, self._kind, self._spec, rows)
+        self.owned += owned
+        self.owned += rows
+        if len(rows) < count:
+            for row in self.owned:
+                self._offer(row)
 
     def _pass_owned(self) -> None:
         """Move fresh machines that have tasks of the job already to where they belong."""
-        while self._fresh and self._spec.key in self._fleet.jobs[self._fresh[0][1]]:
+        while self._fresh and self._job in self._fleet.jobs[self._fresh[0][1]]:
             row = heappop(self._fresh)[1]
             self.owned.append(row)
             self._offer(row)
@@ -117,8 +136,7 @@ class Ranking:
             heappush(self._own, (cost, row))
 
     def _cost(self, row: int) -> float:
-        own = self._fleet.jobs[row].get(self._spec.key, 0)
-        return cost_of(self._fleet, self._policy, self._kind, row, own)
+        return cost_of(self._fleet, self._policy, self._kind, row, self._fleet.jobs[row].get(self._job, 0))
 
 
 def place(
@@ -131,10 +149,13 @@ def place(
     that as many machines as tasks, and ``own_max`` more, always hold the best of all.
     """
     ranked = ranking(costs, sum(count for _, count in runs) + own_max)
+    spread_first = decides_first(fleet, kind)
     placed = []
     for number, (spec, count) in enumerate(runs, 1):
         choice = Ranking(fleet, policy, kind, ranked, spec)
         taken = Taken()
+        if spread_first:
+            choice.take_fresh(taken, count)
         while len(taken.rows) < count and choice.best() < UNFIT:
             choice.take(taken)
         placed.append(taken)

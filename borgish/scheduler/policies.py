@@ -29,16 +29,22 @@ class Policy(Protocol):
 
 
 class ByFractions(ABC):
-    """A policy of what is left of cpu and ram, as fractions of the machine's capacity."""
+    """A policy of what is left of cpu and ram, as fractions of the machine's capacity.
+
+    ``asks``: whether it looks at what the task asks for, too; what it is given for that means nothing else.
+    """
+
+    asks = False
 
     def costs(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> FloatArray:
         cpu, ram = fleet.inverse[CPU][rows], fleet.inverse[RAM][rows]
-        return self.of(
+        cpu_left, ram_left = (
             (fleet.free[CPU][rows] - kind.cpu) * cpu,
             (fleet.free[RAM][rows] - kind.ram) * ram,
-            kind.cpu * cpu,
-            kind.ram * ram,
         )
+        if self.asks:
+            return self.of(cpu_left, ram_left, kind.cpu * cpu, kind.ram * ram)
+        return self.of(cpu_left, ram_left, cpu_left, ram_left)
 
     def cost(self, fleet: Fleet, kind: TaskClass, row: int) -> float:
         cpu, ram = fleet.inverse.item(CPU, row), fleet.inverse.item(RAM, row)
@@ -63,6 +69,8 @@ class BestFit(ByFractions):
 
 class WorstFit(ByFractions):
     """E-PVM: the least rise of a cost that grows steeply with use, which spreads the load (section 3.2)."""
+
+    asks = True
 
     def of(self, cpu_left: Number, ram_left: Number, cpu_asked: Number, ram_asked: Number) -> Number:
         # 2 ** (share used after) - 2 ** (share used before), over both resources

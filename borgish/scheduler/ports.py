@@ -4,6 +4,8 @@ The search goes on where it last ended, so that a port rests as long as possible
 task gets it.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 import numpy as np
 
@@ -73,7 +75,9 @@ class FixedPorts:
             self._taken[port] = found
         return found
 
-    def set(self, row: int, port: int, *, taken: bool) -> None:
-        """Note that the running pass takes a port, or gives it back."""
-        self.taken(port)[row] = taken
-        (self._rows[row].add if taken else self._rows[row].discard)(port)
+    def set(self, rows: Iterable[int], port: int, *, taken: bool) -> None:
+        """Note that the running pass takes a port on machines, or gives it back."""
+        of_port = self.taken(port)
+        for row in rows:
+            of_port[row] = taken
+            (self._rows[row].add if taken else self._rows[row].discard)(port)

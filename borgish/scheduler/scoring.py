@@ -14,7 +14,6 @@ import numpy as np
 from borgish.cell.model import Taint
 from borgish.cell.taints import untolerated
 from borgish.scheduler.arrays import ALL, FloatArray, Rows
-from borgish.scheduler.census import CPU
 from borgish.scheduler.equivalence import TaskClass
 from borgish.scheduler.feasibility import feasible, suitable
 from borgish.scheduler.fleet import Fleet
@@ -56,8 +55,8 @@ def spread(there: There[Number]) -> Number | float:
 
 
 def mix(there: There[Number]) -> Number | float:
-    """Prod beside the rest, so that prod can expand in a spike (section 3.2). Where one is alone: nothing."""
-    return (1.0 - there.others) * MIX_COST
+    """Prod beside the rest, so that prod can expand in a spike (section 3.2); nothing where it is alone."""
+    return there.others * -MIX_COST
 
 
 SCORERS: tuple[Scorer, ...] = (spread, mix)
@@ -123,12 +122,16 @@ def cost_of(fleet: Fleet, policy: Policy, kind: TaskClass, row: int, same_job: i
         return UNFIT
     if kind.fixed_ports and any(fleet.fixed_ports.taken(port)[row] for port in kind.fixed_ports):
         return UNFIT
-    held = fleet.other_cpu if kind.is_prod else fleet.prod_cpu
-    there = There(same_job, held.item(row) * fleet.inverse.item(CPU, row))
+    there = There(same_job, fleet.shares.item(int(not kind.is_prod), row))
     total: float = liking(fleet, kind).item(row) + policy.cost(fleet, kind, row)
     for scorer in SCORERS:
         total = total + scorer(there)
     return total
+
+
+def decides_first(fleet: Fleet, kind: TaskClass) -> bool:
+    """Return whether tasks of the same job on a machine outweigh everything else there is to like."""
+    return not (kind.prefer or kind.wanted.image or fleet.marks.tainted)
 
 
 def costs_of(fleet: Fleet, policy: Policy, kind: TaskClass, rows: Rows = ALL) -> FloatArray:
@@ -144,8 +147,7 @@ def costs_of(fleet: Fleet, policy: Policy, kind: TaskClass, rows: Rows = ALL) ->
 
 def _costs(fleet: Fleet, policy: Policy, kind: TaskClass, rows: Rows) -> FloatArray:
     """Return the costs of machines as if the task fitted on each."""
-    held = fleet.other_cpu if kind.is_prod else fleet.prod_cpu
-    there = There(0, held[rows] * fleet.inverse[CPU][rows])
+    there = There(0, fleet.shares[int(not kind.is_prod)][rows])
     total: FloatArray = liking(fleet, kind)[rows] + policy.costs(fleet, kind, rows)
     for scorer in SCORERS:
         total = total + scorer(there)

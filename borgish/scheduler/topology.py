@@ -99,20 +99,20 @@ class Topology:
             more = after.get(key, 0) - before.get(key, 0)
             if more:
                 counted = self._jobs.get(key)
-                self.add(counted.spec if counted else cell.jobs[key].spec, (row,), more)
+                self.add(counted.spec if counted else cell.jobs[key].spec, key, (row,), more)
 
-    def add(self, spec: JobSpec, rows: Sequence[int], tasks: int) -> None:
+    def add(self, spec: JobSpec, key: str, rows: Sequence[int], tasks: int) -> None:
         """Count so many more tasks of a job, or fewer, on each of the machines."""
-        counted = self._jobs.get(spec.key)
+        counted = self._jobs.get(key)
         if counted is None:
-            counted = self._jobs[spec.key] = Counted(spec)
+            counted = self._jobs[key] = Counted(spec)
             self._note_terms(spec, 1)
         counted.tasks += tasks * len(rows)
         for counter in self._counters_of(counted):
             for row in rows:
                 counter.add(row, tasks)
         if not counted.tasks:
-            del self._jobs[spec.key]
+            del self._jobs[key]
             self._note_terms(counted.spec, -1)
 
     def _note_terms(self, spec: JobSpec, by: int) -> None:
