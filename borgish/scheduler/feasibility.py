@@ -346,11 +346,6 @@ class Changed:
         return bool(feasible(fleet, kind, self.rows).any())
 
 
-def may_fit(fleet: Fleet, kind: TaskClass, changed: Changed) -> bool:
-    """Return whether what failed before may fit now: a machine that changed has room, or counts changed."""
-    return kind.counts_version != kind.failed_counts or changed.help(fleet, kind)
-
-
 def kind_name(fleet: Fleet, kind: int) -> str:
     """Return the name of a kind of resource, as a job file has it."""
     if kind < KINDS:

@@ -222,8 +222,8 @@ class Fleet:
         return self.topology.counter(choice, cell, self.row)
 
     def terms(self) -> Iterator[Affinity]:
-        """Yield the hard terms of ``apart`` of jobs that have tasks somewhere."""
-        yield from sorted(self.topology.terms, key=repr)
+        """Yield the hard terms of ``apart`` of jobs that have tasks somewhere, or are about to."""
+        yield from self.topology.terms
 
     # Reading rows
 

@@ -12,7 +12,7 @@ from borgish.scheduler.arrays import FloatArray
 from borgish.scheduler.census import CPU, RAM
 from borgish.scheduler.equivalence import Classes, Explanation, TaskClass
 from borgish.scheduler.explain import explain
-from borgish.scheduler.feasibility import Changed, may_fit
+from borgish.scheduler.feasibility import Changed
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.grouping import place_by_rules
 from borgish.scheduler.placing import Taken, place
@@ -176,13 +176,15 @@ class Pass:
                         self._failed[kind] = None
 
     def _may_fit(self, kind: TaskClass, changed: dict[int, Changed]) -> bool:
-        """Return whether a machine that changed since the class failed has room for it."""
+        """Return whether a machine that changed since the class failed has room, or counts changed."""
         since = kind.failed_version
+        if kind.counts_version != kind.failed_counts:
+            return True
         if since == self._fleet.version:
             return False
         if since not in changed:
             changed[since] = Changed(self._fleet, since)
-        return may_fit(self._fleet, kind, changed[since])
+        return changed[since].help(self._fleet, kind)
 
     # The queue
 
@@ -353,6 +355,7 @@ class Pass:
 
     def _fail(self, kind: TaskClass, job: str, indexes: list[int]) -> None:
         self._failed[kind] = None
+        kind.failed_counts = kind.counts_version  # these may change for the better within the pass
         self._refuse(job, kind, indexes)
 
     def _refuse(self, job: str, kind: TaskClass, indexes: list[int]) -> None:
@@ -363,7 +366,6 @@ class Pass:
         known: list[tuple[int, TaskClass]] = []
         for kind in self._failed:
             kind.failed_version = self._fleet.version  # since it failed, room has only become less
-            kind.failed_counts = kind.counts_version
             if kind.explanation is None:
                 kind.explanation = explain(self._fleet, kind)
             elif kind.explanation.version != self._fleet.version:

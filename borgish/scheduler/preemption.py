@@ -181,7 +181,12 @@ class Preemptions:
             job = self._cell.jobs[key]
             task = job.tasks[index]
             below = job.spec.priority < kind.reach and task.alloc < 0
-            if below and (key, index) not in self._chosen and self._may_leave(key):
+            if (
+                below
+                and not self._is_wanted_near(kind, job.spec)
+                and (key, index) not in self._chosen
+                and self._may_leave(key)
+            ):
                 needs = job.spec.needs(index)
                 amounts: Amounts = {PORTS: len(task.ports)}
                 self._fleet.kinds.add(amounts, needs)
@@ -189,6 +194,10 @@ class Preemptions:
                 count_devices(devices, task.devices, needs.devices)
                 price = self._price(job.spec.priority, task.since)
                 yield Victim(key, index, job.spec.priority, price, amounts, devices, task.ports)
+
+    def _is_wanted_near(self, kind: TaskClass, spec: JobSpec) -> bool:
+        """Return whether the class must be near tasks of a job: these must not leave for it."""
+        return any(rule.some and rule.counter.choice.chooses(spec) for rule in kind.rules)
 
     def _may_leave(self, job: str) -> bool:
         return self._taken_of.get(job, 0) < self._budget.allows(job)

@@ -63,6 +63,7 @@ Level = list[list[Waiting]]
 
 def levels(cell: Cell, classes: Classes, fleet: Fleet) -> Iterator[Level]:
     """Yield the waiting jobs, by priority, high to low."""
+    fleet.topology.expect(cell.jobs[key].spec for key, indexes in cell.waiting.items() if indexes)
     by_priority: dict[int, dict[str, list[Waiting]]] = {}
     for key in sorted(key for key, indexes in cell.waiting.items() if indexes):
         job = cell.jobs[key]

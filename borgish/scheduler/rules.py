@@ -18,7 +18,7 @@ from borgish.spec.constraints import matches
 from borgish.spec.job import MACHINE, Affinity, JobSpec
 
 UNFIT = float("inf")
-EVEN_COST = 2.0  # of each task of the job that is there already, where it should be spread evenly
+EVEN_COST = 100.0  # of each task of the job that is there already: above all that is only liked
 WEIGHT_COST = 0.1  # of one unit of a user's weight, beside packing, which is between 0 and 1
 
 
@@ -98,7 +98,7 @@ class Counters(Protocol):
     def counter(self, choice: Choice) -> Counter: ...
 
     def terms(self) -> Iterator[Affinity]:
-        """Yield the hard terms of ``apart`` of jobs that have tasks somewhere."""
+        """Yield the hard terms of ``apart`` of jobs that have tasks somewhere, or are about to."""
         ...
 
 
@@ -142,9 +142,10 @@ def _affinities(spec: JobSpec, counters: Counters) -> Iterator[Rule]:
 
 def _repelled(spec: JobSpec, counters: Counters) -> Iterator[Rule]:
     for term in counters.terms():
-        if selects(term, spec) and term not in spec.apart:
+        if selects(term, spec):
             reason = f"apart from what must be apart from {term_words(term)}"
-            yield Rule(counters.counter(Repelling(term)), term.over, False, reason, below=1.0)
+            own = term in spec.apart
+            yield Rule(counters.counter(Repelling(term)), term.over, own, reason, below=1.0)
 
 
 def selects(term: Affinity, spec: JobSpec) -> bool:

@@ -5,7 +5,7 @@ of racks or zones is summed from there when asked. A change on a machine costs a
 jobs that changed on it; no task is ever looked for.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -49,6 +49,11 @@ class Repelling(msgspec.Struct, frozen=True):
 Choice = OfJob | Labelled | Repelling
 
 
+def repelling(spec: JobSpec) -> Iterator[Affinity]:
+    """Yield the terms by which a job keeps others off."""
+    return (term for term in spec.apart if not term.weight)
+
+
 class Counter:
     """How many of the chosen tasks are on each machine. ``version`` grows with each change."""
 
@@ -82,7 +87,9 @@ class Topology:
         self._selecting: list[Counter] = []  # those not of a single job
         self._jobs: dict[str, Counted] = {}
         self._used: set[Choice] = set()
-        self.terms: dict[Affinity, int] = {}  # hard terms of ``apart`` of jobs with tasks somewhere
+        self._terms: dict[Affinity, int] = {}  # of how many jobs with tasks somewhere
+        self._expected: frozenset[Affinity] = frozenset()  # of jobs that wait
+        self.terms: tuple[Affinity, ...] = ()  # hard terms of ``apart`` of both, in a fixed order
         self.terms_version = 0
 
     def widen(self, rows: int) -> None:
@@ -116,13 +123,25 @@ class Topology:
             self._note_terms(counted.spec, -1)
 
     def _note_terms(self, spec: JobSpec, by: int) -> None:
-        for term in spec.apart:
-            if not term.weight:
-                self.terms[term] = self.terms.get(term, 0) + by
-                if self.terms[term] == max(0, by):  # the first came, or the last went
-                    self.terms_version += 1
-                if not self.terms[term]:
-                    del self.terms[term]
+        for term in repelling(spec):
+            self._terms[term] = self._terms.get(term, 0) + by
+            if not self._terms[term]:
+                del self._terms[term]
+        if spec.apart:
+            self._know_terms()
+
+    def expect(self, specs: Iterable[JobSpec]) -> None:
+        """Take in which jobs are about to be placed: their terms keep others off from now on."""
+        expected = frozenset(term for spec in specs for term in repelling(spec))
+        if expected != self._expected:
+            self._expected = expected
+            self._know_terms()
+
+    def _know_terms(self) -> None:
+        known = tuple(sorted(self._terms.keys() | self._expected, key=repr))
+        if known != self.terms:
+            self.terms = known
+            self.terms_version += 1
 
     def _counters_of(self, counted: Counted) -> tuple[Counter, ...]:
         if counted.counters is None:
