@@ -4,6 +4,7 @@ What is right is asked plainly here: by looking at all tasks, without counters, 
 """
 
 from collections import Counter
+from typing import Any
 
 import msgspec
 from hypothesis import given, note, settings
@@ -46,7 +47,7 @@ TERMS = st.lists(
 SPREADS = st.lists(st.builds(Spread, OVER, st.integers(0, 2)), max_size=2, unique_by=lambda s: s.over).map(
     tuple
 )
-SPECS = st.fixed_dictionaries(
+SPECS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {
         "tasks": st.integers(1, 6),
         "cpu": st.sampled_from([500, 1000]),
@@ -162,9 +163,8 @@ def story(cell: Cell) -> None:
     for job in cell.jobs.values():
         own = job.spec
         where = [(task.index, task.machine or task.promised) for task in job.tasks]
-        note(
-            f"{job.key} {own.priority} {own.resources.cpu_millis} {own.labels} {own.spread} {own.near} {own.apart}"
-        )
+        note(f"{job.key} {own.priority} {own.resources.cpu_millis} {own.labels}")
+        note(f"  spread {own.spread} near {own.near} apart {own.apart}")
         note(f"  {where}")
 
 
