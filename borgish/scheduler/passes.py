@@ -93,6 +93,7 @@ class Pass:
         self._more = False
         self._placed: dict[str, Placed] = {}
         self._taken_back: list[Promise] = []
+        self._full: set[TaskClass] = set()  # these have to preempt: room only becomes less within a pass
         self._failed: dict[TaskClass, None] = {}  # nothing of these fits any more, in this pass
         self._refused: dict[str, dict[TaskClass, list[int]]] = {}
         self._levels = list(levels(cell, classes, fleet))
@@ -265,7 +266,10 @@ class Pass:
     def _place(self, window: Window) -> None:
         for kind, runs in window.runs.items():
             jobs = list(runs.values())
-            placed = self._place_class(kind, [(job, len(indexes)) for job, indexes in jobs])
+            if kind in self._full:
+                placed = [Taken() for _ in jobs]
+            else:
+                placed = self._place_class(kind, [(job, len(indexes)) for job, indexes in jobs])
             for (job, indexes), taken in zip(jobs, placed, strict=True):
                 self._note(kind, job, indexes, taken)
                 if rest := indexes[len(taken.rows) :]:
@@ -348,6 +352,8 @@ class Pass:
         return any(priority < kind.reach for priority in self._fleet.held)
 
     def _preempt_or_refuse(self, kind: TaskClass, job: Job, indexes: list[int]) -> None:
+        if not kind.rules:
+            self._full.add(kind)
         if self._preempts(kind):
             indexes = self._preemptions.make_room(kind, job.spec, indexes)
         if indexes:

@@ -6,7 +6,8 @@ is lost. Who preempts is not placed at once: its place is kept while the victims
 """
 
 from collections.abc import Iterator
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
+from math import ceil
 from typing import Protocol
 
 import msgspec
@@ -16,7 +17,7 @@ from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.resources import DEVICE_MILLIS
 from borgish.scheduler.arrays import FloatArray, IntArray
-from borgish.scheduler.census import PORTS, Amounts, count_devices
+from borgish.scheduler.census import PORTS, Amounts, count_devices, is_prod
 from borgish.scheduler.equivalence import TaskClass
 from borgish.scheduler.feasibility import suitable
 from borgish.scheduler.fleet import Fleet
@@ -26,7 +27,7 @@ from borgish.vocabulary import band_of, task_name
 
 LIMIT_SHARE = 0.05  # of all running tasks, that one pass may preempt
 LIMIT_MIN = 10
-LOOKED_AT_MORE = 64  # machines whose victims are chosen, beside one for each task
+LOOKED_AT = 32  # machines whose victims are chosen, for each task to have the cheapest of
 WORK_SECONDS_MAX = 86_400.0  # more work lost than this costs no more
 
 
@@ -36,18 +37,14 @@ class Budget(Protocol):
     def allows(self, job: str, /) -> int: ...
 
 
-class NoBudget:
-    """Every task may be disrupted."""
+class Herd(msgspec.Struct, eq=False):
+    """Tasks on one machine that may have to leave, alike in priority and needs; the first to leave first.
 
-    def allows(self, _job: str) -> int:
-        return 1_000_000
+    ``amounts``, ``devices`` and ``ports`` are those of each. Where single devices or ports matter, a herd is
+    one task.
+    """
 
-
-class Victim(msgspec.Struct, frozen=True):
-    """A task that may have to leave, and what that costs."""
-
-    job: str
-    index: int
+    tasks: list[tuple[str, int]]  # job and index
     priority: int
     price: float
     amounts: Amounts
@@ -55,22 +52,40 @@ class Victim(msgspec.Struct, frozen=True):
     ports: tuple[int, ...]
 
 
-class Offer(msgspec.Struct, frozen=True, order=True):
-    """A machine for one task, and who has to leave for it."""
+Victims = tuple[tuple[Herd, int], ...]
+"""Herds, and how many of each have to leave."""
 
-    price: float
-    row: int
-    victims: tuple[Victim, ...]
+
+class Offer(msgspec.Struct, frozen=True):
+    """A machine for one task, and who has to leave for it, as of a version of the rows."""
+
+    victims: Victims
+    version: int
+
+    @property
+    def count(self) -> int:
+        return sum(count for _, count in self.victims)
+
+
+class Auction(msgspec.Struct, eq=False):
+    """The machines for tasks of one class: those whose offers are known, and the likely ones to ask next."""
+
+    candidates: list[int]
+    asked: int = 0
+    ranked: list[tuple[float, int]] = []  # a heap of price and row
+    offers: dict[int, Offer] = {}  # by row
 
 
 class Preemptions:
     """What one pass preempts. ``left`` is how many more tasks it may."""
 
-    def __init__(self, cell: Cell, fleet: Fleet, now: Now, budget: Budget) -> None:
+    def __init__(self, cell: Cell, fleet: Fleet, now: Now, budget: Budget | None) -> None:
         self._cell, self._fleet, self._now, self._budget = cell, fleet, now, budget
         running = sum(map(len, cell.placed.values()))
         self.left = max(LIMIT_MIN, int(LIMIT_SHARE * running))
         self.stopped = False  # more would have been preempted but for the limit
+        self._auctions: dict[TaskClass, Auction] = {}
+        self._marks: dict[str, object] = {}  # by job; see ``_mark``
         self._chosen: dict[tuple[str, int], None] = {}
         self._taken_of: dict[str, int] = {}  # by job
         self._coming: dict[int, dict[int, float]] = {}  # by row and kind: what victims will leave
@@ -80,14 +95,16 @@ class Preemptions:
 
     def make_room(self, kind: TaskClass, spec: JobSpec, indexes: list[int]) -> list[int]:
         """Make room for tasks of a class, for the first ones first; return those for which there is none."""
-        offers = self._offers(kind, len(indexes))
+        auction = self._auctions.get(kind)
+        if auction is None:
+            auction = self._auctions[kind] = Auction(self._candidates(kind).tolist())
         for done, index in enumerate(indexes):
-            offer = self._best(kind, offers)
-            if offer is None:
+            row = self._best(kind, auction)
+            if row < 0:
                 return indexes[done:]
-            self._accept(kind, spec, index, offer)
-            if again := self._offer(kind, offer.row):
-                heappush(offers, again)
+            offer = auction.offers.pop(row)
+            self._accept(kind, spec, index, row, offer)
+            heappush(auction.ranked, (self._total(row, offer.victims), row))  # it may have another
         return []
 
     def make_room_for_all(self, kind: TaskClass, spec: JobSpec, indexes: list[int]) -> bool:
@@ -99,13 +116,6 @@ class Preemptions:
         return False
 
     # Offers
-
-    def _offers(self, kind: TaskClass, tasks: int) -> list[Offer]:
-        """Return the offers of the likeliest machines, as a heap."""
-        rows = self._candidates(kind)[: 2 * tasks + LOOKED_AT_MORE]
-        found = [offer for row in rows.tolist() if (offer := self._offer(kind, row)) is not None]
-        heapify(found)
-        return found
 
     def _candidates(self, kind: TaskClass) -> IntArray:
         """Return machines where enough is held below the class's reach: low victims and few first."""
@@ -139,68 +149,116 @@ class Preemptions:
             coming[row] = amounts.get(number, 0.0)
         return coming[rows]
 
-    def _best(self, kind: TaskClass, offers: list[Offer]) -> Offer | None:
-        """Take the cheapest offer that still holds."""
-        while offers:
-            offer = heappop(offers)
-            if len(offer.victims) > self.left and self._chosen:  # a single task may cost more
+    def _best(self, kind: TaskClass, auction: Auction) -> int:
+        """Return the row of the cheapest offer, which is asked for again where things changed; -1: none."""
+        while auction.asked < len(auction.candidates) and len(auction.ranked) < LOOKED_AT:
+            self._ask(kind, auction, auction.candidates[auction.asked])
+            auction.asked += 1
+        while auction.ranked:
+            row = auction.ranked[0][1]
+            offer = auction.offers.get(row)
+            if offer is None or offer.version < self._fleet.changed[row]:
+                heappop(auction.ranked)
+                self._ask(kind, auction, row)
+            elif offer.count > self.left and self._chosen:  # a single task may cost more
                 self.stopped = True
-                continue
-            if all(self._may_leave(victim.job) for victim in offer.victims) and all(
-                (victim.job, victim.index) not in self._chosen for victim in offer.victims
-            ):
-                return offer
-            if again := self._offer(kind, offer.row):
-                heappush(offers, again)
-        return None
+                return -1
+            else:
+                heappop(auction.ranked)
+                return row
+        return -1
 
-    def _offer(self, kind: TaskClass, row: int) -> Offer | None:
+    def _ask(self, kind: TaskClass, auction: Auction, row: int) -> None:
+        """Take in a machine's offer, if it has one."""
+        victims = self._victims(kind, row)
+        auction.offers.pop(row, None)
+        if victims is not None:
+            auction.offers[row] = Offer(victims, self._fleet.version)
+            heappush(auction.ranked, (self._total(row, victims), row))
+
+    def _total(self, row: int, victims: Victims) -> float:
+        return sum([herd.price * count for herd, count in victims]) + self._fleet.tie.item(row)
+
+    def _victims(self, kind: TaskClass, row: int) -> Victims | None:
         """Return who has to leave a machine for one task; None when that would not do."""
         room = _Room(self._fleet, kind, row, self._coming.get(row, {}))
-        victims: list[Victim] = []
-        for victim in sorted(self._victims(kind, row), key=lambda each: self._order(room, each)):
-            if room.fits():
-                break
-            room.without(victim)
-            victims.append(victim)
+        chosen: list[tuple[Herd, int]] = []
         if not room.fits():
-            return None
-        for victim in reversed(victims.copy()):  # the highest first: stays, where it can
-            room.with_again(victim)
-            if room.fits():
-                victims.remove(victim)
-            else:
-                room.without(victim)
-        return Offer(sum(victim.price for victim in victims), row, tuple(victims))
+            herds = sorted(self._herds(kind, row), key=lambda herd: _order(room, herd))
+            for herd in herds:
+                count = room.wanted_of(herd)
+                if count:
+                    room.change(herd, count)
+                    chosen.append((herd, count))
+                    if room.fits():
+                        break
+            if not room.fits():
+                return None
+        return tuple(_needed(room, chosen))
 
-    def _order(self, room: "_Room", victim: Victim) -> tuple[int, float, float, str, int]:
-        return victim.priority, -room.helped_by(victim), victim.price, victim.job, victim.index
+    def _herds(self, kind: TaskClass, row: int) -> Iterator[Herd]:
+        alike: dict[object, list[tuple[float, str, int]]] = {}
+        single = bool(kind.devices or kind.fixed_ports)
+        jobs, chosen = self._cell.jobs, self._chosen
+        for pair in self._cell.placed[self._fleet.names[row]]:
+            key, index = pair
+            mark = self._mark(key)
+            if mark is not None and pair not in chosen:
+                each = pair if single else mark
+                alike.setdefault(each, []).append((-jobs[key].tasks[index].since, key, index))
+        for same in alike.values():
+            spec = jobs[same[0][1]].spec
+            if spec.priority < kind.reach:
+                same.sort()
+                if allowed := self._allowed(kind, same):
+                    yield self._herd(allowed)
 
-    def _victims(self, kind: TaskClass, row: int) -> Iterator[Victim]:
-        for key, index in self._cell.placed[self._fleet.names[row]]:
-            job = self._cell.jobs[key]
-            task = job.tasks[index]
-            below = job.spec.priority < kind.reach and task.alloc < 0
-            if (
-                below
-                and not self._is_wanted_near(kind, job.spec)
-                and (key, index) not in self._chosen
-                and self._may_leave(key)
-            ):
-                needs = job.spec.needs(index)
-                amounts: Amounts = {PORTS: len(task.ports)}
-                self._fleet.kinds.add(amounts, needs)
-                devices: dict[str, int] = {}
-                count_devices(devices, task.devices, needs.devices)
-                price = self._price(job.spec.priority, task.since)
-                yield Victim(key, index, job.spec.priority, price, amounts, devices, task.ports)
+    def _mark(self, key: str) -> object:
+        """Return what tasks of a job share with others that are alike; None: they never have to leave."""
+        mark = self._marks.get(key, key)
+        if mark is not key:
+            return mark
+        spec = self._cell.jobs[key].spec
+        needs = spec.resources
+        mark = (spec.priority, needs.cpu_millis, needs.ram_bytes, needs.disk_bytes)
+        if needs.named or needs.devices or spec.ports or spec.overrides:
+            mark = (spec.priority, key)
+        if is_prod(spec.priority) or spec.inside:
+            mark = None
+        self._marks[key] = mark
+        return mark
+
+    def _allowed(self, kind: TaskClass, tasks: list[tuple[float, str, int]]) -> list[tuple[str, int]]:
+        """Return the tasks that the class need not be near to, and whose jobs' budgets allow that they leave."""
+        if any(rule.some for rule in kind.rules):
+            jobs = self._cell.jobs
+            tasks = [each for each in tasks if not self._is_wanted_near(kind, jobs[each[1]].spec)]
+        if self._budget is None:
+            return [(key, index) for _, key, index in tasks]
+        left: dict[str, int] = {}
+        found = []
+        for _, key, index in tasks:
+            if key not in left:
+                left[key] = self._budget.allows(key) - self._taken_of.get(key, 0)
+            if left[key] > 0:
+                left[key] -= 1
+                found.append((key, index))
+        return found
+
+    def _herd(self, tasks: list[tuple[str, int]]) -> Herd:
+        key, index = tasks[0]
+        job = self._cell.jobs[key]
+        task, needs = job.tasks[index], job.spec.needs(index)
+        amounts: Amounts = {PORTS: len(task.ports)}
+        self._fleet.kinds.add(amounts, needs)
+        devices: dict[str, int] = {}
+        count_devices(devices, task.devices, needs.devices)
+        price = self._price(job.spec.priority, task.since)
+        return Herd(tasks, job.spec.priority, price, amounts, devices, task.ports)
 
     def _is_wanted_near(self, kind: TaskClass, spec: JobSpec) -> bool:
         """Return whether the class must be near tasks of a job: these must not leave for it."""
         return any(rule.some and rule.counter.choice.chooses(spec) for rule in kind.rules)
-
-    def _may_leave(self, job: str) -> bool:
-        return self._taken_of.get(job, 0) < self._budget.allows(job)
 
     def _price(self, priority: int, since: float) -> float:
         """Return what it costs that a task has to leave: one, for its priority, and for the work lost."""
@@ -209,22 +267,23 @@ class Preemptions:
 
     # Accepting
 
-    def _accept(self, kind: TaskClass, spec: JobSpec, index: int, offer: Offer) -> None:
+    def _accept(self, kind: TaskClass, spec: JobSpec, index: int, row: int, offer: Offer) -> None:
         fleet = self._fleet
         preemptor = task_name(spec.key, index)
-        coming = self._coming.setdefault(offer.row, {})
-        for victim in offer.victims:
-            self._chosen[victim.job, victim.index] = None
-            self._taken_of[victim.job] = self._taken_of.get(victim.job, 0) + 1
-            self._evictions.setdefault((victim.job, preemptor), []).append(victim.index)
-            for number, amount in victim.amounts.items():
-                coming[number] = coming.get(number, 0.0) + amount
-        self.left -= len(offer.victims)
+        coming = self._coming.setdefault(row, {})
+        for herd, count in offer.victims:
+            for job, each in herd.tasks[:count]:
+                self._chosen[job, each] = None
+                self._taken_of[job] = self._taken_of.get(job, 0) + 1
+                self._evictions.setdefault((job, preemptor), []).append(each)
+            for number, amount in herd.amounts.items():
+                coming[number] = coming.get(number, 0.0) + amount * count
+        self.left -= offer.count
         self._notice[preemptor] = spec.preempt_within_seconds or -1.0
         indexes, machines = self._promises.setdefault(spec.key, ([], []))
         indexes.append(index)
-        machines.append(fleet.names[offer.row])
-        fleet.take((offer.row,), kind, spec)
+        machines.append(fleet.names[row])
+        fleet.take((row,), kind, spec)
 
     def _state(self) -> "_State":
         return _State(
@@ -242,6 +301,7 @@ class Preemptions:
         self._fleet.untake([self._fleet.row[name] for name in machines], kind, spec)
         self.left, self._chosen, self._taken_of = before.left, before.chosen, before.taken_of
         self._coming, self._evictions, self._promises = before.coming, before.evictions, before.promises
+        self._auctions.clear()
 
     # What comes of it
 
@@ -285,7 +345,6 @@ class _Room:
 
     def __init__(self, fleet: Fleet, kind: TaskClass, row: int, coming: dict[int, float]) -> None:
         self._kind = kind
-        self._row_capacity = {number: fleet.capacity.item(number, row) for number, _ in kind.needs}
         self._free = {
             number: fleet.free.item(number, row) + coming.get(number, 0.0) for number, _ in kind.needs
         }
@@ -293,6 +352,7 @@ class _Room:
             name: {f"{name}:{d}": free for d, free in enumerate(fleet.device(name).free[:, row].tolist())}
             for name, _ in kind.devices
         }
+        self._known = {name for devices in self._devices.values() for name in devices}
         self._taken = {port for port in kind.fixed_ports if fleet.fixed_ports.taken(port)[row]}
 
     def fits(self) -> bool:
@@ -309,28 +369,59 @@ class _Room:
             return max(free, default=0.0) >= millis
         return free.count(DEVICE_MILLIS) >= millis // DEVICE_MILLIS
 
-    def helped_by(self, victim: Victim) -> float:
-        """Return how much of what is short a victim would leave, in shares of what is short."""
+    def helped_by(self, herd: Herd) -> float:
+        """Return how much of what is short one of a herd would leave, in shares of what is short."""
         return sum(
-            min(1.0, victim.amounts.get(number, 0) / (amount - self._free[number]))
-            for number, amount in self._kind.needs
-            if self._free[number] < amount
+            [
+                min(1.0, herd.amounts.get(number, 0) / (amount - self._free[number]))
+                for number, amount in self._kind.needs
+                if self._free[number] < amount
+            ]
         )
 
-    def without(self, victim: Victim) -> None:
-        """Let a victim leave."""
-        self._change(victim, 1)
-        self._taken -= set(victim.ports)
+    def wanted_of(self, herd: Herd) -> int:
+        """Return how many of a herd would have to leave, as far as it helps; 0 when it does not."""
+        wanted = 1 if herd.devices.keys() & self._known or set(herd.ports) & self._taken else 0
+        for number, amount in self._kind.needs:
+            if self._free[number] < amount and (each := herd.amounts.get(number, 0)):
+                wanted = max(wanted, ceil((amount - self._free[number]) / each))
+        return min(wanted, len(herd.tasks))
 
-    def with_again(self, victim: Victim) -> None:
-        """Let it stay after all."""
-        self._change(victim, -1)
-        self._taken |= set(victim.ports) & set(self._kind.fixed_ports)
+    def spared_of(self, herd: Herd, count: int) -> int:
+        """Return how many of those of a herd that were to leave may stay after all."""
+        if herd.devices or herd.ports:
+            self.change(herd, -1)
+            spared = int(self.fits())
+            self.change(herd, 1)
+            return spared
+        slack = [
+            (self._free[number] - amount) // each
+            for number, amount in self._kind.needs
+            if (each := herd.amounts.get(number, 0))
+        ]
+        return int(min([*slack, count]))
 
-    def _change(self, victim: Victim, times: int) -> None:
+    def change(self, herd: Herd, count: int) -> None:
+        """Let so many of a herd leave; a negative number comes back."""
         for number in self._free:
-            self._free[number] += times * victim.amounts.get(number, 0)
-        for name, millis in victim.devices.items():
+            self._free[number] += count * herd.amounts.get(number, 0)
+        for name, millis in herd.devices.items():
             of = self._devices.get(name.partition(":")[0])
             if of is not None and name in of:
-                of[name] += times * millis
+                of[name] += count * millis
+        ports = set(herd.ports) & set(self._kind.fixed_ports)
+        self._taken = self._taken - ports if count > 0 else self._taken | ports
+
+
+def _order(room: _Room, herd: Herd) -> tuple[int, float, float, tuple[str, int]]:
+    return herd.priority, -room.helped_by(herd), herd.price, herd.tasks[0]
+
+
+def _needed(room: _Room, chosen: list[tuple[Herd, int]]) -> Iterator[tuple[Herd, int]]:
+    """Yield who has to leave when all who may stay after all do, the highest first."""
+    for herd, count in reversed(chosen):
+        spared = room.spared_of(herd, count)
+        if spared:
+            room.change(herd, -spared)
+        if count > spared:
+            yield herd, count - spared

@@ -19,7 +19,7 @@ from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.passes import Pass
 from borgish.scheduler.plan import Plan
 from borgish.scheduler.policies import POLICIES
-from borgish.scheduler.preemption import Budget, NoBudget, Preemptions
+from borgish.scheduler.preemption import Budget, Preemptions
 from borgish.scheduler.sampling import Sampler
 from borgish.scheduler.scoring import ScoreCache
 from borgish.scheduler.settings import SchedulerSettings
@@ -34,10 +34,10 @@ class Scheduler:
     def __init__(
         self, seed: int = 0, settings: SchedulerSettings | None = None, budget: Budget | None = None
     ) -> None:
-        """Use a seed for ties; ``budget`` says whom preemption may disrupt."""
+        """Use a seed for ties; ``budget`` says whom preemption may disrupt: without one, everybody."""
         self._seed = seed
         self._settings = settings or SchedulerSettings()
-        self._budget = budget or NoBudget()
+        self._budget = budget
         self._mono = 0.0
         self.forget()
 
