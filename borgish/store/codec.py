@@ -5,6 +5,7 @@ The formats carry a version. What another version or another cell wrote is refus
 
 import hashlib
 import sys
+from typing import Any, get_args, get_origin
 
 import msgspec
 
@@ -25,7 +26,21 @@ _HEADER_BYTES_MAX = 64
 _events_encoder = msgspec.json.Encoder()
 _events_decoder = msgspec.json.Decoder(tuple[AnyEvent, ...])
 _snapshot_encoder = msgspec.msgpack.Encoder()
-_snapshot_decoder = msgspec.msgpack.Decoder(Snapshot)
+
+# A snapshot is read a record at a time: one of a large cell, read in one go, holds the interpreter for a
+# tenth of a second, and with it the turns of a borgmaster that looks into its past.
+_apart = msgspec.msgpack.Decoder(dict[str, msgspec.Raw]).decode
+_NO_RECORDS = b"\x80"  # an empty map
+_WHOLE = {
+    field.name: msgspec.msgpack.Decoder(field.type).decode
+    for field in msgspec.structs.fields(Snapshot)
+    if get_origin(field.type) is not dict
+}
+_RECORDS = {
+    field.name: msgspec.msgpack.Decoder(get_args(field.type)[1]).decode
+    for field in msgspec.structs.fields(Snapshot)
+    if get_origin(field.type) is dict
+}
 
 
 def encode_events(events: tuple[AnyEvent, ...]) -> str:
@@ -71,8 +86,12 @@ def decode_snapshot(body: bytes | bytearray, cell: str) -> Snapshot:
 
 def _decoded(packed: memoryview) -> Snapshot:
     try:
-        return _snapshot_decoder.decode(packed)
-    except msgspec.DecodeError as error:
+        fields = _apart(packed)
+        found: dict[str, Any] = {name: read(fields[name]) for name, read in _WHOLE.items() if name in fields}
+        for name, read in _RECORDS.items():
+            found[name] = {key: read(record) for key, record in _apart(fields.get(name, _NO_RECORDS)).items()}
+        return Snapshot(**found)
+    except (msgspec.DecodeError, TypeError) as error:  # TypeError: one without a name
         raise StoreDamaged(f"A snapshot cannot be read: {error}", "Use another checkpoint") from error
 
 
