@@ -137,7 +137,7 @@ class Runtime(StrEnum):
 # Names users choose: jobs, users, ports, machines, named resources. A DNS label, so that a name
 # can stand in a file name, a label, an address and a metric without quoting.
 NAME_PATTERN = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-CHECKPOINT_NAME_PATTERN = r"(?!all$)[a-z]([a-z0-9-]{0,61}[a-z0-9])?"  # never to be taken for a position
+CHECKPOINT_NAME_PATTERN = r"(?!(all|now)$)[a-z]([a-z0-9-]{0,61}[a-z0-9])?"  # no position, no moment
 TASKS_PER_JOB_MAX = 10_000
 BODY_BYTES_MAX = 1024 * 1024
 

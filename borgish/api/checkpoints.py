@@ -34,7 +34,7 @@ async def create_checkpoint(request: Asked) -> CheckpointView:
     if name and not _NAME.fullmatch(name):
         raise Invalid(
             f"{name[:63]!r} cannot be the name of a checkpoint",
-            "Take at most 63 of a-z, 0-9 and -, the first a letter, the last no -; and not 'all'",
+            "Take at most 63 of a-z, 0-9 and -, the first a letter, the last no -; not 'all' or 'now'",
         )
     return await request.gateway.checkpoint(f"asked for by {request.user.name}", name)
 

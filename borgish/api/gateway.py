@@ -5,6 +5,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from borgish.api.moments import Moment
 from borgish.api.views.history import Wanted
 from borgish.api.views.status import summary_view
 from borgish.api.views.tally import Tally
@@ -14,6 +15,7 @@ from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.wire.api import (
     Accepted,
+    AsOf,
     CheckpointDetail,
     CheckpointVerdict,
     CheckpointView,
@@ -74,6 +76,15 @@ class Gateway(Protocol):
 
     async def read(self, view: Callable[[Reading], T]) -> T:
         """Call ``view`` when everything in memory is durable, and return what it returns."""
+        ...
+
+    async def find(self, moment: Moment) -> AsOf:
+        """Return which moment of the past is meant. Raises Invalid, NotFound, Conflict and Gone for one that
+        cannot be told."""
+        ...
+
+    async def read_at(self, as_of: AsOf, view: Callable[[Reading], T]) -> T:
+        """Call ``view``, in a thread, with the cell as it was at a moment that ``find`` returned."""
         ...
 
     async def join(self, request: JoinRequest) -> JoinReply:

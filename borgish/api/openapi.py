@@ -19,10 +19,18 @@ import borgish
 from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy
 from borgish.api.errors import PROBLEM
+from borgish.api.moments import AT, AT_CHARACTERS_MAX
 from borgish.wire.api import Problem
 
 TAKES = "takes"  # the key in a route's ``opt``: a struct, or words for a body that is not JSON
 _NOT_SHOWN = {"request"}
+_AT_PARAMETER = {
+    "name": AT,
+    "in": "query",
+    "required": False,
+    "schema": {"type": "string", "maxLength": AT_CHARACTERS_MAX},
+    "description": "as it was: a time in ISO 8601, an age like 5m, a position, a checkpoint's name",
+}
 _BOUNDS = {"ge": "minimum", "le": "maximum", "max_length": "maxLength"}
 
 
@@ -78,7 +86,8 @@ def _operation(handler: HTTPRouteHandler, known: dict[Any, dict[str, Any]]) -> d
             _parameter(field)
             for name, field in handler.parsed_fn_signature.parameters.items()
             if name not in _NOT_SHOWN
-        ],
+        ]
+        + [_AT_PARAMETER] * handler.opt.get(AT, False),
         "responses": {str(handler.status_code): {"description": "Done", **content}, "default": problem},
     }
     if TAKES in handler.opt:

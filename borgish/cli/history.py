@@ -1,13 +1,13 @@
 """``borgctl history``: who did what, when and why, from the whole journal."""
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import msgspec
 import typer
 
 from borgish.cli.commands import single
+from borgish.cli.moments import day_and_time, zoned
 from borgish.cli.render import Form, FormOption, show_list
 from borgish.cli.session import session_of
 from borgish.cli.table import Column
@@ -127,15 +127,6 @@ def _named(subject: str) -> Params:
     return {"task" if subject.count("/") > 1 else "job": subject}
 
 
-def zoned(text: str) -> str:
-    """Return a time with the zone of who asks when it names none; all else as it is, for the master."""
-    try:
-        at = datetime.fromisoformat(text)
-        return (at if at.tzinfo else at.astimezone()).isoformat()
-    except (ValueError, OverflowError):
-        return text
-
-
 def latest(client: "Client", params: Params, limit: int) -> tuple[Sequence[HistoryView], HistoryList]:
     """Return the latest entries, in order, asked for in pages from the end; and the last page."""
     found: list[HistoryView] = []
@@ -152,11 +143,6 @@ def latest(client: "Client", params: Params, limit: int) -> tuple[Sequence[Histo
 def lines(entries: Iterable[HistoryView]) -> list[Line]:
     """Return a line for each thing that happened."""
     return [Line(entry, event) for entry in entries for event in entry.events or (None,)]
-
-
-def day_and_time(moment: str) -> str:
-    """Return an ISO 8601 moment in the zone of who asks: ``2026-01-31 14:03:21``."""
-    return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _say_cut_short(last: HistoryList) -> None:

@@ -26,6 +26,7 @@ from borgish.master.history import EVENTS_KEPT, History
 from borgish.master.inbox import Inbox
 from borgish.master.keeper import Keeper
 from borgish.master.metrics import Metrics
+from borgish.master.moments import Moments
 from borgish.master.past import Past
 from borgish.master.reading import Reader
 from borgish.master.settings import Settings
@@ -138,6 +139,7 @@ class Daemon:
             self._clock,
             self._credentials.secret,
             Past(self._turn, self._store, self._clock),
+            Moments(self._core, self._turn, self._store, self._clock, self._reader.daemon),
         )
         tokens = Tokens.read(self._settings.folder / "tokens.toml")
         host, tls = self._settings.host, self._settings.tls

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
 
 from borgish.api.gateway import Reading, WatchMessage
+from borgish.api.moments import Moment
 from borgish.api.views.history import Wanted
 from borgish.cell.commands import Command, JoinMachine
 from borgish.cell.model import Machine, Task
@@ -14,6 +15,7 @@ from borgish.master.checkpointer import Checkpointer
 from borgish.master.core import Core
 from borgish.master.inbox import Inbox
 from borgish.master.keeper import Keeper
+from borgish.master.moments import Moments
 from borgish.master.past import Past
 from borgish.master.reading import Reader
 from borgish.master.turn import Turn
@@ -21,6 +23,7 @@ from borgish.master.watch import WatchHub
 from borgish.vocabulary import State
 from borgish.wire.api import (
     Accepted,
+    AsOf,
     CheckpointDetail,
     CheckpointVerdict,
     CheckpointView,
@@ -48,6 +51,7 @@ class MasterGateway:
         clock: Clock,
         secret: str,
         past: Past,
+        moments: Moments,
     ) -> None:
         self._core = core
         self._turn = turn
@@ -60,6 +64,7 @@ class MasterGateway:
         self._clock = clock
         self._secret = secret
         self._past = past
+        self._moments = moments
 
     async def command(self, command: Command, actor: str, request_id: str, digest: str) -> Accepted:
         """Hand in a command; return when it is durable."""
@@ -68,6 +73,14 @@ class MasterGateway:
     async def read(self, view: Callable[[Reading], T]) -> T:
         """Call ``view`` when everything in memory is durable."""
         return await self._reader.read(view)
+
+    async def find(self, moment: Moment) -> AsOf:
+        """Return which moment of the past is meant."""
+        return await self._moments.find(moment)
+
+    async def read_at(self, as_of: AsOf, view: Callable[[Reading], T]) -> T:
+        """Call ``view``, in a thread, with the cell as it was."""
+        return await self._moments.read(as_of, view)
 
     async def join(self, request: JoinRequest) -> JoinReply:
         """Take a machine into the cell, or back into it."""

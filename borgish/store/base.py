@@ -34,8 +34,8 @@ class Records(msgspec.Struct):
 
 
 class Store(Protocol):
-    """Where a cell is kept. One caller at a time, except that the methods of checkpoints, and ``entries``,
-    may run in other threads beside the rest. Every method may block.
+    """Where a cell is kept. One caller at a time, except that the methods of checkpoints, and those that
+    read the journal, may run in other threads beside the rest. Every method may block.
 
     ``append`` is one transaction: when it returns, all of it is durable. When the outcome of a
     commit cannot be known it raises ``OutcomeUnknown``, and when another master has taken over,

@@ -1,8 +1,8 @@
 """The cell as it was at any position of the journal: the nearest good checkpoint, and the entries after it.
 
-``cell_at`` blocks, as long as it takes to replay what lies between, and may run in a thread beside the
-rest of a store: the store is held for a small page of entries at a time. Whoever wants several cells, or
-one several times, keeps them; what this returns is the caller's own.
+``cell_at`` takes as long as it takes to replay what lies between. It may run in a thread beside the rest of
+a store, which is held for a small page of entries at a time. Whoever wants several cells, or one several
+times, keeps them; what this returns is the caller's own.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,6 +23,8 @@ class Source(Protocol):
     """What is read of a store (see ``store.base.Store``)."""
 
     def entries(self, after: int, limit: int = 0) -> Iterable[Entry]: ...
+
+    def entries_before(self, before: int, limit: int) -> Iterable[Entry]: ...
 
     def checkpoints(self) -> list[CheckpointInfo]: ...
 
@@ -46,6 +48,24 @@ def cell_at(source: Source, name: str, position: int) -> Recovered:
     if cell.position != position:
         raise Invalid(f"position {position} has not happened", f"The latest is {cell.position}")
     return Recovered(cell, warnings)
+
+
+def position_at(source: Source, at: float, head: int) -> int:
+    """Return the last position, up to ``head``, that was reached by a moment in seconds since 1970.
+
+    0 when nothing that is kept had happened by then. Where a clock was set back the moment came twice, and
+    either position may be meant.
+    """
+    low, high = 0, head + 1  # the first is early enough, the second is not
+    while high - low > 1:
+        middle = (low + high) // 2
+        entry = next(iter(source.entries_before(middle + 1, 1)), None)
+        if entry is None or entry.at <= at:
+            low = middle
+        else:
+            high = entry.position
+    entry = next(iter(source.entries_before(low + 1, 1)), None)
+    return low if entry is not None and entry.at <= at else 0
 
 
 def earliest_position(source: Source) -> int:

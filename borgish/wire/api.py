@@ -33,12 +33,22 @@ class Accepted(msgspec.Struct, frozen=True, omit_defaults=True):
     replayed: bool = False
 
 
+class AsOf(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The moment of the past that an answer is of. What was merely seen then, phases, usage, what is up
+    and why something waited, was not journalled and is not told: such fields are null or empty."""
+
+    position: int  # of the journal: all up to it had happened, and nothing after
+    at: str  # when that was written; "" before the first
+    timeline: int = 1
+    warnings: tuple[str, ...] = ()  # checkpoints that were passed over, being no good
+
+
 class UsageView(msgspec.Struct, frozen=True):
     cpu_millis: int
     ram_bytes: int
 
 
-class TaskView(msgspec.Struct, frozen=True):
+class TaskView(msgspec.Struct, frozen=True, omit_defaults=True):
     """One task, complete."""
 
     name: str  # user/job/3
@@ -46,7 +56,7 @@ class TaskView(msgspec.Struct, frozen=True):
     user: str
     index: int
     state: State
-    phase: Phase | None  # None unless running
+    phase: Phase | None  # None unless running, and of the past
     machine: str | None  # where it runs, or last ran
     attempt: int
     pid: int | None
@@ -60,10 +70,11 @@ class TaskView(msgspec.Struct, frozen=True):
     priority: int
     resources: Resources
     usage: UsageView | None
+    as_of: AsOf | None = None
 
 
 class JobView(msgspec.Struct, frozen=True):
-    """One job in a list. ``up`` counts tasks that run and, where probed, are healthy."""
+    """One job in a list. ``up`` counts tasks that run and, where probed, are healthy; None of the past."""
 
     name: str  # user/job
     user: str
@@ -71,7 +82,7 @@ class JobView(msgspec.Struct, frozen=True):
     tasks: int
     pending: int
     running: int
-    up: int
+    up: int | None
     dead: int
     finished: int
     failed: int
@@ -91,6 +102,7 @@ class JobDetail(msgspec.Struct, frozen=True):
     job: JobView
     spec: JobSpec
     refusals: tuple["RefusalView", ...]
+    as_of: AsOf | None = None
 
 
 class RefusalView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -114,9 +126,10 @@ class WhyView(msgspec.Struct, frozen=True, omit_defaults=True):
     refusals: tuple[RefusalView, ...] = ()
     tasks: tuple[TaskView, ...] = ()
     events: tuple["EventView", ...] = ()
+    as_of: AsOf | None = None
 
 
-class MachineView(msgspec.Struct, frozen=True):
+class MachineView(msgspec.Struct, frozen=True, omit_defaults=True):
     """One machine, complete. ``committed`` is the sum of the limits of the tasks placed there."""
 
     name: str
@@ -124,7 +137,7 @@ class MachineView(msgspec.Struct, frozen=True):
     address: str
     capacity: Resources
     committed: Resources
-    usage: UsageView
+    usage: UsageView | None  # None of the past
     tasks: int
     attributes: dict[str, str]
     runtimes: tuple[str, ...]
@@ -133,6 +146,7 @@ class MachineView(msgspec.Struct, frozen=True):
     joined_at: str
     reason: str
     orphans: tuple[str, ...]
+    as_of: AsOf | None = None
 
 
 class EventView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -228,12 +242,13 @@ class StatusView(msgspec.Struct, frozen=True):
     tasks: int
     pending: int
     running: int
-    up: int
+    up: int | None
     dead: int
     capacity: Resources  # of the machines that are up
     bands: tuple[BandUse, ...]
     store: str  # sqlite or postgresql
     last_checkpoint: CheckpointView | None
+    as_of: AsOf | None = None
 
 
 class SummaryView(msgspec.Struct, frozen=True):
@@ -255,21 +270,25 @@ class Page(msgspec.Struct, frozen=True, omit_defaults=True):
 class TaskList(msgspec.Struct, frozen=True):
     items: tuple[TaskView, ...]
     page: Page = Page()
+    as_of: AsOf | None = None
 
 
 class JobList(msgspec.Struct, frozen=True):
     items: tuple[JobView, ...]
     page: Page = Page()
+    as_of: AsOf | None = None
 
 
 class MachineList(msgspec.Struct, frozen=True):
     items: tuple[MachineView, ...]
     page: Page = Page()
+    as_of: AsOf | None = None
 
 
 class EventList(msgspec.Struct, frozen=True):
     items: tuple[EventView, ...]
     page: Page = Page()
+    as_of: AsOf | None = None
 
 
 class HistoryList(msgspec.Struct, frozen=True, omit_defaults=True):

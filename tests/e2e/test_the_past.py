@@ -1,0 +1,36 @@
+"""The past of a real cell: read as it was, by position, by time and by a checkpoint's name."""
+
+from tests.cells import RealCell
+
+JOB = """\
+name: past
+user: ann
+tasks: 2
+run: [sleep, "1000"]
+resources: {cpu: 10m, ram: 16MiB}
+"""
+
+
+def test_a_cell_is_read_as_it_was(tidied: RealCell) -> None:
+    empty = tidied.items("status")["position"]
+    tidied.ok("job", "submit", "-", stdin=JOB)
+    tidied.ok("checkpoint", "create", "--name", "two-tasks")
+    two = tidied.items("status")
+    tidied.ok("job", "scale", "ann/past", 5)
+    tidied.ok("job", "wait", "ann/past")
+
+    assert [job["name"] for job in tidied.items("job", "list", "--at", empty)] == []
+    for at in (two["position"], two["now"], "two-tasks"):
+        (job,) = tidied.items("job", "list", "--at", at)
+        assert (job["tasks"], job["running"], job["up"]) == (2, 2, None)
+    assert len(tidied.items("task", "list", "past")) == 5
+    then = tidied.items("task", "list", "past", "--at", "two-tasks")
+    assert [(task["state"], task["phase"]) for task in then] == [("running", None)] * 2
+    assert [task["machine"] for task in then] == [
+        task["machine"] for task in tidied.items("task", "list", "past")[:2]
+    ]
+    assert tidied.items("status", "--at", "two-tasks")["as_of"]["position"] == two["position"]
+    assert tidied.ok("why", "past/0", "--at", "two-tasks").startswith(f"As of position {two['position']} (")
+    refused = tidied.borgctl("job", "show", "past", "--at", empty)
+    assert refused.code == 1
+    assert "there is no job 'past'" in refused.err
