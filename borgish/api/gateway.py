@@ -87,6 +87,10 @@ class Gateway(Protocol):
         """Call ``view``, in a thread, with the cell as it was at a moment that ``find`` returned."""
         ...
 
+    async def read_both(self, old: AsOf, new: AsOf, view: Callable[[Cell, Cell], T]) -> T:
+        """Call ``view``, in a thread, with the cell as it was at two moments that ``find`` returned."""
+        ...
+
     async def join(self, request: JoinRequest) -> JoinReply:
         """Take a machine into the cell."""
         ...

@@ -8,6 +8,7 @@ from borgish.api.moments import Moment
 from borgish.api.views.history import Wanted
 from borgish.cell.commands import Command, JoinMachine
 from borgish.cell.model import Machine, Task
+from borgish.cell.state import Cell
 from borgish.clock import Clock
 from borgish.errors import Conflict, Forbidden, NotFound
 from borgish.link.link import Link, poll_token
@@ -81,6 +82,10 @@ class MasterGateway:
     async def read_at(self, as_of: AsOf, view: Callable[[Reading], T]) -> T:
         """Call ``view``, in a thread, with the cell as it was."""
         return await self._moments.read(as_of, view)
+
+    async def read_both(self, old: AsOf, new: AsOf, view: Callable[[Cell, Cell], T]) -> T:
+        """Call ``view``, in a thread, with the cell as it was at two moments."""
+        return await self._moments.read_both(old, new, view)
 
     async def join(self, request: JoinRequest) -> JoinReply:
         """Take a machine into the cell, or back into it."""

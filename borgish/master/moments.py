@@ -80,6 +80,11 @@ class Moments:
         async with past.one_at_a_time:
             return await asyncio.to_thread(view, self._reading(past))
 
+    async def read_both(self, old: AsOf, new: AsOf, view: Callable[[Cell, Cell], T]) -> T:
+        """Return what ``view``, which makes no sums, makes of the cell as it was at two moments."""
+        before, after = await self._cell(old.position), await self._cell(new.position)
+        return await asyncio.to_thread(view, before.cell, after.cell)
+
     def _reading(self, past: PastCell) -> Reading:
         cell, observed, tally = past.cell, past.observed, past.tally
         now, daemon = self._clock.now(), self._daemon()

@@ -20,6 +20,10 @@ else:
 
 SNAPSHOT_VERSION = 1
 ZSTD_LEVEL = 3
+SNAPSHOT_BYTES_MAX = 4 * 1024**3
+"""Unpacked; a cell of 200,000 tasks has a hundredth of it."""
+
+_PIECE_BYTES = 1024**2
 _MARK = b"borgish snapshot "
 _HEADER_BYTES_MAX = 64
 
@@ -109,14 +113,27 @@ def compress(body: bytes | bytearray) -> bytes:
     return zstd.compress(body, ZSTD_LEVEL)
 
 
-def decompress(stored: bytes, sha256: str) -> bytes:
+def decompress(stored: bytes, sha256: str) -> bytearray:
     """Return the body of what is stored, after verifying it. Raises StoreDamaged."""
     if sha256_of(stored) != sha256:
         raise StoreDamaged("The checkpoint's SHA-256 does not match", "Use another checkpoint")
     try:
-        return zstd.decompress(stored)
-    except zstd.ZstdError as error:
+        return _unpacked(stored)
+    except (zstd.ZstdError, EOFError) as error:
         raise StoreDamaged(f"The checkpoint cannot be unpacked: {error}", "Use another checkpoint") from error
+
+
+def _unpacked(stored: bytes) -> bytearray:
+    """Unpack in pieces, for the same reason as above, and no more than a cell can be."""
+    unpacking, body = zstd.ZstdDecompressor(), bytearray()
+    while not unpacking.eof:
+        body += unpacking.decompress(stored, _PIECE_BYTES)
+        stored = b""
+        if unpacking.needs_input and not unpacking.eof:
+            raise EOFError("it ends too early")
+        if len(body) > SNAPSHOT_BYTES_MAX:
+            raise EOFError(f"it has more than {SNAPSHOT_BYTES_MAX} bytes")
+    return body
 
 
 def sha256_of(stored: bytes) -> str:

@@ -176,6 +176,24 @@ class HistoryView(msgspec.Struct, frozen=True, omit_defaults=True):
     events: tuple[EventView, ...] = ()  # only those of what was asked about
 
 
+class ChangeView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One record that differs between two moments, or tasks of one job that differ alike."""
+
+    kind: str  # added, removed, changed
+    name: str  # machine, user/band, user/job
+    lines: tuple[str, ...]  # what differs: "state: running -> dead"; of a new or former one, what it is
+    indexes: str = ""  # 0-4,7: of the tasks
+    tasks: int = 0  # how many
+
+
+class DiffView(msgspec.Struct, frozen=True):
+    """What differs between two moments, of what is journalled."""
+
+    old: AsOf
+    new: AsOf
+    changes: dict[str, tuple[ChangeView, ...]]  # by section, all of them: machines, quotas, jobs, tasks
+
+
 class CheckpointView(msgspec.Struct, frozen=True):
     position: int
     at: str

@@ -34,3 +34,23 @@ def test_a_cell_is_read_as_it_was(tidied: RealCell) -> None:
     refused = tidied.borgctl("job", "show", "past", "--at", empty)
     assert refused.code == 1
     assert "there is no job 'past'" in refused.err
+
+
+def test_two_moments_are_compared(tidied: RealCell) -> None:
+    tidied.ok("job", "submit", "-", stdin=JOB)
+    before = tidied.items("status")["position"]
+    tidied.ok("job", "scale", "ann/past", 3)
+    tidied.ok("job", "wait", "ann/past")
+    tidied.ok("task", "kill", "ann/past/0")
+
+    found = tidied.items("diff", before)
+
+    assert (found["old"]["position"], found["changes"]["machines"]) == (before, [])
+    assert found["changes"]["jobs"] == [
+        {"kind": "changed", "name": "ann/past", "lines": ["tasks: 2 -> 3"]},
+    ]
+    ended, new = found["changes"]["tasks"]
+    assert (ended["indexes"], ended["lines"][0]) == ("0", "state: running -> dead (kill)")
+    assert (new["kind"], new["indexes"], new["lines"]) == ("added", "2", ["running"])
+    assert "~ ann/past: tasks: 2 -> 3" in tidied.ok("diff", before)
+    assert "nothing differs" in tidied.ok("diff", "now", "now")

@@ -20,6 +20,7 @@ from borgish.api.views.tally import Tally
 from borgish.cell.commands import Command
 from borgish.cell.events import Entry
 from borgish.cell.observed import Observed
+from borgish.cell.state import Cell
 from borgish.client import Client
 from borgish.clock import SystemClock
 from borgish.errors import Conflict, Gone, NotFound, Unreachable
@@ -60,6 +61,7 @@ class FakeGateway:
         """Be as new; the hub as well, which is what watchers hang on."""
         self.cell = small_cell()
         self.observed = small_observed()
+        self.before: Cell | None = None
         self.tally = Tally()
         self.asked: list[Asked] = []
         self.sought: list[Moment] = []
@@ -106,6 +108,9 @@ class FakeGateway:
     async def read_at(self, as_of: AsOf, view: Callable[[Reading], T]) -> T:
         assert as_of == PAST
         return await asyncio.to_thread(view, self._reading(Observed(known=False), {}))
+
+    async def read_both(self, old: AsOf, new: AsOf, view: Callable[[Cell, Cell], T]) -> T:
+        return await asyncio.to_thread(view, self.before or self.cell, self.cell)
 
     def _reading(self, observed: Observed, refusals: dict[str, tuple[RefusalView, ...]]) -> Reading:
         cell, tally = self.cell, self.tally if observed.known else Tally()
