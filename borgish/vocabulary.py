@@ -140,6 +140,7 @@ NAME_PATTERN = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 CHECKPOINT_NAME_PATTERN = r"(?!(all|now)$)[a-z]([a-z0-9-]{0,61}[a-z0-9])?"  # no position, no moment
 TASKS_PER_JOB_MAX = 10_000
 BODY_BYTES_MAX = 1024 * 1024
+CHECKPOINT_FILE_BYTES_MAX = 256 * 1024**2  # a cell of 200,000 tasks has a hundredth of it
 
 
 def job_key(user: str, name: str) -> str:

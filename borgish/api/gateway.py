@@ -21,6 +21,7 @@ from borgish.wire.api import (
     CheckpointView,
     EventView,
     HistoryList,
+    Imported,
     RefusalView,
     StatusView,
     SummaryView,
@@ -134,6 +135,11 @@ class Gateway(Protocol):
 
     async def checkpoint_file(self, position: int) -> bytes:
         """Return a checkpoint as it is kept outside of the cell (``wire.checkpoint_file``), not verified."""
+        ...
+
+    async def import_checkpoint(self, file: bytes, name: str, actor: str) -> Imported:
+        """Keep a checkpoint that was handed out. Raises Invalid and Conflict for one that is not of this
+        cell's history; nothing is overwritten."""
         ...
 
     async def delete_checkpoint(self, position: int, actor: str) -> CheckpointView:

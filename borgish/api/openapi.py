@@ -23,6 +23,7 @@ from borgish.api.moments import AT, AT_CHARACTERS_MAX
 from borgish.wire.api import Problem
 
 TAKES = "takes"  # the key in a route's ``opt``: a struct, or words for a body that is not JSON
+_FILES = {"job file": "application/yaml", "checkpoint file": "application/octet-stream"}
 _NOT_SHOWN = {"request"}
 _AT_PARAMETER = {
     "name": AT,
@@ -120,5 +121,5 @@ def _is_struct(shape: Any) -> bool:
 
 def _body(takes: Any, known: dict[Any, dict[str, Any]]) -> dict[str, Any]:
     if isinstance(takes, str):
-        return {"description": takes, "required": True, "content": {"application/yaml": {"schema": {}}}}
+        return {"description": takes, "required": True, "content": {_FILES[takes]: {"schema": {}}}}
     return {"content": {"application/json": {"schema": known[takes]}}}

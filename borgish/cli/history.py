@@ -84,7 +84,7 @@ def history(
         show_list(lines(entries), HISTORY_COLUMNS, output, lambda line: str(line.entry.position), none)
     else:
         show_list(entries, (), output, lambda entry: str(entry.position), none)
-    _say_cut_short(last)
+    _say_what_is_not_told(last)
 
 
 def about(client: "Client", name: str) -> Params:
@@ -145,9 +145,11 @@ def lines(entries: Iterable[HistoryView]) -> list[Line]:
     return [Line(entry, event) for entry in entries for event in entry.events or (None,)]
 
 
-def _say_cut_short(last: HistoryList) -> None:
-    if last.cut_short:
-        from borgish.cli.screen import say
+def _say_what_is_not_told(last: HistoryList) -> None:
+    from borgish.cli.screen import say
 
+    if last.begins:
+        say(f"the journal begins at {day_and_time(last.begins)}: what was before is no longer kept")
+    if last.cut_short:
         say(f"only the {last.looked_at} entries back to {day_and_time(last.reached)} were looked at")
         say(f"hint: `--until {last.reached}` goes on from there")

@@ -30,6 +30,7 @@ from borgish.wire.api import (
     CheckpointView,
     EventView,
     HistoryList,
+    Imported,
 )
 from borgish.wire.link import ExecReply, ExecRequest, JoinReply, JoinRequest
 
@@ -160,7 +161,7 @@ class MasterGateway:
 
     async def checkpoints(self) -> list[CheckpointView]:
         """Return the kept checkpoints, newest first."""
-        return await self._checkpointer.kept()
+        return await self._keeper.listed()
 
     async def checkpoint_detail(self, position: int) -> CheckpointDetail:
         """Look into a checkpoint."""
@@ -173,6 +174,11 @@ class MasterGateway:
     async def checkpoint_file(self, position: int) -> bytes:
         """Return a checkpoint as it is kept outside of the cell."""
         return await self._keeper.file(position)
+
+    async def import_checkpoint(self, file: bytes, name: str, actor: str) -> Imported:
+        """Keep a checkpoint that was handed out."""
+        await self._turn.durable()
+        return await self._keeper.take_in(file, name, self._core.cell.position, actor)
 
     async def delete_checkpoint(self, position: int, actor: str) -> CheckpointView:
         """Let go of a checkpoint, unless it is the last good one."""

@@ -43,11 +43,20 @@ def cell_at(source: Source, name: str, position: int) -> Recovered:
     warnings: list[str] = []
     cell = Cell(_base(source, name, position, warnings))
     _expect_told(source, cell, position, warnings)
+    try:
+        return Recovered(replayed(source, cell, position, warnings), warnings)
+    except StoreDamaged:
+        _expect_told(source, cell, position, warnings)  # it may have been pruned meanwhile
+        raise
+
+
+def replayed(source: Source, cell: Cell, position: int, warnings: Sequence[str] = ()) -> Cell:
+    """Return the cell itself, taken forward to a position. Raises Invalid and StoreDamaged."""
     for page in _pages(source, cell.position, position):
         replay(cell, page, warnings)
     if cell.position != position:
         raise Invalid(f"position {position} has not happened", f"The latest is {cell.position}")
-    return Recovered(cell, warnings)
+    return cell
 
 
 def position_at(source: Source, at: float, head: int) -> int:

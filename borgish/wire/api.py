@@ -201,6 +201,7 @@ class CheckpointView(msgspec.Struct, frozen=True):
     bytes: int
     sha256: str  # of the body as stored
     name: str = ""  # "" for one that goes when there are enough newer ones
+    problem: str = ""  # in a list: why it is no good; reading it back may find more
 
 
 class CheckpointContents(msgspec.Struct, frozen=True):
@@ -320,6 +321,7 @@ class HistoryList(msgspec.Struct, frozen=True, omit_defaults=True):
     looked_at: int = 0  # entries of the journal, matching or not
     reached: str = ""  # when the oldest of those was
     cut_short: bool = False
+    begins: str = ""  # the journal was pruned, this is back to where it begins: older ones are not kept
 
 
 class CheckpointList(msgspec.Struct, frozen=True):
@@ -328,6 +330,13 @@ class CheckpointList(msgspec.Struct, frozen=True):
 
 class ScaleRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tasks: int
+
+
+class Imported(msgspec.Struct, frozen=True):
+    """A checkpoint that was taken in."""
+
+    checkpoint: CheckpointView
+    text: str = ""  # what it cannot be used for; "" when there is nothing to say
 
 
 class CheckpointRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -35,6 +35,7 @@ from borgish.wire.api import (
     CheckpointView,
     EventView,
     HistoryList,
+    Imported,
     RefusalView,
 )
 from borgish.wire.link import ExecReply, JoinReply, JoinRequest
@@ -62,6 +63,7 @@ class FakeGateway:
         self.cell = small_cell()
         self.observed = small_observed()
         self.before: Cell | None = None
+        self.imported = b""
         self.tally = Tally()
         self.asked: list[Asked] = []
         self.sought: list[Moment] = []
@@ -176,6 +178,10 @@ class FakeGateway:
 
     async def checkpoint_file(self, position: int) -> bytes:
         return b"body of %d\xff" % self._kept(position).position
+
+    async def import_checkpoint(self, file: bytes, name: str, actor: str) -> Imported:
+        self.imported = file
+        return Imported(msgspec.structs.replace(CHECKPOINT, name=name, reason=f"imported by {actor}"))
 
     async def delete_checkpoint(self, position: int, actor: str) -> CheckpointView:
         raise Conflict(f"{actor} may not delete the last good one at {self._kept(position).position}", "Wait")

@@ -12,7 +12,7 @@ from borgish.api.views.status import Daemon
 from borgish.cell.events import AnyEvent, JobSubmitted, MachineUp
 from borgish.cell.state import Cell
 from borgish.clock import Now
-from borgish.errors import Conflict, Invalid, NotFound
+from borgish.errors import Conflict, Gone, Invalid, NotFound
 from borgish.master import moments
 from borgish.master.core import Core
 from borgish.master.inbox import Inbox
@@ -135,6 +135,22 @@ async def test_what_cannot_be_told_says_what_can(
     with pytest.raises(error, match=words) as caught:
         await bench.find(text)
     assert hint in getattr(caught.value, "hint", "")
+
+
+async def test_what_was_pruned_is_gone_and_the_earliest_is_said(bench: Bench) -> None:
+    bench.go_on(4)
+    bench.life.checkpoint()
+    bench.go_on(2)
+    bench.store.prune_journal(10, 100)
+
+    for text in ("4", "9", "1970-01-01T00:01:45Z"):
+        with pytest.raises(Gone, match="no longer") as caught:
+            await bench.find(text)
+        assert caught.value.hint.startswith("The earliest is")
+        assert "10" in caught.value.hint
+    assert (await bench.find("10")).at == "1970-01-01T00:01:50.250Z"
+    assert (await bench.find("1970-01-01T00:01:51Z")).position == 10
+    assert (await bench.find("12")).position == 12
 
 
 async def test_several_reads_of_one_moment_replay_once(bench: Bench) -> None:
