@@ -13,7 +13,7 @@ attempt      one stay of a task on one machine; its id is the journal position o
 band         monitoring > production > batch > free; a priority is a number inside a band
 command      what somebody asks; may be refused
 event        what happened; the journal's alphabet; cannot be refused
-journal      every event ever, in order, in the database; only grows
+journal      every event ever, in order, in the database; grows at its end, and only its oldest part may go
 checkpoint   the whole cell at one journal position
 timeline     grows at each rollback
 epoch        grows at each election, that is at each start of a borgmaster

@@ -66,8 +66,8 @@ def test_a_checkpoint_is_named_verified_exported_and_deleted(tidied: RealCell, t
     said = tidied.ok("checkpoint", "import", file)
     assert said.startswith(f"imported the checkpoint noon at position {position}")
     assert "is kept already" in tidied.borgctl("checkpoint", "import", file).err
-    (job,) = tidied.items("job", "list", "--at", "noon")
-    assert (job["name"], job["running"]) == ("ann/sleepers", 3)
+    then = {job["name"]: job["running"] for job in tidied.items("job", "list", "--at", "noon")}
+    assert then["ann/sleepers"] == 3
     assert tidied.items("checkpoint", "verify", "noon")[0]["good"]
 
 

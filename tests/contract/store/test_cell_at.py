@@ -75,6 +75,26 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(place: Place) 
     assert [f"checkpoint at {damaged} is passed over" in warning for warning in found.warnings] == [True]
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [((b"snapshot 1\n", b"snapshot 9\n"), "has format 9"), ((b"testing", b"texting"), "of cell 'texting'")],
+)
+def test_one_of_another_version_or_cell_is_passed_over_too(
+    place: Place, change: tuple[bytes, bytes], words: str
+) -> None:
+    life = Life(place.open())
+    life.story()
+    life.checkpoint()
+    bodies = lived(life, 2)
+    head = life.cell.position
+    life.store.save_checkpoint(life.body().replace(*change, 1), head, 200.5, "of another")
+
+    found = cell_at(life.store, CELL, head)
+
+    assert body_of(found.cell) == bodies[head]
+    assert [words in warning for warning in found.warnings] == [True]
+
+
 @pytest.mark.parametrize("position", [-1, 8, 2**70])
 def test_what_has_not_happened_is_refused(place: Place, position: int) -> None:
     life = Life(place.open())

@@ -1,5 +1,6 @@
 """Reads with ``at``, through the real client: every view of the past, and what has none."""
 
+import msgspec
 import pytest
 
 from borgish.api.app import ROUTES
@@ -127,6 +128,15 @@ def test_what_is_of_now_only_says_so(admin: Client, path: str) -> None:
     with pytest.raises(Invalid, match="cannot be asked of the past") as caught:
         admin.get(path, {"at": "5m"}, JobList)
     assert caught.value.hint == "Leave out 'at'"
+
+
+def test_the_description_says_which_can_be_asked_of_the_past(admin: Client) -> None:
+    paths = msgspec.json.decode(admin.raw("GET", "/v1/openapi.json"))["paths"]
+    taken = {
+        path: [one["name"] for one in paths[path]["get"]["parameters"]] for path in ("/v1/jobs", "/v1/watch")
+    }
+    assert "at" in taken["/v1/jobs"]
+    assert "at" not in taken["/v1/watch"]
 
 
 def test_only_reads_can_be_asked_of_the_past() -> None:
