@@ -81,6 +81,7 @@ class Client:
         self._ca = ca
         self._token_source = token_source
         self._kept: http.client.HTTPConnection | None = None
+        self._always: Params = {}
 
     @classmethod
     def find(cls, folder: str | os.PathLike[str], timeout_seconds: float = 30.0) -> "Client":
@@ -95,9 +96,15 @@ class Client:
         """Return a client of the same master with another token."""
         return Client(self.url, token, self._ca, self.timeout_seconds, token_source)
 
+    def as_of(self, position: int) -> "Client":
+        """Return a client whose ``get`` reads the cell as it was at a position of the journal."""
+        client = Client(self.url, self._token, self._ca, self.timeout_seconds, self._token_source)
+        client._always = {"at": position}
+        return client
+
     def get(self, path: str, params: Params | None, answer: type[T]) -> T:
         """Return what is at ``path`` (see ``quoted``), read as ``answer``."""
-        return _decode(self.raw("GET", path, params), answer)
+        return _decode(self.raw("GET", path, {**(params or {}), **self._always}), answer)
 
     def post(
         self,

@@ -13,7 +13,7 @@ attempt      one stay of a task on one machine; its id is the journal position o
 band         monitoring > production > batch > free; a priority is a number inside a band
 command      what somebody asks; may be refused
 event        what happened; the journal's alphabet; cannot be refused
-journal      every event ever, in order, in the database; only grows
+journal      every event ever, in order, in the database; grows at its end, and only its oldest part may go
 checkpoint   the whole cell at one journal position
 timeline     grows at each rollback
 epoch        grows at each election, that is at each start of a borgmaster
@@ -137,9 +137,10 @@ class Runtime(StrEnum):
 # Names users choose: jobs, users, ports, machines, named resources. A DNS label, so that a name
 # can stand in a file name, a label, an address and a metric without quoting.
 NAME_PATTERN = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-CHECKPOINT_NAME_PATTERN = r"(?!all$)[a-z]([a-z0-9-]{0,61}[a-z0-9])?"  # never to be taken for a position
+CHECKPOINT_NAME_PATTERN = r"(?!(all|now)$)[a-z]([a-z0-9-]{0,61}[a-z0-9])?"  # no position, no moment
 TASKS_PER_JOB_MAX = 10_000
 BODY_BYTES_MAX = 1024 * 1024
+CHECKPOINT_FILE_BYTES_MAX = 256 * 1024**2  # a cell of 200,000 tasks has a hundredth of it
 
 
 def job_key(user: str, name: str) -> str:

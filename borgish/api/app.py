@@ -9,6 +9,7 @@ from litestar.exceptions import HTTPException
 from borgish.api.asked import Asked
 from borgish.api.auth import Tokens, guard
 from borgish.api.checkpoints import CHECKPOINTS
+from borgish.api.diff import DIFF
 from borgish.api.door import LOOPBACK_HOSTS, App, Door
 from borgish.api.errors import on_borgish_error, on_framework_error, on_unforeseen_error
 from borgish.api.events import EVENTS
@@ -24,7 +25,7 @@ from borgish.api.watch import WATCH
 from borgish.errors import BorgishError
 from borgish.vocabulary import BODY_BYTES_MAX
 
-ROUTES = (*STATUS, *JOBS, *TASKS, *MACHINES, *EVENTS, *HISTORY, *WATCH, *CHECKPOINTS, show_openapi)
+ROUTES = (*STATUS, *JOBS, *TASKS, *MACHINES, *EVENTS, *HISTORY, *DIFF, *WATCH, *CHECKPOINTS, show_openapi)
 
 
 def create_app(

@@ -11,9 +11,11 @@ from litestar import Request
 from litestar.datastructures import State
 
 from borgish.api.gateway import Gateway, Principal, Reading
+from borgish.api.moments import AT, NOW, read_moment
+from borgish.api.views.history import Wanted
 from borgish.cell.commands import Command
 from borgish.errors import Invalid, Mistake
-from borgish.wire.api import Accepted
+from borgish.wire.api import Accepted, AsOf, EventView
 
 T = TypeVar("T")
 
@@ -23,6 +25,8 @@ _WHERE = re.compile(r" - at `\$\.?(.*)`$")
 
 class Asked(Request[Principal, None, State]):
     """One authenticated request. ``user`` is the principal; its body is read strictly."""
+
+    _as_of: AsOf | None = None
 
     @property
     def gateway(self) -> Gateway:
@@ -65,12 +69,46 @@ class Asked(Request[Principal, None, State]):
             raise Invalid("the body is nested too deeply", "Send one JSON object") from error
 
     async def read(self, view: Callable[[Reading], T]) -> T:
-        """Return what ``view`` makes of the cell as it may be shown."""
-        return await self.gateway.read(view)
+        """Return what ``view`` makes of the cell: as it is, or as it was when the query has an ``at``.
+
+        The one door to the past: a view cannot tell the two apart, but by what was ``observed``, and the
+        moment is noted in the answer here.
+        """
+        as_of = await self.as_of()
+        if as_of is None:
+            return await self.gateway.read(view)
+        answer = await self.gateway.read_at(as_of, view)
+        return _dated(answer, as_of)
+
+    async def as_of(self) -> AsOf | None:
+        """Return the moment that is asked about, the same each time; None for now."""
+        text = self.query_params.get(AT, NOW)
+        if text == NOW:
+            return None
+        if self._as_of is None:
+            now = await self.gateway.read(lambda reading: reading.now.wall)
+            self._as_of = await self.gateway.find(read_moment(text, now))
+        return self._as_of
+
+    async def events(self, job: str, after: int, limit: int) -> list[EventView]:
+        """Return the latest events (of one job, when named) above a position, up to the moment asked for."""
+        as_of = await self.as_of()
+        if as_of is None:
+            return self.gateway.events(job, after, limit)
+        found = await self.gateway.history(Wanted(job), as_of.position + 1, limit)
+        events = [event for entry in found.items for event in entry.events if event.position > after]
+        return events[-limit:]
 
     async def command(self, command: Command) -> Accepted:
         """Hand a command to the master in the name of who asks."""
         return await self.gateway.command(command, self.user.name, self.request_id, await self.digest())
+
+
+def _dated(answer: T, as_of: AsOf) -> T:
+    """Note in an answer which moment it is of, where it has room for that."""
+    if isinstance(answer, msgspec.Struct) and "as_of" in answer.__struct_fields__:
+        return msgspec.structs.replace(answer, as_of=as_of)
+    return answer
 
 
 def _each_key_once(pairs: list[tuple[str, object]]) -> None:

@@ -1,4 +1,4 @@
-"""``/v1/checkpoints``: list, make, look into, verify, hand out, delete."""
+"""``/v1/checkpoints``: list, make, take in, look into, verify, hand out, delete."""
 
 import re
 
@@ -7,15 +7,16 @@ from litestar import Response, get, post
 from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy
 from borgish.api.openapi import TAKES
-from borgish.api.parameters import Position
+from borgish.api.parameters import AsName, Position
 from borgish.errors import Invalid
-from borgish.vocabulary import CHECKPOINT_NAME_PATTERN
+from borgish.vocabulary import CHECKPOINT_FILE_BYTES_MAX, CHECKPOINT_NAME_PATTERN
 from borgish.wire.api import (
     CheckpointDetail,
     CheckpointList,
     CheckpointRequest,
     CheckpointVerdict,
     CheckpointView,
+    Imported,
 )
 
 _NAME = re.compile(CHECKPOINT_NAME_PATTERN, re.ASCII)
@@ -31,12 +32,22 @@ async def list_checkpoints(request: Asked) -> CheckpointList:
 async def create_checkpoint(request: Asked) -> CheckpointView:
     """Make a checkpoint now. One with a name stays until it is deleted."""
     name = (await request.json_as(CheckpointRequest)).name
-    if name and not _NAME.fullmatch(name):
-        raise Invalid(
-            f"{name[:63]!r} cannot be the name of a checkpoint",
-            "Take at most 63 of a-z, 0-9 and -, the first a letter, the last no -; and not 'all'",
-        )
+    if name:
+        _check_name(name)
     return await request.gateway.checkpoint(f"asked for by {request.user.name}", name)
+
+
+@post(
+    "/v1/checkpoints/import",
+    opt={POLICY: Policy.ADMIN, TAKES: "checkpoint file"},
+    status_code=201,
+    request_max_body_size=CHECKPOINT_FILE_BYTES_MAX,
+)
+async def import_checkpoint(request: Asked, name: AsName = "") -> Imported:
+    """Keep a checkpoint that was exported. The body is the file; it has to be of this cell's own history."""
+    if name:
+        _check_name(name)
+    return await request.gateway.import_checkpoint(await request.body(), name, request.user.name)
 
 
 @get("/v1/checkpoints/{position:int}", opt={POLICY: Policy.ADMIN})
@@ -64,9 +75,18 @@ async def delete_checkpoint(request: Asked, position: Position) -> CheckpointVie
     return await request.gateway.delete_checkpoint(position, request.user.name)
 
 
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise Invalid(
+            f"{name[:63]!r} cannot be the name of a checkpoint",
+            "Take at most 63 of a-z, 0-9 and -, the first a letter, the last no -; not 'all' or 'now'",
+        )
+
+
 CHECKPOINTS = (
     list_checkpoints,
     create_checkpoint,
+    import_checkpoint,
     show_checkpoint,
     verify_checkpoint,
     checkpoint_body,

@@ -57,10 +57,12 @@ def on_framework_error(request: Request[Any, Any, Any], error: HTTPException) ->
     mistakes = _mistakes(request, error.extra)
     if mistakes and not hint:
         hint = "GET /v1/openapi.json lists what it takes"
+    limit = getattr(request.scope.get("route_handler"), "request_max_body_size", None)
+    limit = limit if isinstance(limit, int) else BODY_BYTES_MAX
     problem = Problem(
         title=HTTPStatus(status).phrase,
         status=status,
-        detail=_first(mistakes) or words.format(path=path, method=method, limit=BODY_BYTES_MAX),
+        detail=_first(mistakes) or words.format(path=path, method=method, limit=limit),
         hint=hint,
         mistakes=mistakes,
     )

@@ -5,6 +5,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from borgish.api.moments import Moment
 from borgish.api.views.history import Wanted
 from borgish.api.views.status import summary_view
 from borgish.api.views.tally import Tally
@@ -14,11 +15,13 @@ from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.wire.api import (
     Accepted,
+    AsOf,
     CheckpointDetail,
     CheckpointVerdict,
     CheckpointView,
     EventView,
     HistoryList,
+    Imported,
     RefusalView,
     StatusView,
     SummaryView,
@@ -76,6 +79,19 @@ class Gateway(Protocol):
         """Call ``view`` when everything in memory is durable, and return what it returns."""
         ...
 
+    async def find(self, moment: Moment) -> AsOf:
+        """Return which moment of the past is meant. Raises Invalid, NotFound, Conflict and Gone for one that
+        cannot be told."""
+        ...
+
+    async def read_at(self, as_of: AsOf, view: Callable[[Reading], T]) -> T:
+        """Call ``view``, in a thread, with the cell as it was at a moment that ``find`` returned."""
+        ...
+
+    async def read_both(self, old: AsOf, new: AsOf, view: Callable[[Cell, Cell], T]) -> T:
+        """Call ``view``, in a thread, with the cell as it was at two moments that ``find`` returned."""
+        ...
+
     async def join(self, request: JoinRequest) -> JoinReply:
         """Take a machine into the cell."""
         ...
@@ -119,6 +135,11 @@ class Gateway(Protocol):
 
     async def checkpoint_file(self, position: int) -> bytes:
         """Return a checkpoint as it is kept outside of the cell (``wire.checkpoint_file``), not verified."""
+        ...
+
+    async def import_checkpoint(self, file: bytes, name: str, actor: str) -> Imported:
+        """Keep a checkpoint that was handed out. Raises Invalid and Conflict for one that is not of this
+        cell's history; nothing is overwritten."""
         ...
 
     async def delete_checkpoint(self, position: int, actor: str) -> CheckpointView:

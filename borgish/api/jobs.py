@@ -8,6 +8,7 @@ from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy, Role, check_owner
 from borgish.api.finding import find_job
 from borgish.api.gateway import Reading
+from borgish.api.moments import AT
 from borgish.api.openapi import TAKES
 from borgish.api.pages import cut
 from borgish.api.parameters import LIMIT_MAX, After, DefaultUser, JobName, Limit, Owner
@@ -29,7 +30,7 @@ async def submit_job(request: Asked, user: DefaultUser = "") -> Accepted:
     return await request.command(SubmitJob(spec))
 
 
-@get("/v1/jobs", opt={POLICY: Policy.READ})
+@get("/v1/jobs", opt={POLICY: Policy.READ, AT: True})
 async def list_jobs(request: Asked, limit: Limit = LIMIT_MAX, after: After = "") -> JobList:
     """List jobs by name."""
 
@@ -49,7 +50,7 @@ async def list_jobs(request: Asked, limit: Limit = LIMIT_MAX, after: After = "")
     return await request.read(view)
 
 
-@get("/v1/jobs/{user:str}/{name:str}", opt={POLICY: Policy.READ})
+@get("/v1/jobs/{user:str}/{name:str}", opt={POLICY: Policy.READ, AT: True})
 async def show_job(request: Asked, user: Owner, name: JobName) -> JobDetail:
     """Show a job. Values of its environment are shown to its user and to admins only."""
     principal = request.user

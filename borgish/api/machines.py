@@ -6,6 +6,7 @@ from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy
 from borgish.api.finding import find_machine
 from borgish.api.gateway import Reading
+from borgish.api.moments import AT
 from borgish.api.openapi import TAKES
 from borgish.api.pages import cut
 from borgish.api.parameters import LIMIT_MAX, After, Limit, MachineName
@@ -29,7 +30,7 @@ async def join(request: Asked) -> JoinReply:
     return await request.gateway.join(asked)
 
 
-@get("/v1/machines", opt={POLICY: Policy.READ})
+@get("/v1/machines", opt={POLICY: Policy.READ, AT: True})
 async def list_machines(request: Asked, limit: Limit = LIMIT_MAX, after: After = "") -> MachineList:
     """List machines by name."""
 
@@ -41,7 +42,7 @@ async def list_machines(request: Asked, limit: Limit = LIMIT_MAX, after: After =
     return await request.read(view)
 
 
-@get("/v1/machines/{machine:str}", opt={POLICY: Policy.READ})
+@get("/v1/machines/{machine:str}", opt={POLICY: Policy.READ, AT: True})
 async def show_machine(request: Asked, machine: MachineName) -> MachineView:
     """Show a machine."""
     return await request.read(lambda reading: _view(reading, machine))

@@ -1,29 +1,69 @@
-"""Reads moments of the past as callers write them: ISO 8601, or an age."""
+"""Reads moments of the past as callers write them: ISO 8601, an age, a position, a checkpoint's name."""
 
 import math
 import re
 from datetime import UTC, datetime
 
+import msgspec
+
 from borgish.errors import Invalid
 from borgish.resources import parse_seconds
+from borgish.vocabulary import CHECKPOINT_NAME_PATTERN
 
-_AGE = re.compile(r"[0-9.]+ ?[a-z]+", re.ASCII)
+AT = "at"  # the parameter of all reads that can be asked of the past, and their mark in ``opt``
+NOW = "now"
+AT_CHARACTERS_MAX = 100
+_AGE = re.compile(r"-?([0-9.]+ ?[a-z]+?)( ago)?", re.ASCII)
+_POSITION = re.compile(r"[0-9]{1,40}", re.ASCII)
+_CHECKPOINT = re.compile(CHECKPOINT_NAME_PATTERN, re.ASCII)
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """A moment as it was asked for: one of the three, or none of them, which is now."""
+
+    text: str
+    position: int | None = None
+    at: float | None = None  # seconds since 1970
+    checkpoint: str = ""
+
+
+def read_moment(text: str, now: float) -> Moment:
+    """Return the moment that somebody asks for. Raises Invalid for what is none."""
+    if text == NOW:
+        return Moment(text)
+    if _POSITION.fullmatch(text):
+        return Moment(text, position=int(text))
+    if _CHECKPOINT.fullmatch(text):
+        return Moment(text, checkpoint=text)
+    try:
+        return Moment(text, at=_seconds(text, now))
+    except (ValueError, OverflowError):
+        raise Invalid(
+            f"'{text[:AT_CHARACTERS_MAX]}' is no moment",
+            "Give a time like 2026-01-31T12:00:00Z, an age like 5m or '5m ago', a position of the journal, "
+            "or the name of a checkpoint",
+        ) from None
 
 
 def moment(text: str, name: str, now: float) -> float | None:
-    """Return the moment in seconds since 1970, None for "". Raises Invalid, naming the parameter.
+    """Return the time of a parameter in seconds since 1970, None for "". Raises Invalid, naming it.
 
     A time without a zone is in UTC.
     """
     if not text:
         return None
     try:
-        if _AGE.fullmatch(text):
-            return now - parse_seconds(text, 0, math.inf)
-        at = datetime.fromisoformat(text)
-        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+        return _seconds(text, now)
     except (ValueError, OverflowError):
         raise Invalid(
             f"{name}: '{text}' is neither a time nor an age",
             "Write it like 2026-01-31T12:00:00Z, or 30m, 2h, 1d for so long ago",
         ) from None
+
+
+def _seconds(text: str, now: float) -> float:
+    """Raises ValueError and OverflowError."""
+    if aged := _AGE.fullmatch(text):
+        return now - parse_seconds(aged[1], 0, math.inf)
+    at = datetime.fromisoformat(text)
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()

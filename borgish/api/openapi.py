@@ -19,10 +19,19 @@ import borgish
 from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy
 from borgish.api.errors import PROBLEM
+from borgish.api.moments import AT, AT_CHARACTERS_MAX
 from borgish.wire.api import Problem
 
 TAKES = "takes"  # the key in a route's ``opt``: a struct, or words for a body that is not JSON
+_FILES = {"job file": "application/yaml", "checkpoint file": "application/octet-stream"}
 _NOT_SHOWN = {"request"}
+_AT_PARAMETER = {
+    "name": AT,
+    "in": "query",
+    "required": False,
+    "schema": {"type": "string", "maxLength": AT_CHARACTERS_MAX},
+    "description": "as it was: a time in ISO 8601, an age like 5m, a position, a checkpoint's name",
+}
 _BOUNDS = {"ge": "minimum", "le": "maximum", "max_length": "maxLength"}
 
 
@@ -78,7 +87,8 @@ def _operation(handler: HTTPRouteHandler, known: dict[Any, dict[str, Any]]) -> d
             _parameter(field)
             for name, field in handler.parsed_fn_signature.parameters.items()
             if name not in _NOT_SHOWN
-        ],
+        ]
+        + [_AT_PARAMETER] * handler.opt.get(AT, False),
         "responses": {str(handler.status_code): {"description": "Done", **content}, "default": problem},
     }
     if TAKES in handler.opt:
@@ -111,5 +121,5 @@ def _is_struct(shape: Any) -> bool:
 
 def _body(takes: Any, known: dict[Any, dict[str, Any]]) -> dict[str, Any]:
     if isinstance(takes, str):
-        return {"description": takes, "required": True, "content": {"application/yaml": {"schema": {}}}}
+        return {"description": takes, "required": True, "content": {_FILES[takes]: {"schema": {}}}}
     return {"content": {"application/json": {"schema": known[takes]}}}

@@ -35,6 +35,13 @@ AboutMachine = Annotated[
 ]
 Since = Annotated[str, QueryParameter(max_length=64, description="not before: ISO 8601, or an age like 2h")]
 Until = Annotated[str, QueryParameter(max_length=64, description="not after: ISO 8601, or an age like 2h")]
+AsName = Annotated[
+    str, QueryParameter(name="name", max_length=63, description="its name here; else the one it comes with")
+]
+FromMoment = Annotated[
+    str, QueryParameter(name="from", max_length=100, description="a moment, as for at; the earlier one")
+]
+ToMoment = Annotated[str, QueryParameter(name="to", max_length=100, description="another; now by default")]
 BeforePosition = Annotated[
     int, QueryParameter(name="before", ge=0, le=2**63 - 1, description="only below this position; 0 for all")
 ]

@@ -4,7 +4,6 @@ What each route knows is what its handler declares (``api/parameters.py``).
 """
 
 from collections import Counter
-from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 from urllib.parse import parse_qsl
@@ -14,6 +13,7 @@ from litestar.handlers import BaseRouteHandler
 from litestar.params import ParameterKwarg
 from litestar.typing import FieldDefinition
 
+from borgish.api.moments import AT
 from borgish.errors import Invalid
 
 _FIELDS_MAX = 20
@@ -25,8 +25,10 @@ def check_query(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRou
     if not raw:
         return
     given = Counter(_names(raw))
-    known = sorted(_query_names(handler.parsed_fn_signature.parameters))
+    known = sorted(_query_names(handler))
     for name, times in given.items():
+        if name == AT and name not in known:
+            raise Invalid("this cannot be asked of the past", "Leave out 'at'")
         if name not in known:
             near = get_close_matches(name, known, 1)
             way_out = f"Its parameters are {', '.join(known)}" if known else "It takes no parameters"
@@ -55,9 +57,11 @@ def _names(raw: bytes) -> list[str]:
     return [name for name, _ in pairs]
 
 
-def _query_names(parameters: Mapping[str, FieldDefinition]) -> set[str]:
-    return {
+def _query_names(handler: BaseRouteHandler) -> set[str]:
+    parameters = handler.parsed_fn_signature.parameters
+    declared = {
         public_name(name, field)
         for name, field in parameters.items()
         if isinstance(field.kwarg_definition, ParameterKwarg) and field.kwarg_definition.param_type == "query"
     }
+    return declared | {AT} if handler.opt.get(AT) else declared

@@ -6,17 +6,24 @@ from litestar import Response, get
 
 from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy
+from borgish.api.moments import AT, NOW, Moment
 from borgish.api.views.status import EVENTS_SHOWN
-from borgish.wire.api import StatusView, SummaryView
+from borgish.wire.api import AsOf, StatusView, SummaryView
 
 Metrics = Callable[[StatusView], bytes]
 """Writes the figures of the cell as text for Prometheus."""
 
 
-@get("/v1/status", opt={POLICY: Policy.READ})
+@get("/v1/status", opt={POLICY: Policy.READ, AT: True})
 async def show_status(request: Asked) -> StatusView:
     """Show the cell at one glance."""
     return await request.read(lambda reading: reading.status())
+
+
+@get("/v1/moment", opt={POLICY: Policy.READ, AT: True})
+async def show_moment(request: Asked) -> AsOf:
+    """Say which moment is meant by ``at``, or why it cannot be told."""
+    return await request.as_of() or await request.gateway.find(Moment(NOW))
 
 
 @get("/v1/summary", opt={POLICY: Policy.READ})
@@ -34,4 +41,4 @@ async def show_metrics(request: Asked) -> Response[bytes]:
     return Response(metrics(status), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-STATUS = (show_status, show_summary, show_metrics)
+STATUS = (show_status, show_moment, show_summary, show_metrics)

@@ -10,6 +10,7 @@ from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy
 from borgish.api.finding import find_job, find_machine, find_task
 from borgish.api.gateway import Reading
+from borgish.api.moments import AT
 from borgish.api.openapi import TAKES
 from borgish.api.pages import cut
 from borgish.api.parameters import (
@@ -37,7 +38,7 @@ EXEC_WORDS_MAX = 1000
 FIRST_PIECE_SECONDS = 1.0
 
 
-@get("/v1/tasks", opt={POLICY: Policy.READ})
+@get("/v1/tasks", opt={POLICY: Policy.READ, AT: True})
 async def list_tasks(
     request: Asked,
     job: OfJob = "",
@@ -64,7 +65,7 @@ async def list_tasks(
     return await request.read(view)
 
 
-@get("/v1/tasks/{user:str}/{name:str}/{index:int}", opt={POLICY: Policy.READ})
+@get("/v1/tasks/{user:str}/{name:str}/{index:int}", opt={POLICY: Policy.READ, AT: True})
 async def show_task(request: Asked, user: Owner, name: JobName, index: TaskIndex) -> TaskView:
     """Show a task."""
 

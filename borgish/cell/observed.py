@@ -52,9 +52,13 @@ class SeenMachine(msgspec.Struct):
 
 
 class Observed:
-    """All machines as last heard; a machine is here from its joining on."""
+    """All machines as last heard; a machine is here from its joining on.
 
-    def __init__(self) -> None:
+    Not ``known`` at a moment of the past, of which nothing that was merely seen is kept.
+    """
+
+    def __init__(self, *, known: bool = True) -> None:
+        self.known = known
         self.machines: dict[str, SeenMachine] = {}
 
     def attempt(self, machine: str, task: str, attempt: int) -> SeenAttempt | None:

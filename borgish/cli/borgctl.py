@@ -28,6 +28,7 @@ COMMANDS = (
     "machine",
     "events",
     "history",
+    "diff",
     "checkpoint",
     "dashboard",
     "schema",

@@ -1,4 +1,4 @@
-"""``borgctl checkpoint``: list, create, show, verify, export, delete."""
+"""``borgctl checkpoint``: list, create, show, verify, export, import, delete."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +19,7 @@ from borgish.wire.api import (
     CheckpointRequest,
     CheckpointVerdict,
     CheckpointView,
+    Imported,
 )
 
 if TYPE_CHECKING:
@@ -31,13 +32,18 @@ SECONDS_MAX = 120.0  # a large one takes its time
 _SHOWN_MAX = 8
 Which = Annotated[str, typer.Argument(metavar="POSITION-or-NAME", help="Its position, or its name.")]
 
+
+def _style(checkpoint: CheckpointView) -> str:
+    return "red" if checkpoint.problem else ""
+
+
 CHECKPOINT_COLUMNS: tuple[Column[CheckpointView], ...] = (
     Column("POSITION", lambda checkpoint: str(checkpoint.position), right=True),
     Column("NAME", lambda checkpoint: checkpoint.name),
     Column("AGE", lambda checkpoint: age(checkpoint.at), right=True),
     Column("SIZE", lambda checkpoint: show_bytes(checkpoint.bytes), right=True),
     Column("SHA256", lambda checkpoint: checkpoint.sha256, wide=True),
-    Column("REASON", lambda checkpoint: checkpoint.reason),
+    Column("REASON", lambda checkpoint: checkpoint.problem or checkpoint.reason, _style),
 )
 VERDICT_COLUMNS: tuple[Column[CheckpointVerdict], ...] = (
     Column("POSITION", lambda verdict: str(verdict.position), right=True),
@@ -116,6 +122,32 @@ def export(
     unpack_checkpoint(content)  # what is damaged is not passed on
     write_exported(file, content, force=force)
     data(f"wrote the checkpoint{_named(chosen)} at position {chosen.position} to {safe(str(file))}")
+
+
+@app.command("import")
+def import_(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `checkpoint export` wrote.")],
+    name: Annotated[
+        str, typer.Option("--name", help="Keep it under this name. Default: the one it had.")
+    ] = "",
+) -> None:
+    """Take a checkpoint back in, of this cell's own history: to read --at it. Nothing is overwritten."""
+    from borgish.cli.exported import read_exported
+    from borgish.cli.screen import data, say
+    from borgish.wire.checkpoint_file import unpack_checkpoint
+
+    content = read_exported(file)
+    unpack_checkpoint(content)  # what is damaged need not be sent
+    client = session_of(context).client(SECONDS_MAX)
+    params = {"name": name}
+    found = client.post(
+        "/v1/checkpoints/import", content, Imported, "", params, content_type="application/octet-stream"
+    )
+    taken = found.checkpoint
+    data(f"imported the checkpoint{_named(taken)} at position {taken.position}, {_size(taken)}")
+    if found.text:
+        say(f"note: {found.text}")
 
 
 @app.command()

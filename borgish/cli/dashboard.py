@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from borgish.cli.commands import single
+from borgish.cli.moments import NowOnly
 from borgish.cli.session import session_of
 
 app = single()
@@ -14,6 +15,7 @@ app = single()
 def dashboard(
     context: typer.Context,
     once: Annotated[bool, typer.Option("--once", help="Print one frame and end.")] = False,
+    _at: NowOnly = "",
 ) -> None:
     """Show the cell, live.
 

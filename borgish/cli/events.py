@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from borgish.cli.commands import single
+from borgish.cli.moments import AtOption, client_at
 from borgish.cli.render import Form, FormOption, as_json_line, as_yaml, show_list
 from borgish.cli.screen import data, painted
-from borgish.cli.session import session_of
 from borgish.cli.table import Column
 from borgish.text import clock_time, safe, show_indexes
 from borgish.wire.api import EventView
@@ -45,6 +45,7 @@ def events(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as things happen.")] = False,
     job: Annotated[str, typer.Option("--job", metavar="JOB", help="Only of this job.")] = "",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=_AT_ONCE_MAX, help="The latest N.")] = 50,
+    at: AtOption = "",
     output: FormOption = Form.TABLE,
 ) -> None:
     """Show what happened, the latest last.
@@ -54,7 +55,9 @@ def events(
     from borgish.cli.names import find_job
     from borgish.cli.pages import latest_events
 
-    client = session_of(context).client()
+    if follow and at:
+        raise typer.BadParameter("what follows comes now", param_hint="--follow")
+    client = client_at(context, at, output)
     key = find_job(client, job) if job else ""
     if follow:
         follow_events(client, key, limit, output)

@@ -4,7 +4,8 @@ import errno
 import os
 from pathlib import Path
 
-from borgish.errors import Conflict
+from borgish.errors import Conflict, TooLarge
+from borgish.vocabulary import CHECKPOINT_FILE_BYTES_MAX
 
 
 def expect_usable(file: Path, *, force: bool) -> None:
@@ -35,6 +36,18 @@ def write_exported(file: Path, content: bytes, *, force: bool) -> None:
         raise _taken(file) from None
     finally:
         draft.unlink(missing_ok=True)
+
+
+def read_exported(file: Path) -> bytes:
+    """Return what such a file holds. Raises TooLarge, and OSError for what the system refuses."""
+    with file.open("rb") as opened:
+        content = opened.read(CHECKPOINT_FILE_BYTES_MAX + 1)
+    if len(content) > CHECKPOINT_FILE_BYTES_MAX:
+        raise TooLarge(
+            f"{file} is larger than any checkpoint: over {CHECKPOINT_FILE_BYTES_MAX} bytes",
+            "Name a file that `borgctl checkpoint export` wrote",
+        )
+    return content
 
 
 def _taken(file: Path) -> Conflict:

@@ -39,9 +39,10 @@ def verdict(job: JobView, goal: Goal) -> int | None:
         return DONE if job.state is State.DEAD else None
     if goal is Goal.FINISHED:
         return (DONE if job.finished == job.tasks else FAILED) if job.state is State.DEAD else None
-    if job.up + job.finished >= job.tasks:
+    up = job.up or 0
+    if up + job.finished >= job.tasks:
         return DONE
-    return FAILED if job.up + job.dead >= job.tasks else None
+    return FAILED if up + job.dead >= job.tasks else None
 
 
 def verdict_in_time(job: JobView, goal: Goal) -> int:

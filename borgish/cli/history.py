@@ -1,13 +1,13 @@
 """``borgctl history``: who did what, when and why, from the whole journal."""
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import msgspec
 import typer
 
 from borgish.cli.commands import single
+from borgish.cli.moments import day_and_time, zoned
 from borgish.cli.render import Form, FormOption, show_list
 from borgish.cli.session import session_of
 from borgish.cli.table import Column
@@ -84,7 +84,7 @@ def history(
         show_list(lines(entries), HISTORY_COLUMNS, output, lambda line: str(line.entry.position), none)
     else:
         show_list(entries, (), output, lambda entry: str(entry.position), none)
-    _say_cut_short(last)
+    _say_what_is_not_told(last)
 
 
 def about(client: "Client", name: str) -> Params:
@@ -127,15 +127,6 @@ def _named(subject: str) -> Params:
     return {"task" if subject.count("/") > 1 else "job": subject}
 
 
-def zoned(text: str) -> str:
-    """Return a time with the zone of who asks when it names none; all else as it is, for the master."""
-    try:
-        at = datetime.fromisoformat(text)
-        return (at if at.tzinfo else at.astimezone()).isoformat()
-    except (ValueError, OverflowError):
-        return text
-
-
 def latest(client: "Client", params: Params, limit: int) -> tuple[Sequence[HistoryView], HistoryList]:
     """Return the latest entries, in order, asked for in pages from the end; and the last page."""
     found: list[HistoryView] = []
@@ -154,14 +145,11 @@ def lines(entries: Iterable[HistoryView]) -> list[Line]:
     return [Line(entry, event) for entry in entries for event in entry.events or (None,)]
 
 
-def day_and_time(moment: str) -> str:
-    """Return an ISO 8601 moment in the zone of who asks: ``2026-01-31 14:03:21``."""
-    return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+def _say_what_is_not_told(last: HistoryList) -> None:
+    from borgish.cli.screen import say
 
-
-def _say_cut_short(last: HistoryList) -> None:
+    if last.begins:
+        say(f"the journal begins at {day_and_time(last.begins)}: what was before is no longer kept")
     if last.cut_short:
-        from borgish.cli.screen import say
-
         say(f"only the {last.looked_at} entries back to {day_and_time(last.reached)} were looked at")
         say(f"hint: `--until {last.reached}` goes on from there")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from borgish.cli.commands import noun
+from borgish.cli.moments import AtOption, client_at
 from borgish.cli.render import Form, FormOption, show_list, show_one
 from borgish.cli.session import session_of
 
@@ -19,6 +20,7 @@ Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Job files;
 UserOption = Annotated[
     str, typer.Option("--user", help="Whose job it is, when the file does not say. Default: you.")
 ]
+_NO_JOBS = "no jobs; `borgctl job submit FILE` makes one"
 TimeoutOption = Annotated[str, typer.Option("--timeout", help="How long to wait: 500ms, 60s, 5m.")]
 
 
@@ -50,24 +52,25 @@ def check(files: Files, user: UserOption = "") -> None:
 
 
 @app.command("list")
-def list_(context: typer.Context, output: FormOption = Form.TABLE) -> None:
+def list_(context: typer.Context, at: AtOption = "", output: FormOption = Form.TABLE) -> None:
     """List the jobs of the cell."""
-    from borgish.cli.job_view import JOB_COLUMNS
+    from borgish.cli.job_view import JOB_COLUMNS, PAST_JOB_COLUMNS
     from borgish.cli.pages import every_job
 
-    jobs = every_job(session_of(context).client())
-    show_list(jobs, JOB_COLUMNS, output, lambda job: job.name, "no jobs; `borgctl job submit FILE` makes one")
+    jobs = every_job(client_at(context, at, output))
+    columns, none = (PAST_JOB_COLUMNS, "no jobs then") if at else (JOB_COLUMNS, _NO_JOBS)
+    show_list(jobs, columns, output, lambda job: job.name, none)
 
 
 @app.command()
-def show(context: typer.Context, job: JobName, output: FormOption = Form.TABLE) -> None:
+def show(context: typer.Context, job: JobName, at: AtOption = "", output: FormOption = Form.TABLE) -> None:
     """Show one job: what it is, what is in its way, its tasks."""
     from borgish.cli.follow import look
     from borgish.cli.job_view import job_in_full
     from borgish.cli.names import find_job
     from borgish.cli.pages import every_task
 
-    client = session_of(context).client()
+    client = client_at(context, at, output)
     detail = look(client, find_job(client, job))
     name = detail.job.name
     show_one(detail, output, name, lambda it, wide: job_in_full(it, every_task(client, job=name), wide=wide))

@@ -15,7 +15,8 @@ _STYLES = {State.PENDING: "yellow", State.DEAD: "dim"}
 
 def job_style(job: JobView) -> str:
     """Return the colour of a job: red for trouble, green for all is well."""
-    if job.failed or (job.state is State.RUNNING and job.up + job.dead < job.tasks and not job.pending):
+    well = job.running if job.up is None else job.up
+    if job.failed or (job.state is State.RUNNING and well + job.dead < job.tasks and not job.pending):
         return "red" if job.failed else "yellow"
     return _STYLES.get(job.state, "yellow" if job.pending else "green")
 
@@ -37,6 +38,10 @@ JOB_COLUMNS: tuple[Column[JobView], ...] = (
     Column("AGE", lambda job: age(job.submitted_at), right=True),
     Column("REASON", lambda job: job.reason),
 )
+
+_RUNNING: Column[JobView] = Column("RUNNING", lambda job: f"{job.running}/{job.tasks}", right=True)
+PAST_JOB_COLUMNS = tuple(_RUNNING if column.title == "UP" else column for column in JOB_COLUMNS)
+"""What was up is not known of the past."""
 
 
 def job_in_full(detail: JobDetail, tasks: list[TaskView], *, wide: bool) -> str:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from borgish.cli.commands import noun
+from borgish.cli.moments import AtOption, client_at
 from borgish.cli.render import Form, FormOption, fields, show_list, show_one
 from borgish.cli.session import session_of
 from borgish.cli.table import Column
@@ -30,6 +31,12 @@ def _of_capacity(machine: MachineView, *, cpu: bool) -> str:
     return f"{show_bytes(machine.committed.ram_bytes)}/{show_bytes(machine.capacity.ram_bytes)}"
 
 
+def _used(machine: MachineView, *, cpu: bool) -> str:
+    if machine.usage is None:
+        return ""
+    return show_cpu(machine.usage.cpu_millis) if cpu else show_bytes(machine.usage.ram_bytes)
+
+
 def _trouble(machine: MachineView) -> str:
     return "; ".join([*([machine.reason] if machine.reason else []), *machine.conditions])
 
@@ -40,8 +47,8 @@ MACHINE_COLUMNS: tuple[Column[MachineView], ...] = (
     Column("TASKS", lambda machine: str(machine.tasks), right=True),
     Column("CPU", lambda machine: _of_capacity(machine, cpu=True), right=True),
     Column("RAM", lambda machine: _of_capacity(machine, cpu=False), right=True),
-    Column("USED", lambda machine: show_cpu(machine.usage.cpu_millis), right=True, wide=True),
-    Column("USED RAM", lambda machine: show_bytes(machine.usage.ram_bytes), right=True, wide=True),
+    Column("USED", lambda machine: _used(machine, cpu=True) or "-", right=True, wide=True),
+    Column("USED RAM", lambda machine: _used(machine, cpu=False) or "-", right=True, wide=True),
     Column("RUNTIMES", lambda machine: ",".join(machine.runtimes)),
     Column("ADDRESS", lambda machine: machine.address, wide=True),
     Column("AGE", lambda machine: age(machine.joined_at), right=True),
@@ -50,18 +57,21 @@ MACHINE_COLUMNS: tuple[Column[MachineView], ...] = (
 
 
 @app.command("list")
-def list_(context: typer.Context, output: FormOption = Form.TABLE) -> None:
+def list_(context: typer.Context, at: AtOption = "", output: FormOption = Form.TABLE) -> None:
     """List the machines."""
     from borgish.cli.pages import every_machine
 
-    machines = every_machine(session_of(context).client())
-    show_list(machines, MACHINE_COLUMNS, output, lambda machine: machine.name, "no machine has joined")
+    machines = every_machine(client_at(context, at, output))
+    none = "no machine had joined" if at else "no machine has joined"
+    show_list(machines, MACHINE_COLUMNS, output, lambda machine: machine.name, none)
 
 
 @app.command()
-def show(context: typer.Context, machine: MachineName, output: FormOption = Form.TABLE) -> None:
+def show(
+    context: typer.Context, machine: MachineName, at: AtOption = "", output: FormOption = Form.TABLE
+) -> None:
     """Show one machine."""
-    client = session_of(context).client()
+    client = client_at(context, at, output)
     view = client.get(_path(client, machine), None, MachineView)
     show_one(view, output, view.name, lambda it, _: machine_in_full(it))
 
@@ -85,6 +95,8 @@ def uncordon(context: typer.Context, machine: MachineName) -> None:
 def machine_in_full(machine: MachineView) -> str:
     """Return one machine as people read it."""
     heard = machine.heard_seconds_ago
+    used = f"{_used(machine, cpu=True)} cpu, {_used(machine, cpu=False)} ram"
+    never = "" if machine.as_of else "not since this master started"
     return fields(
         [
             ("machine", machine.name),
@@ -94,11 +106,11 @@ def machine_in_full(machine: MachineView) -> str:
             ("address", machine.address),
             ("capacity", _amounts(machine.capacity)),
             ("committed", _amounts(machine.committed)),
-            ("used", f"{show_cpu(machine.usage.cpu_millis)} cpu, {show_bytes(machine.usage.ram_bytes)} ram"),
+            ("used", used if machine.usage else ""),
             ("tasks", str(machine.tasks)),
             ("runtimes", ", ".join(machine.runtimes)),
             ("attributes", ", ".join(f"{key}={value}" for key, value in sorted(machine.attributes.items()))),
-            ("heard", f"{span(heard)} ago" if heard is not None else "not since this master started"),
+            ("heard", f"{span(heard)} ago" if heard is not None else never),
             ("joined", f"{age(machine.joined_at)} ago"),
             ("orphans", ", ".join(machine.orphans)),
         ]

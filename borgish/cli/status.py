@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from borgish.cli.commands import single
+from borgish.cli.moments import AtOption, client_at
 from borgish.cli.render import Form, FormOption, fields, show_one
 from borgish.cli.screen import can_show
 from borgish.cli.session import DirOption, Session, session_of
@@ -25,12 +26,17 @@ _BAR_WIDTH = 20
 
 
 @app.command()
-def status(context: typer.Context, folder: DirOption = None, output: FormOption = Form.TABLE) -> None:
+def status(
+    context: typer.Context,
+    folder: DirOption = None,
+    at: AtOption = "",
+    output: FormOption = Form.TABLE,
+) -> None:
     """Show the cell at one glance. Exit code 4 when its master cannot be reached."""
     session = session_of(context)
     session.use(folder)
     try:
-        client = session.client()
+        client = client_at(context, at, output)
         view = client.get("/v1/status", None, StatusView)
     except Unreachable:
         _say_daemons(session)
@@ -41,16 +47,16 @@ def status(context: typer.Context, folder: DirOption = None, output: FormOption 
 def in_full(view: StatusView, url: str, pid: int) -> str:
     """Return the cell as people read it."""
     where = f"borgmaster {view.version}, up {age(view.started_at)}" + (f", pid {pid}" if pid else "")
-    kept = view.last_checkpoint
+    kept, now = view.last_checkpoint, view.as_of is None
     text = fields(
         [
             ("cell", view.cell),
-            ("master", f"{url}, {where}"),
+            ("master", f"{url}, {where}" if now else ""),
             (
                 "journal",
                 f"{view.store}, position {view.position}, timeline {view.timeline}, epoch {view.epoch}",
             ),
-            ("checkpoint", f"position {kept.position}, {age(kept.at)} ago" if kept else "none yet"),
+            ("checkpoint", f"position {kept.position}, {age(kept.at)} ago" if kept else "none yet" * now),
             ("machines", f"{view.machines_up} of {view.machines} up"),
             ("jobs", str(view.jobs)),
             ("tasks", _task_counts(view)),
@@ -64,7 +70,8 @@ def in_full(view: StatusView, url: str, pid: int) -> str:
 
 
 def _task_counts(view: StatusView) -> str:
-    counts = f"{view.pending} pending, {view.running} running ({view.up} up), {view.dead} dead"
+    up = "" if view.up is None else f" ({view.up} up)"
+    counts = f"{view.pending} pending, {view.running} running{up}, {view.dead} dead"
     return f"{view.tasks}: {counts}" if view.tasks else "0"
 
 

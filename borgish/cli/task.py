@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from borgish.cli.commands import noun
+from borgish.cli.moments import AtOption, NowOnly, client_at
 from borgish.cli.render import Form, FormOption, show_list, show_one
 from borgish.cli.session import session_of
 from borgish.vocabulary import State, task_name
@@ -28,6 +29,7 @@ def list_(
     of_job: Annotated[str, typer.Option("--job", metavar="JOB", help="The same, as an option.")] = "",
     machine: Annotated[str, typer.Option("--machine", help="Only tasks on this machine.")] = "",
     state: Annotated[State | None, typer.Option("--state", help="Only tasks in this state.")] = None,
+    at: AtOption = "",
     output: FormOption = Form.TABLE,
 ) -> None:
     """List tasks."""
@@ -35,7 +37,7 @@ def list_(
     from borgish.cli.pages import every_task
     from borgish.cli.task_view import TASK_COLUMNS
 
-    client = session_of(context).client()
+    client = client_at(context, at, output)
     job = job or of_job
     tasks = every_task(
         client,
@@ -47,12 +49,12 @@ def list_(
 
 
 @app.command()
-def show(context: typer.Context, task: TaskName, output: FormOption = Form.TABLE) -> None:
+def show(context: typer.Context, task: TaskName, at: AtOption = "", output: FormOption = Form.TABLE) -> None:
     """Show one task."""
     from borgish.cli.task_view import task_in_full
     from borgish.wire.api import TaskView
 
-    client = session_of(context).client()
+    client = client_at(context, at, output)
     view = client.get(_path(client, task), None, TaskView)
     show_one(view, output, view.name, lambda it, wide: task_in_full(it, wide=wide))
 
@@ -66,6 +68,7 @@ def logs(
     tail: Annotated[
         int | None, typer.Option("--tail", min=1, max=TAIL_LINES_MAX, help="Only the last lines.")
     ] = None,
+    _at: NowOnly = "",
 ) -> None:
     """Show what a task wrote.
 
@@ -94,6 +97,7 @@ def exec_(
     task: TaskName,
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND [ARG]...")],
     timeout: Annotated[str, typer.Option("--timeout", help="How long it may take.")] = "60s",
+    _at: NowOnly = "",
 ) -> None:
     """Run a command beside a task: in its folder, limits and environment. Ends with its exit code.
 

@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from borgish.cli.commands import single
+from borgish.cli.moments import AtOption, client_at
 from borgish.cli.render import Form, FormOption, show_one
-from borgish.cli.session import session_of
 from borgish.wire.api import WhyView
 
 app = single()
@@ -16,13 +16,14 @@ app = single()
 def why(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="TASK-or-JOB", help="web/0, web, ann/web/0, ann/web")],
+    at: AtOption = "",
     output: FormOption = Form.TABLE,
 ) -> None:
     """Say why a task or a job is as it is."""
     from borgish.cli.names import find_subject
     from borgish.client import quoted
 
-    client = session_of(context).client()
+    client = client_at(context, at, output)
     view = client.get(quoted("why", *find_subject(client, name).split("/")), None, WhyView)
     show_one(view, output, view.name, lambda it, wide: explained(it, wide=wide))
 

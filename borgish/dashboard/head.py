@@ -44,7 +44,7 @@ def _master(status: StatusView, elapsed_seconds: float, width: int) -> Line:
 
 def _counts(status: StatusView, width: int) -> Line:
     down = status.machines - status.machines_up
-    starting = status.running - status.up
+    starting = status.running - (status.up or 0)
     pieces = [
         words(f"machines {status.machines_up}/{status.machines} up", Role.BAD if down else Role.PLAIN),
         words(f"jobs {status.jobs}"),

@@ -12,7 +12,7 @@ from borgish.dashboard.bars import machine_bar, percent
 from borgish.dashboard.fit import Line, Piece, Role, line, name, piece
 from borgish.text import clock_time
 from borgish.vocabulary import State
-from borgish.wire.api import EventView, JobView, MachineView, RefusalView, SummaryView
+from borgish.wire.api import EventView, JobView, MachineView, RefusalView, SummaryView, UsageView
 
 _STATE_COLUMNS = 8  # cordoned
 _PERCENT_COLUMNS = 4
@@ -123,7 +123,7 @@ def _bar_columns(width: int) -> int:
 
 
 def _machine(machine: MachineView, width: int, named: int, bar: int) -> Line:
-    use, held, has = machine.usage, machine.committed, machine.capacity
+    use, held, has = machine.usage or UsageView(0, 0), machine.committed, machine.capacity
     pieces = [
         name(machine.name, named),
         piece(machine.state, _STATE_COLUMNS, _MACHINE_ROLES.get(machine.state, Role.WARN)),
@@ -162,7 +162,7 @@ def _job_role(job: JobView) -> Role:
         return Role.BAD
     if job.state is State.DEAD:
         return Role.DIM
-    return Role.GOOD if job.up + job.dead >= job.tasks else Role.WARN
+    return Role.GOOD if (job.up or 0) + job.dead >= job.tasks else Role.WARN
 
 
 def _ended(job: JobView) -> str:

@@ -19,7 +19,13 @@ class Checkpointer:
         self._turn = turn
         self._store = store
         self._clock = clock
-        self.latest: CheckpointView | None = None
+        kept = [checkpoint_view(info) for info in store.checkpoints()]
+        self.latest = kept[0] if kept else None
+        self._tried = kept[0].position if kept else 0  # where one was last made, or could not be
+
+    def is_due(self, every_entries: int) -> bool:
+        """Return whether the journal has grown so much since the last one that another is wanted."""
+        return self._core.cell.position - self._tried >= every_entries
 
     async def make(self, reason: str, name: str = "") -> CheckpointView:
         """Keep the cell as it is now, under a name if one is given.
@@ -30,6 +36,7 @@ class Checkpointer:
         await self._turn.durable()
         body = encode_snapshot(self._core.cell.snapshot())
         position, at = self._core.cell.position, self._clock.now().wall
+        self._tried = position
         info = await asyncio.to_thread(self._store.save_checkpoint, body, position, at, reason, name)
         self.latest = checkpoint_view(info)
         return self.latest
@@ -46,6 +53,7 @@ class Checkpointer:
         return views
 
 
-def checkpoint_view(info: CheckpointInfo) -> CheckpointView:
+def checkpoint_view(info: CheckpointInfo, problem: str = "") -> CheckpointView:
     """Return a checkpoint as it is shown."""
-    return CheckpointView(info.position, instant(info.at), info.reason, info.bytes, info.sha256, info.name)
+    at = instant(info.at)
+    return CheckpointView(info.position, at, info.reason, info.bytes, info.sha256, info.name, problem)

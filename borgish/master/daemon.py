@@ -26,6 +26,7 @@ from borgish.master.history import EVENTS_KEPT, History
 from borgish.master.inbox import Inbox
 from borgish.master.keeper import Keeper
 from borgish.master.metrics import Metrics
+from borgish.master.moments import Moments
 from borgish.master.past import Past
 from borgish.master.reading import Reader
 from borgish.master.settings import Settings
@@ -34,6 +35,7 @@ from borgish.master.turn import Turn
 from borgish.master.watch import WatchHub
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.base import Store
+from borgish.store.retention import DAY_SECONDS
 
 log = logging.getLogger("borgmaster")
 
@@ -58,6 +60,8 @@ class Daemon:
         self._turn = Turn(self._core, store, self._inbox, self._clock, self._released, self._metrics.turn)
         self._history = History(store.entries(max(0, cell.position - EVENTS_KEPT)))
         self._checkpointer = Checkpointer(self._core, self._turn, store, self._clock)
+        self._keeper = Keeper(cell.name, store, self._checkpointer)
+        self._keeping: asyncio.Task[None] | None = None
         self._reader = Reader(
             self._core, self._turn, self._history, self._checkpointer, self._clock, store.kind
         )
@@ -89,6 +93,13 @@ class Daemon:
         self._hub.summary_changed()
         self._link.sync(sorted(step.touched.machines))
         self._link.renew(sorted(step.assignments))
+        if self._checkpointer.is_due(self._settings.checkpoints.every_entries):
+            self._keep_soon()
+
+    def _keep_soon(self) -> None:
+        """Make a checkpoint beside the turns, once at a time."""
+        if self._keeping is None or self._keeping.done():
+            self._keeping = asyncio.create_task(self._keep("the journal has grown"), name="checkpoint")
 
     def _doubt(self, fenced: Fenced) -> None:
         """A machine obeys somebody newer: look into the store whether we still lead, once at a time."""
@@ -114,7 +125,6 @@ class Daemon:
         turns = asyncio.create_task(self._turn.run(self._first), name="turns")
         self._link.sync(sorted(self._core.cell.machines))
         housekeeping = self._housekeeping()
-        await self._checkpointer.kept()
         serving = await self._serve()
         log.info("serving %s on %s", self._settings.name, serving.url)
         try:
@@ -134,10 +144,11 @@ class Daemon:
             self._hub,
             self._reader,
             self._checkpointer,
-            Keeper(self._core.cell.name, self._store, self._checkpointer),
+            self._keeper,
             self._clock,
             self._credentials.secret,
             Past(self._turn, self._store, self._clock),
+            Moments(self._core, self._turn, self._store, self._clock, self._reader.daemon),
         )
         tokens = Tokens.read(self._settings.folder / "tokens.toml")
         host, tls = self._settings.host, self._settings.tls
@@ -147,7 +158,7 @@ class Daemon:
 
     def _housekeeping(self) -> AsyncIOScheduler:
         scheduler = AsyncIOScheduler(timezone="UTC")
-        minutes = self._settings.checkpoint_minutes
+        minutes = self._settings.checkpoints.every_minutes
         # No misfire limit: a late checkpoint is better than none.
         scheduler.add_job(
             self._periodic_checkpoint, "interval", minutes=minutes, misfire_grace_time=None, coalesce=True
@@ -156,7 +167,16 @@ class Daemon:
         return scheduler
 
     async def _periodic_checkpoint(self) -> None:
-        await self._checkpointer.make_if_changed("periodic")
+        await self._keep("periodic")
+        days = self._settings.journal.keep_days
+        if days:
+            await self._keeper.prune(self._clock.now().wall - days * DAY_SECONDS)
+
+    async def _keep(self, reason: str) -> None:
+        try:
+            await self._checkpointer.make_if_changed(reason)
+        except BorgishError as error:  # one that ends us comes again with the next commit
+            log.error("%s", error)
 
     async def _close(self, serving: serve.Serving, turns: "asyncio.Task[None]") -> None:
         """Stop taking questions, then stop asking machines; what was accepted is durable or unanswered."""
@@ -164,7 +184,7 @@ class Daemon:
         await serving.stop()
         await self._link.close()
         self._turn.stop()
-        await asyncio.wait({turns})
+        await asyncio.wait({turns, *([self._keeping] if self._keeping else [])})
 
     async def _last_checkpoint(self, turns: "asyncio.Task[None]") -> None:
         ended = (await asyncio.gather(turns, return_exceptions=True))[0]

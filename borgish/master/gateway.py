@@ -4,9 +4,11 @@ from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
 
 from borgish.api.gateway import Reading, WatchMessage
+from borgish.api.moments import Moment
 from borgish.api.views.history import Wanted
 from borgish.cell.commands import Command, JoinMachine
 from borgish.cell.model import Machine, Task
+from borgish.cell.state import Cell
 from borgish.clock import Clock
 from borgish.errors import Conflict, Forbidden, NotFound
 from borgish.link.link import Link, poll_token
@@ -14,6 +16,7 @@ from borgish.master.checkpointer import Checkpointer
 from borgish.master.core import Core
 from borgish.master.inbox import Inbox
 from borgish.master.keeper import Keeper
+from borgish.master.moments import Moments
 from borgish.master.past import Past
 from borgish.master.reading import Reader
 from borgish.master.turn import Turn
@@ -21,11 +24,13 @@ from borgish.master.watch import WatchHub
 from borgish.vocabulary import State
 from borgish.wire.api import (
     Accepted,
+    AsOf,
     CheckpointDetail,
     CheckpointVerdict,
     CheckpointView,
     EventView,
     HistoryList,
+    Imported,
 )
 from borgish.wire.link import ExecReply, ExecRequest, JoinReply, JoinRequest
 
@@ -48,6 +53,7 @@ class MasterGateway:
         clock: Clock,
         secret: str,
         past: Past,
+        moments: Moments,
     ) -> None:
         self._core = core
         self._turn = turn
@@ -60,6 +66,7 @@ class MasterGateway:
         self._clock = clock
         self._secret = secret
         self._past = past
+        self._moments = moments
 
     async def command(self, command: Command, actor: str, request_id: str, digest: str) -> Accepted:
         """Hand in a command; return when it is durable."""
@@ -68,6 +75,18 @@ class MasterGateway:
     async def read(self, view: Callable[[Reading], T]) -> T:
         """Call ``view`` when everything in memory is durable."""
         return await self._reader.read(view)
+
+    async def find(self, moment: Moment) -> AsOf:
+        """Return which moment of the past is meant."""
+        return await self._moments.find(moment)
+
+    async def read_at(self, as_of: AsOf, view: Callable[[Reading], T]) -> T:
+        """Call ``view``, in a thread, with the cell as it was."""
+        return await self._moments.read(as_of, view)
+
+    async def read_both(self, old: AsOf, new: AsOf, view: Callable[[Cell, Cell], T]) -> T:
+        """Call ``view``, in a thread, with the cell as it was at two moments."""
+        return await self._moments.read_both(old, new, view)
 
     async def join(self, request: JoinRequest) -> JoinReply:
         """Take a machine into the cell, or back into it."""
@@ -142,7 +161,7 @@ class MasterGateway:
 
     async def checkpoints(self) -> list[CheckpointView]:
         """Return the kept checkpoints, newest first."""
-        return await self._checkpointer.kept()
+        return await self._keeper.listed()
 
     async def checkpoint_detail(self, position: int) -> CheckpointDetail:
         """Look into a checkpoint."""
@@ -155,6 +174,11 @@ class MasterGateway:
     async def checkpoint_file(self, position: int) -> bytes:
         """Return a checkpoint as it is kept outside of the cell."""
         return await self._keeper.file(position)
+
+    async def import_checkpoint(self, file: bytes, name: str, actor: str) -> Imported:
+        """Keep a checkpoint that was handed out."""
+        await self._turn.durable()
+        return await self._keeper.take_in(file, name, self._core.cell.position, actor)
 
     async def delete_checkpoint(self, position: int, actor: str) -> CheckpointView:
         """Let go of a checkpoint, unless it is the last good one."""

@@ -1,21 +1,35 @@
-"""Looks after the kept checkpoints: looks into them, verifies them, hands them out, lets them go.
+"""Looks after the kept checkpoints, and the journal behind them.
 
-All of it is done beside the loop and beside the store's own thread, and what is in a checkpoint is read
-in a process of its own (``looking``), one at a time: turns go on meanwhile.
+They are looked into, verified, handed out, taken in and let go, and the journal is pruned up to one. All
+of it is done beside the loop and beside the store's own thread, one at a time, and what is in a checkpoint is
+read in a process of its own (``looking``) or a record at a time: turns go on meanwhile.
 """
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
+from borgish.errors import Conflict, Invalid, NotFound, StoreDamaged, UnsafeConfiguration
 from borgish.master.checkpointer import Checkpointer, checkpoint_view
 from borgish.master.looking import look, packed
 from borgish.store.base import CheckpointInfo, Store
-from borgish.wire.api import CheckpointDetail, CheckpointVerdict, CheckpointView
+from borgish.store.codec import sha256_of
+from borgish.store.imported import check_imported
+from borgish.vocabulary import CHECKPOINT_NAME_PATTERN
+from borgish.wire.api import CheckpointDetail, CheckpointVerdict, CheckpointView, Imported
+from borgish.wire.checkpoint_file import CheckpointHeader, unpack_checkpoint
 
 T = TypeVar("T")
 log = logging.getLogger("borgmaster")
+
+PRUNED_AT_ONCE = 1000
+"""Entries; the store is held for them."""
+_NAME = re.compile(CHECKPOINT_NAME_PATTERN, re.ASCII)
+_REASON_CHARACTERS_MAX = 200
+_AT_MAX = 250_000_000_000.0  # seconds since 1970; the end of what a calendar can tell
 
 
 class Keeper:
@@ -26,6 +40,28 @@ class Keeper:
         self._store = store
         self._checkpointer = checkpointer
         self._one_at_a_time = asyncio.Lock()
+        self._told: set[str] = set()  # the damaged that the log has named
+
+    async def listed(self) -> list[CheckpointView]:
+        """Return what is kept, newest first, and of each whether its body is as it was written."""
+        await self._checkpointer.kept()
+        return await self._beside(lambda: [self._compared(info) for info in self._store.checkpoints()])
+
+    def _compared(self, info: CheckpointInfo) -> CheckpointView:
+        try:
+            found, stored = self._store.checkpoint_body(info.position)
+        except NotFound:  # it went meanwhile
+            return checkpoint_view(info)
+        if sha256_of(stored) == found.sha256:
+            return checkpoint_view(found)
+        problem = "its SHA-256 does not match: it was torn or altered"
+        self._name(found, problem)
+        return checkpoint_view(found, problem)
+
+    def _name(self, info: CheckpointInfo, problem: str) -> None:
+        if info.sha256 not in self._told:
+            self._told.add(info.sha256)
+            log.warning("the checkpoint at %d is no good: %s", info.position, problem)
 
     async def detail(self, position: int) -> CheckpointDetail:
         """Look into a checkpoint; one that is not good says what is wrong. Raises NotFound, as all here."""
@@ -46,6 +82,60 @@ class Keeper:
         await self._checkpointer.kept()
         return checkpoint_view(gone)
 
+    async def take_in(self, file: bytes, name: str, head: int, actor: str) -> Imported:
+        """Keep a checkpoint that was exported, under a name. Raises Invalid and Conflict.
+
+        ``head`` is the last position of the journal. Without a name it has the one it was exported with.
+        """
+        header, stored = _unpacked(file)
+        if header.cell != self._cell:
+            raise Conflict(
+                f"The checkpoint is of cell '{header.cell}', not of '{self._cell}'",
+                "Ask that cell's master; `fauxmaster show FILE` opens it anywhere",
+            )
+        info = _info_of(header, name)
+        text = await self._beside(lambda: self._take_in(info, stored, head))
+        log.info("%s imported the checkpoint at %d, sha256 %s", actor, info.position, info.sha256)
+        await self._checkpointer.kept()
+        return Imported(checkpoint_view(info), text)
+
+    def _take_in(self, info: CheckpointInfo, stored: bytes, head: int) -> str:
+        try:
+            text = check_imported(self._store, self._cell, info, stored, head)
+        except StoreDamaged as error:
+            raise Conflict(error.message, error.hint) from error
+        self._store.import_checkpoint(info, stored)
+        return text
+
+    async def prune(self, until: float) -> int:
+        """Let go of the journal up to a moment, but only below the newest good checkpoint of before.
+
+        Returns how many entries went.
+        """
+        base = await self._beside(lambda: self._base(until))
+        if base is None:
+            return 0
+        gone = 0
+        while pruned := await self._beside(partial(self._store.prune_journal, base.position, PRUNED_AT_ONCE)):
+            gone += pruned
+        log.info("the journal begins at %d now: %d entries before it were pruned", base.position, gone)
+        return gone
+
+    def _base(self, until: float) -> CheckpointInfo | None:
+        """Return the checkpoint up to which the journal may go; None when nothing may."""
+        first = next(iter(self._store.entries(0, 1)), None)
+        for info in self._store.checkpoints():
+            if first is None or info.position <= first.position:
+                return None
+            if self._written(info) <= until and self._is_good(*self._store.checkpoint_body(info.position)):
+                return info
+        return None
+
+    def _written(self, info: CheckpointInfo) -> float:
+        """Return when the last entry in it was written; what an imported one says is not trusted."""
+        entry = next(iter(self._store.entries(info.position - 1, 1)), None)
+        return entry.at if entry is not None else info.at
+
     async def _beside(self, work: Callable[[], T]) -> T:
         async with self._one_at_a_time:
             return await asyncio.to_thread(work)
@@ -53,6 +143,8 @@ class Keeper:
     def _looked_into(self, position: int) -> CheckpointDetail:
         info, stored = self._store.checkpoint_body(position)
         found = look(self._cell, info, stored)
+        if found.problem:
+            self._name(info, found.problem)
         return CheckpointDetail(checkpoint_view(info), found.contents, found.problem)
 
     def _is_good(self, info: CheckpointInfo, stored: bytes) -> bool:
@@ -61,6 +153,24 @@ class Keeper:
     def _packed(self, position: int) -> bytes:
         info, stored = self._store.checkpoint_body(position)
         return packed(self._cell, info, stored)
+
+
+def _unpacked(file: bytes) -> tuple[CheckpointHeader, bytes]:
+    try:
+        return unpack_checkpoint(file)
+    except StoreDamaged as error:
+        raise Invalid(error.message, error.hint) from error
+    except UnsafeConfiguration as error:
+        raise Conflict(error.message, error.hint) from error
+
+
+def _info_of(header: CheckpointHeader, name: str) -> CheckpointInfo:
+    """Return what is kept of an imported one. What it says of itself was not checked by any hash."""
+    name = name or (header.name if _NAME.fullmatch(header.name) else "") or f"imported-{header.position}"
+    if header.position < 0 or not 0 <= header.at < _AT_MAX:
+        raise Invalid("What the checkpoint says of itself cannot be", "Export it again")
+    reason = f"imported: {header.reason}"[:_REASON_CHARACTERS_MAX]
+    return CheckpointInfo(header.position, header.at, reason, header.sha256, header.bytes, name)
 
 
 def verdict(detail: CheckpointDetail) -> CheckpointVerdict:

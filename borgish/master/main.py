@@ -65,7 +65,7 @@ def _run(settings: Settings, *, wait: bool) -> None:
         settings.name,
         lock_path=settings.folder / "cell.lock",
         wait=wait,
-        keep=settings.checkpoints_kept,
+        keep=settings.checkpoints.keep,
     )
     # Only now is this folder ours: before, clients would be sent here from a master that goes on.
     credentials = make_credentials(settings.folder, _url(settings), settings.tls.ca if settings.tls else "")

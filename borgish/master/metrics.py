@@ -46,5 +46,5 @@ class Metrics:
         self._tasks.labels("pending").set(status.pending)
         self._tasks.labels("running").set(status.running)
         self._tasks.labels("dead").set(status.dead)
-        self._tasks_up.set(status.up)
+        self._tasks_up.set(status.up or 0)
         return generate_latest(self._registry)

@@ -8,10 +8,13 @@ under way at any time, and no walk looks at more than ``LOOKED_AT_MAX`` entries.
 import asyncio
 from collections.abc import Iterable
 
+import msgspec
+
 from borgish.api.views.history import Wanted, history_view
 from borgish.api.views.instants import instant
 from borgish.cell.events import Entry
 from borgish.clock import Clock
+from borgish.errors import Gone
 from borgish.master.turn import Turn
 from borgish.store.base import Store
 from borgish.wire.api import HistoryList, HistoryView, Page
@@ -99,13 +102,27 @@ class Past:
         self._one_at_a_time = asyncio.Lock()
 
     async def latest(self, wanted: Wanted, before: int, limit: int) -> HistoryList:
-        """Return the latest entries that match, below position ``before`` (0: from the end), in order."""
+        """Return the latest entries that match, below position ``before`` (0: from the end), in order.
+
+        Raises Gone when all that is asked about was pruned.
+        """
+        first = await self._first()
+        _expect_kept(first, wanted, before)
         walk = Walk(wanted, limit, self._looked_at_max)
         below, asked = await self._start(wanted.until, before or _END), PAGE_ENTRIES_FIRST
         while not walk.is_done:
             asked = min(asked, self._looked_at_max - walk.looked_at)
             below, asked = await self._look(walk, below, asked)
-        return walk.answer()
+        found = walk.answer()
+        if first is not None and 1 < first.position >= walk.position:
+            return msgspec.structs.replace(found, page=Page(), cut_short=False, begins=instant(first.at))
+        return found
+
+    async def _first(self) -> Entry | None:
+        """Return the first entry of the journal: not that of position 1 where older ones were pruned."""
+        async with self._one_at_a_time:
+            entries = await self._turn.in_store(lambda: list(self._store.entries(0, 1)))
+        return next(iter(entries), None)
 
     async def _look(self, walk: Walk, below: int, asked: int) -> tuple[int, int]:
         """Have a walk look at the page below a position; return the same for the next page."""
@@ -140,6 +157,16 @@ class Past:
         async with self._one_at_a_time:
             entries = await self._turn.in_store(lambda: self._store.entries_before(below, 1))
         return next(iter(entries), None)
+
+
+def _expect_kept(first: Entry | None, wanted: Wanted, before: int) -> None:
+    if first is None or first.position == 1:
+        return
+    if 0 < before <= first.position or (wanted.until is not None and wanted.until < first.at):
+        raise Gone(
+            f"what was before {instant(first.at)} is no longer kept",
+            f"The journal begins then, at position {first.position}",
+        )
 
 
 def next_size(entries: int, seconds: float) -> int:

@@ -94,6 +94,10 @@ class Reader:
             self._tally,
         )
 
+    def daemon(self) -> Daemon:
+        """Return what the status says of this process."""
+        return Daemon(self._started_at, self._store_kind, self._checkpointer.latest)
+
     def _status(self) -> StatusView:
-        daemon = Daemon(self._started_at, self._store_kind, self._checkpointer.latest)
-        return status_view(self._core.cell, self._core.observed, self._tally, daemon, self._clock.now())
+        core, now = self._core, self._clock.now()
+        return status_view(core.cell, core.observed, self._tally, self.daemon(), now)

@@ -1,5 +1,6 @@
 """What a borgmaster reads from ``cell.toml``. Anything wrong there ends it with exit code 74."""
 
+import math
 import re
 import ssl
 import tomllib
@@ -8,6 +9,8 @@ from pathlib import Path
 import msgspec
 
 from borgish.errors import UnsafeConfiguration
+from borgish.store.retention import ALL
+from borgish.store.retention import Keep as CheckpointsKept
 from borgish.vocabulary import NAME_PATTERN
 from borgish.wire.bounds import is_loopback
 
@@ -34,6 +37,20 @@ class Keep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dead_jobs_hours: float = 24.0
 
 
+class Checkpoints(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How often the cell is kept by itself, and which of that stays (see ``store.retention``)."""
+
+    every_minutes: float = 10.0
+    every_entries: int = 50_000  # of the journal: a start need never replay many more
+    keep: CheckpointsKept = CheckpointsKept()
+
+
+class Journal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long the history is kept. 0 days: all of it, for good."""
+
+    keep_days: float = 0.0
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """See ``configs/cell.toml`` for each field."""
 
@@ -41,8 +58,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     listen: str = "127.0.0.1:7400"
     state: str = "."
     db: str = ""
-    checkpoint_minutes: float = 10.0
-    checkpoints_kept: int = 24
+    checkpoints: Checkpoints = Checkpoints()
+    journal: Journal = Journal()
     poll: Poll = Poll()
     keep: Keep = Keep()
     tls: Tls | None = None
@@ -108,6 +125,29 @@ def _check_tls(path: Path, tls: Tls) -> None:
         ) from None
 
 
+def _check_keeping(path: Path, settings: Settings) -> None:
+    """Raise UnsafeConfiguration for numbers that are none, and a history without what it is read from."""
+    keep, days = settings.checkpoints.keep, settings.journal.keep_days
+    numbers = {"latest": keep.latest, "hourly": keep.hourly, "daily": keep.daily}
+    numbers |= {} if keep.named == ALL else {"named": int(keep.named)}
+    for key, value in numbers.items():
+        if not 0 <= value < 1e6:
+            raise UnsafeConfiguration(
+                f"{path}: checkpoints.keep.{key}: {value} is not between 0 and 1e6",
+                "remove it for the default",
+            )
+    if not 0 <= days < 1e6:
+        raise UnsafeConfiguration(
+            f"{path}: journal.keep_days: {days:g} is not between 0 and 1e6", "remove it to keep everything"
+        )
+    if days and keep.daily <= days:
+        raise UnsafeConfiguration(
+            f"{path}: journal.keep_days: {days:g} days cannot be kept with checkpoints of {keep.daily} days: "
+            "the journal is replayed from the checkpoint before",
+            f"make checkpoints.keep.daily {math.floor(days) + 1} or more, or keep_days less",
+        )
+
+
 def _checked(path: Path, settings: Settings) -> Settings:
     host, _, port = settings.listen.rpartition(":")
     if not re.fullmatch(NAME_PATTERN, settings.name):
@@ -125,8 +165,8 @@ def _checked(path: Path, settings: Settings) -> Settings:
             "listen on 127.0.0.1, or give [tls] certificate, key and ca",
         )
     positive = {
-        "checkpoint_minutes": settings.checkpoint_minutes,
-        "checkpoints_kept": settings.checkpoints_kept,
+        "checkpoints.every_minutes": settings.checkpoints.every_minutes,
+        "checkpoints.every_entries": settings.checkpoints.every_entries,
         "poll.hold_seconds": settings.poll.hold_seconds,
         "poll.timeout_seconds": settings.poll.timeout_seconds,
         "poll.down_after_seconds": settings.poll.down_after_seconds,
@@ -137,6 +177,7 @@ def _checked(path: Path, settings: Settings) -> Settings:
             raise UnsafeConfiguration(
                 f"{path}: {key}: {value} is not between 0 and 1e9", "remove it for the default"
             )
+    _check_keeping(path, settings)
     poll = settings.poll
     if poll.down_after_seconds <= poll.hold_seconds + poll.timeout_seconds:
         raise UnsafeConfiguration(

@@ -34,8 +34,8 @@ class Records(msgspec.Struct):
 
 
 class Store(Protocol):
-    """Where a cell is kept. One caller at a time, except that
-    the methods of checkpoints may run in other threads beside the rest. Every method may block.
+    """Where a cell is kept. One caller at a time, except that the methods of checkpoints, and those that
+    read the journal, may run in other threads beside the rest. Every method may block.
 
     ``append`` is one transaction: when it returns, all of it is durable. When the outcome of a
     commit cannot be known it raises ``OutcomeUnknown``, and when another master has taken over,
@@ -76,10 +76,11 @@ class Store(Protocol):
     def save_checkpoint(
         self, body: bytes | bytearray, position: int, at: float, reason: str, name: str = ""
     ) -> CheckpointInfo:
-        """Keep an encoded snapshot (``store.codec.encode_snapshot``), and let go of those over the rule.
+        """Keep an encoded snapshot (``store.codec.encode_snapshot``), and let go of those over the rule
+        (``store.retention``).
 
-        Only those without a name are counted and let go. One at a position that has a name keeps it.
-        Raises Conflict when the name is that of another position, or the position has another name.
+        One at a position that has a name keeps it. Raises Conflict when the name is that of another
+        position, or the position has another name.
         """
         ...
 
@@ -98,6 +99,21 @@ class Store(Protocol):
 
         Raises NotFound, and Conflict when no other one is good but this one is. Takes as long as it
         takes to verify another one, which ``judge`` does in the caller's way (see ``store.checkpoints``).
+        """
+        ...
+
+    def import_checkpoint(self, info: CheckpointInfo, stored: bytes) -> None:
+        """Keep a checkpoint that was kept elsewhere, as it is stored; that it is good is the caller's word.
+
+        Raises Conflict when there is one at its position, or with its name.
+        """
+        ...
+
+    def prune_journal(self, below: int, limit: int) -> int:
+        """Delete the first entries of the journal, at most ``limit``, of those below a position.
+
+        Returns how many. Raises Conflict unless a checkpoint is kept at that position, from which the
+        rest can be replayed.
         """
         ...
 

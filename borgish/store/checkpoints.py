@@ -82,6 +82,26 @@ def find_kept(kept: Iterable[CheckpointInfo], position: int) -> CheckpointInfo:
     )
 
 
+def expect_room(kept: Iterable[CheckpointInfo], info: CheckpointInfo) -> None:
+    """Raise Conflict when one that comes from elsewhere would take the place or the name of another."""
+    there = list(kept)
+    if any(one.position == info.position for one in there):
+        raise Conflict(
+            f"A checkpoint at {info.position} is kept already",
+            "It is not overwritten: delete it first, if this one should take its place",
+        )
+    name_for(there, info.position, info.name)
+
+
+def expect_base(kept: Iterable[CheckpointInfo], position: int) -> None:
+    """Raise Conflict unless the journal can be replayed from a checkpoint at this position."""
+    if all(info.position != position for info in kept):
+        raise Conflict(
+            f"The journal is not pruned below {position}: no checkpoint is kept there",
+            "`borgctl checkpoint list` shows those there are",
+        )
+
+
 def expect_unchanged(
     kept: Iterable[CheckpointInfo], info: CheckpointInfo, besides: CheckpointInfo | None
 ) -> None:

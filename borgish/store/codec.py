@@ -5,6 +5,7 @@ The formats carry a version. What another version or another cell wrote is refus
 
 import hashlib
 import sys
+from typing import Any, get_args, get_origin
 
 import msgspec
 
@@ -19,13 +20,31 @@ else:
 
 SNAPSHOT_VERSION = 1
 ZSTD_LEVEL = 3
+SNAPSHOT_BYTES_MAX = 4 * 1024**3
+"""Unpacked; a cell of 200,000 tasks has a hundredth of it."""
+
+_PIECE_BYTES = 1024**2
 _MARK = b"borgish snapshot "
 _HEADER_BYTES_MAX = 64
 
 _events_encoder = msgspec.json.Encoder()
 _events_decoder = msgspec.json.Decoder(tuple[AnyEvent, ...])
 _snapshot_encoder = msgspec.msgpack.Encoder()
-_snapshot_decoder = msgspec.msgpack.Decoder(Snapshot)
+
+# A snapshot is read a record at a time: one of a large cell, read in one go, holds the interpreter for a
+# tenth of a second, and with it the turns of a borgmaster that looks into its past.
+_apart = msgspec.msgpack.Decoder(dict[str, msgspec.Raw]).decode
+_NO_RECORDS = b"\x80"  # an empty map
+_WHOLE = {
+    field.name: msgspec.msgpack.Decoder(field.type).decode
+    for field in msgspec.structs.fields(Snapshot)
+    if get_origin(field.type) is not dict
+}
+_RECORDS = {
+    field.name: msgspec.msgpack.Decoder(get_args(field.type)[1]).decode
+    for field in msgspec.structs.fields(Snapshot)
+    if get_origin(field.type) is dict
+}
 
 
 def encode_events(events: tuple[AnyEvent, ...]) -> str:
@@ -71,8 +90,12 @@ def decode_snapshot(body: bytes | bytearray, cell: str) -> Snapshot:
 
 def _decoded(packed: memoryview) -> Snapshot:
     try:
-        return _snapshot_decoder.decode(packed)
-    except msgspec.DecodeError as error:
+        fields = _apart(packed)
+        found: dict[str, Any] = {name: read(fields[name]) for name, read in _WHOLE.items() if name in fields}
+        for name, read in _RECORDS.items():
+            found[name] = {key: read(record) for key, record in _apart(fields.get(name, _NO_RECORDS)).items()}
+        return Snapshot(**found)
+    except (msgspec.DecodeError, TypeError) as error:  # TypeError: one without a name
         raise StoreDamaged(f"A snapshot cannot be read: {error}", "Use another checkpoint") from error
 
 
@@ -90,14 +113,27 @@ def compress(body: bytes | bytearray) -> bytes:
     return zstd.compress(body, ZSTD_LEVEL)
 
 
-def decompress(stored: bytes, sha256: str) -> bytes:
+def decompress(stored: bytes, sha256: str) -> bytearray:
     """Return the body of what is stored, after verifying it. Raises StoreDamaged."""
     if sha256_of(stored) != sha256:
         raise StoreDamaged("The checkpoint's SHA-256 does not match", "Use another checkpoint")
     try:
-        return zstd.decompress(stored)
-    except zstd.ZstdError as error:
+        return _unpacked(stored)
+    except (zstd.ZstdError, EOFError) as error:
         raise StoreDamaged(f"The checkpoint cannot be unpacked: {error}", "Use another checkpoint") from error
+
+
+def _unpacked(stored: bytes) -> bytearray:
+    """Unpack in pieces, for the same reason as above, and no more than a cell can be."""
+    unpacking, body = zstd.ZstdDecompressor(), bytearray()
+    while not unpacking.eof:
+        body += unpacking.decompress(stored, _PIECE_BYTES)
+        stored = b""
+        if unpacking.needs_input and not unpacking.eof:
+            raise EOFError("it ends too early")
+        if len(body) > SNAPSHOT_BYTES_MAX:
+            raise EOFError(f"it has more than {SNAPSHOT_BYTES_MAX} bytes")
+    return body
 
 
 def sha256_of(stored: bytes) -> str:

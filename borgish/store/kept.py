@@ -1,12 +1,10 @@
-"""The rows of the checkpoints: which are kept, which are let go. Who may write, and when, is ``sql.py``'s.
+"""The rows of the checkpoints, and what may go by rule. Who may write, and when, is ``sql.py``'s."""
 
-Named checkpoints stay until somebody deletes them; of the others, the newest.
-"""
-
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import Connection, delete, func, select
 
 from borgish.store.base import CheckpointInfo
-from borgish.store.tables import checkpoints
+from borgish.store.retention import Keep, over
+from borgish.store.tables import checkpoints, journal
 
 _INFO = [column for column in checkpoints.c if column.name != "body"]
 
@@ -24,16 +22,24 @@ def body(connection: Connection, position: int) -> bytes | None:
     return None if found is None else bytes(found)
 
 
-def put(connection: Connection, info: CheckpointInfo, stored: bytes, keep: int) -> None:
-    """Write a checkpoint over the one at its position, and let go of the unnamed over ``keep``."""
-    table = checkpoints
-    connection.execute(delete(table).where(table.c.position == info.position))
+def put(connection: Connection, info: CheckpointInfo, stored: bytes, keep: Keep) -> None:
+    """Write a checkpoint over the one at its position, and let go of those over the rule."""
+    remove(connection, info.position)
     values = {"position": info.position, "at": info.at, "reason": info.reason, "name": info.name}
     values |= {"sha256": info.sha256, "bytes": info.bytes, "body": stored}
-    connection.execute(table.insert(), values)
-    unnamed = table.c.name == ""
-    newest = select(table.c.position).where(unnamed).order_by(table.c.position.desc()).limit(keep)
-    connection.execute(delete(table).where(unnamed, table.c.position.not_in(newest)))
+    connection.execute(checkpoints.insert(), values)
+    begins = connection.execute(select(func.min(journal.c.position))).scalar_one() or 1
+    for old in over(infos(connection), keep, begins):
+        remove(connection, old.position)
+
+
+def prune(connection: Connection, below: int, limit: int) -> int:
+    """Delete the first entries of the journal, of those below a position; return how many."""
+    first = connection.execute(select(func.min(journal.c.position))).scalar_one()
+    if first is None or first >= below:
+        return 0
+    end = min(below, first + limit)
+    return connection.execute(delete(journal).where(journal.c.position < end)).rowcount
 
 
 def remove(connection: Connection, position: int) -> None:

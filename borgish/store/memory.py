@@ -15,9 +15,19 @@ from borgish.cell.state import Cell
 from borgish.errors import BorgishError, OutcomeUnknown, StoreDamaged, Unreachable
 from borgish.store import faults
 from borgish.store.base import CheckpointInfo, Records
-from borgish.store.checkpoints import Judge, expect_unchanged, find_kept, good_besides, is_good, name_for
+from borgish.store.checkpoints import (
+    Judge,
+    expect_base,
+    expect_room,
+    expect_unchanged,
+    find_kept,
+    good_besides,
+    is_good,
+    name_for,
+)
 from borgish.store.codec import compress, sha256_of
 from borgish.store.replay import recover
+from borgish.store.retention import Keep, over
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Entry).decode
@@ -37,8 +47,14 @@ class Disk(msgspec.Struct):
 
     cell: str
     epoch: int = 0
-    entries: list[bytes] = []  # that of position 1 first
+    entries: list[bytes] = []  # in order, the first at position ``pruned`` + 1
     checkpoints: dict[int, tuple[CheckpointInfo, bytes]] = {}  # by position, with the stored body
+    pruned: int = 0  # so many entries are no longer there
+
+    @property
+    def head(self) -> int:
+        """The position of the last entry."""
+        return self.pruned + len(self.entries)
 
 
 class MemoryStore:
@@ -46,12 +62,12 @@ class MemoryStore:
 
     kind = "memory"
 
-    def __init__(self, cell: str, keep: int = 24, disk: Disk | None = None) -> None:
+    def __init__(self, cell: str, keep: Keep | None = None, disk: Disk | None = None) -> None:
         """Open a new disk, or one that is there already, as a master does when it starts again."""
         self.disk = disk or Disk(cell)
         self.warnings: list[str] = []
         self._cell = cell
-        self._keep = keep
+        self._keep = keep or Keep()
         self._epoch = 0
         self._end: BorgishError | None = None
         self._fault: bool | None = None
@@ -63,7 +79,7 @@ class MemoryStore:
     def copy(self) -> "MemoryStore":
         """Return a store on a copy of the disk; the two go on apart."""
         disk = self.disk
-        copied = Disk(disk.cell, disk.epoch, list(disk.entries), dict(disk.checkpoints))
+        copied = Disk(disk.cell, disk.epoch, list(disk.entries), dict(disk.checkpoints), disk.pruned)
         return MemoryStore(self._cell, self._keep, copied)
 
     def fail_next_append(self, *, kept: bool) -> None:
@@ -108,13 +124,13 @@ class MemoryStore:
     def entries(self, after: int, limit: int = 0) -> Iterator[Entry]:
         """Return journal entries with a position above ``after``, in order; ``limit`` 0 is all."""
         self._expect_usable()
-        last = after + limit if limit else None
-        return map(_decoded, self.disk.entries[after:last])
+        first = max(0, after - self.disk.pruned)
+        return map(_decoded, self.disk.entries[first : first + limit if limit else None])
 
     def entries_before(self, before: int, limit: int) -> Iterator[Entry]:
         """Return the ``limit`` entries next below position ``before``, newest first, decoded when taken."""
         self._expect_usable()
-        end = min(max(0, before - 1), len(self.disk.entries))
+        end = min(max(0, before - 1 - self.disk.pruned), len(self.disk.entries))
         return map(_decoded, reversed(self.disk.entries[max(0, end - limit) : end]))
 
     def save_checkpoint(
@@ -122,16 +138,33 @@ class MemoryStore:
     ) -> CheckpointInfo:
         """Keep an encoded snapshot."""
         self._expect_leader()
-        if position > len(self.disk.entries):
-            raise ValueError(f"checkpoint at {position}, but the journal ends at {len(self.disk.entries)}")
+        if position > self.disk.head:
+            raise ValueError(f"checkpoint at {position}, but the journal ends at {self.disk.head}")
         name = name_for(self.checkpoints(), position, name)
         stored = compress(body)
         info = CheckpointInfo(position, at, reason, sha256_of(stored), len(stored), name)
-        self.disk.checkpoints[position] = (info, stored)
-        unnamed = [info.position for info in self.checkpoints() if not info.name]
-        for old in unnamed[self._keep :]:
-            del self.disk.checkpoints[old]
+        self._put(info, stored)
         return info
+
+    def import_checkpoint(self, info: CheckpointInfo, stored: bytes) -> None:
+        """Keep a checkpoint that was kept elsewhere, as it is stored. Raises Conflict."""
+        self._expect_leader()
+        expect_room(self.checkpoints(), info)
+        self._put(info, stored)
+
+    def _put(self, info: CheckpointInfo, stored: bytes) -> None:
+        self.disk.checkpoints[info.position] = (info, stored)
+        for old in over(self.checkpoints(), self._keep, self.disk.pruned + 1):
+            del self.disk.checkpoints[old.position]
+
+    def prune_journal(self, below: int, limit: int) -> int:
+        """Delete the first entries of the journal, of those below a checkpoint. Raises Conflict."""
+        self._expect_leader()
+        expect_base(self.checkpoints(), below)
+        gone = max(0, min(below - 1 - self.disk.pruned, limit))
+        del self.disk.entries[:gone]
+        self.disk.pruned += gone
+        return gone
 
     def checkpoints(self) -> list[CheckpointInfo]:
         """Return what is kept, newest first."""
@@ -170,7 +203,7 @@ class MemoryStore:
             raise self._end
 
     def _expect_follow(self, entries: Sequence[Entry]) -> None:
-        for position, entry in enumerate(entries, len(self.disk.entries) + 1):
+        for position, entry in enumerate(entries, self.disk.head + 1):
             if entry.position != position:
                 raise StoreDamaged(
                     f"Journal entry {entry.position} does not follow {position - 1}; nothing was written",

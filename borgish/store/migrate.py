@@ -5,11 +5,16 @@ small reads.
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, func, insert, inspect, select, text
 
 from borgish.errors import UnsafeConfiguration
+from borgish.store.older import keep_before
 from borgish.store.tables import REVISION, leadership, metadata
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 VERSION_TABLE = "alembic_version"
 _LOCK_KEY = 0x626F7267  # "borg": any number, the same in all masters
@@ -18,17 +23,32 @@ _LOCK_KEY = 0x626F7267  # "borg": any number, the same in all masters
 def prepare(connection: Connection, cell: str) -> None:
     """Migrate to ``REVISION`` and claim the database for the cell, in one transaction.
 
-    Raises UnsafeConfiguration when it is of a newer version, of another program or of another cell;
-    nothing was changed then.
+    An older store is kept as a checkpoint first, in a transaction of its own: that stays, whatever becomes
+    of the migration. Raises UnsafeConfiguration when it is of a newer version, of another program or of
+    another cell, and StoreDamaged for an older one from which no cell can be read; nothing was changed then.
     """
     with connection.begin():
-        if connection.dialect.name == "postgresql":
-            # Two masters may start at once; the second waits here and then finds all done.
-            connection.execute(select(func.pg_advisory_xact_lock(_LOCK_KEY)))
+        _wait_for_others(connection)
+        revision = stored_revision(connection)
+        if revision:
+            _expect_known(connection, revision)
+            _claim(connection, cell)
+        if revision == REVISION:
+            return
+        if revision:
+            keep_before(connection, cell, revision, REVISION)
+    with connection.begin():
+        _wait_for_others(connection)
         revision = stored_revision(connection)
         if revision != REVISION:
             _upgrade(connection, revision)
         _claim(connection, cell)
+
+
+def _wait_for_others(connection: Connection) -> None:
+    """Two masters may start at once: the second waits here, and then finds all done."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(_LOCK_KEY)))
 
 
 def stored_revision(connection: Connection) -> str:
@@ -46,20 +66,31 @@ def migrations_folder() -> Path:
 
 def _upgrade(connection: Connection, revision: str) -> None:
     from alembic import command  # takes long to load and is rarely needed
+
+    if not revision:
+        _expect_empty(connection)
+    command.upgrade(_migrations(connection), REVISION)
+
+
+def _migrations(connection: Connection) -> "Config":
     from alembic.config import Config
-    from alembic.script import ScriptDirectory
 
     config = Config(attributes={"connection": connection})
     config.set_main_option("script_location", str(migrations_folder()).replace("%", "%%"))
-    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
-    if revision and revision not in known:
+    return config
+
+
+def _expect_known(connection: Connection, revision: str) -> None:
+    if revision == REVISION:
+        return
+    from alembic.script import ScriptDirectory
+
+    scripts = ScriptDirectory.from_config(_migrations(connection))
+    if revision not in {script.revision for script in scripts.walk_revisions()}:
         raise UnsafeConfiguration(
             f"The database is at revision {revision}; this borgish knows it only up to {REVISION}",
             "Use the newer borgish that wrote it, or another database",
         )
-    if not revision:
-        _expect_empty(connection)
-    command.upgrade(config, REVISION)
 
 
 def _expect_empty(connection: Connection) -> None:

@@ -8,9 +8,9 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from borgish.errors import UnsafeConfiguration
 from borgish.store import faults, migrate, postgres, sqlite
+from borgish.store.retention import Keep
 from borgish.store.sql import SqlStore
 
-CHECKPOINTS_KEPT = 24
 FORMS = "Write it like sqlite:////var/lib/borgish/cell.db or postgresql://user:password@host/database"
 
 _CONNECT: dict[str, Callable[..., tuple[Connection, Callable[[], None]]]] = {
@@ -27,20 +27,20 @@ def open_store(
     *,
     lock_path: Path | None = None,
     wait: bool = False,
-    keep: int = CHECKPOINTS_KEPT,
+    keep: Keep | None = None,
 ) -> SqlStore:
     """Open, and make where it is not there, the store of a cell.
 
     ``lock_path`` is locked as long as the store is open (``cell.lock`` of the master's folder);
     SQLite also locks the file beside the database. ``wait`` makes the calling thread wait for those
-    locks, as a standby does. ``keep`` is how many checkpoints are kept.
+    locks, as a standby does. ``keep`` is which checkpoints are kept.
 
     Raises UnsafeConfiguration for a URL that cannot be used and for a store that is in use, of
     another cell or of a newer version; Unreachable and StoreDamaged for what is wrong with the database.
     """
     parsed = _parse(url)
     connection, release = _CONNECT[parsed.drivername](parsed, lock_path, wait=wait)
-    store = SqlStore(connection, cell, keep, release)
+    store = SqlStore(connection, cell, keep or Keep(), release)
     try:
         migrate.prepare(connection, cell)
     except SQLAlchemyError as error:

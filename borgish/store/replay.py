@@ -1,6 +1,6 @@
 """From a checkpoint and the journal after it to a cell; what does not verify is never served."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -34,12 +34,20 @@ def recover(
     """
     warnings: list[str] = []
     cell = Cell(_newest_good(name, kept, warnings) or Snapshot(name))
+    replay(cell, entries(cell.position), warnings)
+    return Recovered(cell, warnings)
+
+
+def replay(cell: Cell, entries: Iterable[Entry], warnings: Sequence[str] = ()) -> None:
+    """Take entries into a cell, each the next. Pure. ``warnings`` are told with what is missing.
+
+    Raises StoreDamaged where one is lost, or does not go with the cell before it.
+    """
     start = cell.position
-    for entry in entries(start):
+    for entry in entries:
         _expect_next(cell, entry, start, warnings)
         _take(cell, entry)
     cell.take_touched()
-    return Recovered(cell, warnings)
 
 
 def _newest_good(
@@ -53,7 +61,7 @@ def _newest_good(
     return None
 
 
-def _expect_next(cell: Cell, entry: Entry, start: int, warnings: list[str]) -> None:
+def _expect_next(cell: Cell, entry: Entry, start: int, warnings: Sequence[str]) -> None:
     if entry.position == cell.position + 1:
         return
     if cell.position == start == 0:

@@ -19,9 +19,19 @@ from borgish.cell.state import Cell
 from borgish.errors import BorgishError, Fenced, StoreDamaged, Unreachable
 from borgish.store import faults, kept
 from borgish.store.base import CheckpointInfo, Records
-from borgish.store.checkpoints import Judge, expect_unchanged, find_kept, good_besides, is_good, name_for
+from borgish.store.checkpoints import (
+    Judge,
+    expect_base,
+    expect_room,
+    expect_unchanged,
+    find_kept,
+    good_besides,
+    is_good,
+    name_for,
+)
 from borgish.store.codec import compress, decode_events, sha256_of
 from borgish.store.replay import recover
+from borgish.store.retention import Keep
 from borgish.store.rows import Row, entry_row, job_row, machine_row, quota_row, task_rows
 from borgish.store.statements import Statements
 from borgish.store.tables import journal, leadership
@@ -37,7 +47,7 @@ class SqlStore:
     long, to compress and to verify them, is done while the connection is free.
     """
 
-    def __init__(self, connection: Connection, cell: str, keep: int, release: Callable[[], None]) -> None:
+    def __init__(self, connection: Connection, cell: str, keep: Keep, release: Callable[[], None]) -> None:
         """Use a connection whose schema is in place. ``release`` is called once, when it is closed."""
         self.kind = connection.dialect.name
         self.warnings: list[str] = []  # what ``load`` had to pass over
@@ -163,6 +173,18 @@ class SqlStore:
             expect_unchanged(kept.infos(connection), info, besides)
             kept.remove(connection, position)
         return info
+
+    def import_checkpoint(self, info: CheckpointInfo, stored: bytes) -> None:
+        """Keep a checkpoint that was kept elsewhere, as it is stored. Raises Conflict."""
+        with self._changing_kept("kept") as connection:
+            expect_room(kept.infos(connection), info)
+            kept.put(connection, info, stored, self._keep)
+
+    def prune_journal(self, below: int, limit: int) -> int:
+        """Delete the first entries of the journal, of those below a checkpoint. Raises Conflict."""
+        with self._changing_kept("left behind") as connection:
+            expect_base(kept.infos(connection), below)
+            return kept.prune(connection, below, limit)
 
     def close(self) -> None:
         """Let go of the connection and of the lock. Idempotent."""

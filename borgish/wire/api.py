@@ -33,12 +33,22 @@ class Accepted(msgspec.Struct, frozen=True, omit_defaults=True):
     replayed: bool = False
 
 
+class AsOf(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The moment of the past that an answer is of. What was merely seen then, phases, usage, what is up
+    and why something waited, was not journalled and is not told: such fields are null or empty."""
+
+    position: int  # of the journal: all up to it had happened, and nothing after
+    at: str  # when that was written; "" before the first
+    timeline: int = 1
+    warnings: tuple[str, ...] = ()  # checkpoints that were passed over, being no good
+
+
 class UsageView(msgspec.Struct, frozen=True):
     cpu_millis: int
     ram_bytes: int
 
 
-class TaskView(msgspec.Struct, frozen=True):
+class TaskView(msgspec.Struct, frozen=True, omit_defaults=True):
     """One task, complete."""
 
     name: str  # user/job/3
@@ -46,7 +56,7 @@ class TaskView(msgspec.Struct, frozen=True):
     user: str
     index: int
     state: State
-    phase: Phase | None  # None unless running
+    phase: Phase | None  # None unless running, and of the past
     machine: str | None  # where it runs, or last ran
     attempt: int
     pid: int | None
@@ -60,10 +70,11 @@ class TaskView(msgspec.Struct, frozen=True):
     priority: int
     resources: Resources
     usage: UsageView | None
+    as_of: AsOf | None = None
 
 
 class JobView(msgspec.Struct, frozen=True):
-    """One job in a list. ``up`` counts tasks that run and, where probed, are healthy."""
+    """One job in a list. ``up`` counts tasks that run and, where probed, are healthy; None of the past."""
 
     name: str  # user/job
     user: str
@@ -71,7 +82,7 @@ class JobView(msgspec.Struct, frozen=True):
     tasks: int
     pending: int
     running: int
-    up: int
+    up: int | None
     dead: int
     finished: int
     failed: int
@@ -91,6 +102,7 @@ class JobDetail(msgspec.Struct, frozen=True):
     job: JobView
     spec: JobSpec
     refusals: tuple["RefusalView", ...]
+    as_of: AsOf | None = None
 
 
 class RefusalView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -114,9 +126,10 @@ class WhyView(msgspec.Struct, frozen=True, omit_defaults=True):
     refusals: tuple[RefusalView, ...] = ()
     tasks: tuple[TaskView, ...] = ()
     events: tuple["EventView", ...] = ()
+    as_of: AsOf | None = None
 
 
-class MachineView(msgspec.Struct, frozen=True):
+class MachineView(msgspec.Struct, frozen=True, omit_defaults=True):
     """One machine, complete. ``committed`` is the sum of the limits of the tasks placed there."""
 
     name: str
@@ -124,7 +137,7 @@ class MachineView(msgspec.Struct, frozen=True):
     address: str
     capacity: Resources
     committed: Resources
-    usage: UsageView
+    usage: UsageView | None  # None of the past
     tasks: int
     attributes: dict[str, str]
     runtimes: tuple[str, ...]
@@ -133,6 +146,7 @@ class MachineView(msgspec.Struct, frozen=True):
     joined_at: str
     reason: str
     orphans: tuple[str, ...]
+    as_of: AsOf | None = None
 
 
 class EventView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -162,6 +176,24 @@ class HistoryView(msgspec.Struct, frozen=True, omit_defaults=True):
     events: tuple[EventView, ...] = ()  # only those of what was asked about
 
 
+class ChangeView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One record that differs between two moments, or tasks of one job that differ alike."""
+
+    kind: str  # added, removed, changed
+    name: str  # machine, user/band, user/job
+    lines: tuple[str, ...]  # what differs: "state: running -> dead"; of a new or former one, what it is
+    indexes: str = ""  # 0-4,7: of the tasks
+    tasks: int = 0  # how many
+
+
+class DiffView(msgspec.Struct, frozen=True):
+    """What differs between two moments, of what is journalled."""
+
+    old: AsOf
+    new: AsOf
+    changes: dict[str, tuple[ChangeView, ...]]  # by section, all of them: machines, quotas, jobs, tasks
+
+
 class CheckpointView(msgspec.Struct, frozen=True):
     position: int
     at: str
@@ -169,6 +201,7 @@ class CheckpointView(msgspec.Struct, frozen=True):
     bytes: int
     sha256: str  # of the body as stored
     name: str = ""  # "" for one that goes when there are enough newer ones
+    problem: str = ""  # in a list: why it is no good; reading it back may find more
 
 
 class CheckpointContents(msgspec.Struct, frozen=True):
@@ -228,12 +261,13 @@ class StatusView(msgspec.Struct, frozen=True):
     tasks: int
     pending: int
     running: int
-    up: int
+    up: int | None
     dead: int
     capacity: Resources  # of the machines that are up
     bands: tuple[BandUse, ...]
     store: str  # sqlite or postgresql
     last_checkpoint: CheckpointView | None
+    as_of: AsOf | None = None
 
 
 class SummaryView(msgspec.Struct, frozen=True):
@@ -255,21 +289,25 @@ class Page(msgspec.Struct, frozen=True, omit_defaults=True):
 class TaskList(msgspec.Struct, frozen=True):
     items: tuple[TaskView, ...]
     page: Page = Page()
+    as_of: AsOf | None = None
 
 
 class JobList(msgspec.Struct, frozen=True):
     items: tuple[JobView, ...]
     page: Page = Page()
+    as_of: AsOf | None = None
 
 
 class MachineList(msgspec.Struct, frozen=True):
     items: tuple[MachineView, ...]
     page: Page = Page()
+    as_of: AsOf | None = None
 
 
 class EventList(msgspec.Struct, frozen=True):
     items: tuple[EventView, ...]
     page: Page = Page()
+    as_of: AsOf | None = None
 
 
 class HistoryList(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -283,6 +321,7 @@ class HistoryList(msgspec.Struct, frozen=True, omit_defaults=True):
     looked_at: int = 0  # entries of the journal, matching or not
     reached: str = ""  # when the oldest of those was
     cut_short: bool = False
+    begins: str = ""  # the journal was pruned, this is back to where it begins: older ones are not kept
 
 
 class CheckpointList(msgspec.Struct, frozen=True):
@@ -291,6 +330,13 @@ class CheckpointList(msgspec.Struct, frozen=True):
 
 class ScaleRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tasks: int
+
+
+class Imported(msgspec.Struct, frozen=True):
+    """A checkpoint that was taken in."""
+
+    checkpoint: CheckpointView
+    text: str = ""  # what it cannot be used for; "" when there is nothing to say
 
 
 class CheckpointRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

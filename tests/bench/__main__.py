@@ -20,6 +20,7 @@ GROUPS = {
     "cli": "borgctl's wall time and borgmaster's memory",
     "schedule": "passes of the scheduler over large cells",
     "store": "appends, checkpoints and loads",
+    "time": "reads of the past",
 }
 """Each is a module here with ``figures(sizes)``."""
 

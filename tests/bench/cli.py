@@ -83,7 +83,7 @@ def _fill(client: Client, tasks: int) -> float:
         needs = {"cpu": "5m", "ram": "16MiB"}
         text = json.dumps(body | {"runtime": "fake", "resources": needs})
         client.post("/v1/jobs", text.encode(), Accepted)
-    while (up := client.get("/v1/status", None, StatusView).up) < tasks:
+    while (up := client.get("/v1/status", None, StatusView).up or 0) < tasks:
         if time.perf_counter() - began > UP_SECONDS_MAX:
             raise TimeoutError(f"{up} of {tasks} tasks are up")
         time.sleep(LOOK_SECONDS)

@@ -71,7 +71,7 @@ class BenchJob:
     def until_up(self) -> None:
         """Return when the master says that all of it is up."""
         began = time.perf_counter()
-        while (job := self._client.get(f"/v1/jobs/{self.key}", None, JobDetail).job).up < self._tasks:
+        while ((job := self._client.get(f"/v1/jobs/{self.key}", None, JobDetail).job).up or 0) < self._tasks:
             spent = time.perf_counter() - began
             if spent > UP_SECONDS_MAX or job.failed:
                 raise TimeoutError(f"{self.key}: {job.up} of {self._tasks} tasks are up; {job.reason}")

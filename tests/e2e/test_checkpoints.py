@@ -63,6 +63,13 @@ def test_a_checkpoint_is_named_verified_exported_and_deleted(tidied: RealCell, t
     tidied.ok("checkpoint", "delete", "noon")
     assert tidied.borgctl("checkpoint", "show", "noon").code == 1
 
+    said = tidied.ok("checkpoint", "import", file)
+    assert said.startswith(f"imported the checkpoint noon at position {position}")
+    assert "is kept already" in tidied.borgctl("checkpoint", "import", file).err
+    then = {job["name"]: job["running"] for job in tidied.items("job", "list", "--at", "noon")}
+    assert then["ann/sleepers"] == 3
+    assert tidied.items("checkpoint", "verify", "noon")[0]["good"]
+
 
 def test_a_damaged_checkpoint_is_found_and_the_last_good_one_stays(tidied: RealCell, tmp_path: Path) -> None:
     submitted(tidied, SLEEPERS)
@@ -76,6 +83,9 @@ def test_a_damaged_checkpoint_is_found_and_the_last_good_one_stays(tidied: RealC
     assert bad > good
     damage(tidied, bad)
 
+    listed = {item["position"]: item["problem"] for item in tidied.items("checkpoint", "list")}
+    assert (bool(listed[bad]), listed[good]) == (True, "")
+    assert tidied.items("status", "--at", bad)["as_of"]["position"] == bad  # from the one before
     said = tidied.borgctl("checkpoint", "verify")
     assert said.code == 1
     assert [line.split()[:2] for line in said.out.splitlines()[1:]] == [[str(bad), "no"], [str(good), "yes"]]

@@ -25,7 +25,7 @@ def job_view(
 ) -> JobView:
     """Return one line about a job. ``up`` is counted here unless a tally has it."""
     spec = job.spec
-    up = count_up(observed, job) if up is None else up
+    up = None if not observed.known else count_up(observed, job) if up is None else up
     return JobView(
         name=job.key,
         user=spec.user,
@@ -67,20 +67,20 @@ def count_failed(job: Job) -> int:
 
 
 def tasks_not_up(observed: Observed, job: Job) -> Iterator[Task]:
-    """Yield the running tasks of a job that are not (yet) up."""
-    for task in job.tasks:
+    """Yield the running tasks of a job that are not (yet) up; none where nobody knows."""
+    for task in job.tasks if observed.known else ():
         if task.state is State.RUNNING:
             seen = seen_attempt(observed, task_name(job.key, task.index), task)
             if not is_up(job, phase_of(task, seen)):
                 yield task
 
 
-def _reason(observed: Observed, job: Job, refusals: Sequence[RefusalView], up: int) -> str:
+def _reason(observed: Observed, job: Job, refusals: Sequence[RefusalView], up: int | None) -> str:
     """Return the first thing in the way: what cannot be placed, does not run well, or failed."""
     if refusals:
         return refusals[0].text
     looked_at = job.tasks[:TASKS_LOOKED_AT_MAX]
-    if up < job.running:
+    if up is not None and up < job.running:
         for task in looked_at:
             seen = seen_attempt(observed, task_name(job.key, task.index), task)
             if seen and seen.reason:

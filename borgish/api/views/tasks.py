@@ -27,7 +27,7 @@ def task_view(
         user=job.spec.user,
         index=index,
         state=task.state,
-        phase=phase_of(task, seen),
+        phase=phase_of(task, seen) if observed.known else None,
         machine=task.machine or None,
         attempt=task.attempt,
         pid=seen.pid or None if seen else None,

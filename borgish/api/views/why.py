@@ -48,7 +48,7 @@ def why_job(
     events: Sequence[EventView],
 ) -> WhyView:
     """Return why a job is as it is, with its first tasks in trouble."""
-    sentences = [_counts(observed, job), *_refused(refusals), *_unplaced(job, refusals)]
+    sentences = [_counts(observed, job), *_refused(refusals), *_unplaced(observed, job, refusals)]
     sentences += [_task_text(cell, observed, job, task, ()) for task in _examples(observed, job)]
     troubled = islice(_troubled(observed, job), TASKS_SHOWN)
     return WhyView(
@@ -65,22 +65,24 @@ def _task_text(cell: Cell, observed: Observed, job: Job, task: Task, refusals: S
     name = task_name(job.key, task.index)
     match task.state:
         case State.PENDING:
-            return " ".join(_waiting(name, task, refusals))
+            return " ".join(_waiting(observed, name, task, refusals))
         case State.RUNNING:
             seen = seen_attempt(observed, name, task)
-            return " ".join(_running(cell, name, job, task, seen))
+            return " ".join(_running(cell, observed, name, job, task, seen))
         case State.DEAD:
             return " ".join(_dead(name, job, task))
 
 
-def _waiting(name: str, task: Task, refusals: Sequence[RefusalView]) -> Iterator[str]:
+def _waiting(observed: Observed, name: str, task: Task, refusals: Sequence[RefusalView]) -> Iterator[str]:
     yield f"{name} waits for a machine since {instant(task.since)}."
     if task.reason:
         yield f"It was sent back from {task.machine or 'its machine'}: {task.reason}."
     if refusals:
         yield from _refused(refusals)
-    else:
+    elif observed.known:
         yield "The scheduler has not looked at it since; it will within a second."
+    else:
+        yield _NOT_KEPT
 
 
 def _refused(refusals: Sequence[RefusalView]) -> Iterator[str]:
@@ -90,9 +92,14 @@ def _refused(refusals: Sequence[RefusalView]) -> Iterator[str]:
             yield _sentence(refusal.hint)
 
 
-def _unplaced(job: Job, refusals: Sequence[RefusalView]) -> Iterator[str]:
-    if job.pending and not refusals:
+def _unplaced(observed: Observed, job: Job, refusals: Sequence[RefusalView]) -> Iterator[str]:
+    if job.pending and not observed.known:
+        yield _NOT_KEPT
+    elif job.pending and not refusals:
         yield "The scheduler has not looked at the pending tasks yet; it will within a second."
+
+
+_NOT_KEPT = "What the scheduler had against it at that moment was not journalled."
 
 
 _PHASES = {
@@ -105,9 +112,14 @@ _PHASES = {
 }
 
 
-def _running(cell: Cell, name: str, job: Job, task: Task, seen: SeenAttempt | None) -> Iterator[str]:
+def _running(
+    cell: Cell, observed: Observed, name: str, job: Job, task: Task, seen: SeenAttempt | None
+) -> Iterator[str]:
     phase = phase_of(task, seen) or Phase.ASSIGNED
-    yield f"{name} {_PHASES[phase].format(machine=task.machine)}"
+    if not observed.known:
+        yield f"{name} has its place on {task.machine}; its phase at that moment was not journalled."
+    else:
+        yield f"{name} {_PHASES[phase].format(machine=task.machine)}"
     if phase is Phase.UP and job.spec.health is not None:
         yield "Its probe has not answered yet."
     machine = cell.machines.get(task.machine)
@@ -155,7 +167,8 @@ def _counts(observed: Observed, job: Job) -> str:
     )
     endings = Counter(task.ending for task in job.tasks if task.state is State.DEAD)
     words = {Ending.FINISH: "finished", Ending.FAIL: "failed", Ending.KILL: "killed", Ending.LOST: "lost"}
-    parts = [(job.running - not_up.total(), "up"), *((n, str(phase)) for phase, n in not_up.items())]
+    well = "up" if observed.known else "running"
+    parts = [(job.running - not_up.total(), well), *((n, str(phase)) for phase, n in not_up.items())]
     parts += [(job.pending, "pending"), *((n, words[e]) for e, n in endings.items() if e)]
     shown = ", ".join(f"{count} {word}" for count, word in parts if count)
     return f"{job.key} has {len(job.tasks)} task{'s' * (len(job.tasks) != 1)}: {shown or 'nothing'}."

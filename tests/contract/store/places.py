@@ -10,13 +10,14 @@ from sqlalchemy import create_engine, text
 from borgish.store.base import Store
 from borgish.store.memory import Disk, MemoryStore
 from borgish.store.open import open_store
+from borgish.store.retention import Keep
 from tests.contract.store.samples import CELL
 
 
 class Place(Protocol):
     """Where one cell is kept, whoever has it open."""
 
-    def open(self, keep: int = 24) -> Store: ...
+    def open(self, keep: Keep | None = None) -> Store: ...
 
     def usurp(self) -> None:
         """Become the leader behind the back of who leads."""
@@ -33,7 +34,7 @@ class InMemory:
     def __init__(self) -> None:
         self.disk = Disk(CELL)
 
-    def open(self, keep: int = 24) -> Store:
+    def open(self, keep: Keep | None = None) -> Store:
         return MemoryStore(CELL, keep, self.disk)
 
     def usurp(self) -> None:
@@ -58,7 +59,7 @@ class InDatabase:
     def __init__(self, url: str) -> None:
         self.url = url
 
-    def open(self, keep: int = 24) -> Store:
+    def open(self, keep: Keep | None = None) -> Store:
         return open_store(self.url, CELL, keep=keep)
 
     def usurp(self) -> None:

@@ -12,31 +12,38 @@ import uvloop
 from borgish.api.app import create_app
 from borgish.api.auth import Role, Tokens, token_digest
 from borgish.api.gateway import Principal, Reading, WatchMessage
+from borgish.api.moments import Moment
 from borgish.api.serve import Serving, serve
 from borgish.api.views.history import Wanted
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
 from borgish.cell.commands import Command
 from borgish.cell.events import Entry
+from borgish.cell.observed import Observed
+from borgish.cell.state import Cell
 from borgish.client import Client
 from borgish.clock import SystemClock
-from borgish.errors import Conflict, NotFound, Unreachable
+from borgish.errors import Conflict, Gone, NotFound, Unreachable
 from borgish.master.metrics import Metrics
 from borgish.master.past import LOOKED_AT_MAX, Walk
 from borgish.master.watch import WatchHub
 from borgish.wire.api import (
     Accepted,
+    AsOf,
     CheckpointDetail,
     CheckpointVerdict,
     CheckpointView,
     EventView,
     HistoryList,
+    Imported,
+    RefusalView,
 )
 from borgish.wire.link import ExecReply, JoinReply, JoinRequest
 from tests.unit.api.cells import NOW, small_cell, small_observed, small_refusals
 
 CLOCK = SystemClock()
 T = TypeVar("T")
+PAST = AsOf(2, "2025-12-31T23:56:40.000Z", 1, ("The checkpoint at 1 is passed over",))
 CHECKPOINT = CheckpointView(20, "2026-01-01T00:00:00.000Z", "test", 100, "ab" * 32)
 
 
@@ -55,8 +62,11 @@ class FakeGateway:
         """Be as new; the hub as well, which is what watchers hang on."""
         self.cell = small_cell()
         self.observed = small_observed()
+        self.before: Cell | None = None
+        self.imported = b""
         self.tally = Tally()
         self.asked: list[Asked] = []
+        self.sought: list[Moment] = []
         self.log_calls: list[tuple[str, bool, bool, int]] = []
         self.happened = [EventView(p, "t", "placed", f"line {p}", "ann/web", (p,)) for p in range(1, 6)]
         self.journal: list[Entry] = []
@@ -89,17 +99,26 @@ class FakeGateway:
     async def read(self, view: Callable[[Reading], T]) -> T:
         if self.failure:
             raise self.failure
-        cell, observed, tally = self.cell, self.observed, self.tally
+        return view(self._reading(self.observed, small_refusals()))
+
+    async def find(self, moment: Moment) -> AsOf:
+        self.sought.append(moment)
+        if moment.position is not None and moment.position != PAST.position:
+            raise Gone(f"position {moment.position} is no longer kept", "The earliest is 2")
+        return PAST
+
+    async def read_at(self, as_of: AsOf, view: Callable[[Reading], T]) -> T:
+        assert as_of == PAST
+        return await asyncio.to_thread(view, self._reading(Observed(known=False), {}))
+
+    async def read_both(self, old: AsOf, new: AsOf, view: Callable[[Cell, Cell], T]) -> T:
+        return await asyncio.to_thread(view, self.before or self.cell, self.cell)
+
+    def _reading(self, observed: Observed, refusals: dict[str, tuple[RefusalView, ...]]) -> Reading:
+        cell, tally = self.cell, self.tally if observed.known else Tally()
         daemon = Daemon(NOW.wall - 60, "memory", CHECKPOINT)
-        return view(
-            Reading(
-                cell,
-                observed,
-                NOW,
-                small_refusals(),
-                lambda: status_view(cell, observed, tally, daemon, NOW),
-                tally,
-            )
+        return Reading(
+            cell, observed, NOW, refusals, lambda: status_view(cell, observed, tally, daemon, NOW), tally
         )
 
     async def join(self, request: JoinRequest) -> JoinReply:
@@ -159,6 +178,10 @@ class FakeGateway:
 
     async def checkpoint_file(self, position: int) -> bytes:
         return b"body of %d\xff" % self._kept(position).position
+
+    async def import_checkpoint(self, file: bytes, name: str, actor: str) -> Imported:
+        self.imported = file
+        return Imported(msgspec.structs.replace(CHECKPOINT, name=name, reason=f"imported by {actor}"))
 
     async def delete_checkpoint(self, position: int, actor: str) -> CheckpointView:
         raise Conflict(f"{actor} may not delete the last good one at {self._kept(position).position}", "Wait")

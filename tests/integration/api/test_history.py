@@ -73,7 +73,7 @@ def test_times_are_moments_or_ages(api: RunningApi, admin: Client) -> None:
         ("task=ann/web/0%0A", "not the full name of a task"),
         ("job=ann/web&task=ann/web/0", "both a job and a task"),
         ("since=yesterday", "since: 'yesterday' is neither"),
-        ("until=2h%20ago", "until: '2h ago' is neither"),
+        ("until=2h%20before", "until: '2h before' is neither"),
         ("since=1h&until=2h", "since is after until"),
         ("limit=1001", "limit"),
         ("before=-1", "before"),

@@ -24,7 +24,7 @@ from borgish.errors import (
     Unreachable,
 )
 from borgish.resources import Resources
-from borgish.vocabulary import State
+from borgish.vocabulary import BODY_BYTES_MAX, State
 from borgish.wire.api import (
     Accepted,
     CheckpointDetail,
@@ -35,6 +35,7 @@ from borgish.wire.api import (
     CordonRequest,
     EventList,
     ExecCall,
+    Imported,
     IndexesRequest,
     JobDetail,
     JobList,
@@ -284,11 +285,22 @@ def test_a_checkpoint_is_named(admin: Client) -> None:
     assert admin.post("/v1/checkpoints", CheckpointRequest("noon-1"), CheckpointView).name == "noon-1"
 
 
-@pytest.mark.parametrize("name", ["7", "all", "Noon", "a b", "-a", "a-", "a/b", "ä", "x" * 64, "noon\n"])
+@pytest.mark.parametrize("name", ["7", "all", "now", "Noon", "a b", "-a", "a/b", "ä", "x" * 64, "noon\n"])
 def test_a_name_that_a_checkpoint_cannot_have_is_refused(admin: Client, name: str) -> None:
     with pytest.raises(Invalid, match="cannot be the name") as caught:
         admin.post("/v1/checkpoints", CheckpointRequest(name), CheckpointView)
     assert "a-z" in caught.value.hint
+
+
+def test_a_checkpoint_is_taken_in(api: RunningApi, admin: Client) -> None:
+    file = b"x" * (BODY_BYTES_MAX + 1)  # more than other bodies may have
+    taken = admin.post("/v1/checkpoints/import", file, Imported, params={"name": "noon"})
+    assert (taken.checkpoint.name, taken.checkpoint.reason) == ("noon", "imported by root")
+    assert api.gateway.imported == file
+    with pytest.raises(Invalid, match="cannot be the name"):
+        admin.post("/v1/checkpoints/import", file, Imported, params={"name": "now"})
+    with pytest.raises(Forbidden):
+        api.client("bgt_ann").post("/v1/checkpoints/import", file, Imported)
 
 
 def test_a_checkpoint_is_looked_after(admin: Client) -> None:

@@ -126,7 +126,7 @@ def test_a_machine_shows_what_is_committed_used_and_left_over() -> None:
     cell, observed = small_cell(), small_observed()
     m1 = machine_view(cell, observed, Tally(), cell.machines["m1"], NOW)
     assert m1.committed == Resources(500, 640 * 1024**2)
-    assert (m1.usage.cpu_millis, m1.tasks, m1.heard_seconds_ago) == (30, 2, 1.5)
+    assert (m1.usage and m1.usage.cpu_millis, m1.tasks, m1.heard_seconds_ago) == (30, 2, 1.5)
     m2 = machine_view(cell, observed, Tally(), cell.machines["m2"], NOW)
     assert (m2.state, m2.orphans) == ("cordoned", ("old/job/0@2",))
     m3 = machine_view(cell, observed, Tally(), cell.machines["m3"], NOW)

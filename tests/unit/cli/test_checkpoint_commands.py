@@ -16,6 +16,7 @@ from borgish.wire.api import (
     CheckpointDetail,
     CheckpointVerdict,
     CheckpointView,
+    Imported,
     Problem,
 )
 from borgish.wire.checkpoint_file import CheckpointHeader, pack_checkpoint
@@ -143,6 +144,49 @@ def test_a_damaged_checkpoint_is_not_exported(run: Run, tmp_path: Path, capsys: 
     assert "torn off" in said
     assert "checkpoint verify" in said
     assert not (tmp_path / "file").exists()
+
+
+def test_a_checkpoint_is_taken_in(master: FakeMaster, run: Run, tmp_path: Path, capsys: Out) -> None:
+    file = tmp_path / "noon.checkpoint"
+    file.write_bytes(FILE)
+    master.answers["POST /v1/checkpoints/import"] = Imported(OLD, "history after it is not kept")
+    assert run("checkpoint", "import", file, "--name", "noon") == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith("imported the checkpoint noon at position 7, 2KiB, sha256 cdcd")
+    assert shown.err == "note: history after it is not kept\n"
+    assert (master.asked[-1].body, master.asked[-1].query) == (FILE, {"name": "noon"})
+    assert master.asked[-1].headers["Content-Type"] == "application/octet-stream"
+
+
+@pytest.mark.parametrize("content", [b"", b"something else", FILE[:-1], FILE + b"x"])
+def test_a_damaged_file_is_not_sent(
+    master: FakeMaster, run: Run, tmp_path: Path, capsys: Out, content: bytes
+) -> None:
+    file = tmp_path / "noon.checkpoint"
+    file.write_bytes(content)
+    assert run("checkpoint", "import", file) != 0
+    assert "error: " in capsys.readouterr().err
+    assert master.asked == []
+
+
+def test_a_file_that_is_none_or_too_large_is_not_read(
+    run: Run, tmp_path: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("checkpoint", "import", tmp_path / "none") == 1
+    assert "no such file" in capsys.readouterr().err
+    monkeypatch.setattr("borgish.cli.exported.CHECKPOINT_FILE_BYTES_MAX", 3)
+    (tmp_path / "large").write_bytes(FILE)
+    assert run("checkpoint", "import", tmp_path / "large") == 1
+    assert "larger than any checkpoint" in capsys.readouterr().err
+
+
+def test_a_list_shows_what_is_wrong(master: FakeMaster, run: Run, capsys: Out) -> None:
+    bad = msgspec.structs.replace(NEW, problem="its SHA-256 does not match")
+    master.answers["GET /v1/checkpoints"] = {"items": [bad, OLD]}
+    assert run("checkpoint", "list") == 0
+    first, second = capsys.readouterr().out.splitlines()[1:]
+    assert "its SHA-256 does not match" in first
+    assert "asked for by ann" in second
 
 
 def test_a_checkpoint_is_deleted_or_the_refusal_told(run: Run, capsys: Out) -> None:

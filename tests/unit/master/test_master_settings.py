@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from borgish.errors import UnsafeConfiguration
-from borgish.master.settings import read_settings
+from borgish.master.settings import Checkpoints, Journal, read_settings
+from borgish.store.retention import Keep
 
 
 def test_a_machine_is_not_down_before_one_poll_can_have_failed(tmp_path: Path) -> None:
@@ -13,3 +14,48 @@ def test_a_machine_is_not_down_before_one_poll_can_have_failed(tmp_path: Path) -
         read_settings(file)
     file.write_text('name = "local"\n[poll]\nhold_seconds = 20\ndown_after_seconds = 60\n')
     assert read_settings(file).poll.hold_seconds == 20
+
+
+def test_what_is_kept_of_checkpoints_and_journal(tmp_path: Path) -> None:
+    file = tmp_path / "cell.toml"
+    file.write_text('name = "local"\n')
+    found = read_settings(file)
+    assert (found.checkpoints, found.journal) == (Checkpoints(), Journal())
+    file.write_text(
+        'name = "local"\n[checkpoints]\nevery_minutes = 5\nevery_entries = 100\n'
+        "keep = {latest = 2, hourly = 3, daily = 31, named = 4}\n[journal]\nkeep_days = 30\n"
+    )
+    found = read_settings(file)
+    assert found.checkpoints == Checkpoints(5.0, 100, Keep(2, 3, 31, 4))
+    assert found.journal.keep_days == 30
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("checkpoints_kept = 24", "checkpoints_kept"),
+        ("[checkpoints]\nevery_minutes = 0", "checkpoints.every_minutes: 0.0 is not between"),
+        ("[checkpoints]\nevery_entries = -1", "checkpoints.every_entries: -1 is not between"),
+        ("[checkpoints]\nkeep = {hourly = -1}", "checkpoints.keep.hourly: -1 is not between"),
+        ("[checkpoints]\nkeep = {weekly = 1}", "weekly"),
+        ('[checkpoints]\nkeep = {named = "some"}', "named"),
+        ("[journal]\nkeep_days = -1", "journal.keep_days: -1 is not between"),
+        ("[journal]\nkeep_days = nan", "journal.keep_days: nan is not between"),
+        ("[journal]\nkeep_days = 7", "cannot be kept with checkpoints of 7 days"),
+    ],
+)
+def test_a_history_that_cannot_be_kept_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "cell.toml"
+    file.write_text(f'name = "local"\n{text}\n')
+    with pytest.raises(UnsafeConfiguration, match=words):
+        read_settings(file)
+
+
+def test_what_would_do_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "cell.toml"
+    file.write_text('name = "local"\n[journal]\nkeep_days = 30\n')
+    with pytest.raises(UnsafeConfiguration) as caught:
+        read_settings(file)
+    assert "checkpoints.keep.daily 31 or more" in caught.value.hint
+    file.write_text('name = "local"\n[journal]\nkeep_days = 6\n')
+    assert read_settings(file).journal.keep_days == 6

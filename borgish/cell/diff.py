@@ -1,0 +1,268 @@
+"""What differs between two cells, or one cell at two moments: records in words, tasks alike together.
+
+Pure. What a change means is left to who reads it; only what is journalled can be compared, so where a
+machine was last heard of, or what a task used, is none of it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from borgish.cell.model import Job, Machine, Quota, Task
+from borgish.cell.state import Cell
+from borgish.resources import Resources, show_amounts
+from borgish.spec.diff import differences
+from borgish.text import show_indexes
+from borgish.vocabulary import Ending, State
+
+R = TypeVar("R")
+
+ALIKE_MAX = 100
+"""Tasks of a job that differ in more ways than this are told together wherever they moved."""
+_ONE, _ANOTHER = "one", "another"
+
+
+class Kind(StrEnum):
+    """How a record differs: only the second has it, only the first has it, or both have it otherwise."""
+
+    ADDED = "added"
+    REMOVED = "removed"
+    CHANGED = "changed"
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One record that differs, or tasks of one job that differ alike: then ``indexes`` are theirs."""
+
+    kind: Kind
+    name: str  # machine, user/band, user/job
+    lines: tuple[str, ...]  # what differs: "state: running -> dead"; of a new or former one, what it is
+    indexes: tuple[int, ...] = ()
+
+    @property
+    def subject(self) -> str:
+        """What it is about, with the tasks: ``ann/web/0-4``."""
+        return f"{self.name}/{show_indexes(self.indexes)}" if self.indexes else self.name
+
+
+def difference(old: Cell, new: Cell) -> dict[str, tuple[Change, ...]]:
+    """Return what differs, by section, in the order of ``SECTIONS``; all of them are there."""
+    return {name: tuple(compare(old, new)) for name, compare in SECTIONS}
+
+
+def _machines(old: Cell, new: Cell) -> Iterator[Change]:
+    return _records(old.machines, new.machines, _of_machine, _machine_lines)
+
+
+def _quotas(old: Cell, new: Cell) -> Iterator[Change]:
+    return _records(old.quotas, new.quotas, lambda quota: (show_amounts(quota.limits),), _quota_lines)
+
+
+def _jobs(old: Cell, new: Cell) -> Iterator[Change]:
+    return _records(old.jobs, new.jobs, _of_job, _job_lines)
+
+
+def _tasks(old: Cell, new: Cell) -> Iterator[Change]:
+    """Of the jobs that both have; those of others came or went with their job."""
+    for key in sorted(old.jobs.keys() & new.jobs.keys()):
+        before, after = old.jobs[key].tasks, new.jobs[key].tasks
+        if before != after:
+            yield from _of_tasks(key, before, after)
+
+
+SECTIONS: tuple[tuple[str, Callable[[Cell, Cell], Iterator[Change]]], ...] = (
+    ("machines", _machines),
+    ("quotas", _quotas),
+    ("jobs", _jobs),
+    ("tasks", _tasks),
+)
+"""In the order in which they are told: what there is to run on, what may run, what should, what does."""
+
+
+def _records(
+    old: Mapping[str, R],
+    new: Mapping[str, R],
+    about: Callable[[R], tuple[str, ...]],
+    compare: Callable[[R, R], tuple[str, ...]],
+) -> Iterator[Change]:
+    for name in sorted(old.keys() | new.keys()):
+        if name not in old:
+            yield Change(Kind.ADDED, name, about(new[name]))
+        elif name not in new:
+            yield Change(Kind.REMOVED, name, about(old[name]))
+        elif old[name] != new[name] and (lines := compare(old[name], new[name])):
+            yield Change(Kind.CHANGED, name, lines)
+
+
+class _Aspect(msgspec.Struct, frozen=True):
+    """One thing to compare of a record: how it is called, what it is, and how it reads."""
+
+    label: str
+    value: Callable[[Any], Any]
+    show: Callable[[Any], str] = str
+
+
+def _compared(aspects: tuple[_Aspect, ...], old: Any, new: Any) -> Iterator[str]:
+    for aspect in aspects:
+        before, after = aspect.value(old), aspect.value(new)
+        if before != after:
+            shown = aspect.show(before), aspect.show(after)
+            if shown[0] == shown[1]:  # amounts are rounded for people
+                shown = str(before), str(after)
+            yield f"{aspect.label}: {shown[0] or 'nothing'} -> {shown[1] or 'nothing'}"
+
+
+# Machines and quotas
+
+
+def _listed(values: tuple[Any, ...]) -> str:
+    return ", ".join(str(value) for value in values)
+
+
+def _pairs(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in sorted(values.items()))
+
+
+_MACHINE = (
+    _Aspect("state", lambda machine: "up" if machine.up else "down"),
+    _Aspect("cordoned", lambda machine: "yes" if machine.cordoned else "no"),
+    _Aspect("reason", lambda machine: machine.reason),
+    _Aspect("taints", lambda machine: _listed(machine.taints)),
+    _Aspect("capacity", lambda machine: machine.capacity, show_amounts),
+    _Aspect("attributes", lambda machine: machine.attributes, _pairs),
+    _Aspect("runtimes", lambda machine: machine.runtimes, _listed),
+    _Aspect("address", lambda machine: f"{machine.host}:{machine.port}{' with TLS' * machine.tls}"),
+    _Aspect("ports", lambda machine: f"{machine.ports_low}-{machine.ports_high}"),
+    _Aspect("boot", lambda machine: machine.boot_id),
+)
+_QUOTA = (
+    _Aspect("limits", lambda quota: quota.limits, show_amounts),
+    _Aspect("until", lambda quota: quota.until, lambda until: f"{until:.0f}" if until else "without end"),
+)
+
+
+def _machine_lines(old: Machine, new: Machine) -> tuple[str, ...]:
+    return tuple(_compared(_MACHINE, old, new))
+
+
+def _quota_lines(old: Quota, new: Quota) -> tuple[str, ...]:
+    return tuple(_compared(_QUOTA, old, new))
+
+
+def _of_machine(machine: Machine) -> tuple[str, ...]:
+    return ("up" if machine.up else f"down: {machine.reason}", _capacity(machine.capacity))
+
+
+def _capacity(capacity: Resources) -> str:
+    return f"has {show_amounts(capacity)}"
+
+
+# Jobs
+
+
+def _of_job(job: Job) -> tuple[str, ...]:
+    counts = ((job.pending, "pending"), (job.running, "running"), (job.dead, "dead"))
+    shown = ", ".join(f"{count} {word}" for count, word in counts if count)
+    return (f"{len(job.tasks)} task{'s' * (len(job.tasks) != 1)}{f': {shown}' if shown else ''}",)
+
+
+def _job_lines(old: Job, new: Job) -> tuple[str, ...]:
+    again = (f"submitted again by {new.submitted_by}",) if old.uid != new.uid else ()
+    state = (f"state: {old.state} -> {new.state}",) if old.state is not new.state else ()
+    spec = differences(old.spec, new.spec) if old.spec != new.spec else ()
+    return (*again, *state, *spec)
+
+
+# Tasks
+
+
+class _Stay(NamedTuple):
+    """What is compared of a task, but for its machine."""
+
+    state: State
+    ending: Ending | None
+    restarts: int
+    exit_code: int | None
+    signal: int | None
+
+
+class _Alike(NamedTuple):
+    """How tasks differ that are told together."""
+
+    old: _Stay
+    new: _Stay
+    machine: str  # where it ran; "" for nowhere
+    machine_now: str
+    is_anew: bool  # another attempt
+
+
+_STAY = (
+    _Aspect("state", lambda stay: f"{stay.state} ({stay.ending})" if stay.ending else stay.state),
+    _Aspect("restarts", lambda stay: stay.restarts),
+    _Aspect("last exit code", lambda stay: stay.exit_code, lambda code: "" if code is None else str(code)),
+    _Aspect("last signal", lambda stay: stay.signal, lambda signal: "" if signal is None else str(signal)),
+)
+
+
+def _of_tasks(job: str, old: list[Task], new: list[Task]) -> Iterator[Change]:
+    pairs = [(before, after) for before, after in zip(old, new, strict=False) if before != after]
+    groups = _grouped(pairs, _alike, ALIKE_MAX)
+    if len(groups) > ALIKE_MAX:
+        groups = _grouped(pairs, _roughly_alike, len(pairs))
+    for alike, indexes in groups.items():
+        if lines := _task_lines(alike):
+            yield Change(Kind.CHANGED, job, lines, tuple(indexes))
+    yield from _came(Kind.ADDED, job, new[len(old) :])
+    yield from _came(Kind.REMOVED, job, old[len(new) :])
+
+
+def _grouped(
+    pairs: list[tuple[Task, Task]], how: Callable[[Task, Task], _Alike], groups_max: int
+) -> dict[_Alike, list[int]]:
+    """Return indexes by how tasks differ; gives up when there are more groups than wanted."""
+    groups: dict[_Alike, list[int]] = {}
+    for before, after in pairs:
+        groups.setdefault(how(before, after), []).append(after.index)
+        if len(groups) > groups_max:
+            break
+    return groups
+
+
+def _alike(old: Task, new: Task) -> _Alike:
+    return _Alike(_stay(old), _stay(new), _where(old), _where(new), old.attempt != new.attempt)
+
+
+def _roughly_alike(old: Task, new: Task) -> _Alike:
+    """As ``_alike``, but without the names of the machines between which tasks moved."""
+    before, after = _where(old), _where(new)
+    if before != after:
+        before, after = before and _ONE, after and _ANOTHER
+    else:
+        before = after = ""
+    return _Alike(_stay(old), _stay(new), before, after, old.attempt != new.attempt)
+
+
+def _stay(task: Task) -> _Stay:
+    return _Stay(task.state, task.ending, task.restarts, task.exit_code, task.signal)
+
+
+def _where(task: Task) -> str:
+    return task.machine if task.state is State.RUNNING else ""
+
+
+def _task_lines(alike: _Alike) -> tuple[str, ...]:
+    lines = list(_compared(_STAY, alike.old, alike.new))
+    before, after = alike.machine, alike.machine_now
+    if before != after:
+        lines.append(f"machine: {before or 'none'} -> {after or 'none'}")
+    elif alike.is_anew and alike.new.state is State.RUNNING is alike.old.state:
+        lines.append("attempt: another one, on the same machine")
+    return tuple(lines)
+
+
+def _came(kind: Kind, job: str, tasks: list[Task]) -> Iterator[Change]:
+    """Yield tasks that only one of the two has, together by their state."""
+    for state in State:
+        if indexes := tuple(task.index for task in tasks if task.state is state):
+            yield Change(kind, job, (state,), indexes)

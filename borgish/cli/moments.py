@@ -1,0 +1,88 @@
+"""Moments of the past on the command line: ``--at`` for commands that read, and times as people type them."""
+
+from datetime import datetime, time, timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from borgish.cli.render import Form
+from borgish.cli.screen import data, say
+from borgish.cli.session import session_of
+from borgish.text import age, safe
+from borgish.wire.api import AsOf
+
+if TYPE_CHECKING:
+    from borgish.client import Client
+
+SECONDS_MAX = 120.0  # a long way from the nearest checkpoint takes its time
+MOMENT = "TIME|POSITION|CHECKPOINT"
+MOMENTS = "2026-01-31T12:00, 12:00, 5m ago, a position of the journal, or a checkpoint's name"
+_NOT_KEPT = "phases, usage, what was up and why something waited were not journalled"
+
+AtOption = Annotated[str, typer.Option("--at", metavar=MOMENT, help=f"As it was then: {MOMENTS}.")]
+
+
+def _refuse_past(text: str) -> str:
+    if text:
+        raise typer.BadParameter("this is of now only: the past has no programs to speak to")
+    return text
+
+
+NowOnly = Annotated[str, typer.Option("--at", hidden=True, callback=_refuse_past)]
+"""Taken by what cannot be asked of the past, in order to say so."""
+
+
+def client_at(context: typer.Context, at: str, form: Form) -> "Client":
+    """Return the client of a command that reads; with ``at``, one to which the cell is as it was then.
+
+    The moment is looked up once, so that all the reads of one command are of the same, and is said: above
+    a table, and beside all else.
+    """
+    if not at:
+        return session_of(context).client()
+    client = session_of(context).client(SECONDS_MAX)
+    found = client.get("/v1/moment", {"at": zoned(at)}, AsOf)
+    for line in moment_lines(found):
+        (data if form in (Form.TABLE, Form.WIDE) else say)(line)
+    return client.as_of(found.position)
+
+
+def moment_lines(moment: AsOf) -> list[str]:
+    """Return which moment it is, what is not known of it, and what was wrong on the way."""
+    when = f"{day_and_time(moment.at)}, {age(moment.at)} ago" if moment.at else "before the first entry"
+    line = f"As of position {moment.position} ({when}); {_NOT_KEPT}."
+    return [line, *(f"warning: {safe(warning)}" for warning in moment.warnings)]
+
+
+def zoned(text: str) -> str:
+    """Return a time with the zone of who asks when it names none, a time of day as the latest such.
+
+    All else is returned as it is, for the master; digits alone are a position.
+    """
+    if text.isdecimal():
+        return text
+    try:
+        at = _time_of_day(text) or datetime.fromisoformat(text)
+        return (at if at.tzinfo else at.astimezone()).isoformat()
+    except (ValueError, OverflowError):
+        return text
+
+
+def day_and_time(moment: str) -> str:
+    """Return an ISO 8601 moment in the zone of who asks: ``2026-01-31 14:03:21``."""
+    return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _time_of_day(text: str) -> datetime | None:
+    """Return when it last was ``12:05`` or ``12:05:30``; None for what is no time of day."""
+    from borgish.clock import SystemClock
+
+    if ":" not in text:
+        return None
+    try:
+        of_day = time.fromisoformat(text)
+    except ValueError:
+        return None
+    now = datetime.fromtimestamp(SystemClock().now().wall).astimezone()
+    today = datetime.combine(now.date(), of_day)
+    return today if today.astimezone() <= now else today - timedelta(days=1)

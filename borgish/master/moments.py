@@ -1,0 +1,179 @@
+"""The cell at moments of the past, for who reads: told from the store, and kept for a while.
+
+A cell is told beside the loop, one at a time, and read in a thread, since the sums of a large one take a
+while: turns go on meanwhile. What was told is kept until nobody has asked for it for some time, so that the
+several reads of one command, or of one person, are fast.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from borgish.api.gateway import Reading
+from borgish.api.moments import Moment
+from borgish.api.views.instants import instant
+from borgish.api.views.status import Daemon, status_view
+from borgish.api.views.tally import Tally
+from borgish.cell.observed import Observed
+from borgish.cell.state import Cell
+from borgish.clock import Clock
+from borgish.errors import Conflict, Gone, Invalid, NotFound, StoreDamaged, UnsafeConfiguration
+from borgish.master.core import Core
+from borgish.master.turn import Turn
+from borgish.store.base import CheckpointInfo, Store
+from borgish.store.moment import cell_at, earliest_position, position_at
+from borgish.wire.api import AsOf
+
+T = TypeVar("T")
+log = logging.getLogger("borgmaster")
+
+CELLS_KEPT = 6
+TASKS_KEPT = 400_000
+"""In all cells that are kept, or in the latest one alone."""
+KEPT_SECONDS = 120.0
+FUTURE_SECONDS = 2.0
+"""A moment so little after now is taken for now: clocks differ."""
+
+
+class PastCell:
+    """A cell as it was. Nobody writes to it; one at a time reads it, for reading makes its sums."""
+
+    def __init__(self, cell: Cell, as_of: AsOf) -> None:
+        self.cell = cell
+        self.as_of = as_of
+        self.observed = Observed(known=False)
+        self.tally = Tally()
+        self.tasks = sum(len(job.tasks) for job in cell.jobs.values())
+        self.one_at_a_time = asyncio.Lock()
+
+
+class Moments:
+    """Finds moments of a running master's cell, and has it read as it was."""
+
+    def __init__(
+        self, core: Core, turn: Turn, store: Store, clock: Clock, daemon: Callable[[], Daemon]
+    ) -> None:
+        self._core = core
+        self._turn = turn
+        self._store = store
+        self._clock = clock
+        self._daemon = daemon
+        self._kept: dict[int, PastCell] = {}  # by position; the latest asked for last
+        self._one_at_a_time = asyncio.Lock()
+        self._forgetting: asyncio.TimerHandle | None = None
+
+    async def find(self, moment: Moment) -> AsOf:
+        """Return which moment is meant. Raises Invalid, NotFound, Conflict and Gone.
+
+        The cell is told already, so that what is in the way of that is known as well.
+        """
+        await self._turn.durable()
+        head = self._core.cell.position
+        async with self._one_at_a_time:
+            position = await asyncio.to_thread(self._position, moment, head)
+        return (await self._cell(position)).as_of
+
+    async def read(self, as_of: AsOf, view: Callable[[Reading], T]) -> T:
+        """Return what ``view`` makes of the cell as it was."""
+        past = await self._cell(as_of.position)
+        async with past.one_at_a_time:
+            return await asyncio.to_thread(view, self._reading(past))
+
+    async def read_both(self, old: AsOf, new: AsOf, view: Callable[[Cell, Cell], T]) -> T:
+        """Return what ``view``, which makes no sums, makes of the cell as it was at two moments."""
+        before, after = await self._cell(old.position), await self._cell(new.position)
+        return await asyncio.to_thread(view, before.cell, after.cell)
+
+    def _reading(self, past: PastCell) -> Reading:
+        cell, observed, tally = past.cell, past.observed, past.tally
+        now, daemon = self._clock.now(), self._daemon()
+        return Reading(
+            cell, observed, now, {}, lambda: status_view(cell, observed, tally, daemon, now), tally
+        )
+
+    # Which position
+
+    def _position(self, moment: Moment, head: int) -> int:
+        if moment.checkpoint:
+            return self._named(moment.checkpoint).position
+        if moment.position is not None:
+            return _reached(moment.position, head)
+        return head if moment.at is None else self._at(moment.text, moment.at, head)
+
+    def _named(self, name: str) -> CheckpointInfo:
+        kept = self._store.checkpoints()
+        for info in kept:
+            if info.name == name:
+                return info
+        names = ", ".join(info.name for info in kept if info.name)
+        raise NotFound(f"no checkpoint '{name}' is kept", f"Named ones are: {names}" if names else _NO_NAMES)
+
+    def _at(self, text: str, at: float, head: int) -> int:
+        now = self._clock.now().wall
+        if at > now + FUTURE_SECONDS:
+            raise Invalid(
+                f"'{text}' has not come yet", f"It is {instant(now)}, and position {head} is the latest"
+            )
+        return position_at(self._store, at, head) or self._before_all(text, at)
+
+    def _before_all(self, text: str, at: float) -> int:
+        """Return the position of a moment from which no entry is kept, or before the first there was."""
+        earliest = earliest_position(self._store)
+        began = self._written(max(1, earliest))
+        if earliest and at >= began:
+            return earliest
+        if earliest:
+            raise Gone(
+                f"what was at '{text}' is no longer kept",
+                f"The earliest is position {earliest}, of {instant(began)}",
+            )
+        raise NotFound(
+            f"the cell had no history yet at '{text}'", f"The earliest is position 1, of {instant(began)}"
+        )
+
+    def _written(self, position: int) -> float:
+        """Return when an entry was written, or else when the checkpoint at its position was made."""
+        entry = next(iter(self._store.entries(position - 1, 1)), None)
+        if entry is not None and entry.position == position:
+            return entry.at
+        return next((info.at for info in self._store.checkpoints() if info.position == position), 0.0)
+
+    # The cell there
+
+    async def _cell(self, position: int) -> PastCell:
+        async with self._one_at_a_time:
+            past = self._kept.pop(position, None)
+            if past is None:
+                past = await asyncio.to_thread(self._told, position)
+            self._keep(past)
+        return past
+
+    def _told(self, position: int) -> PastCell:
+        try:
+            found = cell_at(self._store, self._core.cell.name, position)
+        except (StoreDamaged, UnsafeConfiguration) as error:
+            raise Conflict(error.message, error.hint) from error
+        for warning in found.warnings:
+            log.warning("%s", warning)
+        at = instant(self._written(position)) if position else ""
+        return PastCell(found.cell, AsOf(position, at, found.cell.timeline, tuple(found.warnings)))
+
+    def _keep(self, past: PastCell) -> None:
+        self._kept[past.as_of.position] = past
+        while len(self._kept) > CELLS_KEPT or (
+            len(self._kept) > 1 and sum(one.tasks for one in self._kept.values()) > TASKS_KEPT
+        ):
+            del self._kept[next(iter(self._kept))]
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+        self._forgetting = asyncio.get_running_loop().call_later(KEPT_SECONDS, self._kept.clear)
+
+
+_NO_NAMES = "None has a name: `borgctl checkpoint create --name NAME` gives one"
+
+
+def _reached(position: int, head: int) -> int:
+    if position > head:
+        raise Invalid(f"position {position} has not happened", f"The latest is {head}")
+    return position

@@ -1,0 +1,88 @@
+"""Keeps the cell that an older database holds, as a checkpoint, before its schema is migrated.
+
+Only columns that are there are read and written, so that this works on every schema there ever was.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import Column, Connection, RowMapping, Table, Text, cast, insert, inspect, select
+from sqlalchemy.types import JSON
+
+from borgish.cell.events import Entry
+from borgish.clock import SystemClock
+from borgish.store.base import CheckpointInfo
+from borgish.store.checkpoints import is_good
+from borgish.store.codec import compress, decode_events, encode_snapshot, sha256_of
+from borgish.store.replay import recover
+from borgish.store.tables import checkpoints, journal
+
+_PAGE_ENTRIES = 500
+
+
+def keep_before(connection: Connection, cell: str, old: str, new: str) -> None:
+    """Make a checkpoint of what is stored at schema ``old``, named for the schema ``new`` that follows.
+
+    Nothing is made of an empty journal, nor where a good checkpoint is at its end. Raises StoreDamaged for
+    a store from which no cell can be read: it is not migrated. Within the caller's transaction.
+    """
+    found = recover(cell, _kept(connection), lambda after: _entries(connection, after)).cell
+    if not found.position:
+        return
+    for info, stored in _kept(connection):
+        if info.position == found.position and is_good(cell, info, stored):
+            return
+    stored = compress(encode_snapshot(found.snapshot()))
+    named = {row["name"] for row in _rows(connection, checkpoints, "body") if "name" in row}
+    name = f"before-{new}"
+    values = {
+        "position": found.position,
+        "at": SystemClock().now().wall,
+        "reason": f"before the migration from {old} to {new}",
+        "sha256": sha256_of(stored),
+        "bytes": len(stored),
+        "body": stored,
+        "name": "" if name in named else name,
+    }
+    there = {column.name for column in _columns(connection, checkpoints)}
+    connection.execute(checkpoints.delete().where(checkpoints.c.position == found.position))
+    connection.execute(insert(checkpoints), {key: value for key, value in values.items() if key in there})
+
+
+def _kept(connection: Connection) -> Iterator[tuple[CheckpointInfo, bytes]]:
+    """Yield the checkpoints with their bodies, newest first."""
+    rows = _rows(connection, checkpoints, "body")
+    for row in sorted(rows, key=lambda row: -row["position"]):
+        wanted = select(checkpoints.c.body).where(checkpoints.c.position == row["position"])
+        yield CheckpointInfo(**row), bytes(connection.execute(wanted).scalar_one())
+
+
+def _entries(connection: Connection, after: int) -> Iterator[Entry]:
+    columns = [_as_text(column) for column in _columns(connection, journal)]
+    while True:
+        page = select(*columns).where(journal.c.position > after).order_by(journal.c.position)
+        rows = connection.execute(page.limit(_PAGE_ENTRIES)).mappings().all()
+        yield from map(_entry, rows)
+        if len(rows) < _PAGE_ENTRIES:
+            return
+        after = rows[-1]["position"]
+
+
+def _entry(row: RowMapping) -> Entry:
+    fields: dict[str, Any] = dict(row)
+    fields["events"] = decode_events(fields["events"], fields["position"])
+    return Entry(**fields)
+
+
+def _rows(connection: Connection, table: Table, besides: str) -> list[dict[str, Any]]:
+    columns = [column for column in _columns(connection, table) if column.name != besides]
+    return [dict(row) for row in connection.execute(select(*columns)).mappings()]
+
+
+def _columns(connection: Connection, table: Table) -> list[Column[Any]]:
+    there = {column["name"] for column in inspect(connection).get_columns(table.name)}
+    return [column for column in table.c if column.name in there]
+
+
+def _as_text(column: Column[Any]) -> Any:
+    return cast(column, Text).label(column.name) if isinstance(column.type, JSON) else column

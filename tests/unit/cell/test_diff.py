@@ -1,0 +1,187 @@
+"""What differs between two cells, in words."""
+
+import msgspec
+import pytest
+
+from borgish.cell.diff import ALIKE_MAX, Change, Kind, difference
+from borgish.cell.model import Quota, Taint
+from borgish.cell.state import Cell
+from borgish.resources import Resources
+from borgish.spec.job import JobSpec
+from borgish.store.codec import decode_snapshot, encode_snapshot
+from borgish.vocabulary import Band, Ending, State, TaintEffect
+from tests.unit.api.cells import job as job_of
+from tests.unit.api.cells import machine, running, small_cell
+
+SECTIONS = ["machines", "quotas", "jobs", "tasks"]
+
+
+def copied(cell: Cell) -> Cell:
+    return Cell(decode_snapshot(encode_snapshot(cell.snapshot()), cell.name))
+
+
+@pytest.fixture
+def old() -> Cell:
+    return small_cell()
+
+
+@pytest.fixture
+def new(old: Cell) -> Cell:
+    return copied(old)
+
+
+def found(old: Cell, new: Cell, section: str) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Return the changes of one section, and see that there are none in another."""
+    changes = difference(old, new)
+    assert list(changes) == SECTIONS
+    assert [name for name in SECTIONS if changes[name] and name != section] == []
+    return [(change.kind, change.subject, change.lines) for change in changes[section]]
+
+
+def test_nothing_differs_from_itself(old: Cell, new: Cell) -> None:
+    assert difference(old, new) == dict.fromkeys(SECTIONS, ())
+
+
+def test_machines_come_go_and_change(old: Cell, new: Cell) -> None:
+    del new.machines["m3"]
+    new.machines["m4"] = machine("m4")
+    m1, m2 = new.machines["m1"], new.machines["m2"]
+    m1.up, m1.reason, m1.port, m1.tls = False, "silent for 10s", 7500, True
+    m2.cordoned, m2.capacity = False, Resources(8000, 8 * 1024**3, 100 * 1024**3, {"gpu": 2})
+    m2.taints = (Taint("disk", "slow", TaintEffect.REFUSE, 1.0),)
+    m2.attributes = {"arch": "amd64", "rack": "r2"}
+    assert found(old, new, "machines") == [
+        (
+            "changed",
+            "m1",
+            (
+                "state: up -> down",
+                "reason: nothing -> silent for 10s",
+                "address: 127.0.0.1:7401 -> 127.0.0.1:7500 with TLS",
+            ),
+        ),
+        (
+            "changed",
+            "m2",
+            (
+                "cordoned: yes -> no",
+                f"taints: nothing -> disk=slow:{TaintEffect.REFUSE}",
+                "capacity: 4 cpu, 8GiB ram, 100GiB disk, 2 gpu -> 8 cpu, 8GiB ram, 100GiB disk, 2 gpu",
+                "attributes: arch=amd64 -> arch=amd64, rack=r2",
+            ),
+        ),
+        ("removed", "m3", ("down: silent", "has 4 cpu, 8GiB ram, 100GiB disk, 2 gpu")),
+        ("added", "m4", ("up", "has 4 cpu, 8GiB ram, 100GiB disk, 2 gpu")),
+    ]
+
+
+def test_an_amount_that_is_rounded_alike_is_told_exactly(old: Cell, new: Cell) -> None:
+    capacity = new.machines["m1"].capacity
+    new.machines["m1"].capacity = msgspec.structs.replace(capacity, ram_bytes=capacity.ram_bytes + 1)
+    ((_, _, (line,)),) = found(old, new, "machines")
+    assert str(capacity.ram_bytes + 1) in line
+
+
+def test_what_a_machine_merely_moves_on_is_no_difference(old: Cell, new: Cell) -> None:
+    new.machines["m1"].port_next += 1
+    assert found(old, new, "machines") == []
+
+
+def test_quotas(old: Cell, new: Cell) -> None:
+    for cell, cpu in ((old, 1000), (new, 2000)):
+        cell.quotas["ann/batch"] = Quota("ann", Band.BATCH, Resources(cpu_millis=cpu))
+    new.quotas["bob/free"] = Quota("bob", Band.FREE, Resources(ram_bytes=1024**3))
+    old.quotas["eve/free"] = Quota("eve", Band.FREE, Resources())
+    assert found(old, new, "quotas") == [
+        ("changed", "ann/batch", ("limits: 1 cpu -> 2 cpu",)),
+        ("added", "bob/free", ("1GiB ram",)),
+        ("removed", "eve/free", ("nothing",)),
+    ]
+
+
+def test_jobs_come_and_go_with_their_tasks(old: Cell, new: Cell) -> None:
+    del new.jobs["ann/web"]
+    new.jobs["bob/one"] = job_of(JobSpec("one", "bob", 1, ("true",)), [running(0, "m1", 30)], uid=30)
+    assert found(old, new, "jobs") == [
+        ("removed", "ann/web", ("4 tasks: 1 pending, 2 running, 1 dead",)),
+        ("added", "bob/one", ("1 task: 1 running",)),
+    ]
+
+
+def test_jobs_change_in_their_spec_without_its_secrets(old: Cell, new: Cell) -> None:
+    web = new.jobs["ann/web"]
+    web.spec = msgspec.structs.replace(web.spec, priority=210, env={"PASSWORD": "hunter4"})
+    web.generation += 1
+    ((_, name, lines),) = found(old, new, "jobs")
+    assert (name, lines) == (
+        "ann/web",
+        ("priority: 200 (production) -> 210 (production)", "env.PASSWORD: changed"),
+    )
+
+
+def test_a_job_submitted_again(old: Cell, new: Cell) -> None:
+    web = new.jobs["ann/web"]
+    web.uid, web.submitted_by, web.running, web.pending = 40, "root", 0, 0
+    ((_, _, lines),) = found(old, new, "jobs")
+    assert lines == ("submitted again by root", "state: running -> dead")
+
+
+def test_tasks_that_differ_alike_are_told_together(old: Cell, new: Cell) -> None:
+    tasks = new.jobs["ann/web"].tasks
+    for index in (0, 1):
+        tasks[index].state, tasks[index].ending, tasks[index].signal = State.DEAD, Ending.FAIL, 9
+    tasks[2].state, tasks[2].machine, tasks[2].attempt = State.RUNNING, "m2", 40
+    assert found(old, new, "tasks") == [
+        (
+            "changed",
+            "ann/web/0-1",
+            ("state: running -> dead (fail)", "last signal: nothing -> 9", "machine: m1 -> none"),
+        ),
+        ("changed", "ann/web/2", ("state: pending -> running", "machine: none -> m2")),
+    ]
+
+
+def test_tasks_that_moved_were_restarted_or_began_anew(old: Cell, new: Cell) -> None:
+    tasks = new.jobs["ann/web"].tasks
+    tasks[0].attempt = 41
+    tasks[1].machine, tasks[1].attempt, tasks[1].restarts, tasks[1].exit_code = "m2", 42, 3, 7
+    tasks[3].since += 5.0
+    assert found(old, new, "tasks") == [
+        ("changed", "ann/web/0", ("attempt: another one, on the same machine",)),
+        ("changed", "ann/web/1", ("restarts: 0 -> 3", "last exit code: nothing -> 7", "machine: m1 -> m2")),
+    ]
+
+
+def test_tasks_that_only_one_has(old: Cell, new: Cell) -> None:
+    web = new.jobs["ann/web"]
+    web.tasks += [running(4, "m1", 50), running(5, "m1", 50)]
+    web.tasks.append(msgspec.structs.replace(web.tasks[2], index=6))
+    assert found(old, new, "tasks") == [
+        ("added", "ann/web/6", ("pending",)),
+        ("added", "ann/web/4-5", ("running",)),
+    ]
+    assert [kind for kind, _, _ in found(new, old, "tasks")] == ["removed", "removed"]
+
+
+def test_very_many_moves_are_told_without_machines(old: Cell) -> None:
+    count = 2 * (ALIKE_MAX + 1)
+    spec = JobSpec("wide", "ann", count, ("true",))
+    old.jobs["ann/wide"] = job_of(spec, [running(i, f"m{i}", 50) for i in range(count)], uid=50)
+    new = copied(old)
+    for task in new.jobs["ann/wide"].tasks[: count // 2]:
+        task.machine, task.attempt = f"n{task.index}", 60
+    for task in new.jobs["ann/wide"].tasks[count // 2 :]:
+        task.attempt = 61
+    assert found(old, new, "tasks") == [
+        ("changed", f"ann/wide/0-{count // 2 - 1}", ("machine: one -> another",)),
+        (
+            "changed",
+            f"ann/wide/{count // 2}-{count - 1}",
+            ("attempt: another one, on the same machine",),
+        ),
+    ]
+
+
+def test_a_subject_has_its_tasks() -> None:
+    assert Change(Kind.CHANGED, "ann/web", (), (0, 1, 7)).subject == "ann/web/0-1,7"
+    assert Change(Kind.ADDED, "m1", ()).subject == "m1"

@@ -1,0 +1,257 @@
+"""Checkpoints taken in, listed with what is wrong with them, made as the journal grows, and pruned behind."""
+
+import logging
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from borgish.api.views.history import Wanted
+from borgish.cell.events import MachineUp
+from borgish.clock import Now
+from borgish.errors import Conflict, Gone, Invalid
+from borgish.master.checkpointer import Checkpointer
+from borgish.master.core import Core
+from borgish.master.inbox import Inbox
+from borgish.master.keeper import Keeper
+from borgish.master.past import Past
+from borgish.master.turn import Turn
+from borgish.reconcilers.settings import ReconcileSettings
+from borgish.store.base import CheckpointInfo
+from borgish.store.imported import NOT_REPLAYED
+from borgish.store.memory import MemoryStore
+from borgish.wire.checkpoint_file import pack_checkpoint, unpack_checkpoint
+from tests.contract.store.samples import CELL, Life
+
+NOW = Now(1000.0, 1000.0)
+FIRST_AT = 101.25
+"""When the first entry was written; each following one is a second later."""
+
+
+class Standing:
+    def now(self) -> Now:
+        return NOW
+
+
+class Bench:
+    """A cell with twenty entries and a checkpoint at each fourth, and a master's parts around its store."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore(CELL)
+        self.life = Life(self.store)
+        self.life.story()
+        self.core = Core(self.life.cell, ReconcileSettings(), NOW)
+        self.turn = Turn(self.core, self.store, Inbox(), Standing(), lambda _: None, lambda _: None)
+        while self.head < 20:
+            self.life.do(MachineUp("m1"))
+            if self.head % 4 == 0:
+                self.life.checkpoint()
+        self.checkpointer = Checkpointer(self.core, self.turn, self.store, Standing())
+        self.keeper = Keeper(CELL, self.store, self.checkpointer)
+        self.past = Past(self.turn, self.store, Standing())
+
+    @property
+    def head(self) -> int:
+        return self.life.cell.position
+
+    @property
+    def begins(self) -> int:
+        return next(iter(self.store.entries(0))).position
+
+    def damage(self, position: int) -> None:
+        info, stored = self.store.disk.checkpoints[position]
+        self.store.disk.checkpoints[position] = (info, stored[:-1])
+
+    def positions(self) -> list[int]:
+        return [info.position for info in self.store.checkpoints()]
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    made = Bench()
+    yield made
+    made.turn.close()
+
+
+# Listed
+
+
+async def test_a_list_says_which_are_damaged_and_the_log_names_them_once(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.damage(12)
+    with caplog.at_level(logging.WARNING, "borgmaster"):
+        for _ in range(2):
+            listed = await bench.keeper.listed()
+    assert [(view.position, bool(view.problem)) for view in listed] == [
+        (20, False),
+        (16, False),
+        (12, True),
+        (8, False),
+    ]
+    assert [record.getMessage() for record in caplog.records] == [
+        "the checkpoint at 12 is no good: its SHA-256 does not match: it was torn or altered"
+    ]
+    assert not (await bench.keeper.verify(12)).good
+
+
+# Taken in
+
+
+async def test_what_was_exported_comes_back(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    before = bench.store.checkpoint_body(12)
+    file = await bench.keeper.file(12)
+    await bench.keeper.delete(12, "ann")
+
+    with caplog.at_level(logging.INFO, "borgmaster"):
+        taken = await bench.keeper.take_in(file, "", bench.head, "ann")
+
+    assert (taken.checkpoint.position, taken.checkpoint.name, taken.text) == (12, "imported-12", "")
+    assert taken.checkpoint.reason == "imported: test"
+    assert bench.store.checkpoint_body(12)[1] == before[1]
+    assert "ann imported the checkpoint at 12" in caplog.text
+    assert bench.checkpointer.latest is not None
+    assert bench.checkpointer.latest.position == 20
+
+
+async def test_it_keeps_its_name_or_gets_another(bench: Bench) -> None:
+    named = await bench.checkpointer.make("test", "noon")
+    file = await bench.keeper.file(named.position)
+    await bench.keeper.delete(named.position, "ann")
+    assert (await bench.keeper.take_in(file, "", bench.head, "ann")).checkpoint.name == "noon"
+    await bench.keeper.delete(named.position, "ann")
+    assert (await bench.keeper.take_in(file, "evening", bench.head, "ann")).checkpoint.name == "evening"
+
+
+async def test_nothing_is_overwritten(bench: Bench) -> None:
+    file = await bench.keeper.file(12)
+    with pytest.raises(Conflict, match="at 12 is kept already") as caught:
+        await bench.keeper.take_in(file, "again", bench.head, "ann")
+    assert "delete it first" in caught.value.hint
+
+
+async def test_one_from_before_what_is_kept_stands_alone(bench: Bench) -> None:
+    file = await bench.keeper.file(8)
+    await bench.keeper.delete(8, "ann")
+    bench.store.prune_journal(12, 100)
+    assert (await bench.keeper.take_in(file, "", bench.head, "ann")).text == NOT_REPLAYED
+    assert bench.positions() == [20, 16, 12, 8]
+
+
+@pytest.mark.parametrize("cut", [0, 10, 60, -1])
+async def test_a_torn_or_foreign_file_is_refused(bench: Bench, cut: int) -> None:
+    file = await bench.keeper.file(12)
+    with pytest.raises(Invalid):
+        await bench.keeper.take_in(file[:cut], "", bench.head, "ann")
+
+
+async def test_an_altered_file_is_refused(bench: Bench) -> None:
+    file = await bench.keeper.file(12)
+    header, stored = unpack_checkpoint(file)
+    await bench.keeper.delete(12, "ann")
+    for changed in (
+        msgspec.structs.replace(header, position=11),
+        msgspec.structs.replace(header, position=-1),
+        msgspec.structs.replace(header, at=1e300),
+    ):
+        with pytest.raises((Invalid, Conflict)):
+            await bench.keeper.take_in(pack_checkpoint(changed, stored), "", bench.head, "ann")
+    other = msgspec.structs.replace(header, cell="other")
+    with pytest.raises(Conflict, match="of cell 'other', not of 'testing'"):
+        await bench.keeper.take_in(pack_checkpoint(other, stored), "", bench.head, "ann")
+    newer = file.replace(b"borgish checkpoint 1", b"borgish checkpoint 9", 1)
+    with pytest.raises(Conflict, match="format 9"):
+        await bench.keeper.take_in(newer, "", bench.head, "ann")
+    assert 12 not in bench.positions()
+
+
+async def test_what_it_says_of_itself_is_made_fit(bench: Bench) -> None:
+    header, stored = unpack_checkpoint(await bench.keeper.file(12))
+    await bench.keeper.delete(12, "ann")
+    odd = msgspec.structs.replace(header, name="NO name", reason="x" * 999)
+    taken = await bench.keeper.take_in(pack_checkpoint(odd, stored), "", bench.head, "ann")
+    assert (taken.checkpoint.name, len(taken.checkpoint.reason)) == ("imported-12", 200)
+
+
+async def test_a_damaged_journal_is_told_as_a_conflict(bench: Bench) -> None:
+    file = await bench.keeper.file(12)
+    await bench.keeper.delete(12, "ann")
+    bench.store.disk.entries[9] = b"{}"
+    with pytest.raises(Conflict, match="cannot be read"):
+        await bench.keeper.take_in(file, "", bench.head, "ann")
+
+
+# Made as the journal grows
+
+
+async def test_one_is_due_when_the_journal_has_grown(bench: Bench) -> None:
+    assert not bench.checkpointer.is_due(4)
+    for _ in range(3):
+        bench.life.do(MachineUp("m1"))
+    assert not bench.checkpointer.is_due(4)
+    bench.life.do(MachineUp("m1"))
+    assert bench.checkpointer.is_due(4)
+    await bench.checkpointer.make("the journal has grown")
+    assert not bench.checkpointer.is_due(4)
+
+
+async def test_one_that_could_not_be_kept_is_not_tried_at_each_turn(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> CheckpointInfo:
+        raise Conflict("no room")
+
+    monkeypatch.setattr(bench.store, "save_checkpoint", full)
+    with pytest.raises(Conflict):
+        await bench.checkpointer.make("the journal has grown")
+    assert not bench.checkpointer.is_due(1)
+    bench.life.do(MachineUp("m1"))
+    assert bench.checkpointer.is_due(1)
+
+
+# Pruned
+
+
+async def test_the_journal_goes_below_the_newest_checkpoint_from_before(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("borgish.master.keeper.PRUNED_AT_ONCE", 5)
+    with caplog.at_level(logging.INFO, "borgmaster"):
+        assert await bench.keeper.prune(FIRST_AT + 14) == 11  # the fifteenth entry
+    assert bench.begins == 12
+    assert "the journal begins at 12 now: 11 entries before it were pruned" in caplog.text
+    assert await bench.keeper.prune(FIRST_AT + 14) == 0
+
+
+async def test_nothing_goes_that_is_younger(bench: Bench) -> None:
+    assert await bench.keeper.prune(FIRST_AT + 6.9) == 0
+    assert bench.begins == 1
+
+
+async def test_a_damaged_checkpoint_holds_nothing(bench: Bench) -> None:
+    bench.damage(12)
+    assert await bench.keeper.prune(FIRST_AT + 14) == 7
+    assert bench.begins == 8
+
+
+async def test_when_a_checkpoint_says_it_was_made_does_not_count(bench: Bench) -> None:
+    header, stored = unpack_checkpoint(await bench.keeper.file(20))
+    await bench.keeper.delete(20, "ann")
+    file = pack_checkpoint(msgspec.structs.replace(header, at=1.0), stored)
+    await bench.keeper.take_in(file, "", bench.head, "ann")
+    assert await bench.keeper.prune(FIRST_AT + 10) == 7
+
+
+async def test_history_of_before_is_refused_and_what_is_left_says_so(bench: Bench) -> None:
+    await bench.keeper.prune(FIRST_AT + 14)
+    found = await bench.past.latest(Wanted(), 0, 5)
+    assert ([item.position for item in found.items], found.begins) == ([16, 17, 18, 19, 20], "")
+    found = await bench.past.latest(Wanted(), 16, 4)
+    assert ([item.position for item in found.items], found.page.next) == ([12, 13, 14, 15], "")
+    assert found.begins == "1970-01-01T00:01:52.250Z"
+    found = await bench.past.latest(Wanted(since=1.0), 0, 100)
+    assert (len(found.items), found.begins != "", found.cut_short) == (9, True, False)
+    for wanted, before in ((Wanted(until=FIRST_AT + 10), 0), (Wanted(), 12), (Wanted(), 3)):
+        with pytest.raises(Gone, match="is no longer kept") as caught:
+            await bench.past.latest(wanted, before, 5)
+        assert caught.value.hint == "The journal begins then, at position 12"
