@@ -229,7 +229,7 @@ class Preemptions:
         return mark
 
     def _allowed(self, kind: TaskClass, tasks: list[tuple[float, str, int]]) -> list[tuple[str, int]]:
-        """Return the tasks that the class need not be near to, and whose jobs' budgets allow that they leave."""
+        """Return the tasks that the class need not be near to, and that their jobs' budgets let leave."""
         if any(rule.some for rule in kind.rules):
             jobs = self._cell.jobs
             tasks = [each for each in tasks if not self._is_wanted_near(kind, jobs[each[1]].spec)]
