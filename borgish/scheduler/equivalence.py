@@ -89,6 +89,14 @@ class TaskClass(msgspec.Struct, eq=False):
         return sum([rule.counter.version for rule in self.rules])
 
 
+class Known(NamedTuple):
+    """The class of a job's usual tasks, and what it followed from."""
+
+    spec: JobSpec
+    terms: tuple[Affinity, ...]
+    kind: TaskClass
+
+
 class _Counters(NamedTuple):
     """The counters of a fleet, for ``rules``."""
 
@@ -107,6 +115,7 @@ class Classes:
 
     def __init__(self, *, shared: bool = True) -> None:
         self._classes: dict[ClassKey, TaskClass] = {}
+        self._known: dict[str, Known] = {}  # by job: the class of its usual tasks
         self._shared = shared
 
     def __len__(self) -> int:
@@ -118,6 +127,15 @@ class Classes:
 
     def of(self, cell: Cell, spec: JobSpec, index: int, fleet: Fleet) -> TaskClass:
         """Return the class of one task, with its rules as they are now."""
+        known = self._known.get(spec.key)
+        if index < 0 and known is not None and known.spec is spec and known.terms == fleet.topology.terms:
+            return self._with_rules(known.kind, cell, spec, fleet)
+        kind = self._with_rules(self._find(spec, index, fleet), cell, spec, fleet)
+        if index < 0:
+            self._known[spec.key] = Known(spec, fleet.topology.terms, kind)
+        return kind
+
+    def _find(self, spec: JobSpec, index: int, fleet: Fleet) -> TaskClass:
         key = _key(spec, index, fleet)
         if spec.gang or has_rules(spec) or any(selects(term, spec) for term in fleet.topology.terms):
             key = key._replace(alone=spec.key)
@@ -126,10 +144,13 @@ class Classes:
         found = self._classes.get(key)
         if found is None:
             found = self._classes[key] = _make(key, spec.priority)
-        if key.alone and found.rules_version != fleet.topology.terms_version:
-            found.rules = rules_of(spec, _Counters(fleet, cell))
-            found.rules_version = fleet.topology.terms_version
         return found
+
+    def _with_rules(self, kind: TaskClass, cell: Cell, spec: JobSpec, fleet: Fleet) -> TaskClass:
+        if kind.key.alone and kind.rules_version != fleet.topology.terms_version:
+            kind.rules = rules_of(spec, _Counters(fleet, cell))
+            kind.rules_version = fleet.topology.terms_version
+        return kind
 
     def look_again(self) -> None:
         """Take nothing as known to fail."""
@@ -140,6 +161,7 @@ class Classes:
         """Drop classes that are not in use, when there are many, or when none is shared."""
         if len(self._classes) > CLASSES_KEPT or not self._shared:
             self._classes = {key: kind for key, kind in self._classes.items() if kind in used}
+        self._known = {job: known for job, known in self._known.items() if known.kind in used}
 
 
 def _key(spec: JobSpec, index: int, fleet: Fleet) -> ClassKey:

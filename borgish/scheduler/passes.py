@@ -279,15 +279,15 @@ class Pass:
         """Place tasks of one class; return what was placed of each run."""
         own_max = max(self._running(job) for job, _ in runs)
         if kind.rules:
-            costs = self._scores.costs(self._fleet, kind, all_rows=True)
+            costs = self._scores.costs(self._fleet, kind)
             return [
                 place_by_rules(self._fleet, self._policy, kind, costs, (job.spec, count), own_max)
                 for job, count in runs
             ]
-        costs = self._scores.costs(self._fleet, kind)
+        costs = self._scores.costs(self._fleet, kind, own_max + sum(count for _, count in runs))
         taken = self._place_on(kind, costs, runs, own_max)
         if kind.sampled and any(len(t.rows) < count for t, (_, count) in zip(taken, runs, strict=True)):
-            costs = self._scores.costs(self._fleet, kind, all_rows=True)
+            costs = self._scores.costs(self._fleet, kind)
             left = [(job, count - len(t.rows)) for (job, count), t in zip(runs, taken, strict=True)]
             for first, more in zip(taken, self._place_on(kind, costs, left, own_max), strict=True):
                 first.rows += more.rows

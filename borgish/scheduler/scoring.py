@@ -141,7 +141,10 @@ def costs_of(fleet: Fleet, policy: Policy, kind: TaskClass, rows: Rows = ALL) ->
         most: FloatArray = np.where(fits, _costs(fleet, policy, kind, rows), UNFIT)
         return most
     costs, fitting = np.full(len(fits), UNFIT), np.flatnonzero(fits)
-    costs[fitting] = _costs(fleet, policy, kind, fitting if isinstance(rows, slice) else rows[fitting])
+    if isinstance(rows, slice):
+        costs[fitting] = _costs(fleet, policy, kind, fitting + (rows.start or 0))
+    else:
+        costs[fitting] = _costs(fleet, policy, kind, rows[fitting])
     return costs
 
 
@@ -167,16 +170,20 @@ class ScoreCache:
         self._sampler = sampler
         self._enabled = enabled
 
-    def costs(self, fleet: Fleet, kind: TaskClass, *, all_rows: bool = False) -> FloatArray:
-        """Return the costs for a class, as they are now: of all rows, or of enough. Not to be written to."""
+    def costs(self, fleet: Fleet, kind: TaskClass, tasks: int = 0) -> FloatArray:
+        """Return the costs for a class as they are now: of all rows, or of enough for so many tasks.
+
+        They are not to be written to.
+        """
+        all_rows = not tasks
         self._keep(kind)
         stale = kind.costs is None or len(kind.costs) != len(fleet.names) or (all_rows and kind.sampled)
         if stale or not self._enabled or kind.costs is None:
-            kind.costs = self._fresh(fleet, kind, all_rows=all_rows)
+            kind.costs = self._fresh(fleet, kind, tasks)
         elif kind.costs_version != fleet.version:
             rows = np.flatnonzero(fleet.changed > kind.costs_version)
             if len(rows) * RENEW_SHARE > len(kind.costs):
-                kind.costs = self._fresh(fleet, kind, all_rows=all_rows)
+                kind.costs = self._fresh(fleet, kind, tasks)
             else:
                 kind.costs[rows] = costs_of(fleet, self._policy, kind, rows)
         kind.costs_version = fleet.version
@@ -194,15 +201,15 @@ class ScoreCache:
         """Return whether one machine is right for the class, whatever is free there."""
         return bool(suitable(fleet, kind)[row])
 
-    def _fresh(self, fleet: Fleet, kind: TaskClass, *, all_rows: bool) -> FloatArray:
-        if self._sampler is None or all_rows:
+    def _fresh(self, fleet: Fleet, kind: TaskClass, tasks: int) -> FloatArray:
+        if self._sampler is None or not tasks:
             kind.sampled = False
             return costs_of(fleet, self._policy, kind)
         costs = np.full(len(fleet.names), UNFIT)
         kind.sampled = False
         for rows in self._sampler.samples(fleet, kind):
             costs[rows] = costs_of(fleet, self._policy, kind, rows)
-            kind.sampled = int(np.count_nonzero(costs < UNFIT)) >= self._sampler.enough(len(fleet))
+            kind.sampled = int(np.count_nonzero(costs < UNFIT)) >= self._sampler.enough(len(fleet), tasks)
             if kind.sampled:
                 break
         return costs

@@ -132,7 +132,7 @@ class Topology:
 
     def expect(self, specs: Iterable[JobSpec]) -> None:
         """Take in which jobs are about to be placed: their terms keep others off from now on."""
-        expected = frozenset(term for spec in specs for term in repelling(spec))
+        expected = frozenset(term for spec in specs if spec.apart for term in repelling(spec))
         if expected != self._expected:
             self._expected = expected
             self._know_terms()
