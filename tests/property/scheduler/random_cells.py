@@ -2,15 +2,16 @@
 
 from typing import Any
 
+import msgspec
 from hypothesis import strategies as st
 
-from borgish.cell.model import Job, Machine
+from borgish.cell.model import Job, Machine, Taint
 from borgish.cell.observed import Observed, SeenAttempt
 from borgish.cell.state import Cell
 from borgish.resources import Resources
 from borgish.spec.constraints import matches
-from borgish.spec.job import Constraint, JobSpec, Override
-from borgish.vocabulary import Ending, Phase, Runtime
+from borgish.spec.job import Constraint, JobSpec, Override, Preference, Toleration
+from borgish.vocabulary import Ending, Phase, Runtime, TaintEffect
 from tests.unit.scheduler.cells import cell_of, machine, observed_of
 
 GB = 1_000_000_000
@@ -34,6 +35,36 @@ def needs(most: int) -> st.SearchStrategy[Resources]:
     )
 
 
+def with_devices(amounts: st.SearchStrategy[Resources], millis: list[int]) -> st.SearchStrategy[Resources]:
+    """Let some ask for, or have, devices."""
+    devices: st.SearchStrategy[dict[str, int]] = st.one_of(
+        st.just({}), st.fixed_dictionaries({"tpu": st.sampled_from(millis)})
+    )
+    return st.builds(lambda a, d: msgspec.structs.replace(a, devices=d), amounts, devices)
+
+
+TAINTS = st.lists(
+    st.builds(
+        Taint,
+        st.sampled_from(["gone", "ml"]),
+        st.sampled_from(["", "x"]),
+        st.sampled_from(TaintEffect),
+        st.just(0.0),
+    ),
+    max_size=2,
+    unique_by=lambda taint: taint.key,
+).map(lambda taints: tuple(sorted(taints)))
+TOLERATIONS = st.lists(
+    st.builds(
+        Toleration,
+        st.sampled_from(["gone", "ml"]),
+        st.sampled_from(["", "x", "y"]),
+        st.sampled_from([None, None, 60.0]),
+    ),
+    max_size=2,
+).map(tuple)
+
+
 ATTRIBUTES = st.fixed_dictionaries(
     {"arch": st.sampled_from(["amd64", "arm64"])},
     optional={
@@ -45,7 +76,8 @@ ATTRIBUTES = st.fixed_dictionaries(
 RUNTIMES = st.sampled_from([(Runtime.PROCESS,), (Runtime.DOCKER,), (Runtime.PROCESS, Runtime.DOCKER)])
 MORE: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {
-        "capacity": needs(16),
+        "capacity": with_devices(needs(16), [1000, 3000]),
+        "taints": st.one_of(st.just(()), TAINTS),
         "attributes": ATTRIBUTES,
         "runtimes": RUNTIMES,
         "ports_high": st.integers(19999, 20005),
@@ -57,7 +89,9 @@ MORE: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 SPECS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {
         "tasks": st.integers(1, 12),
-        "resources": needs(8),
+        "resources": with_devices(needs(8), [300, 700, 1000, 2000]),
+        "tolerations": st.one_of(st.just(()), TOLERATIONS),
+        "prefer": st.sampled_from([(), (), (Preference(Constraint("rack", "==", ("r0",)), 7),)]),
         "priority": st.sampled_from([0, 1, 100, 200, 300]),
         "runtime": st.sampled_from([Runtime.PROCESS, Runtime.PROCESS, Runtime.DOCKER]),
         "ports": st.sampled_from([(), (), ("http",), ("http", "admin")]),
@@ -70,7 +104,9 @@ SPECS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 
 
 def spec(number: int, user: str, facts: dict[str, Any]) -> JobSpec:
-    return JobSpec(f"j{number}", user, run=("true",), **facts)
+    fixed = {"fixed": 20003} if facts["tasks"] == 3 else {}
+    ports = (*facts["ports"], *fixed)
+    return JobSpec(f"j{number}", user, run=("true",), **{**facts, "ports": ports, "fixed_ports": fixed})
 
 
 @st.composite
@@ -93,7 +129,15 @@ def strangers(draw: st.DrawFn, observed: Observed, name: str) -> None:
     port = draw(st.integers(20000, 20006))
     key = ("old/job/0", draw(st.integers(1, 3)))
     ended = draw(st.sampled_from([None, None, Ending.FAIL]))
-    seen.attempts[key] = SeenAttempt(*key, Phase.STOPPING, draw(needs(4)), (port,), ended=ended)
+    tpu = draw(st.sampled_from([0, 0, 400, 1000]))
+    seen.attempts[key] = SeenAttempt(
+        *key,
+        Phase.STOPPING,
+        msgspec.structs.replace(draw(needs(4)), devices={"tpu": tpu} if tpu else {}),
+        (port,),
+        ended=ended,
+        devices=("tpu:0",) if tpu else (),
+    )
     seen.ports_blocked = {draw(st.integers(20000, 20006)): draw(st.sampled_from([50.0, 500.0]))}
     seen.unhealthy_runtimes = draw(st.sampled_from([(), (), (Runtime.DOCKER,)]))
 
@@ -129,7 +173,40 @@ def suits(cell: Cell, observed: Observed, name: str, job: Job) -> bool:
         and job.spec.runtime in there.runtimes
         and job.spec.runtime not in broken
         and all(matches(constraint, there.attributes) for constraint in job.spec.constraints)
+        and not any(keeps_off(taint, job.spec) for taint in there.taints)
     )
+
+
+def keeps_off(taint: Taint, wanted: JobSpec) -> bool:
+    """Return whether a taint keeps new tasks of a job away."""
+    tolerated = [t for t in wanted.tolerations if t.taint == taint.key and t.value in ("", taint.value)]
+    if taint.effect is TaintEffect.EVICT:
+        return not any(t.for_seconds is None for t in tolerated)
+    return taint.effect is TaintEffect.REFUSE and not tolerated
+
+
+def devices_free(cell: Cell, observed: Observed, name: str) -> list[int]:
+    """Return the thousandths free of each device of a machine."""
+    free = [1000] * (cell.machines[name].capacity.devices.get("tpu", 0) // 1000)
+    users = [
+        (cell.jobs[k].tasks[n].devices, cell.jobs[k].spec.needs(n).devices) for k, n in cell.placed[name]
+    ]
+    for (task, attempt), seen in observed.machines[name].attempts.items():
+        if seen.ended is None and not cell.is_current(name, task, attempt):
+            users.append((seen.devices, seen.needs.devices))
+    for devices, asked in users:
+        for device in devices:
+            number = int(device.partition(":")[2])
+            if number < len(free):
+                free[number] -= min(1000, asked.get("tpu", 0))
+    return free
+
+
+def has_devices(cell: Cell, observed: Observed, name: str, millis: int) -> bool:
+    free = devices_free(cell, observed, name)
+    if millis < 1000:
+        return not millis or max(free, default=0) >= millis
+    return free.count(1000) >= millis // 1000
 
 
 def fits(cell: Cell, observed: Observed, name: str, job: Job, index: int, mono: float) -> bool:
@@ -137,7 +214,12 @@ def fits(cell: Cell, observed: Observed, name: str, job: Job, index: int, mono: 
     there = cell.machines[name]
     taken = set(ports_held(cell, observed, name, mono))
     ports = sum(port not in taken for port in range(there.ports_low, there.ports_high + 1))
-    if ports < len(job.spec.ports) or not suits(cell, observed, name, job):
+    fixed = job.spec.fixed_ports
+    if ports < len(job.spec.ports) - len(fixed) or not suits(cell, observed, name, job):
+        return False
+    if taken & set(fixed.values()):
+        return False
+    if not has_devices(cell, observed, name, job.spec.needs(index).devices.get("tpu", 0)):
         return False
     wanted, used = job.spec.needs(index), held(cell, observed, name)
     return not over(there, used.plus(wanted), wanted)
@@ -150,5 +232,6 @@ def over(there: Machine, used: Resources, of: Resources) -> bool:
         (of.ram_bytes, used.ram_bytes, there.capacity.ram_bytes),
         (of.disk_bytes, used.disk_bytes, there.capacity.disk_bytes),
         *((n, used.named.get(name, 0), there.capacity.named.get(name, 0)) for name, n in of.named.items()),
+        *((n, used.devices.get(k, 0), there.capacity.devices.get(k, 0)) for k, n in of.devices.items()),
     ]
     return any(wanted and amount > capacity for wanted, amount, capacity in pairs)

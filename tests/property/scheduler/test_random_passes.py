@@ -33,6 +33,7 @@ from tests.property.scheduler.random_cells import (
     MORE,
     SPECS,
     cells,
+    devices_free,
     fits,
     held,
     over,
@@ -93,7 +94,11 @@ def check_placed(cell: Cell, observed: Observed, key: str, index: int, before: d
     assert suits(cell, observed, task.machine, job)
     assert not over(there, held(cell, observed, task.machine), job.spec.needs(index))
     assert len(task.ports) == len(job.spec.ports)
-    assert all(there.ports_low <= port <= there.ports_high for port in task.ports)
+    assert len(task.devices) == (job.spec.needs(index).devices.get("tpu", 0) + 999) // 1000
+    assert min(devices_free(cell, observed, task.machine), default=0) >= 0
+    chosen = [port for port in task.ports if port not in job.spec.fixed_ports.values()]
+    assert set(job.spec.fixed_ports.values()) <= set(task.ports)
+    assert all(there.ports_low <= port <= there.ports_high for port in chosen)
     assert not before[task.machine] & set(task.ports)
     everybody = [p for k, n in cell.placed[task.machine] for p in cell.jobs[k].tasks[n].ports]
     assert len(everybody) == len(set(everybody))
