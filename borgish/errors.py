@@ -5,6 +5,7 @@
     |   +-- Invalid              the request itself is wrong (carries every mistake found)
     |   +-- NotFound             what it names does not exist
     |   +-- Conflict             what it asks does not go with what is
+    |   |   +-- OverQuota        its user would ask for more than they may
     |   +-- TooLarge             over a stated limit
     |   +-- Unauthenticated      no token, or a wrong one
     |   +-- Forbidden            the token does not reach that far
@@ -77,6 +78,10 @@ class Conflict(Refused):
     """What it asks does not go with what is."""
 
     status = 409
+
+
+class OverQuota(Conflict):
+    """Its user would ask for more than they may at a time."""
 
 
 class TooLarge(Refused):

@@ -6,6 +6,7 @@ named resources in their own units. Text becomes amounts here and nowhere else.
 """
 
 import re
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 
 import msgspec
@@ -162,6 +163,39 @@ def show_amounts(amounts: Resources) -> str:
         *(f"{amount} {name}" for name, amount in amounts.named.items() if amount),
     ]
     return ", ".join(filter(None, parts)) or "nothing"
+
+
+Kind = tuple[str, str]
+"""One kind of resource: what it is, and the name of a device or a named resource."""
+
+_SHOWN: dict[str, Callable[[int], str]] = {
+    "cpu": show_cpu,
+    "ram": show_bytes,
+    "disk": show_bytes,
+    "device": show_devices,
+    "named": str,
+}
+
+
+def by_kind(amounts: Resources) -> dict[Kind, int]:
+    """Return a vector as amounts by kind: cpu, ram and disk always, of the others those that it names."""
+    return {
+        ("cpu", ""): amounts.cpu_millis,
+        ("ram", ""): amounts.ram_bytes,
+        ("disk", ""): amounts.disk_bytes,
+        **{("device", name): millis for name, millis in amounts.devices.items()},
+        **{("named", name): amount for name, amount in amounts.named.items()},
+    }
+
+
+def show_number(kind: Kind, amount: int) -> str:
+    """Write an amount of one kind without its name: ``12``, ``64GiB``."""
+    return _SHOWN[kind[0]](amount)
+
+
+def show_kind(kind: Kind, amount: int) -> str:
+    """Write an amount of one kind as people read it: ``12 cpu``, ``64GiB ram``, ``2 gpu``."""
+    return f"{show_number(kind, amount)} {kind[1] or kind[0]}"
 
 
 def show_seconds(seconds: float) -> str:

@@ -78,17 +78,6 @@ class Band(StrEnum):
     FREE = "free"
 
 
-BAND_FLOOR = {Band.MONITORING: 300, Band.PRODUCTION: 200, Band.BATCH: 100, Band.FREE: 0}
-"""The lowest priority of each band; each band is 100 wide."""
-
-PRIORITY_MAX = 399
-
-
-def band_of(priority: int) -> Band:
-    """Return the band that a priority (0 to 399) lies in."""
-    return next(band for band, floor in BAND_FLOOR.items() if priority >= floor)
-
-
 class JobKind(StrEnum):
     """What the tasks of a job are."""
 

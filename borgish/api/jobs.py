@@ -41,7 +41,7 @@ async def list_jobs(request: Asked, limit: Limit = LIMIT_MAX, after: After = "")
         keys, page = cut(names, limit)
         return JobList(
             tuple(
-                job_view(observed, cell.jobs[key], reading.refusals.get(key, ()), tally.up(key))
+                job_view(cell, observed, cell.jobs[key], reading.refusals.get(key, ()), tally.up(key))
                 for key in keys
             ),
             page,
@@ -58,7 +58,9 @@ async def show_job(request: Asked, user: Owner, name: JobName) -> JobDetail:
 
     def view(reading: Reading) -> JobDetail:
         job = find_job(reading.cell, job_key(user, name))
-        return job_detail(reading.observed, job, reading.refusals.get(job.key, ()), secrets=secrets)
+        return job_detail(
+            reading.cell, reading.observed, job, reading.refusals.get(job.key, ()), secrets=secrets
+        )
 
     return await request.read(view)
 

@@ -26,6 +26,7 @@ from borgish.cell.events import (
     PlacesPromised,
     QuotaRemoved,
     QuotaSet,
+    RulesSet,
     TasksEnded,
     TasksEvicted,
     TasksPlaced,
@@ -43,6 +44,7 @@ def apply_entry(cell: Cell, entry: Entry) -> None:
     assert entry.position == cell.position + 1, f"entry {entry.position} after {cell.position}"
     for event in entry.events:
         _APPLY[type(event)](cell, event, entry)
+    cell.demand.settle(cell.jobs, cell.rules.bands)
     cell.position = entry.position
     if entry.request_id:
         _remember(cell, entry)
@@ -57,6 +59,13 @@ def _remember(cell: Cell, entry: Entry) -> None:
 def _elected(cell: Cell, event: Elected, _entry: Entry) -> None:
     cell.epoch = event.epoch
     cell.timeline = event.timeline
+
+
+def _rules_set(cell: Cell, event: RulesSet, _entry: Entry) -> None:
+    cell.rules = event.rules
+    for key in cell.jobs:  # the band of one that is dead may be another now
+        cell.touched.jobs.add(key)
+        cell.demand.doubt(key)
 
 
 # Jobs
@@ -105,6 +114,7 @@ def _shrink(cell: Cell, job: Job, tasks: int) -> None:
 
 def _job_forgotten(cell: Cell, event: JobForgotten, _entry: Entry) -> None:
     del cell.jobs[event.job]
+    cell.demand.doubt(event.job)
     cell.touched.jobs_gone.add(event.job)
 
 
@@ -249,6 +259,7 @@ def _stop_waiting(cell: Cell, job: Job, indexes: Sequence[int]) -> None:
 
 
 def _touch(cell: Cell, job: Job, indexes: Iterable[int]) -> None:
+    cell.demand.doubt(job.key)
     cell.touched.jobs.add(job.key)
     cell.touched.tasks.setdefault(job.key, set()).update(indexes)
 
@@ -311,6 +322,7 @@ def _machine(cell: Cell, name: str) -> Machine:
 
 _APPLY: dict[type[AnyEvent], Callable[[Cell, Any, Entry], None]] = {
     Elected: _elected,
+    RulesSet: _rules_set,
     JobSubmitted: _job_submitted,
     JobChanged: _job_changed,
     JobForgotten: _job_forgotten,

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from borgish.cell.model import Machine
+from borgish.cell.model import Machine, Rules
 from borgish.cell.observed import SeenAttempt
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
@@ -18,6 +18,7 @@ class BeginEpoch(Command, frozen=True, tag=True):
 
     epoch: int
     holder: str
+    rules: Rules | None = None  # as the configuration has them; None: they stay as they are
 
 
 class SubmitJob(Command, frozen=True, tag=True):

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from borgish.cell.admission import admit
 from borgish.cell.commands import (
     BeginEpoch,
     Command,
@@ -19,18 +20,22 @@ from borgish.cell.commands import (
     Observe,
     PlaceTasks,
     PromisePlaces,
+    RemoveQuota,
     RestartTasks,
     ScaleJob,
     SetMachineDown,
     SetMachineUp,
+    SetQuota,
     SubmitJob,
     TaintMachine,
     UncordonMachine,
     UntaintMachine,
 )
+from borgish.cell.decide_quota import decide_remove_quota, decide_rules, decide_set_quota
 from borgish.cell.decide_report import decide_report
 from borgish.cell.decision import Decision
 from borgish.cell.events import (
+    AnyEvent,
     Elected,
     JobChanged,
     JobForgotten,
@@ -64,28 +69,31 @@ def decide(cell: Cell, observed: Observed, command: Command, actor: str, now: No
 
 def _begin_epoch(cell: Cell, _o: Observed, command: BeginEpoch, _actor: str, _now: Now) -> Decision:
     elected = Elected(command.epoch, cell.timeline, command.holder)
-    return Decision((elected,), command.holder, f"{command.holder} leads epoch {command.epoch}")
+    events: tuple[AnyEvent, ...] = (elected, *decide_rules(cell, command.rules))
+    return Decision(events, command.holder, f"{command.holder} leads epoch {command.epoch}")
 
 
 # Jobs
 
 
-def _submit(cell: Cell, _o: Observed, command: SubmitJob, _actor: str, _now: Now) -> Decision:
+def _submit(cell: Cell, _o: Observed, command: SubmitJob, _actor: str, now: Now) -> Decision:
     spec = command.spec
     job = cell.jobs.get(spec.key)
     text = f"{spec.key} submitted: {_tasks(spec.tasks)}"
     if job is None or job.state is State.DEAD:
+        admit(cell, spec, range(spec.tasks), now.wall)
         return Decision((JobSubmitted(spec),), spec.key, text)
     if job.spec == spec:
         return Decision((), spec.key, f"{spec.key} is there already, exactly like this")
+    differ = "; ".join(differences(job.spec, spec, cell.rules.bands))
     raise Conflict(
-        f"{spec.key} is {job.state} with another specification ({'; '.join(differences(job.spec, spec))})",
+        f"{spec.key} is {job.state} with another specification ({differ})",
         f"change the number of tasks with `borgctl job scale {spec.key} N`, or end it first with "
         f"`borgctl job kill {spec.key}`",
     )
 
 
-def _scale(cell: Cell, _o: Observed, command: ScaleJob, _actor: str, _now: Now) -> Decision:
+def _scale(cell: Cell, _o: Observed, command: ScaleJob, _actor: str, now: Now) -> Decision:
     job = _live_job(cell, command.job)
     if not 1 <= command.tasks <= TASKS_PER_JOB_MAX:
         raise Invalid(
@@ -99,6 +107,7 @@ def _scale(cell: Cell, _o: Observed, command: ScaleJob, _actor: str, _now: Now) 
         tasks=command.tasks,
         overrides={i: o for i, o in job.spec.overrides.items() if i < command.tasks},
     )
+    admit(cell, spec, range(job.spec.tasks, spec.tasks), now.wall)
     text = f"{job.key} scaled from {job.spec.tasks} to {_tasks(command.tasks)}"
     gone = range(command.tasks, len(job.tasks))
     return Decision((JobChanged(job.key, spec), *evicted_with(cell, job, gone)), job.key, text)
@@ -116,11 +125,12 @@ def _kill(cell: Cell, _o: Observed, command: KillTasks, actor: str, _now: Now) -
     )
 
 
-def _restart(cell: Cell, _o: Observed, command: RestartTasks, actor: str, _now: Now) -> Decision:
+def _restart(cell: Cell, _o: Observed, command: RestartTasks, actor: str, now: Now) -> Decision:
     job = _job(cell, command.job)
     chosen = _chosen(job, command.indexes)
     running = tuple(i for i in chosen if job.tasks[i].state is State.RUNNING)
     dead = tuple(i for i in chosen if job.tasks[i].state is State.DEAD)
+    admit(cell, job.spec, dead, now.wall)
     evicted = (TasksEvicted(job.key, running, Eviction.RESTART, f"restarted by {actor}"),) * bool(running)
     again = (TasksResubmitted(job.key, dead),) * bool(dead)
     text = f"{_tasks(len(running) + len(dead))} of {job.key} restarted"
@@ -327,5 +337,7 @@ _DECIDE: dict[type[Command], Callable[[Cell, Observed, Any, str, Now], Decision]
     UntaintMachine: _untaint,
     SetMachineDown: _down,
     SetMachineUp: _up,
+    SetQuota: decide_set_quota,
+    RemoveQuota: decide_remove_quota,
     Observe: _observe,
 }

@@ -6,7 +6,7 @@ of the entry that holds its ``TasksPlaced``; one entry never places a task twice
 
 import msgspec
 
-from borgish.cell.model import Machine, Quota, Taint
+from borgish.cell.model import Machine, Quota, Rules, Taint
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Ending, Eviction, Runtime
@@ -22,6 +22,12 @@ class Elected(Event, frozen=True, tag=True):
     epoch: int
     timeline: int
     holder: str
+
+
+class RulesSet(Event, frozen=True, tag=True):
+    """The cell's rules are other than they were, since its configuration says so."""
+
+    rules: Rules
 
 
 class JobSubmitted(Event, frozen=True, tag=True):
@@ -169,6 +175,7 @@ class QuotaRemoved(Event, frozen=True, tag=True):
 
 AnyEvent = (
     Elected
+    | RulesSet
     | JobSubmitted
     | JobChanged
     | JobForgotten

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from borgish.cell.events import TasksEvicted
 from borgish.cell.model import Job
 from borgish.cell.state import Cell
-from borgish.vocabulary import BAND_FLOOR, Band, Eviction, JobKind, State, split_task_name
+from borgish.vocabulary import Eviction, JobKind, State, split_task_name
 
 
 def may_preempt(cell: Cell, preemptor: str, priority: int) -> bool:
@@ -14,7 +14,7 @@ def may_preempt(cell: Cell, preemptor: str, priority: int) -> bool:
     Prod is never preempted, nor is what has an equal or a higher priority.
     """
     job = cell.jobs.get(split_task_name(preemptor)[0])
-    return job is not None and priority < min(job.spec.priority, BAND_FLOOR[Band.PRODUCTION])
+    return job is not None and priority < min(job.spec.priority, cell.rules.bands.production)
 
 
 def evicted_with(cell: Cell, job: Job, indexes: Iterable[int]) -> Iterator[TasksEvicted]:

@@ -5,6 +5,7 @@
 
 import msgspec
 
+from borgish.bands import Bands
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Band, Ending, Runtime, State, TaintEffect
@@ -113,6 +114,16 @@ def split_quota_key(key: str) -> tuple[str, str]:
     return user, band
 
 
+class Rules(msgspec.Struct, frozen=True):
+    """What decisions depend on of what the cell's configuration says.
+
+    It is recorded, so that what was decided stays right when the configuration says something else.
+    """
+
+    bands: Bands = Bands()
+    quota_required: bool = False  # who has no quota in a band may have nothing there, rather than anything
+
+
 class Answer(msgspec.Struct, frozen=True):
     """What a request id was answered, so that a retry gets the same."""
 
@@ -133,3 +144,4 @@ class Snapshot(msgspec.Struct):
     machines: dict[str, Machine] = {}
     quotas: dict[str, Quota] = {}  # by key
     requests: dict[str, Answer] = {}  # the latest, oldest first; bounded
+    rules: Rules = Rules()

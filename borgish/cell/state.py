@@ -6,7 +6,8 @@ writes those records, the scheduler looks at those machines, the link makes thos
 
 import msgspec
 
-from borgish.cell.model import Answer, Job, Machine, Quota, Snapshot, Task
+from borgish.cell.demand import Demand
+from borgish.cell.model import Answer, Job, Machine, Quota, Rules, Snapshot, Task
 from borgish.vocabulary import State, split_task_name
 
 REQUESTS_KEPT = 10_000
@@ -47,9 +48,11 @@ class Cell:
         self.machines: dict[str, Machine] = snapshot.machines
         self.quotas: dict[str, Quota] = snapshot.quotas
         self.requests: dict[str, Answer] = snapshot.requests
+        self.rules: Rules = snapshot.rules
         self.placed: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of running tasks
         self.waiting: dict[str, set[int]] = {}  # by job: indexes of pending tasks
         self.promised: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of promised places
+        self.demand: Demand  # what users ask for
         self.touched = Touched()
         self.reindex()
 
@@ -64,6 +67,7 @@ class Cell:
             self.machines,
             self.quotas,
             self.requests,
+            self.rules,
         )
 
     def reindex(self) -> None:
@@ -71,6 +75,7 @@ class Cell:
         self.placed = {name: set() for name in self.machines}
         self.waiting = {}
         self.promised = {}
+        self.demand = Demand(self.jobs, self.rules.bands)
         for job in self.jobs.values():
             for task in job.tasks:
                 if task.state is State.RUNNING:

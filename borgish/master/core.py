@@ -13,6 +13,7 @@ from borgish.cell.commands import BeginEpoch, Command, Observe
 from borgish.cell.decide import decide
 from borgish.cell.decision import Decision
 from borgish.cell.events import AnyEvent, Entry, MachineJoined, MachineUp
+from borgish.cell.model import Rules
 from borgish.cell.observed import Observed
 from borgish.cell.observing import ORPHAN_SECONDS, absorb, hear, miss, take_usage, watch, welcome
 from borgish.cell.state import Cell
@@ -50,9 +51,12 @@ class Core:
         self._seen: dict[str, set[int]] = {}
         watch(self.observed, cell.machines, now)
 
-    def begin(self, epoch: int, holder: str, now: Now) -> Step:
-        """Return the step that opens this master's epoch; the first of its life."""
-        self._record(BeginEpoch(epoch, holder), "election", now)
+    def begin(self, epoch: int, holder: str, now: Now, rules: Rules | None = None) -> Step:
+        """Return the step that opens this master's epoch; the first of its life.
+
+        ``rules`` are the configuration's. Raises UnsafeConfiguration where they do not go with the cell.
+        """
+        self._record(BeginEpoch(epoch, holder, rules), "election", now)
         return self._finish((), frozenset(self.cell.machines), more=False)
 
     def step(self, inputs: Iterable[Input], now: Now) -> Step:

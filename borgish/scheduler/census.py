@@ -12,7 +12,7 @@ from borgish.cell.model import Job, Task
 from borgish.cell.observed import Observed, SeenAttempt, SeenMachine
 from borgish.cell.state import Cell
 from borgish.resources import DEVICE_MILLIS, Resources
-from borgish.vocabulary import BAND_FLOOR, Band, task_name
+from borgish.vocabulary import Band, task_name
 
 CPU, RAM, DISK, PORTS = range(4)
 """The kinds of resource every machine has; named resources and devices are numbered from ``KINDS`` on."""
@@ -20,9 +20,6 @@ CPU, RAM, DISK, PORTS = range(4)
 KINDS = 4
 DEVICE_PREFIX = "devices."
 BANDS = tuple(Band)
-PROD_FLOOR = BAND_FLOOR[Band.PRODUCTION]
-"""Tasks from this priority on are never preempted."""
-
 BAND_INDEX = {band: index for index, band in enumerate(BANDS)}
 
 Amounts = dict[int, int]
@@ -133,8 +130,3 @@ def _count_blocked(census: Census, seen: SeenMachine, mono: float) -> None:
         if until > mono:
             census.ports.add(port)
             census.blocked_until = min(census.blocked_until, until)
-
-
-def is_prod(priority: int) -> bool:
-    """Return whether a priority is in one of the two upper bands, whose tasks are never preempted."""
-    return priority >= PROD_FLOOR

@@ -10,14 +10,15 @@ from typing import NamedTuple
 
 import msgspec
 
+from borgish.bands import Bands
 from borgish.cell.state import Cell
 from borgish.scheduler.arrays import FloatArray
-from borgish.scheduler.census import BAND_INDEX, CPU, DISK, PORTS, PROD_FLOOR, RAM, is_prod
+from borgish.scheduler.census import BAND_INDEX, CPU, DISK, PORTS, RAM
 from borgish.scheduler.fleet import Fleet, device_kind
 from borgish.scheduler.rules import Rule, has_rules, rules_of, selects
 from borgish.scheduler.topology import Choice, Counter
 from borgish.spec.job import Affinity, Constraint, JobSpec, Preference, Toleration
-from borgish.vocabulary import Runtime, band_of
+from borgish.vocabulary import Runtime
 
 CLASSES_KEPT = 4096  # more are forgotten after a pass that had no use for them
 
@@ -143,7 +144,7 @@ class Classes:
             key = key._replace(alone=f"{spec.key}/{index}")
         found = self._classes.get(key)
         if found is None:
-            found = self._classes[key] = _make(key, spec.priority)
+            found = self._classes[key] = _make(key, spec.priority, fleet.bands)
         return found
 
     def _with_rules(self, kind: TaskClass, cell: Cell, spec: JobSpec, fleet: Fleet) -> TaskClass:
@@ -172,15 +173,15 @@ def _key(spec: JobSpec, index: int, fleet: Fleet) -> ClassKey:
         tuple(spec.fixed_ports.values()),
         Wanted(spec.runtime, spec.constraints, spec.tolerations, image),
         spec.prefer,
-        BAND_INDEX[band_of(spec.priority)],
-        _reach(spec.priority),
+        BAND_INDEX[fleet.bands.of(spec.priority)],
+        _reach(spec.priority, fleet.bands),
         "",
     )
 
 
-def _reach(priority: int) -> int:
+def _reach(priority: int, bands: Bands) -> int:
     """Return the priority below which tasks may be preempted for one of this (section 2.5)."""
-    return PROD_FLOOR if is_prod(priority) else priority
+    return min(priority, bands.production)
 
 
 def _needs(spec: JobSpec, index: int, fleet: Fleet) -> Needs:
@@ -193,7 +194,7 @@ def _needs(spec: JobSpec, index: int, fleet: Fleet) -> Needs:
     return tuple([(kind, float(amount)) for kind, amount in amounts if amount])
 
 
-def _make(key: ClassKey, priority: int) -> TaskClass:
+def _make(key: ClassKey, priority: int, bands: Bands) -> TaskClass:
     by_kind = dict(key.needs)
     return TaskClass(
         key,
@@ -205,7 +206,7 @@ def _make(key: ClassKey, priority: int) -> TaskClass:
         key.band,
         key.reach,
         priority,
-        is_prod(priority),
+        bands.is_prod(priority),
         by_kind.get(CPU, 0.0),
         by_kind.get(RAM, 0.0),
         int(by_kind.get(PORTS, 0)),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from borgish.bands import DEFAULT_BANDS
 from borgish.cell.model import Machine
 from borgish.cell.observed import Observed, SeenMachine
 from borgish.cell.state import Cell
@@ -25,7 +26,6 @@ from borgish.scheduler.census import (
     Amounts,
     Census,
     Kinds,
-    is_prod,
     take_census,
 )
 from borgish.scheduler.devices import Devices
@@ -68,6 +68,7 @@ class Fleet:
         self.seed = seed
         self.version = 0
         self.facts_version = 0  # of what does not depend on tasks
+        self.bands = DEFAULT_BANDS  # of the cell; they change with a new master only
         self.kinds = Kinds()
         self.row: dict[str, int] = {}
         self.names: list[str] = []
@@ -99,6 +100,7 @@ class Fleet:
     def of(cls, cell: Cell, observed: Observed, seed: int, mono: float) -> "Fleet":
         """Return the rows of all machines of a cell."""
         fleet = cls(seed, len(cell.machines))
+        fleet.bands = cell.rules.bands
         for name in sorted(cell.machines):
             fleet.read(cell, observed, name, mono)
         return fleet
@@ -283,7 +285,7 @@ class Fleet:
     def _read_shares(self, row: int, census: Census) -> None:
         cpu = [0, 0]
         for priority, amounts in census.held.items():
-            cpu[is_prod(priority)] += amounts.get(CPU, 0)
+            cpu[self.bands.is_prod(priority)] += amounts.get(CPU, 0)
         self.shares[:, row] = cpu
         self.shares[:, row] *= self.inverse.item(CPU, row)
 
@@ -291,7 +293,7 @@ class Fleet:
         """Write who holds how much; return whether it changed."""
         changed = False
         for priority in self.held.keys() | census.held.keys():
-            if is_prod(priority):
+            if self.bands.is_prod(priority):
                 continue
             held, amounts = self._held(priority)[:, row], [0.0] * len(self.kinds)
             for kind, amount in census.held.get(priority, {}).items():

@@ -17,13 +17,13 @@ from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.resources import DEVICE_MILLIS
 from borgish.scheduler.arrays import FloatArray, IntArray
-from borgish.scheduler.census import PORTS, Amounts, count_devices, is_prod
+from borgish.scheduler.census import PORTS, Amounts, count_devices
 from borgish.scheduler.equivalence import TaskClass
 from borgish.scheduler.feasibility import suitable
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.plan import Preemption, Promise
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import band_of, task_name
+from borgish.vocabulary import task_name
 
 LIMIT_SHARE = 0.05  # of all running tasks, that one pass may preempt
 LIMIT_MIN = 10
@@ -223,7 +223,7 @@ class Preemptions:
         mark = (spec.priority, needs.cpu_millis, needs.ram_bytes, needs.disk_bytes)
         if needs.named or needs.devices or spec.ports or spec.overrides:
             mark = (spec.priority, key)
-        if is_prod(spec.priority) or spec.inside:
+        if self._fleet.bands.is_prod(spec.priority) or spec.inside:
             mark = None
         self._marks[key] = mark
         return mark
@@ -319,7 +319,7 @@ class Preemptions:
         )
 
     def _band(self, preemptor: str) -> str:
-        return str(band_of(self._cell.jobs[preemptor.rpartition("/")[0]].spec.priority))
+        return str(self._fleet.bands.of(self._cell.jobs[preemptor.rpartition("/")[0]].spec.priority))
 
     def promises(self) -> tuple[Promise, ...]:
         """Return where places are kept."""

@@ -5,33 +5,36 @@ from typing import Any
 
 import msgspec
 
+from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.resources import show_bytes, show_cpu, show_seconds
 from borgish.spec.job import Constraint, JobSpec
 from borgish.spec.mistakes import safe
-from borgish.vocabulary import band_of
 
 _SHOWN_MAX = 60
 _ABSENT = object()
 _SECRETIVE = "env"  # values of variables are often secrets, and differences end up in messages and logs
 
 
-def differences(old: JobSpec, new: JobSpec) -> tuple[str, ...]:
-    """Return one line for each thing that differs, in the order of the spec; empty when nothing does."""
+def differences(old: JobSpec, new: JobSpec, bands: Bands = DEFAULT_BANDS) -> tuple[str, ...]:
+    """Return one line for each thing that differs, in the order of the spec; empty when nothing does.
+
+    ``bands`` are the cell's, by which priorities are told.
+    """
     before, after = _flat(old), _flat(new)
     paths = [*before, *(path for path in after if path not in before)]
     return tuple(
-        _line(path, before.get(path, _ABSENT), after.get(path, _ABSENT))
+        _line(path, before.get(path, _ABSENT), after.get(path, _ABSENT), bands)
         for path in paths
         if before.get(path, _ABSENT) != after.get(path, _ABSENT)
     )
 
 
-def _line(path: str, old: Any, new: Any) -> str:
+def _line(path: str, old: Any, new: Any, bands: Bands) -> str:
     word = "added" if old is _ABSENT else "removed" if new is _ABSENT else "changed"
     path = safe(path)
     if _SECRETIVE in path.split("."):
         return f"{path}: {word}"
-    shown_old, shown_new = _show(path, old), _show(path, new)
+    shown_old, shown_new = _show(path, old, bands), _show(path, new, bands)
     if shown_old == shown_new:  # amounts are rounded for people
         shown_old, shown_new = _plain(old), _plain(new)
     if word == "changed":
@@ -59,12 +62,12 @@ def _field(name: str) -> str:
     return name
 
 
-def _show(path: str, value: Any) -> str:
+def _show(path: str, value: Any, bands: Bands) -> str:
     name = path.rpartition(".")[2]
     if value in (_ABSENT, ""):
         return "nothing"
     if path == "priority":
-        return f"{value} ({band_of(value)})"
+        return f"{value} ({bands.of(value)})"
     if name == "cpu":
         return show_cpu(value)
     if name in ("ram", "disk") and isinstance(value, int):

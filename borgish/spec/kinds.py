@@ -14,6 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.spec.document import Broken, Mapping, Node, Scalar, Sequence
 from borgish.spec.mistakes import Found, quote
 from borgish.spec.numbers import whole_number
@@ -36,16 +37,17 @@ class Wrong(Exception):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where in the document a value is, and where mistakes are told."""
+    """Where in the document a value is, where mistakes are told, and which bands its cell has."""
 
     path: str
     found: Found
+    bands: Bands = DEFAULT_BANDS
 
     def at(self, key: str) -> "Place":
-        return Place(f"{self.path}.{key[:64]}" if self.path else key[:64], self.found)
+        return Place(f"{self.path}.{key[:64]}" if self.path else key[:64], self.found, self.bands)
 
     def item(self, number: int) -> "Place":
-        return Place(f"{self.path}[{number}]", self.found)
+        return Place(f"{self.path}[{number}]", self.found, self.bands)
 
     def tell(self, node: Node, message: str, hint: str = "") -> None:
         text = f"{self.path}: {message}" if self.path else message

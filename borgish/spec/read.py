@@ -9,26 +9,29 @@ from typing import Any
 
 import msgspec
 
+from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.resources import Resources
 from borgish.spec.checks import CHECKS
 from borgish.spec.document import EMPTY_HINT, Node, Scalar, parse
 from borgish.spec.fields import JOB
 from borgish.spec.job import Health, JobSpec, Override, Program, Restart
 from borgish.spec.kinds import Place, Wrong
-from borgish.spec.mistakes import Found, quote
+from borgish.spec.mistakes import quote
 from borgish.spec.records import Values
 from borgish.vocabulary import NAME_PATTERN, Appclass, RestartPolicy, Runtime, job_key
 
 _DEFAULT_RESOURCES = Resources(cpu_millis=100, ram_bytes=128 * 1024**2)
 
 
-def read_job(text: str | bytes, default_user: str) -> JobSpec:
+def read_job(text: str | bytes, default_user: str, bands: Bands = DEFAULT_BANDS) -> JobSpec:
     """Read a job file, YAML or JSON, at most 1 MiB; ``default_user`` owns the job when it names no user.
+
+    ``bands`` are those of the cell that it is for.
 
     Raises Invalid with all mistakes found, each with line and column; nothing else, whatever the text.
     """
     root, found = parse(text)
-    values = _values(root, found)
+    values = _values(root, Place("", found, bands))
     _join_ports(values)
     for check in CHECKS:
         check(values)
@@ -37,9 +40,10 @@ def read_job(text: str | bytes, default_user: str) -> JobSpec:
     return _fill_in(values.given, default_user)
 
 
-def _values(root: Node, found: Found) -> Values:
+def _values(root: Node, place: Place) -> Values:
+    found = place.found
     try:
-        return JOB.read(root, Place("", found))
+        return JOB.read(root, place)
     except Wrong as wrong:
         if isinstance(root, Scalar) and root.is_null:
             found.tell(root.line, root.column, "the file is empty", EMPTY_HINT)

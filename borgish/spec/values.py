@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.resources import (
     NAMED_MAX,
     RAM_BYTES_MAX,
@@ -29,11 +30,12 @@ from borgish.spec.kinds import (
     Wrong,
     nearest,
     pairs,
+    scalar,
 )
 from borgish.spec.mistakes import quote
 from borgish.spec.records import Field, other_name
 from borgish.spec.substitute import OWN_PREFIX
-from borgish.vocabulary import BAND_FLOOR, NAME_PATTERN, PRIORITY_MAX, TASKS_PER_JOB_MAX, Band
+from borgish.vocabulary import NAME_PATTERN, TASKS_PER_JOB_MAX
 
 SIGNALS = ("TERM", "INT", "QUIT", "HUP", "USR1", "USR2", "WINCH", "ABRT", "KILL")
 
@@ -56,25 +58,22 @@ def duration(low: float, high: float, example: str) -> Amount[float]:
     return Amount(lambda text: parse_seconds(text, low, high), example, pattern, ("string",))
 
 
-class Priority(Leaf[int]):
-    """A band's name, which means its floor, or a number inside a band."""
+class Priority:
+    """A band's name, which means its lowest priority, or a number inside a band."""
 
-    example = "batch"
+    def read(self, node: Node, place: Place, /) -> int:
+        found, bands = scalar(node, "batch"), place.bands
+        band = bands.named(found.text)
+        if band is not None:
+            return bands.floor(band)
+        if found.text[:1].isalpha():
+            close = nearest(found.text, bands.words)
+            hint = f"did you mean {close}?" if close else f"or a number from 0 to {bands.highest}"
+            raise Wrong(f"{quote(found.text)} is not one of the bands {', '.join(bands.words)}", hint)
+        return Whole(0, bands.highest).of(found)
 
-    _number = Whole(0, PRIORITY_MAX)
-
-    def of(self, found: Scalar) -> int:
-        text = found.text
-        if text in BAND_FLOOR:
-            return BAND_FLOOR[Band(text)]
-        if text[:1].isalpha():
-            close = nearest(text, BAND_FLOOR)
-            hint = f"did you mean {close}?" if close else f"or a number from 0 to {PRIORITY_MAX}"
-            raise Wrong(f"{quote(text)} is not one of the bands {', '.join(BAND_FLOOR)}", hint)
-        return self._number.of(found)
-
-    def schema(self) -> Schema:
-        return {"anyOf": [{"enum": [str(band) for band in BAND_FLOOR]}, self._number.schema()]}
+    def schema(self, bands: Bands = DEFAULT_BANDS) -> Schema:
+        return {"anyOf": [{"enum": [str(word) for word in bands.words]}, Whole(0, bands.highest).schema()]}
 
 
 class Signal(Leaf[str]):

@@ -5,6 +5,7 @@ from typing import Protocol
 
 import msgspec
 
+from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.cell.events import Entry
 from borgish.cell.model import Job, Machine, Quota, Task, split_quota_key
 from borgish.cell.state import Cell, Touched
@@ -31,6 +32,7 @@ class Records(msgspec.Struct):
     tasks_gone: list[tuple[str, int]] = []  # (job, first index that is no more)
     quotas: list[Quota] = []
     quotas_gone: list[tuple[str, str]] = []  # (user, band)
+    bands: Bands = DEFAULT_BANDS  # of the cell, by which jobs are in theirs
 
 
 class Store(Protocol):
@@ -136,4 +138,5 @@ def records_of(cell: Cell, touched: Touched) -> Records:
         tasks_gone=sorted(touched.tasks_gone.items()),
         quotas=[cell.quotas[key] for key in sorted(touched.quotas) if key in cell.quotas],
         quotas_gone=[split_quota_key(key) for key in sorted(touched.quotas) if key not in cell.quotas],
+        bands=cell.rules.bands,
     )

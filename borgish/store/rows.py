@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
+from borgish.bands import Bands
 from borgish.cell.events import Entry
 from borgish.cell.model import Job, Machine, Quota, Task
 from borgish.store.codec import encode_events
-from borgish.vocabulary import band_of
 
 Row = tuple[Any, ...]
 
@@ -45,7 +45,7 @@ def entry_row(entry: Entry) -> Row:
     )
 
 
-def job_row(job: Job) -> Row:
+def job_row(job: Job, bands: Bands) -> Row:
     """Return a row of ``tables.jobs``."""
     spec = job.spec
     return (
@@ -55,7 +55,7 @@ def job_row(job: Job) -> Row:
         job.uid,
         str(job.state),
         spec.priority,
-        str(band_of(spec.priority)),
+        str(bands.of(spec.priority)),
         job.generation,
         len(job.tasks),
         job.pending,

@@ -222,7 +222,7 @@ class SqlStore:
             (sql.quotas_gone, list(records.quotas_gone)),
             (sql.quotas, [quota_row(quota) for quota in records.quotas]),
             (sql.machines, [machine_row(machine) for machine in records.machines]),
-            (sql.jobs, [job_row(job) for job in records.jobs]),
+            (sql.jobs, [job_row(job, records.bands) for job in records.jobs]),
             *((sql.tasks, task_rows(job, tasks)) for job, tasks in records.tasks),
         ]
 

@@ -16,7 +16,7 @@ Rows = dict[tuple[object, ...], Row]  # by primary key
 def tables_of(cell: Cell) -> dict[str, Rows]:
     """Return the rows that a cell should have, by table and primary key."""
     return {
-        "jobs": _by_key(jobs, (job_row(job) for job in cell.jobs.values())),
+        "jobs": _by_key(jobs, (job_row(job, cell.rules.bands) for job in cell.jobs.values())),
         "tasks": _by_key(tasks, (row for job in cell.jobs.values() for row in task_rows(job.key, job.tasks))),
         "machines": _by_key(machines, (machine_row(machine) for machine in cell.machines.values())),
         "quotas": _by_key(quotas, (quota_row(quota) for quota in cell.quotas.values())),

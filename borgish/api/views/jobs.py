@@ -9,8 +9,9 @@ from borgish.api.views.tally import is_up
 from borgish.api.views.tasks import phase_of, seen_attempt
 from borgish.cell.model import Job, Task
 from borgish.cell.observed import Observed
+from borgish.cell.state import Cell
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import Ending, State, band_of, task_name
+from borgish.vocabulary import Ending, State, task_name
 from borgish.wire.api import JobDetail, JobView, RefusalView
 
 HIDDEN = "***"
@@ -18,6 +19,7 @@ TASKS_LOOKED_AT_MAX = 200  # for the reason in a list; ``why`` looks at all
 
 
 def job_view(
+    cell: Cell,
     observed: Observed,
     job: Job,
     refusals: Sequence[RefusalView],
@@ -38,7 +40,7 @@ def job_view(
         finished=job.finished,
         failed=count_failed(job),
         priority=spec.priority,
-        band=band_of(spec.priority),
+        band=cell.rules.bands.of(spec.priority),
         appclass=spec.appclass,
         service=spec.is_service,
         generation=job.generation,
@@ -48,10 +50,12 @@ def job_view(
     )
 
 
-def job_detail(observed: Observed, job: Job, refusals: Sequence[RefusalView], *, secrets: bool) -> JobDetail:
+def job_detail(
+    cell: Cell, observed: Observed, job: Job, refusals: Sequence[RefusalView], *, secrets: bool
+) -> JobDetail:
     """Return all of a job. Without ``secrets`` the values of its environment are hidden."""
     spec = job.spec if secrets else _without_values(job.spec)
-    return JobDetail(job_view(observed, job, refusals), spec, tuple(refusals))
+    return JobDetail(job_view(cell, observed, job, refusals), spec, tuple(refusals))
 
 
 def count_up(observed: Observed, job: Job) -> int:

@@ -25,6 +25,7 @@ from borgish.cell.events import (
     PlacesPromised,
     QuotaRemoved,
     QuotaSet,
+    RulesSet,
     TasksEnded,
     TasksEvicted,
     TasksPlaced,
@@ -32,7 +33,7 @@ from borgish.cell.events import (
     TasksResubmitted,
 )
 from borgish.resources import show_amounts, show_bytes, show_cpu
-from borgish.vocabulary import Ending, Eviction
+from borgish.vocabulary import Band, Ending, Eviction
 from borgish.wire.api import EventView
 
 LINES_PER_EVENT_MAX = 5
@@ -62,6 +63,14 @@ def notices(entry: Entry) -> list[EventView]:
 
 def _elected(event: Elected, _entry: Entry) -> Iterator[_Line]:
     yield _Line("master", f"{event.holder} leads the cell (timeline {event.timeline}, epoch {event.epoch})")
+
+
+def _rules_set(event: RulesSet, _entry: Entry) -> Iterator[_Line]:
+    bands = event.rules.bands
+    begin = ", ".join(f"{band} from {bands.floor(band)}" for band in Band)
+    names = "".join(f", {name} for {band}" for name, band in sorted(bands.names.items()))
+    who = "quotas are required" if event.rules.quota_required else "who has no quota is not limited"
+    yield _Line("rules", f"the rules of the cell are: {begin} to {bands.highest}{names}; {who}")
 
 
 def _job_submitted(event: JobSubmitted, entry: Entry) -> Iterator[_Line]:
@@ -206,6 +215,7 @@ def _named(machines: list[str]) -> str:
 
 _LINES: dict[type[AnyEvent], Callable[[Any, Entry], Iterator[_Line]]] = {
     Elected: _elected,
+    RulesSet: _rules_set,
     JobSubmitted: _job_submitted,
     JobChanged: _job_changed,
     JobForgotten: _job_forgotten,

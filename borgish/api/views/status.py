@@ -12,12 +12,13 @@ from borgish.api.views.instants import instant
 from borgish.api.views.jobs import count_failed, job_view
 from borgish.api.views.machines import has_trouble, machine_view
 from borgish.api.views.tally import Tally
+from borgish.bands import Bands
 from borgish.cell.model import Job, Machine
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.resources import Resources
-from borgish.vocabulary import Band, State, band_of
+from borgish.vocabulary import Band, State
 from borgish.wire.api import BandUse, CheckpointView, EventView, RefusalView, StatusView, SummaryView
 
 MACHINES_SHOWN = 100
@@ -56,7 +57,7 @@ def status_view(cell: Cell, observed: Observed, tally: Tally, daemon: Daemon, no
         up=sum(tally.up(key) for key in cell.jobs) if observed.known else None,
         dead=sum(job.dead for job in jobs),
         capacity=total((machine.capacity, 1) for machine in machines_up),
-        bands=_bands(jobs),
+        bands=_bands(jobs, cell.rules.bands),
         store=daemon.store,
         last_checkpoint=daemon.last_checkpoint,
     )
@@ -80,7 +81,9 @@ def summary_view(
     return SummaryView(
         status=status,
         machines=tuple(machine_view(cell, observed, tally, m, now) for m in machines),
-        jobs=tuple(job_view(observed, job, refusals.get(job.key, ()), tally.up(job.key)) for job in jobs),
+        jobs=tuple(
+            job_view(cell, observed, job, refusals.get(job.key, ()), tally.up(job.key)) for job in jobs
+        ),
         pending=tuple(islice(chain.from_iterable(refusals.values()), REFUSALS_SHOWN)),
         events=tuple(events[-EVENTS_SHOWN:]),
     )
@@ -95,11 +98,11 @@ def _job_rank(tally: Tally, job: Job) -> tuple[bool, int]:
     return not trouble, -job.uid
 
 
-def _bands(jobs: Iterable[Job]) -> tuple[BandUse, ...]:
+def _bands(jobs: Iterable[Job], bands: Bands) -> tuple[BandUse, ...]:
     uses = {band: [0, 0, 0] for band in Band}
     for job in jobs:
         if job.running:
-            use, needs = uses[band_of(job.spec.priority)], _running_needs(job)
+            use, needs = uses[bands.of(job.spec.priority)], _running_needs(job)
             use[0] += needs.cpu_millis
             use[1] += needs.ram_bytes
             use[2] += job.running

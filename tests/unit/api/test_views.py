@@ -90,36 +90,37 @@ def test_an_attempt_that_ended_and_is_not_yet_taken_in_is_stopping() -> None:
 
 def test_up_counts_healthy_where_probed_and_running_where_not() -> None:
     cell, observed = small_cell(), small_observed()
-    assert job_view(observed, cell.jobs["ann/web"], ()).up == 1
-    assert job_view(observed, cell.jobs["bob/db"], ()).up == 1
+    assert job_view(cell, observed, cell.jobs["ann/web"], ()).up == 1
+    assert job_view(cell, observed, cell.jobs["bob/db"], ()).up == 1
     see(observed, "m1", "ann/web", 0, SeenAttempt("ann/web/0", 11, Phase.UP))
-    assert job_view(observed, cell.jobs["ann/web"], ()).up == 0
+    assert job_view(cell, observed, cell.jobs["ann/web"], ()).up == 0
 
 
 def test_a_job_tells_the_first_thing_in_the_way() -> None:
     cell, observed = small_cell(), small_observed()
     web, total = cell.jobs["ann/web"], cell.jobs["ann/sum"]
-    assert job_view(observed, web, small_refusals()["ann/web"]).reason.startswith("0 of 3")
-    assert job_view(observed, web, ()).reason == "task 1: probe: 3 misses"
-    assert job_view(observed, total, ()).reason == "task 1: no attempts left"
-    assert job_view(observed, cell.jobs["bob/db"], ()).reason == ""
+    assert job_view(cell, observed, web, small_refusals()["ann/web"]).reason.startswith("0 of 3")
+    assert job_view(cell, observed, web, ()).reason == "task 1: probe: 3 misses"
+    assert job_view(cell, observed, total, ()).reason == "task 1: no attempts left"
+    assert job_view(cell, observed, cell.jobs["bob/db"], ()).reason == ""
 
 
 def test_finished_failed_and_killed_are_counted_apart() -> None:
     cell, observed = small_cell(), small_observed()
-    total = job_view(observed, cell.jobs["ann/sum"], ())
+    total = job_view(cell, observed, cell.jobs["ann/sum"], ())
     assert (total.dead, total.finished, total.failed, total.state) == (2, 1, 1, State.DEAD)
-    web = job_view(observed, cell.jobs["ann/web"], ())
+    web = job_view(cell, observed, cell.jobs["ann/web"], ())
     assert (web.dead, web.failed, web.band) == (1, 0, Band.PRODUCTION)
 
 
 def test_values_of_the_environment_are_hidden_from_those_who_may_not_see_them() -> None:
-    web = small_cell().jobs["ann/web"]
-    shown = job_detail(small_observed(), web, (), secrets=False)
+    cell = small_cell()
+    web = cell.jobs["ann/web"]
+    shown = job_detail(cell, small_observed(), web, (), secrets=False)
     text = msgspec.json.encode(shown).decode()
     assert "hunter" not in text
     assert shown.spec.env.keys() == {"PASSWORD"}
-    assert job_detail(small_observed(), web, (), secrets=True).spec == web.spec
+    assert job_detail(cell, small_observed(), web, (), secrets=True).spec == web.spec
 
 
 def test_a_machine_shows_what_is_committed_used_and_left_over() -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from borgish.bands import DEFAULT_BANDS
 from borgish.spec.job import JobSpec
 from borgish.spec.read import read_job
-from borgish.vocabulary import Appclass, Band, RestartPolicy, Runtime, band_of
+from borgish.vocabulary import Appclass, Band, RestartPolicy, Runtime
 
 JOBS = Path(__file__).parents[3] / "configs" / "jobs"
 ALL = sorted(path.stem for path in JOBS.glob("*.yaml"))
@@ -31,7 +32,7 @@ def test_it_is_read_and_commented(name: str) -> None:
 
 def test_web() -> None:
     spec = example("web")
-    assert (spec.tasks, spec.ports, band_of(spec.priority)) == (3, ("http",), Band.PRODUCTION)
+    assert (spec.tasks, spec.ports, DEFAULT_BANDS.of(spec.priority)) == (3, ("http",), Band.PRODUCTION)
     assert spec.health is not None
     assert spec.health.http == "/"
     assert spec.is_service
@@ -40,7 +41,7 @@ def test_web() -> None:
 def test_batch_runs_to_completion() -> None:
     spec = example("batch")
     assert spec.restart.policy is RestartPolicy.ON_FAILURE
-    assert (band_of(spec.priority), spec.appclass) == (Band.BATCH, Appclass.BATCH)
+    assert (DEFAULT_BANDS.of(spec.priority), spec.appclass) == (Band.BATCH, Appclass.BATCH)
     environment = {"PATH": os.defpath, "RANGE": "100", "BORGISH_INDEX": "1"}
     program = [sys.executable, *spec.run[1:]]
     done = subprocess.run(program, env=environment, capture_output=True, text=True, check=True, timeout=30)
@@ -48,7 +49,7 @@ def test_batch_runs_to_completion() -> None:
 
 
 def test_ticker_is_free() -> None:
-    assert band_of(example("ticker").priority) is Band.FREE
+    assert DEFAULT_BANDS.of(example("ticker").priority) is Band.FREE
 
 
 def test_container() -> None:

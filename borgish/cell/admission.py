@@ -1,0 +1,114 @@
+"""May a user ask for so much? Checked when something is asked for, never when it is placed (section 2.5).
+
+A quota limits what a user's jobs in one band ask for at a time, resource by resource; what it does not
+name is nothing. The free band is not limited. Whoever has no quota in a band is not limited there either,
+unless the cell requires quotas. What runs is never ended for a quota's sake: lowered, ended or removed, it
+only keeps more from being asked for.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from borgish.cell.demand import asked_by
+from borgish.cell.model import Quota, quota_key
+from borgish.cell.state import Cell
+from borgish.errors import Conflict, OverQuota
+from borgish.resources import Resources, by_kind, show_kind, show_number
+from borgish.spec.job import JobSpec
+from borgish.vocabulary import Band
+
+PROD = (Band.MONITORING, Band.PRODUCTION)
+"""The bands whose quotas together are what the cell has; those of the others are oversold."""
+
+
+def admit(cell: Cell, spec: JobSpec, indexes: Sequence[int], wall: float) -> None:
+    """Raise OverQuota unless these tasks of a job, none of which asks yet, may ask for their limits.
+
+    ``wall`` is now, in seconds since 1970. Only what they ask for is looked at: a quota that is exceeded
+    in disk does not keep out a task without any.
+    """
+    band = cell.rules.bands.of(spec.priority)
+    limits = limits_of(cell, spec.user, band, wall)
+    if limits is None:
+        return
+    used = cell.demand.of(quota_key(spec.user, band))
+    missing = list(_missing(band, asked_by(spec, indexes), used, limits))
+    if missing:
+        raise OverQuota(
+            f"{spec.key} asks for {', and for '.join(missing)}{_why_nothing(cell, spec.user, band, wall)}",
+            "ask for less, end something else, or write `priority: free`, which is not limited; an admin "
+            f"gives more with `borgctl quota set {spec.user} --band {band}`",
+        )
+
+
+def limits_of(cell: Cell, user: str, band: Band, wall: float) -> Resources | None:
+    """Return what a user may ask for in a band; None where that is not limited."""
+    if band is Band.FREE:
+        return None
+    quota = cell.quotas.get(quota_key(user, band))
+    if quota is None:
+        return Resources() if cell.rules.quota_required else None
+    return _in_force(quota, wall)
+
+
+def has_ended(quota: Quota, wall: float) -> bool:
+    """Return whether a quota has come to be nothing."""
+    return 0 < quota.until <= wall
+
+
+def expect_within_cell(cell: Cell, quota: Quota, wall: float) -> None:
+    """Raise Conflict when a quota of prod is raised, and with it all of them are more than the cell has."""
+    if quota.band not in PROD:
+        return
+    before, total, has = Resources(), quota.limits, Resources()
+    for other in cell.quotas.values():
+        if other.key == quota.key:
+            before = _in_force(other, wall)
+        elif other.band in PROD:
+            total = total.plus(_in_force(other, wall))
+    for machine in cell.machines.values():
+        has = has.plus(machine.capacity)
+    too_much = list(_too_much(before, quota.limits, total, has))
+    if too_much:
+        raise Conflict(
+            f"the quotas of production and monitoring would come to {', and to '.join(too_much)}",
+            "give less, or take from somebody else; with --beyond-cell it is set all the same",
+        )
+
+
+def show_moment(wall: float) -> str:
+    """Write seconds since 1970 as people read them, to the minute: ``2026-12-31 18:00 UTC``."""
+    return datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _in_force(quota: Quota, wall: float) -> Resources:
+    return Resources() if has_ended(quota, wall) else quota.limits
+
+
+def _missing(band: Band, asked: Resources, used: Resources, limits: Resources) -> Iterator[str]:
+    there, allowed = by_kind(used), by_kind(limits)
+    where = f" in {band}"
+    for kind, amount in by_kind(asked).items():
+        limit, now = allowed.get(kind, 0), there.get(kind, 0)
+        if amount and now + amount > limit:
+            yield (
+                f"{show_kind(kind, amount)}{where}; quota {show_number(kind, limit)}, "
+                f"used {show_number(kind, now)}: {show_kind(kind, now + amount - limit)} missing"
+            )
+            where = ""
+
+
+def _why_nothing(cell: Cell, user: str, band: Band, wall: float) -> str:
+    quota = cell.quotas.get(quota_key(user, band))
+    if quota is None:
+        return f" ({user} has no quota in {band}, and this cell requires one)"
+    return f" (the quota of {user} ended at {show_moment(quota.until)})" if has_ended(quota, wall) else ""
+
+
+def _too_much(before: Resources, after: Resources, total: Resources, has: Resources) -> Iterator[str]:
+    old, new, there = by_kind(before), by_kind(after), by_kind(has)
+    for kind, amount in by_kind(total).items():
+        over = amount - there.get(kind, 0)
+        if over > 0 and new.get(kind, 0) > old.get(kind, 0):
+            has_it = show_number(kind, there.get(kind, 0))
+            yield f"{show_kind(kind, amount)}, where the cell has {has_it}: {show_kind(kind, over)} too much"
