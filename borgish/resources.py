@@ -22,6 +22,9 @@ DEVICE_MILLIS = 1000
 DEVICES_MAX = 64
 """Devices of one kind on a machine."""
 
+QUOTA_MAX = 2**53 - 1
+"""The most of anything in a quota: what every reader of JSON takes."""
+
 _BYTE_UNITS = {
     "": 1,
     "B": 1,
@@ -128,6 +131,22 @@ def parse_device_millis(text: str) -> int:
         raise ValueError(f"is outside 1m to {DEVICES_MAX} devices")
     if millis > DEVICE_MILLIS and millis % DEVICE_MILLIS:
         raise ValueError("is neither a part of one device nor a number of whole ones")
+    return int(millis)
+
+
+def parse_quota_millis(text: str) -> int:
+    """Read ``20``, ``0.5`` or ``500m`` of a user's quota, of cpu or of a device, as thousandths.
+
+    Raises ValueError with the reason.
+    """
+    number, unit = _split(text)
+    if unit not in ("", "m"):
+        raise ValueError(f"has the unit '{unit}'; write it like 20, 0.5 or 500m")
+    millis = number if unit == "m" else number * 1000
+    if millis != int(millis):
+        raise ValueError("is finer than a thousandth")
+    if millis > QUOTA_MAX:
+        raise ValueError(f"is more than {QUOTA_MAX // 1000}")
     return int(millis)
 
 

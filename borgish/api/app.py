@@ -19,13 +19,17 @@ from borgish.api.jobs import JOBS
 from borgish.api.machines import MACHINES
 from borgish.api.openapi import show_openapi
 from borgish.api.queries import check_query
+from borgish.api.quotas import QUOTAS
 from borgish.api.status import STATUS, Metrics
 from borgish.api.tasks import TASKS
 from borgish.api.watch import WATCH
 from borgish.errors import BorgishError
 from borgish.vocabulary import BODY_BYTES_MAX
 
-ROUTES = (*STATUS, *JOBS, *TASKS, *MACHINES, *EVENTS, *HISTORY, *DIFF, *WATCH, *CHECKPOINTS, show_openapi)
+ROUTES = (
+    *(*STATUS, *JOBS, *TASKS, *MACHINES, *QUOTAS, *EVENTS, *HISTORY, *DIFF, *WATCH, *CHECKPOINTS),
+    show_openapi,
+)
 
 
 def create_app(

@@ -9,6 +9,7 @@ from borgish.api.moments import Moment
 from borgish.api.views.history import Wanted
 from borgish.api.views.status import summary_view
 from borgish.api.views.tally import Tally
+from borgish.bands import Bands
 from borgish.cell.commands import Command
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
@@ -73,6 +74,10 @@ class Gateway(Protocol):
 
     async def command(self, command: Command, actor: str, request_id: str, digest: str) -> Accepted:
         """Hand in a command; return when it is durable. The same id and digest: the same answer."""
+        ...
+
+    def bands(self) -> Bands:
+        """Return where the cell's bands begin. They do not change while a master leads."""
         ...
 
     async def read(self, view: Callable[[Reading], T]) -> T:

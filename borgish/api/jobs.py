@@ -13,6 +13,7 @@ from borgish.api.openapi import TAKES
 from borgish.api.pages import cut
 from borgish.api.parameters import LIMIT_MAX, After, DefaultUser, JobName, Limit, Owner
 from borgish.api.views.jobs import job_detail, job_view
+from borgish.bands import Bands
 from borgish.cell.commands import KillTasks, RestartTasks, ScaleJob, SubmitJob
 from borgish.spec.job import JobSpec
 from borgish.spec.read import read_job
@@ -25,7 +26,7 @@ READ_AT_ONCE_BYTES = 16 * 1024
 @post("/v1/jobs", opt={POLICY: Policy.SUBMIT, TAKES: "job file"}, status_code=201)
 async def submit_job(request: Asked, user: DefaultUser = "") -> Accepted:
     """Submit a job. The body is the text of a job file, YAML or JSON."""
-    spec = await _read(await request.body(), user or request.user.name)
+    spec = await _read(await request.body(), user or request.user.name, request.gateway.bands())
     check_owner(request.user, spec.user)
     return await request.command(SubmitJob(spec))
 
@@ -90,11 +91,11 @@ async def scale_job(request: Asked, user: Owner, name: JobName) -> Accepted:
     return await request.command(ScaleJob(job_key(user, name), asked.tasks))
 
 
-async def _read(body: bytes, user: str) -> JobSpec:
+async def _read(body: bytes, user: str, bands: Bands) -> JobSpec:
     """Read a job file; a long one beside the loop, which polls machines meanwhile."""
     if len(body) <= READ_AT_ONCE_BYTES:
-        return read_job(body, user)
-    return await asyncio.to_thread(read_job, body, user)
+        return read_job(body, user, bands)
+    return await asyncio.to_thread(read_job, body, user, bands)
 
 
 JOBS = (submit_job, list_jobs, show_job, kill_tasks, restart_tasks, scale_job)

@@ -1,4 +1,6 @@
-"""Reads moments of the past as callers write them: ISO 8601, an age, a position, a checkpoint's name."""
+"""Reads moments as callers write them: ISO 8601, an age or how long it is until then, a position, a
+checkpoint's name.
+"""
 
 import math
 import re
@@ -10,10 +12,14 @@ from borgish.errors import Invalid
 from borgish.resources import parse_seconds
 from borgish.vocabulary import CHECKPOINT_NAME_PATTERN
 
+LAST_MOMENT = 253_402_300_800.0
+"""The end of the year 9999, after which no calendar here goes on."""
+
 AT = "at"  # the parameter of all reads that can be asked of the past, and their mark in ``opt``
 NOW = "now"
 AT_CHARACTERS_MAX = 100
 _AGE = re.compile(r"-?([0-9.]+ ?[a-z]+?)( ago)?", re.ASCII)
+_SPAN = re.compile(r"[0-9.]+ ?[a-z]+", re.ASCII)
 _POSITION = re.compile(r"[0-9]{1,40}", re.ASCII)
 _CHECKPOINT = re.compile(CHECKPOINT_NAME_PATTERN, re.ASCII)
 
@@ -48,7 +54,7 @@ def read_moment(text: str, now: float) -> Moment:
 def moment(text: str, name: str, now: float) -> float | None:
     """Return the time of a parameter in seconds since 1970, None for "". Raises Invalid, naming it.
 
-    A time without a zone is in UTC.
+    A time without a zone is in UTC; 2h is two hours ago.
     """
     if not text:
         return None
@@ -58,6 +64,22 @@ def moment(text: str, name: str, now: float) -> float | None:
         raise Invalid(
             f"{name}: '{text}' is neither a time nor an age",
             "Write it like 2026-01-31T12:00:00Z, or 30m, 2h, 1d for so long ago",
+        ) from None
+
+
+def moment_ahead(text: str, name: str, now: float) -> float | None:
+    """Return the same of a moment to come: 2h is in two hours."""
+    if not text:
+        return None
+    try:
+        at = now + parse_seconds(text, 0, math.inf) if _SPAN.fullmatch(text) else _seconds(text, now)
+        if not 0 < at < LAST_MOMENT:
+            raise ValueError
+        return at
+    except (ValueError, OverflowError):
+        raise Invalid(
+            f"{name}: '{text[:63]}' is neither a time nor how long it is until then",
+            "Write it like 2026-12-31 or 2026-12-31T18:00:00Z, or 12h, 30d for so long from now",
         ) from None
 
 

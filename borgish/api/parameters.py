@@ -13,6 +13,7 @@ Owner = FromPath[str]
 JobName = FromPath[str]
 TaskIndex = FromPath[int]
 MachineName = FromPath[str]
+BandName = FromPath[str]
 Position = FromPath[int]
 
 Limit = Annotated[int, QueryParameter(ge=1, le=LIMIT_MAX, description="at most so many items")]
@@ -26,6 +27,7 @@ DefaultUser = Annotated[
     str, QueryParameter(name="user", max_length=63, description="whose job it is when the file does not say")
 ]
 OfJob = Annotated[str, QueryParameter(name="job", max_length=200, description="only of this job: user/name")]
+OfUser = Annotated[str, QueryParameter(name="user", max_length=63, description="only of this user")]
 OnMachine = Annotated[str, QueryParameter(name="machine", max_length=63, description="only what runs there")]
 OfTask = Annotated[
     str, QueryParameter(name="task", max_length=200, description="only of this task: user/name/index")

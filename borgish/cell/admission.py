@@ -37,7 +37,7 @@ def admit(cell: Cell, spec: JobSpec, indexes: Sequence[int], wall: float) -> Non
         raise OverQuota(
             f"{spec.key} asks for {', and for '.join(missing)}{_why_nothing(cell, spec.user, band, wall)}",
             "ask for less, end something else, or write `priority: free`, which is not limited; an admin "
-            f"gives more with `borgctl quota set {spec.user} --band {band}`",
+            f"gives more with `borgctl quota set {spec.user} --band {band} --cpu N --ram N`",
         )
 
 
@@ -53,7 +53,7 @@ def limits_of(cell: Cell, user: str, band: Band, wall: float) -> Resources | Non
 
 def has_ended(quota: Quota, wall: float) -> bool:
     """Return whether a quota has come to be nothing."""
-    return 0 < quota.until <= wall
+    return quota.until != 0 and quota.until <= wall
 
 
 def expect_within_cell(cell: Cell, quota: Quota, wall: float) -> None:

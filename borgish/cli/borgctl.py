@@ -26,6 +26,7 @@ COMMANDS = (
     "task",
     "why",
     "machine",
+    "quota",
     "events",
     "history",
     "diff",

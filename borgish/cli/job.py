@@ -44,11 +44,11 @@ def submit(
 
 
 @app.command()
-def check(files: Files, user: UserOption = "") -> None:
+def check(context: typer.Context, files: Files, user: UserOption = "") -> None:
     """Report every mistake in job files; submit nothing."""
     from borgish.cli.submit import check_files
 
-    raise typer.Exit(check_files(files, user))
+    raise typer.Exit(check_files(session_of(context), files, user))
 
 
 @app.command("list")

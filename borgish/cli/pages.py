@@ -3,7 +3,18 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from borgish.wire.api import EventList, EventView, JobList, JobView, MachineList, MachineView, Page, TaskView
+from borgish.wire.api import (
+    EventList,
+    EventView,
+    JobList,
+    JobView,
+    MachineList,
+    MachineView,
+    Page,
+    QuotaList,
+    QuotaView,
+    TaskView,
+)
 from borgish.wire.api import TaskList as TaskPage
 
 if TYPE_CHECKING:
@@ -30,6 +41,11 @@ def every_job(client: "Client") -> list[JobView]:
 def every_machine(client: "Client") -> list[MachineView]:
     """Return all machines of the cell."""
     return list(_all(client, "/v1/machines", {}, MachineList))
+
+
+def every_quota(client: "Client", user: str = "") -> list[QuotaView]:
+    """Return all quotas, or those of one user."""
+    return list(_all(client, "/v1/quotas", {"user": user}, QuotaList))
 
 
 def every_task(client: "Client", *, job: str = "", machine: str = "", state: str = "") -> list[TaskView]:

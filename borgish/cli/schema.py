@@ -1,15 +1,19 @@
 """``borgctl schema``: what a job file may say, for editors and checkers."""
 
+import typer
+
 from borgish.cli.commands import single
+from borgish.cli.session import session_of
 
 app = single()
 
 
 @app.command()
-def schema() -> None:
-    """Print the JSON Schema of a job file."""
+def schema(context: typer.Context) -> None:
+    """Print the JSON Schema of a job file, with the bands of the cell when it runs."""
+    from borgish.bands import DEFAULT_BANDS
     from borgish.cli.render import as_json
     from borgish.cli.screen import data
     from borgish.spec.schema import job_schema
 
-    data(as_json(job_schema()))
+    data(as_json(job_schema(session_of(context).bands() or DEFAULT_BANDS)))

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from borgish.errors import Unauthenticated
+from borgish.errors import BorgishError, Unauthenticated
 from borgish.vocabulary import NAME_PATTERN
 
 if TYPE_CHECKING:
+    from borgish.bands import Bands
     from borgish.client import Client
 
 FOLDER_NAME = ".borgish"
+BANDS_SECONDS_MAX = 5.0  # reading a job file can do without them
 
 DirOption = Annotated[
     Path | None,
@@ -55,6 +57,15 @@ class Session(msgspec.Struct):
         token_file = self.token_file or self.cell_folder / "tokens" / "admin.token"
         ca = os.environ.get("BORGISH_CA", "")
         return Client(self.url, read_token(token_file), ca, timeout_seconds, str(token_file))
+
+    def bands(self) -> "Bands | None":
+        """Return where the cell's bands begin; None when it does not say."""
+        from borgish.bands import Bands
+
+        try:
+            return self.client(BANDS_SECONDS_MAX).get("/v1/bands", None, Bands)
+        except BorgishError:
+            return None
 
 
 def session_of(context: typer.Context) -> Session:

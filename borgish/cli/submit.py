@@ -30,9 +30,9 @@ class JobFile(msgspec.Struct, frozen=True):
     spec: JobSpec
 
 
-def check_files(paths: Sequence[Path], user: str) -> int:
+def check_files(session: Session, paths: Sequence[Path], user: str) -> int:
     """Say for each file whether it is right, with all mistakes; return the exit code."""
-    files = [_checked(path, user or who_asks()) for path in paths]
+    files = [_checked(session, path, user or who_asks()) for path in paths]
     for file in files:
         if file is not None:
             tasks = plural(file.spec.tasks, "task")
@@ -45,7 +45,7 @@ def submit_files(
 ) -> int:
     """Submit all files, or none when one has mistakes; follow the jobs; return the exit code."""
     user = user or who_asks()
-    files = [file for path in paths if (file := _checked(path, user)) is not None]
+    files = [file for path in paths if (file := _checked(session, path, user)) is not None]
     if len(files) < len(paths):
         if files:
             say_error("nothing was submitted: every file must be right first")
@@ -70,19 +70,30 @@ def worst(codes: Sequence[int]) -> int:
     return next((code for code in (NOT_ALLOWED, USAGE, FAILED, NOT_PLACED) if code in codes), DONE)
 
 
-def _checked(path: Path, user: str) -> JobFile | None:
+def _checked(session: Session, path: Path, user: str) -> JobFile | None:
     """Read one file; None when it has mistakes, which were said."""
-    from borgish.spec.read import read_job
-
     source = "stdin" if path == STDIN else str(path)
     try:
         text = _text_of(path, source)
-        return JobFile(source, text, read_job(text, user))
+        return JobFile(source, text, _read(session, text, user))
     except Invalid as error:
         _say_mistakes(error, source)
     except OSError as error:
         say_error(f"{source}: {(error.strerror or str(error)).lower()}")
     return None
+
+
+def _read(session: Session, text: str, user: str) -> JobSpec:
+    """Read a job; the cell is asked for its bands only where the usual ones are not those meant."""
+    from borgish.spec.read import read_job
+
+    try:
+        return read_job(text, user)
+    except Invalid as error:
+        bands = session.bands() if any(it.path == "priority" for it in error.mistakes) else None
+        if bands is None:
+            raise
+    return read_job(text, user, bands)
 
 
 def _say_mistakes(error: Invalid, source: str) -> None:

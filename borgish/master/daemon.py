@@ -14,6 +14,7 @@ from borgish.api import serve
 from borgish.api.app import create_app
 from borgish.api.auth import Tokens
 from borgish.api.door import hosts_of
+from borgish.cell.decide_quota import decide_rules
 from borgish.clock import SystemClock
 from borgish.credentials import Credentials
 from borgish.errors import BorgishError, Fenced, OutcomeUnknown
@@ -52,9 +53,10 @@ class Daemon:
         self._doubted: asyncio.Task[None] | None = None
         cell = store.load()
         holder = f"{socket.gethostname()}:{os.getpid()}"
+        decide_rules(cell, settings.rules)  # before this one leads: what cannot be must not depose anybody
         epoch = store.lead(holder, settings.listen)
         self._core = Core(cell, self._reconcile_settings(), self._clock.now())
-        self._first = self._core.begin(epoch, holder, self._clock.now())
+        self._first = self._core.begin(epoch, holder, self._clock.now(), settings.rules)
         self._inbox = Inbox()
         self._metrics = Metrics()
         self._turn = Turn(self._core, store, self._inbox, self._clock, self._released, self._metrics.turn)

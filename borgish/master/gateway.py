@@ -6,6 +6,7 @@ from typing import TypeVar
 from borgish.api.gateway import Reading, WatchMessage
 from borgish.api.moments import Moment
 from borgish.api.views.history import Wanted
+from borgish.bands import Bands
 from borgish.cell.commands import Command, JoinMachine
 from borgish.cell.model import Machine, Task
 from borgish.cell.state import Cell
@@ -71,6 +72,10 @@ class MasterGateway:
     async def command(self, command: Command, actor: str, request_id: str, digest: str) -> Accepted:
         """Hand in a command; return when it is durable."""
         return await self._inbox.ask(command, actor, request_id, digest)
+
+    def bands(self) -> Bands:
+        """Return where the cell's bands begin."""
+        return self._core.cell.rules.bands
 
     async def read(self, view: Callable[[Reading], T]) -> T:
         """Call ``view`` when everything in memory is durable."""

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from borgish.bands import DEFAULT_BANDS, Bands, wrong_with
+from borgish.cell.model import Rules
 from borgish.errors import UnsafeConfiguration
 from borgish.store.retention import ALL
 from borgish.store.retention import Keep as CheckpointsKept
@@ -51,6 +53,12 @@ class Journal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keep_days: float = 0.0
 
 
+class QuotaSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``required``: who has no quota in a band may have nothing there, rather than anything."""
+
+    required: bool = False
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """See ``configs/cell.toml`` for each field."""
 
@@ -62,6 +70,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     journal: Journal = Journal()
     poll: Poll = Poll()
     keep: Keep = Keep()
+    quota: QuotaSettings = QuotaSettings()
+    bands: Bands = DEFAULT_BANDS
     tls: Tls | None = None
 
     @property
@@ -73,6 +83,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def port(self) -> int:
         """The port to listen on."""
         return int(self.listen.rpartition(":")[2])
+
+    @property
+    def rules(self) -> Rules:
+        """What the cell's decisions depend on."""
+        return Rules(self.bands, self.quota.required)
 
     @property
     def folder(self) -> Path:
@@ -164,6 +179,9 @@ def _checked(path: Path, settings: Settings) -> Settings:
             f"{path}: listen: {settings.listen} can be reached from other machines and there is no [tls]",
             "listen on 127.0.0.1, or give [tls] certificate, key and ca",
         )
+    wrong, hint = wrong_with(settings.bands)
+    if wrong:
+        raise UnsafeConfiguration(f"{path}: bands: {wrong}", hint)
     positive = {
         "checkpoints.every_minutes": settings.checkpoints.every_minutes,
         "checkpoints.every_entries": settings.checkpoints.every_entries,

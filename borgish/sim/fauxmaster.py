@@ -15,6 +15,7 @@ import msgspec
 
 import borgish
 from borgish.cell.commands import SubmitJob
+from borgish.cell.model import Rules
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import BorgishError, Invalid, NotFound
@@ -133,6 +134,8 @@ def _copy(database: Path, copy: Path) -> str:
 
 def fit(cell: Cell, spec: JobSpec) -> Fit:
     """Submit the job to the real master, as large as a job can be, and see what it places."""
+    cell.quotas.clear()  # room is asked about, not what somebody may have
+    cell.rules = Rules(cell.rules.bands)
     trial = msgspec.structs.replace(spec, name=TRIAL, tasks=TASKS_PER_JOB_MAX, overrides={})
     core = Core(cell, ReconcileSettings(), START)
     step = core.step([Ask(1, SubmitJob(trial), "fauxmaster")], START)
@@ -149,8 +152,9 @@ def _show_fit(file: Path, path: Path) -> None:
         text = path.read_bytes()
     except OSError as error:
         raise NotFound(f"{path}: {error.strerror}") from None
-    spec = read_job(text, "fauxmaster")
-    found = fit(open_cell(file), spec)
+    cell = open_cell(file)
+    spec = read_job(text, "fauxmaster", cell.rules.bands)
+    found = fit(cell, spec)
     if found.tasks == TASKS_PER_JOB_MAX:
         print(f"{found.tasks} more tasks of {spec.name} fit, as many as one job can have")
         return

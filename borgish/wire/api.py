@@ -245,6 +245,22 @@ class BandUse(msgspec.Struct, frozen=True):
     tasks: int
 
 
+class QuotaView(msgspec.Struct, frozen=True):
+    """What one user may ask for, and asks for, in one band.
+
+    ``limits`` and ``free`` are None where the user is not limited; ``limits`` are nothing when the quota
+    has ended, and where there is none in a cell that requires one.
+    """
+
+    user: str
+    band: Band
+    limits: Resources | None
+    used: Resources  # the limits of all their tasks there that are not dead
+    free: Resources | None
+    until: str | None  # when it ends, or has ended
+    set: bool  # there is a quota; else it is as for everybody without one
+
+
 class StatusView(msgspec.Struct, frozen=True):
     """The cell at one glance."""
 
@@ -304,6 +320,11 @@ class MachineList(msgspec.Struct, frozen=True):
     as_of: AsOf | None = None
 
 
+class QuotaList(msgspec.Struct, frozen=True):
+    items: tuple[QuotaView, ...]
+    page: Page = Page()
+
+
 class EventList(msgspec.Struct, frozen=True):
     items: tuple[EventView, ...]
     page: Page = Page()
@@ -337,6 +358,19 @@ class Imported(msgspec.Struct, frozen=True):
 
     checkpoint: CheckpointView
     text: str = ""  # what it cannot be used for; "" when there is nothing to say
+
+
+class QuotaRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A quota: the whole of it; what is not named is nothing. Amounts are in the unit of their name,
+    devices in thousandths of one."""
+
+    cpu_millis: int
+    ram_bytes: int
+    disk_bytes: int = 0
+    devices: dict[str, int] = {}
+    named: dict[str, int] = {}
+    until: str = ""  # ISO 8601, in UTC unless it names a zone; from then on it is nothing
+    beyond_cell: bool = False  # also where production and monitoring would get more than the cell has
 
 
 class CheckpointRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -172,9 +172,9 @@ def _tainted(event: MachineTainted, entry: Entry) -> Iterator[_Line]:
 
 
 def _quota_set(event: QuotaSet, entry: Entry) -> Iterator[_Line]:
-    yield _Line(
-        "quota", f"{entry.actor} set the quota {event.quota.key} to {show_amounts(event.quota.limits)}"
-    )
+    quota = event.quota
+    until = f" until {instant(quota.until)}" if quota.until else ""
+    yield _Line("quota", f"{entry.actor} set the quota {quota.key} to {show_amounts(quota.limits)}{until}")
 
 
 def _quota_removed(event: QuotaRemoved, entry: Entry) -> Iterator[_Line]:

@@ -17,6 +17,7 @@ from borgish.api.serve import Serving, serve
 from borgish.api.views.history import Wanted
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
+from borgish.bands import Bands
 from borgish.cell.commands import Command
 from borgish.cell.events import Entry
 from borgish.cell.observed import Observed
@@ -95,6 +96,9 @@ class FakeGateway:
         if request_id:
             self.answered[request_id] = (digest, accepted)
         return accepted
+
+    def bands(self) -> Bands:
+        return self.cell.rules.bands
 
     async def read(self, view: Callable[[Reading], T]) -> T:
         if self.failure:

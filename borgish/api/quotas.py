@@ -1,0 +1,105 @@
+"""``/v1/quotas``: list, show, set, delete; and ``/v1/bands``, which say where bands begin in this cell."""
+
+import re
+from collections.abc import Mapping
+
+from litestar import get, post
+
+from borgish.api.asked import Asked
+from borgish.api.auth import POLICY, Policy
+from borgish.api.gateway import Reading
+from borgish.api.moments import moment_ahead
+from borgish.api.openapi import TAKES
+from borgish.api.pages import cut
+from borgish.api.parameters import LIMIT_MAX, After, BandName, Limit, OfUser, Owner
+from borgish.api.views.quotas import quota_keys, quota_view
+from borgish.bands import Bands
+from borgish.cell.commands import RemoveQuota, SetQuota
+from borgish.errors import Invalid, NotFound
+from borgish.resources import QUOTA_MAX, Resources
+from borgish.spec.kinds import nearest
+from borgish.vocabulary import NAME_PATTERN, Band
+from borgish.wire.api import Accepted, QuotaList, QuotaRequest, QuotaView
+
+NAMES_MAX = 64
+
+_NAME = re.compile(NAME_PATTERN)
+
+
+@get("/v1/bands", opt={POLICY: Policy.READ})
+async def show_bands(request: Asked) -> Bands:
+    """Show where the bands begin in this cell, and by which other names they go."""
+    return request.gateway.bands()
+
+
+@get("/v1/quotas", opt={POLICY: Policy.READ})
+async def list_quotas(
+    request: Asked, user: OfUser = "", limit: Limit = LIMIT_MAX, after: After = ""
+) -> QuotaList:
+    """List quotas by user and band, and what is asked for without one. The free band has none."""
+
+    def view(reading: Reading) -> QuotaList:
+        keys = sorted(key for key in quota_keys(reading.cell, user) if "/".join(key) > after)
+        chosen, page = cut((("/".join(key), key) for key in keys), limit)
+        return QuotaList(tuple(quota_view(reading.cell, *key, reading.now.wall) for key in chosen), page)
+
+    return await request.read(view)
+
+
+@get("/v1/quotas/{user:str}/{band:str}", opt={POLICY: Policy.READ})
+async def show_quota(request: Asked, user: Owner, band: BandName) -> QuotaView:
+    """Show what a user may ask for, and asks for, in a band."""
+    found = _band(request, band)
+    return await request.read(lambda reading: quota_view(reading.cell, user, found, reading.now.wall))
+
+
+@post("/v1/quotas/{user:str}/{band:str}", opt={POLICY: Policy.ADMIN, TAKES: QuotaRequest}, status_code=200)
+async def set_quota(request: Asked, user: Owner, band: BandName) -> Accepted:
+    """Set a user's quota in a band, whether or not there is one."""
+    asked = await request.json_as(QuotaRequest)
+    if not _NAME.fullmatch(user):
+        raise Invalid(f"{user[:63]!r} is no user's name", "Take at most 63 of a-z, 0-9 and - inside")
+    limits = _limits(asked)
+    now = await request.read(lambda reading: reading.now.wall)
+    until = moment_ahead(asked.until, "until", now) or 0.0
+    return await request.command(SetQuota(user, _band(request, band), limits, until, asked.beyond_cell))
+
+
+@post("/v1/quotas/{user:str}/{band:str}/delete", opt={POLICY: Policy.ADMIN}, status_code=200)
+async def delete_quota(request: Asked, user: Owner, band: BandName) -> Accepted:
+    """Let a user have no quota of their own in a band."""
+    return await request.command(RemoveQuota(user, _band(request, band)))
+
+
+def _band(request: Asked, word: str) -> Band:
+    bands = request.gateway.bands()
+    found = bands.named(word)
+    if found is None:
+        close = nearest(word, bands.words)
+        hint = f"Did you mean {close}?" if close else f"There are {', '.join(bands.words)}"
+        raise NotFound(f"there is no band {word[:63]!r} in this cell", hint)
+    return found
+
+
+def _limits(asked: QuotaRequest) -> Resources:
+    """Return the amounts of a request. Raises Invalid for what cannot be one."""
+    _check_amounts(
+        {"cpu_millis": asked.cpu_millis, "ram_bytes": asked.ram_bytes, "disk_bytes": asked.disk_bytes}
+    )
+    for field, amounts in (("devices", asked.devices), ("named", asked.named)):
+        if len(amounts) > NAMES_MAX:
+            raise Invalid(f"{field}: {len(amounts)} names", f"Give at most {NAMES_MAX}")
+        for name in amounts:
+            if not _NAME.fullmatch(name):
+                raise Invalid(f"{field}: {name[:63]!r} is no name", "Take a-z, 0-9 and - inside")
+        _check_amounts({f"{field}.{name}": amount for name, amount in amounts.items()})
+    return Resources(asked.cpu_millis, asked.ram_bytes, asked.disk_bytes, asked.named, asked.devices)
+
+
+def _check_amounts(amounts: Mapping[str, int]) -> None:
+    for field, amount in amounts.items():
+        if not 0 <= amount <= QUOTA_MAX:
+            raise Invalid(f"{field}: {amount} is outside 0 to {QUOTA_MAX}", "Nothing is 0")
+
+
+QUOTAS = (show_bands, list_quotas, show_quota, set_quota, delete_quota)
