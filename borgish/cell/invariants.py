@@ -5,6 +5,7 @@ Each check yields one sentence for each thing wrong; a sound cell yields none.
 
 from collections.abc import Iterator
 
+from borgish.cell.demand import Demand
 from borgish.cell.model import Job, Task
 from borgish.cell.state import Cell
 from borgish.resources import Resources
@@ -45,6 +46,12 @@ def indexes_follow_records(cell: Cell) -> Iterator[str]:
         yield "the index of placed tasks does not follow from the tasks"
     if waiting != cell.waiting:
         yield "the index of waiting tasks does not follow from the tasks"
+
+
+def demand_follows_records(cell: Cell) -> Iterator[str]:
+    """What users are said to ask for is what their jobs do ask for."""
+    if Demand(cell.jobs, cell.rules.bands).totals != cell.demand.totals:
+        yield "the sums of what users ask for do not follow from the jobs"
 
 
 def running_tasks_have_a_place(cell: Cell) -> Iterator[str]:
@@ -99,6 +106,7 @@ def _running(cell: Cell) -> Iterator[tuple[str, Job, Task]]:
 CHECKS = (
     tasks_fill_their_jobs,
     indexes_follow_records,
+    demand_follows_records,
     running_tasks_have_a_place,
     machines_are_not_overfull,
     ports_are_held_once,
