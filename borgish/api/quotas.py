@@ -15,6 +15,7 @@ from borgish.api.parameters import LIMIT_MAX, After, BandName, Limit, OfUser, Ow
 from borgish.api.views.quotas import quota_keys, quota_view
 from borgish.bands import Bands
 from borgish.cell.commands import RemoveQuota, SetQuota
+from borgish.cell.model import split_quota_key
 from borgish.errors import Invalid, NotFound
 from borgish.resources import QUOTA_MAX, Resources
 from borgish.spec.kinds import nearest
@@ -39,9 +40,10 @@ async def list_quotas(
     """List quotas by user and band, and what is asked for without one. The free band has none."""
 
     def view(reading: Reading) -> QuotaList:
-        keys = sorted(key for key in quota_keys(reading.cell, user) if "/".join(key) > after)
-        chosen, page = cut((("/".join(key), key) for key in keys), limit)
-        return QuotaList(tuple(quota_view(reading.cell, *key, reading.now.wall) for key in chosen), page)
+        cell, wall = reading.cell, reading.now.wall
+        names = ((key, split_quota_key(key)) for key in sorted(quota_keys(cell, user)) if key > after)
+        chosen, page = cut(names, limit)
+        return QuotaList(tuple(quota_view(cell, whose, Band(band), wall) for whose, band in chosen), page)
 
     return await request.read(view)
 

@@ -10,7 +10,9 @@ app = single()
 
 @app.command()
 def schema(context: typer.Context) -> None:
-    """Print the JSON Schema of a job file, with the bands of the cell when it runs."""
+    """Print the JSON Schema of a job file.
+
+    It names the bands of the cell when that answers, else the usual ones."""
     from borgish.bands import DEFAULT_BANDS
     from borgish.cli.render import as_json
     from borgish.cli.screen import data

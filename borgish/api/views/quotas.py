@@ -2,16 +2,16 @@
 
 from borgish.api.views.instants import instant_or_none
 from borgish.cell.admission import limits_of
-from borgish.cell.model import quota_key, split_quota_key
+from borgish.cell.model import quota_key
 from borgish.cell.state import Cell
 from borgish.vocabulary import Band
 from borgish.wire.api import QuotaView
 
 
-def quota_keys(cell: Cell, user: str) -> set[tuple[str, Band]]:
-    """Return the users and bands with a quota, or where something is asked for; of one user when named."""
-    keys = {split_quota_key(key) for key in cell.quotas.keys() | cell.demand.totals.keys()}
-    return {(whose, Band(band)) for whose, band in keys if user in ("", whose) and band != Band.FREE}
+def quota_keys(cell: Cell, user: str) -> list[str]:
+    """Return the keys of quotas, and of what is asked for without one; of one user when named."""
+    keys = cell.quotas.keys() | cell.demand.totals.keys()
+    return [key for key in keys if not key.endswith(f"/{Band.FREE}") and key.startswith(user and f"{user}/")]
 
 
 def quota_view(cell: Cell, user: str, band: Band, wall: float) -> QuotaView:

@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from borgish.api import jobs
+from borgish.bands import Bands
 from borgish.errors import Invalid
 from borgish.spec.job import JobSpec
 from borgish.wire import bounded_http
@@ -192,7 +193,7 @@ def test_a_long_job_file_is_read_beside_the_loop(
     """Half a second of the loop for one file would be half a second in which no machine is polled."""
     threads: list[threading.Thread] = []
 
-    def read(_text: bytes, _user: str) -> JobSpec:
+    def read(_text: bytes, _user: str, _bands: Bands) -> JobSpec:
         threads.append(threading.current_thread())
         raise Invalid("as it is")
 
