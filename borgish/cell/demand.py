@@ -19,17 +19,23 @@ NOTHING = Resources()
 
 
 class Demand:
-    """Sums by quota key (``user/band``); who asks for nothing is not in ``totals``."""
+    """Sums by quota key (``user/band``). Who asks for nothing has none."""
 
     def __init__(self, jobs: Mapping[str, Job], bands: Bands) -> None:
-        self.totals: dict[str, Resources] = {}
-        self._claims: dict[str, _Claim] = {}  # by job: what of it is in the totals
+        self._sums: dict[str, _Sum] = {}
+        self._claims: dict[str, _Claim] = {}  # by job: what of it is in the sums
         self._doubted: set[str] = set(jobs)
         self.settle(jobs, bands)
 
     def of(self, key: str) -> Resources:
         """Return what a user asks for in a band."""
-        return self.totals.get(key, NOTHING)
+        found = self._sums.get(key)
+        return found.amounts() if found else NOTHING
+
+    @property
+    def totals(self) -> dict[str, Resources]:
+        """What is asked for, by quota key."""
+        return {key: found.amounts() for key, found in self._sums.items()}
 
     def doubt(self, job: str) -> None:
         """Note that a job is, or is about to be, written to or gone."""
@@ -54,11 +60,49 @@ class Demand:
 
     def _add(self, claim: _Claim, sign: int) -> None:
         key, amounts, times = claim
-        total = _without_zeros(self.of(key).plus(amounts, sign * times))
-        if total == NOTHING:
-            self.totals.pop(key, None)
+        found = self._sums.get(key)
+        if found is None:
+            found = self._sums[key] = _Sum()
+        found.add(amounts, sign * times)
+        if not found:
+            del self._sums[key]
+
+
+class _Sum:
+    """Amounts that are added to in place: a cell that is read has 100,000 jobs to add up."""
+
+    __slots__ = ("_cpu_millis", "_devices", "_disk_bytes", "_named", "_ram_bytes")
+
+    def __init__(self) -> None:
+        self._cpu_millis = self._ram_bytes = self._disk_bytes = 0
+        self._named: dict[str, int] = {}
+        self._devices: dict[str, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._cpu_millis or self._ram_bytes or self._disk_bytes or self._named or self._devices)
+
+    def add(self, amounts: Resources, times: int) -> None:
+        self._cpu_millis += times * amounts.cpu_millis
+        self._ram_bytes += times * amounts.ram_bytes
+        self._disk_bytes += times * amounts.disk_bytes
+        if amounts.named:
+            _add_named(self._named, amounts.named, times)
+        if amounts.devices:
+            _add_named(self._devices, amounts.devices, times)
+
+    def amounts(self) -> Resources:
+        return Resources(
+            self._cpu_millis, self._ram_bytes, self._disk_bytes, dict(self._named), dict(self._devices)
+        )
+
+
+def _add_named(total: dict[str, int], amounts: Mapping[str, int], times: int) -> None:
+    for name, amount in amounts.items():
+        now = total.get(name, 0) + times * amount
+        if now:
+            total[name] = now
         else:
-            self.totals[key] = total
+            total.pop(name, None)
 
 
 def asked_by(spec: JobSpec, indexes: Sequence[int]) -> Resources:
@@ -77,11 +121,7 @@ def _claim(job: Job, bands: Bands) -> _Claim | None:
     if not live or spec.inside:
         return None
     key = quota_key(spec.user, bands.of(spec.priority))
-    own = [
-        override.resources
-        for index, override in spec.overrides.items()
-        if override.resources and index < len(job.tasks) and job.tasks[index].state is not State.DEAD
-    ]
+    own = _live_overrides(job) if spec.overrides else ()
     if not own:
         return key, spec.resources, live
     total = NOTHING.plus(spec.resources, live - len(own))
@@ -90,14 +130,10 @@ def _claim(job: Job, bands: Bands) -> _Claim | None:
     return key, total, 1
 
 
-def _without_zeros(amounts: Resources) -> Resources:
-    named, devices = amounts.named, amounts.devices
-    if all(named.values()) and all(devices.values()):
-        return amounts
-    return Resources(
-        amounts.cpu_millis,
-        amounts.ram_bytes,
-        amounts.disk_bytes,
-        {name: amount for name, amount in named.items() if amount},
-        {name: amount for name, amount in devices.items() if amount},
-    )
+def _live_overrides(job: Job) -> list[Resources]:
+    """Return the limits of the tasks that have their own and are not dead."""
+    return [
+        override.resources
+        for index, override in job.spec.overrides.items()
+        if override.resources and index < len(job.tasks) and job.tasks[index].state is not State.DEAD
+    ]

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 
+import msgspec
 from hypothesis import strategies as st
 
+from borgish.bands import Bands
 from borgish.cell.events import (
     AnyEvent,
     JobChanged,
@@ -15,20 +17,25 @@ from borgish.cell.events import (
     MachineJoined,
     MachineUncordoned,
     MachineUp,
+    QuotaRemoved,
+    QuotaSet,
+    RulesSet,
     TasksEnded,
     TasksEvicted,
     TasksPlaced,
     TasksRestarted,
     TasksResubmitted,
 )
-from borgish.cell.model import Job
+from borgish.cell.model import Job, Quota, Rules
 from borgish.cell.state import Cell
 from borgish.resources import Resources
-from borgish.vocabulary import Ending, Eviction, Runtime, State
+from borgish.vocabulary import Band, Ending, Eviction, Runtime, State
 from tests.contract.store.samples import job, machine
 
 NAMES = ("a", "b", "c")
 MACHINES = ("m1", "m2")
+RULES = (Rules(), Rules(Bands(production=120, batch=110), quota_required=True))
+PRIORITIES = st.sampled_from([0, 105, 150])
 SIZES = st.integers(0, 6)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=8)  # NUL is among them
 
@@ -40,8 +47,17 @@ def next_event(cell: Cell, data: st.DataObject) -> AnyEvent | None:
 
 def _submit(cell: Cell, data: st.DataObject) -> AnyEvent | None:
     spec = job(data.draw(st.sampled_from(NAMES)), data.draw(SIZES))
+    spec = msgspec.structs.replace(spec, priority=data.draw(PRIORITIES))
     before = cell.jobs.get(spec.key)
     return None if before and before.state is not State.DEAD else JobSubmitted(spec)
+
+
+def _of_rules(cell: Cell, data: st.DataObject) -> AnyEvent | None:
+    quota = Quota("ann", data.draw(st.sampled_from(Band)), Resources(1, 2, 3, {"a": 4}, {"gpu": 500}), 7.5)
+    choices: list[AnyEvent] = [RulesSet(data.draw(st.sampled_from(RULES))), QuotaSet(quota)]
+    if quota.key in cell.quotas:
+        choices.append(QuotaRemoved(quota.key))
+    return data.draw(st.sampled_from(choices))
 
 
 def _join(_cell: Cell, data: st.DataObject) -> AnyEvent | None:
@@ -115,6 +131,7 @@ _CHOICES: tuple[Callable[[Cell, st.DataObject], AnyEvent | None], ...] = (
     _submit,
     _join,
     _of_machine,
+    _of_rules,
     _of_job,
     _of_tasks,
     _of_tasks,

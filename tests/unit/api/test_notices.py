@@ -3,12 +3,17 @@ import typing
 import pytest
 
 from borgish.api.views.notices import _LINES, notices
+from borgish.bands import Bands
 from borgish.cell import events as happened
 from borgish.cell.events import AnyEvent, Entry
+from borgish.cell.model import Quota, Rules
+from borgish.resources import Resources
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import Ending, Eviction
+from borgish.vocabulary import Band, Ending, Eviction
 from borgish.wire.api import EventView
 from tests.unit.api.cells import machine
+
+QUOTA = Quota("bob", Band.BATCH, Resources(2000, devices={"gpu": 1000}), 1e9)
 
 
 def lines(*events: AnyEvent) -> list[EventView]:
@@ -69,6 +74,10 @@ def test_too_many_ways_to_end_become_one_line() -> None:
         (happened.MachineDown("m1", "silent"), "machine", "m1 is down: silent", True),
         (happened.MachineUp("m1"), "machine", "m1 is up again", False),
         (happened.MachineCordoned("m1", "disk"), "machine", "m1 was cordoned by ann: disk", False),
+        (happened.QuotaSet(QUOTA), "quota", "ann set the quota bob/batch to 2 cpu, 1 gpu until 2001", False),
+        (happened.QuotaRemoved("bob/batch"), "quota", "ann removed the quota bob/batch", False),
+        (happened.RulesSet(Rules(Bands(batch=90))), "rules", "batch from 90", False),
+        (happened.RulesSet(Rules(quota_required=True)), "rules", "quotas are required", False),
         (happened.MachineUncordoned("m1"), "machine", "takes new tasks again", False),
     ],
 )  # fmt: skip

@@ -90,6 +90,12 @@ def test_it_ends_quietly_when_nobody_reads(master: FakeMaster, tmp_path: Path) -
         process.wait(timeout=30)
 
 
+def test_names_of_bands_are_completed() -> None:
+    words = "borgctl quota set ann --band p"
+    done = borgctl(COMP_WORDS=words, COMP_CWORD="5", _BORGCTL_COMPLETE="complete_bash")
+    assert done.stdout.split() == ["production"]
+
+
 def test_a_watch_wakes_who_waits(master: FakeMaster) -> None:
     master.answers["GET /v1/watch"] = b"id: 1\nevent: tasks\ndata: []\n\n"
     changes = Changes(Client(master.url, "bgt_x"), "tasks", "ann/web")

@@ -1,10 +1,58 @@
+import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from borgish.bands import Bands
+from borgish.cell.model import Rules
 from borgish.errors import UnsafeConfiguration
-from borgish.master.settings import Checkpoints, Journal, read_settings
+from borgish.master.settings import Checkpoints, Journal, QuotaSettings, Settings, read_settings
 from borgish.store.retention import Keep
+from borgish.vocabulary import Band
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def settings_with(tmp_path: Path, text: str) -> Settings:
+    file = tmp_path / "cell.toml"
+    file.write_text(f'name = "local"\n{text}')
+    return read_settings(file)
+
+
+def test_bands_and_quotas_are_as_usual_unless_the_file_says_otherwise(tmp_path: Path) -> None:
+    assert settings_with(tmp_path, "").rules == Rules()
+    text = "[quota]\nrequired = true\n[bands]\nproduction = 250\n[bands.names]\nprod = 'production'\n"
+    bands = Bands(production=250, names={"prod": Band.PRODUCTION})
+    assert settings_with(tmp_path, text).rules == Rules(bands, quota_required=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[bands]\nproduction = 100", "bands: they do not go up"),
+        ("[bands]\nfree = 1", "bands: free begins"),
+        ("[bands]\ngold = 400", "unknown field `gold`"),
+        ("[bands]\nbatch = 'low'", "Expected `int`"),
+        ("[bands.names]\nprod = 'produktion'", "produktion"),
+        ("[bands.names]\nbatch = 'free'", "batch is a band's own name"),
+        ("[quota]\nrequired = 1", "Expected `bool`"),
+        ("[quota]\nneeded = true", "unknown field `needed`"),
+    ],
+)
+def test_bands_and_quotas_that_make_no_sense_end_it(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(UnsafeConfiguration, match=words) as caught:
+        settings_with(tmp_path, text)
+    assert caught.value.exit_code == 74
+
+
+def test_the_file_to_copy_shows_every_key_of_bands_and_quotas_as_usual(tmp_path: Path) -> None:
+    text = (ROOT / "configs" / "cell.toml").read_text()
+    shown = tomllib.loads(text.replace("# [bands.names]", "[bands.names]").replace("# prod =", "prod ="))
+    assert shown["bands"].keys() == set(Bands.__struct_fields__)
+    assert shown["quota"].keys() == set(QuotaSettings.__struct_fields__)
+    assert read_settings(ROOT / "configs" / "cell.toml").rules == Rules()
+    assert msgspec.convert(shown["bands"], Bands).names == {"prod": Band.PRODUCTION}
 
 
 def test_a_machine_is_not_down_before_one_poll_can_have_failed(tmp_path: Path) -> None:

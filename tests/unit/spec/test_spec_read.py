@@ -4,12 +4,14 @@ import json
 
 import pytest
 
+from borgish.bands import Bands
 from borgish.errors import Invalid, Mistake
 from borgish.resources import Resources
 from borgish.spec.job import Constraint, Health, JobSpec, Override, Restart, Stop
 from borgish.spec.read import read_job
-from borgish.vocabulary import Appclass, RestartPolicy, Runtime
+from borgish.vocabulary import Appclass, Band, RestartPolicy, Runtime
 
+BANDS = Bands(monitoring=360, production=120, batch=110, highest=450, names={"prod": Band.PRODUCTION})
 SMALL = "name: web\nrun: [serve]\n"
 
 
@@ -117,6 +119,29 @@ def test_an_image_implies_docker_and_needs_no_run() -> None:
 )
 def test_priorities(text: str, priority: int) -> None:
     assert read_job(f"{SMALL}priority: {text}", "a").priority == priority
+
+
+@pytest.mark.parametrize(
+    ("text", "priority"), [("prod", 120), ("production", 120), ("batch", 110), ("free", 0), ("450", 450)]
+)
+def test_priorities_of_a_cell_with_other_bands(text: str, priority: int) -> None:
+    assert read_job(f"{SMALL}priority: {text}", "a", BANDS).priority == priority
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("451", "451 is outside 0 to 450", ""),
+        ("prood", "one of the bands monitoring, production, batch, free, prod", "did you mean prod?"),
+        ("gold", "one of the bands", "or a number from 0 to 450"),
+    ],
+)
+def test_mistakes_in_priorities_name_what_the_cell_has(text: str, message: str, hint: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        read_job(f"{SMALL}priority: {text}", "a", BANDS)
+    (mistake,) = caught.value.mistakes
+    assert message in mistake.message
+    assert hint in mistake.hint
 
 
 @pytest.mark.parametrize("cpu", ["500m", "0.5", '"500m"', "0.50"])

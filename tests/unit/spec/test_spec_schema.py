@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
+from borgish.bands import Bands
 from borgish.errors import Invalid
 from borgish.spec import fields
 from borgish.spec.read import read_job
 from borgish.spec.schema import job_schema
+from borgish.vocabulary import Band
 
 JOBS = Path(__file__).parents[3] / "configs" / "jobs"
 TYPES: dict[str, tuple[type, ...]] = {
@@ -117,6 +119,13 @@ def test_every_field_is_in_it() -> None:
     assert set(override) == {field.name for field in fields.OVERRIDE_FIELDS}
     assert set(properties["resources"]["properties"]) == {"cpu", "ram", "disk", "devices"}
     assert all(part["description"] for part in properties.values())
+
+
+def test_bands_are_those_of_the_cell() -> None:
+    schema = job_schema(Bands(highest=450, names={"prod": Band.PRODUCTION}))
+    words, numbers = schema["properties"]["priority"]["anyOf"]
+    assert words["enum"] == ["monitoring", "production", "batch", "free", "prod"]
+    assert numbers["maximum"] == 450
 
 
 @pytest.mark.parametrize(
