@@ -11,6 +11,8 @@ alloc        an envelope of resources reserved on a machine, in which tasks run
 alloc set    a job-like group of allocs
 attempt      one stay of a task on one machine; its id is the journal position of its placement
 band         monitoring > production > batch > free; a priority is a number inside a band
+quota        how much one user's jobs in one band may ask for at a time
+rules        what decisions depend on of a cell's configuration, as the journal has it
 command      what somebody asks; may be refused
 event        what happened; the journal's alphabet; cannot be refused
 journal      every event ever, in order, in the database; grows at its end, and only its oldest part may go

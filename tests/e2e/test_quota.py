@@ -1,11 +1,16 @@
-"""``borgctl quota`` on a running cell: set, used up, refused at once, listed, removed."""
+"""``borgctl quota`` on a running cell, from set to removed; and a master that may not move bands."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from borgish.cell.events import JobSubmitted
+from borgish.spec.job import JobSpec
+from borgish.store.open import open_store
 from tests.cells import RealCell
-from tests.e2e.watched import status_of
+from tests.contract.store.samples import Life
+from tests.e2e.watched import foreground, free_port, status_of
 
 WHO = "quinn"
 BAND = ("--band", "production")
@@ -41,3 +46,22 @@ def test_a_quota_is_used_up_refuses_at_once_and_goes(limited: RealCell) -> None:
     limited.ok("quota", "remove", WHO, *BAND)
     assert "2 of 2 tasks up" in limited.ok("job", "submit", "-", stdin=job("beyond", 2))
     assert "removed the quota quinn/production" in limited.ok("history", "--cell", "-n", 20)
+
+
+def test_a_master_whose_bands_would_move_a_job_ends_before_it_leads(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/cell.db", "moved")
+    life = Life(store)
+    life.do(JobSubmitted(JobSpec("middle", "ann", 1, ("true",), priority=150)))
+    store.close()
+    config = tmp_path / "cell.toml"
+    config.write_text(
+        f'name = "moved"\nlisten = "127.0.0.1:{free_port()}"\nstate = "{tmp_path}"\n[bands]\nbatch = 151\n'
+    )
+    with foreground("borgish.master.main", config) as master:
+        assert master.ended() == 74
+        assert "ann/middle, of priority 150, from batch to free" in master.said()
+        assert "batch = 100 as before" in master.said()
+    again = open_store(f"sqlite:///{tmp_path}/cell.db", "moved")
+    assert again.load().position == life.cell.position
+    assert again.lead("tester", "127.0.0.1:1") == life.epoch + 1
+    again.close()

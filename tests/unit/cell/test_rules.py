@@ -12,10 +12,11 @@ from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import UnsafeConfiguration
 from borgish.master.core import Core
-from borgish.master.step import Ask
+from borgish.master.step import Ask, Heard
 from borgish.reconcilers.settings import ReconcileSettings
+from borgish.resources import Resources
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import Band, Eviction
+from borgish.vocabulary import Band, Eviction, State
 from tests.unit.cell.test_decide import Desk, machine
 
 NOW = Now(1000.0, 10.0)
@@ -105,3 +106,14 @@ def test_prod_is_what_the_cell_calls_prod() -> None:
     }
     assert preempted == {"mid": 1, "prod": 0}
     desk.do(PlaceTasks("ann/mid", (0,), ("m2",)))
+
+
+@pytest.mark.parametrize(("rules", "state"), [(Rules(), State.PENDING), (OTHER, State.RUNNING)])
+def test_the_scheduler_preempts_by_the_bands_of_the_cell(rules: Rules, state: State) -> None:
+    core, _ = started(rules)
+    core.step([Ask(1, JoinMachine(machine(), "i", known=False), "m1"), Heard({"m1": NOW.mono})], NOW)
+    for name, priority in (("low", 120), ("high", 130)):
+        job = JobSpec(name, "ann", 1, ("true",), priority=priority, resources=Resources(3000, 2**20))
+        core.step([Ask(1, SubmitJob(job), "ann"), Heard({"m1": NOW.mono})], NOW)
+    (task,) = core.cell.jobs["ann/low"].tasks
+    assert task.state is state

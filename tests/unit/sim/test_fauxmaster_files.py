@@ -4,11 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from borgish.bands import Bands
+from borgish.cell.events import QuotaSet, RulesSet
+from borgish.cell.model import Quota, Rules
 from borgish.errors import BorgishError, NotFound, StoreDamaged
+from borgish.resources import Resources
 from borgish.sim import fauxmaster
 from borgish.sim.fauxmaster import open_cell
 from borgish.store.base import CheckpointInfo
 from borgish.store.open import open_store
+from borgish.vocabulary import Band
 from borgish.wire.checkpoint_file import CheckpointHeader, pack_checkpoint
 from tests.contract.store.samples import CELL, Life, body_of
 
@@ -37,6 +42,23 @@ def exported(life: Life, tmp_path: Path) -> Path:
 def test_checkpoint_and_database_show_the_same_cell(life: Life, exported: Path, tmp_path: Path) -> None:
     assert body_of(open_cell(exported)) == body_of(open_cell(tmp_path / "cell.db")) == life.body()
     life.store.close()
+
+
+def test_room_is_told_whatever_quotas_say_and_with_the_bands_of_the_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    life = Life(open_store(f"sqlite:///{tmp_path}/cell.db", CELL))
+    life.story()
+    life.do(RulesSet(Rules(Bands(names={"prod": Band.PRODUCTION}), quota_required=True)))
+    life.do(QuotaSet(Quota("ann", Band.PRODUCTION, Resources(1, 1))))
+    life.store.close()
+    job = tmp_path / "more.yaml"
+    job.write_text(f"{JOB}priority: prod\n")
+    monkeypatch.setattr("sys.argv", ["fauxmaster", "fits", str(tmp_path / "cell.db"), str(job)])
+
+    fauxmaster.main()
+
+    assert "3 more tasks of more fit (m1: 3)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["exported", "cell.db"])
