@@ -8,7 +8,7 @@ from litestar import get, post
 from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy
 from borgish.api.gateway import Reading
-from borgish.api.moments import moment_ahead
+from borgish.api.moments import AT, moment_ahead
 from borgish.api.openapi import TAKES
 from borgish.api.pages import cut
 from borgish.api.parameters import LIMIT_MAX, After, BandName, Limit, OfUser, Owner
@@ -33,7 +33,7 @@ async def show_bands(request: Asked) -> Bands:
     return request.gateway.bands()
 
 
-@get("/v1/quotas", opt={POLICY: Policy.READ})
+@get("/v1/quotas", opt={POLICY: Policy.READ, AT: True})
 async def list_quotas(
     request: Asked, user: OfUser = "", limit: Limit = LIMIT_MAX, after: After = ""
 ) -> QuotaList:
@@ -48,11 +48,15 @@ async def list_quotas(
     return await request.read(view)
 
 
-@get("/v1/quotas/{user:str}/{band:str}", opt={POLICY: Policy.READ})
+@get("/v1/quotas/{user:str}/{band:str}", opt={POLICY: Policy.READ, AT: True})
 async def show_quota(request: Asked, user: Owner, band: BandName) -> QuotaView:
     """Show what a user may ask for, and asks for, in a band."""
-    found = _band(request, band)
-    return await request.read(lambda reading: quota_view(reading.cell, user, found, reading.now.wall))
+
+    def view(reading: Reading) -> QuotaView:
+        found = _band(reading.cell.rules.bands, band)
+        return quota_view(reading.cell, user, found, reading.now.wall)
+
+    return await request.read(view)
 
 
 @post("/v1/quotas/{user:str}/{band:str}", opt={POLICY: Policy.ADMIN, TAKES: QuotaRequest}, status_code=200)
@@ -64,17 +68,17 @@ async def set_quota(request: Asked, user: Owner, band: BandName) -> Accepted:
     limits = _limits(asked)
     now = await request.read(lambda reading: reading.now.wall)
     until = moment_ahead(asked.until, "until", now) or 0.0
-    return await request.command(SetQuota(user, _band(request, band), limits, until, asked.beyond_cell))
+    found = _band(request.gateway.bands(), band)
+    return await request.command(SetQuota(user, found, limits, until, asked.beyond_cell))
 
 
 @post("/v1/quotas/{user:str}/{band:str}/delete", opt={POLICY: Policy.ADMIN}, status_code=200)
 async def delete_quota(request: Asked, user: Owner, band: BandName) -> Accepted:
     """Let a user have no quota of their own in a band."""
-    return await request.command(RemoveQuota(user, _band(request, band)))
+    return await request.command(RemoveQuota(user, _band(request.gateway.bands(), band)))
 
 
-def _band(request: Asked, word: str) -> Band:
-    bands = request.gateway.bands()
+def _band(bands: Bands, word: str) -> Band:
     found = bands.named(word)
     if found is None:
         close = nearest(word, bands.words)

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from borgish.bands import Bands
+from borgish.cell.admission import show_moment
 from borgish.cell.model import Job, Machine, Quota, Task
 from borgish.cell.state import Cell
 from borgish.resources import Resources, show_amounts
@@ -60,7 +62,7 @@ def _quotas(old: Cell, new: Cell) -> Iterator[Change]:
 
 
 def _jobs(old: Cell, new: Cell) -> Iterator[Change]:
-    return _records(old.jobs, new.jobs, _of_job, _job_lines)
+    return _records(old.jobs, new.jobs, _of_job, lambda a, b: _job_lines(a, b, new.rules.bands))
 
 
 def _tasks(old: Cell, new: Cell) -> Iterator[Change]:
@@ -138,7 +140,7 @@ _MACHINE = (
 )
 _QUOTA = (
     _Aspect("limits", lambda quota: quota.limits, show_amounts),
-    _Aspect("until", lambda quota: quota.until, lambda until: f"{until:.0f}" if until else "without end"),
+    _Aspect("until", lambda quota: quota.until, lambda until: show_moment(until) if until else "without end"),
 )
 
 
@@ -167,10 +169,10 @@ def _of_job(job: Job) -> tuple[str, ...]:
     return (f"{len(job.tasks)} task{'s' * (len(job.tasks) != 1)}{f': {shown}' if shown else ''}",)
 
 
-def _job_lines(old: Job, new: Job) -> tuple[str, ...]:
+def _job_lines(old: Job, new: Job, bands: Bands) -> tuple[str, ...]:
     again = (f"submitted again by {new.submitted_by}",) if old.uid != new.uid else ()
     state = (f"state: {old.state} -> {new.state}",) if old.state is not new.state else ()
-    spec = differences(old.spec, new.spec) if old.spec != new.spec else ()
+    spec = differences(old.spec, new.spec, bands) if old.spec != new.spec else ()
     return (*again, *state, *spec)
 
 

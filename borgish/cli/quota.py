@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from borgish.cli.commands import noun
+from borgish.cli.moments import AtOption, client_at
 from borgish.cli.render import Form, FormOption, fields, show_list, show_one
 from borgish.cli.session import session_of
 from borgish.cli.table import Column
@@ -101,20 +102,27 @@ def set_(
 def list_(
     context: typer.Context,
     user: Annotated[str, typer.Argument(metavar="[USER]", help="Only of this user.")] = "",
+    at: AtOption = "",
     output: FormOption = Form.TABLE,
 ) -> None:
     """List the quotas, what is used of them, and what users ask for without one."""
     from borgish.cli.pages import every_quota
 
-    quotas = every_quota(session_of(context).client(), user)
+    quotas = every_quota(client_at(context, at, output), user)
     none = "no quotas, and nothing is asked for; `borgctl quota set USER` makes one"
     show_list(quotas, QUOTA_COLUMNS, output, _name, none)
 
 
 @app.command()
-def show(context: typer.Context, user: User, band: BandOption, output: FormOption = Form.TABLE) -> None:
+def show(
+    context: typer.Context,
+    user: User,
+    band: BandOption,
+    at: AtOption = "",
+    output: FormOption = Form.TABLE,
+) -> None:
     """Show what a user may ask for in a band, and asks for."""
-    client = session_of(context).client()
+    client = client_at(context, at, output)
     view = client.get(_path(user, band), None, QuotaView)
     show_one(view, output, _name(view), lambda it, _: quota_in_full(it))
 

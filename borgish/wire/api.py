@@ -245,7 +245,7 @@ class BandUse(msgspec.Struct, frozen=True):
     tasks: int
 
 
-class QuotaView(msgspec.Struct, frozen=True):
+class QuotaView(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one user may ask for, and asks for, in one band.
 
     ``limits`` and ``free`` are None where the user is not limited; ``limits`` are nothing when the quota
@@ -259,6 +259,7 @@ class QuotaView(msgspec.Struct, frozen=True):
     free: Resources | None
     until: str | None  # when it ends, or has ended
     set: bool  # there is a quota; else it is as for everybody without one
+    as_of: AsOf | None = None
 
 
 class StatusView(msgspec.Struct, frozen=True):
@@ -323,6 +324,7 @@ class MachineList(msgspec.Struct, frozen=True):
 class QuotaList(msgspec.Struct, frozen=True):
     items: tuple[QuotaView, ...]
     page: Page = Page()
+    as_of: AsOf | None = None
 
 
 class EventList(msgspec.Struct, frozen=True):
