@@ -42,6 +42,8 @@ class Attempt(msgspec.Struct, kw_only=True):
     started: Now | None = None  # of the live run
     first_started: Now | None = None  # of the first run
     due: Now | None = None
+    end_by: Now | None = None  # whatever its grace, it is killed then; None: nothing bounds it
+    grace_seconds: float = 0.0  # of the stop under way, once signalled
     signalled: bool = False  # the stopping run was sent its signal
     stray: bool = False  # a program runs although the attempt has ended
     purpose: Purpose = Purpose.NONE
@@ -80,9 +82,18 @@ class Attempt(msgspec.Struct, kw_only=True):
         elif self.stage is Stage.WAITING and self.last_exit is not None:
             self._after_end(self.last_exit, 0.0, failed=not self.last_exit.ok, now=now)
 
-    def order_stop(self, why: str, purpose: Purpose, now: Now) -> None:
-        """End it for a purpose: at once when nothing runs, else by its signal and grace."""
-        if self.ended or purpose <= self.purpose:
+    def order_stop(
+        self, why: str, purpose: Purpose, now: Now, *, within_seconds: float | None = None
+    ) -> None:
+        """End it for a purpose: at once when nothing runs, else by its signal and grace.
+
+        ``within_seconds``: it is killed then, should its grace be longer; asked again, the sooner counts.
+        """
+        if self.ended:
+            return
+        if within_seconds is not None:
+            self._bound(now.later(within_seconds))
+        if purpose <= self.purpose:
             return
         self.purpose, self.why = purpose, why
         if self.stage is Stage.WAITING:
@@ -223,16 +234,28 @@ class Attempt(msgspec.Struct, kw_only=True):
         return [Probe(self.key, self.run, self.health, port)]
 
     def _press(self, now: Now) -> list[Action]:
-        rule = self.stop_rule
+        todo: list[Action] = []
         if not self.signalled:
-            self.signalled = True
-            self.due = self.due or now.later(rule.grace_seconds)
-            return [Signal(self.key, rule.signal)]
-        if self.due is None or self.due.mono > now.mono:
-            return []
-        self.due = now.later(KILL_AGAIN_SECONDS)
-        self.reason = words.forced(self.why, rule.signal, rule.grace_seconds)
-        return [Kill(self.key)]
+            self.signalled, self.grace_seconds = True, self._grace_seconds(now)
+            self.due = self.due or now.later(self.grace_seconds)
+            todo.append(Signal(self.key, self.stop_rule.signal))
+        if self.due is not None and self.due.mono <= now.mono:
+            self.due = now.later(KILL_AGAIN_SECONDS)
+            self.reason = words.forced(self.why, self.stop_rule.signal, self.grace_seconds)
+            todo.append(Kill(self.key))
+        return todo
+
+    def _grace_seconds(self, now: Now) -> float:
+        own = self.stop_rule.grace_seconds
+        return own if self.end_by is None else max(0.0, min(own, self.end_by.mono - now.mono))
+
+    def _bound(self, end_by: Now) -> None:
+        """Let it be killed by then. Of a stop under way what is left of its grace becomes less."""
+        if self.end_by is not None and self.end_by.mono <= end_by.mono:
+            return
+        self.end_by = end_by
+        if self.stage is Stage.STOPPING and self.due is not None and self.due.mono > end_by.mono:
+            self.due = end_by
 
     def _begin_stopping(self) -> None:
         self.stage, self.due, self.signalled = Stage.STOPPING, None, False

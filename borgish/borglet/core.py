@@ -241,7 +241,8 @@ class BorgletCore:
         """Stops before starts, so that what a stop and a start both want is let go of first."""
         for order in assignment.stop:
             if attempt := self._attempts.get(order.key):
-                attempt.order_stop(order.reason or "stopped as asked", Purpose.KILL, now)
+                why = order.reason or "stopped as asked"
+                attempt.order_stop(why, Purpose.KILL, now, within_seconds=order.grace_seconds)
                 self._touch((order.key,))
         stopped = {order.key for order in assignment.stop}
         for spec in assignment.run:

@@ -46,6 +46,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     started_at: float = 0.0
     first_started_at: float = 0.0
     due_at: float = 0.0
+    end_by_at: float = 0.0
     purpose: Purpose = Purpose.NONE
     why: str = ""
     backoff_ends: int = 0

@@ -134,7 +134,7 @@ def _tasks_placed(cell: Cell, event: TasksPlaced, entry: Entry) -> None:
         task.previous_attempt, task.previous_machine = task.attempt, task.machine
         task.state, task.since, task.reason = State.RUNNING, entry.at, ""
         task.attempt, task.machine, task.ports, task.restarts = entry.position, machine, given, 0
-        task.devices, task.alloc, task.notice_seconds = task_devices, alloc, -1.0
+        task.devices, task.alloc = task_devices, alloc
         cell.placed[machine].add((event.job, index))
         if given:
             _advance_ports(cell, cell.machines[machine], given)
@@ -203,6 +203,7 @@ def _tasks_ended(cell: Cell, event: TasksEnded, entry: Entry) -> None:
         _expect(task.state, happening)
         if task.state is State.RUNNING:
             _leave_machine(cell, event.job, task)
+            task.notice_seconds = -1.0  # it was of an attempt before the one that ends
         _turn(job, task, State.DEAD, entry.at, event.reasons[place], event.ending)
         if event.exit_codes:
             task.exit_code, task.signal = event.exit_codes[place], event.signals[place]

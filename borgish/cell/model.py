@@ -31,7 +31,7 @@ class Task(msgspec.Struct, gc=False):
     devices: tuple[str, ...] = ()  # those it was given, as kind:number, like gpu:0
     alloc: int = -1  # the index of the alloc it is in, in the set of its job; -1: in none
     promised: str = ""  # while pending: the machine where its place is kept until its victims left
-    notice_seconds: float = -1.0  # bounds the grace of the attempt it was evicted from; below 0: does not
+    notice_seconds: float = -1.0  # bounds the grace of the attempt last evicted; below 0: does not
 
 
 class Job(msgspec.Struct):

@@ -10,7 +10,7 @@ from borgish.cell.observing import ORPHAN_SECONDS
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.spec.substitute import render
-from borgish.vocabulary import NAME_PATTERN, task_name
+from borgish.vocabulary import NAME_PATTERN, State, task_name
 from borgish.wire.link import (
     Assignment,
     AttemptReport,
@@ -86,7 +86,7 @@ def stop_orders(cell: Cell, observed: Observed, machine: str, now: Now) -> Itera
             continue
         orphaned_at = seen.orphans.get((task, attempt))
         if orphaned_at is None:
-            yield StopOrder(task, attempt, _why_stopped(cell, task))
+            yield StopOrder(task, attempt, _why_stopped(cell, task), _notice_seconds(cell, task, attempt))
         elif now.mono - orphaned_at >= ORPHAN_SECONDS:
             yield StopOrder(task, attempt, "this cell has never heard of it")
 
@@ -94,6 +94,15 @@ def stop_orders(cell: Cell, observed: Observed, machine: str, now: Now) -> Itera
 def _why_stopped(cell: Cell, name: str) -> str:
     task = cell.task(name)
     return "its job is gone" if task is None else (task.reason or f"its task is {task.state} elsewhere")
+
+
+def _notice_seconds(cell: Cell, name: str, attempt: int) -> float | None:
+    """Return how long an attempt gets to end where it was evicted in a hurry, else None."""
+    task = cell.task(name)
+    if task is None or task.notice_seconds < 0:
+        return None
+    evicted = task.previous_attempt if task.state is State.RUNNING else task.attempt
+    return task.notice_seconds if attempt == evicted else None
 
 
 class Incoming:

@@ -56,11 +56,15 @@ def attempt_key(task: str, attempt: int) -> str:
 
 
 class StopOrder(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One attempt that should end. How (signal, grace) the borglet knows from its ledger."""
+    """One attempt that should end. How (signal, grace) the borglet knows from its ledger.
+
+    ``grace_seconds``: it gets no more than this, should its own grace be longer. None: its own.
+    """
 
     task: str
     attempt: int
     reason: str = ""
+    grace_seconds: float | None = None
 
     @property
     def key(self) -> str:

@@ -1,0 +1,72 @@
+"""What of the cell a machine is told: what to run, and what to stop, and within which time."""
+
+import pytest
+
+from borgish.cell.commands import CordonMachine, EvictTasks, JoinMachine, KillTasks, PlaceTasks, SubmitJob
+from borgish.cell.observed import SeenAttempt, SeenMachine
+from borgish.link.translate import stop_orders
+from borgish.vocabulary import Eviction, Phase
+from borgish.wire.link import StopOrder
+from tests.unit.cell.test_decide import NOW, Desk, machine, spec
+
+
+@pytest.fixture
+def desk() -> Desk:
+    """Two machines; the task of ann/web is on m1, which has said so."""
+    desk = Desk()
+    desk.do(JoinMachine(machine("m2"), "i2", known=False))
+    desk.do(SubmitJob(spec(tasks=1)))
+    place(desk, "m1")
+    return desk
+
+
+def place(desk: Desk, on: str) -> int:
+    """Place the task and return its attempt, seen there."""
+    desk.do(PlaceTasks("ann/web", (0,), (on,)))
+    attempt = desk.cell.jobs["ann/web"].tasks[0].attempt
+    seen = desk.observed.machines.setdefault(on, SeenMachine())
+    seen.attempts["ann/web/0", attempt] = SeenAttempt("ann/web/0", attempt, Phase.UP)
+    return attempt
+
+
+def orders(desk: Desk, on: str = "m1") -> list[StopOrder]:
+    return list(stop_orders(desk.cell, desk.observed, on, NOW))
+
+
+def evict(desk: Desk, notice_seconds: float) -> None:
+    desk.do(EvictTasks("ann/web", (0,), Eviction.DRAIN, "make room", notice_seconds))
+
+
+def test_what_is_evicted_gets_its_own_grace(desk: Desk) -> None:
+    evict(desk, -1.0)
+    assert [(order.reason, order.grace_seconds) for order in orders(desk)] == [("make room", None)]
+
+
+def test_what_is_evicted_in_a_hurry_gets_no_more_than_the_notice(desk: Desk) -> None:
+    evict(desk, 2.0)
+    assert [order.grace_seconds for order in orders(desk)] == [2.0]
+
+
+def test_the_notice_holds_when_the_task_is_elsewhere_already(desk: Desk) -> None:
+    evict(desk, 2.0)
+    place(desk, "m2")
+    assert [order.grace_seconds for order in orders(desk)] == [2.0]
+    assert orders(desk, "m2") == []
+
+
+def test_the_notice_is_not_that_of_a_later_attempt(desk: Desk) -> None:
+    evict(desk, 2.0)
+    later = place(desk, "m2")
+    desk.do(KillTasks("ann/web"))
+    assert [(order.attempt, order.grace_seconds) for order in orders(desk, "m2")] == [(later, None)]
+
+
+def test_a_kill_while_it_waits_leaves_the_notice_as_it_was(desk: Desk) -> None:
+    evict(desk, 2.0)
+    desk.do(KillTasks("ann/web"))
+    assert [order.grace_seconds for order in orders(desk)] == [2.0]
+
+
+def test_what_should_run_is_not_told_to_stop(desk: Desk) -> None:
+    desk.do(CordonMachine("m1"))
+    assert orders(desk) == []
