@@ -60,6 +60,7 @@ def task_in_full(task: TaskView, *, wide: bool) -> str:
             ("reason", task.reason),
             ("since", f"{age(task.since)} ago"),
             ("machine", task.machine or ""),
+            ("alloc", task.alloc),
             ("attempt", str(task.attempt) if task.attempt else ""),
             ("pid", str(task.pid) if task.pid else ""),
             ("ports", show_ports(task)),

@@ -10,7 +10,7 @@ from borgish.cell.observing import ORPHAN_SECONDS
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.spec.substitute import render
-from borgish.vocabulary import NAME_PATTERN, State, task_name
+from borgish.vocabulary import NAME_PATTERN, JobKind, State, task_name
 from borgish.wire.link import (
     Assignment,
     AttemptReport,
@@ -44,6 +44,8 @@ class Outgoing:
     def _run(self) -> Iterator[AttemptSpec]:
         for key, index in sorted(self._cell.placed.get(self._machine, ())):
             job = self._cell.jobs[key]
+            if job.spec.kind is JobKind.ALLOC_SET:
+                continue  # reserved here, nothing to run
             task = job.tasks[index]
             name = task_name(key, index)
             yield self._rendered.get((name, task.attempt)) or attempt_spec(self._cell, job, task)

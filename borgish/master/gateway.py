@@ -22,7 +22,7 @@ from borgish.master.past import Past
 from borgish.master.reading import Reader
 from borgish.master.turn import Turn
 from borgish.master.watch import WatchHub
-from borgish.vocabulary import State
+from borgish.vocabulary import JobKind, State, split_task_name
 from borgish.wire.api import (
     Accepted,
     AsOf,
@@ -154,10 +154,14 @@ class MasterGateway:
         return await self._link.exec(found.machine, request)
 
     async def _task(self, name: str) -> Task:
+        """Return a task that runs a program, or ran one."""
         await self._turn.durable()
-        task = self._core.cell.task(name)
+        cell = self._core.cell
+        task = cell.task(name)
         if task is None:
             raise NotFound(f"there is no task {name}", "`borgctl task list` shows those there are")
+        if cell.jobs[split_task_name(name)[0]].spec.kind is JobKind.ALLOC_SET:
+            raise Conflict(f"{name} is an alloc: it runs nothing", "name a task that runs in it")
         return task
 
     async def checkpoint(self, reason: str, name: str = "") -> CheckpointView:

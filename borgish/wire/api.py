@@ -71,6 +71,7 @@ class TaskView(msgspec.Struct, frozen=True, omit_defaults=True):
     resources: Resources
     usage: UsageView | None
     as_of: AsOf | None = None
+    alloc: str = ""  # the alloc it runs in: user/set/0
 
 
 class JobView(msgspec.Struct, frozen=True):

@@ -75,7 +75,7 @@ def tasks_not_up(observed: Observed, job: Job) -> Iterator[Task]:
     for task in job.tasks if observed.known else ():
         if task.state is State.RUNNING:
             seen = seen_attempt(observed, task_name(job.key, task.index), task)
-            if not is_up(job, phase_of(task, seen)):
+            if not is_up(job, phase_of(job, task, seen)):
                 yield task
 
 
@@ -101,7 +101,8 @@ def _without_values(spec: JobSpec) -> JobSpec:
         index: msgspec.structs.replace(override, env=_hidden(override.env)) if override.env else override
         for index, override in spec.overrides.items()
     }
-    return msgspec.structs.replace(spec, env=_hidden(spec.env), overrides=overrides)
+    group = tuple(msgspec.structs.replace(program, env=_hidden(program.env)) for program in spec.group)
+    return msgspec.structs.replace(spec, env=_hidden(spec.env), overrides=overrides, group=group)
 
 
 def _hidden(env: dict[str, str]) -> dict[str, str]:

@@ -110,7 +110,12 @@ def _bands(jobs: Iterable[Job], bands: Bands) -> tuple[BandUse, ...]:
 
 
 def _running_needs(job: Job) -> Resources:
-    """Return the limits of all running tasks of a job; looks only at those with limits of their own."""
+    """Return the limits of all running tasks of a job; looks only at those with limits of their own.
+
+    Nothing for a job that runs in allocs: its limits are in theirs.
+    """
+    if job.spec.inside:
+        return Resources()
     own = [
         override.resources
         for index, override in job.spec.overrides.items()

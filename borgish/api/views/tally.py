@@ -4,6 +4,7 @@ Walking 100,000 tasks costs a good part of a second in Python, so the sums are k
 anew only for machines that were ``drop``ped. A tally that nobody drops from must not outlive one reading.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -13,7 +14,7 @@ from borgish.cell.model import Job
 from borgish.cell.observed import Observed, SeenMachine
 from borgish.cell.state import Cell
 from borgish.resources import Resources
-from borgish.vocabulary import Phase, State, split_task_name
+from borgish.vocabulary import JobKind, Phase, State, split_task_name
 
 _RUNS = (Phase.HEALTHY, Phase.UP)
 
@@ -62,7 +63,8 @@ class Tally:
         if found is None:
             committed = _committed(cell, name)
             full = fullness(committed, cell.machines[name].capacity)
-            found = MachineTally(committed, full, _up(cell, observed.machines.get(name), name))
+            up = _reserved(cell, name) | _up(cell, observed.machines.get(name), name)
+            found = MachineTally(committed, full, up)
             self._machines[name] = found
             for job, count in found.up.items():
                 self._up[job] = self._up.get(job, 0) + count
@@ -83,7 +85,15 @@ def is_up(job: Job, phase: Phase | None) -> bool:
 
 
 def _committed(cell: Cell, machine: str) -> Resources:
-    return total((cell.jobs[key].spec.needs(index), 1) for key, index in cell.placed.get(machine, ()))
+    """Return the sum of limits. What is in an alloc is in that alloc's."""
+    placed = ((cell.jobs[key], index) for key, index in cell.placed.get(machine, ()))
+    return total((job.spec.needs(index), 1) for job, index in placed if job.tasks[index].alloc < 0)
+
+
+def _reserved(cell: Cell, machine: str) -> dict[str, int]:
+    """Return how many allocs of each set are on a machine: they are up without a word from it."""
+    placed = (key for key, _ in cell.placed.get(machine, ()))
+    return dict(Counter(key for key in placed if cell.jobs[key].spec.kind is JobKind.ALLOC_SET))
 
 
 def _up(cell: Cell, seen: SeenMachine | None, machine: str) -> dict[str, int]:

@@ -6,7 +6,7 @@ from borgish.api.views.indexes import has_index
 from borgish.api.views.instants import instant, instant_or_none
 from borgish.cell.model import Job, Task
 from borgish.cell.observed import Observed, SeenAttempt
-from borgish.vocabulary import Phase, State, task_name
+from borgish.vocabulary import JobKind, Phase, State, task_name
 from borgish.wire.api import RefusalView, TaskView, UsageView
 
 
@@ -27,7 +27,7 @@ def task_view(
         user=job.spec.user,
         index=index,
         state=task.state,
-        phase=phase_of(task, seen) if observed.known else None,
+        phase=phase_of(job, task, seen) if observed.known else None,
         machine=task.machine or None,
         attempt=task.attempt,
         pid=seen.pid or None if seen else None,
@@ -41,6 +41,7 @@ def task_view(
         priority=job.spec.priority,
         resources=job.spec.needs(index),
         usage=_usage(observed, name, task),
+        alloc=task_name(job.spec.inside, task.alloc) if task.alloc >= 0 else "",
     )
 
 
@@ -49,10 +50,12 @@ def seen_attempt(observed: Observed, name: str, task: Task) -> SeenAttempt | Non
     return observed.attempt(task.machine, name, task.attempt) if task.state is State.RUNNING else None
 
 
-def phase_of(task: Task, seen: SeenAttempt | None) -> Phase | None:
-    """Return the phase of a running task, None for any other."""
+def phase_of(job: Job, task: Task, seen: SeenAttempt | None) -> Phase | None:
+    """Return the phase of a running task, None for any other. An alloc is up once it is reserved."""
     if task.state is not State.RUNNING:
         return None
+    if job.spec.kind is JobKind.ALLOC_SET:
+        return Phase.UP
     if seen is None:
         return Phase.ASSIGNED
     return Phase.STOPPING if seen.ended is not None else seen.phase

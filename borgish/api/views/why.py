@@ -11,7 +11,7 @@ from borgish.api.views.tasks import exit_text, last_exit, phase_of, seen_attempt
 from borgish.cell.model import Job, Task
 from borgish.cell.observed import Observed, SeenAttempt
 from borgish.cell.state import Cell
-from borgish.vocabulary import Ending, Phase, State, task_name
+from borgish.vocabulary import Ending, JobKind, Phase, State, task_name
 from borgish.wire.api import EventView, RefusalView, WhyView
 
 TASKS_SHOWN = 20
@@ -110,16 +110,21 @@ _PHASES = {
     Phase.UNHEALTHY: "runs on {machine} but fails its probe, so it will be restarted there.",
     Phase.STOPPING: "was asked to stop on {machine} and has not ended yet.",
 }
+_RESERVED = "is reserved on {machine}, for the tasks of jobs that are submitted with `in`."
 
 
 def _running(
     cell: Cell, observed: Observed, name: str, job: Job, task: Task, seen: SeenAttempt | None
 ) -> Iterator[str]:
-    phase = phase_of(task, seen) or Phase.ASSIGNED
-    if not observed.known:
+    phase = phase_of(job, task, seen) or Phase.ASSIGNED
+    if job.spec.kind is JobKind.ALLOC_SET:
+        yield f"{name} {_RESERVED.format(machine=task.machine)}"
+    elif not observed.known:
         yield f"{name} has its place on {task.machine}; its phase at that moment was not journalled."
     else:
         yield f"{name} {_PHASES[phase].format(machine=task.machine)}"
+    if task.alloc >= 0:
+        yield f"It is in the alloc {task_name(job.spec.inside, task.alloc)}."
     if phase is Phase.UP and job.spec.health is not None:
         yield "Its probe has not answered yet."
     machine = cell.machines.get(task.machine)
@@ -162,7 +167,7 @@ def _dead(name: str, job: Job, task: Task) -> Iterator[str]:
 def _counts(observed: Observed, job: Job) -> str:
     """Return what the tasks of a job do, by count: ``3 tasks: 2 up, 1 pending.``"""
     not_up = Counter(
-        phase_of(task, seen_attempt(observed, task_name(job.key, task.index), task))
+        phase_of(job, task, seen_attempt(observed, task_name(job.key, task.index), task))
         for task in tasks_not_up(observed, job)
     )
     endings = Counter(task.ending for task in job.tasks if task.state is State.DEAD)

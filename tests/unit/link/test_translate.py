@@ -4,8 +4,8 @@ import pytest
 
 from borgish.cell.commands import CordonMachine, EvictTasks, JoinMachine, KillTasks, PlaceTasks, SubmitJob
 from borgish.cell.observed import SeenAttempt, SeenMachine
-from borgish.link.translate import stop_orders
-from borgish.vocabulary import Eviction, Phase
+from borgish.link.translate import Outgoing, stop_orders
+from borgish.vocabulary import Eviction, JobKind, Phase
 from borgish.wire.link import StopOrder
 from tests.unit.cell.test_decide import NOW, Desk, machine, spec
 
@@ -70,3 +70,11 @@ def test_a_kill_while_it_waits_leaves_the_notice_as_it_was(desk: Desk) -> None:
 def test_what_should_run_is_not_told_to_stop(desk: Desk) -> None:
     desk.do(CordonMachine("m1"))
     assert orders(desk) == []
+
+
+def test_an_alloc_is_in_no_assignment(desk: Desk) -> None:
+    room = spec("room", 1, run=(), kind=JobKind.ALLOC_SET)
+    desk.do(SubmitJob(room))
+    desk.do(PlaceTasks("ann/room", (0,), ("m1",)))
+    assignment = Outgoing(desk.cell, "m1").assignment(desk.observed, 1, NOW)
+    assert ([attempt.task for attempt in assignment.run], assignment.stop) == (["ann/web/0"], ())
