@@ -11,7 +11,16 @@ from borgish.resources import Resources
 from borgish.vocabulary import Runtime
 from borgish.wire.link import Facts
 
-ARCH_NAMES = {"x86_64": "amd64", "aarch64": "arm64"}
+ARCH_NAMES = {
+    "x86_64": "amd64",
+    "aarch64": "arm64",
+    "armv7l": "arm",
+    "armv6l": "arm",
+    "i686": "386",
+    "i386": "386",
+}
+"""The kernel's words for an architecture, in those that images have; the others are the same."""
+
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -46,6 +55,7 @@ def _capacity(settings: Settings) -> Resources:
         told.ram_bytes or psutil.virtual_memory().total,
         told.disk_bytes or psutil.disk_usage(str(settings.state)).free,
         told.named,
+        told.devices,
     )
 
 

@@ -9,7 +9,15 @@ from urllib.parse import urlsplit
 import msgspec
 
 from borgish.errors import UnsafeConfiguration
-from borgish.resources import NAMED_MAX, RAM_BYTES_MIN, Resources, parse_bytes, parse_cpu_millis
+from borgish.resources import (
+    DEVICE_MILLIS,
+    DEVICES_MAX,
+    NAMED_MAX,
+    RAM_BYTES_MIN,
+    Resources,
+    parse_bytes,
+    parse_cpu_millis,
+)
 from borgish.vocabulary import NAME_PATTERN, Runtime
 from borgish.wire.bounds import KEY_CHARACTERS_MAX, VALUE_CHARACTERS_MAX, is_loopback
 
@@ -35,6 +43,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ports: str = "20000-20999"
     runtimes: tuple[str, ...] | None = None
     capacity: dict[str, str | int | float] = {}
+    devices: dict[str, int] = {}
     attributes: dict[str, str] = {}
     tls: Tls | None = None
 
@@ -80,7 +89,9 @@ def load(path: Path) -> Settings:
         ports_low=low,
         ports_high=high,
         runtimes=_checked(path, "runtimes", _runtimes, file.runtimes),
-        capacity=_capacity(path, file.capacity),
+        capacity=msgspec.structs.replace(
+            _capacity(path, file.capacity), devices=_devices(path, file.devices)
+        ),
         attributes=_attributes(path, file.attributes),
         tls=_tls(path, base, file.tls),
     )
@@ -182,6 +193,20 @@ def _capacity(path: Path, amounts: dict[str, str | int | float]) -> Resources:
         values[name] = _checked(path, key, read, str(amount))
     cpu, ram, disk = (values.pop(name, 0) for name in known)
     return Resources(cpu, ram, disk, values)
+
+
+def _devices(path: Path, counts: dict[str, int]) -> dict[str, int]:
+    """Return the devices of each kind in thousandths."""
+    for kind, count in counts.items():
+        _checked(path, f"devices.{kind}", lambda _, kind=kind: _name(kind), count)
+        _checked(path, f"devices.{kind}", _device_count, count)
+    return {kind: DEVICE_MILLIS * count for kind, count in counts.items()}
+
+
+def _device_count(count: int) -> int:
+    if not 0 <= count <= DEVICES_MAX:
+        raise ValueError(f"is outside 0 to {DEVICES_MAX} devices")
+    return count
 
 
 def _ram_bytes(text: str) -> int:

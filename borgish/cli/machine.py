@@ -9,7 +9,7 @@ from borgish.cli.moments import AtOption, client_at
 from borgish.cli.render import Form, FormOption, fields, show_list, show_one
 from borgish.cli.session import session_of
 from borgish.cli.table import Column
-from borgish.resources import Resources, show_bytes, show_cpu
+from borgish.resources import Resources, show_bytes, show_cpu, show_devices
 from borgish.text import age, span
 from borgish.wire.api import Accepted, CordonRequest, MachineView
 
@@ -119,8 +119,9 @@ def machine_in_full(machine: MachineView) -> str:
 
 def _amounts(amounts: Resources) -> str:
     named = "".join(f", {amount} {name}" for name, amount in sorted(amounts.named.items()))
+    devices = "".join(f", {show_devices(millis)} {kind}" for kind, millis in sorted(amounts.devices.items()))
     disk = f", {show_bytes(amounts.disk_bytes)} disk" if amounts.disk_bytes else ""
-    return f"{show_cpu(amounts.cpu_millis)} cpu, {show_bytes(amounts.ram_bytes)} ram{disk}{named}"
+    return f"{show_cpu(amounts.cpu_millis)} cpu, {show_bytes(amounts.ram_bytes)} ram{disk}{devices}{named}"
 
 
 def _change(context: typer.Context, machine: str, verb: str, body: CordonRequest | None) -> None:

@@ -3,7 +3,7 @@
 from borgish.cli.missing import last_exit
 from borgish.cli.render import fields
 from borgish.cli.table import Column
-from borgish.resources import show_bytes, show_cpu
+from borgish.resources import DEVICE_MILLIS, show_bytes, show_cpu, show_devices
 from borgish.text import age
 from borgish.vocabulary import Phase, State
 from borgish.wire.api import TaskView
@@ -21,6 +21,12 @@ def task_style(task: TaskView) -> str:
 def show_ports(task: TaskView) -> str:
     """Return ``http=20001,admin=20002``."""
     return ",".join(f"{name}={port}" for name, port in task.ports.items())
+
+
+def devices_text(task: TaskView) -> str:
+    """Return ``gpu:0,gpu:1``, with what it has of them where that is a part: ``gpu:0 (500m)``."""
+    parts = [show_devices(m) for m in task.resources.devices.values() if m % DEVICE_MILLIS]
+    return ",".join(task.devices) + (f" ({', '.join(parts)})" if parts and task.devices else "")
 
 
 TASK_COLUMNS: tuple[Column[TaskView], ...] = (
@@ -64,6 +70,7 @@ def task_in_full(task: TaskView, *, wide: bool) -> str:
             ("attempt", str(task.attempt) if task.attempt else ""),
             ("pid", str(task.pid) if task.pid else ""),
             ("ports", show_ports(task)),
+            ("devices", devices_text(task)),
             ("started", f"{age(task.started_at)} ago" if task.started_at else ""),
             ("restarts", str(task.restarts)),
             ("last exit", last_exit(task)),

@@ -56,7 +56,13 @@ def attempt_spec(cell: Cell, job: Job, task: Task) -> AttemptSpec:
     spec = job.spec
     ports = dict(zip(spec.ports, task.ports, strict=True))
     rendered = render(
-        spec, task.index, cell=cell.name, machine=task.machine, attempt=task.attempt, ports=ports
+        spec,
+        task.index,
+        cell=cell.name,
+        machine=task.machine,
+        attempt=task.attempt,
+        ports=ports,
+        devices=task.devices,
     )
     return AttemptSpec(
         task=task_name(job.key, task.index),

@@ -5,10 +5,11 @@ Which texts are right is for ``checks`` to say; a compiled job is taken as right
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from borgish.resources import DEVICE_MILLIS
 from borgish.spec.job import Health, JobSpec
 
 VARIABLES = ("task.index", "task.name", "job.name", "cell.name", "machine.name")
@@ -16,6 +17,9 @@ VARIABLES = ("task.index", "task.name", "job.name", "cell.name", "machine.name")
 
 OWN_PREFIX = "BORGISH_"
 """Environment variables that begin like this are set by borgish alone."""
+
+_GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
+"""By which the libraries of most accelerators know theirs."""
 
 # No braces inside, so that a run of them cannot make the search slow.
 _REFERENCE = re.compile(r"\{\{([^{}]*)\}\}")
@@ -44,11 +48,37 @@ def port_variable(name: str) -> str:
     return f"PORT_{name.upper().replace('-', '_')}"
 
 
+def device_variables(devices: Iterable[str], amounts: Mapping[str, int]) -> dict[str, str]:
+    """Return the environment variables that tell a task its devices.
+
+    ``devices`` are those it was given, like gpu:0; ``amounts`` what it asked for, in thousandths by kind.
+    """
+    numbers: dict[str, list[str]] = {}
+    for device in devices:
+        kind, _, number = device.rpartition(":")
+        numbers.setdefault(kind, []).append(number)
+    found: dict[str, str] = {}
+    for kind, given in numbers.items():
+        name, shown, millis = kind.upper().replace("-", "_"), ",".join(given), amounts.get(kind, 0)
+        found[f"{OWN_PREFIX}DEVICES_{name}"] = shown
+        if millis % DEVICE_MILLIS:
+            found[f"{OWN_PREFIX}DEVICE_MILLIS_{name}"] = str(millis)
+        if kind == "gpu":
+            found.update(dict.fromkeys(_GPU_VARIABLES, shown))
+    return found
+
+
 def render(
-    spec: JobSpec, index: int, cell: str, machine: str, attempt: int, ports: Mapping[str, int]
+    spec: JobSpec,
+    index: int,
+    cell: str,
+    machine: str,
+    attempt: int,
+    ports: Mapping[str, int],
+    devices: tuple[str, ...] = (),
 ) -> Rendered:
     """Return what one task runs. ``ports`` holds a number for every port of the job."""
-    return _compiled(spec).render(index, cell, machine, attempt, ports)
+    return _compiled(spec).render(index, cell, machine, attempt, ports, devices)
 
 
 # Jobs by identity: a spec holds dicts and cannot be hashed. The entry keeps its spec alive, so an
@@ -75,7 +105,15 @@ class _Compiled:
         self._env = {**spec.env, f"{OWN_PREFIX}USER": spec.user, f"{OWN_PREFIX}JOB": spec.name}
         self._formats = _Formats(spec.run, spec.env, spec.workdir, spec.health)
 
-    def render(self, index: int, cell: str, machine: str, attempt: int, ports: Mapping[str, int]) -> Rendered:
+    def render(
+        self,
+        index: int,
+        cell: str,
+        machine: str,
+        attempt: int,
+        ports: Mapping[str, int],
+        devices: tuple[str, ...],
+    ) -> Rendered:
         spec = self.spec
         name = f"{self._prefix}{index}"
         own = {
@@ -87,6 +125,8 @@ class _Compiled:
         }
         for port, variable in self._variables:
             own[variable] = str(ports[port])
+        if devices:
+            own.update(device_variables(devices, spec.needs(index).devices))
         base = Rendered(spec.run, self._env, spec.workdir, spec.health)
         formats = self._formats
         if spec.overrides and (override := spec.overrides.get(index)):

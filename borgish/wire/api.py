@@ -72,6 +72,7 @@ class TaskView(msgspec.Struct, frozen=True, omit_defaults=True):
     usage: UsageView | None
     as_of: AsOf | None = None
     alloc: str = ""  # the alloc it runs in: user/set/0
+    devices: tuple[str, ...] = ()  # those it was given, like gpu:0
 
 
 class JobView(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from borgish.errors import Mistake
-from borgish.resources import NAMED_MAX, Resources
+from borgish.resources import DEVICE_MILLIS, DEVICES_MAX, NAMED_MAX, Resources
 from borgish.vocabulary import NAME_PATTERN
 from borgish.wire.link import Facts, JoinRequest
 
@@ -21,6 +21,7 @@ VALUE_CHARACTERS_MAX = 256
 ID_CHARACTERS_MAX = 128
 HOST_CHARACTERS_MAX = 253
 
+_WHOLE_DEVICES = range(0, DEVICES_MAX * DEVICE_MILLIS + 1, DEVICE_MILLIS)
 _NAME = re.compile(NAME_PATTERN)
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
@@ -90,6 +91,13 @@ def _in_capacity(capacity: Resources, at: str) -> Iterator[Mistake]:
     for name, amount in capacity.named.items():
         if not _NAME.fullmatch(name) or not 0 <= amount <= NAMED_MAX:
             yield Mistake(f"{_shown(name)}: no name, or outside 0 to {NAMED_MAX}", path=f"{at}named")
+    if len(capacity.devices) > NAMED_AMOUNTS_MAX:
+        yield Mistake(f"more than {NAMED_AMOUNTS_MAX} kinds", path=f"{at}devices")
+        return
+    for kind, millis in capacity.devices.items():
+        if not _NAME.fullmatch(kind) or millis not in _WHOLE_DEVICES:
+            what = f"no name, or not 0 to {DEVICES_MAX} whole devices"
+            yield Mistake(f"{_shown(kind)}: {what}", path=f"{at}devices")
 
 
 def _in_attributes(attributes: Mapping[str, str], at: str) -> Iterator[Mistake]:

@@ -41,6 +41,7 @@ def task_view(
         priority=job.spec.priority,
         resources=job.spec.needs(index),
         usage=_usage(observed, name, task),
+        devices=task.devices if task.state is State.RUNNING else (),
         alloc=task_name(job.spec.inside, task.alloc) if task.alloc >= 0 else "",
     )
 

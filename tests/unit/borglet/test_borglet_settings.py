@@ -31,7 +31,7 @@ def test_the_example_is_right_and_so_is_what_it_shows_in_comments(tmp_path: Path
     shown = [line.removeprefix("# ") if " = " in line or "# [" in line else line for line in lines]
     settings = load(write(tmp_path, "\n".join(shown)))
     assert settings.runtimes == (Runtime.PROCESS, Runtime.DOCKER)
-    assert settings.capacity == Resources(4000, 8 * 2**30, 100 * 2**30, {"gpu": 2})
+    assert settings.capacity == Resources(4000, 8 * 2**30, 100 * 2**30, {"licences": 2}, {"gpu": 4000})
     assert settings.tls is not None
     assert settings.tls.ca == str(tmp_path / "ca.pem")
 
@@ -63,6 +63,9 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         (MINIMAL + "runtimes = []", "runtimes"),
         (MINIMAL + '[capacity]\nram = "lots"', "capacity.ram = 'lots' is not a number"),
         (MINIMAL + "[capacity]\ngpu = 1.5", "capacity.gpu"),
+        (MINIMAL + "[devices]\ngpu = 1.5", "devices"),
+        (MINIMAL + "[devices]\ngpu = 65", "devices.gpu = 65 is outside 0 to 64 devices"),
+        (MINIMAL + "[devices]\nGPU = 1", "devices.GPU = 1 is no name"),
         (MINIMAL + "[attributes]\nrack = 1", "attributes"),
         (MINIMAL + '[tls]\ncertificate = "c"\nkey = "k"', "tls.certificate: there is no file"),
     ],
@@ -95,9 +98,10 @@ def test_a_state_folder_that_cannot_be_made_ends_with_74(tmp_path: Path) -> None
 
 def test_facts_are_measured_and_overridden(tmp_path: Path) -> None:
     (tmp_path / "s").mkdir()
-    extra = '[capacity]\ncpu = "1500m"\ngpu = 2\n[attributes]\nrack = "r1"\nos = "mine"'
+    extra = '[capacity]\ncpu = "1500m"\ngpu = 2\n[devices]\ntpu = 3\n[attributes]\nrack = "r1"\nos = "mine"'
     found = facts.measure(load(write(tmp_path, MINIMAL + extra)))
     assert (found.capacity.cpu_millis, found.capacity.named) == (1500, {"gpu": 2})
+    assert found.capacity.devices == {"tpu": 3000}
     assert found.capacity.ram_bytes > 0
     assert found.capacity.disk_bytes > 0
     assert (found.attributes["rack"], found.attributes["os"]) == ("r1", "mine")

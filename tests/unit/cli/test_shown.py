@@ -20,7 +20,19 @@ from borgish.wire.api import (
     WhyView,
 )
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.samples import NOW, Asked, FakeMaster, event, job, machine, refusal, spec, status, task
+from tests.unit.cli.samples import (
+    AMOUNTS,
+    NOW,
+    Asked,
+    FakeMaster,
+    event,
+    job,
+    machine,
+    refusal,
+    spec,
+    status,
+    task,
+)
 
 Out = pytest.CaptureFixture[str]
 
@@ -109,6 +121,20 @@ def test_one_task(master: FakeMaster, run: Run, capsys: Out) -> None:
     assert "state      running healthy\n" in shown
     assert "last exit  signal 9\n" in shown
     assert "ram        20MiB/256MiB used/limit\n" in shown
+
+
+def test_the_devices_of_a_task_and_of_a_machine(master: FakeMaster, run: Run, capsys: Out) -> None:
+    part = msgspec.structs.replace(AMOUNTS, devices={"gpu": 500})
+    master.has(job()).answers["GET /v1/tasks/ann/web/0"] = task(devices=("gpu:1",), resources=part)
+    master.answers["GET /v1/machines"] = {"items": [machine()]}
+    has = msgspec.structs.replace(machine().capacity, devices={"gpu": 4000})
+    master.answers["GET /v1/machines/m1"] = machine(capacity=has, committed=part)
+    assert run("task", "show", "web/0") == 0
+    assert "devices   gpu:1 (500m)\n" in capsys.readouterr().out
+    assert run("machine", "show", "m1") == 0
+    shown = capsys.readouterr().out
+    assert "capacity    4 cpu, 8GiB ram, 4 gpu\n" in shown
+    assert "committed   500m cpu, 256MiB ram, 500m gpu\n" in shown
 
 
 def test_why(master: FakeMaster, run: Run, capsys: Out) -> None:

@@ -4,7 +4,8 @@ import pytest
 
 from borgish.cell.commands import CordonMachine, EvictTasks, JoinMachine, KillTasks, PlaceTasks, SubmitJob
 from borgish.cell.observed import SeenAttempt, SeenMachine
-from borgish.link.translate import Outgoing, stop_orders
+from borgish.link.translate import Outgoing, attempt_spec, stop_orders
+from borgish.resources import Resources
 from borgish.vocabulary import Eviction, JobKind, Phase
 from borgish.wire.link import StopOrder
 from tests.unit.cell.test_decide import NOW, Desk, machine, spec
@@ -78,3 +79,10 @@ def test_an_alloc_is_in_no_assignment(desk: Desk) -> None:
     desk.do(PlaceTasks("ann/room", (0,), ("m1",)))
     assignment = Outgoing(desk.cell, "m1").assignment(desk.observed, 1, NOW)
     assert ([attempt.task for attempt in assignment.run], assignment.stop) == (["ann/web/0"], ())
+
+
+def test_a_task_is_told_the_devices_it_was_given(desk: Desk) -> None:
+    desk.do(SubmitJob(spec("train", 1, resources=Resources(devices={"gpu": 2000}))))
+    desk.do(PlaceTasks("ann/train", (0,), ("m1",), devices=(("gpu:1", "gpu:2"),)))
+    job = desk.cell.jobs["ann/train"]
+    assert attempt_spec(desk.cell, job, job.tasks[0]).env["BORGISH_DEVICES_GPU"] == "1,2"

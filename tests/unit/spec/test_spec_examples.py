@@ -21,7 +21,7 @@ def example(name: str) -> JobSpec:
 
 
 def test_all_are_known() -> None:
-    assert ALL == ["batch", "container", "placed", "ticker", "web"]
+    assert ALL == ["batch", "container", "devices", "placed", "ticker", "web"]
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -55,6 +55,10 @@ def test_ticker_is_free() -> None:
 def test_container() -> None:
     spec = example("container")
     assert (spec.runtime, spec.image) == (Runtime.DOCKER, "busybox:1")
+
+
+def test_devices_asks_for_whole_ones() -> None:
+    assert example("devices").resources.devices == {"gpu": 2000}
 
 
 def test_placed_has_what_its_comments_show() -> None:

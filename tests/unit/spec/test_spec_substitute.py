@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from borgish.resources import Resources
 from borgish.spec.job import Health, JobSpec, Override
 from borgish.spec.substitute import port_variable, references, render
 
@@ -99,3 +100,25 @@ def test_references(text: str, names: tuple[str, ...], *, unclosed: bool) -> Non
 
 def test_port_variable() -> None:
     assert port_variable("admin-api") == "PORT_ADMIN_API"
+
+
+def test_a_task_is_told_its_devices() -> None:
+    spec = JobSpec("a", "u", 1, ("x",), resources=Resources(devices={"gpu": 2000, "video-card": 500}))
+    env = render(spec, 0, "c", "m", 1, {}, ("gpu:0", "gpu:3", "video-card:1")).env
+    told = {name: text for name, text in env.items() if "DEVICE" in name}
+    assert told == {
+        "BORGISH_DEVICES_GPU": "0,3",
+        "CUDA_VISIBLE_DEVICES": "0,3",
+        "NVIDIA_VISIBLE_DEVICES": "0,3",
+        "BORGISH_DEVICES_VIDEO_CARD": "1",
+        "BORGISH_DEVICE_MILLIS_VIDEO_CARD": "500",
+    }
+
+
+def test_a_task_sees_its_own_devices_whatever_its_job_says() -> None:
+    part, own = Resources(devices={"gpu": 250}), Override(resources=Resources(devices={"gpu": 1000}))
+    env = {"CUDA_VISIBLE_DEVICES": "all"}
+    spec = JobSpec("a", "u", 2, ("x",), resources=part, env=env, overrides={1: own})
+    first, second = (render(spec, index, "c", "m", 1, {}, ("gpu:1",)).env for index in (0, 1))
+    assert (first["CUDA_VISIBLE_DEVICES"], first["BORGISH_DEVICE_MILLIS_GPU"]) == ("1", "250")
+    assert "BORGISH_DEVICE_MILLIS_GPU" not in second

@@ -11,7 +11,13 @@ from borgish.vocabulary import Runtime
 from borgish.wire.bounds import AMOUNT_MAX, is_loopback, mistakes_in_facts, mistakes_in_join
 from borgish.wire.link import Facts, JoinRequest, PollReply
 
-FACTS = Facts(Resources(1000, 2**30, 2**40, {"gpu": 2}), {"arch": "amd64"}, (Runtime.PROCESS,), 20000, 20999)
+FACTS = Facts(
+    Resources(1000, 2**30, 2**40, {"gpu": 2}, {"gpu": 64_000}),
+    {"arch": "amd64"},
+    (Runtime.PROCESS,),
+    20000,
+    20999,
+)
 JOIN = JoinRequest("m1", "127.0.0.1", 7401, "boot", "run", FACTS)
 
 WRONG_JOINS: list[tuple[str, Any]] = [
@@ -31,6 +37,11 @@ WRONG_FACTS: list[tuple[str, Any]] = [
     ("capacity.named", Resources(named={"../x": 1})),
     ("capacity.named", Resources(named={"gpu": -1})),
     ("capacity.named", Resources(named={f"n{i}": 1 for i in range(65)})),
+    ("capacity.devices", Resources(devices={"../x": 1000})),
+    ("capacity.devices", Resources(devices={"gpu": -1000})),
+    ("capacity.devices", Resources(devices={"gpu": 1500})),
+    ("capacity.devices", Resources(devices={"gpu": 65_000})),
+    ("capacity.devices", Resources(devices={f"n{i}": 1000 for i in range(65)})),
     ("attributes", {"": "x"}),
     ("attributes", {"a": "x" * 257}),
     ("attributes", {"a": "\x1b[2J"}),
