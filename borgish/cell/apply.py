@@ -168,8 +168,11 @@ def _drop_promises(cell: Cell, job: Job, indexes: Iterable[int]) -> None:
 
 
 def _advance_ports(cell: Cell, machine: Machine, given: tuple[int, ...]) -> None:
-    machine.port_next = given[-1] + 1 if given[-1] < machine.ports_high else machine.ports_low
-    cell.touched.machines.add(machine.name)
+    """Let the search go on after these; ports whose numbers users chose are outside of it."""
+    found = [port for port in given if machine.ports_low <= port <= machine.ports_high]
+    if found:
+        machine.port_next = found[-1] + 1 if found[-1] < machine.ports_high else machine.ports_low
+        cell.touched.machines.add(machine.name)
 
 
 def _tasks_restarted(cell: Cell, event: TasksRestarted, _entry: Entry) -> None:

@@ -23,7 +23,7 @@ def check_ports(spec: AttemptSpec) -> None:
                 if error.errno == errno.EADDRINUSE:
                     raise StartFailed(
                         f"port {port} ('{name}') is in use by another program",
-                        "it will be placed elsewhere; keep foreign programs out of the machine's port range",
+                        "it will be placed elsewhere; keep foreign programs off the ports that tasks get",
                         port=port,
                     ) from None
 
