@@ -129,6 +129,8 @@ class Runtime(StrEnum):
 # can stand in a file name, a label, an address and a metric without quoting.
 NAME_PATTERN = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 CHECKPOINT_NAME_PATTERN = r"(?!(all|now)$)[a-z]([a-z0-9-]{0,61}[a-z0-9])?"  # no position, no moment
+TAINT_KEY_PATTERN = r"[A-Za-z_][A-Za-z0-9_./-]{0,62}"  # as attributes of machines
+TAINT_VALUE_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_./-]{0,252}"
 TASKS_PER_JOB_MAX = 10_000
 BODY_BYTES_MAX = 1024 * 1024
 CHECKPOINT_FILE_BYTES_MAX = 256 * 1024**2  # a cell of 200,000 tasks has a hundredth of it

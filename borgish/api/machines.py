@@ -1,4 +1,6 @@
-"""``/v1/machines``: join, list, show, cordon, uncordon."""
+"""``/v1/machines``: join, list, show, cordon, uncordon, taint, untaint."""
+
+import re
 
 from litestar import get, post
 
@@ -11,9 +13,17 @@ from borgish.api.openapi import TAKES
 from borgish.api.pages import cut
 from borgish.api.parameters import LIMIT_MAX, After, Limit, MachineName
 from borgish.api.views.machines import machine_view
-from borgish.cell.commands import CordonMachine, UncordonMachine
+from borgish.cell.commands import CordonMachine, TaintMachine, UncordonMachine, UntaintMachine
 from borgish.errors import Invalid
-from borgish.wire.api import Accepted, CordonRequest, MachineList, MachineView
+from borgish.vocabulary import TAINT_KEY_PATTERN, TAINT_VALUE_PATTERN
+from borgish.wire.api import (
+    Accepted,
+    CordonRequest,
+    MachineList,
+    MachineView,
+    TaintRequest,
+    UntaintRequest,
+)
 from borgish.wire.bounds import mistakes_in_join
 from borgish.wire.link import JoinReply, JoinRequest
 
@@ -65,9 +75,33 @@ async def uncordon(request: Asked, machine: MachineName) -> Accepted:
     return await request.command(UncordonMachine(machine))
 
 
+@post("/v1/machines/{machine:str}/taint", opt={POLICY: Policy.ADMIN, TAKES: TaintRequest}, status_code=200)
+async def taint(request: Asked, machine: MachineName) -> Accepted:
+    """Mark a machine, so that only tasks that tolerate the mark are placed, or stay, there."""
+    asked = await request.json_as(TaintRequest)
+    if not re.fullmatch(TAINT_KEY_PATTERN, asked.key):
+        raise Invalid(f"{asked.key[:63]!r} is no key of a taint", "Write it like maintenance")
+    if asked.value and not re.fullmatch(TAINT_VALUE_PATTERN, asked.value):
+        raise Invalid(
+            f"{asked.value[:63]!r} is no value of a taint", "It has letters, digits and . _ / - inside"
+        )
+    return await request.command(TaintMachine(machine, asked.key, asked.value, asked.effect))
+
+
+@post(
+    "/v1/machines/{machine:str}/untaint", opt={POLICY: Policy.ADMIN, TAKES: UntaintRequest}, status_code=200
+)
+async def untaint(request: Asked, machine: MachineName) -> Accepted:
+    """Take a mark off a machine."""
+    asked = await request.json_as(UntaintRequest)
+    if not re.fullmatch(TAINT_KEY_PATTERN, asked.key):
+        raise Invalid(f"{asked.key[:63]!r} is no key of a taint", "Name one that the machine shows")
+    return await request.command(UntaintMachine(machine, asked.key))
+
+
 def _view(reading: Reading, name: str) -> MachineView:
     cell, observed = reading.cell, reading.observed
     return machine_view(cell, observed, reading.tally, find_machine(cell, name), reading.now)
 
 
-MACHINES = (join, list_machines, show_machine, cordon, uncordon)
+MACHINES = (join, list_machines, show_machine, cordon, uncordon, taint, untaint)

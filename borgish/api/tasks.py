@@ -27,6 +27,7 @@ from borgish.api.parameters import (
     TaskIndex,
 )
 from borgish.api.views.tasks import task_view
+from borgish.cell.model import Job
 from borgish.cell.state import Cell
 from borgish.errors import Invalid
 from borgish.vocabulary import job_key, split_task_name, task_name
@@ -51,7 +52,7 @@ async def list_tasks(
     start = _position(after)
 
     def view(reading: Reading) -> TaskList:
-        cell, refusals = reading.cell, reading.refusals
+        cell = reading.cell
         found = _on_machine(cell, machine, job) if machine else _of_jobs(cell, job, start)
         named = (
             (task_name(key, index), (key, index))
@@ -59,7 +60,7 @@ async def list_tasks(
             if (key, index) > start and (in_state is None or cell.jobs[key].tasks[index].state is in_state)
         )
         chosen, page = cut(named, limit)
-        items = (task_view(reading.observed, cell.jobs[key], i, refusals.get(key, ())) for key, i in chosen)
+        items = (_view(reading, cell.jobs[key], i) for key, i in chosen)
         return TaskList(tuple(items), page)
 
     return await request.read(view)
@@ -71,7 +72,7 @@ async def show_task(request: Asked, user: Owner, name: JobName, index: TaskIndex
 
     def view(reading: Reading) -> TaskView:
         job = find_task(reading.cell, user, name, index)
-        return task_view(reading.observed, job, index, reading.refusals.get(job.key, ()))
+        return _view(reading, job, index)
 
     return await request.read(view)
 
@@ -110,6 +111,11 @@ async def exec_beside_task(request: Asked, user: Owner, name: JobName, index: Ta
         raise Invalid(f"timeout_seconds is outside 0 to {EXEC_SECONDS_MAX:.0f}", "Leave it out for a minute")
     await request.read(lambda reading: find_task(reading.cell, user, name, index))
     return await request.gateway.exec(task_name(job_key(user, name), index), call.run, call.timeout_seconds)
+
+
+def _view(reading: Reading, job: Job, index: int) -> TaskView:
+    machine = reading.cell.machines.get(job.tasks[index].machine)
+    return task_view(reading.observed, job, index, reading.refusals.get(job.key, ()), machine)
 
 
 async def _begun(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

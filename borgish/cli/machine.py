@@ -1,4 +1,4 @@
-"""``borgctl machine``: list, show, cordon, uncordon."""
+"""``borgctl machine``: list, show, cordon, uncordon, taint, untaint."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +11,15 @@ from borgish.cli.session import session_of
 from borgish.cli.table import Column
 from borgish.resources import Resources, show_bytes, show_cpu, show_devices
 from borgish.text import age, span
-from borgish.wire.api import Accepted, CordonRequest, MachineView
+from borgish.vocabulary import TaintEffect
+from borgish.wire.api import (
+    Accepted,
+    CordonRequest,
+    MachineView,
+    TaintRequest,
+    TaintView,
+    UntaintRequest,
+)
 
 if TYPE_CHECKING:
     from borgish.client import Client
@@ -37,6 +45,11 @@ def _used(machine: MachineView, *, cpu: bool) -> str:
     return show_cpu(machine.usage.cpu_millis) if cpu else show_bytes(machine.usage.ram_bytes)
 
 
+def _taint(taint: TaintView) -> str:
+    """Return ``dedicated=ml:refuse``."""
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+
+
 def _trouble(machine: MachineView) -> str:
     return "; ".join([*([machine.reason] if machine.reason else []), *machine.conditions])
 
@@ -52,6 +65,7 @@ MACHINE_COLUMNS: tuple[Column[MachineView], ...] = (
     Column("RUNTIMES", lambda machine: ",".join(machine.runtimes)),
     Column("ADDRESS", lambda machine: machine.address, wide=True),
     Column("AGE", lambda machine: age(machine.joined_at), right=True),
+    Column("TAINTS", lambda machine: ",".join(map(_taint, machine.taints)) or "-"),
     Column("REASON", _trouble),
 )
 
@@ -92,6 +106,30 @@ def uncordon(context: typer.Context, machine: MachineName) -> None:
     _change(context, machine, "uncordon", None)
 
 
+@app.command()
+def taint(
+    context: typer.Context,
+    machine: MachineName,
+    mark: Annotated[str, typer.Argument(metavar="KEY[=VALUE]", help="Like maintenance, or dedicated=ml.")],
+    effect: Annotated[
+        TaintEffect, typer.Option("--effect", help="What it does to tasks that do not tolerate it.")
+    ] = TaintEffect.REFUSE,
+) -> None:
+    """Mark a machine: tasks that do not tolerate the mark avoid it, are refused, or have to leave."""
+    key, _, value = mark.partition("=")
+    _change(context, machine, "taint", TaintRequest(key, value, effect))
+
+
+@app.command()
+def untaint(
+    context: typer.Context,
+    machine: MachineName,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The mark's key.")],
+) -> None:
+    """Take a mark off a machine."""
+    _change(context, machine, "untaint", UntaintRequest(key))
+
+
 def machine_in_full(machine: MachineView) -> str:
     """Return one machine as people read it."""
     heard = machine.heard_seconds_ago
@@ -109,6 +147,7 @@ def machine_in_full(machine: MachineView) -> str:
             ("used", used if machine.usage else ""),
             ("tasks", str(machine.tasks)),
             ("runtimes", ", ".join(machine.runtimes)),
+            ("taints", ", ".join(map(_taint, machine.taints))),
             ("attributes", ", ".join(f"{key}={value}" for key, value in sorted(machine.attributes.items()))),
             ("heard", f"{span(heard)} ago" if heard is not None else never),
             ("joined", f"{age(machine.joined_at)} ago"),
@@ -124,7 +163,7 @@ def _amounts(amounts: Resources) -> str:
     return f"{show_cpu(amounts.cpu_millis)} cpu, {show_bytes(amounts.ram_bytes)} ram{disk}{devices}{named}"
 
 
-def _change(context: typer.Context, machine: str, verb: str, body: CordonRequest | None) -> None:
+def _change(context: typer.Context, machine: str, verb: str, body: object) -> None:
     from borgish.cli.job import say_accepted
 
     client = session_of(context).client()

@@ -246,7 +246,8 @@ def _task_views(job: str, indexes: list[int], reading: Reading) -> list[TaskView
     found = reading.cell.jobs.get(job)
     if found is None:
         return []
-    refusals = reading.refusals.get(job, ())
+    refusals, machines = reading.refusals.get(job, ()), reading.cell.machines
+    tasks = (found.tasks[index] for index in indexes if index < len(found.tasks))
     return [
-        task_view(reading.observed, found, index, refusals) for index in indexes if index < len(found.tasks)
+        task_view(reading.observed, found, task.index, refusals, machines.get(task.machine)) for task in tasks
     ]

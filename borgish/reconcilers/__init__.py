@@ -5,7 +5,7 @@ it reads, not on what changed: called again without a change it asks for nothing
 woken by a change, jobs and machines alike; None, at each resync, means all.
 
 The order matters: a machine's state is settled before the tasks on it are looked at, and those before
-the jobs they belong to.
+the jobs they belong to. Of the reasons to leave a machine, that it is down comes first.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ from borgish.cell.commands import Command
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
 from borgish.clock import Now
-from borgish.reconcilers import jobs, machines, stranded
+from borgish.reconcilers import jobs, machines, stranded, suitability, taints
 from borgish.reconcilers.settings import ReconcileSettings
 
 Reconciler: TypeAlias = Callable[
@@ -25,6 +25,8 @@ Reconciler: TypeAlias = Callable[
 RECONCILERS: tuple[tuple[str, Reconciler], ...] = (
     ("machines", machines.reconcile),
     ("stranded", stranded.reconcile),
+    ("taints", taints.reconcile),
+    ("suitability", suitability.reconcile),
     ("jobs", jobs.reconcile),
 )
 """In order, each with the name under which its decisions stand in the journal."""

@@ -1,6 +1,9 @@
-"""The times by which reconcilers judge."""
+"""The times and numbers by which reconcilers judge."""
 
 import msgspec
+
+EVICTIONS_MAX = 100
+"""How many tasks a reconciler sends away at one resync, that is each second, where it is not urgent."""
 
 
 class ReconcileSettings(msgspec.Struct, frozen=True):

@@ -8,14 +8,14 @@ from borgish.spec.kinds import ListOf, Place, Schema, Text, Whole, Wrong
 from borgish.spec.mistakes import quote
 from borgish.spec.records import Field, Record, Values
 from borgish.spec.values import Condition, duration
-from borgish.vocabulary import TASKS_PER_JOB_MAX
+from borgish.vocabulary import TAINT_KEY_PATTERN, TAINT_VALUE_PATTERN, TASKS_PER_JOB_MAX
 
 WEIGHT_MAX = 100
 _FOR_SECONDS_MAX = 366 * 86_400
 
 _ATTRIBUTE = Text(63, r"[A-Za-z_][A-Za-z0-9_./-]*", "an attribute of machines, like rack")
-_TAINT_KEY = Text(63, r"[A-Za-z_][A-Za-z0-9_./-]*", "a taint's key, like maintenance")
-_TAINT_VALUE = Text(253, r"[A-Za-z0-9][A-Za-z0-9_./-]*", "letters, digits and . _ / - inside")
+_TAINT_KEY = Text(63, TAINT_KEY_PATTERN, "a taint's key, like maintenance")
+_TAINT_VALUE = Text(253, TAINT_VALUE_PATTERN, "letters, digits and . _ / - inside")
 _WEIGHT = Whole(1, WEIGHT_MAX)
 
 

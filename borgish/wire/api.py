@@ -7,7 +7,7 @@ import msgspec
 from borgish.errors import Mistake
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import Band, Phase, State
+from borgish.vocabulary import Band, Phase, State, TaintEffect
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -131,6 +131,15 @@ class WhyView(msgspec.Struct, frozen=True, omit_defaults=True):
     as_of: AsOf | None = None
 
 
+class TaintView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A mark that keeps tasks off a machine, or away, unless they tolerate it."""
+
+    key: str
+    effect: TaintEffect
+    since: str
+    value: str = ""
+
+
 class MachineView(msgspec.Struct, frozen=True, omit_defaults=True):
     """One machine, complete. ``committed`` is the sum of the limits of the tasks placed there."""
 
@@ -149,6 +158,7 @@ class MachineView(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str
     orphans: tuple[str, ...]
     as_of: AsOf | None = None
+    taints: tuple[TaintView, ...] = ()  # in order of their keys
 
 
 class EventView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -391,6 +401,18 @@ class IndexesRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class CordonRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reason: str = ""
+
+
+class TaintRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A new mark of a machine, or another value and effect for the one that has the key."""
+
+    key: str
+    value: str = ""
+    effect: TaintEffect = TaintEffect.REFUSE
+
+
+class UntaintRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    key: str
 
 
 class ExecCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -6,7 +6,7 @@ from borgish.cell.model import Machine
 from borgish.cell.observed import Observed, SeenMachine
 from borgish.cell.state import Cell
 from borgish.clock import Now
-from borgish.wire.api import MachineView, UsageView
+from borgish.wire.api import MachineView, TaintView, UsageView
 
 _NEVER_HEARD = SeenMachine()
 
@@ -29,6 +29,9 @@ def machine_view(cell: Cell, observed: Observed, tally: Tally, machine: Machine,
         joined_at=instant(machine.joined_at),
         reason=machine.reason or seen.trouble,
         orphans=tuple(f"{task}@{attempt}" for task, attempt in sorted(seen.orphans)),
+        taints=tuple(
+            TaintView(taint.key, taint.effect, instant(taint.since), taint.value) for taint in machine.taints
+        ),
     )
 
 

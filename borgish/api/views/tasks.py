@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from borgish.api.views.indexes import has_index
 from borgish.api.views.instants import instant, instant_or_none
-from borgish.cell.model import Job, Task
+from borgish.cell.model import Job, Machine, Task
 from borgish.cell.observed import Observed, SeenAttempt
+from borgish.cell.suitability import objection
 from borgish.vocabulary import JobKind, Phase, State, task_name
 from borgish.wire.api import RefusalView, TaskView, UsageView
 
@@ -15,8 +16,12 @@ def task_view(
     job: Job,
     index: int,
     refusals: Sequence[RefusalView] = (),
+    machine: Machine | None = None,
 ) -> TaskView:
-    """Return one task, complete. ``refusals`` are those of its job, for the reason of a pending one."""
+    """Return one task, complete. ``refusals`` are those of its job, for the reason of a pending one.
+
+    ``machine`` is the one that it is on, for whether it should stay there.
+    """
     task = job.tasks[index]
     name = task_name(job.key, index)
     seen = seen_attempt(observed, name, task)
@@ -34,7 +39,7 @@ def task_view(
         ports=_ports(job, task),
         started_at=instant_or_none(seen.started_at if seen else task.started_at),
         restarts=max(task.restarts, seen.restarts) if seen else task.restarts,
-        reason=_reason(task, seen, refusals),
+        reason=_reason(task, seen, refusals) or _unsuited(job, task, machine),
         exit_code=code,
         signal=signal,
         since=instant(task.since),
@@ -83,6 +88,13 @@ def _reason(task: Task, seen: SeenAttempt | None, refusals: Sequence[RefusalView
         refused = (refusal.text for refusal in refusals if has_index(refusal.indexes, task.index))
         return next(refused, task.reason)
     return task.reason
+
+
+def _unsuited(job: Job, task: Task, machine: Machine | None) -> str:
+    if machine is None or task.state is not State.RUNNING:
+        return ""
+    why = objection(job.spec, machine)
+    return f"should not stay: {why}" if why else ""
 
 
 def _ports(job: Job, task: Task) -> dict[str, int]:

@@ -8,10 +8,12 @@ from borgish.api.views.indexes import has_index
 from borgish.api.views.instants import instant
 from borgish.api.views.jobs import tasks_not_up
 from borgish.api.views.tasks import exit_text, last_exit, phase_of, seen_attempt, task_view
-from borgish.cell.model import Job, Task
+from borgish.cell.model import Job, Machine, Task
 from borgish.cell.observed import Observed, SeenAttempt
 from borgish.cell.state import Cell
-from borgish.vocabulary import Ending, JobKind, Phase, State, task_name
+from borgish.cell.suitability import objection
+from borgish.cell.taints import leaves_at
+from borgish.vocabulary import Ending, JobKind, Phase, Recheck, State, task_name
 from borgish.wire.api import EventView, RefusalView, WhyView
 
 TASKS_SHOWN = 20
@@ -35,7 +37,7 @@ def why_task(
         state=task.state,
         text=_task_text(cell, observed, job, task, mine),
         refusals=mine,
-        tasks=(task_view(observed, job, index, mine),),
+        tasks=(task_view(observed, job, index, mine, cell.machines.get(task.machine)),),
         events=tuple(about[-EVENTS_SHOWN:]),
     )
 
@@ -56,7 +58,10 @@ def why_job(
         state=job.state,
         text=" ".join(sentences),
         refusals=tuple(refusals),
-        tasks=tuple(task_view(observed, job, task.index, refusals) for task in troubled),
+        tasks=tuple(
+            task_view(observed, job, task.index, refusals, cell.machines.get(task.machine))
+            for task in troubled
+        ),
         events=tuple(events[-EVENTS_SHOWN:]),
     )
 
@@ -130,9 +135,22 @@ def _running(
     machine = cell.machines.get(task.machine)
     if machine is not None and not machine.up:
         yield f"{task.machine} is down: {machine.reason or 'not heard of'}."
+    if machine is not None:
+        yield from _staying(job, machine)
     if seen and seen.reason:
         yield _sentence(seen.reason)
     yield from _restarts(name, task, seen)
+
+
+def _staying(job: Job, machine: Machine) -> Iterator[str]:
+    """Say why tasks of a job should not stay on a machine, or not for ever."""
+    if why := objection(job.spec, machine):
+        follows = {Recheck.KEEP: "It stays, as its job says", Recheck.EVICT: "It will be moved"}
+        yield f"It should not stay: {why}. {follows[job.spec.recheck]} (recheck: {job.spec.recheck})."
+    at = leaves_at(job.spec.tolerations, machine.taints)
+    if at is not None:
+        marks = ", ".join(map(str, machine.taints))
+        yield f"{machine.name} is tainted {marks}: it may stay until {instant(at)}."
 
 
 def _restarts(name: str, task: Task, seen: SeenAttempt | None) -> Iterator[str]:

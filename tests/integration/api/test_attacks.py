@@ -165,6 +165,11 @@ def test_an_error_repeats_only_the_beginning_of_a_path(api: RunningApi) -> None:
         ("/v1/machines", b'{"x": ' + b"[" * 100_000, ""),
         ("/v1/machines", b'{"x": "\xff"}', ""),
         ("/v1/machines/m1/cordon", b'{"reason": "a\\u0000"}', "NUL"),
+        ("/v1/machines/m1/taint", b'{"key": ""}', "is no key"),
+        ("/v1/machines/m1/taint", b'{"key": "a b"}', "is no key"),
+        ("/v1/machines/m1/taint", b'{"key": "a", "value": "\\u001b"}', "is no value"),
+        ("/v1/machines/m1/taint", b'{"key": "a", "effect": "explode"}', "does not fit"),
+        ("/v1/machines/m1/untaint", b'{"key": "../x\\n"}', "is no key"),
     ],
 )
 def test_bodies_that_are_refused(api: RunningApi, target: str, body: bytes, said: str) -> None:

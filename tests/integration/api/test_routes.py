@@ -11,7 +11,9 @@ from borgish.cell.commands import (
     RestartTasks,
     ScaleJob,
     SubmitJob,
+    TaintMachine,
     UncordonMachine,
+    UntaintMachine,
 )
 from borgish.client import Client, quoted
 from borgish.errors import (
@@ -24,7 +26,7 @@ from borgish.errors import (
     Unreachable,
 )
 from borgish.resources import Resources
-from borgish.vocabulary import BODY_BYTES_MAX, State
+from borgish.vocabulary import BODY_BYTES_MAX, State, TaintEffect
 from borgish.wire.api import (
     Accepted,
     CheckpointDetail,
@@ -44,8 +46,10 @@ from borgish.wire.api import (
     ScaleRequest,
     StatusView,
     SummaryView,
+    TaintRequest,
     TaskList,
     TaskView,
+    UntaintRequest,
     WhyView,
 )
 from borgish.wire.link import ExecReply, Facts, JoinReply, JoinRequest
@@ -133,12 +137,16 @@ def test_kill_restart_and_scale_become_commands(api: RunningApi, admin: Client) 
     ]
 
 
-def test_cordon_and_uncordon_become_commands(api: RunningApi, admin: Client) -> None:
+def test_what_is_asked_of_machines_becomes_commands(api: RunningApi, admin: Client) -> None:
     admin.post(quoted("machines", "m1", "cordon"), CordonRequest("disk"), Accepted)
     admin.post(quoted("machines", "m1", "uncordon"), None, Accepted)
+    admin.post(quoted("machines", "m1", "taint"), TaintRequest("a", "b", TaintEffect.EVICT), Accepted)
+    admin.post(quoted("machines", "m1", "untaint"), UntaintRequest("a"), Accepted)
     assert [asked.command for asked in api.gateway.asked] == [
         CordonMachine("m1", "disk"),
         UncordonMachine("m1"),
+        TaintMachine("m1", "a", "b", TaintEffect.EVICT),
+        UntaintMachine("m1", "a"),
     ]
 
 

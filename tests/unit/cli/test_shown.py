@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from borgish.spec.job import Health
+from borgish.vocabulary import TaintEffect
 from borgish.wire.api import (
     Accepted,
     CheckpointView,
@@ -15,6 +16,7 @@ from borgish.wire.api import (
     JobList,
     Page,
     Problem,
+    TaintView,
     TaskList,
     TaskView,
     WhyView,
@@ -155,6 +157,24 @@ def test_machines(master: FakeMaster, run: Run, capsys: Out) -> None:
     assert run("machine", "cordon", "m1", "--reason", "disk") == 0
     assert capsys.readouterr().out == "m1 is cordoned\n"
     assert json.loads(master.asked[-1].body) == {"reason": "disk"}
+
+
+def test_taints(master: FakeMaster, run: Run, capsys: Out) -> None:
+    marks = (TaintView("dedicated", TaintEffect.REFUSE, NOW, "ml"), TaintView("old", TaintEffect.AVOID, NOW))
+    master.answers["GET /v1/machines"] = {"items": [machine(taints=marks)]}
+    master.answers["GET /v1/machines/m1"] = machine(taints=marks)
+    for verb in ("taint", "untaint"):
+        master.answers[f"POST /v1/machines/m1/{verb}"] = Accepted(9, "m1", "done")
+    assert run("machine", "list") == 0
+    assert "dedicated=ml:refuse,old:avoid" in capsys.readouterr().out
+    assert run("machine", "show", "m1") == 0
+    assert "taints      dedicated=ml:refuse, old:avoid\n" in capsys.readouterr().out
+    assert run("machine", "taint", "m1", "repair=disk", "--effect", "evict") == 0
+    assert json.loads(master.asked[-1].body) == {"key": "repair", "value": "disk", "effect": "evict"}
+    assert run("machine", "taint", "m1", "repair") == 0
+    assert json.loads(master.asked[-1].body) == {"key": "repair", "value": "", "effect": "refuse"}
+    assert run("machine", "untaint", "m1", "repair") == 0
+    assert json.loads(master.asked[-1].body) == {"key": "repair"}
 
 
 def test_events_of_a_job(master: FakeMaster, run: Run, capsys: Out) -> None:

@@ -7,6 +7,8 @@ import pytest
 
 from borgish.cli.table import Column, cell_width, cut, draw
 from borgish.text import clock_time
+from borgish.vocabulary import TaintEffect
+from borgish.wire.api import TaintView
 from tests.unit.cli.samples import event, job, machine, task
 
 WIDTH = 80
@@ -63,12 +65,15 @@ def test_tasks() -> None:
 
 
 def test_machines() -> None:
+    old = TaintView("old", TaintEffect.REFUSE, "")
     assert draw(
-        [machine(), machine("m2", state="down", reason="silent")], columns_of("machine"), io.StringIO()
+        [machine(), machine("m2", state="down", reason="silent", taints=(old,))],
+        columns_of("machine"),
+        io.StringIO(),
     ) == (
-        "NAME  STATE  TASKS     CPU          RAM  RUNTIMES  REASON\n"
-        "m1    up         1  500m/4  256MiB/8GiB  process\n"
-        "m2    down       1  500m/4  256MiB/8GiB  process   silent\n"
+        "NAME  STATE  TASKS     CPU          RAM  RUNTIMES  TAINTS      REASON\n"
+        "m1    up         1  500m/4  256MiB/8GiB  process   -\n"
+        "m2    down       1  500m/4  256MiB/8GiB  process   old:refuse  silent\n"
     )
 
 

@@ -1,0 +1,49 @@
+"""Tasks leave machines that stopped meeting their constraints, where their job says ``recheck: evict``.
+
+Those of other jobs stay, and that they should not is shown. A few at each resync, so that there is a
+rate: one changed file can change the attributes of all machines.
+"""
+
+from collections.abc import Iterator
+
+from borgish.cell.commands import Command, EvictTasks
+from borgish.cell.model import Job
+from borgish.cell.observed import Observed
+from borgish.cell.state import Cell
+from borgish.cell.suitability import objection
+from borgish.clock import Now
+from borgish.reconcilers.settings import EVICTIONS_MAX, ReconcileSettings
+from borgish.vocabulary import Eviction, Recheck, State
+
+
+def reconcile(
+    cell: Cell, _observed: Observed, names: frozenset[str] | None, _settings: ReconcileSettings, _now: Now
+) -> Iterator[Command]:
+    """Evict what its machine no longer suits, in order of jobs."""
+    if names is not None:
+        return
+    room = EVICTIONS_MAX
+    for key in sorted(key for key, job in cell.jobs.items() if job.running and _is_rechecked(job)):
+        for reason, indexes in _leaving(cell, cell.jobs[key]).items():
+            if room <= 0:
+                return
+            yield EvictTasks(key, tuple(indexes[:room]), Eviction.UNSUITABLE, reason)
+            room -= len(indexes)
+
+
+def _is_rechecked(job: Job) -> bool:
+    return job.spec.recheck is Recheck.EVICT and bool(job.spec.constraints)
+
+
+def _leaving(cell: Cell, job: Job) -> dict[str, list[int]]:
+    """Return the indexes of the tasks that have to leave, by the reason."""
+    reasons: dict[str, str] = {}  # by machine: most tasks of a large job share theirs
+    leaving: dict[str, list[int]] = {}
+    for task in job.tasks:
+        if task.state is not State.RUNNING:
+            continue
+        if task.machine not in reasons:
+            reasons[task.machine] = objection(job.spec, cell.machines[task.machine])
+        if reasons[task.machine]:
+            leaving.setdefault(reasons[task.machine], []).append(task.index)
+    return leaving

@@ -1,0 +1,51 @@
+"""Tasks leave machines with a taint that evicts: at once, or when the time that they tolerate is over.
+
+A few at each resync, so that there is a rate: whoever taints a whole row of machines wants them
+emptied, not everything stopped at once.
+"""
+
+from collections.abc import Iterator
+
+from borgish.cell.commands import Command, EvictTasks
+from borgish.cell.model import Machine
+from borgish.cell.observed import Observed
+from borgish.cell.state import Cell
+from borgish.cell.taints import leaves_at
+from borgish.clock import Now
+from borgish.reconcilers.settings import EVICTIONS_MAX, ReconcileSettings
+from borgish.spec.job import JobSpec
+from borgish.vocabulary import Eviction, TaintEffect
+
+
+def reconcile(
+    cell: Cell, _observed: Observed, names: frozenset[str] | None, _settings: ReconcileSettings, now: Now
+) -> Iterator[Command]:
+    """Evict what may not stay, in order of machines and jobs."""
+    if names is not None:
+        return
+    room = EVICTIONS_MAX
+    evicting = (m for m in cell.machines.values() if any(t.effect is TaintEffect.EVICT for t in m.taints))
+    for machine in sorted(evicting, key=lambda machine: machine.name):
+        for (job, reason), indexes in _leaving(cell, machine, now).items():
+            if room <= 0:
+                return
+            yield EvictTasks(job, tuple(indexes[:room]), Eviction.TAINTED, reason)
+            room -= len(indexes)
+
+
+def _leaving(cell: Cell, machine: Machine, now: Now) -> dict[tuple[str, str], list[int]]:
+    """Return the tasks whose time on a machine is over, by their job and the reason."""
+    leaving: dict[tuple[str, str], list[int]] = {}
+    for key, index in sorted(cell.placed.get(machine.name, ())):
+        reason = _why(cell.jobs[key].spec, machine, now)
+        if reason:
+            leaving.setdefault((key, reason), []).append(index)
+    return leaving
+
+
+def _why(spec: JobSpec, machine: Machine, now: Now) -> str:
+    for taint in machine.taints:
+        at = leaves_at(spec.tolerations, (taint,))
+        if at is not None and at <= now.wall:
+            return f"{machine.name} is tainted {taint}"
+    return ""

@@ -1,0 +1,123 @@
+"""Who has to leave a machine for its taints and its attributes, and how many at a time."""
+
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from borgish.cell.commands import (
+    Command,
+    EvictTasks,
+    JoinMachine,
+    Observe,
+    PlaceTasks,
+    SubmitJob,
+    TaintMachine,
+)
+from borgish.clock import Now
+from borgish.reconcilers import RECONCILERS, suitability, taints
+from borgish.reconcilers.settings import EVICTIONS_MAX, ReconcileSettings
+from borgish.resources import Resources
+from borgish.spec.constraints import parse_constraint
+from borgish.spec.job import JobSpec, Toleration
+from borgish.vocabulary import Eviction, Recheck, TaintEffect
+from tests.unit.cell.test_decide import NOW, Desk, machine, spec
+
+SETTINGS = ReconcileSettings()
+
+
+@pytest.fixture
+def desk() -> Desk:
+    desk = Desk()
+    desk.do(JoinMachine(machine("m2"), "i2", known=False))
+    return desk
+
+
+def place(desk: Desk, job: JobSpec, on: str = "m1") -> None:
+    desk.do(SubmitJob(job))
+    desk.do(PlaceTasks(job.key, tuple(range(job.tasks)), (on,) * job.tasks))
+
+
+def asked(
+    desk: Desk, reconcile: object, names: frozenset[str] | None = None, now: Now = NOW
+) -> list[tuple[str, tuple[int, ...], Eviction, str]]:
+    assert callable(reconcile)
+    commands: Iterator[Command] = reconcile(desk.cell, desk.observed, names, SETTINGS, now)
+    return [
+        (each.job, each.indexes, each.cause, each.reason) for each in commands if isinstance(each, EvictTasks)
+    ]
+
+
+def tolerating(name: str, *tolerations: Toleration) -> JobSpec:
+    return spec(name, 1, tolerations=tolerations)
+
+
+# Taints
+
+
+def test_what_does_not_tolerate_an_evicting_taint_leaves(desk: Desk) -> None:
+    place(desk, spec(tasks=2))
+    place(desk, tolerating("patient", Toleration("repair")))
+    place(desk, tolerating("elsewhere"), "m2")
+    assert asked(desk, taints.reconcile) == []
+    desk.do(TaintMachine("m1", "repair", "disk", TaintEffect.EVICT))
+    wanted = [("ann/web", (0, 1), Eviction.TAINTED, "m1 is tainted repair=disk:evict")]
+    assert asked(desk, taints.reconcile) == wanted
+
+
+@pytest.mark.parametrize("effect", [TaintEffect.REFUSE, TaintEffect.AVOID])
+def test_other_taints_move_nobody(desk: Desk, effect: TaintEffect) -> None:
+    place(desk, spec())
+    desk.do(TaintMachine("m1", "repair", "", effect))
+    assert asked(desk, taints.reconcile) == []
+
+
+def test_what_tolerates_it_for_a_while_leaves_after_that(desk: Desk) -> None:
+    place(desk, tolerating("brief", Toleration("repair", for_seconds=60.0)))
+    desk.do(TaintMachine("m1", "repair", "", TaintEffect.EVICT))
+    assert asked(desk, taints.reconcile, now=NOW.later(59.9)) == []
+    assert [job for job, *_ in asked(desk, taints.reconcile, now=NOW.later(60.0))] == ["ann/brief"]
+
+
+# Attributes
+
+
+def picky(name: str, recheck: Recheck) -> JobSpec:
+    return spec(name, 2, constraints=(parse_constraint("arch == amd64"),), recheck=recheck)
+
+
+def change_attributes(desk: Desk) -> None:
+    desk.do(Observe("m1", "b1", "i1", (), attributes={"arch": "arm64"}), "m1")
+
+
+def test_what_its_machine_no_longer_suits_leaves_where_its_job_says_so(desk: Desk) -> None:
+    for name, recheck in (("moves", Recheck.EVICT), ("stays", Recheck.KEEP)):
+        place(desk, picky(name, recheck))
+    place(desk, picky("elsewhere", Recheck.EVICT), "m2")
+    assert asked(desk, suitability.reconcile) == []
+    change_attributes(desk)
+    reason = "m1 no longer meets arch == amd64"
+    wanted = [("ann/moves", (0, 1), Eviction.UNSUITABLE, reason)]
+    assert asked(desk, suitability.reconcile) == wanted
+
+
+# Both
+
+
+@pytest.mark.parametrize("reconcile", [taints.reconcile, suitability.reconcile])
+def test_only_so_many_leave_at_a_time(desk: Desk, reconcile: object) -> None:
+    for name in ("a", "b"):
+        place(desk, msgspec.structs.replace(picky(name, Recheck.EVICT), tasks=70, resources=Resources(1)))
+    change_attributes(desk)
+    desk.do(TaintMachine("m1", "repair", "", TaintEffect.EVICT))
+    first = asked(desk, reconcile)
+    assert sum(len(indexes) for _, indexes, *_ in first) == EVICTIONS_MAX
+    for key, indexes, cause, reason in first:
+        desk.do(EvictTasks(key, indexes, cause, reason))
+    second = asked(desk, reconcile)
+    assert sum(len(indexes) for _, indexes, *_ in second) == 140 - EVICTIONS_MAX
+    assert asked(desk, reconcile, frozenset({"m1"})) == []  # between resyncs nobody has to go
+
+
+def test_both_are_among_the_loops_of_the_master() -> None:
+    assert {"taints", "suitability"} <= {name for name, _ in RECONCILERS}
