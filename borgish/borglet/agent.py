@@ -302,7 +302,7 @@ class Agent:
         for condition in set(found) - set(self._conditions):
             log.warning("%s %s: %s", condition.kind, condition.about, condition.text)
         self._conditions = found
-        self.core.observe(with_runtimes(self._facts, tuple(sorted(self._runtimes))), found)
+        self.core.observe(with_runtimes(self._facts, self._runtimes), found)
 
     def _log_assignment(self, request: PollRequest) -> None:
         if got := request.assignment:

@@ -2,10 +2,13 @@
 
 import os
 import platform
+from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import psutil
 
+from borgish.borglet.runtimes.base import TaskRuntime
 from borgish.borglet.settings import Settings
 from borgish.resources import Resources
 from borgish.vocabulary import Runtime
@@ -35,9 +38,10 @@ def measure(settings: Settings) -> Facts:
     )
 
 
-def with_runtimes(facts: Facts, runtimes: tuple[Runtime, ...]) -> Facts:
-    """Return the facts with the runtimes that work."""
-    return Facts(facts.capacity, facts.attributes, runtimes, facts.ports_low, facts.ports_high)
+def with_runtimes(facts: Facts, runtimes: Mapping[Runtime, TaskRuntime]) -> Facts:
+    """Return the facts with the runtimes that work, and the images they have."""
+    images = {name: arch for kind in sorted(runtimes) for name, arch in runtimes[kind].images().items()}
+    return msgspec.structs.replace(facts, runtimes=tuple(sorted(runtimes)), images=images)
 
 
 def boot_id() -> str:

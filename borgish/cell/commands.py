@@ -151,3 +151,4 @@ class Observe(Command, frozen=True, tag=True):
     attributes: dict[str, str] | None = None
     runtimes: tuple[Runtime, ...] | None = None
     generation: int = 0  # of the assignment it works on
+    images: dict[str, str] | None = None  # where they differ from what it said before

@@ -47,7 +47,7 @@ class SeenMachine(msgspec.Struct):
     conditions: tuple[str, ...] = ()
     unhealthy_runtimes: tuple[Runtime, ...] = ()
     usage: dict[tuple[str, int], tuple[int, int]] = {}  # (cpu_millis, ram_bytes)
-    images: dict[str, str] = {}  # those there, with the architecture of each
+    images: dict[str, str] = {}  # container images that are there: by name:tag the architecture
     ports_blocked: dict[int, float] = {}  # a port that a foreign program holds, until when
 
 

@@ -58,6 +58,8 @@ def absorb(cell: Cell, observed: Observed, report: Observe, now: Now) -> None:
     seen.conditions, seen.unhealthy_runtimes = report.conditions, report.unhealthy_runtimes
     if report.whole:
         seen.attempts = {}
+    if report.images is not None:
+        seen.images = report.images
     seen.ports_blocked = {port: until for port, until in seen.ports_blocked.items() if until > now.mono}
     for attempt in report.changed:
         seen.attempts[attempt.task, attempt.attempt] = attempt

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from sys import intern
 
 from borgish.cell.commands import Observe
 from borgish.cell.model import Job, Machine, Task
@@ -119,10 +120,11 @@ class Incoming:
     def __init__(self, machine: str) -> None:
         self._machine = machine
         self._before: dict[SeenKey, AttemptReport] | None = None
+        self._images: dict[str, str] | None = None
 
     def forget(self) -> None:
         """Take the next report as a whole: nothing is known of what came before it."""
-        self._before = None
+        self._before = self._images = None
 
     def observe(self, reply: PollReply, report: Report, record: Machine) -> Observe:
         """Return what the master should know of this report; the machine's record tells known facts.
@@ -137,6 +139,9 @@ class Incoming:
         whole = self._before is None
         self._before = attempts
         facts = report.facts
+        images = None
+        if facts.images != self._images:
+            images = self._images = {intern(name): intern(arch) for name, arch in facts.images.items()}
         return Observe(
             machine=self._machine,
             boot_id=reply.boot_id,
@@ -155,6 +160,7 @@ class Incoming:
             attributes=facts.attributes if facts.attributes != record.attributes else None,
             runtimes=facts.runtimes if facts.runtimes != record.runtimes else None,
             generation=reply.generation,
+            images=images,
         )
 
 

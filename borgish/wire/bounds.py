@@ -16,6 +16,8 @@ from borgish.wire.link import Facts, JoinRequest
 AMOUNT_MAX = 2**60  # of cpu, ram, disk: far above any machine, and some still fit a column together
 NAMED_AMOUNTS_MAX = 64
 ATTRIBUTES_MAX = 128
+IMAGES_MAX = 512
+IMAGE_CHARACTERS_MAX = 512
 KEY_CHARACTERS_MAX = 63
 VALUE_CHARACTERS_MAX = 256
 ID_CHARACTERS_MAX = 128
@@ -76,6 +78,7 @@ def _in_facts(facts: Facts, at: str) -> Iterator[Mistake]:
     if not 1 <= facts.ports_low <= facts.ports_high <= 65535:
         low, high = _digits(facts.ports_low), _digits(facts.ports_high)
         yield Mistake(f"{low}-{high} is no range within 1-65535", path=f"{at}ports_low")
+    yield from _in_images(facts.images, f"{at}images")
     if len(set(facts.runtimes)) != len(facts.runtimes):
         yield Mistake("names a runtime twice", path=f"{at}runtimes")
 
@@ -98,6 +101,17 @@ def _in_capacity(capacity: Resources, at: str) -> Iterator[Mistake]:
         if not _NAME.fullmatch(kind) or millis not in _WHOLE_DEVICES:
             what = f"no name, or not 0 to {DEVICES_MAX} whole devices"
             yield Mistake(f"{_shown(kind)}: {what}", path=f"{at}devices")
+
+
+def _in_images(images: Mapping[str, str], at: str) -> Iterator[Mistake]:
+    if len(images) > IMAGES_MAX:
+        yield Mistake(f"more than {IMAGES_MAX} images", path=at)
+        return
+    for name, arch in images.items():
+        if not (0 < len(name) <= IMAGE_CHARACTERS_MAX and len(arch) <= KEY_CHARACTERS_MAX):
+            yield Mistake(f"{_shown(name)} or its architecture is empty or too long", path=at)
+        elif not (name.isprintable() and arch.isprintable()):
+            yield Mistake(f"{_shown(name)} is not printable text", path=at)
 
 
 def _in_attributes(attributes: Mapping[str, str], at: str) -> Iterator[Mistake]:

@@ -167,6 +167,7 @@ class Facts(msgspec.Struct, frozen=True):
     runtimes: tuple[Runtime, ...]
     ports_low: int
     ports_high: int  # inclusive
+    images: dict[str, str] = {}  # container images that are there: by name:tag the architecture
 
 
 class Report(msgspec.Struct, frozen=True, omit_defaults=True):

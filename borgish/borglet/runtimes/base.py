@@ -77,6 +77,10 @@ class TaskRuntime(Protocol):
         """Run a command beside the task; return output (at most 1 MiB), exit code, whether it was cut."""
         ...
 
+    def images(self) -> dict[str, str]:
+        """Return the images that are here, by ``name:tag``, each with its architecture as amd64 or arm64."""
+        ...
+
     def trouble(self) -> str:
         """Return what is wrong with the runtime as a whole, "" when nothing is."""
         ...

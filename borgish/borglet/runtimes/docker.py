@@ -10,6 +10,7 @@ is trouble of the machine: no task is taken for ended because of it.
     docker_kept       which stay for their output when their attempt was let go
     docker_start      making one
     docker_init       whether its program could be run
+    docker_images     which images there are
     docker_exec, docker_use
 """
 
@@ -23,6 +24,7 @@ from borgish.borglet.runtimes.base import RunState
 from borgish.borglet.runtimes.docker_container import Container, Owner, Place
 from borgish.borglet.runtimes.docker_engine import Client, Engine
 from borgish.borglet.runtimes.docker_exec import run_beside
+from borgish.borglet.runtimes.docker_images import EVENTS, Images
 from borgish.borglet.runtimes.docker_kept import Keep
 from borgish.borglet.runtimes.docker_roll import Roll
 from borgish.borglet.runtimes.docker_start import Starter
@@ -67,6 +69,7 @@ class DockerRuntime:
         self._keep = keep
         self._engine = Engine()
         self._meter = Meter()
+        self._images = Images(self._engine, self._clock)
         self._roll = Roll(self._engine, self._owner, self._clock, keep)
         self._starter = Starter(self._engine, self._owner, self._clock, self._roll)
         self._starts: dict[tuple[str, int], asyncio.Task[RunState]] = {}
@@ -82,6 +85,7 @@ class DockerRuntime:
         self._roll.changed = changed
         filters = {"type": "container", "event": ["die", "oom"]} | self._owner.filters()
         self._engine.listen(since, filters, self._roll.heard)
+        self._engine.listen(since, EVENTS, self._images.heard)
         self._roll.in_background(self._look_now_and_then())
         return [container.state for container in self._roll.latest.values() if container.state]
 
@@ -100,6 +104,7 @@ class DockerRuntime:
 
     async def _look_now_and_then(self) -> None:
         while True:
+            await self._look_at_images()
             await asyncio.sleep(self._look_seconds)
             try:
                 await self._roll.look()
@@ -107,6 +112,16 @@ class DockerRuntime:
                 self._silent = ""
             except (APIError, Unreachable) as error:
                 self._silent = str(error)
+
+    async def _look_at_images(self) -> None:
+        """What images there are is good to know; an engine that does not tell can still run containers."""
+        try:
+            await self._images.look_when_due()
+        except (APIError, Unreachable) as error:
+            log.info("the images of the Docker engine cannot be listed: %s", error)
+
+    def images(self) -> dict[str, str]:
+        return self._images.by_name
 
     async def start(self, spec: AttemptSpec, run: int) -> RunState:
         known = self._roll.latest.get(spec.key)

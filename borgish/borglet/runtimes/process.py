@@ -127,6 +127,10 @@ class ProcessRuntime:
         if self._starter.groups:
             self._starter.groups.close()
 
+    def images(self) -> dict[str, str]:
+        """Return none: a program has no image."""
+        return {}
+
     def trouble(self) -> str:
         """Return what keeps programs from being started at all."""
         return self._starter.trouble

@@ -48,6 +48,7 @@ class MadeUp:
         self.faults: list[BaseException] = []
         self.open_fault = ""
         self.bad = ""
+        self.here: dict[str, str] = {}
 
     async def open(self, changed: Callable[[str], None]) -> list[RunState]:
         if self.open_fault:
@@ -94,6 +95,9 @@ class MadeUp:
 
     async def exec(self, key: str, run: tuple[str, ...], timeout_seconds: float) -> tuple[bytes, int, bool]:
         return b"said", 0, False
+
+    def images(self) -> dict[str, str]:
+        return self.here
 
     def trouble(self) -> str:
         return self.bad
@@ -283,6 +287,13 @@ async def test_trouble_of_a_runtime_is_a_condition(bench: Bench) -> None:
     bench.agent._look_around()
     (condition,) = bench.agent.core.conditions
     assert (condition.kind, condition.about) == (ConditionKind.RUNTIME_UNHEALTHY, "fake")
+
+
+async def test_the_images_of_a_runtime_are_facts(bench: Bench) -> None:
+    assert bench.agent.core.facts.images == {}
+    bench.runtime.here = {"busybox:1": "amd64"}
+    bench.agent._look_around()
+    assert bench.agent.core.facts.images == {"busybox:1": "amd64"}
 
 
 async def test_a_runtime_that_does_not_open_is_left_out_and_tried_again(

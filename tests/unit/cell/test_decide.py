@@ -304,3 +304,12 @@ def test_joining_again_keeps_the_cordon(desk: Desk) -> None:
     desk.do(JoinMachine(moved, "i2", known=True))
     assert desk.cell.machines["m1"].cordoned
     assert desk.cell.machines["m1"].port == 7999
+
+
+def test_what_images_a_machine_has_is_seen_and_not_journalled(desk: Desk) -> None:
+    position = desk.cell.position
+    desk.report(images={"busybox:1": "amd64"})
+    desk.report()
+    assert desk.observed.machines["m1"].images == {"busybox:1": "amd64"}
+    desk.report(images={})
+    assert (desk.observed.machines["m1"].images, desk.cell.position) == ({}, position)

@@ -1,5 +1,6 @@
 """What follows from the answers of one machine, in whatever order they come."""
 
+import msgspec
 import pytest
 
 from borgish.cell.model import Machine, Snapshot
@@ -69,3 +70,19 @@ def test_an_end_for_want_of_memory_is_called_so(conversation: Conversation) -> N
     news = conversation.observe(reply("i", 1, again))
     assert news is not None
     assert [attempt.exit_reason for attempt in news.changed] == ["out of memory"]
+
+
+def test_images_are_told_when_they_changed_and_anew_to_who_knows_nothing(conversation: Conversation) -> None:
+    def told(generation: int, images: dict[str, str]) -> dict[str, str] | None:
+        facts = msgspec.structs.replace(FACTS, images=images)
+        answer = PollReply("m1", "b", "i", 1, generation, Report(facts, ()))
+        news = conversation.observe(answer)
+        conversation.acknowledge(answer)
+        assert news is not None
+        return news.images
+
+    assert told(1, {"busybox:1": "amd64"}) == {"busybox:1": "amd64"}
+    assert told(2, {"busybox:1": "amd64"}) is None
+    assert told(3, {}) == {}
+    conversation.lose()
+    assert told(4, {}) == {}
