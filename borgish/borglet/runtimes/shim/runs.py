@@ -149,13 +149,14 @@ def watch(request: Request, answer: int) -> None:
     ended = os.pidfd_open(record["pid"])  # gone: an error, and the runtime looks again
     if start_ticks(record["pid"]) != record["ticks"]:
         raise Trouble("fork", errno.ESRCH, "the program is gone")
+    # Before anybody hears of us: what a pipe holds is gone with the last process that has it open.
+    output = os.open("output", os.O_RDWR | os.O_NONBLOCK)
     if os.path.exists("starting.json"):
         begin_files()
         os.rename("starting.json", "run.json")
     me = os.getpid()
     record.update(shim=me, shim_ticks=start_ticks(me))
     replace_json("run.json", record)
-    output = os.open("output", os.O_RDWR | os.O_NONBLOCK)
     log, room = Log(), keep_room("exit.new")
     reply(answer, record)
     poll = select.poll()
