@@ -15,8 +15,18 @@ DISK_FREE_BYTES_EASED = 640 * 1024**2
 
 
 async def sample(runtimes: Iterable[TaskRuntime]) -> tuple[Usage, ...]:
-    """Return what each running attempt uses, over all runtimes."""
-    return tuple([usage for runtime in runtimes for usage in await runtime.sample()])
+    """Return what each running attempt uses, all of its programs together, over all runtimes."""
+    found: dict[tuple[str, int], Usage] = {}
+    for runtime in runtimes:
+        for one in await runtime.sample():
+            key = (one.task, one.attempt)
+            found[key] = _sum(found[key], one) if key in found else one
+    return tuple(found.values())
+
+
+def _sum(one: Usage, other: Usage) -> Usage:
+    cpu_millis, ram_bytes = one.cpu_millis + other.cpu_millis, one.ram_bytes + other.ram_bytes
+    return Usage(one.task, one.attempt, cpu_millis, ram_bytes)
 
 
 def conditions(

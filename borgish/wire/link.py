@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 
 from borgish.resources import Resources
-from borgish.spec.job import Health, Restart, Stop
+from borgish.spec.job import Health, Program, Restart, Stop
 from borgish.vocabulary import Ending, Phase, Runtime
 
 # What borglets count: bounded where it is read, because it ends in columns of a database.
@@ -25,6 +25,7 @@ class AttemptSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     """One attempt as its machine needs it: all substitutions done, all ports numbered.
 
     ``env`` is complete (``BORGISH_*`` and ``PORT_*`` included). ``health.command`` is substituted.
+    ``programs`` are what runs beside its main program, each with what its environment has on top.
     """
 
     task: str  # user/job/3
@@ -43,16 +44,50 @@ class AttemptSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     labels: dict[str, str] = {}
     devices: tuple[str, ...] = ()  # those it was given, like gpu:0
     in_alloc: bool = False  # its resources are those of its alloc
+    programs: tuple[Program, ...] = ()
+    program: str = ""  # on the machine only: which of the programs this is of; "": the main one
 
     @property
     def key(self) -> str:
-        """The attempt's name: ``user/job/3@1207``."""
-        return attempt_key(self.task, self.attempt)
+        """The attempt's name: ``user/job/3@1207``; of one of its programs ``user/job/3@1207:proxy``."""
+        return attempt_key(self.task, self.attempt, self.program)
+
+    def beside(self, program: Program) -> "AttemptSpec":
+        """Return what one of the programs needs. It is in nobody's way: the ports are the main one's, and
+        it is started again whatever becomes of it."""
+        return msgspec.structs.replace(
+            self,
+            run=program.run,
+            env={**self.env, **program.env},
+            image=program.image or self.image,
+            workdir=program.workdir or self.workdir,
+            restart=Restart(backoff_seconds=self.restart.backoff_seconds),
+            ports={},
+            health=None,
+            max_runtime_seconds=0.0,
+            programs=(),
+            program=program.name,
+        )
 
 
-def attempt_key(task: str, attempt: int) -> str:
-    """Return the name of an attempt: ``user/job/3@1207``."""
-    return f"{task}@{attempt}"
+def attempt_key(task: str, attempt: int, program: str = "") -> str:
+    """Return the name of an attempt, ``user/job/3@1207``, or of one of its programs."""
+    return f"{task}@{attempt}:{program}" if program else f"{task}@{attempt}"
+
+
+def split_attempt_key(key: str) -> tuple[str, int, str] | None:
+    """Return the task, the attempt and the program ("": the main one) in a key; None when it is none."""
+    task, mark, rest = key.rpartition("@")
+    number, _, program = rest.partition(":")
+    if not mark or not (number.isascii() and number.isdigit()):
+        return None
+    return task, int(number), program
+
+
+def main_key(key: str) -> str:
+    """Return the key of the main program of whatever program's key this is."""
+    at = key.rfind("@")
+    return key if (mark := key.find(":", at)) < 0 else key[:mark]
 
 
 class StopOrder(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -112,8 +147,21 @@ class Exit(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.code == 0
 
 
+class ProgramReport(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One of the programs beside the main one, as it is."""
+
+    name: str
+    phase: Phase
+    pid: Small = 0
+    restarts: Small = 0
+    reason: str = ""
+
+
 class AttemptReport(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One attempt as it is on its machine. ``ended`` is final; the phase means nothing from then on."""
+    """One attempt as it is on its machine. ``ended`` is final; the phase means nothing from then on.
+
+    All is of its main program, but that it has ended only when all of its programs have.
+    """
 
     task: str
     attempt: Whole
@@ -129,6 +177,7 @@ class AttemptReport(msgspec.Struct, frozen=True, omit_defaults=True):
     last_exit: Exit | None = None
     reason: str = ""  # restarts in 4 s after exit 1; stopping; port 8080 in use ...
     port_in_use: Port = 0  # a port of the attempt that a foreign program holds: place it elsewhere
+    programs: tuple[ProgramReport, ...] = ()
 
     @property
     def key(self) -> str:
@@ -221,6 +270,7 @@ class ExecRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     attempt: int
     run: tuple[str, ...]
     timeout_seconds: float = 60.0
+    program: str = ""  # beside which of the task's programs; "": the main one
 
 
 class ExecReply(msgspec.Struct, frozen=True, omit_defaults=True):

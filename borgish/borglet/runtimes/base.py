@@ -2,6 +2,10 @@
 
 A *run* is one program started for an attempt; a local restart is a new run of the same attempt,
 ``run`` counting from 1. Runs outlive the borglet: everything here can be asked again by a new one.
+
+The programs beside an attempt's main one have keys, runs and output of their own (``AttemptSpec.beside``).
+They can be started while the main program runs, in its network and within its limits, and end by
+themselves or when told to, as it does.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -27,7 +31,7 @@ class StartFailed(BorgishError):
 class RunState(msgspec.Struct, frozen=True):
     """One run as its runtime knows it. ``exit`` is None while it runs."""
 
-    key: str  # of the attempt: user/job/3@1207
+    key: str  # of the attempt: user/job/3@1207; of a program beside its main one user/job/3@1207:proxy
     run: int
     pid: int
     started_at: float  # seconds since 1970
@@ -66,7 +70,7 @@ class TaskRuntime(Protocol):
         ...
 
     async def sample(self) -> list[Usage]:
-        """Return what each running attempt uses."""
+        """Return what each running program uses, under its attempt: of one with several there are several."""
         ...
 
     def logs(self, key: str, *, previous: bool, follow: bool, tail: int) -> AsyncIterator[bytes]:

@@ -23,6 +23,7 @@ from borgish.resources import Resources
 PIDS_MAX = 1024
 V1_CONTROLLERS = ("memory", "pids", "cpu", "cpuacct")
 V2_CONTROLLERS = ("memory", "pids", "cpu")
+_CONTROLLED = " ".join(f"+{name}" for name in V2_CONTROLLERS)
 DAEMONS = "borgish-daemons"
 
 Limit = tuple[str, str, bool]  # file, value, whether the run may not start without it
@@ -30,10 +31,14 @@ Group = tuple[str, tuple[Limit, ...]]
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The groups of one run to be, and the file that counts what the kernel ends for memory."""
+    """The groups of one run to be, and the file that counts what the kernel ends for memory.
+
+    ``within``: groups around those, with the limits that all programs of a task share.
+    """
 
     groups: tuple[Group, ...] = ()
     oom: str = ""
+    within: tuple[Group, ...] = ()
 
 
 class Groups(msgspec.Struct, frozen=True):
@@ -46,13 +51,35 @@ class Groups(msgspec.Struct, frozen=True):
         """Return the groups of a run with these limits."""
         return (self._plan_v2 if self.version == 2 else self._plan_v1)(name, needs)
 
+    def plan_shared(self, name: str, needs: Resources) -> tuple[Group, ...]:
+        """Return the groups around all programs of a task, with its limits."""
+        return tuple(
+            (folder, (*(limit for limit in limits if limit[0] != _OOM_TOGETHER[0]), *self._pass_on(folder)))
+            for folder, limits in self.plan(name, needs).groups
+        )
+
+    def plan_inside(self, within: Iterable[Group], name: str) -> Plan:
+        """Return the groups of one run of a program inside those of its task."""
+        shared = tuple(within)
+        groups = tuple((f"{folder}/{name}", (_OOM_TOGETHER,) * (self.version == 2)) for folder, _ in shared)
+        counts = "memory.events" if self.version == 2 else "memory.oom_control"
+        memory = self.roots.get("memory", "")
+        oom = next((f"{folder}/{counts}" for folder, _ in groups if folder.startswith(f"{memory}/")), "")
+        return Plan(groups, oom, shared)
+
+    def _pass_on(self, folder: str) -> tuple[Limit, ...]:
+        """Return what lets the groups inside be counted, and a limit hold for all of them together."""
+        if self.version == 2:
+            return (("cgroup.subtree_control", _CONTROLLED, True),)
+        is_memory = folder.startswith(f"{self.roots.get('memory', '')}/")
+        return (("memory.use_hierarchy", "1", False),) * is_memory  # always so where the kernel is newer
+
     def remove_stale(self, names_kept: set[str]) -> None:
         """Remove empty groups of runs that are no more. What has processes stays."""
         for root in set(self.roots.values()):
             for entry in os.scandir(root):
                 if entry.is_dir() and entry.name not in names_kept:
-                    with contextlib.suppress(OSError):
-                        os.rmdir(entry.path)
+                    _remove_empty(entry.path)
 
     def close(self) -> None:
         """Remove what held the groups, when there are none. Version 2 keeps it: it has settings."""
@@ -75,6 +102,17 @@ class Groups(msgspec.Struct, frozen=True):
         return Plan(((folder, limits),), f"{folder}/memory.events")
 
 
+def _remove_empty(folder: str) -> None:
+    """Remove a group and those inside it, as far as they are empty."""
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(folder):
+            if entry.is_dir():
+                with contextlib.suppress(OSError):
+                    os.rmdir(entry.path)
+        os.rmdir(folder)
+
+
+_OOM_TOGETHER: Limit = ("memory.oom.group", "1", False)
 _PIDS: tuple[Limit, ...] = (("pids.max", str(PIDS_MAX), True),)
 
 
@@ -91,7 +129,7 @@ def _memory_v2(needs: Resources) -> tuple[Limit, ...]:
     return (
         ("memory.max", str(needs.ram_bytes), True),
         ("memory.swap.max", "0", False),
-        ("memory.oom.group", "1", False),
+        _OOM_TOGETHER,
     )
 
 
@@ -239,7 +277,7 @@ def _is_delegated(folder: str) -> bool:
 
 def _pass_down(folder: str) -> None:
     """Let groups below have limits. A group with processes of its own may not: they move into one below."""
-    control, wanted = f"{folder}/cgroup.subtree_control", " ".join(f"+{name}" for name in V2_CONTROLLERS)
+    control, wanted = f"{folder}/cgroup.subtree_control", _CONTROLLED
     try:
         write_file(control, wanted)
     except OSError:

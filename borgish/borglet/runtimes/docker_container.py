@@ -15,7 +15,7 @@ from docker.types import HostConfig, LogConfig
 from borgish.borglet.runtimes.base import RunState, StartFailed
 from borgish.borglet.runtimes.cgroups import PIDS_MAX, cpu_shares
 from borgish.borglet.runtimes.docker_engine import Inspected, Listed
-from borgish.wire.link import AttemptSpec, Exit
+from borgish.wire.link import AttemptSpec, Exit, attempt_key
 
 LABEL_CELL = "borgish.cell"
 LABEL_OWNER = "borgish.owner"
@@ -23,6 +23,7 @@ LABEL_MACHINE = "borgish.machine"
 LABEL_TASK = "borgish.task"
 LABEL_ATTEMPT = "borgish.attempt"
 LABEL_RUN = "borgish.run"
+LABEL_PROGRAM = "borgish.program"  # "" of the main one
 
 LOG_OPTIONS = {"max-size": "10m", "max-file": "3"}
 RAM_BYTES_MIN = 6 * 1024**2  # what the engine admits
@@ -57,7 +58,8 @@ class Owner(msgspec.Struct, frozen=True):
 
     def run_name(self, key: str, run: int) -> str:
         """Return what the name of a run's container ends with, however it begins."""
-        parts = [self.cell, self.mark, key.replace("/", "-").replace("@", "-"), str(run)]
+        plain = key.replace("/", "-").replace("@", "-").replace(":", "-")
+        parts = [self.cell, self.mark, plain, str(run)]
         return "-".join(part for part in parts if part)
 
 
@@ -84,8 +86,10 @@ class Container(msgspec.Struct):
         return self.exit is None and (self.state is None or self.state.exit is None)
 
 
-def container_config(spec: AttemptSpec, run: int, owner: Owner, place: Place) -> dict[str, Any]:
-    """Return the arguments of ``create_container``."""
+def container_config(
+    spec: AttemptSpec, run: int, owner: Owner, place: Place, main: str = ""
+) -> dict[str, Any]:
+    """Return the arguments of ``create_container``. ``main``: the id of the container it runs beside."""
     published = place.bridge and bool(spec.ports)
     return {
         "image": spec.image,
@@ -95,18 +99,20 @@ def container_config(spec: AttemptSpec, run: int, owner: Owner, place: Place) ->
         "working_dir": spec.workdir or None,
         "labels": owner.labels() | _labels_of(spec, run),
         "ports": [(port, "tcp") for port in spec.ports.values()] if published else None,
-        "host_config": _host_config(spec, place),
+        "host_config": _host_config(spec, place, main),
     }
 
 
 def _labels_of(spec: AttemptSpec, run: int) -> dict[str, str]:
-    return {LABEL_TASK: spec.task, LABEL_ATTEMPT: str(spec.attempt), LABEL_RUN: str(run)}
+    labels = {LABEL_TASK: spec.task, LABEL_ATTEMPT: str(spec.attempt), LABEL_RUN: str(run)}
+    return labels | {LABEL_PROGRAM: spec.program}
 
 
-def _host_config(spec: AttemptSpec, place: Place) -> HostConfig:
+def _host_config(spec: AttemptSpec, place: Place, main: str) -> HostConfig:
     """A task sees the port numbers it was given, inside and outside; it has no rights over the machine.
 
-    Cpu is a weight, as for processes: see ``cgroups``.
+    Cpu is a weight, as for processes: see ``cgroups``. What runs beside a main program has its network;
+    each of them has the task's limits to itself, for an engine has no limit over several containers.
     """
     need = spec.resources
     ram_bytes = max(need.ram_bytes, RAM_BYTES_MIN) if need.ram_bytes else None
@@ -114,7 +120,7 @@ def _host_config(spec: AttemptSpec, place: Place) -> HostConfig:
     return HostConfig(
         version="1.41",
         init=True,
-        network_mode="bridge" if place.bridge else "host",
+        network_mode=_network(place, main),
         port_bindings=ports if place.bridge and ports else None,
         mem_limit=ram_bytes,
         memswap_limit=ram_bytes,
@@ -127,10 +133,18 @@ def _host_config(spec: AttemptSpec, place: Place) -> HostConfig:
     )
 
 
+def _network(place: Place, main: str) -> str:
+    if not place.bridge:
+        return "host"
+    return f"container:{main}" if main else "bridge"
+
+
 def identity(labels: dict[str, str]) -> tuple[str, int] | None:
     """Return the key of the attempt and the number of the run, None when the labels are not ours."""
     task, attempt, run = (labels.get(label, "") for label in (LABEL_TASK, LABEL_ATTEMPT, LABEL_RUN))
-    return (f"{task}@{attempt}", int(run)) if task and attempt.isdigit() and run.isdigit() else None
+    if not (task and attempt.isdecimal() and run.isdecimal()):
+        return None
+    return attempt_key(task, int(attempt), labels.get(LABEL_PROGRAM, "")), int(run)
 
 
 def run_state(key: str, run: int, seen: Inspected, place: Place) -> RunState:

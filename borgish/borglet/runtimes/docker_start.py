@@ -18,7 +18,7 @@ from borgish.borglet.runtimes.docker_init import CANNOT_RUN_CODES, program_runs,
 from borgish.borglet.runtimes.docker_roll import Roll
 from borgish.clock import Clock
 from borgish.errors import Unreachable
-from borgish.wire.link import AttemptSpec
+from borgish.wire.link import AttemptSpec, main_key
 
 EARLY_END_SECONDS_MAX = 3.0
 SETTLE_SECONDS = 0.04
@@ -84,7 +84,7 @@ class Starter:
         )
 
     async def _make(self, spec: AttemptSpec, run: int) -> Container:
-        config = containers.container_config(spec, run, self._owner, self._roll.place)
+        config = containers.container_config(spec, run, self._owner, self._roll.place, self._main_of(spec))
         try:
             made = await self._engine.slow(
                 lambda client: client.create_container(**config), "create a container"
@@ -92,6 +92,18 @@ class Starter:
         except Unreachable as error:
             raise StartFailed(error.message, error.hint) from None
         return self._roll.know(Container(made["Id"], spec.key, run))
+
+    def _main_of(self, spec: AttemptSpec) -> str:
+        """Return the container of the main program that one runs beside; "" when it is one itself.
+
+        Raises StartFailed.
+        """
+        if not spec.program:
+            return ""
+        main = self._roll.latest.get(main_key(spec.key))
+        if main is None or not main.alive:
+            raise StartFailed("the task's main program does not run", "it is started with it")
+        return main.id
 
     async def _meet_again(self, spec: AttemptSpec, run: int, name: str) -> Container | None:
         """It was made already, by a borglet that is gone or a start that hung. One that never ran goes."""

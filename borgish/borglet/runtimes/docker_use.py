@@ -9,7 +9,7 @@ from pathlib import Path
 from borgish.borglet.runtimes import cgroups
 from borgish.borglet.runtimes.docker_container import Container
 from borgish.borglet.runtimes.usage import Used
-from borgish.wire.link import Usage
+from borgish.wire.link import Usage, split_attempt_key
 
 
 class Meter:
@@ -25,9 +25,11 @@ class Meter:
         self._folders = {c.id: self._folders[c.id] for c in containers}
         before, self._before = self._before, now
         return [
-            _usage(container, now[container.id], before.get(container.id, now[container.id]))
-            for container in containers
-            if container.id in now
+            Usage(
+                who[0], who[1], now[c.id].cpu_millis_since(before.get(c.id, now[c.id])), now[c.id].ram_bytes
+            )
+            for c in containers
+            if c.id in now and (who := split_attempt_key(c.key))
         ]
 
     def _used(self, container: Container, mono: float) -> Used | None:
@@ -35,11 +37,6 @@ class Meter:
             self._folders[container.id] = _folders(container)
         used = cgroups.used(self._folders[container.id])
         return Used(mono, *used) if used else None
-
-
-def _usage(container: Container, now: Used, before: Used) -> Usage:
-    task, _, attempt = container.key.rpartition("@")
-    return Usage(task, int(attempt), now.cpu_millis_since(before), now.ram_bytes)
 
 
 def _folders(container: Container) -> list[str]:

@@ -46,6 +46,7 @@ class Record(msgspec.Struct, frozen=True):
     at: float
     groups: list[Any]  # see shim.groups
     oom: str  # the file that counts what the kernel ended for memory; "" where nothing does
+    within: list[Any] = []  # groups around these, of all programs of the task; empty where it is the only one
 
 
 class EndRecord(Exit, frozen=True, kw_only=True):

@@ -35,7 +35,7 @@ from borgish.borglet.runtimes.zygote import Zygote
 from borgish.clock import Clock, SystemClock
 from borgish.errors import Conflict, Invalid
 from borgish.vocabulary import Runtime
-from borgish.wire.link import AttemptSpec, Usage
+from borgish.wire.link import AttemptSpec, Usage, main_key, split_attempt_key
 
 LOOK_SECONDS = 1.0
 SWEEP_SECONDS_MAX = 0.2  # what is left of a run that lost both program and shim; the loop waits for it
@@ -111,7 +111,8 @@ class ProcessRuntime:
             if record:
                 self._adopt(folder, record)
         if self._starter.groups:
-            groups = [group for known in self._known.values() for group, _ in known.record.groups]
+            records = [known.record for known in self._known.values()]
+            groups = [group for record in records for group, _ in record.within or record.groups]
             self._starter.groups.remove_stale({os.path.basename(group) for group in groups})
         self._looking = asyncio.create_task(self._look_regularly())
         return [known.state for known in self._known.values()]
@@ -149,10 +150,20 @@ class ProcessRuntime:
             folder = RunFolder(self._path_of(spec.key))
             if known is None and folder.forgotten_at():
                 folder.begin_anew()
-            known = self._adopt(folder, await self._starter.launch(spec, run, folder))
+            record = await self._starter.launch(spec, run, folder, self._main_of(spec))
+            known = self._adopt(folder, record)
             if known.state.exit is not None:  # too short a run for anybody to have watched
                 asyncio.get_running_loop().call_soon(self._changed, spec.key)
             return known.state
+
+    def _main_of(self, spec: AttemptSpec) -> tuple[RunFolder, Record] | None:
+        """Return the main program that one runs beside; None when it is one itself. Raises StartFailed."""
+        if not spec.program:
+            return None
+        main = self._known.get(main_key(spec.key))
+        if main is None or main.state.exit is not None:
+            raise StartFailed("the task's main program does not run", "it is started with it")
+        return main.folder, main.record
 
     def look(self, key: str) -> RunState | None:
         """Return the latest run of an attempt."""
@@ -191,9 +202,9 @@ class ProcessRuntime:
         before, self._used = self._used, found
         usages = []
         for key, used in found.items():
-            task, _, attempt = key.rpartition("@")
             millis = used.cpu_millis_since(before[key]) if key in before else 0
-            usages.append(Usage(task, int(attempt), millis, used.ram_bytes))
+            if who := split_attempt_key(key):
+                usages.append(Usage(who[0], who[1], millis, used.ram_bytes))
             self._hold_memory(key, used.ram_bytes)
         return usages
 

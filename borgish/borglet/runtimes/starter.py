@@ -19,6 +19,7 @@ HELD_SECONDS_MAX = 5.0
 HELD_PAUSE_SECONDS = 0.02
 OPEN_FILES_MAX = 65_536
 PROCESSES_OF_USER_MAX = 8192  # without groups; the kernel counts all of a user's, so it is no task's limit
+MAIN_GROUP = "main"  # inside that of its task; those of other programs end with the number of their run
 OOM_SCORE = 200  # short of memory, the kernel should end tasks before daemons
 
 
@@ -34,9 +35,14 @@ class Starter:
         self._path = path
         self._room = asyncio.Semaphore(STARTS_AT_ONCE)
 
-    async def launch(self, spec: AttemptSpec, run: int, folder: RunFolder) -> Record:
-        """Have a shim start the program, and return its record. Raises StartFailed."""
-        request = self._request(spec, run, folder)
+    async def launch(
+        self, spec: AttemptSpec, run: int, folder: RunFolder, main: tuple[RunFolder, Record] | None = None
+    ) -> Record:
+        """Have a shim start the program, and return its record. Raises StartFailed.
+
+        ``main`` is the main program that it runs beside: in its folder, and within its limits.
+        """
+        request = self._request(spec, run, folder, main)
         for _ in range(int(HELD_SECONDS_MAX / HELD_PAUSE_SECONDS)):
             async with self._room:
                 answer = await self.ask(request)
@@ -65,12 +71,22 @@ class Starter:
         self.trouble = ""
         return found
 
-    def _request(self, spec: AttemptSpec, run: int, folder: RunFolder) -> dict[str, Any]:
-        work = folder.path / "work"
+    def _plan(self, spec: AttemptSpec, name: str, main: tuple[RunFolder, Record] | None) -> cgroups.Plan:
+        """Return the groups of a run: its own, or inside those of a task that has several programs."""
+        if not self.groups:
+            return cgroups.Plan()
+        if main is not None:
+            return self.groups.plan_inside(main[1].within, name) if main[1].within else cgroups.Plan()
+        if spec.programs:
+            return self.groups.plan_inside(self.groups.plan_shared(name, spec.resources), MAIN_GROUP)
+        return self.groups.plan(name, spec.resources)
+
+    def _request(
+        self, spec: AttemptSpec, run: int, folder: RunFolder, main: tuple[RunFolder, Record] | None
+    ) -> dict[str, Any]:
+        work = (main[0] if main else folder).path / "work"
         env = {"PATH": self._path, "HOME": str(work), "LANG": "C.UTF-8"} | spec.env
-        plan = cgroups.Plan()
-        if self.groups:
-            plan = self.groups.plan(f"{folder.path.name}.{run}", spec.resources)
+        plan = self._plan(spec, f"{spec.program or folder.path.name}.{run}", main)
         command = self.command(spec.run, env, str(work / spec.workdir))
         return command | {
             "role": "start",
@@ -80,6 +96,7 @@ class Starter:
             "boot": self._boot,
             "groups": plan.groups,
             "oom": plan.oom,
+            "within": plan.within,
         }
 
     def command(self, run: tuple[str, ...], env: dict[str, str], workdir: str) -> dict[str, Any]:

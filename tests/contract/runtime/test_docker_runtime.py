@@ -6,6 +6,7 @@ import pytest
 from borgish.borglet.runtimes.docker import DockerRuntime
 from borgish.vocabulary import Runtime
 from borgish.wire.link import AttemptSpec
+from tests.contract.runtime.sidecars import SidecarContract
 from tests.contract.runtime.suite import (
     LogContract,
     Program,
@@ -37,5 +38,5 @@ def runtime_case(docker_mark: str, busybox_image: str) -> DockerCase:
     return DockerCase(docker_mark, busybox_image)
 
 
-class TestDocker(RunContract, LogContract, ProgramContract):
+class TestDocker(RunContract, LogContract, ProgramContract, SidecarContract):
     """Everything that is asked of a runtime is asked of this one."""

@@ -112,9 +112,9 @@ def end_all(folder: Path) -> None:
 
 def _removed(root: str) -> bool:
     try:
-        for entry in os.scandir(root):
-            if entry.is_dir():
-                os.rmdir(entry.path)
+        for folder, inside, _ in os.walk(root, topdown=False):
+            for name in inside:
+                os.rmdir(os.path.join(folder, name))
         os.rmdir(root)
     except FileNotFoundError:
         return True

@@ -52,6 +52,20 @@ def test_version_1_has_a_group_in_each_hierarchy(tmp_path: Path) -> None:
     assert plan.oom == f"{tmp_path}/memory/in/{name}/web.1/memory.oom_control"
 
 
+def test_programs_of_a_task_share_its_limits_in_version_1(tmp_path: Path) -> None:
+    groups = cgroups.find(tmp_path / "m1", _proc(tmp_path, V1, V1_OWN), is_root=False)
+    assert groups is not None
+    plan = groups.plan_inside(groups.plan_shared("web.1", NEEDS), "proxy.2")
+    memory = f"{groups.roots['memory']}/web.1"
+    assert dict(plan.within)[memory] == (
+        ("memory.limit_in_bytes", "268435456", True),
+        ("memory.memsw.limit_in_bytes", "268435456", False),
+        ("memory.use_hierarchy", "1", False),
+    )
+    assert dict(plan.groups) == {f"{folder}/proxy.2": () for folder, _ in plan.within}
+    assert plan.oom == f"{memory}/proxy.2/memory.oom_control"
+
+
 def test_without_memory_and_pids_there_are_no_groups(tmp_path: Path) -> None:
     proc = _proc(tmp_path, "".join(V1.splitlines(keepends=True)[:2]), V1_OWN)
     assert cgroups.find(tmp_path / "m1", proc, is_root=True) is None
@@ -79,6 +93,20 @@ def test_version_2_at_the_root_for_root(tmp_path: Path) -> None:
     assert ("memory.max", "268435456", True) in limits
     assert ("memory.swap.max", "0", False) in limits
     assert ("pids.max", "1024", True) in limits
+
+
+def test_programs_of_a_task_share_its_limits_in_version_2(tmp_path: Path) -> None:
+    """The kernel ends one of them whole for memory, and the others go on."""
+    _v2_tree(tmp_path, "")
+    groups = cgroups.find(tmp_path / "m1", _proc(tmp_path, V2, "0::/x\n"), is_root=True)
+    assert groups is not None
+    plan = groups.plan_inside(groups.plan_shared("web.1", NEEDS), "main")
+    ((outer, shared),) = plan.within
+    assert {("memory.max", "268435456", True), ("pids.max", "1024", True)} < set(shared)
+    assert shared[-1] == ("cgroup.subtree_control", "+memory +pids +cpu", True)
+    assert "memory.oom.group" not in [name for name, *_ in shared]
+    assert plan.groups == ((f"{outer}/main", (("memory.oom.group", "1", False),)),)
+    assert plan.oom == f"{outer}/main/memory.events"
 
 
 def test_version_2_of_others_is_left_alone(tmp_path: Path) -> None:
@@ -126,7 +154,7 @@ def test_use_is_read_in_both_versions(tmp_path: Path) -> None:
 
 
 def test_stale_groups_are_removed_and_others_kept(tmp_path: Path) -> None:
-    for name in ("old.1", "kept.2"):
-        (tmp_path / name).mkdir()
+    for name in ("old.1", "kept.2", "several.1/main", "several.1/proxy.1"):
+        (tmp_path / name).mkdir(parents=True)
     cgroups.Groups(1, {"memory": str(tmp_path), "pids": str(tmp_path)}).remove_stale({"kept.2"})
     assert [path.name for path in tmp_path.iterdir()] == ["kept.2"]

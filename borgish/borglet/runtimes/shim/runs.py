@@ -42,10 +42,10 @@ def start(request: Request, answer: int) -> None:
     wake = wake_on_child()
     try:
         with stage("group"):
-            make_groups(request["groups"])
+            make_groups([*request["within"], *request["groups"]])
         record, output = launch_recorded(request)
     except Trouble:
-        remove_groups(request["groups"])
+        remove_groups([*request["groups"], *request["within"]])
         with contextlib.suppress(FileNotFoundError):
             os.unlink("starting.json")
         raise
@@ -89,7 +89,7 @@ def launch_recorded(request: Request) -> tuple[Request, int]:
         theirs = os.open("output", os.O_RDWR)
     me = os.getpid()
     program = {name: request[name] for name in ("env", "workdir", "ram_bytes")}
-    record = {name: request[name] for name in ("run", "boot", "groups", "oom")}
+    record = {name: request[name] for name in ("run", "boot", "groups", "oom", "within")}
     record.update(shim=me, shim_ticks=start_ticks(me), at=wall_seconds())
 
     def before(pid: int) -> None:
@@ -136,7 +136,7 @@ def finish(record: Request, log: Log, output: int, room: int, ending: Request) -
     write_padded(room, json.dumps({"run": record["run"], "at": wall_seconds()} | ending).encode())
     os.fsync(room)
     os.rename("exit.new", "exit.json")
-    remove_groups(record["groups"])
+    remove_groups([*record["groups"], *record.get("within", ())])  # the last program of a task removes both
 
 
 def watch(request: Request, answer: int) -> None:
