@@ -32,6 +32,7 @@ from borgish.wire.link import (
     PollReply,
     PollRequest,
     Usage,
+    attempt_key,
 )
 
 log = logging.getLogger("borglet.agent")
@@ -136,7 +137,7 @@ class Agent:
 
     async def exec(self, request: ExecRequest) -> ExecReply:
         """Run a command beside a running attempt. Raises NotFound when it does not run here."""
-        key = f"{request.task}@{request.attempt}"
+        key = attempt_key(request.task, request.attempt, request.program)
         runtime = self._runtime_of(key)
         state = runtime.look(key) if runtime else None
         if runtime is None or state is None or state.exit is not None:

@@ -27,16 +27,19 @@ KILL_AGAIN_SECONDS = 10.0
 
 
 class Attempt(msgspec.Struct, kw_only=True):
-    """One attempt. ``run`` is its latest run that began; a start asks for the one after it.
+    """One attempt, or one of the programs beside its main one (``program``; see ``group``).
 
-    ``due`` is when to start (WAITING) or to kill (STOPPING). ``spec`` is None while only a run of it
-    was found: such an attempt is watched and can be stopped, and is decided on when its spec comes.
+    ``run`` is its latest run that began; a start asks for the one after it. ``due`` is when to start
+    (WAITING) or to kill (STOPPING). ``spec`` is None while only a run of it was found: such an attempt
+    is watched and can be stopped, and is decided on when its spec comes.
     """
 
     task: str
     attempt: int
+    program: str = ""
     spec: AttemptSpec | None
     stage: Stage = Stage.WAITING
+    held: bool = False  # whatever is due: programs of the run before are still there
     run: int = 0
     pid: int = 0
     started: Now | None = None  # of the live run
@@ -59,7 +62,7 @@ class Attempt(msgspec.Struct, kw_only=True):
 
     @property
     def key(self) -> str:
-        return attempt_key(self.task, self.attempt)
+        return attempt_key(self.task, self.attempt, self.program)
 
     @property
     def health(self) -> Health | None:
@@ -81,19 +84,17 @@ class Attempt(msgspec.Struct, kw_only=True):
             self.reason = ""
         elif self.stage is Stage.WAITING and self.last_exit is not None:
             self._after_end(self.last_exit, 0.0, failed=not self.last_exit.ok, now=now)
+        elif self.stage is Stage.WAITING:  # only what runs beside it was found
+            self.due, self.reason = now, ""
 
-    def order_stop(
-        self, why: str, purpose: Purpose, now: Now, *, within_seconds: float | None = None
-    ) -> None:
+    def order_stop(self, why: str, purpose: Purpose, now: Now, *, end_by: Now | None = None) -> None:
         """End it for a purpose: at once when nothing runs, else by its signal and grace.
 
-        ``within_seconds``: it is killed then, should its grace be longer; asked again, the sooner counts.
+        ``end_by``: it is killed then, should its grace be longer; of several the soonest counts.
         """
-        if self.ended:
-            return
-        if within_seconds is not None:
-            self._bound(now.later(within_seconds))
-        if purpose <= self.purpose:
+        if end_by is not None:
+            self._bound(end_by)  # also when it has ended: what runs beside it may have not
+        if self.ended or purpose <= self.purpose:
             return
         self.purpose, self.why = purpose, why
         if self.stage is Stage.WAITING:
@@ -123,7 +124,10 @@ class Attempt(msgspec.Struct, kw_only=True):
         elif self.stage in LIVE:
             self._exited(Exit(at=now.wall), now)
         if self.stage is Stage.WAITING and self.purpose:  # its start was not answered, and did not happen
-            self._after_stop(now)
+            if self.purpose > Purpose.RESTART:
+                self._after_stop(now)
+            else:
+                self.purpose, self.why = Purpose.NONE, ""
 
     def start_failed(self, run: int, text: str, *, permanent: bool, port: int, now: Now) -> None:
         """Take in that a start did not work. ``port``: one that a foreign program holds."""
@@ -132,9 +136,11 @@ class Attempt(msgspec.Struct, kw_only=True):
         self.stage = Stage.WAITING
         self.port_in_use = port
         self.last_exit = Exit(reason=f"cannot start: {text}", at=now.wall)
-        if self.purpose:
+        if self.purpose > Purpose.RESTART:
             self._after_stop(now)
-        elif port:
+            return
+        self.purpose, self.why = Purpose.NONE, ""
+        if port:
             self._wait(words.tries_again(text, self._next_delay(0.0)), now)
         else:
             self._start_failure(text, now, permanent=permanent)
@@ -173,7 +179,8 @@ class Attempt(msgspec.Struct, kw_only=True):
     def wake_at(self) -> float | None:
         """Return when (monotonic) ``advance`` is due next; None when nothing is timed."""
         times = [self.runtime_limit()]
-        if self.stage in (Stage.WAITING, Stage.STOPPING) and self.due:
+        is_timed = self.stage is Stage.STOPPING or (self.stage is Stage.WAITING and not self.held)
+        if is_timed and self.due:
             times.append(self.due.mono)
         if self.stage is Stage.UP and self.probe and not self.probe.asked:
             times.append(self.probe.due)
@@ -194,7 +201,7 @@ class Attempt(msgspec.Struct, kw_only=True):
         if self.ended or self.purpose >= Purpose.FAIL:
             return Phase.STOPPING
         if self.stage is Stage.STOPPING:
-            return Phase.UNHEALTHY
+            return Phase.STOPPING if self.program else Phase.UNHEALTHY
         if self.stage is not Stage.UP:
             return Phase.STARTING
         return Phase.HEALTHY if self.probe and self.probe.answered else Phase.UP
@@ -221,7 +228,7 @@ class Attempt(msgspec.Struct, kw_only=True):
     # -- steps of the machine ---------------------------------------------------------------------
 
     def _start(self, now: Now) -> list[Action]:
-        if self.spec is None or self.due is None or self.due.mono > now.mono:
+        if self.spec is None or self.held or self.due is None or self.due.mono > now.mono:
             return []
         self.stage, self.due = Stage.STARTING, None
         return [Start(self.spec, self.run + 1)]
@@ -238,6 +245,8 @@ class Attempt(msgspec.Struct, kw_only=True):
         if not self.signalled:
             self.signalled, self.grace_seconds = True, self._grace_seconds(now)
             self.due = self.due or now.later(self.grace_seconds)
+            if self.purpose > Purpose.RESTART and self.spec and self.spec.programs:
+                self.end_by = self.end_by or self.due  # for what runs beside it, too
             todo.append(Signal(self.key, self.stop_rule.signal))
         if self.due is not None and self.due.mono <= now.mono:
             self.due = now.later(KILL_AGAIN_SECONDS)
@@ -320,9 +329,9 @@ class Attempt(msgspec.Struct, kw_only=True):
         if self.backoff.exhausted(self.spec.restart):
             why = words.exhausted(f"cannot start: {text}", self.spec.restart)
             self._end(Ending.FAIL, why, now)
-        elif self.hopeless >= HOPELESS_TRIES:
+        elif self.hopeless >= HOPELESS_TRIES and not self.program:
             self._end(Ending.FAIL, f"cannot start: {text}; tried {self.hopeless} times", now)
-        elif permanent:
+        elif permanent and not self.program:
             self._next_delay(0.0)
             self._wait(words.cannot_start(text, HOPELESS_TRIES - self.hopeless), now)
         else:

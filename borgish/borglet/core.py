@@ -15,9 +15,11 @@ No clock, no disk, no network here: the simulator runs this same class.
 import heapq
 from collections.abc import Iterable, Mapping
 
+from borgish.borglet import words
 from borgish.borglet.actions import Action, Actions, Forget
 from borgish.borglet.attempt import Attempt
 from borgish.borglet.entry import Entry, Head, Purpose, Stage
+from borgish.borglet.group import Groups
 from borgish.borglet.recall import from_entry, to_entry
 from borgish.borglet.runtimes.base import RunState
 from borgish.clock import Now
@@ -32,7 +34,7 @@ from borgish.wire.link import (
     PollRequest,
     Report,
     Usage,
-    attempt_key,
+    split_attempt_key,
 )
 
 
@@ -56,8 +58,13 @@ class BorgletCore:
         self.conditions: tuple[Condition, ...] = ()
         self.head = head or Head(machine)
         self.report_generation = 1
-        self._kept = {attempt_key(e.task, e.attempt): e for e in ledger}
+        self._kept = {entry.key: entry for entry in ledger}
         self._attempts = {key: from_entry(entry, now) for key, entry in self._kept.items()}
+        self._groups = Groups(self._attempts)
+        for attempt in list(self._attempts.values()):
+            self._groups.enter(attempt.key)
+            if attempt.spec is not None:
+                self._groups.gather(attempt.spec, now)
         self._kept_head = self.head
         self._assignment: Assignment | None = None  # obeyed by this instance
         self._named: frozenset[str] = frozenset()  # in its ``run``
@@ -180,8 +187,9 @@ class BorgletCore:
         """Decide all that is due now. Calling it again at once gives nothing to do."""
         self._ring(now)
         todo: list[Action] = []
-        touched, self._touched = self._touched, {}
+        touched, self._touched = self._groups.whole(self._touched), {}
         for key in touched:
+            self._groups.follow(key, now)
             self._advance(key, now, todo)
         news = self._refresh(touched)
         todo += self._forget_known(touched)
@@ -242,7 +250,8 @@ class BorgletCore:
         for order in assignment.stop:
             if attempt := self._attempts.get(order.key):
                 why = order.reason or "stopped as asked"
-                attempt.order_stop(why, Purpose.KILL, now, within_seconds=order.grace_seconds)
+                bound = now.later(order.grace_seconds) if order.grace_seconds is not None else None
+                attempt.order_stop(why, Purpose.KILL, now, end_by=bound)
                 self._touch((order.key,))
         stopped = {order.key for order in assignment.stop}
         for spec in assignment.run:
@@ -250,17 +259,21 @@ class BorgletCore:
                 attempt.learn(spec, now)
             elif spec.key not in stopped:
                 self._attempts[spec.key] = Attempt(task=spec.task, attempt=spec.attempt, spec=spec, due=now)
+            if spec.key in self._attempts:
+                self._groups.gather(spec, now)
             self._touch((spec.key,))
 
     def _take_in_unknown(self, state: RunState, now: Now) -> None:
         """A run of an attempt that the ledger does not know: watched and reported, not decided on."""
-        task, mark, number = state.key.rpartition("@")
-        if not mark or not number.isdigit():
+        who = split_attempt_key(state.key)
+        if who is None:
             return
-        attempt = Attempt(task=task, attempt=int(number), spec=None)
+        task, number, program = who
+        attempt = Attempt(task=task, attempt=number, program=program, spec=None)
         attempt.found(state, now)
-        attempt.reason = attempt.reason or "found running; waits for its assignment"
+        attempt.reason = attempt.reason or words.UNKNOWN
         self._attempts[state.key] = attempt
+        self._groups.enter(state.key)
         self._touch((state.key,))
 
     def _is_open(self, attempt: Attempt) -> bool:
@@ -296,7 +309,8 @@ class BorgletCore:
 
     def _refresh(self, touched: Iterable[str]) -> tuple[AttemptReport, ...]:
         """Renew the reports of what was touched; one more report generation if any differs."""
-        fresh = {key: self._attempts[key].report() for key in touched if key in self._attempts}
+        mains = [key for key in touched if key in self._attempts and not self._attempts[key].program]
+        fresh = {key: self._groups.report(key) for key in mains}
         news = {key: r for key, r in fresh.items() if self._reports.get(key) != r}
         if news or self._changed:
             self.report_generation += 1
@@ -312,10 +326,12 @@ class BorgletCore:
         if self._assignment is None:
             return []
         known = [k for k in touched if k in self._told and self._told[k] <= self._seen]
-        gone = [k for k in known if k not in self._named]
+        gone: list[str] = []
+        for main in [k for k in known if k not in self._named]:
+            del self._reports[main], self._told[main]
+            gone += self._groups.drop(main)
         for key in gone:
             self._leaving[key] = True
-            del self._attempts[key], self._reports[key], self._told[key]
             self._wake.pop(key, None)
         if gone:
             self.report_generation += 1

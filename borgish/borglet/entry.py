@@ -10,7 +10,7 @@ import msgspec
 
 from borgish.clock import Now
 from borgish.vocabulary import Ending
-from borgish.wire.link import AttemptSpec, Exit
+from borgish.wire.link import AttemptSpec, Exit, attempt_key
 
 
 class Stage(StrEnum):
@@ -36,7 +36,8 @@ class Purpose(IntEnum):
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One attempt as the ledger keeps it. ``spec`` is None when only its run was found."""
+    """One attempt, or one program beside its main one, as the ledger keeps it. ``spec`` is None when only
+    its run was found."""
 
     task: str
     attempt: int
@@ -57,6 +58,11 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     last_exit: Exit | None = None
     ended: Ending | None = None
     reason: str = ""
+    program: str = ""
+
+    @property
+    def key(self) -> str:
+        return attempt_key(self.task, self.attempt, self.program)
 
 
 class Head(msgspec.Struct, frozen=True):

@@ -33,6 +33,7 @@ def to_entry(attempt: Attempt) -> Entry:
         last_exit=attempt.last_exit,
         ended=attempt.ended,
         reason=attempt.reason,
+        program=attempt.program,
     )
 
 
@@ -61,6 +62,7 @@ def from_entry(entry: Entry, now: Now) -> Attempt:
         last_exit=entry.last_exit,
         ended=entry.ended,
         reason=entry.reason,
+        program=entry.program,
     )
 
 

@@ -106,7 +106,8 @@ class BorgletApp:
 
     async def _logs(self, scope: Scope, receive: Receive, send: Send) -> None:
         query = {k: v[-1] for k, v in parse_qs(scope["query_string"].decode("latin-1")).items()}
-        key = attempt_key(query.get("task", ""), _number(query, "attempt", 2**63))
+        attempt = _number(query, "attempt", 2**63)
+        key = attempt_key(query.get("task", ""), attempt, query.get("program", ""))
         chunks = self._agent.logs(
             key,
             previous=query.get("previous") == "1",

@@ -7,6 +7,7 @@ from borgish.spec.job import Health, Restart
 from borgish.vocabulary import Runtime
 from borgish.wire.link import AttemptSpec, Exit
 
+UNKNOWN = "found running; waits for its assignment"
 TRIES_WORD = {1: "1 try left"}
 
 

@@ -10,6 +10,16 @@ from borgish.resources import Resources
 from borgish.vocabulary import Ending, Phase, Runtime
 
 
+class SeenProgram(msgspec.Struct, frozen=True):
+    """One of the programs beside an attempt's main one, as last reported."""
+
+    name: str
+    phase: Phase
+    pid: int = 0
+    restarts: int = 0
+    reason: str = ""
+
+
 class SeenAttempt(msgspec.Struct, frozen=True):
     """One attempt as its machine last reported it; see ``wire.link.AttemptReport`` for the fields."""
 
@@ -29,6 +39,7 @@ class SeenAttempt(msgspec.Struct, frozen=True):
     port_in_use: int = 0
     devices: tuple[str, ...] = ()  # those it has, like gpu:0
     in_alloc: bool = False  # its needs are those of its alloc
+    programs: tuple[SeenProgram, ...] = ()
 
 
 class SeenMachine(msgspec.Struct):

@@ -6,7 +6,7 @@ from sys import intern
 
 from borgish.cell.commands import Observe
 from borgish.cell.model import Job, Machine, Task
-from borgish.cell.observed import Observed, SeenAttempt
+from borgish.cell.observed import Observed, SeenAttempt, SeenProgram
 from borgish.cell.observing import ORPHAN_SECONDS
 from borgish.cell.state import Cell
 from borgish.clock import Now
@@ -19,6 +19,7 @@ from borgish.wire.link import (
     ConditionKind,
     Exit,
     PollReply,
+    ProgramReport,
     Report,
     StopOrder,
 )
@@ -82,6 +83,7 @@ def attempt_spec(cell: Cell, job: Job, task: Task) -> AttemptSpec:
         labels=spec.labels,
         devices=task.devices,
         in_alloc=task.alloc >= 0,
+        programs=rendered.group,
     )
 
 
@@ -184,7 +186,13 @@ def seen_attempt(report: AttemptReport) -> SeenAttempt:
         port_in_use=report.port_in_use,
         devices=report.devices,
         in_alloc=report.in_alloc,
+        programs=tuple(seen_program(program) for program in report.programs),
     )
+
+
+def seen_program(report: ProgramReport) -> SeenProgram:
+    """Return a report of one of an attempt's programs as ``observed`` keeps it."""
+    return SeenProgram(report.name, report.phase, report.pid, report.restarts, report.reason)
 
 
 def _exit_reason(last: Exit) -> str:

@@ -13,7 +13,7 @@ from borgish.sim.machine import SimMachine, Watcher
 from borgish.sim.master import SimMaster
 from borgish.store.memory import MemoryStore
 from borgish.vocabulary import Ending, Eviction, State, task_name
-from borgish.wire.link import AttemptSpec, attempt_key
+from borgish.wire.link import AttemptSpec, attempt_key, main_key, split_attempt_key
 
 REACHABLE_SECONDS = 10.0
 """A machine that could be reached for so long, has lost nothing."""
@@ -34,18 +34,28 @@ class Overseer(Watcher):
         self._read = 0
 
     def starting(self, machine: str, spec: AttemptSpec) -> None:
-        """A start is of an attempt that is on the disk, placed on this machine."""
+        """A start is of an attempt that is on the disk, placed on this machine; none of its programs is left
+        from before when its main one begins."""
         self.starts += 1
         self._read_on()
-        if self._placed.get(spec.key) != machine:
+        if self._placed.get(main_key(spec.key)) != machine:
             self.problems.append(f"{spec.key} is started on {machine} and was never placed there")
+        beside = [] if spec.program else self._alive_of(machine, spec.key)
+        if beside and spec.key not in beside:  # else it runs already, and this start changes nothing
+            self.problems.append(f"{spec.key} is started beside {beside} of its run before")
+
+    def _alive_of(self, machine: str, main: str) -> list[str]:
+        return [key for key in self.machines[machine].runtime.alive() if main_key(key) == main]
 
     def stopping(self, machine: str, key: str) -> None:
-        """A stop is of an attempt that should not run any more."""
+        """A stop is of an attempt that should not run any more, or of a program whose main one is gone."""
         self.stops += 1
         core = self.master.core if self.master else None
-        task, _, attempt = key.rpartition("@")
-        if core is not None and core.cell.is_current(machine, task, int(attempt)):
+        main = main_key(key)
+        if main != key and main not in self._alive_of(machine, main):
+            return
+        who = split_attempt_key(key)
+        if core is not None and who is not None and core.cell.is_current(machine, who[0], who[1]):
             self.problems.append(f"{key} is stopped on {machine} and should run there")
 
     def _read_on(self) -> None:
@@ -77,10 +87,11 @@ class Overseer(Watcher):
 def settled_problems(cell: Cell, machines: Mapping[str, SimMachine]) -> list[str]:
     """Return what is wrong once faults are off and time has passed: is = should be, exactly."""
     wanted = {
-        attempt_key(task_name(job.key, task.index), task.attempt): task.machine
+        attempt_key(task_name(job.key, task.index), task.attempt, program): task.machine
         for job in cell.jobs.values()
         for task in job.tasks
         if task.state is State.RUNNING
+        for program in ("", *(each.name for each in job.spec.group))
     }
     true = {key: name for name, machine in sorted(machines.items()) for key in machine.runtime.alive()}
     problems = [f"{key} should run on {on} and does not" for key, on in wanted.items() if true.get(key) != on]

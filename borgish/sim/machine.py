@@ -13,7 +13,7 @@ from borgish.sim.clock import VirtualClock
 from borgish.sim.faults import Fate
 from borgish.sim.runtime import START_SECONDS, SimRuntime
 from borgish.vocabulary import Runtime
-from borgish.wire.link import AttemptSpec, Facts, PollReply, PollRequest
+from borgish.wire.link import AttemptSpec, Facts, PollReply, PollRequest, main_key
 
 GIB = 1024**3
 FORGET_SECONDS = 0.005
@@ -215,6 +215,8 @@ class SimMachine:
             return
         if self._fate.happens(self._fate.faults.start_fails):
             core.start_failed(spec.key, run, "the simulator said no", self._clock.now())
+        elif spec.program and not self.runtime.is_alive(main_key(spec.key)):
+            core.start_failed(spec.key, run, "its main program does not run", self._clock.now())
         else:
             self._watcher.starting(self.name, spec)
             core.ran(spec.key, self.runtime.start(spec, run), self._clock.now())

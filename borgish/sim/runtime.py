@@ -1,7 +1,8 @@
 """Programs that exist only on a virtual clock. They outlive their borglet, as real ones do.
 
 What a program does its job's labels say: ``sim: service`` runs until it crashes or is stopped,
-``sim: batch`` ends by itself, ``sim: stubborn`` is a service that ignores TERM.
+``sim: batch`` ends by itself, ``sim: stubborn`` is a service that ignores TERM. What runs beside a main
+program is a service in any case.
 """
 
 from collections.abc import Callable
@@ -54,7 +55,7 @@ class SimRuntime:
 
     def _plan_end(self, spec: AttemptSpec, run: int) -> None:
         chance = self._fate.of(spec.key, run)
-        if spec.labels.get("sim") == "batch":
+        if spec.labels.get("sim") == "batch" and not spec.program:
             lives_seconds, code = chance.uniform(0.5, 30), int(chance.random() < 0.2)
         elif self._fate.faults.task_lives_seconds:
             lives_seconds, code = chance.expovariate(1 / self._fate.faults.task_lives_seconds), 1
@@ -64,7 +65,7 @@ class SimRuntime:
 
     def _end_by_itself(self, spec: AttemptSpec, run: int, code: int) -> None:
         calm = not self._fate.faults.task_lives_seconds
-        if not calm or spec.labels.get("sim") == "batch":
+        if not calm or (spec.labels.get("sim") == "batch" and not spec.program):
             self._end(spec.key, run, Exit(code=code, at=self._clock.now().wall))
 
     def _end(self, key: str, run: int, exit_: Exit) -> None:
@@ -98,6 +99,11 @@ class SimRuntime:
         program = self.programs.get(key)
         assert program is None or not program.is_alive, f"{key} is forgotten and runs"
         self.programs.pop(key, None)
+
+    def is_alive(self, key: str) -> bool:
+        """Whether a program runs."""
+        program = self.programs.get(key)
+        return program is not None and program.is_alive
 
     def alive(self) -> list[str]:
         """Return the keys of all runs that are alive."""

@@ -16,7 +16,7 @@ from borgish.resources import Resources
 from borgish.sim.clock import VirtualClock
 from borgish.sim.faults import Fate
 from borgish.sim.master import SimMaster
-from borgish.spec.job import JobSpec, Restart
+from borgish.spec.job import JobSpec, Program, Restart
 from borgish.vocabulary import RestartPolicy, Runtime
 from borgish.wire.api import Accepted
 
@@ -104,6 +104,7 @@ class People:
             resources=Resources(chance.choice([100, 250, 500]), 64 * 1024**2),
             ports=("a",) * (number % 2),
             labels={"sim": kind},
+            group=(Program("beside", ("sim",)),) * (number % 4 == 3),
         )
         if kind == "batch":
             restart = Restart(RestartPolicy.ON_FAILURE, attempts=3)

@@ -138,6 +138,9 @@ def _environments(values: Values) -> Iterator[tuple[str, Node | None]]:
     overrides = values.nodes.get("overrides")
     for key, child in overrides.items if isinstance(overrides, Mapping) else ():
         yield f"overrides.{key.text[:64]}.env", _child(child, "env")
+    group = values.nodes.get("group")
+    for key, child in group.items if isinstance(group, Mapping) else ():
+        yield f"group.{key.text[:64]}.env", _child(child, "env")
 
 
 def check_substitutions(values: Values) -> None:

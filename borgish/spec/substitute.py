@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from borgish.resources import DEVICE_MILLIS
-from borgish.spec.job import Health, JobSpec
+from borgish.spec.job import Health, JobSpec, Program
 
 VARIABLES = ("task.index", "task.name", "job.name", "cell.name", "machine.name")
 """What a substitution can name, besides ``port.NAME``."""
@@ -33,6 +33,7 @@ class Rendered(msgspec.Struct, frozen=True):
     env: dict[str, str]  # complete, BORGISH_* and PORT_* included
     workdir: str
     health: Health | None
+    group: tuple[Program, ...] = ()  # ``env`` of each is what it has on top
 
 
 def references(text: str) -> tuple[tuple[str, ...], bool]:
@@ -104,6 +105,9 @@ class _Compiled:
         self._variables = tuple((name, port_variable(name)) for name in spec.ports)
         self._env = {**spec.env, f"{OWN_PREFIX}USER": spec.user, f"{OWN_PREFIX}JOB": spec.name}
         self._formats = _Formats(spec.run, spec.env, spec.workdir, spec.health)
+        self._group = tuple(_named(program) for program in spec.group)
+        formats = [_Formats(each.run, each.env, each.workdir, None) for each in self._group]
+        self._group_formats = formats if any(each.any for each in formats) else []
 
     def render(
         self,
@@ -134,9 +138,35 @@ class _Compiled:
             laid_over = override.env or {}
             base = Rendered(run, {**self._env, **laid_over}, spec.workdir, spec.health)
             formats = _Formats(run, {**spec.env, **laid_over}, spec.workdir, spec.health)
+        group = self._group
         if formats.any:
             base = formats.fill(base, _words(spec, own, ports))
-        return Rendered(base.run, {**base.env, **own}, base.workdir, base.health)
+        if self._group_formats:
+            group = self._fill_group(_words(spec, own, ports))
+        if devices:
+            group = tuple(_without(program, own) for program in group)
+        return Rendered(base.run, {**base.env, **own}, base.workdir, base.health, group)
+
+    def _fill_group(self, words: dict[str, str]) -> tuple[Program, ...]:
+        filled = [
+            formats.fill(Rendered(program.run, program.env, program.workdir, None), words)
+            for program, formats in zip(self._group, self._group_formats, strict=True)
+        ]
+        return tuple(
+            Program(program.name, done.run, program.image, done.env, done.workdir)
+            for program, done in zip(self._group, filled, strict=True)
+        )
+
+
+def _without(program: Program, own: Mapping[str, str]) -> Program:
+    """Return a program that says nothing of what only borgish says."""
+    env = {name: text for name, text in program.env.items() if name not in own}
+    return msgspec.structs.replace(program, env=env)
+
+
+def _named(program: Program) -> Program:
+    """Return a program that is told its own name."""
+    return msgspec.structs.replace(program, env={**program.env, f"{OWN_PREFIX}PROGRAM": program.name})
 
 
 def _words(spec: JobSpec, own: dict[str, str], ports: Mapping[str, int]) -> dict[str, str]:

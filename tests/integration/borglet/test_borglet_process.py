@@ -1,6 +1,5 @@
 """A real borglet with real programs, over HTTP, with this test as its master."""
 
-import contextlib
 import http.client
 import json
 import os
@@ -9,221 +8,25 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
 from borgish.clock import SystemClock
-from borgish.resources import Resources
-from borgish.spec.job import Health, Restart, Stop
-from borgish.vocabulary import Ending, Phase, RestartPolicy, Runtime
-from borgish.wire.link import (
-    Assignment,
-    AttemptReport,
-    AttemptSpec,
-    JoinReply,
-    JoinRequest,
-    PollReply,
-    PollRequest,
-    StopOrder,
+from borgish.spec.job import Health
+from borgish.vocabulary import Ending, Phase, RestartPolicy
+from borgish.wire.link import PollReply, PollRequest
+from tests.integration.borglet.harness import (
+    JOIN_TOKEN,
+    POLL_TOKEN,
+    Borglet,
+    Master,
+    ended,
+    make_spec,
+    up,
+    wait_until,
 )
-
-JOIN_TOKEN, POLL_TOKEN = "bgt_join", "bgt_poll"
-DEADLINE_SECONDS = 20.0
-
-
-class Master:
-    """Takes joins on a port of its own, and polls."""
-
-    def __init__(self) -> None:
-        self.joins: list[JoinRequest] = []
-        self.refuse = 0  # a status to answer joins with
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                outer.take_join(self, body)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = HTTPServer(("127.0.0.1", 0), Handler)
-        self.port = int(self.server.server_address[1])
-        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True)
-        self.thread.start()
-        self.epoch, self.generation, self.seen, self.instance = 1, 0, 0, ""
-        self.run: dict[str, AttemptSpec] = {}
-        self.stop: dict[str, StopOrder] = {}
-        self.reports: dict[str, AttemptReport] = {}
-
-    def take_join(self, handler: BaseHTTPRequestHandler, body: bytes) -> None:
-        status, answer = 201, msgspec.json.encode(JoinReply("test", "m1", POLL_TOKEN))
-        if handler.path != "/v1/machines" or handler.headers["Authorization"] != f"Bearer {JOIN_TOKEN}":
-            status, answer = 401, b'{"title":"","status":401,"detail":"wrong token"}'
-        elif self.refuse:
-            status, answer = self.refuse, b'{"title":"","status":409,"detail":"m1 is taken"}'
-        else:
-            self.joins.append(msgspec.json.decode(body, type=JoinRequest))
-        handler.send_response(status)
-        handler.send_header("Content-Length", str(len(answer)))
-        handler.end_headers()
-        handler.wfile.write(answer)
-
-    def address(self) -> tuple[str, int]:
-        return self.joins[-1].host, self.joins[-1].port
-
-    def call(self, method: str, path: str, body: bytes = b"", token: str = POLL_TOKEN) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection(*self.address(), timeout=10)
-        with contextlib.closing(connection):
-            connection.request(method, path, body, {"Authorization": f"Bearer {token}"})
-            response = connection.getresponse()
-            return response.status, response.read()
-
-    def poll(self, wait_seconds: float = 0.0) -> PollReply:
-        order = Assignment(self.generation, tuple(self.run.values()), tuple(self.stop.values()))
-        request = PollRequest(
-            "test", 1, self.epoch, self.generation, self.seen, self.instance, wait_seconds, order
-        )
-        status, body = self.call("POST", "/v1/poll", msgspec.json.encode(request))
-        assert status == 200, body
-        reply = msgspec.json.decode(body, type=PollReply)
-        self.seen, self.instance = reply.report_generation, reply.instance
-        if reply.report:
-            self.reports = {r.key: r for r in reply.report.attempts}
-        return reply
-
-    def place(self, spec: AttemptSpec) -> str:
-        self.run[spec.key] = spec
-        self.generation += 1
-        return spec.key
-
-    def kill(self, key: str) -> None:
-        spec = self.run.pop(key)
-        self.stop[key] = StopOrder(spec.task, spec.attempt, "killed")
-        self.generation += 1
-
-    def until(self, key: str, fulfilled: Callable[[AttemptReport], bool]) -> AttemptReport:
-        """Poll until an attempt's report is as wanted."""
-        end = time.perf_counter() + DEADLINE_SECONDS
-        while time.perf_counter() < end:
-            self.poll(wait_seconds=0.5)
-            if key in self.reports and fulfilled(self.reports[key]):
-                return self.reports[key]
-        raise AssertionError(f"not in time; last: {self.reports.get(key)}")
-
-
-class Borglet:
-    """The daemon as a process."""
-
-    def __init__(self, folder: Path, master: Master) -> None:
-        self.folder = folder
-        self.config = folder / "borglet.toml"
-        self.config.write_text(
-            f'machine = "m1"\nmaster = "http://127.0.0.1:{master.port}"\njoin_token_file = "join.token"\n'
-            'state = "state"\nruntimes = ["process"]\n',
-            "utf-8",
-        )
-        (folder / "join.token").write_text(JOIN_TOKEN + "\n", "utf-8")
-        self.log = folder / "borglet.log"
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        code = "from borgish.borglet.main import main; main()"
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", code, "--config", str(self.config)], stderr=log
-            )
-
-    def end(self, number: int) -> int:
-        assert self.process is not None
-        self.process.send_signal(number)
-        return self.process.wait(10)
-
-    def text(self) -> str:
-        return self.log.read_text("utf-8")
-
-
-def wait_until(fulfilled: Callable[[], Any], what: str) -> None:
-    end = time.perf_counter() + DEADLINE_SECONDS
-    while not fulfilled():
-        assert time.perf_counter() < end, f"not in time: {what}"
-        time.sleep(0.01)
-
-
-@pytest.fixture
-def master() -> Iterator[Master]:
-    master = Master()
-    yield master
-    master.server.shutdown()
-    master.server.server_close()
-
-
-@pytest.fixture
-def borglet(tmp_path: Path, master: Master) -> Iterator[Borglet]:
-    borglet = Borglet(tmp_path, master)
-    borglet.start()
-    try:
-        wait_until(lambda: master.joins, "joined")
-        wait_until(lambda: reached(master), "the borglet knows the poll token")
-        yield borglet
-    finally:
-        if borglet.process and borglet.process.poll() is not None:
-            borglet.start()
-        clear(master)
-        borglet.end(signal.SIGTERM)
-
-
-def clear(master: Master) -> None:
-    """Stop whatever a test left running."""
-    wait_until(lambda: reached(master), "the borglet answers")
-    for report in list(master.reports.values()):
-        if report.key not in master.stop:
-            master.run.pop(report.key, None)
-            master.stop[report.key] = StopOrder(report.task, report.attempt)
-            master.generation += 1
-    wait_until(lambda: master.poll(0.2) and all(r.ended for r in master.reports.values()), "all ended")
-
-
-def reached(master: Master) -> bool:
-    try:
-        master.seen = 0
-        return bool(master.poll())
-    except (OSError, AssertionError):
-        return False
-
-
-def make_spec(
-    script: str,
-    task: str = "ann/web/0",
-    *,
-    policy: RestartPolicy = RestartPolicy.ALWAYS,
-    health: Health | None = None,
-    argv: tuple[str, ...] = (),
-) -> AttemptSpec:
-    return AttemptSpec(
-        task=task,
-        attempt=7,
-        run=argv or ("sh", "-c", script),
-        env={"GREETING": "hello"},
-        runtime=Runtime.PROCESS,
-        resources=Resources(cpu_millis=100, ram_bytes=64 * 2**20),
-        restart=Restart(policy, backoff_seconds=0.1),
-        stop=Stop("TERM", 2.0),
-        health=health,
-    )
-
-
-def up(report: AttemptReport) -> bool:
-    return report.phase in (Phase.UP, Phase.HEALTHY) and report.pid > 0
-
-
-def ended(report: AttemptReport) -> bool:
-    return report.ended is not None
 
 
 def test_a_program_runs_dies_is_replaced_and_is_stopped(borglet: Borglet, master: Master) -> None:

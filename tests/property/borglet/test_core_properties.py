@@ -1,8 +1,9 @@
 """The core against a made-up machine that starts, ends, loses and answers at random.
 
-Held after every step: no attempt has two programs at once, what ended stays ended, an ended
-attempt is never started again, and the report says of each attempt what is true. After the storm: the
-report converges to the assignment.
+Held after every step: no program of an attempt runs twice at once, what ended stays ended, an ended
+attempt is never started again, the report says of each attempt what is true, and what runs beside a main
+program begins after it and ends before it begins again. After the storm: the report converges to the
+assignment.
 """
 
 import random
@@ -12,12 +13,12 @@ from hypothesis import strategies as st
 
 from borgish.borglet.actions import Action, Actions, Forget, Kill, Probe, Signal, Start
 from borgish.borglet.core import BorgletCore
-from borgish.borglet.entry import Entry, Head
+from borgish.borglet.entry import Entry, Head, Stage
 from borgish.borglet.runtimes.base import RunState
 from borgish.clock import Now
 from borgish.errors import Conflict
 from borgish.resources import Resources
-from borgish.spec.job import Health, Restart, Stop
+from borgish.spec.job import Health, Program, Restart, Stop
 from borgish.vocabulary import Ending, RestartPolicy, Runtime
 from borgish.wire.link import (
     Assignment,
@@ -27,7 +28,7 @@ from borgish.wire.link import (
     PollReply,
     PollRequest,
     StopOrder,
-    attempt_key,
+    main_key,
 )
 
 FACTS = Facts(Resources(1000, 2**30, 2**30), {}, (Runtime.FAKE,), 20000, 20999)
@@ -48,6 +49,9 @@ def spec(task: int, attempt: int, rng: random.Random) -> AttemptSpec:
         ports={"p": 20000 + task},
         health=health if rng.random() < 0.5 else None,
         max_runtime_seconds=rng.choice((0.0, 0.0, 0.0, 90.0)),
+        programs=rng.choice(
+            ((), (), (Program("side", ("s",)),), (Program("a", ("s",)), Program("b", ("s",))))
+        ),
     )
 
 
@@ -99,18 +103,30 @@ class Machine:
                 self.entries[key] = entry
         self.head = actions.head or self.head
         self.mail += actions.todo
+        for action in actions.todo:
+            if isinstance(action, Start):
+                self.check_start(action)
         self.wake_at = actions.wake_at
         self.check()
         return actions
 
     def check(self) -> None:
-        assert self.entries == {attempt_key(e.task, e.attempt): e for e in self.core.ledger()}
+        assert self.entries == {entry.key: entry for entry in self.core.ledger()}
         for report in self.core.report():
             if report.key in self.final:
                 assert report.ended == self.final[report.key], "an end is final"
             if report.ended:
                 self.final[report.key] = report.ended
         assert self.wake_at is None or self.wake_at > self.now.mono, "what was due is done"
+
+    def check_start(self, action: Start) -> None:
+        """What runs beside a main program is asked for once that runs; none is left when that begins."""
+        main = main_key(action.key)
+        if main != action.key:
+            assert self.core.attempts()[main].stage is Stage.UP, "begins after its main program"
+            assert action.run > 0
+        elif action.key not in self.alive:  # else it is asked for again, and there already
+            assert not [k for k in self.alive if main_key(k) == main], "ends before its main one begins"
 
     # -- what happens ---------------------------------------------------------------------------------
 
@@ -134,7 +150,7 @@ class Machine:
             ok = self.rng.random() < 0.6
             self.core.probed(action.key, action.run, "" if ok else "refused", self.now, ok=ok)
         elif isinstance(action, Forget):
-            assert action.key in self.dead, "only what the master knows to have ended is let go"
+            assert main_key(action.key) in self.dead, "only what the master knows to have ended is let go"
             self.forgotten.add(action.key)
             self.runs.pop(action.key, None)
             self.core.forgotten(action.key)
@@ -144,7 +160,7 @@ class Machine:
         if known and known.run == action.run:  # idempotent
             self.core.ran(action.key, known, self.now)
             return
-        assert action.key not in self.final, "what ended is never started again"
+        assert main_key(action.key) not in self.final, "what ended is never started again"
         assert action.key not in self.alive, "one program at a time"
         if self.rng.random() < 0.2:
             permanent = self.rng.random() < 0.5
@@ -304,9 +320,10 @@ def test_the_machine_stays_right_and_converges(events: list[str], seed: int) -> 
     machine.calm()
     running = {r.key for r in machine.core.report() if not r.ended}
     assert running == set(machine.wanted), "what is wanted and has not ended is there, and nothing else"
-    assert set(machine.alive) <= running
-    lasting = {k for k, s in machine.wanted.items() if not s.max_runtime_seconds}
-    assert lasting <= set(machine.alive), "and its program runs"
+    assert {main_key(key) for key in machine.alive} <= running
+    lasting = [spec for spec in machine.wanted.values() if not spec.max_runtime_seconds]
+    programs = {s.key for s in lasting} | {s.beside(each).key for s in lasting for each in s.programs}
+    assert programs <= set(machine.alive), "and all of its programs run"
 
 
 @settings(max_examples=50, deadline=None)
@@ -317,7 +334,15 @@ def test_a_restart_of_the_borglet_changes_nothing_it_says(events: list[str], see
         getattr(machine, event)()
     for _ in range(200):
         machine.deliver()
-    before = {r.key: (r.ended, r.restarts, r.last_exit) for r in machine.core.report()}
+    before = said(machine)
     assume(not machine.mail)
     machine.boot()
-    assert {r.key: (r.ended, r.restarts, r.last_exit) for r in machine.core.report()} == before
+    assert said(machine) == before
+
+
+def said(machine: Machine) -> dict[str, object]:
+    """Return of each attempt what nothing but time may change."""
+    return {
+        r.key: (r.ended, r.restarts, r.last_exit, [(each.name, each.restarts) for each in r.programs])
+        for r in machine.core.report()
+    }

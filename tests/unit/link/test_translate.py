@@ -6,6 +6,7 @@ from borgish.cell.commands import CordonMachine, EvictTasks, JoinMachine, KillTa
 from borgish.cell.observed import SeenAttempt, SeenMachine
 from borgish.link.translate import Outgoing, attempt_spec, stop_orders
 from borgish.resources import Resources
+from borgish.spec.job import Program
 from borgish.vocabulary import Eviction, JobKind, Phase
 from borgish.wire.link import StopOrder
 from tests.unit.cell.test_decide import NOW, Desk, machine, spec
@@ -86,3 +87,15 @@ def test_a_task_is_told_the_devices_it_was_given(desk: Desk) -> None:
     desk.do(PlaceTasks("ann/train", (0,), ("m1",), devices=(("gpu:1", "gpu:2"),)))
     job = desk.cell.jobs["ann/train"]
     assert attempt_spec(desk.cell, job, job.tasks[0]).env["BORGISH_DEVICES_GPU"] == "1,2"
+
+
+def test_a_task_has_all_programs_of_its_group(desk: Desk) -> None:
+    proxy = Program("proxy", ("proxy",), env={"A": "{{task.index}}"})
+    desk.do(SubmitJob(spec("several", 1, group=(proxy,), env={"A": "x", "B": "y"})))
+    desk.do(PlaceTasks("ann/several", (0,), ("m1",)))
+    job = desk.cell.jobs["ann/several"]
+    (beside,) = (main := attempt_spec(desk.cell, job, job.tasks[0])).programs
+    assert (beside.name, beside.run, main.env["A"]) == ("proxy", ("proxy",), "x")
+    env = main.beside(beside).env
+    assert (env["A"], env["B"], env["BORGISH_PROGRAM"]) == ("0", "y", "proxy")
+    assert env["BORGISH_TASK"] == "ann/several/0"

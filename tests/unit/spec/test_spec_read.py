@@ -288,6 +288,10 @@ def test_a_name_that_looks_like_something_else_stays_a_name() -> None:
         ("env: [A]", 3, 6, "env: a list, where a mapping is expected", "{LOG_LEVEL: info}"),
         (f"env: {{A: {'x' * 32769}}}", 3, 10, "env.A: a text of 32769 bytes; at most 32768", ""),
         ("ports: [a]\nenv: {PORT_A: b}", 4, 7, "env: PORT_A is set by borgish", "another name"),
+        (
+            "ports: [a]\ngroup: {p: {run: [x], env: {PORT_A: b}}}",
+            *(4, 29, "group.p.env: PORT_A is set by borgish", "another name"),
+        ),
         ('labels: {a: "\\e"}', 3, 13, "labels.a: '\\x1b' holds a control character", "remove it"),
         ("labels: {-a: b}", 3, 10, "labels.-a: '-a' cannot be used here", ""),
         # constraints

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from borgish.resources import Resources
-from borgish.spec.job import Health, JobSpec, Override
+from borgish.spec.job import Health, JobSpec, Override, Program
 from borgish.spec.substitute import port_variable, references, render
 
 PORTS = {"http": 20001, "admin-api": 20002}
@@ -122,3 +122,21 @@ def test_a_task_sees_its_own_devices_whatever_its_job_says() -> None:
     first, second = (render(spec, index, "c", "m", 1, {}, ("gpu:1",)).env for index in (0, 1))
     assert (first["CUDA_VISIBLE_DEVICES"], first["BORGISH_DEVICE_MILLIS_GPU"]) == ("1", "250")
     assert "BORGISH_DEVICE_MILLIS_GPU" not in second
+
+
+def test_the_programs_of_a_group_are_filled_in_and_told_their_names() -> None:
+    proxy = Program("proxy", ("proxy", "{{port.http}}"), "", {"TO": "{{task.name}}"}, "/srv/{{task.index}}")
+    plain = Program("plain", ("p", "100%"))
+    task = render(msgspec.structs.replace(SPEC, group=(proxy, plain)), 2, "c1", "m7", 42, PORTS)
+    assert task.group == (
+        Program("proxy", ("proxy", "20001"), "", {"TO": "ann/web/2", "BORGISH_PROGRAM": "proxy"}, "/srv/2"),
+        Program("plain", ("p", "100%"), env={"BORGISH_PROGRAM": "plain"}),
+    )
+    assert "BORGISH_PROGRAM" not in task.env
+
+
+def test_no_program_of_a_group_can_take_the_devices_of_others() -> None:
+    mine = Program("side", ("s",), env={"CUDA_VISIBLE_DEVICES": "all", "A": "b"})
+    spec = JobSpec("a", "u", 1, ("x",), resources=Resources(devices={"gpu": 1000}), group=(mine,))
+    (side,) = render(spec, 0, "c", "m", 1, {}, ("gpu:1",)).group
+    assert side.env == {"A": "b", "BORGISH_PROGRAM": "side"}
