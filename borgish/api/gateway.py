@@ -114,12 +114,17 @@ class Gateway(Protocol):
         kept, and ends when the daemon does."""
         ...
 
-    async def logs(self, task: str, *, previous: bool, follow: bool, tail: int) -> AsyncIterator[bytes]:
-        """Return the output of a task's program, from the machine it runs, or last ran, on."""
+    async def logs(
+        self, task: str, *, previous: bool, follow: bool, tail: int, program: str = ""
+    ) -> AsyncIterator[bytes]:
+        """Return the output of one of a task's programs ("": its main one), from the machine it runs, or
+        last ran, on."""
         ...
 
-    async def exec(self, task: str, run: tuple[str, ...], timeout_seconds: float) -> ExecReply:
-        """Run a command beside a running task."""
+    async def exec(
+        self, task: str, run: tuple[str, ...], timeout_seconds: float, program: str = ""
+    ) -> ExecReply:
+        """Run a command beside one of a running task's programs."""
         ...
 
     async def checkpoint(self, reason: str, name: str = "") -> CheckpointView:

@@ -52,4 +52,7 @@ Kinds = Annotated[str, QueryParameter(max_length=100, description="some of event
 Tail = Annotated[
     int, QueryParameter(ge=0, le=TAIL_LINES_MAX, description="only the last so many lines; 0 for all")
 ]
+OfProgram = Annotated[
+    str, QueryParameter(name="program", max_length=63, description="of this program beside the main one")
+]
 Flag = FromQuery[bool]

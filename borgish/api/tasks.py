@@ -21,6 +21,7 @@ from borgish.api.parameters import (
     JobName,
     Limit,
     OfJob,
+    OfProgram,
     OnMachine,
     Owner,
     Tail,
@@ -83,6 +84,7 @@ async def task_logs(
     user: Owner,
     name: JobName,
     index: TaskIndex,
+    program: OfProgram = "",
     *,
     previous: Flag = False,
     follow: Flag = False,
@@ -91,7 +93,7 @@ async def task_logs(
     """Show the output of a task's program, or of the one before it, from the machine it is on."""
     await request.read(lambda reading: find_task(reading.cell, user, name, index))
     task = task_name(job_key(user, name), index)
-    pieces = await request.gateway.logs(task, previous=previous, follow=follow, tail=tail)
+    pieces = await request.gateway.logs(task, previous=previous, follow=follow, tail=tail, program=program)
     return Stream(await _begun(pieces), media_type="application/octet-stream")
 
 
@@ -110,7 +112,8 @@ async def exec_beside_task(request: Asked, user: Owner, name: JobName, index: Ta
     if not 0 < call.timeout_seconds <= EXEC_SECONDS_MAX:
         raise Invalid(f"timeout_seconds is outside 0 to {EXEC_SECONDS_MAX:.0f}", "Leave it out for a minute")
     await request.read(lambda reading: find_task(reading.cell, user, name, index))
-    return await request.gateway.exec(task_name(job_key(user, name), index), call.run, call.timeout_seconds)
+    task = task_name(job_key(user, name), index)
+    return await request.gateway.exec(task, call.run, call.timeout_seconds, call.program)
 
 
 def _view(reading: Reading, job: Job, index: int) -> TaskView:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 app = noun("The tasks of jobs: look at them, read what they write.")
 
 TaskName = Annotated[str, typer.Argument(metavar="TASK", help="user/job/index, or job/index where unique.")]
+ProgramOption = Annotated[
+    str, typer.Option("--program", metavar="NAME", help="One of its `group`; the main program unless given.")
+]
 TAIL_LINES_MAX = 100_000
 _EXEC_ANSWER_SECONDS = 10.0  # on top of the command's own time
 
@@ -69,6 +72,7 @@ def logs(
         int | None, typer.Option("--tail", min=1, max=TAIL_LINES_MAX, help="Only the last lines.")
     ] = None,
     _at: NowOnly = "",
+    program: ProgramOption = "",
 ) -> None:
     """Show what a task wrote.
 
@@ -76,7 +80,7 @@ def logs(
     output cannot act on the terminal. Into a file or pipe the bytes go unchanged.
     """
     client = session_of(context).client()
-    params = {"previous": int(previous), "follow": int(follow), "tail": tail}
+    params = {"previous": int(previous), "follow": int(follow), "tail": tail, "program": program}
     pass_on(client.stream(f"{_path(client, task)}/logs", params))
 
 
@@ -98,6 +102,7 @@ def exec_(
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND [ARG]...")],
     timeout: Annotated[str, typer.Option("--timeout", help="How long it may take.")] = "60s",
     _at: NowOnly = "",
+    program: ProgramOption = "",
 ) -> None:
     """Run a command beside a task: in its folder, limits and environment. Ends with its exit code.
 
@@ -108,7 +113,7 @@ def exec_(
     from borgish.wire.link import ExecReply
 
     seconds = seconds_of(timeout, "--timeout")
-    call = ExecCall(_words(command), seconds)
+    call = ExecCall(_words(command), seconds, program)
     client = session_of(context).client(seconds + _EXEC_ANSWER_SECONDS)
     reply = client.post(f"{_path(client, task)}/exec", call, ExecReply)
     pass_on([reply.output])

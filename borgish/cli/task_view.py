@@ -3,10 +3,11 @@
 from borgish.cli.missing import last_exit
 from borgish.cli.render import fields
 from borgish.cli.table import Column
+from borgish.cli.text import plural
 from borgish.resources import DEVICE_MILLIS, show_bytes, show_cpu, show_devices
 from borgish.text import age
 from borgish.vocabulary import Phase, State
-from borgish.wire.api import TaskView
+from borgish.wire.api import ProgramView, TaskView
 
 _PHASE_STYLES = {Phase.HEALTHY: "green", Phase.UP: "green", Phase.UNHEALTHY: "red"}
 
@@ -27,6 +28,13 @@ def devices_text(task: TaskView) -> str:
     """Return ``gpu:0,gpu:1``, with what it has of them where that is a part: ``gpu:0 (500m)``."""
     parts = [show_devices(m) for m in task.resources.devices.values() if m % DEVICE_MILLIS]
     return ",".join(task.devices) + (f" ({', '.join(parts)})" if parts and task.devices else "")
+
+
+def program_text(program: ProgramView) -> str:
+    """Return ``proxy: up, pid 4711, 2 restarts``."""
+    parts = [program.phase, f"pid {program.pid}" * bool(program.pid)]
+    parts += [plural(program.restarts, "restart") * bool(program.restarts), program.reason]
+    return f"{program.name}: {', '.join(filter(None, parts))}"
 
 
 TASK_COLUMNS: tuple[Column[TaskView], ...] = (
@@ -69,6 +77,7 @@ def task_in_full(task: TaskView, *, wide: bool) -> str:
             ("alloc", task.alloc),
             ("attempt", str(task.attempt) if task.attempt else ""),
             ("pid", str(task.pid) if task.pid else ""),
+            ("programs", "; ".join(map(program_text, task.programs))),
             ("ports", show_ports(task)),
             ("devices", devices_text(task)),
             ("started", f"{age(task.started_at)} ago" if task.started_at else ""),

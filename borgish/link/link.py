@@ -93,13 +93,22 @@ class Link:
         return poller.trouble if poller else ""
 
     async def logs(
-        self, machine: str, task: str, attempt: int, *, previous: bool, follow: bool, tail: int
+        self,
+        machine: str,
+        task: str,
+        attempt: int,
+        *,
+        previous: bool,
+        follow: bool,
+        tail: int,
+        program: str = "",
     ) -> AsyncIterator[bytes]:
-        """Yield the output of an attempt from its machine."""
+        """Yield the output of a program of an attempt ("": its main one) from its machine."""
         query = urlencode(
             {
                 "task": task,
                 "attempt": attempt,
+                "program": program,
                 "previous": int(previous),
                 "follow": int(follow),
                 "tail": tail,

@@ -134,34 +134,45 @@ class MasterGateway:
         """Yield messages as they come."""
         return self._hub.subscribe(kinds, job, last_id)
 
-    async def logs(self, task: str, *, previous: bool, follow: bool, tail: int) -> AsyncIterator[bytes]:
-        """Return the output of a task's program."""
-        found = await self._task(task)
-        if found.restarts == 0 and previous and found.previous_attempt:
+    async def logs(
+        self, task: str, *, previous: bool, follow: bool, tail: int, program: str = ""
+    ) -> AsyncIterator[bytes]:
+        """Return the output of one of a task's programs."""
+        found = await self._task(task, program)
+        if found.restarts == 0 and previous and found.previous_attempt and not program:
             machine, attempt, previous = found.previous_machine, found.previous_attempt, False
         else:
             machine, attempt = found.machine, found.attempt
         if not attempt:
             raise NotFound(f"{task} has not been placed yet", f"`borgctl why {task}` says what it waits for")
-        return self._link.logs(machine, task, attempt, previous=previous, follow=follow, tail=tail)
+        return self._link.logs(
+            machine, task, attempt, previous=previous, follow=follow, tail=tail, program=program
+        )
 
-    async def exec(self, task: str, run: tuple[str, ...], timeout_seconds: float) -> ExecReply:
+    async def exec(
+        self, task: str, run: tuple[str, ...], timeout_seconds: float, program: str = ""
+    ) -> ExecReply:
         """Run a command beside a running task."""
-        found = await self._task(task)
+        found = await self._task(task, program)
         if found.state is not State.RUNNING:
             raise Conflict(f"{task} is {found.state}", f"`borgctl why {task}` says why")
-        request = ExecRequest(task, found.attempt, run, timeout_seconds)
+        request = ExecRequest(task, found.attempt, run, timeout_seconds, program)
         return await self._link.exec(found.machine, request)
 
-    async def _task(self, name: str) -> Task:
-        """Return a task that runs a program, or ran one."""
+    async def _task(self, name: str, program: str) -> Task:
+        """Return a task that runs a program, or ran one; ``program``, where it is not its main one."""
         await self._turn.durable()
         cell = self._core.cell
         task = cell.task(name)
         if task is None:
             raise NotFound(f"there is no task {name}", "`borgctl task list` shows those there are")
-        if cell.jobs[split_task_name(name)[0]].spec.kind is JobKind.ALLOC_SET:
+        spec = cell.jobs[split_task_name(name)[0]].spec
+        if spec.kind is JobKind.ALLOC_SET:
             raise Conflict(f"{name} is an alloc: it runs nothing", "name a task that runs in it")
+        beside = [each.name for each in spec.group]
+        if program and program not in beside:
+            known = f"beside its main program it has {', '.join(beside)}" if beside else "it has only one"
+            raise NotFound(f"{name} has no program '{program}'", known)
         return task
 
     async def checkpoint(self, reason: str, name: str = "") -> CheckpointView:

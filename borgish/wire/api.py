@@ -48,6 +48,16 @@ class UsageView(msgspec.Struct, frozen=True):
     ram_bytes: int
 
 
+class ProgramView(msgspec.Struct, frozen=True):
+    """One of the programs beside a task's main one."""
+
+    name: str
+    phase: Phase
+    pid: int | None
+    restarts: int
+    reason: str
+
+
 class TaskView(msgspec.Struct, frozen=True, omit_defaults=True):
     """One task, complete."""
 
@@ -73,6 +83,7 @@ class TaskView(msgspec.Struct, frozen=True, omit_defaults=True):
     as_of: AsOf | None = None
     alloc: str = ""  # the alloc it runs in: user/set/0
     devices: tuple[str, ...] = ()  # those it was given, like gpu:0
+    programs: tuple[ProgramView, ...] = ()  # beside its main one, as its machine last told of them
 
 
 class JobView(msgspec.Struct, frozen=True):
@@ -415,6 +426,7 @@ class UntaintRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key: str
 
 
-class ExecCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ExecCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     run: tuple[str, ...]
     timeout_seconds: float = 60.0
+    program: str = ""  # beside which of the task's programs; "": the main one

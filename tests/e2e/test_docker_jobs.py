@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import docker
 import docker.errors
 import pytest
+from docker.models.containers import Container
 
 from tests.cells import RealCell, wait_until
 from tests.e2e.watched import JOBS, PATIENCE_SECONDS, Life, becomes, lives, task_of, watched_cell
@@ -14,6 +15,10 @@ pytestmark = pytest.mark.docker
 TASKS = ("ann/container/0", "ann/container/1")
 ENDED = (
     "name: ended\nimage: {image}\nrun: [sh, -c, 'echo bye; sleep 2; exit 7']\nrestart: {{policy: never}}\n"
+)
+SEVERAL = (
+    "name: several\nimage: {image}\nrun: [sleep, '1000']\nresources: {{cpu: 10m, ram: 16MiB}}\n"
+    "stop: {{grace: 1s}}\ngroup: {{side: {{run: [sleep, '1000']}}}}\n"
 )
 
 
@@ -28,7 +33,7 @@ def ship(
         assert busybox_image in text
         made.ok("job", "submit", "-", "--user", "ann", stdin=text)
         yield made
-    for job in ("ann/container", "ann/ended"):
+    for job in ("ann/container", "ann/ended", "ann/several"):
         assert containers_of(docker_engine, job) == {}  # the purge took them, also what stayed for its output
 
 
@@ -119,3 +124,33 @@ def test_a_missing_image_is_said(ship: RealCell) -> None:
     assert "borgish.invalid/no-such-image:1" in said.err
     assert "borgish.invalid/no-such-image:1" in ship.ok("why", "missing/0")
     ship.borgctl("job", "kill", "missing")
+
+
+def test_programs_of_a_task_keep_one_network_when_the_main_one_is_killed(
+    ship: RealCell, docker_engine: docker.DockerClient, busybox_image: str
+) -> None:
+    text = SEVERAL.format(image=busybox_image)
+    ship.ok("job", "submit", "-", "--user", "ann", stdin=text)
+    main, beside = wait_until(lambda: both(docker_engine), PATIENCE_SECONDS)
+    assert beside.attrs["HostConfig"]["NetworkMode"] == f"container:{main.id}"
+    limits = {one.attrs["HostConfig"]["Memory"] for one in (main, beside)}
+    assert limits == {16 * 1024**2}
+    main.kill()
+    gone = {main.id, beside.id}
+    anew = wait_until(
+        lambda: (found := both(docker_engine)) and not gone & {one.id for one in found} and found,
+        PATIENCE_SECONDS,
+    )
+    assert anew[1].attrs["HostConfig"]["NetworkMode"] == f"container:{anew[0].id}"
+    task = wait_until(lambda: (t := task_of(ship, "ann/several/0")).programs and t, PATIENCE_SECONDS)
+    assert (task.restarts, task.attempt > 0) == (1, True)
+    ship.ok("job", "kill", "several")
+    wait_until(lambda: not both(docker_engine), PATIENCE_SECONDS)
+
+
+def both(engine: docker.DockerClient) -> tuple[Container, ...]:
+    """Return the containers that run of a task with two programs, the main one first; () before both do."""
+    filters = {"label": "borgish.task=ann/several/0", "status": "running"}
+    found = engine.containers.list(filters=filters, ignore_removed=True)
+    main_first = sorted(found, key=lambda one: str(one.labels["borgish.program"]))
+    return tuple(main_first) if len(main_first) == 2 else ()

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from borgish.api.views.indexes import has_index
 from borgish.api.views.instants import instant, instant_or_none
 from borgish.cell.model import Job, Machine, Task
-from borgish.cell.observed import Observed, SeenAttempt
+from borgish.cell.observed import Observed, SeenAttempt, SeenProgram
 from borgish.cell.suitability import objection
 from borgish.vocabulary import JobKind, Phase, State, task_name
-from borgish.wire.api import RefusalView, TaskView, UsageView
+from borgish.wire.api import ProgramView, RefusalView, TaskView, UsageView
 
 
 def task_view(
@@ -47,8 +47,13 @@ def task_view(
         resources=job.spec.needs(index),
         usage=_usage(observed, name, task),
         devices=task.devices if task.state is State.RUNNING else (),
+        programs=tuple(map(_program, seen.programs)) if seen else (),
         alloc=task_name(job.spec.inside, task.alloc) if task.alloc >= 0 else "",
     )
+
+
+def _program(seen: SeenProgram) -> ProgramView:
+    return ProgramView(seen.name, seen.phase, seen.pid or None, seen.restarts, seen.reason)
 
 
 def seen_attempt(observed: Observed, name: str, task: Task) -> SeenAttempt | None:

@@ -68,7 +68,7 @@ class FakeGateway:
         self.tally = Tally()
         self.asked: list[Asked] = []
         self.sought: list[Moment] = []
-        self.log_calls: list[tuple[str, bool, bool, int]] = []
+        self.log_calls: list[tuple[str, str, bool, bool, int]] = []
         self.happened = [EventView(p, "t", "placed", f"line {p}", "ann/web", (p,)) for p in range(1, 6)]
         self.journal: list[Entry] = []
         self.wanted: Wanted | None = None
@@ -141,8 +141,10 @@ class FakeGateway:
     def watch(self, kinds: frozenset[str], job: str, last_id: str) -> AsyncIterator[WatchMessage]:
         return self.hub.subscribe(kinds, job, last_id)
 
-    async def logs(self, task: str, *, previous: bool, follow: bool, tail: int) -> AsyncIterator[bytes]:
-        self.log_calls.append((task, previous, follow, tail))
+    async def logs(
+        self, task: str, *, previous: bool, follow: bool, tail: int, program: str = ""
+    ) -> AsyncIterator[bytes]:
+        self.log_calls.append((task, program, previous, follow, tail))
         if self.log_failure:
             raise self.log_failure
         return self._log_lines(follow=follow)
@@ -163,10 +165,12 @@ class FakeGateway:
         finally:
             self.logs_open -= 1
 
-    async def exec(self, task: str, run: tuple[str, ...], timeout_seconds: float) -> ExecReply:
+    async def exec(
+        self, task: str, run: tuple[str, ...], timeout_seconds: float, program: str = ""
+    ) -> ExecReply:
         if run == ("gone",):
             raise Unreachable("m1 does not answer", "`borgctl machine show m1` says more")
-        return ExecReply(f"{task} {' '.join(run)} {timeout_seconds}".encode() + b"\xff", 7)
+        return ExecReply(f"{task} {program} {' '.join(run)} {timeout_seconds}".encode() + b"\xff", 7)
 
     async def checkpoint(self, reason: str, name: str = "") -> CheckpointView:
         return msgspec.structs.replace(CHECKPOINT, reason=reason, name=name)

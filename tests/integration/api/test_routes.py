@@ -207,8 +207,11 @@ def test_a_task_is_shown(admin: Client) -> None:
 
 def test_logs_are_streamed_as_they_are(api: RunningApi, admin: Client) -> None:
     path = quoted("tasks", "ann", "web", 0, "logs")
-    assert b"".join(admin.stream(path, {"previous": True, "tail": 5})) == b"one\n\x1b[31mtwo\xff\n"
-    assert api.gateway.log_calls == [("ann/web/0", True, False, 5)]
+    assert (
+        b"".join(admin.stream(path, {"previous": True, "tail": 5, "program": "proxy"}))
+        == b"one\n\x1b[31mtwo\xff\n"
+    )
+    assert api.gateway.log_calls == [("ann/web/0", "proxy", True, False, 5)]
 
 
 def test_logs_that_cannot_be_had_say_why(api: RunningApi, admin: Client) -> None:
@@ -248,8 +251,10 @@ def test_logs_that_break_off_are_not_taken_for_whole(
 
 
 def test_exec_returns_bytes_and_exit_code(admin: Client) -> None:
-    reply = admin.post(quoted("tasks", "ann", "web", 0, "exec"), ExecCall(("ls", "-l"), 5), ExecReply)
-    assert (reply.output, reply.exit_code) == (b"ann/web/0 ls -l 5.0\xff", 7)
+    reply = admin.post(
+        quoted("tasks", "ann", "web", 0, "exec"), ExecCall(("ls", "-l"), 5, "proxy"), ExecReply
+    )
+    assert (reply.output, reply.exit_code) == (b"ann/web/0 proxy ls -l 5.0\xff", 7)
 
 
 @pytest.mark.parametrize("call", [ExecCall(()), ExecCall(("x",), 0), ExecCall(("x",), 1e9)])

@@ -8,10 +8,11 @@ from borgish.api.views.machines import machine_view
 from borgish.api.views.status import Daemon, status_view, summary_view
 from borgish.api.views.tally import Tally
 from borgish.api.views.tasks import exit_text, task_view
-from borgish.cell.observed import Observed, SeenAttempt, SeenMachine
+from borgish.cell.observed import Observed, SeenAttempt, SeenMachine, SeenProgram
 from borgish.resources import Resources
 from borgish.text import show_indexes
 from borgish.vocabulary import Band, Ending, Phase, State
+from borgish.wire.api import ProgramView
 from tests.unit.api.cells import (
     LARGE,
     NOW,
@@ -86,6 +87,16 @@ def test_an_attempt_that_ended_and_is_not_yet_taken_in_is_stopping() -> None:
     observed = small_observed()
     see(observed, "m2", "bob/db", 0, SeenAttempt("bob/db/0", 14, Phase.UP, ended=Ending.FAIL))
     assert task_view(observed, small_cell().jobs["bob/db"], 0).phase is Phase.STOPPING
+
+
+def test_the_programs_beside_the_main_one_are_shown_as_seen() -> None:
+    observed = small_observed()
+    beside = (SeenProgram("proxy", Phase.UP, 103, 2), SeenProgram("shipper", Phase.STARTING, reason="exit 1"))
+    see(observed, "m2", "bob/db", 0, SeenAttempt("bob/db/0", 14, Phase.UP, programs=beside))
+    assert task_view(observed, small_cell().jobs["bob/db"], 0).programs == (
+        ProgramView("proxy", Phase.UP, 103, 2, ""),
+        ProgramView("shipper", Phase.STARTING, None, 0, "exit 1"),
+    )
 
 
 def test_up_counts_healthy_where_probed_and_running_where_not() -> None:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from borgish.spec.job import Health
-from borgish.vocabulary import TaintEffect
+from borgish.vocabulary import Phase, TaintEffect
 from borgish.wire.api import (
     Accepted,
     CheckpointView,
@@ -16,11 +16,13 @@ from borgish.wire.api import (
     JobList,
     Page,
     Problem,
+    ProgramView,
     TaintView,
     TaskList,
     TaskView,
     WhyView,
 )
+from borgish.wire.link import ExecReply
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.samples import (
     AMOUNTS,
@@ -137,6 +139,26 @@ def test_the_devices_of_a_task_and_of_a_machine(master: FakeMaster, run: Run, ca
     shown = capsys.readouterr().out
     assert "capacity    4 cpu, 8GiB ram, 4 gpu\n" in shown
     assert "committed   500m cpu, 256MiB ram, 500m gpu\n" in shown
+
+
+def test_the_programs_of_a_task(master: FakeMaster, run: Run, capsys: Out) -> None:
+    programs = (
+        ProgramView("proxy", Phase.UP, 4711, 2, ""),
+        ProgramView("shipper", Phase.STARTING, None, 1, "exit code 1; restarts in 4 s"),
+    )
+    master.has(job()).answers["GET /v1/tasks/ann/web/0"] = task(programs=programs)
+    assert run("task", "show", "web/0") == 0
+    shown = "proxy: up, pid 4711, 2 restarts; shipper: starting, 1 restart, exit code 1; restarts in 4 s"
+    assert f"programs  {shown}\n" in capsys.readouterr().out
+
+
+def test_logs_and_exec_can_name_a_program(master: FakeMaster, run: Run) -> None:
+    master.has(job()).answers["GET /v1/tasks/ann/web/0/logs"] = b"x"
+    master.answers["POST /v1/tasks/ann/web/0/exec"] = ExecReply(b"", 0)
+    assert run("task", "logs", "web/0", "--program", "proxy") == 0
+    assert master.asked[-1].query["program"] == "proxy"
+    assert run("task", "exec", "web/0", "--program", "proxy", "--", "ls") == 0
+    assert json.loads(master.asked[-1].body)["program"] == "proxy"
 
 
 def test_why(master: FakeMaster, run: Run, capsys: Out) -> None:

@@ -21,7 +21,7 @@ def example(name: str) -> JobSpec:
 
 
 def test_all_are_known() -> None:
-    assert ALL == ["batch", "container", "devices", "placed", "ticker", "web"]
+    assert ALL == ["batch", "container", "devices", "placed", "sidecar", "ticker", "web"]
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -55,6 +55,12 @@ def test_ticker_is_free() -> None:
 def test_container() -> None:
     spec = example("container")
     assert (spec.runtime, spec.image) == (Runtime.DOCKER, "busybox:1")
+
+
+def test_sidecar_has_a_program_beside_its_main_one() -> None:
+    spec = example("sidecar")
+    assert [(program.name, program.env) for program in spec.group] == [("writer", {"PAUSE": "1"})]
+    assert spec.run[0] == "python3"
 
 
 def test_devices_asks_for_whole_ones() -> None:
