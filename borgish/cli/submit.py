@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from borgish.cli.failing import DONE, FAILED, NOT_ALLOWED, NOT_PLACED, USAGE, report, say_error
+from borgish.cli.failing import DONE, FAILED, NOT_ALLOWED, NOT_PLACED, USAGE, report, say_error, say_note
 from borgish.cli.screen import data, say
 from borgish.cli.session import Session, who_asks
 from borgish.cli.text import plural
@@ -127,6 +127,8 @@ def _sent(client: "Client", file: JobFile, user: str) -> str:
         "/v1/jobs", file.text.encode(), Accepted, params={"user": user}, content_type="application/yaml"
     )
     data(safe(accepted.text))
+    for note in accepted.notes:
+        say_note(note)
     return file.spec.key
 
 

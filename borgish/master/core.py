@@ -124,7 +124,7 @@ class Core:
                 f"request id {ask.request_id} was used before, for something else",
                 "take a new Idempotency-Key for each thing you ask",
             )
-        return Accepted(answer.position, answer.subject, answer.text, replayed=True)
+        return _accepted(answer.position, answer.subject, answer.text, replayed=True)
 
     def _record(self, command: Command, actor: str, now: Now, ask: Ask | None = None) -> Accepted:
         """Decide a command and apply what follows. Raises Refused, with nothing changed."""
@@ -134,7 +134,7 @@ class Core:
             self._enter(decision, _cause(command), actor, now, ask)
         if isinstance(command, Observe):
             self._absorb(command, now)
-        return Accepted(self.cell.position, decision.subject, decision.text)
+        return _accepted(self.cell.position, decision.subject, _answer_text(decision))
 
     def _enter(self, decision: Decision, cause: str, actor: str, now: Now, ask: Ask | None = None) -> None:
         entry = Entry(
@@ -148,7 +148,7 @@ class Core:
             request_id=ask.request_id if ask else "",
             digest=ask.digest if ask else "",
             subject=decision.subject,
-            text=decision.text,
+            text=_answer_text(decision),
         )
         returned = [name for event in decision.events if (name := self._comes_up(event))]
         apply_entry(self.cell, entry)
@@ -234,6 +234,16 @@ class Core:
             for name, seen in self.observed.machines.items()
             if seen.orphans and min(seen.orphans.values()) <= now.mono - ORPHAN_SECONDS
         }
+
+
+def _answer_text(decision: Decision) -> str:
+    """Return all that is answered, a line each, as it is journalled."""
+    return "\n".join((decision.text, *decision.notes))
+
+
+def _accepted(position: int, subject: str, text: str, *, replayed: bool = False) -> Accepted:
+    done, *notes = text.split("\n")
+    return Accepted(position, subject, done, replayed, tuple(notes))
 
 
 def _cause(command: Command) -> str:

@@ -31,6 +31,7 @@ class Accepted(msgspec.Struct, frozen=True, omit_defaults=True):
     subject: str  # the job, task, machine or checkpoint it was about
     text: str  # one sentence: what was done
     replayed: bool = False
+    notes: tuple[str, ...] = ()  # what is doubtful about what was accepted
 
 
 class AsOf(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -115,6 +116,8 @@ class RefusalView(msgspec.Struct, frozen=True, omit_defaults=True):
     reasons: dict[str, int]
     hint: str = ""
     since: str = ""
+    impossible: bool = False  # it can never fit on the machines of the cell, not even on empty ones
+    waits_for: str = ""  # what would let it fit if it came about: "room on m1, m2 and 3 more"
 
 
 class WhyView(msgspec.Struct, frozen=True, omit_defaults=True):
