@@ -68,6 +68,14 @@ class Attributes:
             if len(column.numbers) > VALUES_MAX + len(self.rows):
                 self._columns[name] = Column(name, self.rows)
 
+    def has(self, attribute: str) -> bool:
+        """Return whether any machine has an attribute."""
+        return any(attribute in row for row in self.rows)
+
+    def names(self) -> list[str]:
+        """Return the attributes that machines have, in order."""
+        return sorted({name for row in self.rows for name in row})
+
     def mask(self, constraint: Constraint, rows: Rows) -> BoolArray:
         """Return which of the rows meet the constraint."""
         return self._column(constraint.attribute).mask(constraint, rows)

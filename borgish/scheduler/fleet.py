@@ -194,6 +194,10 @@ class Fleet:
 
     # What is asked
 
+    def count_words(self, count: int) -> str:
+        """Return ``1 machine``, ``2 machines``."""
+        return f"{count:,} {self.noun}{'' if count == 1 else 's'}"
+
     def kind(self, name: str) -> int:
         """Return the number of a named resource; one that no machine has gets a column of zeros."""
         kind = self.kinds.number(name)
