@@ -312,9 +312,15 @@ class Rules:
         return found
 
     def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Failing]:
+        own: BoolArray = np.zeros(len(fleet.names), dtype=np.bool_)
         for rule in kind.rules:
             if rule.hard:
-                yield _forbidden(fleet, rule)
+                failing = _forbidden(fleet, rule)
+                if rule.own and rule.below == 1.0 and not rule.most:  # to be apart from one's like is two rules
+                    if not np.any(failing.fails & ~own):
+                        continue
+                    own |= failing.fails
+                yield failing
 
 
 def _forbidden(fleet: Fleet, rule: Rule) -> Failing:
