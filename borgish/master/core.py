@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from borgish.cell.apply import apply_entry
-from borgish.cell.commands import BeginEpoch, Command, Observe
+from borgish.cell.commands import BeginEpoch, Command, Observe, SubmitJob
 from borgish.cell.decide import decide
 from borgish.cell.decision import Decision
 from borgish.cell.events import AnyEvent, Entry, MachineJoined, MachineUp
@@ -20,11 +20,13 @@ from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import Conflict, Refused
 from borgish.master.planned import evict_command, place_command, promise_command
+from borgish.master.planning import Foreseen, check_token, check_unchanged, foreseen
 from borgish.master.step import Ask, Heard, Input, Missed, Step, UsageSeen
 from borgish.reconcilers import RECONCILERS
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.scheduler.plan import Plan, Refusal
 from borgish.scheduler.schedule import Scheduler
+from borgish.spec.job import JobSpec
 from borgish.vocabulary import split_task_name
 from borgish.wire.api import Accepted
 
@@ -110,10 +112,34 @@ class Core:
 
     def _answer(self, ask: Ask, now: Now) -> Accepted | Refused:
         try:
-            known = self._known(ask)
-            return known or self._record(ask.command, ask.actor, now, ask)
+            if known := self._known(ask):
+                return known
+            if isinstance(ask.command, SubmitJob) and ask.command.plan:
+                return self._submit_as_planned(ask, ask.command, now)
+            return self._record(ask.command, ask.actor, now, ask)
         except Refused as refused:
             return refused
+
+    def foresee(self, spec: JobSpec, actor: str, now: Now) -> Foreseen:
+        """Return what would follow if a job were submitted now. Changes nothing.
+
+        Raises what the submission would be refused with.
+        """
+        decision = decide(self.cell, self.observed, SubmitJob(spec), actor, now)
+        plan = Plan()
+        if decision.events:
+            unread = sorted(self._unread())
+            plan = self._scheduler.foresee(self.cell, self.observed, spec, unread, now)
+        return foreseen(self.cell, spec, decision, plan)
+
+    def _submit_as_planned(self, ask: Ask, command: SubmitJob, now: Now) -> Accepted:
+        """Submit a job and place it as planned, before anything else is placed. Raises Refused."""
+        token = check_token(command.plan, self.cell, command.spec)
+        planned = self.foresee(command.spec, ask.actor, now)
+        check_unchanged(token, planned)
+        accepted = self._record(command, ask.actor, now, ask)
+        self._carry_out(planned.plan, now)
+        return accepted
 
     def _known(self, ask: Ask) -> Accepted | None:
         answer = self.cell.requests.get(ask.request_id) if ask.request_id else None
@@ -189,10 +215,8 @@ class Core:
                 self._record(command, actor, now)
 
     def _schedule(self, now: Now) -> bool:
-        touched = self.cell.touched
-        stale = self._stale | touched.machines | touched.placements
-        self._stale = set()
-        watch(self.observed, touched.machines - self.observed.machines.keys(), now)
+        stale, self._stale = self._unread(), set()
+        watch(self.observed, self.cell.touched.machines - self.observed.machines.keys(), now)
         if stale:
             self._scheduler.refresh(self.cell, self.observed, sorted(stale))
         if not self.cell.waiting:
@@ -202,6 +226,10 @@ class Core:
         self.refusals = plan.refusals
         self._carry_out(plan, now)
         return plan.more
+
+    def _unread(self) -> set[str]:
+        """Return the machines that changed since the scheduler read them."""
+        return self._stale | self.cell.touched.machines | self.cell.touched.placements
 
     def _carry_out(self, plan: Plan, now: Now) -> None:
         """Enter one pass: an attempt's id is the position of its entry. Victims go first."""

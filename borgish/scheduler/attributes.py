@@ -25,6 +25,12 @@ class Column:
         self.codes: IntArray = np.array([self._code(row) for row in rows], dtype=np.int64)
         self.answers: dict[Constraint, list[bool]] = {}
 
+    def copy(self) -> "Column":
+        """Return the same numbers, without the answers."""
+        other = Column(self.attribute, ())
+        other.numbers, other.codes = dict(self.numbers), self.codes.copy()
+        return other
+
     def _code(self, attributes: dict[str, str]) -> int:
         return self.numbers.setdefault(attributes.get(self.attribute), len(self.numbers))
 
@@ -52,6 +58,13 @@ class Attributes:
     def __init__(self) -> None:
         self.rows: list[dict[str, str]] = []
         self._columns: dict[str, Column] = {}
+
+    def copy(self) -> "Attributes":
+        """Return the same, to be changed apart from this."""
+        other = Attributes()
+        other.rows = list(self.rows)
+        other._columns = {name: column.copy() for name, column in self._columns.items()}
+        return other
 
     def widen(self, size: int) -> None:
         """Make room for machines; a row not yet in use has no attributes."""

@@ -316,7 +316,7 @@ class Rules:
         for rule in kind.rules:
             if rule.hard:
                 failing = _forbidden(fleet, rule)
-                if rule.own and rule.below == 1.0 and not rule.most:  # to be apart from one's like is two rules
+                if rule.own and rule.below == 1.0 and not rule.most:  # apart from its like: two rules
                     if not np.any(failing.fails & ~own):
                         continue
                     own |= failing.fails

@@ -132,6 +132,32 @@ class WhyView(msgspec.Struct, frozen=True, omit_defaults=True):
     as_of: AsOf | None = None
 
 
+class PlannedPlace(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where one task would go."""
+
+    index: int
+    machine: str
+    devices: tuple[str, ...] = ()
+    kept: bool = False  # its place would be kept there until victims, its own or its gang's, have left
+    victims: tuple[str, ...] = ()  # tasks of lower priority that would be preempted for it
+
+
+class PlanView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What would follow if a job were submitted now. Submitted with the ``token``, just that follows, or
+    it is refused because the cell changed."""
+
+    job: str
+    text: str  # one sentence
+    position: int  # of the journal, when it was made
+    timeline: int
+    tasks: int
+    token: str = ""  # "": nothing would be done
+    places: tuple[PlannedPlace, ...] = ()  # by index; no more than one for each task
+    refusals: tuple[RefusalView, ...] = ()  # why the other tasks would wait
+    changes: tuple[str, ...] = ()  # against the job of that name that has ended
+    notes: tuple[str, ...] = ()  # what is doubtful
+
+
 class MachineView(msgspec.Struct, frozen=True, omit_defaults=True):
     """One machine, complete. ``committed`` is the sum of the limits of the tasks placed there."""
 
