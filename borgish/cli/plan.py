@@ -29,9 +29,9 @@ def plan(
     ] = "",
     output: FormOption = Form.TABLE,
 ) -> None:
-    """Say what would follow if a job were submitted now: where each task would go, and who would leave.
+    """Say what would follow if a job were submitted.
 
-    Nothing is changed. `borgctl job submit --plan TOKEN FILE` does just that, or refuses because the cell
+    Where each task would go, who would have to leave for it, what would wait and why. Nothing is changed. `borgctl job submit --plan TOKEN FILE` does just that, or refuses because the cell
     changed. Exit code 3: not all tasks would be placed.
     """
     from borgish.cli.failing import DONE, NOT_PLACED, USAGE
@@ -64,7 +64,7 @@ def planned(view: PlanView, source: str, *, wide: bool = False, token: bool = Tr
         Column("DEVICES", lambda row: ",".join(row[0].devices), wide=not any(p.devices for p in view.places)),
         Column("WHEN", lambda row: _when(row[0])),
     ]
-    parts = [f"{safe(view.text[0].upper() + view.text[1:])}.\n"]
+    parts = [f"{safe(view.text)}\n"]
     if view.places:
         parts.append(draw(list(_rows(view.places)), [c for c in columns if wide or not c.wide]))
     if view.refusals:

@@ -49,7 +49,7 @@ def _places(plan: Plan) -> Iterator[PlannedPlace]:
 
 
 def _text(spec: JobSpec, places: tuple[PlannedPlace, ...]) -> str:
-    """Return one sentence: ``of the 4 tasks of ann/web 3 would be placed at once, and 1 would wait``."""
+    """Return one sentence: ``ann/web: of 4 tasks 3 would be placed at once, and 1 would wait``."""
     later = [place for place in places if place.kept]
     victims = sum(len(place.victims) for place in later)
     left = "another has left" if victims == 1 else f"{victims} others have left"
@@ -62,8 +62,8 @@ def _text(spec: JobSpec, places: tuple[PlannedPlace, ...]) -> str:
         (spec.tasks - len(places), "wait"),
     )
     parts = [f"{count:,} would {words}" for count, words in counts if count]
-    tasks = "the one task" if spec.tasks == 1 else f"the {spec.tasks:,} tasks"
-    return f"of {tasks} of {spec.key} {', '.join(parts[:-1])}{', and ' * (len(parts) > 1)}{parts[-1]}"
+    tasks = "1 task" if spec.tasks == 1 else f"{spec.tasks:,} tasks"
+    return f"{spec.key}: of {tasks} {', '.join(parts[:-1])}{', and ' * (len(parts) > 1)}{parts[-1]}"
 
 
 def _changes(cell: Cell, spec: JobSpec) -> tuple[str, ...]:

@@ -68,7 +68,7 @@ def places(view: PlanView) -> dict[int, str]:
 def test_a_plan_comes_true(planner: Planner) -> None:
     wanted = spec("ann/web", 3, ports=("http",))
     view = planner.view(wanted)
-    assert view.text == "of the 3 tasks of ann/web 3 would be placed at once"
+    assert view.text == "ann/web: of 3 tasks 3 would be placed at once"
     assert "ann/web" not in planner.core.cell.jobs
     accepted = planner.submit(wanted, view.token)
     assert (accepted.subject, accepted.text) == ("ann/web", "ann/web submitted: 3 tasks")
@@ -98,7 +98,7 @@ def test_the_same_cell_gives_the_same_token(planner: Planner) -> None:
 
 def test_what_does_not_fit_is_in_the_plan_with_why(planner: Planner) -> None:
     view = planner.view(spec("ann/web", 9))
-    assert view.text == "of the 9 tasks of ann/web 8 would be placed at once, and 1 would wait"
+    assert view.text == "ann/web: of 9 tasks 8 would be placed at once, and 1 would wait"
     (refusal,) = view.refusals
     assert (refusal.indexes, refusal.waits_for) == ("8", "room on m1 and m2")
     planner.submit(spec("ann/web", 9), view.token)
@@ -110,7 +110,7 @@ def test_who_has_to_leave_is_in_the_plan(planner: Planner) -> None:
     planner.hold("bob/low")
     wanted = spec("ann/web", 2, 3000, priority=200)
     view = planner.view(wanted)
-    assert view.text == "of the 2 tasks of ann/web 2 would be placed when 2 others have left for them"
+    assert view.text == "ann/web: of 2 tasks 2 would be placed when 2 others have left for them"
     machines = planner.where("bob/low")
     assert {place.victims: place.machine for place in view.places} == {
         (f"bob/low/{index}",): machine for index, machine in machines.items()
