@@ -31,7 +31,8 @@ def plan(
 ) -> None:
     """Say what would follow if a job were submitted.
 
-    Where each task would go, who would have to leave for it, what would wait and why. Nothing is changed. `borgctl job submit --plan TOKEN FILE` does just that, or refuses because the cell
+    Where each task would go, who would have to leave for it, what would wait and why. Nothing is
+    changed. `borgctl job submit --plan TOKEN FILE` does just that, or refuses because the cell
     changed. Exit code 3: not all tasks would be placed.
     """
     from borgish.cli.failing import DONE, NOT_PLACED, USAGE

@@ -38,9 +38,9 @@ from borgish.wire.api import (
     EventView,
     HistoryList,
     Imported,
-    RefusalView,
     PlannedPlace,
     PlanView,
+    RefusalView,
 )
 from borgish.wire.link import ExecReply, JoinReply, JoinRequest
 from tests.unit.api.cells import NOW, small_cell, small_observed, small_refusals
