@@ -69,4 +69,6 @@ def _text(spec: JobSpec, places: tuple[PlannedPlace, ...]) -> str:
 def _changes(cell: Cell, spec: JobSpec) -> tuple[str, ...]:
     """Return what is other than in the job of that name that has ended."""
     before = cell.jobs.get(spec.key)
-    return differences(before.spec, spec) if before is not None and before.state is State.DEAD else ()
+    if before is None or before.state is not State.DEAD:
+        return ()
+    return differences(before.spec, spec, cell.rules.bands)

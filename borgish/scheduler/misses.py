@@ -6,13 +6,12 @@ import numpy as np
 
 from borgish.resources import DEVICE_MILLIS, show_devices
 from borgish.scheduler.arrays import FloatArray, IntArray
-from borgish.scheduler.census import DISK, PROD_FLOOR, RAM
+from borgish.scheduler.census import DISK, RAM
 from borgish.scheduler.equivalence import TaskClass
 from borgish.scheduler.failures import Failures
 from borgish.scheduler.feasibility import Failing, kind_name, show_amount
 from borgish.scheduler.fleet import Fleet, device_kind
 from borgish.scheduler.rules import Rule
-from borgish.vocabulary import band_of
 
 SINGLE_MAX = 2  # changes of one condition that are told
 
@@ -113,14 +112,15 @@ def _with_more_rights(fleet: Fleet, kind: TaskClass, failures: Failures) -> str:
     if least == np.inf:
         return ""
     where = fleet.count_words(int(np.count_nonzero(level == least)))
-    return f"would fit {where} if it could preempt {band_of(int(least))}, by a priority above {int(least)}"
+    band = fleet.bands.of(int(least))
+    return f"would fit {where} if it could preempt {band}, by a priority above {int(least)}"
 
 
 def _level(fleet: Fleet, number: int, amount: float, rows: IntArray) -> FloatArray:
     """Return up to which priority tasks would have to leave for enough of a resource; inf: prod as well."""
     free = fleet.free[number][rows]
     level = np.where(free >= amount, -1.0, np.inf)
-    for priority in sorted(priority for priority in fleet.held if priority < PROD_FLOOR):
+    for priority in sorted(priority for priority in fleet.held if not fleet.bands.is_prod(priority)):
         free = free + fleet.held[priority][number][rows]
         level = np.where((level == np.inf) & (free >= amount), float(priority), level)
     return level

@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from borgish.cell.commands import CordonMachine, JoinMachine, KillTasks, SubmitJob
+from borgish.cell.commands import CordonMachine, JoinMachine, KillTasks, SetQuota, SubmitJob
 from borgish.cell.model import Machine
 from borgish.cell.observed import SeenAttempt
-from borgish.errors import Conflict, Invalid
+from borgish.errors import Conflict, Invalid, Refused
 from borgish.master.core import Core
 from borgish.master.plan_view import plan_view
 from borgish.master.planning import PREFIX, Foreseen
@@ -17,7 +17,7 @@ from borgish.master.step import Ask
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
 from borgish.spec.job import Constraint, JobSpec, Spread
-from borgish.vocabulary import Phase, State
+from borgish.vocabulary import Band, Phase, State
 from borgish.wire.api import PlannedPlace, PlanView
 from tests.unit.master.test_core import Driver
 from tests.unit.master.test_core import machine as plain_machine
@@ -172,6 +172,25 @@ def test_a_job_that_lives_otherwise_is_refused_as_its_submission_is(planner: Pla
     with pytest.raises(Conflict, match=r"another specification \(tasks: 3 -> 4") as caught:
         planner.plan(spec("ann/web", 4))
     assert "`borgctl job kill ann/web`" in caught.value.hint
+
+
+def test_a_plan_beyond_a_quota_is_refused_as_its_submission_is(planner: Planner) -> None:
+    planner.ask(SetQuota("ann", Band.BATCH, Resources(2000, 8 * GIB)))
+    wanted = spec("ann/sum", 3, priority=100)
+    with pytest.raises(Refused) as planned:
+        planner.plan(wanted)
+    with pytest.raises(Refused) as submitted:
+        planner.submit(wanted)
+    assert planned.value.message == submitted.value.message
+    assert len(planner.plan(spec("ann/sum", 2, priority=100)).plan.placements) == 1
+
+
+def test_a_quota_that_came_after_the_plan_refuses_it(planner: Planner) -> None:
+    wanted = spec("ann/sum", 3, priority=100)
+    token = planner.plan(wanted).token
+    planner.ask(SetQuota("ann", Band.BATCH, Resources(2000, 8 * GIB)))
+    with pytest.raises(Refused, match="quota"):
+        planner.submit(wanted, token)
 
 
 # Tokens that do not hold
