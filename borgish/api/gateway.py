@@ -14,6 +14,7 @@ from borgish.cell.commands import Command
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
 from borgish.clock import Now
+from borgish.spec.job import JobSpec
 from borgish.wire.api import (
     Accepted,
     AsOf,
@@ -23,6 +24,7 @@ from borgish.wire.api import (
     EventView,
     HistoryList,
     Imported,
+    PlanView,
     RefusalView,
     StatusView,
     SummaryView,
@@ -78,6 +80,10 @@ class Gateway(Protocol):
 
     def bands(self) -> Bands:
         """Return where the cell's bands begin. They do not change while a master leads."""
+        ...
+
+    async def plan(self, spec: JobSpec, actor: str) -> PlanView:
+        """Return what would follow if a job were submitted now; refuses what its submission would be."""
         ...
 
     async def read(self, view: Callable[[Reading], T]) -> T:

@@ -1,4 +1,4 @@
-"""``/v1/jobs``: submit, list, show, kill, restart, scale."""
+"""``/v1/jobs`` and ``/v1/plan``: submit, plan, list, show, kill, restart, scale."""
 
 import asyncio
 
@@ -11,24 +11,28 @@ from borgish.api.gateway import Reading
 from borgish.api.moments import AT
 from borgish.api.openapi import TAKES
 from borgish.api.pages import cut
-from borgish.api.parameters import LIMIT_MAX, After, DefaultUser, JobName, Limit, Owner
+from borgish.api.parameters import LIMIT_MAX, After, AsPlanned, DefaultUser, JobName, Limit, Owner
 from borgish.api.views.jobs import job_detail, job_view
 from borgish.bands import Bands
 from borgish.cell.commands import KillTasks, RestartTasks, ScaleJob, SubmitJob
 from borgish.spec.job import JobSpec
 from borgish.spec.read import read_job
 from borgish.vocabulary import job_key
-from borgish.wire.api import Accepted, IndexesRequest, JobDetail, JobList, ScaleRequest
+from borgish.wire.api import Accepted, IndexesRequest, JobDetail, JobList, PlanView, ScaleRequest
 
 READ_AT_ONCE_BYTES = 16 * 1024
 
 
 @post("/v1/jobs", opt={POLICY: Policy.SUBMIT, TAKES: "job file"}, status_code=201)
-async def submit_job(request: Asked, user: DefaultUser = "") -> Accepted:
+async def submit_job(request: Asked, user: DefaultUser = "", plan: AsPlanned = "") -> Accepted:
     """Submit a job. The body is the text of a job file, YAML or JSON."""
-    spec = await _read(await request.body(), user or request.user.name, request.gateway.bands())
-    check_owner(request.user, spec.user)
-    return await request.command(SubmitJob(spec))
+    return await request.command(SubmitJob(await _asked(request, user), plan))
+
+
+@post("/v1/plan", opt={POLICY: Policy.SUBMIT, TAKES: "job file"}, status_code=200)
+async def plan_job(request: Asked, user: DefaultUser = "") -> PlanView:
+    """Say what would follow if a job were submitted. Nothing is changed. The body is as for a submission."""
+    return await request.gateway.plan(await _asked(request, user), request.user.name)
 
 
 @get("/v1/jobs", opt={POLICY: Policy.READ, AT: True})
@@ -91,6 +95,13 @@ async def scale_job(request: Asked, user: Owner, name: JobName) -> Accepted:
     return await request.command(ScaleJob(job_key(user, name), asked.tasks))
 
 
+async def _asked(request: Asked, user: str) -> JobSpec:
+    """Read the job file in a request, which must be of who asks."""
+    spec = await _read(await request.body(), user or request.user.name, request.gateway.bands())
+    check_owner(request.user, spec.user)
+    return spec
+
+
 async def _read(body: bytes, user: str, bands: Bands) -> JobSpec:
     """Read a job file; a long one beside the loop, which polls machines meanwhile."""
     if len(body) <= READ_AT_ONCE_BYTES:
@@ -98,4 +109,4 @@ async def _read(body: bytes, user: str, bands: Bands) -> JobSpec:
     return await asyncio.to_thread(read_job, body, user, bands)
 
 
-JOBS = (submit_job, list_jobs, show_job, kill_tasks, restart_tasks, scale_job)
+JOBS = (submit_job, plan_job, list_jobs, show_job, kill_tasks, restart_tasks, scale_job)

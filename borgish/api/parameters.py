@@ -26,6 +26,14 @@ AfterPosition = Annotated[
 DefaultUser = Annotated[
     str, QueryParameter(name="user", max_length=63, description="whose job it is when the file does not say")
 ]
+AsPlanned = Annotated[
+    str,
+    QueryParameter(
+        name="plan",
+        max_length=1000,
+        description="the token of a plan: do just that, or refuse because the cell changed",
+    ),
+]
 OfJob = Annotated[str, QueryParameter(name="job", max_length=200, description="only of this job: user/name")]
 OfUser = Annotated[str, QueryParameter(name="user", max_length=63, description="only of this user")]
 OnMachine = Annotated[str, QueryParameter(name="machine", max_length=63, description="only what runs there")]

@@ -22,7 +22,10 @@ class BeginEpoch(Command, frozen=True, tag=True):
 
 
 class SubmitJob(Command, frozen=True, tag=True):
+    """``plan`` is the token of the plan that is to be carried out with it; "": the scheduler chooses."""
+
     spec: JobSpec
+    plan: str = ""
 
 
 class ScaleJob(Command, frozen=True, tag=True):

@@ -34,6 +34,7 @@ from borgish.cell.commands import (
 from borgish.cell.decide_quota import decide_remove_quota, decide_rules, decide_set_quota
 from borgish.cell.decide_report import decide_report
 from borgish.cell.decision import Decision
+from borgish.cell.doubts import doubts
 from borgish.cell.events import (
     AnyEvent,
     Elected,
@@ -82,7 +83,7 @@ def _submit(cell: Cell, _o: Observed, command: SubmitJob, _actor: str, now: Now)
     text = f"{spec.key} submitted: {_tasks(spec.tasks)}"
     if job is None or job.state is State.DEAD:
         admit(cell, spec, range(spec.tasks), now.wall)
-        return Decision((JobSubmitted(spec),), spec.key, text)
+        return Decision((JobSubmitted(spec),), spec.key, text, doubts(cell, spec))
     if job.spec == spec:
         return Decision((), spec.key, f"{spec.key} is there already, exactly like this")
     differ = "; ".join(differences(job.spec, spec, cell.rules.bands))

@@ -210,4 +210,4 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     request_id: str = ""
     digest: str = ""  # of the request's body, where there is a request id
     subject: str = ""
-    text: str = ""  # the answer given
+    text: str = ""  # the answer given, and each note with it on a line of its own

@@ -23,6 +23,7 @@ COMMANDS = (
     "down",
     "status",
     "job",
+    "plan",
     "task",
     "why",
     "machine",

@@ -54,6 +54,11 @@ def say_hint(text: str) -> None:
     _labelled("hint:", "cyan", text)
 
 
+def say_note(text: str) -> None:
+    """Write what is doubtful, and yet done, to stderr."""
+    _labelled("note:", "yellow", text)
+
+
 def wants_traceback() -> bool:
     """Whether an unexpected error should show where it came from."""
     return os.environ.get("BORGISH_DEBUG", "") not in ("", "0")

@@ -31,16 +31,26 @@ def submit(
     user: UserOption = "",
     timeout: TimeoutOption = "60s",
     detach: Annotated[bool, typer.Option("--detach", help="Return as soon as it is accepted.")] = False,
+    plan: Annotated[
+        str, typer.Option("--plan", metavar="TOKEN", help="Do as planned by `borgctl plan`, or refuse.")
+    ] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would follow, as `borgctl plan` does.")
+    ] = False,
 ) -> None:
     """Submit jobs and follow them until they are up.
 
     Ends when every task is up, or says exactly what is missing.
     Ctrl-C detaches: the jobs go on. Exit code 3: not all tasks were placed in time; 1: placed, but not up.
     """
-    from borgish.cli.submit import submit_files
+    from borgish.cli.submit import plan_files, submit_files
 
-    seconds = seconds_of(timeout, "--timeout")
-    raise typer.Exit(submit_files(session_of(context), files, user, seconds, detach=detach))
+    seconds, session = seconds_of(timeout, "--timeout"), session_of(context)
+    if plan and (dry_run or len(files) > 1):
+        raise typer.BadParameter("goes with one file, and without --dry-run", param_hint="--plan")
+    if dry_run:
+        raise typer.Exit(plan_files(session, files, user))
+    raise typer.Exit(submit_files(session, files, user, seconds, detach=detach, plan=plan))
 
 
 @app.command()

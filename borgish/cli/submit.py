@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from borgish.cli.failing import DONE, FAILED, NOT_ALLOWED, NOT_PLACED, USAGE, report, say_error
+from borgish.cli.failing import DONE, FAILED, NOT_ALLOWED, NOT_PLACED, USAGE, report, say_error, say_note
 from borgish.cli.screen import data, say
 from borgish.cli.session import Session, who_asks
 from borgish.cli.text import plural
@@ -32,7 +32,7 @@ class JobFile(msgspec.Struct, frozen=True):
 
 def check_files(session: Session, paths: Sequence[Path], user: str) -> int:
     """Say for each file whether it is right, with all mistakes; return the exit code."""
-    files = [_checked(session, path, user or who_asks()) for path in paths]
+    files = [checked_file(session, path, user or who_asks()) for path in paths]
     for file in files:
         if file is not None:
             tasks = plural(file.spec.tasks, "task")
@@ -40,21 +40,48 @@ def check_files(session: Session, paths: Sequence[Path], user: str) -> int:
     return USAGE if None in files else DONE
 
 
-def submit_files(
-    session: Session, paths: Sequence[Path], user: str, timeout_seconds: float, *, detach: bool
-) -> int:
-    """Submit all files, or none when one has mistakes; follow the jobs; return the exit code."""
+def plan_files(session: Session, paths: Sequence[Path], user: str) -> int:
+    """Say for each file what would follow if it alone were submitted; return the exit code."""
+    from borgish.cli.plan import ask_for_plan, planned
+
     user = user or who_asks()
-    files = [file for path in paths if (file := _checked(session, path, user)) is not None]
-    if len(files) < len(paths):
-        if files:
-            say_error("nothing was submitted: every file must be right first")
+    files = _all_right(session, paths, user)
+    if files is None:
+        return USAGE
+    client = session.client()
+    codes = []
+    for file in files:
+        try:
+            view = ask_for_plan(client, file, user)
+            data(planned(view, file.source, token=False))
+            codes.append(NOT_PLACED if view.refusals else DONE)
+        except BorgishError as error:
+            codes.append(report(error))
+    return worst(codes)
+
+
+def submit_files(
+    session: Session,
+    paths: Sequence[Path],
+    user: str,
+    timeout_seconds: float,
+    *,
+    detach: bool,
+    plan: str = "",
+) -> int:
+    """Submit all files, or none when one has mistakes; follow the jobs; return the exit code.
+
+    ``plan`` is the token of the plan of the only file.
+    """
+    user = user or who_asks()
+    files = _all_right(session, paths, user)
+    if files is None:
         return USAGE
     client = session.client()
     codes, jobs = [], []
     for file in files:
         try:
-            jobs.append(_sent(client, file, user))
+            jobs.append(_sent(client, file, user, plan))
         except Invalid as error:
             _say_mistakes(error, file.source)
             codes.append(USAGE)
@@ -70,7 +97,17 @@ def worst(codes: Sequence[int]) -> int:
     return next((code for code in (NOT_ALLOWED, USAGE, FAILED, NOT_PLACED) if code in codes), DONE)
 
 
-def _checked(session: Session, path: Path, user: str) -> JobFile | None:
+def _all_right(session: Session, paths: Sequence[Path], user: str) -> list[JobFile] | None:
+    """Read all files; None when one has mistakes, which were said."""
+    files = [file for path in paths if (file := checked_file(session, path, user)) is not None]
+    if len(files) == len(paths):
+        return files
+    if files:
+        say_error("nothing was submitted: every file must be right first")
+    return None
+
+
+def checked_file(session: Session, path: Path, user: str) -> JobFile | None:
     """Read one file; None when it has mistakes, which were said."""
     source = "stdin" if path == STDIN else str(path)
     try:
@@ -120,13 +157,15 @@ def _text_of(path: Path, source: str) -> str:
         raise Invalid(f"{source} is not UTF-8 text (line {line})", "Save it as UTF-8") from None
 
 
-def _sent(client: "Client", file: JobFile, user: str) -> str:
+def _sent(client: "Client", file: JobFile, user: str, plan: str) -> str:
     from borgish.wire.api import Accepted
 
-    accepted = client.post(
-        "/v1/jobs", file.text.encode(), Accepted, params={"user": user}, content_type="application/yaml"
-    )
+    params = {"user": user} | ({"plan": plan} if plan else {})
+    body = file.text.encode()
+    accepted = client.post("/v1/jobs", body, Accepted, params=params, content_type="application/yaml")
     data(safe(accepted.text))
+    for note in accepted.notes:
+        say_note(note)
     return file.spec.key
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from borgish.cell.apply import apply_entry
-from borgish.cell.commands import BeginEpoch, Command, Observe
+from borgish.cell.commands import BeginEpoch, Command, Observe, SubmitJob
 from borgish.cell.decide import decide
 from borgish.cell.decision import Decision
 from borgish.cell.events import AnyEvent, Entry, MachineJoined, MachineUp
@@ -20,11 +20,13 @@ from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import Conflict, Refused
 from borgish.master.planned import evict_command, place_command, promise_command
+from borgish.master.planning import Foreseen, check_token, check_unchanged, foreseen
 from borgish.master.step import Ask, Heard, Input, Missed, Step, UsageSeen
 from borgish.reconcilers import RECONCILERS
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.scheduler.plan import Plan, Refusal
 from borgish.scheduler.schedule import Scheduler
+from borgish.spec.job import JobSpec
 from borgish.vocabulary import split_task_name
 from borgish.wire.api import Accepted
 
@@ -110,10 +112,34 @@ class Core:
 
     def _answer(self, ask: Ask, now: Now) -> Accepted | Refused:
         try:
-            known = self._known(ask)
-            return known or self._record(ask.command, ask.actor, now, ask)
+            if known := self._known(ask):
+                return known
+            if isinstance(ask.command, SubmitJob) and ask.command.plan:
+                return self._submit_as_planned(ask, ask.command, now)
+            return self._record(ask.command, ask.actor, now, ask)
         except Refused as refused:
             return refused
+
+    def foresee(self, spec: JobSpec, actor: str, now: Now) -> Foreseen:
+        """Return what would follow if a job were submitted now. Changes nothing.
+
+        Raises what the submission would be refused with.
+        """
+        decision = decide(self.cell, self.observed, SubmitJob(spec), actor, now)
+        plan = Plan()
+        if decision.events:
+            unread = sorted(self._unread())
+            plan = self._scheduler.foresee(self.cell, self.observed, spec, unread, now)
+        return foreseen(self.cell, spec, decision, plan)
+
+    def _submit_as_planned(self, ask: Ask, command: SubmitJob, now: Now) -> Accepted:
+        """Submit a job and place it as planned, before anything else is placed. Raises Refused."""
+        token = check_token(command.plan, self.cell, command.spec)
+        planned = self.foresee(command.spec, ask.actor, now)
+        check_unchanged(token, planned)
+        accepted = self._record(command, ask.actor, now, ask)
+        self._carry_out(planned.plan, now)
+        return accepted
 
     def _known(self, ask: Ask) -> Accepted | None:
         answer = self.cell.requests.get(ask.request_id) if ask.request_id else None
@@ -124,7 +150,7 @@ class Core:
                 f"request id {ask.request_id} was used before, for something else",
                 "take a new Idempotency-Key for each thing you ask",
             )
-        return Accepted(answer.position, answer.subject, answer.text, replayed=True)
+        return _accepted(answer.position, answer.subject, answer.text, replayed=True)
 
     def _record(self, command: Command, actor: str, now: Now, ask: Ask | None = None) -> Accepted:
         """Decide a command and apply what follows. Raises Refused, with nothing changed."""
@@ -134,7 +160,7 @@ class Core:
             self._enter(decision, _cause(command), actor, now, ask)
         if isinstance(command, Observe):
             self._absorb(command, now)
-        return Accepted(self.cell.position, decision.subject, decision.text)
+        return _accepted(self.cell.position, decision.subject, _answer_text(decision))
 
     def _enter(self, decision: Decision, cause: str, actor: str, now: Now, ask: Ask | None = None) -> None:
         entry = Entry(
@@ -148,7 +174,7 @@ class Core:
             request_id=ask.request_id if ask else "",
             digest=ask.digest if ask else "",
             subject=decision.subject,
-            text=decision.text,
+            text=_answer_text(decision),
         )
         returned = [name for event in decision.events if (name := self._comes_up(event))]
         apply_entry(self.cell, entry)
@@ -189,10 +215,8 @@ class Core:
                 self._record(command, actor, now)
 
     def _schedule(self, now: Now) -> bool:
-        touched = self.cell.touched
-        stale = self._stale | touched.machines | touched.placements
-        self._stale = set()
-        watch(self.observed, touched.machines - self.observed.machines.keys(), now)
+        stale, self._stale = self._unread(), set()
+        watch(self.observed, self.cell.touched.machines - self.observed.machines.keys(), now)
         if stale:
             self._scheduler.refresh(self.cell, self.observed, sorted(stale))
         if not self.cell.waiting:
@@ -202,6 +226,10 @@ class Core:
         self.refusals = plan.refusals
         self._carry_out(plan, now)
         return plan.more
+
+    def _unread(self) -> set[str]:
+        """Return the machines that changed since the scheduler read them."""
+        return self._stale | self.cell.touched.machines | self.cell.touched.placements
 
     def _carry_out(self, plan: Plan, now: Now) -> None:
         """Enter one pass: an attempt's id is the position of its entry. Victims go first."""
@@ -234,6 +262,16 @@ class Core:
             for name, seen in self.observed.machines.items()
             if seen.orphans and min(seen.orphans.values()) <= now.mono - ORPHAN_SECONDS
         }
+
+
+def _answer_text(decision: Decision) -> str:
+    """Return all that is answered, a line each, as it is journalled."""
+    return "\n".join((decision.text, *decision.notes))
+
+
+def _accepted(position: int, subject: str, text: str, *, replayed: bool = False) -> Accepted:
+    done, *notes = text.split("\n")
+    return Accepted(position, subject, done, replayed, tuple(notes))
 
 
 def _cause(command: Command) -> str:

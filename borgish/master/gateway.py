@@ -19,9 +19,11 @@ from borgish.master.inbox import Inbox
 from borgish.master.keeper import Keeper
 from borgish.master.moments import Moments
 from borgish.master.past import Past
+from borgish.master.plan_view import plan_view
 from borgish.master.reading import Reader
 from borgish.master.turn import Turn
 from borgish.master.watch import WatchHub
+from borgish.spec.job import JobSpec
 from borgish.vocabulary import JobKind, State, split_task_name
 from borgish.wire.api import (
     Accepted,
@@ -32,6 +34,7 @@ from borgish.wire.api import (
     EventView,
     HistoryList,
     Imported,
+    PlanView,
 )
 from borgish.wire.link import ExecReply, ExecRequest, JoinReply, JoinRequest
 
@@ -76,6 +79,11 @@ class MasterGateway:
     def bands(self) -> Bands:
         """Return where the cell's bands begin."""
         return self._core.cell.rules.bands
+
+    async def plan(self, spec: JobSpec, actor: str) -> PlanView:
+        """Say what would follow if a job were submitted, as the cell is when all of it is durable."""
+        await self._turn.durable()
+        return plan_view(self._core.cell, self._core.foresee(spec, actor, self._clock.now()))
 
     async def read(self, view: Callable[[Reading], T]) -> T:
         """Call ``view`` when everything in memory is durable."""

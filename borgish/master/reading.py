@@ -20,6 +20,21 @@ from borgish.wire.api import EventView, RefusalView, StatusView
 T = TypeVar("T")
 
 
+def refusal_view(refusal: Refusal, since: str = "") -> RefusalView:
+    """Return a refusal as the API shows it; ``since`` when its tasks wait."""
+    return RefusalView(
+        job=refusal.job,
+        tasks=len(refusal.indexes),
+        indexes=show_indexes(refusal.indexes),
+        text=refusal.text,
+        reasons=refusal.reasons,
+        hint=refusal.hint,
+        since=since,
+        impossible=refusal.impossible,
+        waits_for=refusal.waits_for,
+    )
+
+
 class _Refusals(Mapping[str, tuple[RefusalView, ...]]):
     """The refusals of each job, in words when they are asked for: most reads need a few of them."""
 
@@ -37,15 +52,7 @@ class _Refusals(Mapping[str, tuple[RefusalView, ...]]):
 
     def _view(self, refusal: Refusal) -> RefusalView:
         tasks = self._jobs[refusal.job].tasks
-        return RefusalView(
-            job=refusal.job,
-            tasks=len(refusal.indexes),
-            indexes=show_indexes(refusal.indexes),
-            text=refusal.text,
-            reasons=refusal.reasons,
-            hint=refusal.hint,
-            since=instant(min(tasks[index].since for index in refusal.indexes)),
-        )
+        return refusal_view(refusal, instant(min(tasks[index].since for index in refusal.indexes)))
 
 
 class Reader:

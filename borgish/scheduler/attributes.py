@@ -25,6 +25,12 @@ class Column:
         self.codes: IntArray = np.array([self._code(row) for row in rows], dtype=np.int64)
         self.answers: dict[Constraint, list[bool]] = {}
 
+    def copy(self) -> "Column":
+        """Return the same numbers, without the answers."""
+        other = Column(self.attribute, ())
+        other.numbers, other.codes = dict(self.numbers), self.codes.copy()
+        return other
+
     def _code(self, attributes: dict[str, str]) -> int:
         return self.numbers.setdefault(attributes.get(self.attribute), len(self.numbers))
 
@@ -53,6 +59,13 @@ class Attributes:
         self.rows: list[dict[str, str]] = []
         self._columns: dict[str, Column] = {}
 
+    def copy(self) -> "Attributes":
+        """Return the same, to be changed apart from this."""
+        other = Attributes()
+        other.rows = list(self.rows)
+        other._columns = {name: column.copy() for name, column in self._columns.items()}
+        return other
+
     def widen(self, size: int) -> None:
         """Make room for machines; a row not yet in use has no attributes."""
         for row in range(len(self.rows), size):
@@ -67,6 +80,14 @@ class Attributes:
             column.set(row, attributes)
             if len(column.numbers) > VALUES_MAX + len(self.rows):
                 self._columns[name] = Column(name, self.rows)
+
+    def has(self, attribute: str) -> bool:
+        """Return whether any machine has an attribute."""
+        return any(attribute in row for row in self.rows)
+
+    def names(self) -> list[str]:
+        """Return the attributes that machines have, in order."""
+        return sorted({name for row in self.rows for name in row})
 
     def mask(self, constraint: Constraint, rows: Rows) -> BoolArray:
         """Return which of the rows meet the constraint."""

@@ -48,13 +48,17 @@ class ClassKey(NamedTuple):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """Why no machine takes a class of tasks, as of a version of the machines' rows."""
+    """Why no machine takes a class of tasks, as of a version of the machines' rows and a journal position."""
 
     version: int
+    position: int
     machines: int
     reasons: dict[str, int]
     text: str
     hint: str
+    impossible: bool  # on the machines there are, even empty ones
+    waits_for: str  # "" where waiting alone does not help
+    of_gang: bool = False  # made while other tasks of its gang were on the machines
 
 
 class TaskClass(msgspec.Struct, eq=False):

@@ -6,6 +6,7 @@ A filter answers for many machines at once. Another filter is another small clas
 
 from collections.abc import Iterator
 from functools import partial
+from operator import attrgetter
 from typing import Protocol
 
 import msgspec
@@ -18,9 +19,11 @@ from borgish.scheduler.arrays import ALL, BoolArray, IntArray, Rows
 from borgish.scheduler.census import CPU, DEVICE_PREFIX, DISK, KINDS, PORTS, RAM
 from borgish.scheduler.equivalence import TaskClass
 from borgish.scheduler.fleet import RUNTIME_BIT, Fleet, device_kind
-from borgish.spec.job import Constraint, Toleration
+from borgish.scheduler.rules import Rule
+from borgish.spec.job import MACHINE, Constraint, Toleration
 from borgish.vocabulary import TaintEffect
 
+TAINTS_TOLD = 16  # different taints that are told one by one
 SUITABLE_KEPT = 1024  # answers of the facts that are kept; 10 kB each at 10,000 machines
 
 
@@ -28,7 +31,8 @@ class Failing(msgspec.Struct, frozen=True, eq=False):
     """The machines that one reason rules out, and how to say so: of one machine, and of several.
 
     ``never`` are those where it would hold on the empty machine too, and ``lack`` says of a cell with
-    nothing else: ``no machine {lack}``. ``kind`` is the resource that is short, where one is.
+    nothing else: ``no machine {lack}``. ``without`` says how the task would be without the reason: ``fits
+    3 machines {without}``. ``comes_free``: it holds until something there ends.
     """
 
     reason: str
@@ -37,7 +41,14 @@ class Failing(msgspec.Struct, frozen=True, eq=False):
     many: str
     never: BoolArray | None = None
     lack: str = ""
-    kind: int | None = None
+    without: str = ""
+    kind: int | None = None  # the resource that is short, where one is
+    constraint: Constraint | None = None  # that is not met, where one is not
+    rule: Rule | None = None  # that forbids it, where one does
+
+    @property
+    def comes_free(self) -> bool:
+        return self.kind is not None or self.reason.startswith("port ")
 
 
 class Filter(Protocol):
@@ -148,6 +159,8 @@ class Constraints:
                 f"do not match {constraint}",
                 fails,
                 f"matches {constraint}",
+                f"without the constraint {constraint}",
+                constraint=constraint,
             )
 
 
@@ -166,15 +179,27 @@ class Tolerates:
         return passes
 
     def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Failing]:
-        names = {str(taint) for taint in fleet.marks.all() if refused_by(kind.wanted.tolerations, (taint,))}
-        for name in sorted(names):
-            has = fleet.marks.of_sets(partial(_is_among, name), ALL) > 0
+        refused = [each for each in fleet.marks.all() if refused_by(kind.wanted.tolerations, (each,))]
+        for name, taints in _told_apart(refused).items():
+            has = fleet.marks.of_sets(partial(_has_any, frozenset(taints)), ALL) > 0
             words = f"the taint {name}, which is not tolerated"
-            yield Failing(f"taint {name}", has, f"has {words}", f"have {words}")
+            without = f"if the taint {name.removesuffix(f':{taints[0].effect}')} were tolerated"
+            yield Failing(f"taint {name}", has, f"has {words}", f"have {words}", without=without)
 
 
-def _is_among(name: str, taints: tuple[Taint, ...]) -> bool:
-    return name in map(str, taints)
+def _told_apart(taints: list[Taint]) -> dict[str, list[Taint]]:
+    """Return taints by how they are told: one by one, by their keys where they are many, or all as one."""
+    for name in (str, attrgetter("key")):
+        told: dict[str, list[Taint]] = {}
+        for taint in taints:
+            told.setdefault(name(taint), []).append(taint)
+        if len(told) <= TAINTS_TOLD:
+            return told
+    return {f"of one of {len(told)} keys": taints}
+
+
+def _has_any(wanted: frozenset[Taint], taints: tuple[Taint, ...]) -> bool:
+    return not wanted.isdisjoint(taints)
 
 
 def refused_by(tolerations: tuple[Toleration, ...], taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
@@ -203,7 +228,8 @@ class RunsImage:
         fails = ~self.mask(fleet, kind, ALL)
         archs = " or ".join(fleet.marks.archs(kind.wanted.image))
         words = f"another architecture than {archs}, for which the image is"
-        yield Failing("image architecture", fails, f"has {words}", f"have {words}")
+        lack = f"is of the architecture {archs}, for which the image is"
+        yield Failing("image architecture", fails, f"has {words}", f"have {words}", fails, lack)
 
 
 class Room:
@@ -244,8 +270,11 @@ class DevicesFree:
             words = f"too little {name} free (needs {show_devices(millis)} of one)"
             if millis >= DEVICE_MILLIS:
                 words = f"too few whole {name} free (needs {show_devices(millis)})"
-            never = fleet.capacity[fleet.kind(device_kind(name))] < millis
-            yield Failing(f"device {name}", fails, f"has {words}", f"have {words}", never, f"has {asked}")
+            number = fleet.kind(device_kind(name))
+            never = fleet.capacity[number] < millis
+            yield Failing(
+                f"device {name}", fails, f"has {words}", f"have {words}", never, f"has {asked}", kind=number
+            )
 
 
 class FixedPortsFree:
@@ -263,7 +292,9 @@ class FixedPortsFree:
     def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Failing]:
         for port in kind.fixed_ports:
             fails = fleet.fixed_ports.taken(port).copy()
-            yield Failing(f"port {port}", fails, f"has port {port} taken", f"have port {port} taken")
+            words = f"port {port} taken"
+            without = f"without the fixed port {port}"
+            yield Failing(f"port {port}", fails, f"has {words}", f"have {words}", without=without)
 
 
 class Rules:
@@ -281,10 +312,27 @@ class Rules:
         return found
 
     def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Failing]:
+        own: BoolArray = np.zeros(len(fleet.names), dtype=np.bool_)
         for rule in kind.rules:
             if rule.hard:
-                words = f"no place by the rule: {rule.reason}"
-                yield Failing(rule.reason, rule.fails(fleet), f"has {words}", f"have {words}")
+                failing = _forbidden(fleet, rule)
+                if rule.own and rule.below == 1.0 and not rule.most:  # apart from its like: two rules
+                    if not np.any(failing.fails & ~own):
+                        continue
+                    own |= failing.fails
+                yield failing
+
+
+def _forbidden(fleet: Fleet, rule: Rule) -> Failing:
+    """Return which machines a rule forbids."""
+    never, lack, words = None, "", f"no place by the rule: {rule.reason}"
+    if rule.keyed and rule.over != MACHINE:
+        never = fleet.codes(rule.over) == fleet.absent(rule.over)
+        lack = f"has the attribute {rule.over}"
+    without = f"if it need not be {rule.reason}"
+    return Failing(
+        rule.reason, rule.fails(fleet), f"has {words}", f"have {words}", never, lack, without, rule=rule
+    )
 
 
 FACTS: tuple[Filter, ...] = (
@@ -378,4 +426,4 @@ def _short(fleet: Fleet, kind: int, amount: float) -> Failing:
     never = fleet.capacity[kind] < amount
     largest = float(np.max(fleet.capacity[kind], initial=0.0))
     lack = f"has {show_amount(kind, amount)} of {name} (the largest has {show_amount(kind, largest)})"
-    return Failing(name, fails, f"has {words}", f"have {words}", never, lack, kind)
+    return Failing(name, fails, f"has {words}", f"have {words}", never, lack, kind=kind)

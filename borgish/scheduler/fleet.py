@@ -6,6 +6,7 @@ turns counts into rows and accounts for what the running pass places.
 """
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol
 
@@ -41,6 +42,13 @@ if TYPE_CHECKING:
 RUNTIME_BIT = {runtime: 1 << number for number, runtime in enumerate(Runtime)}
 TIE_MAX = 2.0**-30
 """Ties are broken by adding less than this to a score: far below any difference that matters."""
+
+
+_COLUMNS = (
+    *("present", "up", "cordoned", "runtimes", "working"),
+    *("changed", "tie", "capacity", "inverse", "free", "shares"),
+)
+"""The arrays of a fleet that are its own."""
 
 
 class Widening(Protocol):
@@ -104,6 +112,26 @@ class Fleet:
         for name in sorted(cell.machines):
             fleet.read(cell, observed, name, mono)
         return fleet
+
+    def copy(self) -> "Fleet":
+        """Return the same rows, to be changed apart from these."""
+        other = copy(self)
+        taken = [set(ports.taken) for ports in self.ports]
+        other.ports = [
+            PortRange(ports.low, ports.high, ports.following, those)
+            for ports, those in zip(self.ports, taken, strict=True)
+        ]
+        other.fixed_ports = self.fixed_ports.copy(taken)
+        other.kinds, other.row, other.names = self.kinds.copy(), dict(self.row), list(self.names)
+        other.jobs, other.blocked = [dict(jobs) for jobs in self.jobs], dict(self.blocked)
+        other.attributes, other.marks = self.attributes.copy(), self.marks.copy()
+        other.topology = self.topology.copy()
+        other.devices = {name: devices.copy() for name, devices in self.devices.items()}
+        other.suitable, other._spare = dict(self.suitable), list(self._spare)
+        other.held = {priority: held.copy() for priority, held in self.held.items()}
+        for column in _COLUMNS:
+            setattr(other, column, getattr(self, column).copy())
+        return other
 
     def __len__(self) -> int:
         """Return the number of machines."""
@@ -193,6 +221,10 @@ class Fleet:
             self.devices[of].give_back(row, devices, millis)
 
     # What is asked
+
+    def count_words(self, count: int) -> str:
+        """Return ``1 machine``, ``2 machines``."""
+        return f"{count:,} {self.noun}{'' if count == 1 else 's'}"
 
     def kind(self, name: str) -> int:
         """Return the number of a named resource; one that no machine has gets a column of zeros."""

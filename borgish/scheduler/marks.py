@@ -25,6 +25,14 @@ class Marks:
         self._having: dict[str, BoolArray] = {}  # by image that was asked for
         self._archs: dict[str, dict[str, int]] = {}  # by image: on how many machines it is of which
 
+    def copy(self) -> "Marks":
+        """Return the same, to be changed apart from this."""
+        other = Marks()
+        other.codes, other._sets, other._numbers = self.codes.copy(), list(self._sets), dict(self._numbers)
+        other._images, other._having = list(self._images), dict(self._having)
+        other._archs = {image: dict(archs) for image, archs in self._archs.items()}
+        return other
+
     def widen(self, rows: int) -> None:
         """Make room for more machines."""
         self.codes = widened(self.codes, rows)

@@ -11,7 +11,7 @@ from borgish.cell.state import Cell
 from borgish.scheduler.arrays import FloatArray
 from borgish.scheduler.census import CPU, RAM
 from borgish.scheduler.equivalence import Classes, Explanation, TaskClass
-from borgish.scheduler.explain import explain
+from borgish.scheduler.explain import Explainer
 from borgish.scheduler.feasibility import Changed
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.grouping import place_by_rules
@@ -95,6 +95,7 @@ class Pass:
         self._taken_back: list[Promise] = []
         self._full: set[TaskClass] = set()  # these have to preempt: room only becomes less within a pass
         self._failed: dict[TaskClass, None] = {}  # nothing of these fits any more, in this pass
+        self._explainer = Explainer(cell, fleet)
         self._refused: dict[str, dict[TaskClass, list[int]]] = {}
         self._levels = list(levels(cell, classes, fleet))
         usable = fleet.usable()
@@ -314,6 +315,10 @@ class Pass:
             for kind, indexes in classes.items():
                 self._note(kind, job, indexes, taken[kind])
             return
+        for kind, indexes in classes.items():
+            fitting = len(taken[kind].rows) if kind in taken else 0
+            if kind in taken or kind.explanation is None:  # what failed before was explained then
+                kind.explanation = self._explainer.explain_gang(kind, fitting, len(indexes))
         for kind, placed in taken.items():
             placed.undo(self._fleet, kind, spec)
         if len(classes) == 1 and self._preempts(waiting.usual):
@@ -370,14 +375,23 @@ class Pass:
     def _explain(self) -> None:
         """Put into words what failed: all that is new, and of the rest those not looked at longest."""
         known: list[tuple[int, TaskClass]] = []
+        refused = self._refused_of()
         for kind in self._failed:
             kind.failed_version = self._fleet.version  # since it failed, room has only become less
             if kind.explanation is None:
-                kind.explanation = explain(self._fleet, kind)
-            elif kind.explanation.version != self._fleet.version:
+                kind.explanation = self._explainer.explain(kind, refused.get(kind, 1))
+            elif self._explainer.is_stale(kind):
                 known.append((kind.explanation.version, kind))
         for _, kind in sorted(known, key=lambda pair: pair[0])[:EXPLAINED_AGAIN]:
-            kind.explanation = explain(self._fleet, kind)
+            kind.explanation = self._explainer.explain(kind, refused.get(kind, 1))
+
+    def _refused_of(self) -> dict[TaskClass, int]:
+        """Return how many tasks of each class were refused, at most of one job."""
+        most: dict[TaskClass, int] = {}
+        for by_class in self._refused.values():
+            for kind, indexes in by_class.items():
+                most[kind] = max(most.get(kind, 0), len(indexes))
+        return most
 
     def _refusals(self, job: str) -> list[Refusal]:
         return [
@@ -388,4 +402,13 @@ class Pass:
 
 
 def _refusal(job: str, indexes: list[int], why: Explanation) -> Refusal:
-    return Refusal(job, tuple(indexes), why.machines, why.reasons, why.text, why.hint)
+    return Refusal(
+        job,
+        tuple(indexes),
+        why.machines,
+        why.reasons,
+        why.text,
+        why.hint,
+        why.impossible,
+        why.waits_for,
+    )

@@ -36,7 +36,8 @@ class Refusal(msgspec.Struct, frozen=True):
     """Why some tasks of one job were not placed: per reason, how many machines it rules out.
 
     A machine is counted under every reason that holds for it. ``text`` is one line for people and
-    ``hint`` what change would make a task fit, when one is known.
+    ``hint`` what change would make a task fit, when one is known. ``impossible``: it can never fit on the
+    machines of the cell, not even on empty ones. ``waits_for``: what would let it fit if it came about.
     """
 
     job: str
@@ -45,6 +46,8 @@ class Refusal(msgspec.Struct, frozen=True):
     reasons: dict[str, int]
     text: str
     hint: str = ""
+    impossible: bool = False
+    waits_for: str = ""
 
 
 class Plan(msgspec.Struct, frozen=True):

@@ -53,6 +53,13 @@ class FixedPorts:
         self._rows: list[set[int]] = []
         self._taken: dict[int, BoolArray] = {}
 
+    def copy(self, rows: list[set[int]]) -> "FixedPorts":
+        """Return the same with copies of the rows' taken ports, which others may hold as well."""
+        other = FixedPorts()
+        other._rows = list(rows)
+        other._taken = {port: taken.copy() for port, taken in self._taken.items()}
+        return other
+
     def widen(self, rows: int) -> None:
         """Make room for more machines."""
         self._rows += [set() for _ in range(rows - len(self._rows))]

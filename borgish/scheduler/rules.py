@@ -42,6 +42,7 @@ class Rule(msgspec.Struct, eq=False):
     own: bool
     reason: str
     below: float = UNFIT  # there must be fewer than so many
+    most: int = 0  # the same as a user gave it for a spread, who may give another; 0: nobody did
     some: bool = False  # there must be some, or nowhere any where the rule is own
     keyed: bool = False  # a machine without the attribute is not for these tasks
     each: float = 0.0  # cost of each task there
@@ -52,6 +53,10 @@ class Rule(msgspec.Struct, eq=False):
     def hard(self) -> bool:
         """Whether it forbids anything."""
         return self.below < UNFIT or self.some
+
+    def values(self, values: Values) -> IntArray:
+        """Return the number of each row's value."""
+        return np.arange(len(self.counter.by_row)) if self.over == MACHINE else values.codes(self.over)
 
     def counts(self, values: Values) -> IntArray:
         """Return the count at each value; of machines, at each row."""
@@ -120,7 +125,8 @@ def _spreads(spec: JobSpec, counters: Counters) -> Iterator[Rule]:
         each = 0.0 if spread.over == MACHINE else EVEN_COST
         most = f", at most {spread.max}" * bool(spread.max)
         reason = f"spread over {spread.over}{most}"
-        yield Rule(counter, spread.over, True, reason, below, keyed=bool(spread.max), each=each)
+        keyed = bool(spread.max)
+        yield Rule(counter, spread.over, True, reason, below, spread.max, keyed=keyed, each=each)
 
 
 def _affinities(spec: JobSpec, counters: Counters) -> Iterator[Rule]:

@@ -23,6 +23,8 @@ from borgish.scheduler.preemption import Budget, Preemptions
 from borgish.scheduler.sampling import Sampler
 from borgish.scheduler.scoring import ScoreCache
 from borgish.scheduler.settings import SchedulerSettings
+from borgish.scheduler.trial import with_only
+from borgish.spec.job import JobSpec
 
 LOOK_AGAIN_SECONDS = 60.0
 """All that waits is looked at again so often, should a change that helps it have gone unseen."""
@@ -75,6 +77,19 @@ class Scheduler:
         self._classes.forget_unused(run.used)
         fleet.topology.forget_unused()
         return plan
+
+    def foresee(self, cell: Cell, observed: Observed, spec: JobSpec, unread: Iterable[str], now: Now) -> Plan:
+        """Return the pass that would follow if a job were submitted now and nothing else waited.
+
+        ``unread`` are machines that changed since they were refreshed. Nothing here changes.
+        """
+        other = Scheduler(self._seed, self._settings, self._budget)
+        other._mono = now.mono
+        if self._fleet is not None:
+            other._fleet, other._planned = self._fleet.copy(), set(self._planned)
+            other.refresh(cell, observed, unread)
+        other._current(cell, observed)
+        return other.schedule(with_only(cell, spec, now), observed, now, budget=spec.tasks)
 
     def _current(self, cell: Cell, observed: Observed) -> Fleet:
         """Return the rows as the cell has them: a plan that was not carried out leaves no trace."""

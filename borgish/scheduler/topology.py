@@ -86,11 +86,21 @@ class Topology:
         self._counters: dict[Choice, Counter] = {}
         self._selecting: list[Counter] = []  # those not of a single job
         self._jobs: dict[str, Counted] = {}
+        self._lent: set[str] = set()  # those of them that are another's, until they have to change
         self._used: set[Choice] = set()
         self._terms: dict[Affinity, int] = {}  # of how many jobs with tasks somewhere
         self._expected: frozenset[Affinity] = frozenset()  # of jobs that wait
         self.terms: tuple[Affinity, ...] = ()  # hard terms of ``apart`` of both, in a fixed order
         self.terms_version = 0
+
+    def copy(self) -> "Topology":
+        """Return the same, to be changed apart from this. Its counters are filled anew when asked for."""
+        other = Topology()
+        other._rows = self._rows
+        other._jobs, other._lent = dict(self._jobs), set(self._jobs)
+        other._terms, other._expected = dict(self._terms), self._expected
+        other.terms, other.terms_version = self.terms, self.terms_version
+        return other
 
     def widen(self, rows: int) -> None:
         """Make room for more machines."""
@@ -110,7 +120,7 @@ class Topology:
 
     def add(self, spec: JobSpec, key: str, rows: Sequence[int], tasks: int) -> None:
         """Count so many more tasks of a job, or fewer, on each of the machines."""
-        counted = self._jobs.get(key)
+        counted = self._own(key)
         if counted is None:
             counted = self._jobs[key] = Counted(spec)
             self._note_terms(spec, 1)
@@ -121,6 +131,14 @@ class Topology:
         if not counted.tasks:
             del self._jobs[key]
             self._note_terms(counted.spec, -1)
+
+    def _own(self, key: str) -> Counted | None:
+        """Return what is counted of a job, to be changed."""
+        counted = self._jobs.get(key)
+        if counted is not None and key in self._lent:
+            self._lent.discard(key)
+            counted = self._jobs[key] = Counted(counted.spec, counted.tasks)
+        return counted
 
     def _note_terms(self, spec: JobSpec, by: int) -> None:
         for term in repelling(spec):
@@ -165,10 +183,11 @@ class Topology:
         """Count what is there already. A job without tasks anywhere has nothing to count."""
         keys = [counter.choice.job] if isinstance(counter.choice, OfJob) else list(self._jobs)
         for key in keys:
-            counted = self._jobs.get(key)
-            if counted is None or not counter.choice.chooses(counted.spec):
+            known = self._jobs.get(key)
+            if known is None or not counter.choice.chooses(known.spec):
                 continue
-            counted.counters = None
+            if counted := self._own(key):
+                counted.counters = None
             for task in cell.jobs[key].tasks if key in cell.jobs else ():
                 if task.state is State.RUNNING and task.machine in rows:
                     counter.add(rows[task.machine], 1)

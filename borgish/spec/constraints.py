@@ -15,7 +15,7 @@ _COMPARISON = re.compile(rf"({_ATTRIBUTE})\s*(==|!=|<=|>=|<|>)\s*({_VALUE})")
 _MEMBERSHIP = re.compile(rf"({_ATTRIBUTE})\s+(in|not\s+in)\s*\(([^()]*)\)")
 _PRESENCE = re.compile(rf"(present|not\s+present)\s*\(\s*({_ATTRIBUTE})\s*\)")
 _NUMBER = re.compile(r"[+-]?\d{1,30}(\.\d{1,30})?", re.ASCII)
-_ORDERS: dict[str, Callable[[float, float], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
+ORDERS: dict[str, Callable[[float, float], bool]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
 
 OPERATORS = ("==", "!=", "<", "<=", ">", ">=", "in", "not in", "present", "not present")
 
@@ -35,7 +35,7 @@ def parse_constraint(text: str) -> Constraint:
 
 
 def _comparison(attribute: str, op: str, value: str) -> Constraint:
-    if op in _ORDERS and not _NUMBER.fullmatch(value):
+    if op in ORDERS and not _NUMBER.fullmatch(value):
         raise ValueError(f"compares with '{value}', which is not a number")
     return Constraint(attribute, op, (value,))
 
@@ -77,4 +77,4 @@ def _in_order(actual: str, op: str, wanted: str) -> bool:
     """Compare numbers; what is not a number is in no order."""
     if not _NUMBER.fullmatch(actual):
         return False
-    return _ORDERS[op](float(actual), float(wanted))
+    return ORDERS[op](float(actual), float(wanted))

@@ -31,6 +31,7 @@ class Accepted(msgspec.Struct, frozen=True, omit_defaults=True):
     subject: str  # the job, task, machine or checkpoint it was about
     text: str  # one sentence: what was done
     replayed: bool = False
+    notes: tuple[str, ...] = ()  # what is doubtful about what was accepted
 
 
 class AsOf(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -128,6 +129,8 @@ class RefusalView(msgspec.Struct, frozen=True, omit_defaults=True):
     reasons: dict[str, int]
     hint: str = ""
     since: str = ""
+    impossible: bool = False  # it can never fit on the machines of the cell, not even on empty ones
+    waits_for: str = ""  # what would let it fit if it came about: "room on m1, m2 and 3 more"
 
 
 class WhyView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -149,6 +152,32 @@ class TaintView(msgspec.Struct, frozen=True, omit_defaults=True):
     effect: TaintEffect
     since: str
     value: str = ""
+
+
+class PlannedPlace(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where one task would go."""
+
+    index: int
+    machine: str
+    devices: tuple[str, ...] = ()
+    kept: bool = False  # its place would be kept there until victims, its own or its gang's, have left
+    victims: tuple[str, ...] = ()  # tasks of lower priority that would be preempted for it
+
+
+class PlanView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What would follow if a job were submitted now. Submitted with the ``token``, just that follows, or
+    it is refused because the cell changed."""
+
+    job: str
+    text: str  # one sentence
+    position: int  # of the journal, when it was made
+    timeline: int
+    tasks: int
+    token: str = ""  # "": nothing would be done
+    places: tuple[PlannedPlace, ...] = ()  # by index; no more than one for each task
+    refusals: tuple[RefusalView, ...] = ()  # why the other tasks would wait
+    changes: tuple[str, ...] = ()  # against the job of that name that has ended
+    notes: tuple[str, ...] = ()  # what is doubtful
 
 
 class MachineView(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -75,7 +75,7 @@ def history_view(entry: Entry, wanted: Wanted) -> HistoryView | None:
         entry.actor,
         ASKED.get(entry.cause, entry.cause),
         entry.subject,
-        entry.text,
+        entry.text.replace("\n", "; "),
         tuple(notices(msgspec.structs.replace(entry, events=events))),
     )
 

@@ -89,6 +89,8 @@ def exit_text(code: int | None, signal: int | None) -> str:
 def _reason(task: Task, seen: SeenAttempt | None, refusals: Sequence[RefusalView]) -> str:
     if seen and seen.reason:
         return seen.reason
+    if task.promised:
+        return f"place kept on {task.promised} while others leave it"
     if task.state is State.PENDING:
         refused = (refusal.text for refusal in refusals if has_index(refusal.indexes, task.index))
         return next(refused, task.reason)

@@ -7,6 +7,7 @@ from itertools import islice
 from borgish.api.views.indexes import has_index
 from borgish.api.views.instants import instant
 from borgish.api.views.jobs import tasks_not_up
+from borgish.api.views.kept import place_kept
 from borgish.api.views.tasks import exit_text, last_exit, phase_of, seen_attempt, task_view
 from borgish.cell.model import Job, Machine, Task
 from borgish.cell.observed import Observed, SeenAttempt
@@ -18,6 +19,7 @@ from borgish.wire.api import EventView, RefusalView, WhyView
 
 TASKS_SHOWN = 20
 EVENTS_SHOWN = 20
+KEPT_SHOWN = 3
 
 
 def why_task(
@@ -50,7 +52,7 @@ def why_job(
     events: Sequence[EventView],
 ) -> WhyView:
     """Return why a job is as it is, with its first tasks in trouble."""
-    sentences = [_counts(observed, job), *_refused(refusals), *_unplaced(observed, job, refusals)]
+    sentences = [_counts(observed, job), *_refused(refusals), *_unplaced(cell, observed, job, refusals)]
     sentences += [_task_text(cell, observed, job, task, ()) for task in _examples(observed, job)]
     troubled = islice(_troubled(observed, job), TASKS_SHOWN)
     return WhyView(
@@ -70,7 +72,7 @@ def _task_text(cell: Cell, observed: Observed, job: Job, task: Task, refusals: S
     name = task_name(job.key, task.index)
     match task.state:
         case State.PENDING:
-            return " ".join(_waiting(observed, name, task, refusals))
+            return " ".join(_waiting(cell, observed, name, task, refusals))
         case State.RUNNING:
             seen = seen_attempt(observed, name, task)
             return " ".join(_running(cell, observed, name, job, task, seen))
@@ -78,11 +80,15 @@ def _task_text(cell: Cell, observed: Observed, job: Job, task: Task, refusals: S
             return " ".join(_dead(name, job, task))
 
 
-def _waiting(observed: Observed, name: str, task: Task, refusals: Sequence[RefusalView]) -> Iterator[str]:
+def _waiting(
+    cell: Cell, observed: Observed, name: str, task: Task, refusals: Sequence[RefusalView]
+) -> Iterator[str]:
     yield f"{name} waits for a machine since {instant(task.since)}."
     if task.reason:
         yield f"It was sent back from {task.machine or 'its machine'}: {task.reason}."
-    if refusals:
+    if task.promised:
+        yield _sentence(place_kept(cell, observed, task))
+    elif refusals:
         yield from _refused(refusals)
     elif observed.known:
         yield "The scheduler has not looked at it since; it will within a second."
@@ -93,14 +99,21 @@ def _waiting(observed: Observed, name: str, task: Task, refusals: Sequence[Refus
 def _refused(refusals: Sequence[RefusalView]) -> Iterator[str]:
     for refusal in refusals:
         yield _sentence(refusal.text)
+        if refusal.waits_for and refusal.waits_for not in refusal.hint:
+            yield _sentence(f"it waits for {refusal.waits_for}")
         if refusal.hint:
             yield _sentence(refusal.hint)
 
 
-def _unplaced(observed: Observed, job: Job, refusals: Sequence[RefusalView]) -> Iterator[str]:
-    if job.pending and not observed.known:
+def _unplaced(cell: Cell, observed: Observed, job: Job, refusals: Sequence[RefusalView]) -> Iterator[str]:
+    kept = [task for task in job.tasks if task.promised] if job.pending else []
+    for task in kept[:KEPT_SHOWN]:
+        yield f"Task {task.index} has its {place_kept(cell, observed, task)}."
+    if len(kept) > KEPT_SHOWN:
+        yield f"So have {len(kept) - KEPT_SHOWN} more."
+    if job.pending and not observed.known and not kept:
         yield _NOT_KEPT
-    elif job.pending and not refusals:
+    elif job.pending and not refusals and not kept:
         yield "The scheduler has not looked at the pending tasks yet; it will within a second."
 
 

@@ -28,6 +28,7 @@ from borgish.errors import Conflict, Gone, NotFound, Unreachable
 from borgish.master.metrics import Metrics
 from borgish.master.past import LOOKED_AT_MAX, Walk
 from borgish.master.watch import WatchHub
+from borgish.spec.job import JobSpec
 from borgish.wire.api import (
     Accepted,
     AsOf,
@@ -37,6 +38,8 @@ from borgish.wire.api import (
     EventView,
     HistoryList,
     Imported,
+    PlannedPlace,
+    PlanView,
     RefusalView,
 )
 from borgish.wire.link import ExecReply, JoinReply, JoinRequest
@@ -72,6 +75,7 @@ class FakeGateway:
         self.happened = [EventView(p, "t", "placed", f"line {p}", "ann/web", (p,)) for p in range(1, 6)]
         self.journal: list[Entry] = []
         self.wanted: Wanted | None = None
+        self.planned: list[tuple[JobSpec, str]] = []
         self.answered: dict[str, tuple[str, Accepted]] = {}
         self.failure: Exception | None = None
         self.log_failure: Exception | None = None
@@ -99,6 +103,13 @@ class FakeGateway:
 
     def bands(self) -> Bands:
         return self.cell.rules.bands
+
+    async def plan(self, spec: JobSpec, actor: str) -> PlanView:
+        if spec.key in self.cell.jobs:
+            raise Conflict(f"{spec.key} is there")
+        self.planned.append((spec, actor))
+        place = PlannedPlace(0, "m1", victims=("bob/db/0",))
+        return PlanView(spec.key, "1 would wait", 20, 1, spec.tasks, "plan-x", (place,))
 
     async def read(self, view: Callable[[Reading], T]) -> T:
         if self.failure:

@@ -1,6 +1,8 @@
+import msgspec
 import pytest
 
 from borgish.api.views.why import why_job, why_task
+from borgish.cell.model import Task
 from borgish.cell.observed import Observed, SeenAttempt
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Ending, Eviction, Phase, State
@@ -29,6 +31,59 @@ def test_a_pending_task_without_refusal_was_not_looked_at_yet() -> None:
     text = why_task(cell, small_observed(), cell.jobs["ann/web"], 2, (), ()).text
     assert "It was sent back from m3: machine lost." in text
     assert "has not looked at it" in text
+
+
+def test_what_a_pending_task_waits_for_is_said_once() -> None:
+    cell = small_cell()
+    (refusal,) = small_refusals()["ann/web"]
+    for waits_for, hint in (
+        ("room on m1", "fits 1 machine with cpu <= 1"),
+        ("room on m1", "waits for room on m1"),
+    ):
+        refused = msgspec.structs.replace(refusal, waits_for=waits_for, hint=hint)
+        text = why_task(cell, small_observed(), cell.jobs["ann/web"], 2, (refused,), ()).text
+        assert text.lower().count("waits for room on m1.") == 1
+
+
+def leave(observed: Observed, on: str, *names: str) -> None:
+    for attempt, name in enumerate(names, 30):
+        see(observed, on, *_job_and_index(name), SeenAttempt(name, attempt, Phase.STOPPING))
+
+
+def _job_and_index(name: str) -> tuple[str, int]:
+    job, _, index = name.rpartition("/")
+    return job, int(index)
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (("bob/low/0",), "Place kept on m1 until bob/low/0 has ended."),
+        (("bob/low/1", "bob/low/0"), "Place kept on m1 until bob/low/0 and bob/low/1 have ended."),
+        (
+            tuple(f"bob/low/{n}" for n in range(5)),
+            "Place kept on m1 until bob/low/0, bob/low/1, bob/low/2 and 2 more have ended.",
+        ),
+        ((), "Place kept on m1, where nobody is left to leave: it goes there at the next look."),
+    ],
+)
+def test_a_kept_place_names_who_has_yet_to_leave(names: tuple[str, ...], words: str) -> None:
+    cell, observed = small_cell(), small_observed()
+    cell.jobs["ann/web"].tasks[2].promised = "m1"
+    leave(observed, "m1", *names)
+    view = why_task(cell, observed, cell.jobs["ann/web"], 2, (), ())
+    assert words in view.text
+    assert view.tasks[0].reason == "place kept on m1 while others leave it"
+
+
+def test_a_job_tells_of_its_first_kept_places() -> None:
+    cell = small_cell()
+    web = cell.jobs["ann/web"]
+    web.tasks = [Task(index, promised="m1") for index in range(5)]
+    web.pending, web.running = 5, 0
+    text = why_job(cell, small_observed(), web, (), ()).text
+    assert "Task 0 has its place kept on m1" in text
+    assert text.endswith("So have 2 more.")
 
 
 def test_an_unhealthy_task_is_explained_with_its_last_exit_and_where_to_look() -> None:

@@ -63,6 +63,16 @@ def test_submit_follows_until_every_task_is_up(master: FakeMaster, run: Run, fil
     assert sent.headers["Idempotency-Key"]
 
 
+def test_what_is_doubtful_is_noted_beside_what_was_done(
+    master: FakeMaster, run: Run, file: Path, capsys: Out
+) -> None:
+    master.answers["POST /v1/jobs"] = Accepted(5, "ann/web", "submitted", notes=("no machine has \x1b", "b"))
+    assert run("job", "submit", "--detach", file) == 0
+    shown = capsys.readouterr()
+    assert shown.out == "submitted\n"
+    assert shown.err == "note: no machine has \\x1b\nnote: b\n"
+
+
 def test_what_ends_at_once_is_not_called_up(
     master: FakeMaster, run: Run, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ from borgish.master.core import Core
 from borgish.master.step import Ask, Heard, Missed, Step
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
-from borgish.spec.job import JobSpec
+from borgish.spec.job import Constraint, JobSpec
 from borgish.vocabulary import Ending, Phase, Runtime, State
 from borgish.wire.api import Accepted
 
@@ -109,6 +109,16 @@ def test_the_same_request_twice_is_answered_the_same(driver: Driver) -> None:
     assert driver.core.cell.position == position
     with pytest.raises(Conflict, match="used before"):
         driver.ask(KillTasks("ann/web"), "r1", "another body")
+
+
+def test_doubts_come_with_the_answer_and_again_with_the_same_request(driver: Driver) -> None:
+    constraint = Constraint("rakc", "==", ("r1",))
+    wanted = msgspec.structs.replace(JOB, constraints=(constraint,))
+    first = driver.ask(SubmitJob(wanted), "r1")
+    assert (first.text, len(first.notes)) == ("ann/web submitted: 3 tasks", 1)
+    assert first.notes[0].startswith("no machine has the attribute 'rakc'")
+    assert driver.ask(SubmitJob(wanted), "r1") == msgspec.structs.replace(first, replayed=True)
+    assert driver.entries[-1].text == "\n".join((first.text, *first.notes))
 
 
 def test_a_refused_command_leaves_no_trace(driver: Driver) -> None:

@@ -29,7 +29,8 @@ def test_every_reason_is_counted_and_said() -> None:
         found.text
         == "0 of 3 machines fit: 2 have too little ram free (needs 8GiB, most free 3GiB), 1 is down"
     )
-    assert found.hint == "fits 1 machine with ram <= 3GiB"  # not impossible: m3 would do, were it up
+    assert found.hint == "fits 1 machine with ram <= 3GiB; would fit 1 machine that is down"
+    assert not found.impossible  # m3 would do, were it up
 
 
 def test_a_machine_counts_under_each_of_its_reasons() -> None:
@@ -64,7 +65,10 @@ def test_a_machine_counts_under_each_of_its_reasons() -> None:
         (
             [machine("m1")],
             spec("ann/j", constraints=ARM),
-            "can never fit: no machine matches arch == arm64",
+            (
+                "can never fit: no machine has the attribute 'arch'; there are none at all; "
+                "fits 1 machine without the constraint arch == arm64"
+            ),
         ),
         (
             [machine("m1")],
@@ -79,12 +83,16 @@ def test_a_machine_counts_under_each_of_its_reasons() -> None:
         (
             [machine("m1", attributes={"arch": "arm64"}), machine("m2", runtimes=(Runtime.DOCKER,))],
             spec("ann/j", constraints=ARM, runtime=Runtime.DOCKER),
-            "can never fit: no machine has all of this at once, even when empty",
+            (
+                "can never fit: no machine has all of this at once, even when empty; "
+                "would fit 1 machine that has no docker runtime; "
+                "fits 1 machine without the constraint arch == arm64"
+            ),
         ),
         (
             [machine("m1"), machine("m2", attributes={"arch": "arm64"}, cordoned=True)],
             spec("ann/j", constraints=ARM),
-            "would fit 1 machine that is cordoned",
+            "would fit 1 machine that is cordoned; fits 1 machine without the constraint arch == arm64",
         ),
     ],
 )

@@ -1,0 +1,74 @@
+"""A plan as the API shows it: where each task would go, who would have to leave, what would wait and why."""
+
+from collections.abc import Iterator
+
+from borgish.cell.state import Cell
+from borgish.master.planning import Foreseen
+from borgish.master.reading import refusal_view
+from borgish.scheduler.plan import Plan
+from borgish.scheduler.preemption import LIMIT_SHARE
+from borgish.spec.diff import differences
+from borgish.spec.job import JobSpec
+from borgish.vocabulary import State, task_name
+from borgish.wire.api import PlannedPlace, PlanView
+
+MORE_LATER = f"more may be preempted for it later: at once no more than {LIMIT_SHARE:.0%} of what runs"
+
+
+def plan_view(cell: Cell, found: Foreseen) -> PlanView:
+    """Return what would become of a job."""
+    spec, plan = found.spec, found.plan
+    refusals = tuple(refusal_view(each) for each in plan.refusals.get(spec.key, ()))
+    places = tuple(sorted(_places(plan), key=lambda place: place.index))
+    return PlanView(
+        job=spec.key,
+        text=_text(spec, places) if found.decision.events else found.decision.text,
+        position=cell.position,
+        timeline=cell.timeline,
+        token=found.token,
+        tasks=spec.tasks,
+        places=places,
+        refusals=refusals,
+        changes=_changes(cell, spec),
+        notes=(*found.decision.notes, *((MORE_LATER,) * plan.more)),
+    )
+
+
+def _places(plan: Plan) -> Iterator[PlannedPlace]:
+    for placed in plan.placements:
+        devices = placed.devices or ((),) * len(placed.indexes)
+        for index, machine, given in zip(placed.indexes, placed.machines, devices, strict=True):
+            yield PlannedPlace(index, machine, given)
+    victims: dict[str, list[str]] = {}
+    for each in plan.preemptions:
+        victims.setdefault(each.preemptor, []).extend(task_name(each.job, index) for index in each.indexes)
+    for promise in plan.promises:
+        for index, machine in zip(promise.indexes, promise.machines, strict=True):
+            leaving = victims.get(task_name(promise.job, index), ())
+            yield PlannedPlace(index, machine, kept=True, victims=tuple(leaving))
+
+
+def _text(spec: JobSpec, places: tuple[PlannedPlace, ...]) -> str:
+    """Return one sentence: ``ann/web: of 4 tasks 3 would be placed at once, and 1 would wait``."""
+    later = [place for place in places if place.kept]
+    victims = sum(len(place.victims) for place in later)
+    left = "another has left" if victims == 1 else f"{victims} others have left"
+    counts = (
+        (len(places) - len(later), "be placed at once"),
+        (
+            len(later),
+            f"be placed when {left} for it" if len(later) == 1 else f"be placed when {left} for them",
+        ),
+        (spec.tasks - len(places), "wait"),
+    )
+    parts = [f"{count:,} would {words}" for count, words in counts if count]
+    tasks = "1 task" if spec.tasks == 1 else f"{spec.tasks:,} tasks"
+    return f"{spec.key}: of {tasks} {', '.join(parts[:-1])}{', and ' * (len(parts) > 1)}{parts[-1]}"
+
+
+def _changes(cell: Cell, spec: JobSpec) -> tuple[str, ...]:
+    """Return what is other than in the job of that name that has ended."""
+    before = cell.jobs.get(spec.key)
+    if before is None or before.state is not State.DEAD:
+        return ()
+    return differences(before.spec, spec, cell.rules.bands)

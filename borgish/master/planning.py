@@ -1,0 +1,103 @@
+"""What would become of a job if it were submitted now, and the token by which just that can be asked for.
+
+A token holds no plan: at the submission the plan is made again, on the cell as it is then, and must come
+out the same. So a token cannot be forged into anything, and needs no keeping. Pure.
+"""
+
+import base64
+import binascii
+from hashlib import blake2b
+
+import msgspec
+
+from borgish.cell.decision import Decision
+from borgish.cell.state import Cell
+from borgish.errors import Conflict, Invalid
+from borgish.scheduler.plan import Plan
+from borgish.spec.job import JobSpec
+
+PREFIX = "plan-"
+DIGEST_BYTES = 16
+AGAIN = "make a new plan: `borgctl plan FILE`"
+
+
+class Foreseen(msgspec.Struct, frozen=True):
+    """What a submission would bring about. ``decision`` without events: it is so already."""
+
+    spec: JobSpec
+    decision: Decision
+    plan: Plan
+    token: str  # "" where nothing would be done
+
+
+class PlanToken(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Which plan is meant. ``position`` is where the cell was, for people; it may move on."""
+
+    cell: str
+    timeline: int
+    position: int
+    job: str
+    spec: bytes
+    plan: bytes
+
+
+def foreseen(cell: Cell, spec: JobSpec, decision: Decision, plan: Plan) -> Foreseen:
+    """Return a plan with its token."""
+    return Foreseen(spec, decision, plan, _token(cell, spec, plan) if decision.events else "")
+
+
+def check_token(text: str, cell: Cell, spec: JobSpec) -> PlanToken:
+    """Return the token, which must be of this cell, timeline and job. Raises Invalid and Conflict."""
+    token = _read(text)
+    if token.cell != cell.name:
+        raise Conflict(f"this plan is of the cell {token.cell}, and this is {cell.name}", AGAIN)
+    if token.timeline != cell.timeline:
+        raise Conflict(
+            f"this plan is of timeline {token.timeline}; since the cell was rolled back it is on "
+            f"timeline {cell.timeline}",
+            AGAIN,
+        )
+    if token.job != spec.key:
+        raise Conflict(f"this plan is of {token.job}, and the job file is of {spec.key}", AGAIN)
+    if token.spec != _spec_digest(spec):
+        raise Conflict(f"the job file of {spec.key} is not the one that this plan was made for", AGAIN)
+    return token
+
+
+def check_unchanged(token: PlanToken, now: Foreseen) -> None:
+    """Raise Conflict when the plan does not come out as it did."""
+    if not now.decision.events:
+        raise Conflict(f"this plan cannot be carried out any more: {now.decision.text}", AGAIN)
+    if token.plan != _plan_digest(now.plan):
+        raise Conflict(
+            f"the cell changed since this plan was made, at position {token.position}: "
+            f"the tasks of {token.job} would go elsewhere, or others would have to leave for them",
+            AGAIN,
+        )
+
+
+def _token(cell: Cell, spec: JobSpec, plan: Plan) -> str:
+    token = PlanToken(
+        cell.name, cell.timeline, cell.position, spec.key, _spec_digest(spec), _plan_digest(plan)
+    )
+    return PREFIX + base64.urlsafe_b64encode(msgspec.msgpack.encode(token)).decode().rstrip("=")
+
+
+def _read(text: str) -> PlanToken:
+    try:
+        body = text.removeprefix(PREFIX)
+        decoded = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
+        return msgspec.msgpack.decode(decoded, type=PlanToken)
+    except (binascii.Error, ValueError, msgspec.MsgspecError):
+        raise Invalid("this is not the token of a plan", "`borgctl plan FILE` prints one") from None
+
+
+def _spec_digest(spec: JobSpec) -> bytes:
+    return blake2b(msgspec.json.encode(spec, order="deterministic"), digest_size=DIGEST_BYTES).digest()
+
+
+def _plan_digest(plan: Plan) -> bytes:
+    """Return what tells plans apart. Numbers of ports are the machines' choice, and not part of it."""
+    placements = [msgspec.structs.replace(each, ports=()) for each in plan.placements]
+    parts = (placements, plan.preemptions, plan.promises)
+    return blake2b(msgspec.json.encode(parts), digest_size=DIGEST_BYTES).digest()

@@ -1,0 +1,181 @@
+"""The nearest misses of a class of tasks that no machine takes: what small change would make it fit."""
+
+from math import floor, log10
+
+import numpy as np
+
+from borgish.resources import DEVICE_MILLIS, show_devices
+from borgish.scheduler.arrays import FloatArray, IntArray
+from borgish.scheduler.census import DISK, RAM
+from borgish.scheduler.equivalence import TaskClass
+from borgish.scheduler.failures import Failures
+from borgish.scheduler.feasibility import Failing, kind_name, show_amount
+from borgish.scheduler.fleet import Fleet, device_kind
+from borgish.scheduler.rules import Rule
+
+SINGLE_MAX = 2  # changes of one condition that are told
+
+
+def misses(fleet: Fleet, kind: TaskClass, failures: Failures, refused: int, *, ever: bool) -> list[str]:
+    """Return the nearest misses in words; ``refused`` is how many tasks were not placed.
+
+    ``ever``: it can fit on the machines there are, when others leave.
+    """
+    found = [_with_less(fleet, kind, failures)]
+    if ever:
+        found.append(_with_more_rights(fleet, kind, failures))
+    return [*filter(None, found), *_without_one(fleet, kind, failures, refused)]
+
+
+def nearest(fleet: Fleet, failures: Failures) -> str:
+    """Return the machine against which least can be said, and what that is."""
+    rows = np.flatnonzero(failures.present)
+    row = int(rows[np.argmin(failures.against[rows])])
+    reasons = [each.one for each in failures.all if each.fails[row]]
+    return f"the nearest, {fleet.names[row]}, {' and '.join(reasons)}"
+
+
+# Less of what is short
+
+
+def _with_less(fleet: Fleet, kind: TaskClass, failures: Failures) -> str:
+    """Return with how much less of which resources the nearest machines would do."""
+    rows = np.flatnonzero(failures.only(failures.short()))
+    if not len(rows):
+        return ""
+    offers = {number: _offer(fleet, kind, number)[rows] for number, _ in kind.needs}
+    some = np.all([offer > 0 for offer in offers.values()], axis=0)
+    if not np.any(some):
+        return ""
+    row = int(np.argmin(np.where(some, shortage(offers, kind), np.inf)))
+    asked = {
+        number: _round_down(number, offers[number].item(row))
+        for number, amount in kind.needs
+        if offers[number].item(row) < amount
+    }
+    if not asked:
+        return ""
+    fits = np.all([offers[number] >= asked.get(number, amount) for number, amount in kind.needs], axis=0)
+    words = [f"{kind_name(fleet, number)} <= {_shown(fleet, kind, number, a)}" for number, a in asked.items()]
+    return f"fits {fleet.count_words(int(np.count_nonzero(fits)))} with {' and '.join(words)}"
+
+
+def shortage(offers: dict[int, FloatArray], kind: TaskClass) -> FloatArray:
+    """Return how much is short on each machine, each resource as a share of what is asked for."""
+    short: FloatArray = sum(
+        (np.maximum(0.0, amount - offers[number]) / amount for number, amount in kind.needs), np.zeros(1)
+    )
+    return short
+
+
+def _offer(fleet: Fleet, kind: TaskClass, number: int) -> FloatArray:
+    """Return how much one task could have of a resource: of devices whole ones, or the largest part."""
+    for name, millis in kind.devices:
+        if fleet.kind(device_kind(name)) == number:
+            device = fleet.device(name)
+            whole = np.where(device.whole > 0, device.whole * float(DEVICE_MILLIS), device.most)
+            return whole if millis >= DEVICE_MILLIS else device.most
+    free: FloatArray = fleet.free[number]
+    return free
+
+
+def _shown(fleet: Fleet, kind: TaskClass, number: int, amount: float) -> str:
+    devices = {fleet.kind(device_kind(name)) for name, _ in kind.devices}
+    return show_devices(int(amount)) if number in devices else show_amount(number, amount)
+
+
+def _round_down(number: int, amount: float) -> float:
+    """Return an amount cut to three figures as it is shown, so that no more is said than there is."""
+    unit = 1
+    while number in (RAM, DISK) and amount >= 1024 * unit:
+        unit *= 1024
+    step = max(1.0, unit * 10.0 ** (floor(log10(max(1.0, amount / unit))) - 2))
+    return floor(amount / step) * step
+
+
+# Others who would have to leave
+
+
+def _with_more_rights(fleet: Fleet, kind: TaskClass, failures: Failures) -> str:
+    """Return where tasks that it may not preempt, or not now, hold enough for it."""
+    if kind.devices:  # what is free of them in sum does not tell
+        return ""
+    rows = np.flatnonzero(failures.only(failures.short()))
+    level = np.full(len(rows), -1.0)
+    for number, amount in kind.needs:
+        level = np.maximum(level, _level(fleet, number, amount, rows))
+    reached = int(np.count_nonzero(level < kind.reach))
+    if reached:
+        hold = "holds" if reached == 1 else "hold"
+        return f"{fleet.count_words(reached)} {hold} enough for it in lower tasks, which may not leave now"
+    least = float(level.min(initial=np.inf))
+    if least == np.inf:
+        return ""
+    where = fleet.count_words(int(np.count_nonzero(level == least)))
+    band = fleet.bands.of(int(least))
+    return f"would fit {where} if it could preempt {band}, by a priority above {int(least)}"
+
+
+def _level(fleet: Fleet, number: int, amount: float, rows: IntArray) -> FloatArray:
+    """Return up to which priority tasks would have to leave for enough of a resource; inf: prod as well."""
+    free = fleet.free[number][rows]
+    level = np.where(free >= amount, -1.0, np.inf)
+    for priority in sorted(priority for priority in fleet.held if not fleet.bands.is_prod(priority)):
+        free = free + fleet.held[priority][number][rows]
+        level = np.where((level == np.inf) & (free >= amount), float(priority), level)
+    return level
+
+
+# One condition less
+
+
+def _without_one(fleet: Fleet, kind: TaskClass, failures: Failures, refused: int) -> list[str]:
+    """Return what would do if a single condition were not, that with most machines first."""
+    alone = failures.present & (failures.against == 1)
+    found: list[tuple[int, str]] = []
+    for each in failures.all:
+        if each.kind is not None or _is_said(fleet, each):
+            continue
+        rows = np.flatnonzero(each.fails & alone)
+        if len(rows):
+            found.append((len(rows), _without(fleet, kind, each, rows, refused)))
+    return [words for _, words in sorted(found, key=lambda pair: -pair[0])[:SINGLE_MAX]]
+
+
+def _is_said(fleet: Fleet, failing: Failing) -> bool:
+    """Return whether nothing is added to that no machine has what is asked for."""
+    return not failing.without and failing.never is not None and bool(np.all(failing.never[fleet.present]))
+
+
+def _without(fleet: Fleet, kind: TaskClass, failing: Failing, rows: IntArray, refused: int) -> str:
+    machines = fleet.count_words(len(rows))
+    if failing.rule is not None and failing.rule.most:
+        return f"fits {_with_more_each(fleet, kind, failing.rule, rows, refused)}"
+    if failing.without:
+        return f"fits {machines} {failing.without}"
+    return f"would fit {machines} that {failing.one if len(rows) == 1 else failing.many}"
+
+
+def _with_more_each(fleet: Fleet, kind: TaskClass, rule: Rule, rows: IntArray, refused: int) -> str:
+    """Return which maximum of a spread would let all refused tasks in, or at least the next one."""
+    values = rule.values(fleet)[rows]
+    count = rule.counts(fleet)
+    room: dict[int, int] = {}
+    for value, copies in zip(values.tolist(), _copies(fleet, kind, rows).tolist(), strict=True):
+        room[value] = room.get(value, 0) + int(copies)
+    there = {value: int(count[value]) for value in room}
+    most = min(there.values()) + 1
+    if sum(room.values()) >= refused:
+        while sum(min(room[value], max(0, most - there[value])) for value in room) < refused:
+            most += 1
+    fewer = f"{refused} fewer task{'' if refused == 1 else 's'}"
+    return f"with at most {most} per {rule.over} instead of {rule.most}, or with {fewer}"
+
+
+def _copies(fleet: Fleet, kind: TaskClass, rows: IntArray) -> IntArray:
+    """Return how many tasks of a class each of these machines has room for."""
+    copies = np.full(len(rows), 1.0 if kind.fixed_ports else np.inf)
+    for number, amount in kind.needs:
+        copies = np.minimum(copies, fleet.free[number][rows] // amount)
+    found: IntArray = np.minimum(copies, 1e9).astype(np.int64)
+    return found

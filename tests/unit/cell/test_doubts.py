@@ -1,0 +1,73 @@
+"""What is doubtful about a job, said at its submission and journalled with the answer."""
+
+from typing import Any
+
+import pytest
+
+from borgish.cell.doubts import doubts
+from borgish.spec.constraints import parse_constraint
+from borgish.spec.job import Affinity, Preference, Spread
+from tests.unit.scheduler.cells import cell_of, machine, spec
+
+RACKS = [machine(f"m{n}", attributes={"rack": f"r{n}", "arch": "amd64"}) for n in range(3)]
+
+
+def said(**facts: Any) -> tuple[str, ...]:
+    return doubts(cell_of(RACKS, []), spec("ann/web", **facts))
+
+
+def conditions(*texts: str) -> tuple[Any, ...]:
+    return tuple(map(parse_constraint, texts))
+
+
+RAKC = "no machine has the attribute 'rakc'; did you mean rack?"
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"constraints": conditions("rakc == r1")},
+        {"constraints": conditions("rakc in (r1, r2)", "present(rakc)")},
+        {"prefer": (Preference(*conditions("rakc > 3")),)},
+        {"spread": (Spread("rakc"),)},
+        {"near": (Affinity(conditions("app == db"), "rakc"),)},
+        {"apart": (Affinity(conditions("app == db"), "rakc", 5),)},
+    ],
+)
+def test_an_unknown_attribute_is_said_once(facts: dict[str, Any]) -> None:
+    assert said(**facts) == (RAKC,)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {},
+        {
+            "constraints": conditions(
+                "rack == r9", "not present(quarantine)", "gpu != a100", "zone not in (a)"
+            )
+        },
+        {"spread": (Spread(),)},
+        {"near": (Affinity(conditions("app == db")),)},
+    ],
+)
+def test_what_is_in_order_is_not_doubted(facts: dict[str, Any]) -> None:
+    assert said(**facts) == ()
+
+
+def test_an_attribute_like_no_other_is_told_which_there_are() -> None:
+    assert said(constraints=conditions("colour == red")) == (
+        "no machine has the attribute 'colour'; there are arch, rack",
+    )
+
+
+def test_a_cell_without_machines_knows_no_attributes_yet() -> None:
+    assert doubts(cell_of([], []), spec("ann/web", constraints=conditions("rack == r1"))) == ()
+
+
+def test_contradictions_are_said() -> None:
+    labels = conditions("app == a", "app == b")
+    assert said(constraints=conditions("rack == r1", "rack == r2"), near=(Affinity(labels),)) == (
+        "no machine can match both rack == r1 and rack == r2",
+        "no labels can match app == a and app == b",
+    )

@@ -1,0 +1,314 @@
+"""Plans of jobs that are not there, and submissions that are to go just as planned."""
+
+import pickle
+from typing import Any
+
+import msgspec
+import pytest
+
+from borgish.cell.commands import CordonMachine, JoinMachine, KillTasks, SetQuota, SubmitJob
+from borgish.cell.model import Machine
+from borgish.cell.observed import SeenAttempt
+from borgish.errors import Conflict, Invalid, Refused
+from borgish.master.core import Core
+from borgish.master.plan_view import plan_view
+from borgish.master.planning import PREFIX, Foreseen
+from borgish.master.step import Ask
+from borgish.reconcilers.settings import ReconcileSettings
+from borgish.resources import Resources
+from borgish.spec.job import Constraint, JobSpec, Spread
+from borgish.vocabulary import Band, Phase, State
+from borgish.wire.api import PlannedPlace, PlanView
+from tests.unit.master.test_core import Driver
+from tests.unit.master.test_core import machine as plain_machine
+
+GIB = 1024**3
+
+
+def spec(key: str, tasks: int = 1, cpu: int = 1000, **facts: Any) -> JobSpec:
+    user, name = key.split("/")
+    return JobSpec(name, user, tasks, ("true",), resources=Resources(cpu, GIB), **facts)
+
+
+class Planner(Driver):
+    """A core of four cpus a machine that plans, and does as planned."""
+
+    def plan(self, wanted: JobSpec) -> Foreseen:
+        return self.core.foresee(wanted, "ann", self.now)
+
+    def view(self, wanted: JobSpec) -> PlanView:
+        return plan_view(self.core.cell, self.plan(wanted))
+
+    def submit(self, wanted: JobSpec, token: str = "", request_id: str = "") -> Any:
+        return self.ask(SubmitJob(wanted, token), request_id)
+
+    def where(self, key: str) -> dict[int, str]:
+        """Return the machine of each task that has one, or for which one is kept."""
+        tasks = self.core.cell.jobs[key].tasks
+        there = {task.index: task.machine for task in tasks if task.state is State.RUNNING}
+        return there | {task.index: task.promised for task in tasks if task.promised}
+
+    def hold(self, key: str) -> None:
+        """Let a job's tasks be seen up, so that they are there until they have ended."""
+        job = self.core.cell.jobs[key]
+        for task in job.tasks:
+            needs = job.spec.needs(task.index)
+            self.report(task.machine, SeenAttempt(f"{key}/{task.index}", task.attempt, Phase.UP, needs))
+
+
+@pytest.fixture
+def planner() -> Planner:
+    return Planner(2)
+
+
+def places(view: PlanView) -> dict[int, str]:
+    return {place.index: place.machine for place in view.places}
+
+
+def test_a_plan_comes_true(planner: Planner) -> None:
+    wanted = spec("ann/web", 3, ports=("http",))
+    view = planner.view(wanted)
+    assert view.text == "ann/web: of 3 tasks 3 would be placed at once"
+    assert "ann/web" not in planner.core.cell.jobs
+    accepted = planner.submit(wanted, view.token)
+    assert (accepted.subject, accepted.text) == ("ann/web", "ann/web submitted: 3 tasks")
+    assert planner.where("ann/web") == places(view)
+    assert [entry.cause for entry in planner.entries[-2:]] == ["SubmitJob", "place"]
+
+
+def test_a_plan_leaves_no_trace(planner: Planner) -> None:
+    planner.submit(spec("ann/first", 3, labels={"app": "db"}, spread=(Spread("rack"),)))
+    core = planner.core
+    parts = (core.cell, core._scheduler._fleet, core._stale, core.observed, core._scheduler._planned)
+    before = pickle.dumps(parts)
+    needs = Resources(100, GIB, 0, {"fpga": 1}, {"gpu": 500})
+    for wanted in (
+        spec("ann/web", 9, ports=("a", "b"), fixed_ports={"b": 20001}, spread=(Spread("zone", 1),)),
+        msgspec.structs.replace(spec("ann/odd"), resources=needs),
+        spec("bob/large", 40, priority=300, constraints=(Constraint("rack", "!=", ("r1",)),)),
+    ):
+        planner.plan(wanted)
+    assert pickle.dumps(parts) == before
+
+
+def test_the_same_cell_gives_the_same_token(planner: Planner) -> None:
+    wanted = spec("ann/web", 3)
+    assert planner.plan(wanted).token == planner.plan(wanted).token
+
+
+def test_what_does_not_fit_is_in_the_plan_with_why(planner: Planner) -> None:
+    view = planner.view(spec("ann/web", 9))
+    assert view.text == "ann/web: of 9 tasks 8 would be placed at once, and 1 would wait"
+    (refusal,) = view.refusals
+    assert (refusal.indexes, refusal.waits_for) == ("8", "room on m1 and m2")
+    planner.submit(spec("ann/web", 9), view.token)
+    assert len(planner.where("ann/web")) == 8
+
+
+def test_who_has_to_leave_is_in_the_plan(planner: Planner) -> None:
+    planner.submit(spec("bob/low", 2, 4000))
+    planner.hold("bob/low")
+    wanted = spec("ann/web", 2, 3000, priority=200)
+    view = planner.view(wanted)
+    assert view.text == "ann/web: of 2 tasks 2 would be placed when 2 others have left for them"
+    machines = planner.where("bob/low")
+    assert {place.victims: place.machine for place in view.places} == {
+        (f"bob/low/{index}",): machine for index, machine in machines.items()
+    }
+    planner.submit(wanted, view.token)
+    assert planner.where("ann/web") == places(view)
+    assert [entry.cause for entry in planner.entries[-3:]] == ["SubmitJob", "preempt", "promise"]
+
+
+def test_a_plan_whose_limit_of_preemption_is_reached_says_so() -> None:
+    planner = Planner(12)
+    planner.submit(spec("bob/low", 12, 4000))
+    view = planner.view(spec("ann/web", 12, 3000, priority=200))
+    assert len(view.places) == 10
+    assert view.notes == ("more may be preempted for it later: at once no more than 5% of what runs",)
+
+
+def test_places_kept_for_others_are_not_planned_with(planner: Planner) -> None:
+    planner.submit(spec("bob/low", 2, 4000))
+    planner.hold("bob/low")
+    planner.submit(spec("ann/web", 2, 3000, priority=200))
+    view = planner.view(spec("cid/small", 3, 1000, priority=200))
+    assert view.places == ()
+    assert {task.promised for task in planner.core.cell.jobs["ann/web"].tasks} == {"m1", "m2"}
+
+
+def test_what_others_wait_for_is_no_part_of_a_plan(planner: Planner) -> None:
+    planner.submit(spec("bob/large", 1, 9000, priority=300))
+    assert len(planner.view(spec("ann/web", 3)).places) == 3
+
+
+def test_a_plan_with_doubts(planner: Planner) -> None:
+    wanted = spec(
+        "ann/web", constraints=(Constraint("rakc", "!=", ("r1",)), Constraint("rakc", "==", ("r2",)))
+    )
+    view = planner.view(wanted)
+    assert view.notes == ("no machine has the attribute 'rakc'; there are none at all",)
+    assert view.refusals[0].impossible
+    assert planner.submit(wanted, view.token).notes == view.notes
+
+
+def test_what_is_other_than_in_the_job_that_ended(planner: Planner) -> None:
+    planner.submit(spec("ann/web", 3))
+    planner.ask(KillTasks("ann/web"))
+    view = planner.view(spec("ann/web", 2, env={"A": "secret"}))
+    assert view.changes == ("tasks: 3 -> 2", "env.A: added")
+    planner.submit(spec("ann/web", 2, env={"A": "secret"}), view.token)
+
+
+def test_a_job_that_lives_as_it_is_needs_nothing(planner: Planner) -> None:
+    planner.submit(spec("ann/web", 3))
+    view = planner.view(spec("ann/web", 3))
+    assert (view.token, view.places) == ("", ())
+    assert view.text == "ann/web is there already, exactly like this"
+
+
+def test_a_job_that_lives_otherwise_is_refused_as_its_submission_is(planner: Planner) -> None:
+    planner.submit(spec("ann/web", 3))
+    with pytest.raises(Conflict, match=r"another specification \(tasks: 3 -> 4") as caught:
+        planner.plan(spec("ann/web", 4))
+    assert "`borgctl job kill ann/web`" in caught.value.hint
+
+
+def test_a_plan_beyond_a_quota_is_refused_as_its_submission_is(planner: Planner) -> None:
+    planner.ask(SetQuota("ann", Band.BATCH, Resources(2000, 8 * GIB)))
+    wanted = spec("ann/sum", 3, priority=100)
+    with pytest.raises(Refused) as planned:
+        planner.plan(wanted)
+    with pytest.raises(Refused) as submitted:
+        planner.submit(wanted)
+    assert planned.value.message == submitted.value.message
+    assert len(planner.plan(spec("ann/sum", 2, priority=100)).plan.placements) == 1
+
+
+def test_a_quota_that_came_after_the_plan_refuses_it(planner: Planner) -> None:
+    wanted = spec("ann/sum", 3, priority=100)
+    token = planner.plan(wanted).token
+    planner.ask(SetQuota("ann", Band.BATCH, Resources(2000, 8 * GIB)))
+    with pytest.raises(Refused, match="quota"):
+        planner.submit(wanted, token)
+
+
+# Tokens that do not hold
+
+
+def refused(planner: Planner, wanted: JobSpec, token: str) -> str:
+    """Return why a submission as planned is refused; nothing may follow from it."""
+    entries = len(planner.entries)
+    with pytest.raises(Conflict) as caught:
+        planner.submit(wanted, token)
+    assert len(planner.entries) == entries
+    assert caught.value.hint == "make a new plan: `borgctl plan FILE`"
+    return caught.value.message
+
+
+def test_a_plan_that_would_come_out_otherwise_is_refused(planner: Planner) -> None:
+    wanted = spec("ann/web", 3)
+    token, position = planner.plan(wanted).token, planner.core.cell.position
+    planner.ask(CordonMachine("m1"))
+    assert refused(planner, wanted, token).startswith(
+        f"the cell changed since this plan was made, at position {position}: the tasks of ann/web would go "
+    )
+
+
+def test_a_change_that_does_not_matter_does_not_matter(planner: Planner) -> None:
+    wanted = spec("ann/web", 3, 4000)
+    token = planner.plan(wanted).token
+    planner.ask(JoinMachine(msgspec.structs.replace(tiny("m9")), "i9", known=False))
+    planner.submit(wanted, token)
+    assert planner.where("ann/web").keys() == {0, 1}
+
+
+def tiny(name: str) -> Machine:
+    return msgspec.structs.replace(plain_machine(name), capacity=Resources(100, GIB))
+
+
+def test_numbers_of_ports_are_no_part_of_a_plan(planner: Planner) -> None:
+    wanted = spec("ann/web", 2, 100, ports=("http",), spread=(Spread(max=1),))
+    token = planner.plan(wanted).token
+    planner.submit(spec("ann/other", 2, 100, ports=("http",), spread=(Spread(max=1),)))
+    planner.ask(KillTasks("ann/other"))
+    planner.submit(wanted, token)
+    assert planner.core.cell.jobs["ann/web"].tasks[0].ports == (20001,)
+
+
+def test_a_plan_is_carried_out_once(planner: Planner) -> None:
+    wanted = spec("ann/web", 3)
+    token = planner.plan(wanted).token
+    planner.submit(wanted, token, "r1")
+    assert planner.submit(wanted, token, "r1").replayed
+    assert refused(planner, wanted, token) == (
+        "this plan cannot be carried out any more: ann/web is there already, exactly like this"
+    )
+
+
+def test_a_plan_of_another_file_is_refused(planner: Planner) -> None:
+    token = planner.plan(spec("ann/web", 3)).token
+    assert refused(planner, spec("ann/web", 4), token) == (
+        "the job file of ann/web is not the one that this plan was made for"
+    )
+    assert refused(planner, spec("bob/web", 3), token) == (
+        "this plan is of ann/web, and the job file is of bob/web"
+    )
+
+
+def test_the_order_of_what_has_none_does_not_make_another_file(planner: Planner) -> None:
+    token = planner.plan(spec("ann/web", env={"A": "1", "B": "2"})).token
+    planner.submit(spec("ann/web", env={"B": "2", "A": "1"}), token)
+
+
+def test_a_plan_of_another_timeline_or_cell_is_refused(planner: Planner) -> None:
+    wanted = spec("ann/web", 3)
+    token = planner.plan(wanted).token
+    planner.core.cell.timeline = 2
+    assert refused(planner, wanted, token) == (
+        "this plan is of timeline 1; since the cell was rolled back it is on timeline 2"
+    )
+    planner.core.cell.name = "other"
+    assert refused(planner, wanted, token) == "this plan is of the cell test, and this is other"
+
+
+@pytest.mark.parametrize(
+    "token", ["x", PREFIX, f"{PREFIX}AAAA", f"{PREFIX}=?", "plan-" + "A" * 900, f"{PREFIX}ä", "bgt_secret"]
+)
+def test_what_is_no_token_is_called_so(planner: Planner, token: str) -> None:
+    with pytest.raises(Invalid, match="not the token of a plan"):
+        planner.submit(spec("ann/web"), token)
+
+
+def test_a_job_that_came_to_live_otherwise_is_refused_as_ever(planner: Planner) -> None:
+    wanted = spec("ann/web", 3)
+    token = planner.plan(wanted).token
+    planner.submit(spec("ann/web", 1))
+    with pytest.raises(Conflict, match="another specification"):
+        planner.submit(wanted, token)
+
+
+def test_a_plan_is_made_on_what_came_in_the_same_step(planner: Planner) -> None:
+    wanted, other = spec("ann/web", 2, 3000), spec("bob/web", 2, 3000)
+    tokens = [planner.plan(each).token for each in (wanted, other)]
+    asks = [
+        Ask(n, SubmitJob(*each), "ann") for n, each in enumerate(zip((wanted, other), tokens, strict=True))
+    ]
+    (_, first), (_, second) = planner.step(*asks).replies
+    assert not isinstance(first, Exception)
+    assert isinstance(second, Conflict)
+    assert planner.where("ann/web").keys() == {0, 1}
+
+
+def test_a_master_that_has_not_yet_looked_plans_as_well(planner: Planner) -> None:
+    planner.submit(spec("bob/db", 2, 3000))
+    wanted = spec("ann/web", 3, 1000)
+    token = planner.plan(wanted).token
+    planner.core = Core(planner.core.cell, ReconcileSettings(), planner.now)
+    assert planner.plan(wanted).token == token
+
+
+def test_the_places_of_a_plan_are_by_index(planner: Planner) -> None:
+    view = planner.view(spec("ann/web", 8))
+    assert [place.index for place in view.places] == list(range(8))
+    assert isinstance(view.places[0], PlannedPlace)
