@@ -37,7 +37,7 @@ def test_an_alloc_is_up_without_a_word_from_its_machine(cell: Cell) -> None:
     assert task_view(observed, room, 1).phase is None
     tally = Tally()
     tally.fill(cell, observed)
-    assert (job_view(observed, room, ()).up, tally.up("ann/room")) == (1, 1)
+    assert (job_view(cell, observed, room, ()).up, tally.up("ann/room")) == (1, 1)
 
 
 def test_why_says_that_it_is_reserved_and_who_is_inside(cell: Cell) -> None:
@@ -66,5 +66,5 @@ def test_the_environment_of_sidecars_is_hidden_from_those_who_may_not_see_it(cel
     guest.spec = msgspec.structs.replace(
         guest.spec, group=(Program("proxy", ("p",), env={"KEY": "hunter4"}),)
     )
-    assert b"hunter4" in msgspec.json.encode(job_detail(small_observed(), guest, (), secrets=True))
-    assert b"hunter4" not in msgspec.json.encode(job_detail(small_observed(), guest, (), secrets=False))
+    assert b"hunter4" in msgspec.json.encode(job_detail(cell, small_observed(), guest, (), secrets=True))
+    assert b"hunter4" not in msgspec.json.encode(job_detail(cell, small_observed(), guest, (), secrets=False))
