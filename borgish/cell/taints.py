@@ -19,20 +19,26 @@ def untolerated(tolerations: tuple[Toleration, ...], taints: tuple[Taint, ...]) 
             yield taint
 
 
-def leaves_at(tolerations: tuple[Toleration, ...], taints: tuple[Taint, ...]) -> float | None:
-    """Return when tasks have to leave a machine with these taints, in seconds since 1970; None: never.
+def leaves_at(
+    tolerations: tuple[Toleration, ...], taints: tuple[Taint, ...], placed_at: float = 0.0
+) -> float | None:
+    """Return when a task has to leave a machine with these taints, in seconds since 1970; None: never.
 
-    Placed there later than that, they would have to leave at once.
+    What it tolerates for a while it tolerates from when taint and task are both there: one that is placed
+    beside a taint long after that came may stay as long as any other.
     """
-    ends = (_stays_until(tolerations, taint) for taint in taints if taint.effect is TaintEffect.EVICT)
+    evicting = (taint for taint in taints if taint.effect is TaintEffect.EVICT)
+    ends = (_stays_until(tolerations, taint, placed_at) for taint in evicting)
     at = min(ends, default=_FOR_GOOD)
     return None if at == _FOR_GOOD else at
 
 
-def _stays_until(tolerations: tuple[Toleration, ...], taint: Taint) -> float:
-    """Return until when the most patient of the tolerations lets tasks stay beside a taint."""
+def _stays_until(tolerations: tuple[Toleration, ...], taint: Taint, placed_at: float) -> float:
+    """Return until when the most patient of the tolerations lets a task stay beside a taint."""
     patience = [toleration.for_seconds for toleration in tolerations if _is_for(toleration, taint)]
-    return taint.since + max((_FOR_GOOD if s is None else s for s in patience), default=0.0)
+    if not patience:
+        return taint.since
+    return max(taint.since, placed_at) + max(_FOR_GOOD if s is None else s for s in patience)
 
 
 def _is_for(toleration: Toleration, taint: Taint) -> bool:

@@ -37,15 +37,16 @@ def _leaving(cell: Cell, machine: Machine, now: Now) -> dict[tuple[str, str], li
     """Return the tasks whose time on a machine is over, by their job and the reason."""
     leaving: dict[tuple[str, str], list[int]] = {}
     for key, index in sorted(cell.placed.get(machine.name, ())):
-        reason = _why(cell.jobs[key].spec, machine, now)
+        job = cell.jobs[key]
+        reason = _why(job.spec, machine, job.tasks[index].since, now)
         if reason:
             leaving.setdefault((key, reason), []).append(index)
     return leaving
 
 
-def _why(spec: JobSpec, machine: Machine, now: Now) -> str:
+def _why(spec: JobSpec, machine: Machine, placed_at: float, now: Now) -> str:
     for taint in machine.taints:
-        at = leaves_at(spec.tolerations, (taint,))
+        at = leaves_at(spec.tolerations, (taint,), placed_at)
         if at is not None and at <= now.wall:
             return f"{machine.name} is tainted {taint}"
     return ""

@@ -149,18 +149,18 @@ def _running(
     if machine is not None and not machine.up:
         yield f"{task.machine} is down: {machine.reason or 'not heard of'}."
     if machine is not None:
-        yield from _staying(job, machine)
+        yield from _staying(job, task, machine)
     if seen and seen.reason:
         yield _sentence(seen.reason)
     yield from _restarts(name, task, seen)
 
 
-def _staying(job: Job, machine: Machine) -> Iterator[str]:
+def _staying(job: Job, task: Task, machine: Machine) -> Iterator[str]:
     """Say why tasks of a job should not stay on a machine, or not for ever."""
     if why := objection(job.spec, machine):
         follows = {Recheck.KEEP: "It stays, as its job says", Recheck.EVICT: "It will be moved"}
         yield f"It should not stay: {why}. {follows[job.spec.recheck]} (recheck: {job.spec.recheck})."
-    at = leaves_at(job.spec.tolerations, machine.taints)
+    at = leaves_at(job.spec.tolerations, machine.taints, task.since)
     if at is not None:
         marks = ", ".join(map(str, machine.taints))
         yield f"{machine.name} is tainted {marks}: it may stay until {instant(at)}."

@@ -50,3 +50,10 @@ def test_who_tolerates_it_for_a_while_leaves_after_that() -> None:
 def test_the_first_taint_to_evict_counts() -> None:
     later = Taint("power", "", TaintEffect.EVICT, since=2000.0)
     assert leaves_at((Toleration("repair", for_seconds=5000.0),), (REPAIR, later)) == 2000.0
+
+
+def test_who_came_after_the_taint_may_stay_as_long_as_any_other() -> None:
+    tolerates = (Toleration("repair", for_seconds=60.0),)
+    assert leaves_at(tolerates, (REPAIR,), placed_at=5000.0) == 5060.0
+    assert leaves_at(tolerates, (REPAIR,), placed_at=10.0) == 1060.0
+    assert leaves_at((), (REPAIR,), placed_at=5000.0) == 1000.0
