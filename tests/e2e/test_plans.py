@@ -33,7 +33,7 @@ def test_a_plan_changes_nothing_and_comes_true(tidied: RealCell, file: Path) -> 
     tidied.ok("job", "submit", "--plan", plan["token"], file)
     there = {task.index: task.machine for task in tasks_of(tidied, "ann/planned").values()}
     assert there == {place["index"]: place["machine"] for place in plan["places"]}
-    assert sorted(there.values()) == ["m1", "m1", "m2", "m2"]
+    assert sorted(map(str, there.values())) == ["m1", "m1", "m2", "m2"]
 
 
 def test_a_plan_is_refused_when_the_cell_has_changed(tidied: RealCell, file: Path) -> None:
