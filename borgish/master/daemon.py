@@ -18,6 +18,7 @@ from borgish.cell.decide_quota import decide_rules
 from borgish.clock import SystemClock
 from borgish.credentials import Credentials
 from borgish.errors import BorgishError, Fenced, OutcomeUnknown
+from borgish.failpoints import reach
 from borgish.link.link import Link
 from borgish.link.poller import PollSettings
 from borgish.master.checkpointer import Checkpointer
@@ -88,13 +89,17 @@ class Daemon:
     def _released(self, step: Step) -> None:
         """Let out what a step brought about; it is durable now."""
         self._reader.changed(step)
+        reach("release.read")
         for entry in step.entries:
             self._hub.publish_events(self._history.add(entry))
         self._hub.tasks_changed(step.touched.tasks)
         self._hub.tasks_changed(step.seen)
         self._hub.summary_changed()
+        reach("release.published")
         self._link.sync(sorted(step.touched.machines))
+        reach("release.synced")
         self._link.renew(sorted(step.assignments))
+        reach("release.renewed")
         if self._checkpointer.is_due(self._settings.checkpoints.every_entries):
             self._keep_soon()
 
@@ -129,10 +134,12 @@ class Daemon:
         housekeeping = self._housekeeping()
         serving = await self._serve()
         log.info("serving %s on %s", self._settings.name, serving.url)
+        reach("start.serving")
         try:
             ends: set[asyncio.Future[Any]] = {turns, stopping, self._failed}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            reach("shutdown.begun")
             housekeeping.shutdown(wait=False)
             await self._close(serving, turns)
         await self._last_checkpoint(turns)
@@ -184,9 +191,12 @@ class Daemon:
         """Stop taking questions, then stop asking machines; what was accepted is durable or unanswered."""
         self._hub.close()
         await serving.stop()
+        reach("shutdown.unserved")
         await self._link.close()
+        reach("shutdown.unlinked")
         self._turn.stop()
         await asyncio.wait({turns, *([self._keeping] if self._keeping else [])})
+        reach("shutdown.turned")
 
     async def _last_checkpoint(self, turns: "asyncio.Task[None]") -> None:
         ended = (await asyncio.gather(turns, return_exceptions=True))[0]
@@ -200,6 +210,7 @@ class Daemon:
             raise
         except BorgishError as error:
             log.error("%s", error)  # the journal has everything; the next start only takes longer
+        reach("shutdown.kept")
         log.info("stopped in order; tasks go on")
 
     def close(self) -> None:

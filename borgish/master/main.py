@@ -3,6 +3,7 @@
 import argparse
 import gc
 import logging
+import os
 import resource
 import socket
 import sys
@@ -13,6 +14,7 @@ import msgspec
 import borgish
 from borgish.credentials import make_credentials
 from borgish.errors import BorgishError, UnsafeConfiguration
+from borgish.failpoints import arm
 from borgish.master.settings import Settings, read_settings
 
 log = logging.getLogger("borgmaster")
@@ -26,6 +28,8 @@ def main() -> None:
         logging.getLogger(chatty).setLevel(logging.WARNING)
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns of what any stranger sends
     try:
+        if armed := arm(os.environ):
+            log.warning("this borgmaster is to die at failpoint %s, as its environment says", armed)
         settings = read_settings(arguments.config)
         if arguments.db:
             settings = msgspec.structs.replace(settings, db=arguments.db)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, func, insert, inspect, select, text
 
 from borgish.errors import UnsafeConfiguration
+from borgish.failpoints import reach
 from borgish.store.older import keep_before
 from borgish.store.tables import REVISION, leadership, metadata
 
@@ -39,10 +40,14 @@ def prepare(connection: Connection, cell: str) -> None:
             keep_before(connection, cell, revision, REVISION)
     with connection.begin():
         _wait_for_others(connection)
+        reach("migrate.begun")
         revision = stored_revision(connection)
         if revision != REVISION:
             _upgrade(connection, revision)
+        reach("migrate.upgraded")
         _claim(connection, cell)
+        reach("migrate.claimed")
+    reach("migrate.committed")
 
 
 def _wait_for_others(connection: Connection) -> None:

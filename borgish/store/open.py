@@ -7,6 +7,7 @@ from sqlalchemy import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from borgish.errors import UnsafeConfiguration
+from borgish.failpoints import reach
 from borgish.store import faults, migrate, postgres, sqlite
 from borgish.store.retention import Keep
 from borgish.store.sql import SqlStore
@@ -40,6 +41,7 @@ def open_store(
     """
     parsed = _parse(url)
     connection, release = _CONNECT[parsed.drivername](parsed, lock_path, wait=wait)
+    reach("open.connected")
     store = SqlStore(connection, cell, keep or Keep(), release)
     try:
         migrate.prepare(connection, cell)

@@ -9,6 +9,7 @@ from borgish.cell.events import Entry
 from borgish.cell.model import Snapshot
 from borgish.cell.state import Cell
 from borgish.errors import StoreDamaged
+from borgish.failpoints import reach
 from borgish.store.base import CheckpointInfo
 from borgish.store.checkpoints import verified_snapshot
 
@@ -34,6 +35,7 @@ def recover(
     """
     warnings: list[str] = []
     cell = Cell(_newest_good(name, kept, warnings) or Snapshot(name))
+    reach("recovery.snapshot")
     replay(cell, entries(cell.position), warnings)
     return Recovered(cell, warnings)
 
@@ -47,6 +49,7 @@ def replay(cell: Cell, entries: Iterable[Entry], warnings: Sequence[str] = ()) -
     for entry in entries:
         _expect_next(cell, entry, start, warnings)
         _take(cell, entry)
+        reach("recovery.entry")
     cell.take_touched()
 
 

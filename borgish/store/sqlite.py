@@ -14,6 +14,7 @@ from sqlalchemy import URL, Connection, StaticPool, create_engine, event
 from sqlalchemy.exc import SQLAlchemyError
 
 from borgish.errors import UnsafeConfiguration
+from borgish.failpoints import reach
 from borgish.store import faults
 from borgish.store.lock import FileLock
 
@@ -37,6 +38,7 @@ def connect(url: URL, lock_path: Path | None, *, wait: bool) -> tuple[Connection
     with ExitStack() as held:
         for lock in dict.fromkeys([path.with_suffix(".lock"), *([lock_path.resolve()] if lock_path else [])]):
             held.callback(FileLock(lock, wait=wait).release)
+        reach("open.locked")
         _make_private(path)
         connection = _connection(url.set(database=str(path)))
         return connection, held.pop_all().close
