@@ -35,12 +35,12 @@ def figures(sizes: Sizes) -> Iterator[Figure]:
     if lacking := postgres_lacks():
         yield Figure("store.postgres", "ms", absent=lacking)
         return
-    with _postgres_url() as url:
+    with durable_postgres_url() as url:
         yield from _all_of("postgres", url, sizes)
 
 
 @contextmanager
-def _postgres_url() -> Iterator[str]:
+def durable_postgres_url() -> Iterator[str]:
     """A server as durable as one that is used: it syncs at each commit."""
     settings = SETTINGS | {"fsync": "on", "full_page_writes": "on"}
     with tempfile.TemporaryDirectory(prefix="borgish-pg-", ignore_cleanup_errors=True) as folder:
