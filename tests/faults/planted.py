@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from borgish.cell.events import Entry
 from borgish.master.core import Core
 from borgish.store.base import Records
+from borgish.store.rows import Row
 from borgish.store.sql import SqlStore
 
 
@@ -28,8 +29,14 @@ def do_requests_again() -> None:
 
 def write_tables_by_half() -> None:
     """The journal has it all, the tables have no tasks."""
+
+    def forgetful(self: SqlStore, entries: Sequence[Entry], records: Records) -> list[tuple[str, list[Row]]]:
+        return [
+            (statement, rows) for statement, rows in work(self, entries, records) if "tasks" not in statement
+        ]
+
     work = SqlStore._work
-    _put(SqlStore, "_work", lambda *given: [row for row in work(*given) if row[0] != "append.tasks"])
+    _put(SqlStore, "_work", forgetful)
 
 
 def _put(owner: type, name: str, value: object) -> None:

@@ -16,7 +16,7 @@ FORGETFUL = "[keep]\ndead_jobs_hours = 1e-9"
 FIRST_FILES = 5  # secret, two tokens, their table, client.json
 # How often a point is passed before it is the time to die: by then there is a load, and a past.
 TIMES = {"append": 8, "turn": 8, "release": 8, "answer": 8, "poll": 4, "checkpoint": 2}
-ONCE = {"append.jobs_gone", "append.tasks_gone"}
+TABLES = 12  # a death at each of the first so many writes of a life: of every table, in turn
 
 
 def revisions() -> int:
@@ -108,10 +108,11 @@ def test_at_work(nursery: Nursery, tmp_path: Path, url: str, part: str) -> None:
         siege.found_cell()
         siege.begin()
         for point in SERVING[part]:
-            siege.start(f"{point}:{1 if point in ONCE else TIMES[part]}")
-            siege.serves()
-            dies_at(siege, point)
-            assert siege.problems() == [], point
+            for times in range(1, TABLES + 1) if point == "append.rows" else (TIMES[part],):
+                siege.start(f"{point}:{times}")
+                siege.serves()
+                dies_at(siege, point)
+                assert siege.problems() == [], point
         goes_on(siege)
 
 
