@@ -17,7 +17,7 @@ from borgish.api.door import hosts_of
 from borgish.cell.decide_quota import decide_rules
 from borgish.clock import SystemClock
 from borgish.credentials import Credentials
-from borgish.errors import BorgishError, Fenced, OutcomeUnknown
+from borgish.errors import BorgishError, CellBroken, Fenced, OutcomeUnknown
 from borgish.failpoints import reach
 from borgish.link.link import Link
 from borgish.link.poller import PollSettings
@@ -33,6 +33,7 @@ from borgish.master.past import Past
 from borgish.master.reading import Reader
 from borgish.master.settings import Settings
 from borgish.master.step import Step
+from borgish.master.suspects import Suspects
 from borgish.master.turn import Turn
 from borgish.master.watch import WatchHub
 from borgish.reconcilers.settings import ReconcileSettings
@@ -56,7 +57,9 @@ class Daemon:
         holder = f"{socket.gethostname()}:{os.getpid()}"
         decide_rules(cell, settings.rules)  # before this one leads: what cannot be must not depose anybody
         epoch = store.lead(holder, settings.listen)
-        self._core = Core(cell, self._reconcile_settings(), self._clock.now())
+        self._suspects = Suspects(settings.folder)
+        poison = self._suspects.known()
+        self._core = Core(cell, self._reconcile_settings(), self._clock.now(), poison=poison)
         self._first = self._core.begin(epoch, holder, self._clock.now(), settings.rules)
         self._inbox = Inbox()
         self._metrics = Metrics()
@@ -88,6 +91,13 @@ class Daemon:
 
     def _released(self, step: Step) -> None:
         """Let out what a step brought about; it is durable now."""
+        for failure in step.failures:
+            log.error(
+                "the master failed at %s, position %d, and goes on:\n%s",
+                failure.what,
+                failure.position,
+                failure.trace,
+            )
         self._reader.changed(step)
         reach("release.read")
         for entry in step.entries:
@@ -200,6 +210,8 @@ class Daemon:
 
     async def _last_checkpoint(self, turns: "asyncio.Task[None]") -> None:
         ended = (await asyncio.gather(turns, return_exceptions=True))[0]
+        if isinstance(ended, CellBroken):
+            self._note_broken(ended)
         if isinstance(ended, Exception):
             raise ended
         if self._failed.done():
@@ -212,6 +224,14 @@ class Daemon:
             log.error("%s", error)  # the journal has everything; the next start only takes longer
         reach("shutdown.kept")
         log.info("stopped in order; tasks go on")
+
+    def _note_broken(self, broken: CellBroken) -> None:
+        log.error("the cell in memory is broken", exc_info=broken)
+        if broken.digest:
+            try:
+                self._suspects.note(broken.digest, broken.message)
+            except OSError as error:
+                log.error("%s cannot be written: %s", self._suspects.path, error.strerror)
 
     def close(self) -> None:
         """Let go of the store."""

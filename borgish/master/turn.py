@@ -48,7 +48,7 @@ class Turn:
 
     async def run(self, first: Step) -> None:
         """Commit the first step and go on until ``stop``. Raises OutcomeUnknown or Fenced when the store
-        does."""
+        does, and CellBroken when a step does."""
         step, began = first, self._clock.now()
         while True:
             await self._commit(step)
@@ -67,7 +67,11 @@ class Turn:
     def _step(self, began: Now) -> Step:
         inputs = self._inbox.take()
         reach("turn.taken")
-        step = self._core.step(inputs, began)
+        try:
+            step = self._core.step(inputs, began)
+        except BaseException:
+            self._durable.clear()  # nobody may see what is in memory now
+            raise
         reach("turn.stepped")
         return step
 

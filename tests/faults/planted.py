@@ -2,7 +2,13 @@
 
 from collections.abc import Sequence
 
+from borgish.cell.commands import Command, SubmitJob
+from borgish.cell.decision import Decision
 from borgish.cell.events import Entry
+from borgish.cell.observed import Observed
+from borgish.cell.state import Cell
+from borgish.clock import Now
+from borgish.master import core
 from borgish.master.core import Core
 from borgish.store.base import Records
 from borgish.store.rows import Row
@@ -39,5 +45,29 @@ def write_tables_by_half() -> None:
     _put(SqlStore, "_work", forgetful)
 
 
-def _put(owner: type, name: str, value: object) -> None:
+def fail_at_poison() -> None:
+    """A job named ``poison`` cannot be decided, in a way that nobody foresaw."""
+    decide = core.decide  # type: ignore[attr-defined]  # what the core calls it by
+
+    def failing(cell: Cell, observed: Observed, command: Command, actor: str, now: Now) -> Decision:
+        if isinstance(command, SubmitJob) and command.spec.name == "poison":
+            raise ZeroDivisionError("nobody foresaw this")
+        return decide(cell, observed, command, actor, now)
+
+    _put(core, "decide", failing)
+
+
+def break_at_poison() -> None:
+    """A job named ``poison`` is taken in by half."""
+    apply_entry = core.apply_entry  # type: ignore[attr-defined]  # as above
+
+    def failing(cell: Cell, entry: Entry) -> None:
+        apply_entry(cell, entry)
+        if entry.subject.endswith("/poison"):
+            raise ZeroDivisionError("half of it")
+
+    _put(core, "apply_entry", failing)
+
+
+def _put(owner: object, name: str, value: object) -> None:
     setattr(owner, name, value)

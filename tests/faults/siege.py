@@ -25,9 +25,9 @@ from borgish.store.codec import encode_snapshot
 from borgish.store.open import open_store
 from borgish.vocabulary import Runtime
 from tests.bench.served import join_master
-from tests.faults.clients import PATIENCE_SECONDS, Client, Where, join
+from tests.faults.clients import PATIENCE_SECONDS, Client, Where, asked, join
 from tests.faults.judge import CELL, problems_of, wrongly_running
-from tests.faults.ledger import JobOwner, Keeper, MachineOwner, Owner
+from tests.faults.ledger import JobOwner, Keeper, MachineOwner, Owner, Request
 from tests.faults.machines import Machines
 from tests.faults.nursery import Nursery
 
@@ -168,6 +168,16 @@ class Siege:
         for request in self.machines.joins.values():
             with contextlib.suppress(OSError, http.client.HTTPException):
                 join_master(address[0], token, request)
+
+    def ask(self, request: Request) -> tuple[int, bytes]:
+        """Ask the master once for something else than its clients do; return status and body."""
+        address = self._where.find()
+        assert address is not None
+        connection = http.client.HTTPConnection(address[0], timeout=PATIENCE_SECONDS)
+        try:
+            return asked(connection, request, address[1])
+        finally:
+            connection.close()
 
     def say_the_same_again(self) -> None:
         """Ask again what was done, and something else under the same id: the same answer, and a refusal."""
