@@ -20,7 +20,6 @@ from borgish.store.lock import FileLock
 
 BUSY_SECONDS_MAX = 5.0
 _PRAGMAS = (
-    "journal_mode = WAL",
     "synchronous = FULL",  # NORMAL does not sync at commit
     "cache_size = -32768",  # KiB; holds the hot pages of 200,000 tasks
     "wal_autocheckpoint = 4000",  # pages
@@ -84,8 +83,20 @@ def _connection(url: URL) -> Connection:
 
 def _prepare(connection: sqlite3.Connection, _record: object) -> None:
     connection.isolation_level = None  # the driver begins no transactions of its own
+    _use_wal(connection)
     for pragma in _PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Where there can be no WAL SQLite says so and goes on without. Raises UnsafeConfiguration: as it is
+    used here, a commit would not outlive a power cut then."""
+    [(mode,)] = connection.execute("PRAGMA journal_mode = WAL")
+    if mode != "wal":
+        raise UnsafeConfiguration(
+            f"SQLite cannot keep a write-ahead log beside the database; its journal stays in mode '{mode}'",
+            "Put the database on a local disk with room, or use Postgres",
+        )
 
 
 def _begin(connection: Connection) -> None:

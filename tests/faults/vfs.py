@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 
 FULL, WRITE_FAILED, SYNC_FAILED, READ_ONLY = 13, 778, 1034, 8  # SQLite's result codes
-_OPEN_READONLY, _OPEN_READWRITE = 1, 2
 
 _int, _int64, _pointer, _text = ctypes.c_int, ctypes.c_int64, ctypes.c_void_p, ctypes.c_char_p
 # Names of files are passed on as the pointers they are: SQLite keeps them, and more behind them.
@@ -67,16 +66,19 @@ Refuse = Callable[[Done], int]
 """Is asked before each change; returns SQLite's code of a failure, 0 to let it be."""
 
 
+_KEPT: list[Any] = []
+"""What SQLite holds pointers to, for ever: a file may be closed by the garbage collector."""
+
+
 class Watched:
     """What was done to files, in order. ``refuse`` may be set at any time."""
 
     def __init__(self) -> None:
         self.done: list[Done] = []
         self.refuse: Refuse = lambda _: 0
-        self.read_only = False  # files opened from now on cannot be written
+        self.has_shared_memory = True  # without, there can be no WAL
         self._paths: dict[int, str] = {}  # by address of the open file
         self._real: dict[int, _Methods] = {}
-        self._kept: list[Any] = []  # what SQLite holds pointers to
 
     def _do(self, change: Done, real: Callable[[], int]) -> int:
         if code := self.refuse(change):
@@ -89,6 +91,8 @@ class Watched:
         place = ctypes.cast(file, ctypes.POINTER(_pointer))
         real = ctypes.cast(place[0], ctypes.POINTER(_Methods)).contents
         ours = _Methods.from_buffer_copy(real)
+        if not self.has_shared_memory:
+            ours.version = 1
         functions = {
             "close": _Close(self._close),
             "write": _Write(self._write),
@@ -97,7 +101,7 @@ class Watched:
         }
         for name, function in functions.items():
             setattr(ours, name, ctypes.cast(function, _pointer))
-        self._kept += [ours, functions]
+        _KEPT.extend((ours, functions))
         self._paths[file], self._real[file] = path, real
         place[0] = ctypes.addressof(ours)
 
@@ -126,8 +130,6 @@ def watched() -> Iterator[Watched]:
     real_open, real_delete = vfs.open, vfs.delete
 
     def opening(itself: int, path: int | None, file: int, flags: int, given: Any) -> int:
-        if watching.read_only:
-            flags = flags & ~_OPEN_READWRITE | _OPEN_READONLY
         code = int(_Open(real_open)(itself, path, file, flags, given))
         if code == 0 and path:
             watching.opened(file, ctypes.string_at(path).decode())
