@@ -53,7 +53,7 @@ class Core:
         self._poison = poison or {}
         self.observed = Observed()
         self.refusals: dict[str, tuple[Refusal, ...]] = {}
-        self._settings = msgspec.structs.replace(settings, led_since=now.mono)
+        self._settings = msgspec.structs.replace(settings, led_since=now.mono, led_since_wall=now.wall)
         self._failures = Failures()
         self._scheduler = CarefulScheduler(Scheduler(seed), self._failures)
         self._resync_at = self._stepped_at = now.mono

@@ -12,10 +12,10 @@ from pathlib import Path
 from tests.bench import peers
 from tests.bench.figure import Figure, at_least, at_most
 from tests.bench.sizes import Sizes
-from tests.bench.store import durable_postgres_url
 from tests.faults.kills import Report, kill_at_random
 from tests.faults.nursery import Nursery
 from tests.faults.siege import Siege
+from tests.fixtures_postgres import durable_server
 from tests.groups import postgres_lacks
 
 JUDGED_EACH = 50
@@ -28,8 +28,8 @@ def figures(sizes: Sizes) -> Iterator[Figure]:
         if lacking := postgres_lacks():
             yield Figure("kills.postgres", "survived", absent=lacking)
             return
-        with durable_postgres_url() as url:
-            report = _report(nursery, url, sizes.master_kills)
+        with durable_server() as server:
+            report = _report(nursery, server.fresh_url(), sizes.master_kills)
         yield from _all_of("postgres", report, sizes.master_kills)
 
 
