@@ -91,7 +91,7 @@ class World:
             return
 
         def take(reply: Accepted | Refused) -> None:
-            if isinstance(reply, Accepted) and machine.instance == instance:
+            if isinstance(reply, Accepted) and machine.is_up and machine.instance == instance:
                 machine.joined()
                 joined.append(True)
 
