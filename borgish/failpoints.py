@@ -20,6 +20,7 @@ FAILPOINTS: dict[str, str] = {
     # The store is opened.
     "open.locked": "the lock is ours, the database was not touched",
     "open.connected": "the database answers",
+    "migrate.kept": "what an older version wrote is in a checkpoint, in a transaction that is not over",
     "migrate.begun": "in the transaction that brings the schema up to date, before anything",
     "migrate.revised": "one revision is in the tables, and noted nowhere else",
     "migrate.upgraded": "all revisions are, and the database is nobody's yet",
@@ -35,6 +36,13 @@ FAILPOINTS: dict[str, str] = {
     "lead.raised": "the epoch is ours in a transaction that is not over",
     "lead.committed": "the epoch is ours, and the journal does not know",
     "start.serving": "questions are answered from now on",
+    # What was salvaged from a damaged store is written.
+    "rebuild.copied": "a copy of the database is there, to be read",
+    "rebuild.written": "all of it is in a file beside, or in a transaction that is not over",
+    "rebuild.aside": "what was there has another name as well",
+    "rebuild.settled": "the file beside is what is to be opened",
+    "rebuild.cleared": "nothing is left of the old one under its name but the file itself",
+    "rebuild.replaced": "the new one has its name",
     # A turn: inputs, a step, a commit, and what is let out.
     "turn.taken": "inputs have left the inbox",
     "turn.stepped": "the cell in memory has moved on",

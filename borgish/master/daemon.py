@@ -54,6 +54,8 @@ class Daemon:
         self._failed: asyncio.Future[BorgishError] = asyncio.get_running_loop().create_future()
         self._doubted: asyncio.Task[None] | None = None
         cell = store.load()
+        for warning in store.warnings:
+            log.warning("%s", warning)
         holder = f"{socket.gethostname()}:{os.getpid()}"
         decide_rules(cell, settings.rules)  # before this one leads: what cannot be must not depose anybody
         epoch = store.lead(holder, settings.listen)

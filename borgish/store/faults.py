@@ -17,6 +17,8 @@ _LOCKED = ("database is locked", "table is locked")
 _READ_ONLY = ("readonly database", "read-only")
 _DISK = ("disk i/o error", "input/output error", "could not fsync", "could not write")
 
+DAMAGED_HINT = "The borgmaster's log says what can be saved, and how"
+
 _WAYS_OUT = (
     (_FULL, "Make room on the database's disk, then start again"),
     (_LOCKED, "End the program that holds it, then start again; whoever only looks opens it with mode=ro"),
@@ -67,7 +69,7 @@ def unkept(error: SQLAlchemyError, what: str = "kept") -> BorgishError:
 
 
 def _damaged(reason: str) -> StoreDamaged:
-    return StoreDamaged(f"The database is damaged: {reason}", "Restore it from a backup")
+    return StoreDamaged(f"The database is damaged: {reason}", DAMAGED_HINT)
 
 
 def _way_out(reason: str) -> str:

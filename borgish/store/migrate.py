@@ -21,12 +21,13 @@ VERSION_TABLE = "alembic_version"
 _LOCK_KEY = 0x626F7267  # "borg": any number, the same in all masters
 
 
-def prepare(connection: Connection, cell: str) -> None:
+def prepare(connection: Connection, cell: str, *, keep: bool = True) -> None:
     """Migrate to ``REVISION`` and claim the database for the cell, in one transaction.
 
     An older store is kept as a checkpoint first, in a transaction of its own: that stays, whatever becomes
     of the migration. Raises UnsafeConfiguration when it is of a newer version, of another program or of
     another cell, and StoreDamaged for an older one from which no cell can be read; nothing was changed then.
+    Without ``keep`` no cell is looked for, for who salvages what is left.
     """
     with connection.begin():
         _wait_for_others(connection)
@@ -36,8 +37,9 @@ def prepare(connection: Connection, cell: str) -> None:
             _claim(connection, cell)
         if revision == REVISION:
             return
-        if revision:
+        if revision and keep:
             keep_before(connection, cell, revision, REVISION)
+            reach("migrate.kept")
     with connection.begin():
         _wait_for_others(connection)
         reach("migrate.begun")

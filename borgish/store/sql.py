@@ -14,7 +14,7 @@ from functools import partial
 from sqlalchemy import Connection, Executable, Text, cast, func, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from borgish.cell.events import Entry
+from borgish.cell.events import Entry, follows
 from borgish.cell.state import Cell
 from borgish.errors import BorgishError, Fenced, StoreDamaged, Unreachable
 from borgish.failpoints import reach
@@ -223,7 +223,7 @@ class SqlStore:
     def _follow(self, entries: Sequence[Entry]) -> int:
         last = self._last or 0
         for entry in entries:
-            if entry.position != last + 1:
+            if not follows(entry, last):
                 raise StoreDamaged(
                     f"Journal entry {entry.position} does not follow {last}; nothing was written",
                     "Start again: the journal is read back",

@@ -24,6 +24,7 @@ class Where:
         self._acknowledged = 0
         self._at_stop: threading.Event | None = None
         self.is_over = False
+        self.is_closing = False
 
     def is_at(self, url: str, token: str) -> None:
         """Tell everybody."""
@@ -41,6 +42,10 @@ class Where:
         with self._changed:
             self.is_over = True
             self._changed.notify_all()
+
+    def go_home(self) -> None:
+        """Send home whoever has its answer."""
+        self.is_closing = True
 
     def find(self) -> tuple[str, str] | None:
         """Return where the master is, when there is one; None when it is all over."""
@@ -80,7 +85,7 @@ class Client(threading.Thread):
 
     def run(self) -> None:
         """Ask until it is all over."""
-        while not self._where.is_over:
+        while not (self._where.is_over or self._where.is_closing):
             request = self.owner.next_request()
             while not request.status:
                 address = self._where.find()

@@ -7,7 +7,7 @@ import random
 import re
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -96,6 +96,18 @@ class Siege:
         for client in self.clients:
             client.start()
 
+    def go_home(self) -> None:
+        """Let the clients end, each with its last answer."""
+        self._where.go_home()
+        join(self.clients)
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something is so."""
+        deadline = Deadline(PATIENCE_SECONDS)
+        while not condition():
+            assert deadline.left, f"it did not come to be:\n{self.said()}"
+            time.sleep(LOOK_SECONDS)
+
     # A master's life
 
     def start(
@@ -107,10 +119,19 @@ class Siege:
     ) -> None:
         """Start a master, which may be one that is to die at a failpoint."""
         known = dict(environment or {}) | ({VARIABLE: failpoint} if failpoint else {})
+        self.run(["--config", str(self._config)], known, before, file_bytes_max)
+
+    def run(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        before: str = "",
+        file_bytes_max: int = 0,
+    ) -> None:
+        """Start borgmaster with these arguments."""
         self._log.touch(0o600)
         self._said_before = self._log.stat().st_size
-        arguments = ["--config", str(self._config)]
-        self._pid = self._nursery.start(arguments, self._log, known, before, file_bytes_max)
+        self._pid = self._nursery.start(arguments, self._log, environment, before, file_bytes_max)
 
     def serves(self) -> bool:
         """Wait until it serves or has ended; let the clients know if it serves. Return whether it does."""

@@ -1,14 +1,25 @@
 """The real borgmaster dies at every failpoint there is, under load, and nothing is lost or there twice."""
 
+import json
 import signal
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, insert, text
 
-from borgish.failpoints import EXIT_CODE, FAILPOINTS
+from borgish.cell.events import Elected, Entry
+from borgish.errors import StoreDamaged
+from borgish.failpoints import EXIT_CODE, FAILPOINTS, VARIABLE
 from borgish.store.migrate import migrations_folder
+from borgish.store.open import open_store
+from borgish.store.rows import entry_row
+from borgish.store.tables import journal
+from tests.contract.store.places import InDatabase
+from tests.faults.judge import CELL
 from tests.faults.nursery import Nursery
 from tests.faults.siege import Siege
 
@@ -47,6 +58,7 @@ STARTING = of_parts("recovery", "lead", "start")
 ENDING = of_parts("shutdown", "close")
 SERVING = {part: of_parts(part) for part in ("turn", "append", "release", "answer", "poll", "checkpoint")}
 DELETING = of_parts("checkpoint_delete")
+REBUILDING = of_parts("rebuild")
 
 
 def dies_at(siege: Siege, point: str) -> None:
@@ -69,7 +81,7 @@ def goes_on(siege: Siege, *, joining: bool = False) -> None:
 
 def test_every_failpoint_is_died_at() -> None:
     serving = [point for part in SERVING.values() for point in part]
-    tried = [*BEGINNING, *STARTING, *serving, *DELETING, *ENDING, "join.accepted"]
+    tried = [*BEGINNING, *STARTING, *serving, *DELETING, *ENDING, *REBUILDING, "join.accepted"]
     assert {point.partition(":")[0] for point in tried} == FAILPOINTS.keys()
     assert len(FAILPOINTS) >= 40
 
@@ -88,6 +100,42 @@ def test_a_first_start(nursery: Nursery, tmp_path: Path, url: str) -> None:
         siege.more(4)
         siege.kill()
         goes_on(siege)
+
+
+def test_a_first_start_of_a_newer_version(nursery: Nursery, tmp_path: Path, url: str) -> None:
+    """What an older version wrote is there after a migration that was cut off at each of its stages."""
+    with Siege(nursery, tmp_path, url) as siege:
+        written_by_the_first_version(siege.url)
+        for armed in (point for point in BEGINNING if point.startswith("migrate") and not is_first(point)):
+            siege.start(armed)
+            dies_at(siege, armed.partition(":")[0])
+        siege.begin()
+        siege.start()
+        assert siege.serves(), siege.said()
+        siege.join_machines()
+        siege.more(4)
+        assert siege.end_in_peace() == []
+        with closing(open_store(siege.url, CELL)) as store:
+            assert next(iter(store.entries(0))).events == (Elected(3, 1, "first"),)
+            assert store.load().epoch > 3
+
+
+def is_first(armed: str) -> bool:
+    """Whether it is passed only where the very first revision is made, too."""
+    return armed == f"migrate.revised:{revisions()}"
+
+
+def written_by_the_first_version(url: str) -> None:
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", str(migrations_folder()))
+        command.upgrade(config, "0001")
+        connection.execute(text(f"INSERT INTO leadership VALUES ('{CELL}', 1, 3, '', '', CURRENT_TIMESTAMP)"))
+        row = entry_row(Entry(1, 1.5, 1, 3, "election", "BeginEpoch", (Elected(3, 1, "first"),)))
+        written = dict(zip(journal.c.keys(), row[:-1], strict=False)) | {"events": json.loads(row[-1])}
+        connection.execute(insert(journal), written)
+    engine.dispose()
 
 
 def test_a_start_on_what_there_is(nursery: Nursery, tmp_path: Path, url: str) -> None:
@@ -151,6 +199,44 @@ def test_when_a_machine_joins(nursery: Nursery, tmp_path: Path, url: str) -> Non
         assert siege.problems() == []
         siege.begin()
         goes_on(siege, joining=True)
+
+
+@pytest.mark.parametrize("point", REBUILDING)
+def test_a_recovery(nursery: Nursery, tmp_path: Path, point: str) -> None:
+    recovers(nursery, tmp_path, "", point)
+
+
+@pytest.mark.postgres
+def test_a_recovery_on_a_server(nursery: Nursery, tmp_path: Path, postgres_url: str) -> None:
+    recovers(nursery, tmp_path, postgres_url, "rebuild.written")  # one transaction: there is no other stage
+
+
+def recovers(nursery: Nursery, tmp_path: Path, url: str, point: str) -> None:
+    """Cut off, it is done again or was done: never is the database that was there half gone."""
+    with Siege(nursery, tmp_path, url) as siege:
+        siege.found_cell()
+        InDatabase(siege.url).garble_entry(newest_checkpoint(siege) + 1)
+        recover = ["--config", str(tmp_path / "cell.toml"), "--recover"]
+        siege.run(recover, {VARIABLE: point})
+        dies_at(siege, point)
+        siege.start()
+        if not siege.serves():
+            assert siege.ended() == StoreDamaged.exit_code, siege.said()
+            siege.run(recover)
+            assert siege.ended() == 0, siege.said()
+            siege.start()
+            assert siege.serves(), siege.said()
+        siege.kill()
+        siege.run(recover)
+        assert siege.ended() == 0
+        assert "The store is sound" in siege.said()
+        left = {path.name for path in tmp_path.glob("cell.db.*")}
+        assert left <= {"cell.db.damaged-1", "cell.db.damaged-2"}
+
+
+def newest_checkpoint(siege: Siege) -> int:
+    with closing(open_store(siege.url, CELL)) as store:
+        return store.checkpoints()[0].position
 
 
 @pytest.mark.parametrize(
