@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from borgish.errors import UnsafeConfiguration
+from borgish.failpoints import reach
 from borgish.ids import new_token
 
 
@@ -38,6 +39,7 @@ def make_credentials(folder: Path, url: str, ca: str = "") -> Credentials:
         join = _made(tokens / "join.token", new_token)
         _made(folder / "tokens.toml", lambda: _table(admin, join))
         client = {"url": url, "token_file": "tokens/admin.token", "ca": ca}
+        _drop_drafts(folder / "client.json")
         write_private(folder / "client.json", json.dumps(client, indent=2) + "\n")
     except OSError as error:
         raise UnsafeConfiguration(
@@ -53,6 +55,7 @@ def make_credentials(folder: Path, url: str, ca: str = "") -> Credentials:
 
 
 def _made(path: Path, make: Callable[[], str]) -> str:
+    _drop_drafts(path)
     if not path.exists():
         write_private(path, make() + "\n")
     if path.stat().st_mode & 0o077:
@@ -60,15 +63,33 @@ def _made(path: Path, make: Callable[[], str]) -> str:
     return path.read_text().strip()
 
 
+def _drop_drafts(path: Path) -> None:
+    """Remove what is left of a write that a death cut off; whoever starts here is alone."""
+    for draft in path.parent.glob(f".{path.name}.*"):
+        draft.unlink(missing_ok=True)
+
+
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only we can read, all of it or nothing."""
+    """Write a file that only we can read, all of it or nothing; it is durable when this returns."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
         file.flush()
         os.fsync(descriptor)  # a secret that a power cut empties cannot be made again
+    reach("credentials.drafted")
     draft.replace(path)
+    _sync(path.parent)
+    reach("credentials.written")
+
+
+def _sync(folder: Path) -> None:
+    """Make the names in a folder durable; what a file holds is so already."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _table(admin: str, join: str) -> str:

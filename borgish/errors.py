@@ -10,8 +10,10 @@
     |   +-- Unauthenticated      no token, or a wrong one
     |   +-- Forbidden            the token does not reach that far
     |   +-- Gone                 the position asked for is no longer kept
+    |   +-- Poison               the master fails at it, and goes on without it
     +-- Unreachable              nobody answers, or not in time
     +-- OutcomeUnknown           the store may or may not have it          exit 70
+    +-- CellBroken               what is in memory is not whole            exit 70
     +-- Fenced                   another master leads                      exit 71
     +-- StoreDamaged             what is stored does not verify            exit 72
     +-- UnsafeConfiguration      will not run like this                    exit 74
@@ -110,6 +112,12 @@ class Gone(Refused):
     status = 410
 
 
+class Poison(Refused):
+    """The master fails at it, in a way that nobody foresaw; nothing was changed, and it goes on."""
+
+    status = 500
+
+
 class Unreachable(BorgishError):
     """Nobody answers, or not in time."""
 
@@ -122,6 +130,17 @@ class OutcomeUnknown(BorgishError):
 
     status = 503
     exit_code = 70
+
+
+class CellBroken(BorgishError):
+    """What is in memory is not whole, and nothing of it is stored; the process must end and read again."""
+
+    status = 503
+    exit_code = 70
+
+    def __init__(self, message: str, hint: str = "", digest: str = "") -> None:
+        super().__init__(message, hint)
+        self.digest = digest  # of the request that broke it, if it was one
 
 
 class Fenced(BorgishError):

@@ -3,6 +3,7 @@
 from alembic import context
 from sqlalchemy import Connection, create_engine
 
+from borgish.failpoints import reach
 from borgish.store.tables import metadata
 
 
@@ -12,6 +13,7 @@ def run(connection: Connection) -> None:
         target_metadata=metadata,
         transactional_ddl=True,
         render_as_batch=connection.dialect.name == "sqlite",
+        on_version_apply=lambda **_: reach("migrate.revised"),
     )
     with context.begin_transaction():
         context.run_migrations()

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,10 @@ class PostgresServer:
         if self._user is not None:
             shutil.chown(self.folder, self._user)
         self._run("initdb", "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
+        self.start_again()
+
+    def start_again(self) -> None:
+        """Start on what is there."""
         options = " ".join(f"-c {name}={value!r}" for name, value in self._settings.items())
         options += f" -c unix_socket_directories='{self.folder}'"
         log = str(self.folder / "log")
@@ -46,6 +51,10 @@ class PostgresServer:
 
     def stop(self) -> None:
         self._run("pg_ctl", "-D", self._data, "-w", "-m", "immediate", "stop")
+
+    def crash(self) -> None:
+        """End it without order, as a crash does: its next start recovers."""
+        self.stop()
 
     def fresh_url(self) -> str:
         """Return the URL of a new, empty database."""
@@ -77,6 +86,20 @@ class PostgresServer:
             if ended.returncode:
                 said.seek(0)
                 raise RuntimeError(f"{program} failed: {said.read().decode(errors='replace')}")
+
+
+@contextmanager
+def durable_server() -> Iterator[PostgresServer]:
+    """A server as durable as one that is used: it syncs at each commit."""
+    settings = SETTINGS | {"fsync": "on", "full_page_writes": "on"}
+    # Not pytest's own folder: that is closed to other accounts, and a socket's path must be short.
+    with tempfile.TemporaryDirectory(prefix="borgish-pg-", ignore_cleanup_errors=True) as folder:
+        server = PostgresServer(Path(folder), postgres_programs(), settings)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
 
 
 def account_for_server() -> str | None:

@@ -15,6 +15,7 @@ from borgish.api.moments import AT, NOW, read_moment
 from borgish.api.views.history import Wanted
 from borgish.cell.commands import Command
 from borgish.errors import Invalid, Mistake
+from borgish.failpoints import reach
 from borgish.wire.api import Accepted, AsOf, EventView
 
 T = TypeVar("T")
@@ -101,7 +102,10 @@ class Asked(Request[Principal, None, State]):
 
     async def command(self, command: Command) -> Accepted:
         """Hand a command to the master in the name of who asks."""
-        return await self.gateway.command(command, self.user.name, self.request_id, await self.digest())
+        gateway, digest = self.gateway, await self.digest()
+        accepted = await gateway.command(command, self.user.name, self.request_id, digest)
+        reach("answer.made")
+        return accepted
 
 
 def _dated(answer: T, as_of: AsOf) -> T:

@@ -10,6 +10,7 @@ from typing import Any
 from borgish.api.auth import Tokens, bearer
 from borgish.api.errors import encode, problem_of
 from borgish.errors import BorgishError, Forbidden, Refused, Unauthenticated
+from borgish.failpoints import reach
 from borgish.wire.bounds import is_loopback
 
 Scope = Any  # the framework's and the server's types of the same ASGI dictionaries differ
@@ -49,6 +50,7 @@ class Door:
         """Let the app answer. A stream that breaks off ends without its end mark, and a line in the log."""
         try:
             await self._app(scope, receive, send)
+            reach("answer.sent")
         except Exception as error:  # the answer has begun: nobody can be told but by cutting it off
             known = _raised_on_purpose(error)
             if known is None:

@@ -1,13 +1,10 @@
 """Attempts to ledger entries and back: what of an attempt outlives its borglet."""
 
-from borgish.borglet.attempt import Attempt
+from borgish.borglet.attempt import KILL_AGAIN_SECONDS, Attempt
 from borgish.borglet.backoff import Backoff
 from borgish.borglet.entry import Entry, Stage, moment
 from borgish.borglet.probe import first_probe
 from borgish.clock import Now
-
-DUE_SECONDS_MAX = 600.0
-"""No wait may be longer than this after a restart, whatever the wall clock did meanwhile."""
 
 
 def to_entry(attempt: Attempt) -> Entry:
@@ -40,7 +37,7 @@ def to_entry(attempt: Attempt) -> Entry:
 def from_entry(entry: Entry, now: Now) -> Attempt:
     """Return the attempt as it was; its runtime has yet to say what became of its run."""
     due = moment(entry.due_at, now)
-    late = now.later(DUE_SECONDS_MAX)
+    late = now.later(_wait_seconds_max(entry))
     timed = bool(entry.due_at) or (entry.stage is Stage.WAITING and entry.spec is not None)
     probed = entry.stage is Stage.UP and entry.spec is not None and entry.spec.health is not None
     return Attempt(
@@ -64,6 +61,16 @@ def from_entry(entry: Entry, now: Now) -> Attempt:
         reason=entry.reason,
         program=entry.program,
     )
+
+
+def _wait_seconds_max(entry: Entry) -> float:
+    """Return how long what is due may have to wait in all. After a restart it waits no longer than that,
+    whatever the wall clock did meanwhile."""
+    if entry.spec is None:
+        return 0.0
+    if entry.stage is Stage.STOPPING:
+        return max(entry.spec.stop.grace_seconds, KILL_AGAIN_SECONDS)
+    return Backoff(entry.backoff_ends).delay_seconds(entry.spec.restart)
 
 
 def _wall(at: Now | None) -> float:

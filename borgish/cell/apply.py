@@ -12,6 +12,7 @@ from typing import Any
 from borgish.cell.events import (
     AnyEvent,
     Elected,
+    EntriesLost,
     Entry,
     JobChanged,
     JobForgotten,
@@ -32,6 +33,7 @@ from borgish.cell.events import (
     TasksPlaced,
     TasksRestarted,
     TasksResubmitted,
+    follows,
 )
 from borgish.cell.lifecycle import OF_ENDING, Happening, after
 from borgish.cell.model import Answer, Job, Machine, Task
@@ -41,7 +43,7 @@ from borgish.vocabulary import Ending, State
 
 def apply_entry(cell: Cell, entry: Entry) -> None:
     """Take one journal entry into the cell. Positions follow each other without a gap."""
-    assert entry.position == cell.position + 1, f"entry {entry.position} after {cell.position}"
+    assert follows(entry, cell.position), f"entry {entry.position} after {cell.position}"
     for event in entry.events:
         _APPLY[type(event)](cell, event, entry)
     cell.demand.settle(cell.jobs, cell.rules.bands)
@@ -66,6 +68,12 @@ def _rules_set(cell: Cell, event: RulesSet, _entry: Entry) -> None:
     for key in cell.jobs:  # the band of one that is dead may be another now
         cell.touched.jobs.add(key)
         cell.demand.doubt(key)
+
+
+def _entries_lost(cell: Cell, event: EntriesLost, _entry: Entry) -> None:
+    cell.timeline = event.timeline
+    if event.first <= event.last:
+        cell.lost = (*cell.lost, (event.first, event.last))
 
 
 # Jobs
@@ -327,6 +335,7 @@ def _machine(cell: Cell, name: str) -> Machine:
 _APPLY: dict[type[AnyEvent], Callable[[Cell, Any, Entry], None]] = {
     Elected: _elected,
     RulesSet: _rules_set,
+    EntriesLost: _entries_lost,
     JobSubmitted: _job_submitted,
     JobChanged: _job_changed,
     JobForgotten: _job_forgotten,

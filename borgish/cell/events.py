@@ -30,6 +30,19 @@ class RulesSet(Event, frozen=True, tag=True):
     rules: Rules
 
 
+class EntriesLost(Event, frozen=True, tag=True):
+    """The journal has lost entries ``first`` to ``last``; what they did is not in the cell.
+
+    The first event of the entry after them, on a timeline of its own. The numbers of what was lost do not
+    come again.
+    """
+
+    first: int
+    last: int
+    timeline: int
+    reason: str = ""
+
+
 class JobSubmitted(Event, frozen=True, tag=True):
     """A new job, or a dead one submitted again: all its tasks are pending."""
 
@@ -176,6 +189,7 @@ class QuotaRemoved(Event, frozen=True, tag=True):
 AnyEvent = (
     Elected
     | RulesSet
+    | EntriesLost
     | JobSubmitted
     | JobChanged
     | JobForgotten
@@ -211,3 +225,11 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     digest: str = ""  # of the request's body, where there is a request id
     subject: str = ""
     text: str = ""  # the answer given, and each note with it on a line of its own
+
+
+def follows(entry: Entry, position: int) -> bool:
+    """Return whether an entry is the next one after a position, or says what is lost between."""
+    if entry.position == position + 1:
+        return True
+    first = entry.events[0] if entry.events else None
+    return isinstance(first, EntriesLost) and (first.first, first.last) == (position + 1, entry.position - 1)

@@ -145,3 +145,4 @@ class Snapshot(msgspec.Struct):
     quotas: dict[str, Quota] = {}  # by key
     requests: dict[str, Answer] = {}  # the latest, oldest first; bounded
     rules: Rules = Rules()
+    lost: tuple[tuple[int, int], ...] = ()  # positions, first and last, of entries that were lost

@@ -71,9 +71,9 @@ def absorb(cell: Cell, observed: Observed, report: Observe, now: Now) -> None:
 
 
 def _note_orphans(cell: Cell, seen: SeenMachine, now: Now) -> None:
-    """An attempt with an id above the journal's head was placed by a history that this store has not.
+    """An attempt that this cell has not heard of was placed by a history that its store has not.
 
     It stays one when the journal grows past that id: what this store wrote there is something else.
     """
-    unheard = {key for key in seen.attempts if key in seen.orphans or key[1] > cell.position}
+    unheard = {key for key in seen.attempts if key in seen.orphans or cell.is_unheard(key[1])}
     seen.orphans = {key: seen.orphans.get(key, now.mono) for key in sorted(unheard)}

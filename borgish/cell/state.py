@@ -49,6 +49,7 @@ class Cell:
         self.quotas: dict[str, Quota] = snapshot.quotas
         self.requests: dict[str, Answer] = snapshot.requests
         self.rules: Rules = snapshot.rules
+        self.lost = snapshot.lost
         self.placed: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of running tasks
         self.waiting: dict[str, set[int]] = {}  # by job: indexes of pending tasks
         self.promised: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of promised places
@@ -68,6 +69,7 @@ class Cell:
             self.quotas,
             self.requests,
             self.rules,
+            self.lost,
         )
 
     def reindex(self) -> None:
@@ -100,6 +102,10 @@ class Cell:
             and found.attempt == attempt
             and found.machine == machine
         )
+
+    def is_unheard(self, attempt: int) -> bool:
+        """Return whether an attempt was placed by a history that this cell has not, or has lost."""
+        return attempt > self.position or any(first <= attempt <= last for first, last in self.lost)
 
     def take_touched(self) -> Touched:
         """Return what was touched since the last call, and start anew."""

@@ -17,6 +17,7 @@ from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
 from borgish.clock import Clock
 from borgish.errors import BorgishError, Fenced, Unreachable
+from borgish.failpoints import reach
 from borgish.link.conversation import Conversation
 from borgish.link.transport import Peer, Response
 from borgish.wire.bounds import mistakes_in_facts
@@ -164,16 +165,20 @@ class Poller:
 
     async def _ask(self, *, hold: bool = True) -> Response:
         request = self._conversation.request(self._settings.hold_seconds if hold else 0.0)
+        reach("poll.ask")
         timeout_seconds = request.wait_seconds + self._settings.timeout_seconds
         return await self.peer.post("/v1/poll", _encoder.encode(request), timeout_seconds)
 
     async def _take(self, response: Response) -> None:
+        reach("poll.answered")
         reply = self._read(response)
         self._inbox.heard(self.machine, self._clock.now().mono)
         report = self._conversation.observe(reply)
         if report is not None:
             await self._inbox.observe(report)
+            reach("poll.reported")
         self._conversation.acknowledge(reply)
+        reach("poll.acknowledged")
         if reply.usage:
             usage = {(u.task, u.attempt): (u.cpu_millis, u.ram_bytes) for u in reply.usage}
             self._inbox.used(self.machine, usage)

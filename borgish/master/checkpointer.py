@@ -4,6 +4,7 @@ import asyncio
 
 from borgish.api.views.instants import instant
 from borgish.clock import Clock
+from borgish.failpoints import reach
 from borgish.master.core import Core
 from borgish.master.turn import Turn
 from borgish.store.base import CheckpointInfo, Store
@@ -33,12 +34,15 @@ class Checkpointer:
         A turn waits while it is encoded and while its row is written, not while it is compressed.
         Raises Conflict for a name that is taken.
         """
+        reach("checkpoint.begin")
         await self._turn.durable()
         body = encode_snapshot(self._core.cell.snapshot())
+        reach("checkpoint.encoded")
         position, at = self._core.cell.position, self._clock.now().wall
         self._tried = position
         info = await asyncio.to_thread(self._store.save_checkpoint, body, position, at, reason, name)
         self.latest = checkpoint_view(info)
+        reach("checkpoint.noted")
         return self.latest
 
     async def make_if_changed(self, reason: str) -> None:

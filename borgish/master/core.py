@@ -4,7 +4,7 @@ No clock, no socket, no disk, no log: the entries are the log. The same cell, th
 same times give the same entries, bit for bit.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -18,11 +18,12 @@ from borgish.cell.observed import Observed
 from borgish.cell.observing import ORPHAN_SECONDS, absorb, hear, miss, take_usage, watch, welcome
 from borgish.cell.state import Cell
 from borgish.clock import Now
-from borgish.errors import Conflict, Refused
+from borgish.errors import CellBroken, Conflict, Poison, Refused
 from borgish.master.planned import evict_command, place_command, promise_command
 from borgish.master.planning import Foreseen, check_token, check_unchanged, foreseen
+from borgish.master.poison import CarefulScheduler, Failures, broken_by, failed_at, not_again
 from borgish.master.step import Ask, Heard, Input, Missed, Step, UsageSeen
-from borgish.reconcilers import RECONCILERS
+from borgish.reconcilers import RECONCILERS, Reconciler
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.scheduler.plan import Plan, Refusal
 from borgish.scheduler.schedule import Scheduler
@@ -39,12 +40,22 @@ so were the polls: what machines said meanwhile was not heard, and is not held a
 class Core:
     """The cell, what is seen of it, and the step that moves both on."""
 
-    def __init__(self, cell: Cell, settings: ReconcileSettings, now: Now, seed: int = 0) -> None:
+    def __init__(
+        self,
+        cell: Cell,
+        settings: ReconcileSettings,
+        now: Now,
+        seed: int = 0,
+        poison: Mapping[str, str] | None = None,
+    ) -> None:
+        """``poison``: by digest, the requests that broke a master before, and what it said of them."""
         self.cell = cell
+        self._poison = poison or {}
         self.observed = Observed()
         self.refusals: dict[str, tuple[Refusal, ...]] = {}
-        self._settings = msgspec.structs.replace(settings, led_since=now.mono)
-        self._scheduler = Scheduler(seed)
+        self._settings = msgspec.structs.replace(settings, led_since=now.mono, led_since_wall=now.wall)
+        self._failures = Failures()
+        self._scheduler = CarefulScheduler(Scheduler(seed), self._failures)
         self._resync_at = self._stepped_at = now.mono
         self._woken: set[str] = set()  # names for the reconcilers
         self._stale: set[str] = set(cell.machines)  # machines the scheduler has to look at again
@@ -89,6 +100,7 @@ class Core:
             frozenset(assignments),
             {job: frozenset(indexes) for job, indexes in seen.items()},
             more,
+            self._failures.take(),
         )
 
     def _mind_stall(self, now: Now) -> None:
@@ -114,11 +126,26 @@ class Core:
         try:
             if known := self._known(ask):
                 return known
+            self._expect_harmless(ask)
             if isinstance(ask.command, SubmitJob) and ask.command.plan:
                 return self._submit_as_planned(ask, ask.command, now)
             return self._record(ask.command, ask.actor, now, ask)
         except Refused as refused:
             return refused
+        except CellBroken:
+            raise
+        except Exception as error:  # it must not end the master, and the next one when it is asked again
+            return self._fail_at(ask, error)
+
+    def _expect_harmless(self, ask: Ask) -> None:
+        if ask.digest in self._poison:
+            raise not_again(self._poison[ask.digest])
+
+    def _fail_at(self, ask: Ask, error: Exception) -> Poison:
+        position = self.cell.position
+        what = f"{_cause(ask.command)} of {ask.actor}, request id '{ask.request_id}'"
+        self._failures.add(what, position, error, always=True)
+        return failed_at(_cause(ask.command), position)
 
     def foresee(self, spec: JobSpec, actor: str, now: Now) -> Foreseen:
         """Return what would follow if a job were submitted now. Changes nothing.
@@ -177,9 +204,15 @@ class Core:
             text=_answer_text(decision),
         )
         returned = [name for event in decision.events if (name := self._comes_up(event))]
-        apply_entry(self.cell, entry)
+        self._apply(entry)
         welcome(self.observed, returned, now)
         self._entries.append(entry)
+
+    def _apply(self, entry: Entry) -> None:
+        try:
+            apply_entry(self.cell, entry)
+        except Exception as error:  # of what nobody foresaw, half may have been taken in
+            raise broken_by(entry, error) from error
 
     def _comes_up(self, event: AnyEvent) -> str:
         """Return the machine that was down and is up by this event, "" for none."""
@@ -211,8 +244,29 @@ class Core:
             self._reported |= self._with_old_orphans(now)
         self._woken = set()
         for actor, reconcile in RECONCILERS:
-            for command in list(reconcile(self.cell, self.observed, names, self._settings, now)):
-                self._record(command, actor, now)
+            for command in self._wanted(actor, reconcile, names, now):
+                self._do(command, actor, now)
+
+    def _wanted(
+        self, actor: str, reconcile: Reconciler, names: frozenset[str] | None, now: Now
+    ) -> list[Command]:
+        """Return what a reconciler asks for: of one that fails, what it asked for before."""
+        commands: list[Command] = []
+        try:
+            for command in reconcile(self.cell, self.observed, names, self._settings, now):
+                commands.append(command)  # noqa: PERF402 - one by one, to have those before a failure
+            self._failures.mended(actor)
+        except Exception as error:  # one loop must not end the others
+            self._failures.add(actor, self.cell.position, error)
+        return commands
+
+    def _do(self, command: Command, actor: str, now: Now) -> None:
+        try:
+            self._record(command, actor, now)
+        except CellBroken:
+            raise
+        except Exception as error:  # one command must not end the others
+            self._failures.add(f"{_cause(command)} of {actor}", self.cell.position, error)
 
     def _schedule(self, now: Now) -> bool:
         stale, self._stale = self._unread(), set()
@@ -241,7 +295,10 @@ class Core:
         """Enter what the scheduler planned as one decision."""
         events: list[AnyEvent] = []
         for command in commands:
-            events.extend(decide(self.cell, self.observed, command, "scheduler", now).events)
+            try:
+                events.extend(decide(self.cell, self.observed, command, "scheduler", now).events)
+            except Exception as error:  # one command must not end the others
+                self._failures.add(f"{_cause(command)} of scheduler", self.cell.position, error)
         if events:
             self._enter(Decision(tuple(events), "", ""), cause, "scheduler", now)
 

@@ -17,7 +17,8 @@ from borgish.api.door import hosts_of
 from borgish.cell.decide_quota import decide_rules
 from borgish.clock import SystemClock
 from borgish.credentials import Credentials
-from borgish.errors import BorgishError, Fenced, OutcomeUnknown
+from borgish.errors import BorgishError, CellBroken, Fenced, OutcomeUnknown
+from borgish.failpoints import reach
 from borgish.link.link import Link
 from borgish.link.poller import PollSettings
 from borgish.master.checkpointer import Checkpointer
@@ -32,6 +33,7 @@ from borgish.master.past import Past
 from borgish.master.reading import Reader
 from borgish.master.settings import Settings
 from borgish.master.step import Step
+from borgish.master.suspects import Suspects
 from borgish.master.turn import Turn
 from borgish.master.watch import WatchHub
 from borgish.reconcilers.settings import ReconcileSettings
@@ -52,10 +54,14 @@ class Daemon:
         self._failed: asyncio.Future[BorgishError] = asyncio.get_running_loop().create_future()
         self._doubted: asyncio.Task[None] | None = None
         cell = store.load()
+        for warning in store.warnings:
+            log.warning("%s", warning)
         holder = f"{socket.gethostname()}:{os.getpid()}"
         decide_rules(cell, settings.rules)  # before this one leads: what cannot be must not depose anybody
         epoch = store.lead(holder, settings.listen)
-        self._core = Core(cell, self._reconcile_settings(), self._clock.now())
+        self._suspects = Suspects(settings.folder)
+        poison = self._suspects.known()
+        self._core = Core(cell, self._reconcile_settings(), self._clock.now(), poison=poison)
         self._first = self._core.begin(epoch, holder, self._clock.now(), settings.rules)
         self._inbox = Inbox()
         self._metrics = Metrics()
@@ -87,14 +93,25 @@ class Daemon:
 
     def _released(self, step: Step) -> None:
         """Let out what a step brought about; it is durable now."""
+        for failure in step.failures:
+            log.error(
+                "the master failed at %s, position %d, and goes on:\n%s",
+                failure.what,
+                failure.position,
+                failure.trace,
+            )
         self._reader.changed(step)
+        reach("release.read")
         for entry in step.entries:
             self._hub.publish_events(self._history.add(entry))
         self._hub.tasks_changed(step.touched.tasks)
         self._hub.tasks_changed(step.seen)
         self._hub.summary_changed()
+        reach("release.published")
         self._link.sync(sorted(step.touched.machines))
+        reach("release.synced")
         self._link.renew(sorted(step.assignments))
+        reach("release.renewed")
         if self._checkpointer.is_due(self._settings.checkpoints.every_entries):
             self._keep_soon()
 
@@ -129,10 +146,12 @@ class Daemon:
         housekeeping = self._housekeeping()
         serving = await self._serve()
         log.info("serving %s on %s", self._settings.name, serving.url)
+        reach("start.serving")
         try:
             ends: set[asyncio.Future[Any]] = {turns, stopping, self._failed}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            reach("shutdown.begun")
             housekeeping.shutdown(wait=False)
             await self._close(serving, turns)
         await self._last_checkpoint(turns)
@@ -184,12 +203,17 @@ class Daemon:
         """Stop taking questions, then stop asking machines; what was accepted is durable or unanswered."""
         self._hub.close()
         await serving.stop()
+        reach("shutdown.unserved")
         await self._link.close()
+        reach("shutdown.unlinked")
         self._turn.stop()
         await asyncio.wait({turns, *([self._keeping] if self._keeping else [])})
+        reach("shutdown.turned")
 
     async def _last_checkpoint(self, turns: "asyncio.Task[None]") -> None:
         ended = (await asyncio.gather(turns, return_exceptions=True))[0]
+        if isinstance(ended, CellBroken):
+            self._note_broken(ended)
         if isinstance(ended, Exception):
             raise ended
         if self._failed.done():
@@ -200,7 +224,16 @@ class Daemon:
             raise
         except BorgishError as error:
             log.error("%s", error)  # the journal has everything; the next start only takes longer
+        reach("shutdown.kept")
         log.info("stopped in order; tasks go on")
+
+    def _note_broken(self, broken: CellBroken) -> None:
+        log.error("the cell in memory is broken", exc_info=broken)
+        if broken.digest:
+            try:
+                self._suspects.note(broken.digest, broken.message)
+            except OSError as error:
+                log.error("%s cannot be written: %s", self._suspects.path, error.strerror)
 
     def close(self) -> None:
         """Let go of the store."""

@@ -12,6 +12,7 @@ from borgish.cell.model import Machine, Task
 from borgish.cell.state import Cell
 from borgish.clock import Clock
 from borgish.errors import Conflict, Forbidden, NotFound
+from borgish.failpoints import reach
 from borgish.link.link import Link, poll_token
 from borgish.master.checkpointer import Checkpointer
 from borgish.master.core import Core
@@ -111,6 +112,7 @@ class MasterGateway:
             )
         command = JoinMachine(self._record(request), request.instance, known=bool(request.poll_token))
         await self._inbox.ask(command, request.machine)
+        reach("join.accepted")
         return JoinReply(self._core.cell.name, request.machine, token)
 
     def _record(self, request: JoinRequest) -> Machine:

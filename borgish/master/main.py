@@ -3,19 +3,27 @@
 import argparse
 import gc
 import logging
+import os
 import resource
 import socket
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 import borgish
 from borgish.credentials import make_credentials
-from borgish.errors import BorgishError, UnsafeConfiguration
+from borgish.errors import BorgishError, StoreDamaged, UnsafeConfiguration
+from borgish.failpoints import arm
 from borgish.master.settings import Settings, read_settings
 
+if TYPE_CHECKING:
+    from borgish.store.base import Store
+
 log = logging.getLogger("borgmaster")
+NEWEST = "newest"
+"""What to recover from, when nothing is named."""
 
 
 def main() -> None:
@@ -25,16 +33,50 @@ def main() -> None:
     for chatty in ("apscheduler", "alembic"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns of what any stranger sends
+    settings: Settings | None = None
     try:
+        if armed := arm(os.environ):
+            log.warning("this borgmaster is to die at failpoint %s, as its environment says", armed)
         settings = read_settings(arguments.config)
         if arguments.db:
             settings = msgspec.structs.replace(settings, db=arguments.db)
-        _run(settings, wait=arguments.standby)
-    except BorgishError as error:
-        log.error("%s", error.message)
-        if error.hint:
-            log.error("%s", error.hint)
+        if arguments.recover:
+            _recover(settings, arguments.recover)
+        else:
+            _run(settings, wait=arguments.standby)
+    except StoreDamaged as error:
+        _say(error)
+        if settings is not None and not arguments.recover:
+            _say_way_out(settings, arguments)
         sys.exit(error.exit_code)
+    except BorgishError as error:
+        _say(error)
+        sys.exit(error.exit_code)
+
+
+def _say(error: BorgishError) -> None:
+    log.error("%s", error.message)
+    if error.hint:
+        log.error("%s", error.hint)
+
+
+def _recover(settings: Settings, wanted: str) -> None:
+    from borgish.master.recover import recover
+
+    _prepare(settings.folder)
+    recover(settings, "" if wanted == NEWEST else wanted)
+
+
+def _say_way_out(settings: Settings, arguments: argparse.Namespace) -> None:
+    from borgish.master.recover import way_out
+
+    command = ["borgmaster", "--config", str(arguments.config.resolve())]
+    if arguments.db:
+        from sqlalchemy import make_url
+
+        command += ["--db", make_url(arguments.db).render_as_string(hide_password=True)]
+    for line in way_out(settings, command):
+        log.error("%s", line)
 
 
 def _arguments() -> argparse.Namespace:
@@ -49,6 +91,15 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--db", default="", metavar="URL", help="a database URL instead of the file's")
     parser.add_argument(
         "--standby", action="store_true", help="wait while another borgmaster holds the database"
+    )
+    parser.add_argument(
+        "--recover",
+        nargs="?",
+        const=NEWEST,
+        default="",
+        metavar="CHECKPOINT",
+        help="bring a damaged database back from its newest good checkpoint, or from that at a position or "
+        "in a file; say what is lost, and end",
     )
     parser.add_argument("--version", action="version", version=f"borgmaster {borgish.__version__}")
     return parser.parse_args()
@@ -67,10 +118,15 @@ def _run(settings: Settings, *, wait: bool) -> None:
         wait=wait,
         keep=settings.checkpoints.keep,
     )
+    try:
+        _serve(settings, store)
+    finally:
+        store.close()  # also when the daemon did not come to be
+
+
+def _serve(settings: Settings, store: "Store") -> None:
     # Only now is this folder ours: before, clients would be sent here from a master that goes on.
     credentials = make_credentials(settings.folder, _url(settings), settings.tls.ca if settings.tls else "")
-    for warning in getattr(store, "warnings", ()):
-        log.warning("%s", warning)
     import uvloop
 
     from borgish.master.daemon import Daemon

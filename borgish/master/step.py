@@ -8,6 +8,7 @@ from borgish.cell.commands import Command
 from borgish.cell.events import Entry
 from borgish.cell.state import Touched
 from borgish.errors import Refused
+from borgish.master.poison import Failure
 from borgish.wire.api import Accepted
 
 
@@ -52,3 +53,4 @@ class Step(msgspec.Struct, frozen=True):
     assignments: frozenset[str]  # machines whose assignment is to be made anew
     seen: Mapping[str, frozenset[int]]  # tasks, by job, of which something else is seen now
     more: bool  # work is left: step again at once
+    failures: tuple[Failure, ...] = ()  # what it failed at and went on without

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from borgish.clock import Clock
+from borgish.clock import Clock, Now
+from borgish.failpoints import reach
 from borgish.master.core import Core
 from borgish.master.inbox import Inbox
 from borgish.master.step import Step
@@ -47,10 +48,11 @@ class Turn:
 
     async def run(self, first: Step) -> None:
         """Commit the first step and go on until ``stop``. Raises OutcomeUnknown or Fenced when the store
-        does."""
+        does, and CellBroken when a step does."""
         step, began = first, self._clock.now()
         while True:
             await self._commit(step)
+            reach("turn.committed")
             self._release(step)
             if step.entries:
                 self._timed(self._clock.now().mono - began.mono)
@@ -60,7 +62,18 @@ class Turn:
             if self._is_stopping:
                 return
             began = self._clock.now()
-            step = self._core.step(self._inbox.take(), began)
+            step = self._step(began)
+
+    def _step(self, began: Now) -> Step:
+        inputs = self._inbox.take()
+        reach("turn.taken")
+        try:
+            step = self._core.step(inputs, began)
+        except BaseException:
+            self._durable.clear()  # nobody may see what is in memory now
+            raise
+        reach("turn.stepped")
+        return step
 
     def stop(self) -> None:
         """Let ``run`` return when what it has begun is durable and released."""
@@ -80,7 +93,10 @@ class Turn:
     def _release(self, step: Step) -> None:
         self._released(step)
         for handle, reply in step.replies:
+            reach("turn.reply")
             self._inbox.reply(handle, reply)
+            reach("turn.replied")
+        reach("turn.released")
 
     async def durable(self) -> None:
         """Return when everything in memory is durable; true until the next ``await``."""

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from borgish.cell.events import Entry, TasksEvicted, TasksPlaced
 from borgish.cell.state import Cell
-from borgish.sim.clock import WALL_AT_START
 from borgish.sim.machine import SimMachine, Watcher
 from borgish.sim.master import SimMaster
 from borgish.store.memory import MemoryStore
@@ -76,7 +75,8 @@ class Overseer(Watcher):
 
     def _judge_lost(self, event: TasksEvicted, entry: Entry) -> None:
         """What is lost is on a machine that could not be reached."""
-        at = entry.at - WALL_AT_START
+        assert self.master is not None
+        at = self.master.committed_at[entry.position]
         for index in event.indexes:
             name = task_name(event.job, index)
             machine = self.machines[self._on[name]]

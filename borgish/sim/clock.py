@@ -14,12 +14,17 @@ class VirtualClock:
 
     def __init__(self) -> None:
         self._mono = 0.0
+        self._stepped_seconds = 0.0  # what the wall clock was set on, or back, in all
         self._planned: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()
 
     def now(self) -> Now:
         """Return this moment."""
-        return Now(WALL_AT_START + self._mono, self._mono)
+        return Now(WALL_AT_START + self._stepped_seconds + self._mono, self._mono)
+
+    def step_wall(self, seconds: float) -> None:
+        """Set the wall clock on, or back; nothing that is planned moves."""
+        self._stepped_seconds += seconds
 
     def after(self, seconds: float, call: Callable[[], None]) -> None:
         """Plan something for ``seconds`` from now."""

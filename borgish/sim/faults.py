@@ -21,8 +21,11 @@ class Faults(msgspec.Struct, frozen=True):
     machine_boots_seconds: float = 60.0  # any one: its programs are gone, its disk is not
     machine_wiped_seconds: float = 120.0  # any one: its disk is gone as well
     master_stalls_seconds: float = 45.0  # nothing of it happens for a while; the others go on
+    clock_steps_seconds: float = 40.0  # all wall clocks are set on or back
     away_seconds: float = 25.0  # at most, for all of these
 
+
+CLOCK_STEPS_SECONDS = (0.5, 3600.0, 10 * 365 * 86400.0)
 
 NO_FAULTS = Faults(**dict.fromkeys(Faults.__struct_fields__, 0.0))
 
@@ -58,6 +61,10 @@ class Fate:
     def away_seconds(self) -> float:
         """Return how long something that died or was cut off stays so."""
         return self.random.uniform(0.1, max(0.1, self.faults.away_seconds))
+
+    def clock_step_seconds(self) -> float:
+        """Return by how much a wall clock is set on or back."""
+        return self.random.choice((-1, 1)) * self.random.choice(CLOCK_STEPS_SECONDS)
 
     def of(self, *names: object) -> random.Random:
         """Return a source that depends on these names alone, not on what was drawn before."""

@@ -46,6 +46,7 @@ class SimMaster:
         store: MemoryStore,
     ) -> None:
         self.problems: list[str] = []
+        self.committed_at: dict[int, float] = {}  # by position; monotonic, as wall clocks are stepped
         self.store = store
         self.core: Core | None = None
         self._clock = clock
@@ -153,6 +154,7 @@ class SimMaster:
         self.problems += violations(self.core.cell)
         if self._fate.happens(self._fate.faults.append_fails):
             self.store.fail_next_append(kept=self._fate.happens(0.5))
+        self.committed_at |= dict.fromkeys((entry.position for entry in step.entries), self._clock.now().mono)
         try:
             self.store.append(step.entries, records_of(self.core.cell, step.touched))
         except OutcomeUnknown:

@@ -91,7 +91,7 @@ class World:
             return
 
         def take(reply: Accepted | Refused) -> None:
-            if isinstance(reply, Accepted) and machine.instance == instance:
+            if isinstance(reply, Accepted) and machine.is_up and machine.instance == instance:
                 machine.joined()
                 joined.append(True)
 
@@ -111,6 +111,7 @@ class World:
             (faults.machine_boots_seconds, partial(self._lose, SimMachine.lose_programs)),
             (faults.machine_wiped_seconds, partial(self._lose, SimMachine.lose_disk)),
             (faults.master_stalls_seconds, self._stall_master),
+            (faults.clock_steps_seconds, self._step_clock),
         ):
             if mean_seconds:
                 self._plan(mean_seconds, strike)
@@ -140,6 +141,9 @@ class World:
 
     def _stall_master(self) -> None:
         self.master.stall(self.fate.away_seconds())
+
+    def _step_clock(self) -> None:
+        self.clock.step_wall(self.fate.clock_step_seconds())
 
     def _kill_borglet(self) -> None:
         self._lose(SimMachine.die)

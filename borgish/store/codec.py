@@ -59,7 +59,7 @@ def decode_events(text: str, position: int) -> tuple[AnyEvent, ...]:
     except msgspec.DecodeError as error:
         raise StoreDamaged(
             f"Journal entry {position} cannot be read: {error}",
-            "Restore the database from a backup, or use the version of borgish that wrote it",
+            "Use the version of borgish that wrote it; of damage the borgmaster's log says what can be saved",
         ) from error
 
 

@@ -4,8 +4,27 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from borgish.errors import BorgishError, Fenced, OutcomeUnknown, StoreDamaged, Unreachable
 
-_DAMAGE = ("malformed", "not a database", "disk image", "invalid page", "could not read block")
+_DAMAGE = (
+    "malformed",
+    "not a database",
+    "disk image",
+    "could not decode to utf-8",
+    "invalid page",
+    "could not read block",
+)
 _FULL = ("disk is full", "no space left", "disk full", "could not extend file")
+_LOCKED = ("database is locked", "table is locked")
+_READ_ONLY = ("readonly database", "read-only")
+_DISK = ("disk i/o error", "input/output error", "could not fsync", "could not write")
+
+DAMAGED_HINT = "The borgmaster's log says what can be saved, and how"
+
+_WAYS_OUT = (
+    (_FULL, "Make room on the database's disk, then start again"),
+    (_LOCKED, "End the program that holds it, then start again; whoever only looks opens it with mode=ro"),
+    (_READ_ONLY, "Let this user write to the database, its file and its folder, then start again"),
+    (_DISK, "Look at the disk and the kernel's log, then start again: what was committed is read back"),
+)
 
 
 def reason_of(error: SQLAlchemyError) -> str:
@@ -14,14 +33,12 @@ def reason_of(error: SQLAlchemyError) -> str:
     return " ".join(str(said).split()) or type(error).__name__
 
 
-def unknown(error: SQLAlchemyError) -> OutcomeUnknown:
+def unknown(error: SQLAlchemyError) -> BorgishError:
     """Return the error of a write that may or may not be in the store."""
     reason = reason_of(error)
-    hint = (
-        "Make room on the database's disk, then start again"
-        if _speaks_of(reason, _FULL)
-        else "Start again: what was committed is read back"
-    )
+    if _speaks_of(reason, _DAMAGE):
+        return _damaged(reason)
+    hint = _way_out(reason) or "Start again: what was committed is read back"
     return OutcomeUnknown(f"The store may not have the last write: {reason}", hint)
 
 
@@ -37,8 +54,9 @@ def unread(error: SQLAlchemyError) -> BorgishError:
     """Return the error of a read, or of a start, that failed."""
     reason = reason_of(error)
     if _speaks_of(reason, _DAMAGE):
-        return StoreDamaged(f"The database is damaged: {reason}", "Restore it from a backup")
-    return Unreachable(f"The database does not answer as it should: {reason}", "Check it, then start again")
+        return _damaged(reason)
+    hint = _way_out(reason) or "Check it, then start again"
+    return Unreachable(f"The database does not answer as it should: {reason}", hint)
 
 
 def unkept(error: SQLAlchemyError, what: str = "kept") -> BorgishError:
@@ -48,6 +66,14 @@ def unkept(error: SQLAlchemyError, what: str = "kept") -> BorgishError:
         f"The checkpoint was not {what}: {reason}",
         "The journal is whole and the cell goes on; make room on the database's disk",
     )
+
+
+def _damaged(reason: str) -> StoreDamaged:
+    return StoreDamaged(f"The database is damaged: {reason}", DAMAGED_HINT)
+
+
+def _way_out(reason: str) -> str:
+    return next((hint for marks, hint in _WAYS_OUT if _speaks_of(reason, marks)), "")
 
 
 def _speaks_of(reason: str, marks: tuple[str, ...]) -> bool:

@@ -2,6 +2,7 @@
 
 from sqlalchemy import Connection, delete, func, select
 
+from borgish.failpoints import reach
 from borgish.store.base import CheckpointInfo
 from borgish.store.retention import Keep, over
 from borgish.store.tables import checkpoints, journal
@@ -25,12 +26,15 @@ def body(connection: Connection, position: int) -> bytes | None:
 def put(connection: Connection, info: CheckpointInfo, stored: bytes, keep: Keep) -> None:
     """Write a checkpoint over the one at its position, and let go of those over the rule."""
     remove(connection, info.position)
+    reach("checkpoint.replaced")
     values = {"position": info.position, "at": info.at, "reason": info.reason, "name": info.name}
     values |= {"sha256": info.sha256, "bytes": info.bytes, "body": stored}
     connection.execute(checkpoints.insert(), values)
+    reach("checkpoint.inserted")
     begins = connection.execute(select(func.min(journal.c.position))).scalar_one() or 1
     for old in over(infos(connection), keep, begins):
         remove(connection, old.position)
+    reach("checkpoint.pruned")
 
 
 def prune(connection: Connection, below: int, limit: int) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, func, insert, inspect, select, text
 
 from borgish.errors import UnsafeConfiguration
+from borgish.failpoints import reach
 from borgish.store.older import keep_before
 from borgish.store.tables import REVISION, leadership, metadata
 
@@ -20,12 +21,13 @@ VERSION_TABLE = "alembic_version"
 _LOCK_KEY = 0x626F7267  # "borg": any number, the same in all masters
 
 
-def prepare(connection: Connection, cell: str) -> None:
+def prepare(connection: Connection, cell: str, *, keep: bool = True) -> None:
     """Migrate to ``REVISION`` and claim the database for the cell, in one transaction.
 
     An older store is kept as a checkpoint first, in a transaction of its own: that stays, whatever becomes
     of the migration. Raises UnsafeConfiguration when it is of a newer version, of another program or of
     another cell, and StoreDamaged for an older one from which no cell can be read; nothing was changed then.
+    Without ``keep`` no cell is looked for, for who salvages what is left.
     """
     with connection.begin():
         _wait_for_others(connection)
@@ -35,14 +37,19 @@ def prepare(connection: Connection, cell: str) -> None:
             _claim(connection, cell)
         if revision == REVISION:
             return
-        if revision:
+        if revision and keep:
             keep_before(connection, cell, revision, REVISION)
+            reach("migrate.kept")
     with connection.begin():
         _wait_for_others(connection)
+        reach("migrate.begun")
         revision = stored_revision(connection)
         if revision != REVISION:
             _upgrade(connection, revision)
+        reach("migrate.upgraded")
         _claim(connection, cell)
+        reach("migrate.claimed")
+    reach("migrate.committed")
 
 
 def _wait_for_others(connection: Connection) -> None:

@@ -7,6 +7,7 @@ from sqlalchemy import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from borgish.errors import UnsafeConfiguration
+from borgish.failpoints import reach
 from borgish.store import faults, migrate, postgres, sqlite
 from borgish.store.retention import Keep
 from borgish.store.sql import SqlStore
@@ -38,8 +39,9 @@ def open_store(
     Raises UnsafeConfiguration for a URL that cannot be used and for a store that is in use, of
     another cell or of a newer version; Unreachable and StoreDamaged for what is wrong with the database.
     """
-    parsed = _parse(url)
+    parsed = parse_url(url)
     connection, release = _CONNECT[parsed.drivername](parsed, lock_path, wait=wait)
+    reach("open.connected")
     store = SqlStore(connection, cell, keep or Keep(), release)
     try:
         migrate.prepare(connection, cell)
@@ -52,7 +54,8 @@ def open_store(
     return store
 
 
-def _parse(url: str) -> URL:
+def parse_url(url: str) -> URL:
+    """Return the parts of a store's URL. Raises UnsafeConfiguration."""
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):

@@ -12,6 +12,7 @@ from sqlalchemy import URL, Connection, StaticPool, create_engine, event
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from borgish.errors import BorgishError, Unreachable, UnsafeConfiguration
+from borgish.failpoints import reach
 from borgish.store import faults
 from borgish.store.lock import FileLock
 
@@ -53,6 +54,7 @@ def connect(url: URL, lock_path: Path | None, *, wait: bool) -> tuple[Connection
     with ExitStack() as held:
         if lock_path is not None:
             held.callback(FileLock(lock_path, wait=wait).release)
+        reach("open.locked")
         return _connection(url.set(drivername="postgresql+psycopg")), held.pop_all().close
 
 

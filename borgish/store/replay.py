@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from borgish.cell.apply import apply_entry
-from borgish.cell.events import Entry
+from borgish.cell.events import Entry, follows
 from borgish.cell.model import Snapshot
 from borgish.cell.state import Cell
 from borgish.errors import StoreDamaged
+from borgish.failpoints import reach
 from borgish.store.base import CheckpointInfo
 from borgish.store.checkpoints import verified_snapshot
-
-_HINT = "Restore the database from a backup; nothing was changed"
+from borgish.store.faults import DAMAGED_HINT
 
 
 class Recovered(msgspec.Struct):
@@ -34,6 +34,7 @@ def recover(
     """
     warnings: list[str] = []
     cell = Cell(_newest_good(name, kept, warnings) or Snapshot(name))
+    reach("recovery.snapshot")
     replay(cell, entries(cell.position), warnings)
     return Recovered(cell, warnings)
 
@@ -47,6 +48,7 @@ def replay(cell: Cell, entries: Iterable[Entry], warnings: Sequence[str] = ()) -
     for entry in entries:
         _expect_next(cell, entry, start, warnings)
         _take(cell, entry)
+        reach("recovery.entry")
     cell.take_touched()
 
 
@@ -62,24 +64,24 @@ def _newest_good(
 
 
 def _expect_next(cell: Cell, entry: Entry, start: int, warnings: Sequence[str]) -> None:
-    if entry.position == cell.position + 1:
+    if follows(entry, cell.position):
         return
     if cell.position == start == 0:
         raise StoreDamaged(
-            f"The journal begins at entry {entry.position} and no checkpoint before it is good", _HINT
+            f"The journal begins at entry {entry.position} and no checkpoint before it is good", DAMAGED_HINT
         )
     lost = f"entry {cell.position + 1}" if entry.position > cell.position else f"order at {entry.position}"
     tried = f" ({'; '.join(warnings)})" if warnings else ""
     raise StoreDamaged(
-        f"The journal has lost {lost}: after {cell.position} comes {entry.position}{tried}", _HINT
+        f"The journal has lost {lost}: after {cell.position} comes {entry.position}{tried}", DAMAGED_HINT
     )
 
 
 def _take(cell: Cell, entry: Entry) -> None:
     try:
         apply_entry(cell, entry)
-    except (LookupError, ValueError, AssertionError) as error:
+    except Exception as error:
         # Events cannot be refused: one that does not go with the cell is not what was written.
         raise StoreDamaged(
-            f"Journal entry {entry.position} does not go with the cell before it: {error!r}", _HINT
+            f"Journal entry {entry.position} does not go with the cell before it: {error!r}", DAMAGED_HINT
         ) from error

@@ -14,9 +14,10 @@ from functools import partial
 from sqlalchemy import Connection, Executable, Text, cast, func, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from borgish.cell.events import Entry
+from borgish.cell.events import Entry, follows
 from borgish.cell.state import Cell
 from borgish.errors import BorgishError, Fenced, StoreDamaged, Unreachable
+from borgish.failpoints import reach
 from borgish.store import faults, kept
 from borgish.store.base import CheckpointInfo, Records
 from borgish.store.checkpoints import (
@@ -69,6 +70,7 @@ class SqlStore:
         recovered = recover(self._cell, self._kept(), self.entries)
         self.warnings = recovered.warnings
         self._last = recovered.cell.position
+        reach("recovery.loaded")
         return recovered.cell
 
     def entries(self, after: int, limit: int = 0) -> Iterator[Entry]:
@@ -133,10 +135,13 @@ class SqlStore:
             .values(epoch=leadership.c.epoch + 1, holder=holder, address=address, renewed_at=func.now())
             .returning(leadership.c.epoch)
         )
+        reach("lead.begin")
         with self._writing() as connection:
             self._epoch = connection.execute(raised).scalar_one()
+            reach("lead.raised")
             if self._last is None:
                 self._last = connection.execute(select(func.max(journal.c.position))).scalar_one() or 0
+        reach("lead.committed")
         return self._epoch
 
     def append(self, entries: Sequence[Entry], records: Records) -> None:
@@ -144,12 +149,18 @@ class SqlStore:
         self._expect_usable()
         last = self._follow(entries)
         work = self._work(entries, records)
+        reach("append.begin")
         with self._writing() as connection:
+            reach("append.begun")
             self._renew(connection, timeline=entries[-1].timeline if entries else None)
+            reach("append.fenced")
             for statement, rows in work:
                 if rows:
                     connection.exec_driver_sql(statement, rows)
+                    reach("append.rows")
+            reach("append.commit")
         self._last = last
+        reach("append.committed")
 
     def save_checkpoint(
         self, body: bytes | bytearray, position: int, at: float, reason: str, name: str = ""
@@ -159,19 +170,25 @@ class SqlStore:
             raise ValueError(f"checkpoint at {position}, but the journal ends at {self._last}")
         stored = compress(body)
         sha256 = sha256_of(stored)
+        reach("checkpoint.compressed")
         with self._changing_kept("kept") as connection:
+            reach("checkpoint.begun")
             name = name_for(kept.infos(connection), position, name)
             info = CheckpointInfo(position, at, reason, sha256, len(stored), name)
             kept.put(connection, info, stored, self._keep)
+        reach("checkpoint.committed")
         return info
 
     def delete_checkpoint(self, position: int, judge: Judge | None = None) -> CheckpointInfo:
         """Let go of one checkpoint, unless it is the last good one. Raises NotFound and Conflict."""
         info = find_kept(self.checkpoints(), position)
         besides = good_besides(position, self._kept(), judge or partial(is_good, self._cell))
+        reach("checkpoint_delete.judged")
         with self._changing_kept("deleted") as connection:
             expect_unchanged(kept.infos(connection), info, besides)
             kept.remove(connection, position)
+            reach("checkpoint_delete.removed")
+        reach("checkpoint_delete.committed")
         return info
 
     def import_checkpoint(self, info: CheckpointInfo, stored: bytes) -> None:
@@ -199,12 +216,14 @@ class SqlStore:
                 # The connection is gone already; what was committed is safe.
                 self.warnings.append(f"The database did not close in order: {faults.reason_of(error)}")
             finally:
+                reach("close.disconnected")
                 self._release()
+                reach("close.released")
 
     def _follow(self, entries: Sequence[Entry]) -> int:
         last = self._last or 0
         for entry in entries:
-            if entry.position != last + 1:
+            if not follows(entry, last):
                 raise StoreDamaged(
                     f"Journal entry {entry.position} does not follow {last}; nothing was written",
                     "Start again: the journal is read back",

@@ -14,12 +14,13 @@ from sqlalchemy import URL, Connection, StaticPool, create_engine, event
 from sqlalchemy.exc import SQLAlchemyError
 
 from borgish.errors import UnsafeConfiguration
+from borgish.failpoints import reach
 from borgish.store import faults
+from borgish.store.files import finish_rebuild
 from borgish.store.lock import FileLock
 
 BUSY_SECONDS_MAX = 5.0
 _PRAGMAS = (
-    "journal_mode = WAL",
     "synchronous = FULL",  # NORMAL does not sync at commit
     "cache_size = -32768",  # KiB; holds the hot pages of 200,000 tasks
     "wal_autocheckpoint = 4000",  # pages
@@ -33,16 +34,24 @@ def connect(url: URL, lock_path: Path | None, *, wait: bool) -> tuple[Connection
     Locks ``lock_path`` and the file beside the database (``cell.lock`` for ``cell.db``), so that
     two masters with different settings do not both get in. Raises UnsafeConfiguration.
     """
-    path = _path_of(url)
+    path = path_of(url)
+    with locked(path, lock_path, wait=wait) as held:
+        reach("open.locked")
+        finish_rebuild(path)
+        _make_private(path)
+        return open_file(path), held.pop_all().close
+
+
+def locked(path: Path, lock_path: Path | None, *, wait: bool) -> ExitStack:
+    """Return the locks on a database, held until they are let go of. Raises UnsafeConfiguration."""
     with ExitStack() as held:
         for lock in dict.fromkeys([path.with_suffix(".lock"), *([lock_path.resolve()] if lock_path else [])]):
             held.callback(FileLock(lock, wait=wait).release)
-        _make_private(path)
-        connection = _connection(url.set(database=str(path)))
-        return connection, held.pop_all().close
+        return held.pop_all()
 
 
-def _path_of(url: URL) -> Path:
+def path_of(url: URL) -> Path:
+    """Return the file that a URL names. Raises UnsafeConfiguration when it names none."""
     if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
         raise UnsafeConfiguration(
             f"The database {url} is not a file; a cell must outlive its master",
@@ -68,9 +77,12 @@ def _make_private(path: Path) -> None:
         ) from error
 
 
-def _connection(url: URL) -> Connection:
+def open_file(path: Path) -> Connection:
+    """Return a connection to a file whose lock is held. Raises what ``faults.unread`` returns."""
     engine = create_engine(
-        url, poolclass=StaticPool, connect_args={"check_same_thread": False, "timeout": BUSY_SECONDS_MAX}
+        URL.create("sqlite", database=str(path)),
+        poolclass=StaticPool,
+        connect_args={"check_same_thread": False, "timeout": BUSY_SECONDS_MAX},
     )
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
@@ -82,8 +94,20 @@ def _connection(url: URL) -> Connection:
 
 def _prepare(connection: sqlite3.Connection, _record: object) -> None:
     connection.isolation_level = None  # the driver begins no transactions of its own
+    _use_wal(connection)
     for pragma in _PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Where there can be no WAL SQLite says so and goes on without. Raises UnsafeConfiguration: as it is
+    used here, a commit would not outlive a power cut then."""
+    [(mode,)] = connection.execute("PRAGMA journal_mode = WAL")
+    if mode != "wal":
+        raise UnsafeConfiguration(
+            f"SQLite cannot keep a write-ahead log beside the database; its journal stays in mode '{mode}'",
+            "Put the database on a local disk with room, or use Postgres",
+        )
 
 
 def _begin(connection: Connection) -> None:

@@ -11,7 +11,7 @@ class Statements:
     """SQL texts that take tuples. Rows are in the order of their table's columns."""
 
     def __init__(self, dialect: Dialect) -> None:
-        self.journal = _insert(dialect, journal)
+        self.journal = insert_text(dialect, journal)
         self.jobs = _upsert(dialect, jobs)
         self.tasks = _upsert(dialect, tasks)
         self.machines = _upsert(dialect, machines)
@@ -39,7 +39,8 @@ class Statements:
         self.jobs_gone = _text(dialect, delete(jobs).where(jobs.c.key == bindparam("gone")), ["gone"])
 
 
-def _insert(dialect: Dialect, table: Table) -> str:
+def insert_text(dialect: Dialect, table: Table) -> str:
+    """Return the statement that writes new rows of a table."""
     return _text(dialect, insert(table), table.c.keys())
 
 

@@ -1,6 +1,6 @@
 """Compares the tables in a database with the cell that they should show."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from sqlalchemy import Table, Text, cast, select
 from sqlalchemy.types import JSON
@@ -11,6 +11,10 @@ from borgish.store.sql import SqlStore
 from borgish.store.tables import jobs, machines, quotas, tasks
 
 Rows = dict[tuple[object, ...], Row]  # by primary key
+
+
+TABLES = {table.name: table for table in (jobs, tasks, machines, quotas)}
+"""Those that follow from the cell."""
 
 
 def tables_of(cell: Cell) -> dict[str, Rows]:
@@ -25,17 +29,31 @@ def tables_of(cell: Cell) -> dict[str, Rows]:
 
 def read_tables(store: SqlStore) -> dict[str, Rows]:
     """Return the rows that a store has, by table and primary key."""
-    return {table.name: _by_key(table, _read(store, table)) for table in (jobs, tasks, machines, quotas)}
+    return {name: _by_key(table, _read(store, table)) for name, table in TABLES.items()}
 
 
 def differences(cell: Cell, store: SqlStore) -> list[str]:
     """Return one line for each row that is not as the cell has it; empty when all is well."""
-    wanted, found = tables_of(cell), read_tables(store)
+    return table_differences(cell, lambda table: _read(store, table))
+
+
+def table_differences(cell: Cell, read: Callable[[Table], list[Row] | None]) -> list[str]:
+    """Return the same, of tables that are read in another way; one that cannot be (None) is passed over."""
     return [
-        f"{table} {key}: is {found[table].get(key)}, should be {wanted[table].get(key)}"
-        for table in wanted
-        for key in sorted(wanted[table].keys() | found[table].keys(), key=repr)
-        if wanted[table].get(key) != found[table].get(key)
+        line
+        for table, wanted in tables_of(cell).items()
+        for line in _compared(table, wanted, read(TABLES[table]))
+    ]
+
+
+def _compared(table: str, wanted: Rows, read: list[Row] | None) -> list[str]:
+    if read is None:
+        return []
+    found = _by_key(TABLES[table], read)
+    return [
+        f"{table} {key}: is {found.get(key)}, should be {wanted.get(key)}"
+        for key in sorted(wanted.keys() | found.keys(), key=repr)
+        if wanted.get(key) != found.get(key)
     ]
 
 

@@ -8,6 +8,8 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 
+import msgspec
+
 from tests.bench import host
 from tests.bench.figure import Figure
 from tests.bench.sizes import FULL, Sizes
@@ -21,6 +23,7 @@ GROUPS = {
     "schedule": "passes of the scheduler over large cells",
     "store": "appends, checkpoints and loads",
     "time": "reads of the past",
+    "kills": "kill -9 of the master at random moments, and what was lost",
 }
 """Each is a module here with ``figures(sizes)``."""
 
@@ -29,16 +32,18 @@ def main() -> None:
     """Measure what was asked for; exit 1 when a group ended with an error."""
     arguments = _arguments()
     print(f"machine: {host.described()}", file=sys.stderr if arguments.json else sys.stdout, flush=True)
-    failed = [name for name in arguments.groups or GROUPS if not _print_group(name, as_json=arguments.json)]
+    sizes = msgspec.structs.replace(FULL, master_kills=arguments.count) if arguments.count else FULL
+    wanted = arguments.groups or GROUPS
+    failed = [name for name in wanted if not _print_group(name, sizes, as_json=arguments.json)]
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
         sys.exit(1)
 
 
-def _print_group(name: str, *, as_json: bool) -> bool:
+def _print_group(name: str, sizes: Sizes, *, as_json: bool) -> bool:
     """Print a group's figures as they come; return whether all could be taken."""
     try:
-        for figure in group(name)(FULL):
+        for figure in group(name)(sizes):
             print(json.dumps(figure.record()) if as_json else figure.line(), flush=True)
     except Exception:  # one group that breaks must not cost the figures of the others
         traceback.print_exc()
@@ -60,10 +65,18 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("groups", metavar="GROUP", nargs="*", help="all, unless named")
     parser.add_argument("--json", action="store_true", help="one JSON object a line; the machine on stderr")
+    parser.add_argument("--count", type=_count, default=0, metavar="N", help=f"kills ({FULL.master_kills})")
     arguments = parser.parse_args()
     if unknown := [name for name in arguments.groups if name not in GROUPS]:
         parser.error(f"no group {unknown[0]}; there are {', '.join(GROUPS)}")
     return arguments
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not at least 1")
+    return number
 
 
 if __name__ == "__main__":

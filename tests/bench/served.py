@@ -24,9 +24,9 @@ _decode = msgspec.json.Decoder(PollRequest).decode
 class ServedBorglet:
     """One machine. Holds a poll for as long as it is allowed, or until the next one overtakes it."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, borglet: InstantBorglet | None = None) -> None:
         self.name = name
-        self._borglet = InstantBorglet(name, SystemClock())
+        self._borglet = borglet or InstantBorglet(name, SystemClock())
         self._overtaken = asyncio.Event()
 
     async def open(self) -> tuple[asyncio.Server, JoinRequest]:
@@ -76,15 +76,16 @@ def served_borglets(master: str, join_token: str, count: int) -> Iterator[None]:
         for borglet in borglets:
             opened = asyncio.run_coroutine_threadsafe(borglet.open(), loop)
             _, request = opened.result(READY_SECONDS_MAX)
-            _join(master, join_token, request)
+            join_master(master, join_token, request)
         yield
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
-        _close(loop)
+        close_loop(loop)
 
 
-def _join(master: str, token: str, request: JoinRequest) -> None:
+def join_master(master: str, token: str, request: JoinRequest) -> None:
+    """Have a machine join the cell of the master at ``master`` (host:port)."""
     connection = http.client.HTTPConnection(master, timeout=READY_SECONDS_MAX)
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     connection.request("POST", "/v1/machines", _encode(request), headers)
@@ -95,10 +96,11 @@ def _join(master: str, token: str, request: JoinRequest) -> None:
         raise RuntimeError(f"{request.machine} may not join: {answer.status} {said!r}")
 
 
-def _close(loop: asyncio.AbstractEventLoop) -> None:
+def close_loop(loop: asyncio.AbstractEventLoop) -> None:
     """End what still waits, then the loop."""
     tasks = asyncio.all_tasks(loop)
     for task in tasks:
         task.cancel()
-    loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    if tasks:
+        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
     loop.close()

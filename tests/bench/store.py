@@ -4,8 +4,6 @@ import random
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 from borgish.cell.events import Entry, MachineCordoned
 from borgish.cell.model import Job, Machine, Snapshot, Task
@@ -21,7 +19,7 @@ from tests.bench import peers
 from tests.bench.borglets import machine_record
 from tests.bench.figure import Figure, at_most
 from tests.bench.sizes import Sizes
-from tests.fixtures_postgres import SETTINGS, PostgresServer, postgres_programs
+from tests.fixtures_postgres import durable_server
 from tests.groups import postgres_lacks
 
 CELL = "bench"
@@ -35,21 +33,8 @@ def figures(sizes: Sizes) -> Iterator[Figure]:
     if lacking := postgres_lacks():
         yield Figure("store.postgres", "ms", absent=lacking)
         return
-    with _postgres_url() as url:
-        yield from _all_of("postgres", url, sizes)
-
-
-@contextmanager
-def _postgres_url() -> Iterator[str]:
-    """A server as durable as one that is used: it syncs at each commit."""
-    settings = SETTINGS | {"fsync": "on", "full_page_writes": "on"}
-    with tempfile.TemporaryDirectory(prefix="borgish-pg-", ignore_cleanup_errors=True) as folder:
-        server = PostgresServer(Path(folder), postgres_programs(), settings)
-        server.start()
-        try:
-            yield server.fresh_url()
-        finally:
-            server.stop()
+    with durable_server() as server:
+        yield from _all_of("postgres", server.fresh_url(), sizes)
 
 
 def _all_of(kind: str, url: str, sizes: Sizes) -> Iterator[Figure]:

@@ -11,6 +11,7 @@ from borgish.api.views.tasks import exit_text
 from borgish.cell.events import (
     AnyEvent,
     Elected,
+    EntriesLost,
     Entry,
     JobChanged,
     JobForgotten,
@@ -71,6 +72,11 @@ def _rules_set(event: RulesSet, _entry: Entry) -> Iterator[_Line]:
     names = "".join(f", {name} for {band}" for name, band in sorted(bands.names.items()))
     who = "quotas are required" if event.rules.quota_required else "who has no quota is not limited"
     yield _Line("rules", f"the rules of the cell are: {begin} to {bands.highest}{names}; {who}")
+
+
+def _entries_lost(event: EntriesLost, _entry: Entry) -> Iterator[_Line]:
+    text = f"what happened from {event.first} to {event.last} is lost: {event.reason}"
+    yield _Line("lost", f"{text}; the cell is as it was before (timeline {event.timeline})", bad=True)
 
 
 def _job_submitted(event: JobSubmitted, entry: Entry) -> Iterator[_Line]:
@@ -216,6 +222,7 @@ def _named(machines: list[str]) -> str:
 _LINES: dict[type[AnyEvent], Callable[[Any, Entry], Iterator[_Line]]] = {
     Elected: _elected,
     RulesSet: _rules_set,
+    EntriesLost: _entries_lost,
     JobSubmitted: _job_submitted,
     JobChanged: _job_changed,
     JobForgotten: _job_forgotten,

@@ -63,18 +63,27 @@ class InDatabase:
         return open_store(self.url, CELL, keep=keep)
 
     def usurp(self) -> None:
-        self._run("UPDATE leadership SET epoch = epoch + 1")
+        self.run("UPDATE leadership SET epoch = epoch + 1")
 
     def damage_checkpoint(self, position: int) -> None:
-        self._run(f"UPDATE checkpoints SET body = substr(body, 2) WHERE position = {position}")
+        self.run(f"UPDATE checkpoints SET body = substr(body, 2) WHERE position = {position}")
 
     def lose_entry(self, position: int) -> None:
-        self._run(f"DELETE FROM journal WHERE position = {position}")
+        self.run(f"DELETE FROM journal WHERE position = {position}")
 
     def garble_entry(self, position: int) -> None:
-        self._run(f'UPDATE journal SET events = \'[{{"type": "Unheard"}}]\' WHERE position = {position}')
+        self.run(f'UPDATE journal SET events = \'[{{"type": "Unheard"}}]\' WHERE position = {position}')
 
-    def _run(self, statement: str) -> None:
+    def read(self, query: str) -> list[tuple[object, ...]]:
+        """Look at it, behind the back of whoever has it open."""
+        engine = create_engine(self.url)
+        with engine.connect() as connection:
+            rows = [tuple(row) for row in connection.execute(text(query))]
+        engine.dispose()
+        return rows
+
+    def run(self, statement: str) -> None:
+        """Do something behind the back of whoever has it open."""
         engine = create_engine(self.url)
         with engine.begin() as connection:
             # Not a bound statement: the colons of JSON are none of a parameter.

@@ -22,6 +22,7 @@ from borgish.vocabulary import Ending, Phase, Runtime, State
 from borgish.wire.api import Accepted
 
 GIB = 1024**3
+YEAR_SECONDS = 365 * 86400.0
 
 
 def machine(name: str) -> Machine:
@@ -198,6 +199,17 @@ def test_replaying_the_entries_gives_the_same_cell(driver: Driver) -> None:
     for entry in driver.entries:
         apply_entry(copy, msgspec.json.decode(msgspec.json.encode(entry), type=Entry))
     assert msgspec.to_builtins(copy.snapshot()) == msgspec.to_builtins(driver.core.cell.snapshot())
+
+
+@pytest.mark.parametrize("leap_seconds", [3600.0, -3600.0, 10 * YEAR_SECONDS, -10 * YEAR_SECONDS])
+def test_a_wall_clock_that_leaps_changes_nothing(driver: Driver, leap_seconds: float) -> None:
+    driver.ask(SubmitJob(JOB))
+    driver.ask(KillTasks("ann/web"))
+    driver.now = Now(driver.now.wall + leap_seconds, driver.now.mono)
+    for _ in range(3):
+        assert driver.wait(1, "m1", "m2", "m3").entries == ()
+    assert "ann/web" in driver.core.cell.jobs
+    assert all(machine.up for machine in driver.core.cell.machines.values())
 
 
 def test_dead_jobs_are_forgotten_in_time(driver: Driver) -> None:

@@ -10,7 +10,7 @@ import pytest
 from borgish.cell.commands import CordonMachine, UncordonMachine
 from borgish.cell.model import Machine
 from borgish.clock import SystemClock
-from borgish.errors import OutcomeUnknown
+from borgish.errors import CellBroken, OutcomeUnknown
 from borgish.master.core import Core
 from borgish.master.inbox import Inbox
 from borgish.master.turn import Turn
@@ -110,5 +110,26 @@ async def test_stopping_during_a_commit_that_fails_ends_as_well(
     going_on.set()
     with pytest.raises(OutcomeUnknown):
         await asyncio.wait_for(bench.running, 5)
+    asked.cancel()
+    bench.turn.close()
+
+
+async def test_nobody_reads_a_cell_that_a_step_broke(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    await bench.inbox.ask(CordonMachine("m1"), "ann")
+    stored = len(bench.store.disk.entries)
+
+    def broken(*_: object) -> None:
+        raise CellBroken("half of it")
+
+    monkeypatch.setattr(Core, "step", broken)
+    asked = asyncio.create_task(bench.inbox.ask(UncordonMachine("m1"), "ann"))
+    with pytest.raises(CellBroken):
+        await asyncio.wait_for(bench.running, 5)
+    reading = asyncio.create_task(bench.turn.durable())
+    await asyncio.sleep(0)
+    assert not reading.done()
+    assert not asked.done()
+    assert len(bench.store.disk.entries) == stored
+    reading.cancel()
     asked.cancel()
     bench.turn.close()

@@ -1,0 +1,189 @@
+"""Goes on without what the master fails at: one request, one loop, one job. Pure.
+
+What nobody foresaw must not end a master, for it would end the next one too, at every retry. What is here
+contains it where nothing was changed yet. Where an entry was taken in by half nothing can be trusted any
+more: that is ``CellBroken``, which ends the process.
+"""
+
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
+
+import msgspec
+
+from borgish.cell.events import Entry
+from borgish.cell.model import Job
+from borgish.cell.observed import Observed
+from borgish.cell.state import Cell
+from borgish.clock import Now
+from borgish.errors import CellBroken, Poison
+from borgish.scheduler.plan import Plan, Refusal
+from borgish.scheduler.schedule import Scheduler
+from borgish.spec.job import JobSpec
+
+REST_SECONDS = 10.0
+"""A scheduler that fails at no job in particular is asked again so much later."""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """What the master failed at, and went on without. ``trace`` is for the log."""
+
+    what: str
+    position: int  # of the journal, when it happened
+    trace: str
+
+
+def failure_of(what: str, position: int, error: Exception) -> Failure:
+    """Return a failure with the traceback of its error."""
+    return Failure(what, position, "".join(traceback.format_exception(error)))
+
+
+def failed_at(cause: str, position: int) -> Poison:
+    """Return what whoever asked is told, when nothing was changed."""
+    return Poison(
+        f"the master fails at this request ({cause}); it was not carried out",
+        f"Its log says more, at position {position}; please report it",
+    )
+
+
+def not_again(said: str) -> Poison:
+    """Return what is told to who asks again for what broke a master."""
+    return Poison(
+        f"this very request broke a borgmaster, and is not tried again: {said}",
+        "Please report it; a newer borgish will try it again",
+    )
+
+
+def broken_by(entry: Entry, error: Exception) -> CellBroken:
+    """Return what ends a master whose memory holds half of an entry; nothing of that is stored."""
+    asked = f", request id '{entry.request_id}'" if entry.request_id else ""
+    what = f"{entry.cause} of {entry.actor} at position {entry.position}{asked}"
+    return CellBroken(
+        f"{what} broke the cell in memory: {error!r}",
+        "Nothing of it is stored. Start again; if it ends like this again, report it",
+        entry.digest,
+    )
+
+
+class Failures:
+    """Those of one step. The same thing failing again and again is told once, until it did not."""
+
+    def __init__(self) -> None:
+        self._new: list[Failure] = []
+        self._told: set[str] = set()
+
+    def add(self, what: str, position: int, error: Exception, *, always: bool = False) -> None:
+        """Note that something failed."""
+        if always or what not in self._told:
+            self._told.add(what)
+            self._new.append(failure_of(what, position, error))
+
+    def mended(self, what: str) -> None:
+        """Note that something did not fail."""
+        self._told.discard(what)
+
+    def take(self) -> tuple[Failure, ...]:
+        """Return those since the last call."""
+        taken, self._new = tuple(self._new), []
+        return taken
+
+
+class CarefulScheduler:
+    """The scheduler, without the jobs that it fails at. They are left out until they are changed."""
+
+    def __init__(self, scheduler: Scheduler, failures: Failures) -> None:
+        self._scheduler = scheduler
+        self._failures = failures
+        self._left_out: dict[str, tuple[int, int, int]] = {}  # by job: its version, and where it failed
+        self._rests_until = 0.0
+
+    def refresh(self, cell: Cell, observed: Observed, machines: Iterable[str]) -> None:
+        """Read these machines again."""
+        try:
+            self._scheduler.refresh(cell, observed, machines)
+        except Exception as error:  # whatever it was: read all of them again
+            self._failures.add("reading machines again", cell.position, error)
+            self._scheduler.forget()
+
+    def schedule(self, cell: Cell, observed: Observed, now: Now) -> Plan:
+        """Plan a pass over all that waits and does not make it fail."""
+        self._left_out = {
+            key: version for key, version in self._left_out.items() if _version(cell, key) == version[:2]
+        }
+        if now.mono < self._rests_until:
+            return Plan()
+        try:
+            plan = self._pass(cell, observed, now, cell.waiting.keys() - self._left_out.keys())
+        except Exception as error:  # one job must not keep all others waiting
+            plan = self._without_culprits(cell, observed, now, error)
+        return msgspec.structs.replace(plan, refusals=plan.refusals | self._refusals(cell))
+
+    def foresee(self, cell: Cell, observed: Observed, spec: JobSpec, unread: Iterable[str], now: Now) -> Plan:
+        """Return the pass that would follow if a job were submitted now. Raises whatever it fails with."""
+        return self._scheduler.foresee(cell, observed, spec, unread, now)
+
+    def _pass(self, cell: Cell, observed: Observed, now: Now, jobs: Iterable[str]) -> Plan:
+        """Plan for these jobs only; after a failure nothing that was kept is trusted."""
+        seen = cell
+        if len(wanted := frozenset(jobs)) < len(cell.waiting):
+            seen = copy(cell)
+            seen.waiting = {key: cell.waiting[key] for key in cell.waiting if key in wanted}
+        try:
+            return self._scheduler.schedule(seen, observed, now)
+        except Exception:
+            self._scheduler.forget()
+            raise
+
+    def _without_culprits(self, cell: Cell, observed: Observed, now: Now, error: Exception) -> Plan:
+        def fails(jobs: Sequence[str]) -> bool:
+            try:
+                self._pass(cell, observed, now, jobs)
+            except Exception:  # that it fails is what is asked
+                return True
+            return False
+
+        sound = sorted(cell.waiting.keys() - self._left_out.keys())
+        for key in culprits(fails, sound):
+            self._left_out[key] = (*_version(cell, key), cell.position)
+            self._failures.add(f"scheduling {key}", cell.position, error, always=True)
+        try:
+            return self._pass(cell, observed, now, set(sound) - self._left_out.keys())
+        except Exception as still:  # at no job in particular
+            self._failures.add("scheduling", cell.position, still)
+            self._rests_until = now.mono + REST_SECONDS
+            return Plan()
+
+    def _refusals(self, cell: Cell) -> dict[str, tuple[Refusal, ...]]:
+        return {
+            key: (_refusal(cell, key, position),)
+            for key, (_, _, position) in sorted(self._left_out.items())
+            if cell.waiting.get(key)
+        }
+
+
+def culprits(fails: Callable[[Sequence[str]], bool], jobs: Sequence[str]) -> list[str]:
+    """Return the jobs that fail by themselves, found by halves; none when only several together do."""
+    if not jobs or not fails(jobs):
+        return []
+    if len(jobs) == 1:
+        return list(jobs)
+    half = len(jobs) // 2
+    return culprits(fails, jobs[:half]) + culprits(fails, jobs[half:])
+
+
+def _version(cell: Cell, key: str) -> tuple[int, int]:
+    job: Job | None = cell.jobs.get(key)
+    return (job.uid, job.generation) if job else (0, 0)
+
+
+def _refusal(cell: Cell, key: str, position: int) -> Refusal:
+    why = "the scheduler fails at this job"
+    return Refusal(
+        key,
+        tuple(sorted(cell.waiting[key])),
+        len(cell.machines),
+        {why: len(cell.machines)},
+        f"{why}; all others go on",
+        f"The master's log says more, at position {position}; please report it. A job that is changed is "
+        f"tried again",
+    )

@@ -1,0 +1,234 @@
+"""A damaged store is brought back: what is good goes on, what is lost is said, and no number comes again."""
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from borgish.cell.events import EntriesLost, JobSubmitted, MachineUp
+from borgish.errors import Fenced, NotFound, StoreDamaged, UnsafeConfiguration
+from borgish.master.recover import findings, told
+from borgish.store.checkpoints import is_good
+from borgish.store.recovery import Recovered, Recovery
+from borgish.store.salvage import UNKNOWN_SKIPPED, Start
+from borgish.store.sql import SqlStore
+from borgish.store.tablecheck import differences
+from tests.contract.store.places import InDatabase
+from tests.contract.store.samples import CELL, Life, job
+
+
+class Damaged:
+    """A store with a past: checkpoints at 3 and 9, and five entries after the last."""
+
+    def __init__(self, place: InDatabase, folder: Path) -> None:
+        self.place = place
+        self.folder = folder
+        life = Life(place.open())
+        life.story()  # up to 6
+        self.bodies = {}
+        for _ in range(8):
+            life.do(MachineUp("m1"))
+            self.bodies[life.cell.position] = life.body()
+            if life.cell.position in (7, 9):
+                life.checkpoint()
+        self.head = life.cell.position
+        self.epoch = life.epoch
+        life.store.close()
+
+    def recovery(self) -> Recovery:
+        return Recovery(self.place.url, CELL, self.folder, 300.5)
+
+    def recovered(self, given: Start | None = None, position: int = 0) -> Recovered:
+        """Recover, and see that what came of it is sound and goes on."""
+        done = self.recovery().recover(given, position)
+        assert self.recovery().look().is_sound
+        store = self.place.open()
+        assert isinstance(store, SqlStore)
+        cell = store.load()
+        assert store.warnings == []
+        assert differences(cell, store) == []
+        assert all(is_good(CELL, *store.checkpoint_body(info.position)) for info in store.checkpoints())
+        life = Life(store)
+        assert life.epoch > self.epoch
+        assert life.do(JobSubmitted(job("later"))).position > self.head
+        store.close()
+        return done
+
+    def jobs(self) -> set[str]:
+        with closing(self.place.open()) as store:
+            return set(store.load().jobs)
+
+    def kept(self) -> list[int]:
+        with closing(self.place.open()) as store:
+            return [info.position for info in store.checkpoints()]
+
+
+@pytest.fixture
+def damaged(database: InDatabase, tmp_path: Path) -> Damaged:
+    return Damaged(database, tmp_path)
+
+
+def test_a_sound_store_is_left_alone(damaged: Damaged) -> None:
+    done = damaged.recovery().recover()
+
+    assert done.checkpoint is None
+    assert list(told(done)) == [f"The store is sound, up to position {damaged.head}; nothing was changed"]
+    assert (done.aside, done.lost_file) == ([], None)
+    with closing(damaged.place.open()) as store:
+        assert store.lead("me", "here") == damaged.epoch + 1
+
+
+def test_what_follows_a_damaged_entry_is_lost_and_said(damaged: Damaged) -> None:
+    damaged.place.garble_entry(12)
+    with closing(damaged.place.open()) as store, pytest.raises(StoreDamaged):
+        store.load()
+
+    saved = damaged.recovery().look()
+    done = damaged.recovered()
+
+    assert (saved.start, saved.head, saved.top) == (9, 11, 14)
+    said = list(findings(saved))
+    assert "Journal entry 12 cannot be read" in said[0]
+    assert said[1:] == [
+        "The checkpoint at 9 is good, and so is the journal up to 11",
+        "Lost is what happened after that, up to 14",
+    ]
+    assert [row[0] for row in done.saved.lost] == [12, 13, 14]
+    assert done.lost_file is not None
+    kept = [json.loads(line) for line in done.lost_file.read_text().splitlines()]
+    assert [(row["position"], row["request_id"]) for row in kept] == [(12, "r12"), (13, "r13"), (14, "r14")]
+    assert "  lost: 12  1970-01-01T00:01:52.250Z  tester  test  " in list(told(done))
+    with closing(damaged.place.open()) as store:
+        [lost] = store.entries(11, limit=1)
+        cell = store.load()
+    assert (lost.position, lost.timeline, lost.actor) == (15, 2, "recovery")
+    assert lost.events == (EntriesLost(12, 14, 2, saved.stop),)
+    assert [cell.is_unheard(attempt) for attempt in (11, 12, 14, 15, 999)] == [False, True, True, False, True]
+
+
+def test_a_hole_in_the_journal_ends_it_there(damaged: Damaged) -> None:
+    damaged.place.lose_entry(11)
+
+    done = damaged.recovered()
+
+    assert (done.saved.head, done.saved.top) == (10, 14)
+    assert "after 10 comes 12" in done.saved.stop
+
+
+def test_an_end_that_is_missing_is_seen_by_what_the_tables_tell(damaged: Damaged) -> None:
+    store = damaged.place.open()
+    life = Life(store)
+    life.do(JobSubmitted(job("last")))
+    store.close()
+    damaged.place.lose_entry(life.cell.position)
+
+    done = damaged.recovered()
+
+    assert (
+        done.saved.stop
+        == f"The journal ends at {done.saved.head}, and something tells of a position {done.saved.top}"
+    )
+    assert "ann/last" not in damaged.place.open().load().jobs
+
+
+def test_the_checkpoint_before_is_used_and_the_bad_one_goes(damaged: Damaged) -> None:
+    damaged.place.damage_checkpoint(9)
+
+    done = damaged.recovered()
+
+    assert done.saved.bad == ["The checkpoint at 9 is not good: The checkpoint's SHA-256 does not match"]
+    assert (done.saved.start, done.saved.head, done.saved.resumes_at) == (7, damaged.head, 0)
+    assert damaged.kept() == [damaged.head, 7]
+
+
+def test_without_any_good_checkpoint_the_journal_is_enough(damaged: Damaged) -> None:
+    damaged.place.damage_checkpoint(9)
+    damaged.place.damage_checkpoint(7)
+
+    done = damaged.recovered()
+
+    assert (done.saved.start, done.saved.head) == (0, damaged.head)
+    assert f"What is good is the journal up to {damaged.head}" in list(told(done))
+
+
+def test_tables_are_written_anew(damaged: Damaged) -> None:
+    damaged.place.run("UPDATE tasks SET state = 'running'")
+
+    done = damaged.recovered()
+
+    assert len(done.saved.wrong) == 2
+    assert done.saved.resumes_at == 0
+
+
+def test_with_nothing_to_go_on_from_nothing_is_changed(damaged: Damaged) -> None:
+    damaged.place.damage_checkpoint(9)
+    damaged.place.damage_checkpoint(7)
+    damaged.place.lose_entry(1)
+
+    with pytest.raises(StoreDamaged, match="No checkpoint in the database is good") as caught:
+        damaged.recovery().recover()
+
+    assert "--recover FILE" in caught.value.hint
+    assert damaged.kept() == [9, 7]
+
+
+def test_a_checkpoint_from_elsewhere_brings_it_back(damaged: Damaged) -> None:
+    store = damaged.place.open()
+    info, stored = store.checkpoint_body(9)
+    store.close()
+    damaged.place.damage_checkpoint(9)
+    damaged.place.damage_checkpoint(7)
+    damaged.place.lose_entry(1)
+
+    done = damaged.recovered(Start(9, stored, info))
+
+    assert (done.saved.start, done.saved.head, done.saved.resumes_at) == (9, damaged.head, 0)
+
+
+def test_one_that_is_ahead_of_the_journal_skips_what_nobody_knows(damaged: Damaged) -> None:
+    store = damaged.place.open()
+    life = Life(store)
+    life.do(JobSubmitted(job("ahead")))
+    info = life.checkpoint()
+    stored = store.checkpoint_body(info.position)[1]
+    store.close()
+    damaged.place.run(f"DELETE FROM journal WHERE position > {damaged.head - 2}")
+    damaged.place.run(f"DELETE FROM checkpoints WHERE position = {info.position}")
+
+    done = damaged.recovered(Start(info.position, stored, info))
+
+    assert done.saved.head == info.position
+    assert done.saved.resumes_at == info.position + 1 + UNKNOWN_SKIPPED
+    assert "and whatever may have followed" in " ".join(told(done))
+    assert "ann/ahead" in damaged.jobs()
+
+
+def test_an_older_one_that_is_asked_for_comes_to_the_same(damaged: Damaged) -> None:
+    damaged.place.garble_entry(12)
+
+    assert damaged.recovered(position=7).saved.head == 11
+
+
+def test_a_position_without_a_checkpoint_is_refused(damaged: Damaged) -> None:
+    with pytest.raises(NotFound, match="kept at position 8"):
+        damaged.recovery().recover(position=8)
+
+
+def test_the_store_of_another_cell_is_refused(damaged: Damaged) -> None:
+    with pytest.raises(UnsafeConfiguration, match="belongs to cell 'testing'"):
+        Recovery(damaged.place.url, "other", damaged.folder, 0.0).recover()
+
+
+def test_who_leads_meanwhile_is_kept_out_or_fenced(damaged: Damaged) -> None:
+    life = Life(damaged.place.open())
+    if "sqlite" in damaged.place.url:
+        with pytest.raises(UnsafeConfiguration, match="in use"):
+            damaged.recovery().recover()
+        life.do()
+    else:
+        damaged.place.garble_entry(12)
+        damaged.recovery().recover()
+        with pytest.raises(Fenced):
+            life.do()
+    life.store.close()

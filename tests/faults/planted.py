@@ -1,0 +1,109 @@
+"""Bugs to plant into a borgmaster, so that it is seen that they would be found."""
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from borgish.cell.commands import Command, SubmitJob
+from borgish.cell.decision import Decision
+from borgish.cell.events import Entry
+from borgish.cell.observed import Observed
+from borgish.cell.state import Cell
+from borgish.clock import Now, SystemClock
+from borgish.master import core
+from borgish.master.core import Core
+from borgish.store import sqlite
+from borgish.store.base import Records
+from borgish.store.rows import Row
+from borgish.store.sql import SqlStore
+from tests.faults.vfs import SYNC_FAILED, Done, watched
+
+_UNTIL_THE_END = ExitStack()
+
+
+def acknowledge_what_is_not_durable() -> None:
+    """Every fifth append is not done."""
+    append, count = SqlStore.append, 0
+
+    def forgetful(self: SqlStore, entries: Sequence[Entry], records: Records) -> None:
+        nonlocal count
+        count += 1
+        if count < 5:
+            append(self, entries, records)
+
+    _put(SqlStore, "append", forgetful)
+
+
+def do_requests_again() -> None:
+    """A request id is remembered by nobody."""
+    _put(Core, "_known", lambda *_: None)
+
+
+def write_tables_by_half() -> None:
+    """The journal has it all, the tables have no tasks."""
+
+    def forgetful(self: SqlStore, entries: Sequence[Entry], records: Records) -> list[tuple[str, list[Row]]]:
+        return [
+            (statement, rows) for statement, rows in work(self, entries, records) if "tasks" not in statement
+        ]
+
+    work = SqlStore._work
+    _put(SqlStore, "_work", forgetful)
+
+
+def fail_at_poison() -> None:
+    """A job named ``poison`` cannot be decided, in a way that nobody foresaw."""
+    decide = core.decide  # type: ignore[attr-defined]  # what the core calls it by
+
+    def failing(cell: Cell, observed: Observed, command: Command, actor: str, now: Now) -> Decision:
+        if isinstance(command, SubmitJob) and command.spec.name == "poison":
+            raise ZeroDivisionError("nobody foresaw this")
+        return decide(cell, observed, command, actor, now)
+
+    _put(core, "decide", failing)
+
+
+def break_at_poison() -> None:
+    """A job named ``poison`` is taken in by half."""
+    apply_entry = core.apply_entry  # type: ignore[attr-defined]  # as above
+
+    def failing(cell: Cell, entry: Entry) -> None:
+        apply_entry(cell, entry)
+        if entry.subject.endswith("/poison"):
+            raise ZeroDivisionError("half of it")
+
+    _put(core, "apply_entry", failing)
+
+
+def step_clock() -> None:
+    """The wall clock is off by as many seconds as a file says, at every look."""
+    now, file = SystemClock.now, Path(os.environ["CLOCK_FILE"])
+
+    def stepped(self: SystemClock) -> Now:
+        true = now(self)
+        return Now(true.wall + float(file.read_text()), true.mono)
+
+    _put(SystemClock, "now", stepped)
+
+
+def break_disk() -> None:
+    """From some write (or sync) on, each fails, with the code that the environment says."""
+    watching = _UNTIL_THE_END.enter_context(watched())
+    code, left = int(os.environ["DISK_CODE"]), int(os.environ["DISK_AFTER"])
+
+    def refuse(change: Done) -> int:
+        nonlocal left
+        left -= change.what == ("sync" if code == SYNC_FAILED else "write")
+        return code if left < 0 and change.what in ("write", "sync") else 0
+
+    watching.refuse = refuse
+
+
+def do_not_wait_long() -> None:
+    """A database that somebody else holds is waited for a moment only."""
+    _put(sqlite, "BUSY_SECONDS_MAX", 0.2)
+
+
+def _put(owner: object, name: str, value: object) -> None:
+    setattr(owner, name, value)

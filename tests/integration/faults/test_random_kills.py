@@ -1,0 +1,29 @@
+"""Kill -9 at random moments; a thousand of them are `python -m tests.bench kills --count 1000`."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.kills import kill_at_random
+from tests.faults.nursery import Nursery
+from tests.faults.siege import Siege
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_on_sqlite(nursery: Nursery, tmp_path: Path, seed: int) -> None:
+    survives(nursery, tmp_path, "", 20, seed)
+
+
+@pytest.mark.postgres
+def test_on_postgres(nursery: Nursery, tmp_path: Path, postgres_url: str) -> None:
+    survives(nursery, tmp_path, postgres_url, 20, 4)
+
+
+def survives(nursery: Nursery, folder: Path, url: str, kills: int, seed: int) -> None:
+    with Siege(nursery, folder, url, seed=seed) as siege:
+        report = kill_at_random(siege, kills, seed)
+    assert report.problems == []
+    assert report.kills == kills
+    # Kills of a master that nobody asks for anything prove nothing.
+    assert report.acknowledged > kills
+    assert len(report.start_seconds) > kills / 3

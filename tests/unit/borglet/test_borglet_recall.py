@@ -1,0 +1,49 @@
+"""What is due waits no longer than its rule says, whatever the wall clock did while the borglet was away."""
+
+import pytest
+
+from borgish.borglet.attempt import KILL_AGAIN_SECONDS
+from borgish.borglet.entry import Entry, Purpose, Stage
+from borgish.borglet.recall import from_entry
+from borgish.clock import Now
+from borgish.resources import Resources
+from borgish.spec.job import Restart, Stop
+from borgish.vocabulary import Runtime
+from borgish.wire.link import AttemptSpec
+
+NOW = Now(1_700_000_000.0, 50.0)
+YEAR_SECONDS = 365 * 86400.0
+
+
+def recalled_wait(stage: Stage, due_seconds: float, grace_seconds: float = 5.0, ends: int = 0) -> float:
+    """Return how long an attempt waits that was to wait so long, by a clock that was set back since."""
+    spec = AttemptSpec(
+        task="ann/web/0",
+        attempt=7,
+        run=("serve",),
+        env={},
+        runtime=Runtime.FAKE,
+        resources=Resources(100),
+        restart=Restart(backoff_seconds=2.0),
+        stop=Stop("TERM", grace_seconds),
+    )
+    entry = Entry(
+        "ann/web/0", 7, spec, stage, due_at=NOW.wall + due_seconds, purpose=Purpose.KILL, backoff_ends=ends
+    )
+    due = from_entry(entry, NOW).due
+    assert due is not None
+    return due.mono - NOW.mono
+
+
+@pytest.mark.parametrize("leap_seconds", [0.0, 3600.0, 10 * YEAR_SECONDS])
+def test_a_stop_ends_within_its_grace(leap_seconds: float) -> None:
+    assert recalled_wait(Stage.STOPPING, 3.0 + leap_seconds, grace_seconds=30.0) == min(
+        3.0 + leap_seconds, 30.0
+    )
+    assert recalled_wait(Stage.STOPPING, 3600.0, grace_seconds=1.0) == KILL_AGAIN_SECONDS
+
+
+def test_a_start_waits_for_its_back_off_at_most() -> None:
+    assert recalled_wait(Stage.WAITING, 10 * YEAR_SECONDS, ends=4) == 8.0
+    assert recalled_wait(Stage.WAITING, 1.5, ends=4) == 1.5
+    assert recalled_wait(Stage.WAITING, 10 * YEAR_SECONDS, ends=1) == 0.0
