@@ -220,11 +220,10 @@ def reported(cell: Cell, job: Job, task: Task) -> SeenAttempt:
 
 
 def check_gang(cell: Cell, event: object) -> None:
-    """What waits of a gang gets places all together, or none."""
-    if isinstance(event, TasksPlaced) and cell.jobs[event.job].spec.gang:
-        assert set(event.indexes) == cell.waiting[event.job]
-    if isinstance(event, PlacesPromised) and cell.jobs[event.job].spec.gang:
-        assert set(event.indexes) == cell.waiting[event.job]
+    """What waits of a gang gets places all together, or none; so does all whose places are kept."""
+    if isinstance(event, TasksPlaced | PlacesPromised) and cell.jobs[event.job].spec.gang:
+        kept = {index for index in cell.waiting[event.job] if cell.jobs[event.job].tasks[index].promised}
+        assert set(event.indexes) in (cell.waiting[event.job], kept, cell.waiting[event.job] - kept)
 
 
 def check_promise(cell: Cell, event: object) -> None:
@@ -241,7 +240,7 @@ def check_promise(cell: Cell, event: object) -> None:
 def check_rules(cell: Cell, event: TasksPlaced, evicted: list[tuple[JobSpec, str]]) -> None:
     """Hard rules hold where a task is placed, also those of others.
 
-    What it has to be near to may have been preempted, for somebody else, in the same pass.
+    What it has to be near to may have been preempted in the same pass, or have its place kept there.
     """
     job = cell.jobs[event.job]
     others = [
@@ -267,7 +266,8 @@ def check_rules(cell: Cell, event: TasksPlaced, evicted: list[tuple[JobSpec, str
             for term in (term for term in terms if not term.weight):
                 assert value_of(there, term.over) != value_of(cell.machines[task.machine], term.over)
         for term in (term for term in job.spec.near if not term.weight):
-            known = [*((spec, t.machine) for spec, _, t in others), *evicted]
+            kept = [(cell.jobs[key].spec, at) for at, pairs in cell.promised.items() for key, _ in pairs]
+            known = [*((spec, t.machine) for spec, _, t in others), *kept, *evicted]
             near = [
                 spec
                 for spec, at in known
@@ -349,10 +349,13 @@ def fits(core: Core, allocs: Job, alloc: Task, job: Job, index: int) -> bool:
             ports |= set(attempt.ports)
             if attempt.alloc == alloc_name(allocs, alloc.index):
                 inner.append((attempt.needs, attempt.devices))
+    kept = [cell.jobs[key].spec for key, _ in cell.promised.get(machine.name, ())]
+    ports |= {port for spec in kept for port in spec.fixed_ports.values()}
     cpu = sum(used.cpu_millis for used, _ in inner)
     free = [port for port in range(20000, 20004) if port not in ports]
     fixed = set(job.spec.fixed_ports.values())
     dynamic = len(job.spec.ports) - len(fixed)
+    dynamic += sum(len(spec.ports) - len(spec.fixed_ports) for spec in kept)
     return (
         machine.up
         and not machine.cordoned
