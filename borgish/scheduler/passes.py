@@ -321,13 +321,19 @@ class Pass:
         classes = waiting.by_class()
         waiting.take_rest()
         self._budget -= sum(map(len, classes.values()))
+        if all(
+            kind in self._failed for kind in classes
+        ):  # one that may fit elsewhere now may help the others
+            for kind, indexes in classes.items():
+                self._refuse(job.key, kind, indexes)
+            return
         taken: dict[TaskClass, Taken] = {}
         for kind, indexes in classes.items():
-            if kind not in self._failed:
-                (taken[kind],) = self._place_class(kind, [(job, len(indexes))])
-        if all(kind in taken and len(taken[kind].rows) == len(i) for kind, i in classes.items()):
+            (taken[kind],) = self._place_class(kind, [(job, len(indexes))])
+        if all(len(taken[kind].rows) == len(indexes) for kind, indexes in classes.items()):
             for kind, indexes in classes.items():
                 self._note(kind, job, indexes, taken[kind])
+                self._failed.pop(kind, None)
             return
         for kind, indexes in classes.items():
             fitting = len(taken[kind].rows) if kind in taken else 0
@@ -335,11 +341,11 @@ class Pass:
                 kind.explanation = self._explainer.explain_gang(kind, fitting, len(indexes))
         for kind, placed in taken.items():
             placed.undo(self._fleet, kind, spec)
-        if len(classes) == 1:
-            ((kind, indexes),) = classes.items()
-            may_help = self._preemptions.may_help(kind)
-            if may_help and self._preemptions.make_room_for_all(kind, spec, indexes):
-                return
+        may_help = any(self._preemptions.may_help(kind) for kind in classes)
+        if may_help and self._preemptions.make_room_for_all(classes, spec):
+            for kind in classes:
+                self._failed.pop(kind, None)
+            return
         for kind, indexes in classes.items():
             self._fail(kind, job.key, indexes)
 

@@ -5,7 +5,7 @@ prod is never preempted. Machines differ by what their victims cost: how many, h
 is lost. Who preempts is not placed at once: its place is kept while the victims leave.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush
 from math import ceil
 from typing import Protocol
@@ -96,8 +96,8 @@ class Preempting(Protocol):
         """Make room for tasks of a class, for the first ones first; return those for which there is none."""
         ...
 
-    def make_room_for_all(self, kind: TaskClass, spec: JobSpec, indexes: list[int], /) -> bool:
-        """Make room for all of these tasks or for none; return which."""
+    def make_room_for_all(self, tasks: Mapping[TaskClass, list[int]], spec: JobSpec, /) -> bool:
+        """Make room for all of these tasks of a job, by class, or for none; return which."""
         ...
 
     def preemptions(self) -> tuple[Preemption, ...]:
@@ -120,7 +120,7 @@ class NoPreemptions:
     def make_room(self, _kind: TaskClass, _spec: JobSpec, indexes: list[int]) -> list[int]:
         return indexes
 
-    def make_room_for_all(self, _kind: TaskClass, _spec: JobSpec, _indexes: list[int]) -> bool:
+    def make_room_for_all(self, _tasks: Mapping[TaskClass, list[int]], _spec: JobSpec) -> bool:
         return False
 
     def preemptions(self) -> tuple[Preemption, ...]:
@@ -163,11 +163,11 @@ class Preemptions:
             heappush(auction.ranked, (self._total(row, offer.victims), row))  # it may have another
         return []
 
-    def make_room_for_all(self, kind: TaskClass, spec: JobSpec, indexes: list[int]) -> bool:
-        before = msgspec.structs.replace(self._state())
-        if not self.make_room(kind, spec, indexes):
+    def make_room_for_all(self, tasks: Mapping[TaskClass, list[int]], spec: JobSpec) -> bool:
+        before = self._state()
+        if not any(self.make_room(kind, spec, indexes) for kind, indexes in tasks.items()):
             return True
-        self._restore(kind, spec, before)
+        self._restore(tasks, spec, before)
         return False
 
     # Offers
@@ -367,13 +367,15 @@ class Preemptions:
             {job: (list(indexes), list(machines)) for job, (indexes, machines) in self._promises.items()},
         )
 
-    def _restore(self, kind: TaskClass, spec: JobSpec, before: "_State") -> None:
+    def _restore(self, tasks: Mapping[TaskClass, list[int]], spec: JobSpec, before: "_State") -> None:
+        class_of = {index: kind for kind, indexes in tasks.items() for index in indexes}
         kept = len(before.promises.get(spec.key, ((), ()))[0])
-        machines = self._promises.get(spec.key, ([], []))[1][kept:]
-        self._fleet.untake([self._fleet.row[name] for name in machines], kind, spec)
+        promised = self._promises.get(spec.key, ([], []))
+        for index, name in zip(promised[0][kept:], promised[1][kept:], strict=True):
+            self._fleet.untake((self._fleet.row[name],), class_of[index], spec)
         for job, index in self._chosen.keys() - before.chosen.keys():
             task = self._cell.jobs[job].tasks[index]
-            for port in kind.key.fixed_ports:
+            for port in spec.fixed_ports.values():
                 if port in task.ports:  # the victim has it still
                     self._fleet.fixed_ports.set((self._fleet.row[task.machine],), port, taken=True)
         self.left, self._chosen, self._taken_of = before.left, before.chosen, before.taken_of
