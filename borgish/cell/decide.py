@@ -164,7 +164,7 @@ def _place(cell: Cell, _o: Observed, command: PlaceTasks, _actor: str, _now: Now
         and not found.cordoned
         and has_its_alloc(cell, command.job, machine, command.allocs[place] if command.allocs else -1)
     ]
-    if job is None or not keep:
+    if job is None or not keep or (job.spec.gang and len(keep) < len(command.indexes)):
         return Decision((), command.job, "nothing left to place")
     event = TasksPlaced(
         command.job,

@@ -294,7 +294,7 @@ class FixedPortsFree:
         wanted = np.full(fleet.up[rows].shape, kind.ports)
         for port in kind.fixed_ports:
             wanted += fleet.fixed_ports.own(port, rows)
-        found: BoolArray = (fleet.free[PORTS][rows] >= wanted) | (kind.ports == 0)
+        found: BoolArray = (fleet.free[PORTS][rows] >= wanted) | (wanted == 0)
         return found
 
     def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Failing]:

@@ -159,7 +159,7 @@ class Fleet:
         facts_changed = self._read_facts(row, machine, seen or SeenMachine())
         amounts_changed = self._read_amounts(row, machine, census)
         if ports_changed or facts_changed or amounts_changed:
-            self._touch(row)
+            self.touch(row)
 
     # What the running pass places
 
@@ -249,8 +249,8 @@ class Fleet:
         """Return whether the ports that the class wants by number are free, and enough others beside."""
         if any(self.fixed_ports.taken(port)[row] for port in kind.fixed_ports):
             return False
-        beside = self.free.item(PORTS, row) - self.ports[row].count(kind.fixed_ports)
-        return not kind.ports or beside >= kind.ports
+        wanted = kind.ports + self.ports[row].count(kind.fixed_ports)
+        return not wanted or self.free.item(PORTS, row) >= wanted
 
     def count_words(self, count: int) -> str:
         """Return ``1 machine``, ``2 machines``."""
@@ -305,7 +305,8 @@ class Fleet:
 
     # Reading rows
 
-    def _touch(self, row: int) -> None:
+    def touch(self, row: int) -> None:
+        """Note that a row is another now."""
         self.version += 1
         self.changed[row] = self.version
 
@@ -356,14 +357,17 @@ class Fleet:
         for amounts in (*census.held.values(), census.leaving):
             for kind, amount in amounts.items():
                 free[kind] -= amount
-        # Several may hold one port, so what is taken is not a sum.
-        free[PORTS] = self.ports[row].free_count() - census.ports_kept
+        free[PORTS] = self._free_ports(row, census)
         changed = self._read_held(row, census) | self._read_devices(row, machine, census)
         if capacity != self.capacity[:, row].tolist() or free != self.free[:, row].tolist():
             self.capacity[:, row], self.free[:, row] = capacity, free
             self.inverse[:, row] = [1.0 / amount if amount > 0 else 0.0 for amount in capacity]
             changed = True
         return self._read_shares(row, census) or changed
+
+    def _free_ports(self, row: int, census: Census) -> int:
+        """Return how many ports are free. Several may hold one, so that what is taken is not a sum."""
+        return self.ports[row].free_count() - census.ports_kept
 
     def _read_shares(self, row: int, census: Census) -> bool:
         """Write who holds which share of the cpu; return whether it changed."""
@@ -417,7 +421,7 @@ class Fleet:
         self.present[row] = True
         self._forget_facts()
         self.tie[row] = tie_of(self.seed, name)
-        self._touch(row)
+        self.touch(row)
         return row
 
     def _remove(self, cell: Cell, name: str) -> None:
@@ -439,7 +443,7 @@ class Fleet:
             devices.read(row, 0, {})
         self._spare.append(row)
         self._forget_facts()
-        self._touch(row)
+        self.touch(row)
 
     def _widen(self, size: int) -> None:
         """Make rows for more machines; the lowest new one is used first."""

@@ -72,7 +72,7 @@ class RoomFleet(Fleet):
             self._machine[row] = machine
             self._on.setdefault(machine, set()).add(row)
             self.machine_row[row] = self._machines.row[machine]
-            self._touch(row)
+            self.touch(row)
 
     def _remove(self, cell: Cell, name: str) -> None:
         if name in self.row:
@@ -83,11 +83,19 @@ class RoomFleet(Fleet):
         if row in self._machine:
             self._on[self._machine.pop(row)].discard(row)
 
+    def close(self, cell: Cell, names: Iterable[str]) -> None:
+        """Have no rows of these allocs, which are about to leave, until their machines are read again."""
+        for name in names:
+            self._remove(cell, name)
+
     # What allocs have of their own
 
     def _read_ports(self, row: int, _machine: Machine, _census: Census) -> bool:
         self.ports[row] = self._machines.ports[self.machine_row.item(row)]
         return self.fixed_ports.read(row, self.ports[row])
+
+    def _free_ports(self, row: int, _census: Census) -> int:
+        return int(self._machines.free.item(PORTS, self.machine_row.item(row)))
 
     def _read_jobs(self, _cell: Cell, row: int, jobs: dict[str, int]) -> None:
         self.jobs[row] = jobs  # where they are is counted by machine
@@ -136,6 +144,7 @@ class RoomFleet(Fleet):
             self._machines.free[PORTS, machine] -= times * kind.ports
             self._fix_ports([row, *beside], kind, taken=times > 0)
             self._machines._fix_ports([machine], kind, taken=times > 0)
+            self._machines.touch(machine)
             self.changed[beside] = self.version
 
     def choose_ports(self, row: int, count: int) -> tuple[int, ...]:

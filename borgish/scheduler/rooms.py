@@ -15,13 +15,13 @@ from borgish.cell.state import Cell
 from borgish.scheduler.equivalence import Classes
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.passes import Pass
-from borgish.scheduler.plan import Placement, Plan, Refusal
+from borgish.scheduler.plan import Placement, Plan, Preemption, Refusal
 from borgish.scheduler.policies import Policy
 from borgish.scheduler.preemption import NoPreemptions
 from borgish.scheduler.room_fleet import RoomFleet
 from borgish.scheduler.scoring import ScoreCache
 from borgish.scheduler.settings import SchedulerSettings
-from borgish.vocabulary import split_task_name
+from borgish.vocabulary import split_task_name, task_name
 
 ROOMS_KEPT = 64
 """Rows of so many alloc sets are kept from pass to pass; of others they are made anew."""
@@ -37,10 +37,13 @@ class Room:
         self.policy = policy
         self.stale: set[str] = set()
 
-    def plan(self, cell: Cell, observed: Observed, jobs: list[str], budget: int) -> tuple[Plan, int]:
-        """Return where waiting tasks of jobs go, in allocs, and what is left of the budget."""
+    def plan(
+        self, cell: Cell, observed: Observed, jobs: list[str], leaving: list[str], budget: int
+    ) -> tuple[Plan, int]:
+        """Return where waiting tasks of jobs go, in allocs but those leaving, and the budget that is left."""
         self.fleet.read_on(cell, observed, sorted(self.stale))
         self.stale.clear()
+        self.fleet.close(cell, leaving)
         run = Pass(cell, self.fleet, self.classes, self.scores, self.policy, NoPreemptions(), budget, jobs)
         plan = run.plan(frozenset())
         self.classes.forget_unused(run.used)
@@ -75,14 +78,23 @@ class Rooms:
             room.classes.look_again()
 
     def plans(
-        self, cell: Cell, observed: Observed, waiting: dict[str, list[str]], budget: int
+        self,
+        cell: Cell,
+        observed: Observed,
+        waiting: dict[str, list[str]],
+        preempted: Iterable[Preemption],
+        budget: int,
     ) -> Iterator[Plan]:
-        """Yield a plan for each alloc set that jobs wait to run in."""
+        """Yield a plan for each alloc set that jobs wait to run in; ``preempted`` are about to leave."""
+        leaving: dict[str, list[str]] = {}
+        for each in preempted:
+            leaving.setdefault(each.job, []).extend(task_name(each.job, index) for index in each.indexes)
         for key in sorted(waiting):
             if nowhere := _nowhere(cell, key):
                 yield Plan(refusals={job: _refusals(cell, job, *nowhere) for job in sorted(waiting[key])})
                 continue
-            plan, budget = self._room(cell, key).plan(cell, observed, waiting[key], budget)
+            room = self._room(cell, key)
+            plan, budget = room.plan(cell, observed, waiting[key], leaving.get(key, []), budget)
             self.refresh(name for placement in plan.placements for name in placement.machines)
             yield plan
 

@@ -104,7 +104,7 @@ class Scheduler:
         if self._rooms is None:
             self._rooms = Rooms(fleet, self._policy, self._settings)
         self._rooms.refresh(self._planned)
-        inner = list(self._rooms.plans(cell, observed, waiting, budget))
+        inner = list(self._rooms.plans(cell, observed, waiting, plan.preemptions, budget))
         for each in inner:
             self._note_planned(each, cell)
         allocs_come = any(placement.job in waiting for placement in plan.placements)
