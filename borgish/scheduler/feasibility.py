@@ -304,6 +304,8 @@ class FixedPortsFree:
             without = f"without the fixed port {port}"
             yield Failing(f"port {port}", fails, f"has {words}", f"have {words}", without=without)
         few = ~self._beside(fleet, kind, ALL) & (fleet.free[PORTS] >= kind.ports)
+        for port in kind.fixed_ports:
+            few &= ~fleet.fixed_ports.taken(port)
         words = "too few ports free beside those asked for by number"
         yield Failing("ports beside", few, f"has {words}", f"have {words}")
 
