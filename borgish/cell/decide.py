@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from borgish.cell.admission import admit
+from borgish.cell.allocs import check_inside, has_its_alloc
 from borgish.cell.commands import (
     BeginEpoch,
     Command,
@@ -82,6 +83,7 @@ def _submit(cell: Cell, _o: Observed, command: SubmitJob, _actor: str, now: Now)
     job = cell.jobs.get(spec.key)
     text = f"{spec.key} submitted: {_tasks(spec.tasks)}"
     if job is None or job.state is State.DEAD:
+        check_inside(cell, spec)
         admit(cell, spec, range(spec.tasks), now.wall)
         return Decision((JobSubmitted(spec),), spec.key, text, doubts(cell, spec))
     if job.spec == spec:
@@ -111,7 +113,8 @@ def _scale(cell: Cell, _o: Observed, command: ScaleJob, _actor: str, now: Now) -
     admit(cell, spec, range(job.spec.tasks, spec.tasks), now.wall)
     text = f"{job.key} scaled from {job.spec.tasks} to {_tasks(command.tasks)}"
     gone = range(command.tasks, len(job.tasks))
-    return Decision((JobChanged(job.key, spec), *evicted_with(cell, job, gone)), job.key, text)
+    moved = evicted_with(cell, job, gone, f"scaled to {_tasks(command.tasks)}")
+    return Decision((JobChanged(job.key, spec), *moved), job.key, text)
 
 
 def _kill(cell: Cell, _o: Observed, command: KillTasks, actor: str, _now: Now) -> Decision:
@@ -121,9 +124,8 @@ def _kill(cell: Cell, _o: Observed, command: KillTasks, actor: str, _now: Now) -
         return Decision((), job.key, "nothing to kill: all of it is dead already")
     reason = f"killed by {actor}"
     event = TasksEnded(job.key, tuple(chosen), Ending.KILL, (reason,) * len(chosen))
-    return Decision(
-        (event, *evicted_with(cell, job, chosen)), job.key, f"{_tasks(len(chosen))} of {job.key} killed"
-    )
+    moved = evicted_with(cell, job, chosen, reason)
+    return Decision((event, *moved), job.key, f"{_tasks(len(chosen))} of {job.key} killed")
 
 
 def _restart(cell: Cell, _o: Observed, command: RestartTasks, actor: str, now: Now) -> Decision:
@@ -132,10 +134,11 @@ def _restart(cell: Cell, _o: Observed, command: RestartTasks, actor: str, now: N
     running = tuple(i for i in chosen if job.tasks[i].state is State.RUNNING)
     dead = tuple(i for i in chosen if job.tasks[i].state is State.DEAD)
     admit(cell, job.spec, dead, now.wall)
-    evicted = (TasksEvicted(job.key, running, Eviction.RESTART, f"restarted by {actor}"),) * bool(running)
+    reason = f"restarted by {actor}"
+    evicted = (TasksEvicted(job.key, running, Eviction.RESTART, reason),) * bool(running)
     again = (TasksResubmitted(job.key, dead),) * bool(dead)
     text = f"{_tasks(len(running) + len(dead))} of {job.key} restarted"
-    return Decision((*evicted, *evicted_with(cell, job, running), *again), job.key, text)
+    return Decision((*evicted, *evicted_with(cell, job, running, reason), *again), job.key, text)
 
 
 def _forget(cell: Cell, _o: Observed, command: ForgetJob, _actor: str, _now: Now) -> Decision:
@@ -155,9 +158,13 @@ def _place(cell: Cell, _o: Observed, command: PlaceTasks, _actor: str, _now: Now
     keep = [
         place
         for place, (index, machine) in enumerate(zip(command.indexes, command.machines, strict=True))
-        if index in waiting and (found := cell.machines.get(machine)) and found.up and not found.cordoned
+        if index in waiting
+        and (found := cell.machines.get(machine))
+        and found.up
+        and not found.cordoned
+        and has_its_alloc(cell, command.job, machine, command.allocs[place] if command.allocs else -1)
     ]
-    if job is None or not keep:
+    if job is None or not keep or (job.spec.gang and len(keep) < len(command.indexes)):
         return Decision((), command.job, "nothing left to place")
     event = TasksPlaced(
         command.job,
@@ -185,13 +192,12 @@ def _promise(cell: Cell, _o: Observed, command: PromisePlaces, _actor: str, _now
 
 def _evict(cell: Cell, _o: Observed, command: EvictTasks, _actor: str, _now: Now) -> Decision:
     job = _job(cell, command.job)
-    if command.preemptor and not may_preempt(cell, command.preemptor, job.spec.priority):
-        return Decision((), job.key, f"{job.key} may not be preempted for {command.preemptor}")
-    indexes = tuple(i for i in command.indexes if job.tasks[i].state is State.RUNNING)
-    evicted = TasksEvicted(
-        job.key, indexes, command.cause, command.reason, command.notice_seconds, command.preemptor
-    )
-    events = (evicted, *evicted_with(cell, job, indexes)) if indexes else ()
+    running = [i for i in command.indexes if job.tasks[i].state is State.RUNNING]
+    for_task, notice_seconds = command.preemptor, command.notice_seconds
+    indexes = tuple(i for i in running if not for_task or may_preempt(cell, for_task, job, i))
+    evicted = TasksEvicted(job.key, indexes, command.cause, command.reason, notice_seconds, for_task)
+    moved = evicted_with(cell, job, indexes, command.reason or command.cause, notice_seconds)
+    events = (evicted, *moved) if indexes else ()
     return Decision(events, job.key, f"{_tasks(len(indexes))} of {job.key} evicted: {command.cause}")
 
 

@@ -2,37 +2,37 @@
 
 from collections.abc import Iterable, Iterator
 
+from borgish.cell.allocs import inside, is_alloc_set, priority_of
 from borgish.cell.events import TasksEvicted
 from borgish.cell.model import Job
 from borgish.cell.state import Cell
-from borgish.vocabulary import Eviction, JobKind, State, split_task_name
+from borgish.vocabulary import Eviction, split_task_name
 
 
-def may_preempt(cell: Cell, preemptor: str, priority: int) -> bool:
-    """Return whether a task may take the place of tasks of this priority (section 2.5).
+def may_preempt(cell: Cell, preemptor: str, job: Job, index: int) -> bool:
+    """Return whether a task may take the place of another (section 2.5).
 
-    Prod is never preempted, nor is what has an equal or a higher priority.
+    Prod is never preempted, nor is what has an equal or a higher priority, or what holds such in it.
     """
-    job = cell.jobs.get(split_task_name(preemptor)[0])
-    return job is not None and priority < min(job.spec.priority, cell.rules.bands.production)
+    for_job = cell.jobs.get(split_task_name(preemptor)[0])
+    if for_job is None:
+        return False
+    return priority_of(cell, job, index) < min(for_job.spec.priority, cell.rules.bands.production)
 
 
-def evicted_with(cell: Cell, job: Job, indexes: Iterable[int]) -> Iterator[TasksEvicted]:
+def evicted_with(
+    cell: Cell, job: Job, indexes: Iterable[int], why: str, notice_seconds: float = -1.0
+) -> Iterator[TasksEvicted]:
     """Yield the evictions that follow when these tasks leave: of all that runs in them, if they are allocs.
 
-    To be told after what makes the allocs leave. Section 2.4: what is in an alloc moves with it.
+    To be told after what makes the allocs leave, and why. Section 2.4: what is in an alloc moves with it.
     """
-    if job.spec.kind is not JobKind.ALLOC_SET:
+    if not is_alloc_set(job):
         return
-    inside: dict[str, list[int]] = {}
+    leaving: dict[str, list[int]] = {}
     for alloc in indexes:
-        task = job.tasks[alloc]
-        if task.state is State.RUNNING:
-            for key, index in sorted(cell.placed.get(task.machine, ())):
-                other = cell.jobs[key]
-                if other.spec.inside == job.key and other.tasks[index].alloc == alloc:
-                    inside.setdefault(key, []).append(index)
-    for key, inner in sorted(inside.items()):
-        yield TasksEvicted(
-            key, tuple(sorted(inner)), Eviction.ALLOC_MOVED, f"the alloc of {job.key} it was in left"
-        )
+        for inner, task in inside(cell, job, alloc):
+            leaving.setdefault(inner.key, []).append(task.index)
+    for key, inner_indexes in sorted(leaving.items()):
+        reason = f"its alloc of {job.key} left: {why}"
+        yield TasksEvicted(key, tuple(sorted(inner_indexes)), Eviction.ALLOC_MOVED, reason, notice_seconds)

@@ -5,10 +5,11 @@ Each check yields one sentence for each thing wrong; a sound cell yields none.
 
 from collections.abc import Iterator
 
+from borgish.cell.allocs import is_alloc_set
 from borgish.cell.demand import Demand
 from borgish.cell.model import Job, Task
 from borgish.cell.state import Cell
-from borgish.resources import Resources
+from borgish.resources import DEVICE_MILLIS, Resources
 from borgish.vocabulary import Ending, State, task_name
 
 
@@ -67,11 +68,13 @@ def running_tasks_have_a_place(cell: Cell) -> Iterator[str]:
 
 
 def machines_are_not_overfull(cell: Cell) -> Iterator[str]:
-    """The limits of the tasks placed on a machine fit its capacity."""
+    """The limits of the tasks placed on a machine fit its capacity. What is in an alloc is in its limits."""
     for name, machine in cell.machines.items():
         held = Resources()
-        for job, index in sorted(cell.placed.get(name, ())):
-            held = held.plus(cell.jobs[job].spec.needs(index))
+        for key, index in sorted(cell.placed.get(name, ())):
+            job = cell.jobs[key]
+            if job.tasks[index].alloc < 0:
+                held = held.plus(job.spec.needs(index))
         if not _fits(held, machine.capacity):
             yield f"{name} holds {held}, more than its {machine.capacity}"
 
@@ -82,7 +85,84 @@ def _fits(held: Resources, capacity: Resources) -> bool:
         and held.ram_bytes <= capacity.ram_bytes
         and held.disk_bytes <= capacity.disk_bytes
         and all(amount <= capacity.named.get(name, 0) for name, amount in held.named.items())
+        and all(millis <= capacity.devices.get(kind, 0) for kind, millis in held.devices.items())
     )
+
+
+def tasks_are_where_their_allocs_are(cell: Cell) -> Iterator[str]:
+    """What is to run in an alloc set runs in an alloc of it that came first, on its machine."""
+    for key, job, task in _running(cell):
+        name = task_name(key, task.index)
+        if not job.spec.inside or task.alloc < 0:
+            if job.spec.inside or task.alloc >= 0:
+                yield f"{name} is to run in '{job.spec.inside}' and is in alloc {task.alloc}"
+            continue
+        alloc = cell.task(task_name(job.spec.inside, task.alloc))
+        if alloc is None or not is_alloc_set(cell.jobs[job.spec.inside]):
+            yield f"{name} runs in {job.spec.inside}/{task.alloc}, which is no alloc"
+        elif alloc.state is not State.RUNNING or alloc.machine != task.machine:
+            yield f"{name} runs on {task.machine} and its alloc is {alloc.state} on {alloc.machine}"
+        elif alloc.attempt >= task.attempt:
+            yield f"{name} runs as attempt {task.attempt} in an alloc of attempt {alloc.attempt}"
+
+
+def allocs_are_not_overfull(cell: Cell) -> Iterator[str]:
+    """The limits of the tasks in an alloc fit what it reserves."""
+    held: dict[tuple[str, int], Resources] = {}
+    for _key, job, task in _running(cell):
+        if task.alloc >= 0:
+            alloc = (job.spec.inside, task.alloc)
+            held[alloc] = held.get(alloc, Resources()).plus(job.spec.needs(task.index))
+    for (key, index), amounts in held.items():
+        reserved = cell.jobs[key].spec.needs(index) if key in cell.jobs else Resources()
+        if not _fits(amounts, reserved):
+            yield f"{task_name(key, index)} holds {amounts}, more than its {reserved}"
+
+
+def devices_are_held_once(cell: Cell) -> Iterator[str]:
+    """No device is given away beyond the whole of it; in an alloc, beyond what the alloc has of it."""
+    used: dict[tuple[str, str], int] = {}  # by machine or alloc, and device
+    there: dict[tuple[str, str], int] = {}
+    for key, job, task in _running(cell):
+        place = task_name(job.spec.inside, task.alloc) if task.alloc >= 0 else task.machine
+        for device, millis in _devices(job, task):
+            used[place, device] = used.get((place, device), 0) + millis
+            there.setdefault((task.machine, device), DEVICE_MILLIS)
+            if is_alloc_set(job):
+                there[task_name(key, task.index), device] = millis
+    for (place, device), millis in used.items():
+        most = there.get((place, device), 0)
+        if millis > most:
+            yield f"{millis} thousandths of {device} of {place} are given away, and it has {most}"
+
+
+def tasks_have_their_devices(cell: Cell) -> Iterator[str]:
+    """A running task has as many devices as it needs: one for a part, else so many whole ones."""
+    for key, job, task in _running(cell):
+        needs = job.spec.needs(task.index).devices
+        wanted = [kind for kind, millis in needs.items() for _ in range(-(-millis // DEVICE_MILLIS))]
+        if sorted(device.partition(":")[0] for device in task.devices) != sorted(wanted):
+            yield f"{task_name(key, task.index)} has the devices {task.devices} and needs {needs}"
+
+
+def _devices(job: Job, task: Task) -> Iterator[tuple[str, int]]:
+    """Yield the devices of a task, and how much of each it has."""
+    needs = job.spec.needs(task.index).devices
+    for device in task.devices:
+        yield device, min(DEVICE_MILLIS, needs.get(device.partition(":")[0], 0))
+
+
+def promises_are_of_those_who_wait(cell: Cell) -> Iterator[str]:
+    """Places are kept for pending tasks only, on machines of the cell, and not in allocs."""
+    promised: dict[str, set[tuple[str, int]]] = {}
+    for key, job in cell.jobs.items():
+        for task in job.tasks:
+            if task.promised:
+                promised.setdefault(task.promised, set()).add((key, task.index))
+                if task.state is not State.PENDING or job.spec.inside or task.promised not in cell.machines:
+                    yield f"{task_name(key, task.index)} is {task.state} with a place on {task.promised}"
+    if promised != cell.promised:
+        yield "the index of promised places does not follow from the tasks"
 
 
 def ports_are_held_once(cell: Cell) -> Iterator[str]:
@@ -109,5 +189,10 @@ CHECKS = (
     demand_follows_records,
     running_tasks_have_a_place,
     machines_are_not_overfull,
+    tasks_are_where_their_allocs_are,
+    allocs_are_not_overfull,
+    devices_are_held_once,
+    tasks_have_their_devices,
+    promises_are_of_those_who_wait,
     ports_are_held_once,
 )

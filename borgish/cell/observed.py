@@ -38,7 +38,7 @@ class SeenAttempt(msgspec.Struct, frozen=True):
     reason: str = ""
     port_in_use: int = 0
     devices: tuple[str, ...] = ()  # those it has, like gpu:0
-    in_alloc: bool = False  # its needs are those of its alloc
+    alloc: str = ""  # the attempt of the alloc that it is in, like user/room/3@1200
     programs: tuple[SeenProgram, ...] = ()
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from sys import intern
 
+from borgish.cell.allocs import alloc_name
 from borgish.cell.commands import Observe
 from borgish.cell.model import Job, Machine, Task
 from borgish.cell.observed import Observed, SeenAttempt, SeenProgram
@@ -25,7 +26,9 @@ from borgish.wire.link import (
 )
 
 SeenKey = tuple[str, int]
-_TASK_NAME = re.compile(f"{NAME_PATTERN}/{NAME_PATTERN}/(0|[1-9][0-9]{{0,5}})")
+_TASK = rf"{NAME_PATTERN}/{NAME_PATTERN}/(0|[1-9][0-9]{{0,5}})"
+_TASK_NAME = re.compile(_TASK)
+_ALLOC_NAME = re.compile(rf"{_TASK}@[0-9]{{1,18}}")
 
 
 class Outgoing:
@@ -82,7 +85,7 @@ def attempt_spec(cell: Cell, job: Job, task: Task) -> AttemptSpec:
         max_runtime_seconds=spec.max_runtime_seconds,
         labels=spec.labels,
         devices=task.devices,
-        in_alloc=task.alloc >= 0,
+        alloc=alloc_name(cell.jobs[spec.inside], task.alloc) if task.alloc >= 0 else "",
         programs=rendered.group,
     )
 
@@ -185,7 +188,7 @@ def seen_attempt(report: AttemptReport) -> SeenAttempt:
         reason=report.reason,
         port_in_use=report.port_in_use,
         devices=report.devices,
-        in_alloc=report.in_alloc,
+        alloc=report.alloc if _ALLOC_NAME.fullmatch(report.alloc) else "",
         programs=tuple(seen_program(program) for program in report.programs),
     )
 

@@ -2,12 +2,17 @@
 
 Tasks placed there count with their limits, and so do those whose place is kept until others have
 left. An attempt that is still seen there but should not be (it is leaving) counts too: its memory,
-devices and ports are free when it has ended, not before. What runs inside an alloc holds no more
-than its alloc does.
+devices and ports are free when it has ended, not before.
+
+What runs inside an alloc holds nothing of the machine but its ports: the alloc does. Of the alloc it
+holds what it needs. What has yet to leave when its alloc has left already holds its needs of the machine.
 """
+
+from collections.abc import Iterator
 
 import msgspec
 
+from borgish.cell.allocs import alloc_name, inside, is_alloc_set, is_reserved, priority_of
 from borgish.cell.model import Job, Task
 from borgish.cell.observed import Observed, SeenAttempt, SeenMachine
 from borgish.cell.state import Cell
@@ -35,6 +40,8 @@ class Census(msgspec.Struct):
     devices: dict[str, int]  # thousandths in use of single devices, by their name, like gpu:0
     jobs: dict[str, int]  # how many tasks of each job are placed there
     blocked_until: float  # when the first of the blocked ports is free again; inf: none is blocked
+    ports_kept: int = 0  # how many more, of any number, are for tasks whose place is kept
+    fixed_kept: set[int] = set()  # of ``ports``: those only kept for such tasks, that want them by number
 
 
 class Kinds:
@@ -74,11 +81,35 @@ def take_census(cell: Cell, observed: Observed, machine: str, kinds: Kinds, mono
     census = Census({}, {}, set(), {}, {}, float("inf"))
     current = _count_placed(census, cell, machine, kinds)
     for key, index in cell.promised.get(machine, ()):
-        _count_needs(census, cell.jobs[key], index, kinds)
+        job = cell.jobs[key]
+        _count_needs(census, job, index, kinds, job.spec.priority)
+        census.ports_kept += len(job.spec.ports) - len(job.spec.fixed_ports)
+        census.fixed_kept.update(job.spec.fixed_ports.values())
     seen = observed.machines.get(machine)
     if seen is not None:
-        _count_leaving(census, seen, current, kinds)
+        for attempt in _leaving(seen, current):
+            census.ports.update(attempt.ports)
+            if not (attempt.alloc and is_reserved(cell, machine, attempt.alloc)):
+                _count_attempt(census, attempt, kinds)
         _count_blocked(census, seen, mono)
+    census.fixed_kept -= census.ports
+    census.ports |= census.fixed_kept
+    return census
+
+
+def take_alloc_census(cell: Cell, observed: Observed, allocs: Job, index: int, kinds: Kinds) -> Census:
+    """Count one alloc that is on a machine. Its ports are the machine's, and not counted."""
+    census = Census({}, {}, set(), {}, {}, float("inf"))
+    current = set()
+    for job, task in inside(cell, allocs, index):
+        _count_task(census, cell, job, task, kinds)
+        current.add((task_name(job.key, task.index), task.attempt))
+    seen = observed.machines.get(allocs.tasks[index].machine)
+    if seen is not None:
+        name = alloc_name(allocs, index)
+        for attempt in _leaving(seen, current):
+            if attempt.alloc == name:
+                _count_attempt(census, attempt, kinds)
     return census
 
 
@@ -88,25 +119,31 @@ def _count_placed(census: Census, cell: Cell, machine: str, kinds: Kinds) -> set
     for key, index in cell.placed.get(machine, ()):
         job = cell.jobs[key]
         task = job.tasks[index]
-        _count_task(census, job, task, kinds)
+        census.ports.update(task.ports)
+        if task.alloc < 0:
+            _count_task(census, cell, job, task, kinds)
+        else:
+            _count_one(census, job)
         current.add((task_name(key, index), task.attempt))
     return current
 
 
-def _count_task(census: Census, job: Job, task: Task, kinds: Kinds) -> None:
+def _count_one(census: Census, job: Job) -> None:
     census.jobs[job.key] = census.jobs.get(job.key, 0) + 1
-    census.ports.update(task.ports)
-    if task.alloc >= 0:
-        return
-    held = _count_needs(census, job, task.index, kinds)
+
+
+def _count_task(census: Census, cell: Cell, job: Job, task: Task, kinds: Kinds) -> None:
+    _count_one(census, job)
+    priority = priority_of(cell, job, task.index) if is_alloc_set(job) else job.spec.priority
+    held = _count_needs(census, job, task.index, kinds, priority)
     if task.ports:
         held[PORTS] = held.get(PORTS, 0) + len(task.ports)
     if task.devices:
         count_devices(census.devices, task.devices, job.spec.needs(task.index).devices)
 
 
-def _count_needs(census: Census, job: Job, index: int, kinds: Kinds) -> Amounts:
-    held = census.held.setdefault(job.spec.priority, {})
+def _count_needs(census: Census, job: Job, index: int, kinds: Kinds, priority: int) -> Amounts:
+    held = census.held.setdefault(priority, {})
     kinds.add(held, job.spec.needs(index))
     return held
 
@@ -118,17 +155,15 @@ def count_devices(used: dict[str, int], devices: tuple[str, ...], needs: dict[st
         used[device] = used.get(device, 0) + millis
 
 
-def _count_leaving(census: Census, seen: SeenMachine, current: set[tuple[str, int]], kinds: Kinds) -> None:
+def _leaving(seen: SeenMachine, current: set[tuple[str, int]]) -> Iterator[SeenAttempt]:
     for key, attempt in seen.attempts.items():
         if attempt.ended is None and key not in current:
-            _count_attempt(census, attempt, kinds)
+            yield attempt
 
 
 def _count_attempt(census: Census, attempt: SeenAttempt, kinds: Kinds) -> None:
-    if not attempt.in_alloc:
-        kinds.add(census.leaving, attempt.needs)
-        count_devices(census.devices, attempt.devices, attempt.needs.devices)
-    census.ports.update(attempt.ports)
+    kinds.add(census.leaving, attempt.needs)
+    count_devices(census.devices, attempt.devices, attempt.needs.devices)
 
 
 def _count_blocked(census: Census, seen: SeenMachine, mono: float) -> None:

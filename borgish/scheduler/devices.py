@@ -41,12 +41,17 @@ class Devices:
 
     def read(self, row: int, count: int, used: dict[str, int]) -> None:
         """Write one machine's devices: how many, and what is used of single ones by name."""
-        if count > len(self.free):
-            added = np.full((count - len(self.free), self.free.shape[1]), ABSENT)
+        self.write(row, dict.fromkeys(range(count), DEVICE_MILLIS), used)
+
+    def write(self, row: int, there: dict[int, int], used: dict[str, int]) -> None:
+        """Write what there is of which devices, by number, and what is used of them by name."""
+        more = max(there, default=-1) + 1 - len(self.free)
+        if more > 0:
+            added = np.full((more, self.free.shape[1]), ABSENT)
             self.free = np.concatenate([self.free, added])
         self.free[:, row] = ABSENT
-        for device in range(count):
-            self.free[device, row] = DEVICE_MILLIS - used.get(f"{self.name}:{device}", 0)
+        for device, millis in there.items():
+            self.free[device, row] = millis - used.get(f"{self.name}:{device}", 0)
         self.count(row)
 
     def count(self, row: int) -> None:

@@ -284,10 +284,18 @@ class FixedPortsFree:
         return bool(kind.fixed_ports)
 
     def mask(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> BoolArray:
-        passes = np.ones(fleet.up[rows].shape, dtype=np.bool_)
+        passes = self._beside(fleet, kind, rows)
         for port in kind.fixed_ports:
             passes &= ~fleet.fixed_ports.taken(port)[rows]
         return passes
+
+    def _beside(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> BoolArray:
+        """Return which rows have enough ports of any number beside those, which may be of the range, too."""
+        wanted = np.full(fleet.up[rows].shape, kind.ports)
+        for port in kind.fixed_ports:
+            wanted += fleet.fixed_ports.own(port, rows)
+        found: BoolArray = (fleet.free[PORTS][rows] >= wanted) | (wanted == 0)
+        return found
 
     def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Failing]:
         for port in kind.fixed_ports:
@@ -295,6 +303,11 @@ class FixedPortsFree:
             words = f"port {port} taken"
             without = f"without the fixed port {port}"
             yield Failing(f"port {port}", fails, f"has {words}", f"have {words}", without=without)
+        few = ~self._beside(fleet, kind, ALL) & (fleet.free[PORTS] >= kind.ports)
+        for port in kind.fixed_ports:
+            few &= ~fleet.fixed_ports.taken(port)
+        words = "too few ports free beside those asked for by number"
+        yield Failing("ports beside", few, f"has {words}", f"have {words}")
 
 
 class Rules:

@@ -33,7 +33,7 @@ from borgish.scheduler.devices import Devices
 from borgish.scheduler.marks import Marks
 from borgish.scheduler.ports import FixedPorts, PortRange
 from borgish.scheduler.topology import Choice, Counter, Topology
-from borgish.spec.job import Affinity, JobSpec
+from borgish.spec.job import MACHINE, Affinity, JobSpec
 from borgish.vocabulary import Runtime
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ _COLUMNS = (
     *("changed", "tie", "capacity", "inverse", "free", "shares"),
 )
 """The arrays of a fleet that are its own."""
+
+SHARE_STEP = 1e-9  # below any share of a machine that a task can have
 
 
 class Widening(Protocol):
@@ -71,6 +73,7 @@ class Fleet:
     """
 
     noun = "machine"
+    are_apart = True  # what is taken on one row changes no other
 
     def __init__(self, seed: int, size: int) -> None:
         self.seed = seed
@@ -82,6 +85,7 @@ class Fleet:
         self.names: list[str] = []
         self.ports: list[PortRange] = []
         self.fixed_ports = FixedPorts()
+        self.kept_ports: dict[int, set[int]] = {}  # by row: those kept for single tasks, by number
         self.jobs: list[dict[str, int]] = []  # by row: tasks of each job placed there
         self.blocked: dict[int, float] = {}  # by row: when its first blocked port is free again
         self.attributes = Attributes()
@@ -151,12 +155,11 @@ class Fleet:
     ) -> None:
         row = self.row[name] if name in self.row else self._add(name)
         ports_changed = self._read_ports(row, machine, census)
-        self.topology.read(cell, row, self.jobs[row], census.jobs)
-        self.jobs[row] = census.jobs
+        self._read_jobs(cell, row, census.jobs)
         facts_changed = self._read_facts(row, machine, seen or SeenMachine())
         amounts_changed = self._read_amounts(row, machine, census)
         if ports_changed or facts_changed or amounts_changed:
-            self._touch(row)
+            self.touch(row)
 
     # What the running pass places
 
@@ -167,8 +170,7 @@ class Fleet:
         for row in rows:
             jobs = all_jobs[row]
             jobs[job] = jobs.get(job, 0) + 1
-        for port in kind.fixed_ports:
-            self.fixed_ports.set(rows, port, taken=True)
+        self._fix_ports(rows, kind, taken=True)
         self.topology.add(spec, job, rows, 1)
 
     def untake(self, rows: Sequence[int], kind: "TaskClass", spec: JobSpec) -> None:
@@ -180,9 +182,16 @@ class Fleet:
             jobs[job] -= 1
             if not jobs[job]:
                 del jobs[job]
-        for port in kind.fixed_ports:
-            self.fixed_ports.set(rows, port, taken=False)
+        self._fix_ports(rows, kind, taken=False)
         self.topology.add(spec, job, rows, -1)
+
+    def _fix_ports(self, rows: Sequence[int], kind: "TaskClass", *, taken: bool) -> None:
+        """Take the ports that the class wants by number, or give them back: no search finds them then."""
+        for port in kind.fixed_ports:
+            self.fixed_ports.set(rows, port, taken=taken)
+        for row in rows if kind.fixed_ports else ():
+            own = self.ports[row].count(kind.fixed_ports)
+            self.free[PORTS, row] += -own if taken else own
 
     def _account(self, rows: Sequence[int], kind: "TaskClass", times: float) -> None:
         held = None if kind.is_prod else self._held(kind.priority)
@@ -205,11 +214,25 @@ class Fleet:
         """Stop counting a place that is kept on a machine; -1: there is no such machine."""
         if row >= 0:
             self._account((row,), kind, -1.0)
+            self._keep_ports(row, kind, kept=False)
 
     def keep(self, row: int, kind: "TaskClass") -> None:
         """Undo ``let_go``."""
         if row >= 0:
             self._account((row,), kind, 1.0)
+            self._keep_ports(row, kind, kept=True)
+
+    def _keep_ports(self, row: int, kind: "TaskClass", *, kept: bool) -> None:
+        ports = self.kept_ports.get(row, set()).intersection(kind.fixed_ports)
+        for port in ports:
+            self.fixed_ports.set((row,), port, taken=kept)
+        self.free[PORTS, row] += self.ports[row].count(ports) * (-1 if kept else 1)
+
+    def choose_ports(self, row: int, count: int) -> tuple[int, ...]:
+        """Return the numbers of ports for a task that was given room for as many."""
+        chosen = self.ports[row].take(count)
+        self.fixed_ports.note((row,), chosen)
+        return chosen
 
     def take_devices(self, row: int, kind: "TaskClass") -> tuple[str, ...]:
         """Take a task's devices, which must be there; return them by name."""
@@ -221,6 +244,13 @@ class Fleet:
             self.devices[of].give_back(row, devices, millis)
 
     # What is asked
+
+    def has_fixed_ports(self, row: int, kind: "TaskClass") -> bool:
+        """Return whether the ports that the class wants by number are free, and enough others beside."""
+        if any(self.fixed_ports.taken(port)[row] for port in kind.fixed_ports):
+            return False
+        wanted = kind.ports + self.ports[row].count(kind.fixed_ports)
+        return not wanted or self.free.item(PORTS, row) >= wanted
 
     def count_words(self, count: int) -> str:
         """Return ``1 machine``, ``2 machines``."""
@@ -248,12 +278,26 @@ class Fleet:
         return self.attributes.codes(attribute)
 
     def absent(self, attribute: str) -> int:
-        """Return the number that stands for no value of an attribute."""
+        """Return the number that stands for no value of an attribute; below 0: each has one."""
         return self.attributes.absent(attribute)
+
+    def at_values(self, by_machine: IntArray, attribute: str) -> IntArray:
+        """Return counts of machines by the value of an attribute; over machines, those given."""
+        if attribute == MACHINE:
+            return by_machine
+        found: IntArray = np.bincount(self.codes(attribute), weights=by_machine).astype(np.int64)
+        return found
+
+    def at_rows(self, by_value: FloatArray, attribute: str) -> FloatArray:
+        """Return what is known by the value of an attribute, by row."""
+        if attribute == MACHINE:
+            return by_value
+        found: FloatArray = by_value[self.codes(attribute)]
+        return found
 
     def counter(self, cell: Cell, choice: Choice) -> Counter:
         """Return a counter of tasks by machine."""
-        return self.topology.counter(choice, cell, self.row)
+        return self.topology.counter(choice, cell, self.row, self.jobs)
 
     def terms(self) -> Iterator[Affinity]:
         """Yield the hard terms of ``apart`` of jobs that have tasks somewhere, or are about to."""
@@ -261,16 +305,24 @@ class Fleet:
 
     # Reading rows
 
-    def _touch(self, row: int) -> None:
+    def touch(self, row: int) -> None:
+        """Note that a row is another now."""
         self.version += 1
         self.changed[row] = self.version
 
     def _read_ports(self, row: int, machine: Machine, census: Census) -> bool:
         self.ports[row] = PortRange(machine.ports_low, machine.ports_high, machine.port_next, census.ports)
+        self.kept_ports.pop(row, None)
+        if census.fixed_kept:
+            self.kept_ports[row] = census.fixed_kept
         self.blocked.pop(row, None)
         if census.blocked_until != float("inf"):
             self.blocked[row] = census.blocked_until
-        return self.fixed_ports.read(row, census.ports)
+        return self.fixed_ports.read(row, self.ports[row])
+
+    def _read_jobs(self, cell: Cell, row: int, jobs: dict[str, int]) -> None:
+        self.topology.read(cell, row, self.jobs[row], jobs)
+        self.jobs[row] = jobs
 
     def _read_facts(self, row: int, machine: Machine, seen: SeenMachine) -> bool:
         """Write what does not depend on tasks; return whether it changed."""
@@ -305,21 +357,29 @@ class Fleet:
         for amounts in (*census.held.values(), census.leaving):
             for kind, amount in amounts.items():
                 free[kind] -= amount
-        free[PORTS] = self.ports[row].free_count()  # several may hold one port: taken is not a sum
+        free[PORTS] = self._free_ports(row, census)
         changed = self._read_held(row, census) | self._read_devices(row, machine, census)
-        if not changed and capacity == self.capacity[:, row].tolist() and free == self.free[:, row].tolist():
-            return False
-        self.capacity[:, row], self.free[:, row] = capacity, free
-        self.inverse[:, row] = [1.0 / amount if amount > 0 else 0.0 for amount in capacity]
-        self._read_shares(row, census)
-        return True
+        if capacity != self.capacity[:, row].tolist() or free != self.free[:, row].tolist():
+            self.capacity[:, row], self.free[:, row] = capacity, free
+            self.inverse[:, row] = [1.0 / amount if amount > 0 else 0.0 for amount in capacity]
+            changed = True
+        return self._read_shares(row, census) or changed
 
-    def _read_shares(self, row: int, census: Census) -> None:
-        cpu = [0, 0]
+    def _free_ports(self, row: int, census: Census) -> int:
+        """Return how many ports are free. Several may hold one, so that what is taken is not a sum."""
+        return self.ports[row].free_count() - census.ports_kept
+
+    def _read_shares(self, row: int, census: Census) -> bool:
+        """Write who holds which share of the cpu; return whether it changed."""
+        inverse, shares = self.inverse.item(CPU, row), [0.0, 0.0]
         for priority, amounts in census.held.items():
-            cpu[self.bands.is_prod(priority)] += amounts.get(CPU, 0)
-        self.shares[:, row] = cpu
-        self.shares[:, row] *= self.inverse.item(CPU, row)
+            shares[self.bands.is_prod(priority)] += amounts.get(CPU, 0) * inverse
+        before = self.shares[:, row].tolist()
+        # The running pass adds up, so that the last digits may differ.
+        if all(abs(now - then) < SHARE_STEP for now, then in zip(shares, before, strict=True)):
+            return False
+        self.shares[:, row] = shares
+        return True
 
     def _read_held(self, row: int, census: Census) -> bool:
         """Write who holds how much; return whether it changed."""
@@ -361,7 +421,7 @@ class Fleet:
         self.present[row] = True
         self._forget_facts()
         self.tie[row] = tie_of(self.seed, name)
-        self._touch(row)
+        self.touch(row)
         return row
 
     def _remove(self, cell: Cell, name: str) -> None:
@@ -369,10 +429,10 @@ class Fleet:
         if row is None:
             return
         self.names[row] = ""
-        self.topology.read(cell, row, self.jobs[row], {})
-        self.jobs[row] = {}
+        self._read_jobs(cell, row, {})
         self.blocked.pop(row, None)
-        self.fixed_ports.read(row, set())
+        self.ports[row] = PortRange(0, -1, 0, set())
+        self.fixed_ports.read(row, self.ports[row])
         self.marks.read(row, (), {})
         for flags in (self.present, self.up, self.cordoned):
             flags[row] = False
@@ -383,7 +443,7 @@ class Fleet:
             devices.read(row, 0, {})
         self._spare.append(row)
         self._forget_facts()
-        self._touch(row)
+        self.touch(row)
 
     def _widen(self, size: int) -> None:
         """Make rows for more machines; the lowest new one is used first."""
@@ -392,8 +452,7 @@ class Fleet:
         self.names += [""] * added
         self.ports += [PortRange(0, -1, 0, set())] * added
         self.jobs += [{} for _ in range(added)]
-        parts: tuple[Widening, ...] = (self.attributes, self.marks, self.topology, self.fixed_ports)
-        for part in (*parts, *self.devices.values()):
+        for part in self._parts():
             part.widen(size)
         self.present, self.up, self.cordoned = (
             widened(flags, size) for flags in (self.present, self.up, self.cordoned)
@@ -405,6 +464,9 @@ class Fleet:
             widened(amounts, size) for amounts in (self.capacity, self.inverse, self.free)
         )
         self.held = {priority: widened(held, size) for priority, held in self.held.items()}
+
+    def _parts(self) -> tuple[Widening, ...]:
+        return (self.attributes, self.marks, self.topology, self.fixed_ports, *self.devices.values())
 
     def _deepen(self) -> None:
         """Make columns for kinds of resource that turned up."""

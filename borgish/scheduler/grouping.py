@@ -3,10 +3,11 @@
 Rules that look at tasks of others are fixed while the class is placed, and added to the costs once.
 Rules that look at the very tasks that are placed change with each of them: those over machines cost
 each machine by itself, those over racks or zones cost all machines of a *group*, which share their
-values. The next task goes to the group whose best machine and whose rules cost least.
+values. (Allocs that share a machine are a group, too.) The next task goes to the group whose best
+machine and whose rules cost least.
 """
 
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heapify, heappop, heappush
 
 import msgspec
 import numpy as np
@@ -14,14 +15,14 @@ import numpy as np
 from borgish.scheduler.arrays import FloatArray, IntArray
 from borgish.scheduler.equivalence import TaskClass
 from borgish.scheduler.fleet import Fleet
-from borgish.scheduler.placing import Ranked, Ranking, Run, Taken, ranking
+from borgish.scheduler.placing import Ranked, Ranking, Run, Taken, ranked_count, ranking
 from borgish.scheduler.policies import Policy
 from borgish.scheduler.rules import UNFIT, Rule
 from borgish.spec.job import MACHINE, JobSpec
 
 
 class RuledRanking(Ranking):
-    """A ranking in which rules over machines count: what they cost is looked at again when it matters."""
+    """A ranking in which rules over machines count."""
 
     def __init__(
         self,
@@ -36,22 +37,7 @@ class RuledRanking(Ranking):
         super().__init__(fleet, policy, kind, fresh, spec)
         self._fixed = fixed
         self._rules = rules
-
-    def best(self) -> float:
-        """Return the cost of the best machine, as the rules have it now."""
-        while self._rules and self._fresh:
-            self._pass_owned()
-            if not self._fresh:
-                break
-            cost, row = self._fresh[0]
-            now = self._cost(row)
-            if now == cost:
-                break
-            if now < UNFIT:
-                heapreplace(self._fresh, (now, row))
-            else:
-                heappop(self._fresh)
-        return super().best()
+        self.renews = self.renews or bool(rules)
 
     def _cost(self, row: int) -> float:
         cost = super()._cost(row) + self._fixed.item(row)
@@ -75,7 +61,7 @@ def place_by_rules(
     ``own_max`` is on how many machines the job is already.
     """
     spec, count = run
-    work = _Work(fleet, policy, kind, costs, spec, count + own_max)
+    work = _Work(fleet, policy, kind, costs, spec, ranked_count(fleet, count + own_max))
     taken = Taken()
     while len(taken.rows) < count and work.place_one(taken):
         pass
@@ -88,10 +74,10 @@ class _Work:
     def __init__(
         self, fleet: Fleet, policy: Policy, kind: TaskClass, costs: FloatArray, spec: JobSpec, most: int
     ) -> None:
-        self._rules = [rule for rule in kind.rules if rule.own and rule.over != MACHINE]
-        self._counts: list[IntArray] = [rule.counts(fleet) for rule in self._rules]
+        single = tuple(rule for rule in kind.rules if rule.own and rule.over == MACHINE and fleet.are_apart)
+        self._rules = [rule for rule in kind.rules if rule.own and rule not in single]
+        self._counts: list[IntArray] = [rule.counts(fleet).copy() for rule in self._rules]
         self._absent = [fleet.absent(rule.over) if rule.keyed else -1 for rule in self._rules]
-        single = tuple(rule for rule in kind.rules if rule.own and rule.over == MACHINE)
         fixed = _fixed_costs(fleet, kind)
         with_rules = costs + fixed
         for rule in single:

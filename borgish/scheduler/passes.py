@@ -4,7 +4,7 @@ First come those whose place was kept while others left. A class that found no r
 is then left of it is refused, and in this pass nothing of its class is tried again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from borgish.cell.model import Job
 from borgish.cell.state import Cell
@@ -18,7 +18,7 @@ from borgish.scheduler.grouping import place_by_rules
 from borgish.scheduler.placing import Taken, place
 from borgish.scheduler.plan import Placement, Plan, Promise, Refusal
 from borgish.scheduler.policies import Policy
-from borgish.scheduler.preemption import Preemptions
+from borgish.scheduler.preemption import Preempting
 from borgish.scheduler.queue import Level, Waiting, first_turns, levels, turns
 from borgish.scheduler.scoring import ScoreCache
 
@@ -79,9 +79,11 @@ class Pass:
         classes: Classes,
         scores: ScoreCache,
         policy: Policy,
-        preemptions: Preemptions,
+        preemptions: Preempting,
         budget: int,
+        jobs: Collection[str],
     ) -> None:
+        """Place the waiting tasks of these jobs; ``budget`` is how many are tried."""
         self.used: set[TaskClass] = set()
         self._cell = cell
         self._fleet = fleet
@@ -97,10 +99,16 @@ class Pass:
         self._failed: dict[TaskClass, None] = {}  # nothing of these fits any more, in this pass
         self._explainer = Explainer(cell, fleet)
         self._refused: dict[str, dict[TaskClass, list[int]]] = {}
-        self._levels = list(levels(cell, classes, fleet))
+        self._promised = _promised(cell, jobs)
+        self._levels = list(levels(cell, classes, fleet, jobs))
         usable = fleet.usable()
         self._cpu_free = float(fleet.free[CPU].sum(where=usable))
         self._ram_free = float(fleet.free[RAM].sum(where=usable))
+
+    @property
+    def budget_left(self) -> int:
+        """How many more tasks may be tried."""
+        return max(0, self._budget)
 
     def plan(self, leaving: frozenset[str]) -> Plan:
         """Go through the queue once. ``leaving``: machines with attempts that have yet to end."""
@@ -109,25 +117,23 @@ class Pass:
         for level in self._levels:
             self._run(level)
         self._explain()
+        preemptions = self._preemptions.preemptions()
         return Plan(
             tuple(placed.placement(job) for job, placed in self._placed.items()),
             {job: tuple(self._refusals(job)) for job in sorted(self._refused)},
-            self._preemptions.preemptions(),
+            preemptions,
             (*self._taken_back, *self._preemptions.promises()),
-            more=self._more or self._preemptions.stopped or bool(self._taken_back),
+            # Victims wait now, and may find room elsewhere.
+            more=self._more or bool(preemptions) or self._preemptions.stopped or bool(self._taken_back),
         )
 
     # Kept places
 
     def _redeem(self, leaving: frozenset[str]) -> None:
         """Place those whose kept place is free now; take back promises that will not come true."""
-        by_job: dict[str, list[tuple[int, str]]] = {}
-        for machine, promised in self._cell.promised.items():
-            for key, index in promised:
-                by_job.setdefault(key, []).append((index, machine))
-        for key in sorted(by_job):
+        for key in sorted(self._promised):
             job = self._cell.jobs[key]
-            pairs = sorted(by_job[key])
+            pairs = sorted(self._promised[key])
             if job.spec.gang:
                 self._redeem_some(job, pairs, leaving)
             else:
@@ -140,14 +146,8 @@ class Pass:
         rows = [self._fleet.row.get(machine, -1) for _, machine in pairs]
         for kind, row in zip(kinds, rows, strict=True):
             self._fleet.let_go(row, kind)
-        done: list[tuple[TaskClass, Taken]] = []
-        for kind, row in zip(kinds, rows, strict=True):
-            if row < 0 or not self._scores.takes(self._fleet, kind, row):
-                break
-            taken = Taken()
-            taken.take(self._fleet, kind, job.spec, [row])
-            done.append((kind, taken))
-        if len(done) == len(pairs):
+        done, lacking = self._take_kept(job, kinds, rows)
+        if not lacking:
             for (index, _), (kind, taken) in zip(pairs, done, strict=True):
                 self._note(kind, job, [index], taken)
             return
@@ -155,12 +155,26 @@ class Pass:
             taken.undo(self._fleet, kind, job.spec)
         for kind, row in zip(kinds, rows, strict=True):
             self._fleet.keep(row, kind)
-        if any(self._is_void(kind, row, leaving) for kind, row in zip(kinds, rows, strict=True)):
+        if any(self._is_void(kind, row, leaving) for kind, row in lacking):
             indexes = tuple(index for index, _ in pairs)
             self._taken_back.append(Promise(job.key, indexes, ("",) * len(indexes)))
 
+    def _take_kept(
+        self, job: Job, kinds: list[TaskClass], rows: list[int]
+    ) -> tuple[list[tuple[TaskClass, Taken]], list[tuple[TaskClass, int]]]:
+        """Take those of some kept places that are free; return them, and the others."""
+        done, lacking = [], []
+        for kind, row in zip(kinds, rows, strict=True):
+            if row < 0 or not self._scores.takes(self._fleet, kind, row):
+                lacking.append((kind, row))
+                continue
+            taken = Taken()
+            taken.take(self._fleet, kind, job.spec, [row])
+            done.append((kind, taken))
+        return done, lacking
+
     def _is_void(self, kind: TaskClass, row: int, leaving: frozenset[str]) -> bool:
-        """Return whether a kept place will not come free: the machine will not do, or nobody leaves it."""
+        """Return whether a place that is taken will stay so: its machine will not do, or nobody leaves it."""
         if row < 0 or not self._scores.suits(self._fleet, kind, row):
             return True
         return self._fleet.names[row] not in leaving
@@ -307,13 +321,19 @@ class Pass:
         classes = waiting.by_class()
         waiting.take_rest()
         self._budget -= sum(map(len, classes.values()))
+        if all(
+            kind in self._failed for kind in classes
+        ):  # one that may fit elsewhere now may help the others
+            for kind, indexes in classes.items():
+                self._refuse(job.key, kind, indexes)
+            return
         taken: dict[TaskClass, Taken] = {}
         for kind, indexes in classes.items():
-            if kind not in self._failed:
-                (taken[kind],) = self._place_class(kind, [(job, len(indexes))])
-        if all(kind in taken and len(taken[kind].rows) == len(i) for kind, i in classes.items()):
+            (taken[kind],) = self._place_class(kind, [(job, len(indexes))])
+        if all(len(taken[kind].rows) == len(indexes) for kind, indexes in classes.items()):
             for kind, indexes in classes.items():
                 self._note(kind, job, indexes, taken[kind])
+                self._failed.pop(kind, None)
             return
         for kind, indexes in classes.items():
             fitting = len(taken[kind].rows) if kind in taken else 0
@@ -321,10 +341,11 @@ class Pass:
                 kind.explanation = self._explainer.explain_gang(kind, fitting, len(indexes))
         for kind, placed in taken.items():
             placed.undo(self._fleet, kind, spec)
-        if len(classes) == 1 and self._preempts(waiting.usual):
-            ((kind, indexes),) = classes.items()
-            if self._preemptions.make_room_for_all(kind, spec, indexes):
-                return
+        may_help = any(self._preemptions.may_help(kind) for kind in classes)
+        if may_help and self._preemptions.make_room_for_all(classes, spec):
+            for kind in classes:
+                self._failed.pop(kind, None)
+            return
         for kind, indexes in classes.items():
             self._fail(kind, job.key, indexes)
 
@@ -349,17 +370,14 @@ class Pass:
 
     def _ports(self, kind: TaskClass, job: Job, row: int) -> tuple[int, ...]:
         """Return the numbers of a job's ports, in their order."""
-        chosen = iter(self._fleet.ports[row].take(kind.ports))
+        chosen = iter(self._fleet.choose_ports(row, kind.ports))
         fixed = job.spec.fixed_ports
         return tuple([fixed[name] if name in fixed else next(chosen) for name in job.spec.ports])
-
-    def _preempts(self, kind: TaskClass) -> bool:
-        return any(priority < kind.reach for priority in self._fleet.held)
 
     def _preempt_or_refuse(self, kind: TaskClass, job: Job, indexes: list[int]) -> None:
         if not kind.rules:
             self._full.add(kind)
-        if self._preempts(kind):
+        if self._preemptions.may_help(kind):
             indexes = self._preemptions.make_room(kind, job.spec, indexes)
         if indexes:
             self._fail(kind, job.key, indexes)
@@ -399,6 +417,17 @@ class Pass:
             for kind, indexes in self._refused[job].items()
             if kind.explanation is not None
         ]
+
+
+def _promised(cell: Cell, jobs: Collection[str]) -> dict[str, list[tuple[int, str]]]:
+    """Return the tasks of these jobs for which places are kept, and where, by job."""
+    found: dict[str, list[tuple[int, str]]] = {}
+    wanted = set(jobs) if cell.promised else ()
+    for machine, promised in cell.promised.items():
+        for key, index in promised:
+            if key in wanted:
+                found.setdefault(key, []).append((index, machine))
+    return found
 
 
 def _refusal(job: str, indexes: list[int], why: Explanation) -> Refusal:

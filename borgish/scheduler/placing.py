@@ -8,7 +8,7 @@ itself, and what the rules cost is added for a group as a whole.
 
 import sys
 from collections.abc import Iterator, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 
 import msgspec
 import numpy as np
@@ -75,6 +75,11 @@ def _limit(costs: FloatArray, count: int) -> float:
     return min(float(np.partition(best, count - 1)[count - 1]), LIMIT_MAX)
 
 
+def ranked_count(fleet: Fleet, count: int) -> int:
+    """Return how many to rank so that the ``count`` best are among them while tasks are placed."""
+    return count if fleet.are_apart else len(fleet.names)
+
+
 class Ranking:
     """Some machines in order of cost for tasks of one class and job, and those taken for it.
 
@@ -86,17 +91,23 @@ class Ranking:
         self._job = spec.key
         self._fresh = fresh
         self._own: Ranked = []
+        # Whether costs are looked at again before they count: allocs of one machine share its ports.
+        self.renews = not fleet.are_apart and bool(kind.ports or kind.fixed_ports)
         self.owned: list[int] = []  # rows with tasks of this job, out of the ranking for it
 
     def best(self) -> float:
         """Return the cost of the best machine, ``UNFIT`` when there is none."""
         self._pass_owned()
+        while self.renews and self._fresh and self._renew(self._fresh):
+            self._pass_owned()
+        while self.renews and self._own and self._renew(self._own):
+            pass
         fresh = self._fresh[0][0] if self._fresh else UNFIT
         own = self._own[0][0] if self._own else UNFIT
         return min(fresh, own)
 
     def take(self, taken: Taken) -> None:
-        """Put a task on the best machine, which there must be."""
+        """Put a task on the best machine, which ``best`` has just found."""
         self._pass_owned()
         if self._own and (not self._fresh or self._own[0] < self._fresh[0]):
             row = heappop(self._own)[1]
@@ -124,6 +135,16 @@ class Ranking:
             for row in self.owned:
                 self._offer(row)
 
+    def _renew(self, heap: Ranked) -> bool:
+        """Look again at the machine on top; return whether its cost has changed: it can only have grown."""
+        cost, row = heap[0]
+        now = self._cost(row)
+        if now < UNFIT:
+            heapreplace(heap, (now, row))
+        else:
+            heappop(heap)
+        return now != cost
+
     def _pass_owned(self) -> None:
         """Move fresh machines that have tasks of the job already to where they belong."""
         while self._fresh and self._job in self._fleet.jobs[self._fresh[0][1]]:
@@ -149,13 +170,13 @@ def place(
     means that nothing more of the class fits. Each task takes at most one of the ranked machines away, so
     that as many machines as tasks, and ``own_max`` more, always hold the best of all.
     """
-    ranked = ranking(costs, sum(count for _, count in runs) + own_max)
+    ranked = ranking(costs, ranked_count(fleet, sum(count for _, count in runs) + own_max))
     spread_first = decides_first(fleet, kind)
     placed = []
     for number, (spec, count) in enumerate(runs, 1):
         choice = Ranking(fleet, policy, kind, ranked, spec)
         taken = Taken()
-        if spread_first:
+        if spread_first and not choice.renews:
             choice.take_fresh(taken, count)
         while len(taken.rows) < count and choice.best() < UNFIT:
             choice.take(taken)

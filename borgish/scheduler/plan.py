@@ -1,5 +1,7 @@
 """What one pass of the scheduler comes to."""
 
+from collections.abc import Iterable
+
 import msgspec
 
 
@@ -57,4 +59,16 @@ class Plan(msgspec.Struct, frozen=True):
     refusals: dict[str, tuple[Refusal, ...]] = {}
     preemptions: tuple[Preemption, ...] = ()
     promises: tuple[Promise, ...] = ()
-    more: bool = False  # the budget ran out: call again
+    more: bool = False  # there is more to do: call again
+
+
+def joined(plan: Plan, others: Iterable[Plan]) -> Plan:
+    """Return one plan of several that are about different jobs."""
+    plans = (plan, *others)
+    return Plan(
+        tuple(placement for each in plans for placement in each.placements),
+        {job: refusals for each in plans for job, refusals in each.refusals.items()},
+        tuple(preemption for each in plans for preemption in each.preemptions),
+        tuple(promise for each in plans for promise in each.promises),
+        more=any(each.more for each in plans),
+    )

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
-from borgish.scheduler.arrays import BoolArray, widened
+from borgish.scheduler.arrays import BoolArray, IntArray, Rows, widened
 
 
 class PortRange(msgspec.Struct):
@@ -25,9 +25,13 @@ class PortRange(msgspec.Struct):
         """How many ports there are."""
         return max(0, self.high - self.low + 1)
 
+    def count(self, ports: Iterable[int]) -> int:
+        """Return how many of some ports are among them."""
+        return sum([self.low <= port <= self.high for port in ports])
+
     def free_count(self) -> int:
         """Return how many are free."""
-        return self.size - sum(self.low <= port <= self.high for port in self.taken)
+        return self.size - self.count(self.taken)
 
     def take(self, count: int) -> tuple[int, ...]:
         """Take that many free ports. There must be as many, or LookupError."""
@@ -50,6 +54,8 @@ class FixedPorts:
     """Which machines have a port taken, for those ports that some job wants by number."""
 
     def __init__(self) -> None:
+        self._low: IntArray = np.zeros(0, dtype=np.int64)  # of each machine's range
+        self._high: IntArray = np.zeros(0, dtype=np.int64)
         self._rows: list[set[int]] = []
         self._taken: dict[int, BoolArray] = {}
 
@@ -64,10 +70,12 @@ class FixedPorts:
         """Make room for more machines."""
         self._rows += [set() for _ in range(rows - len(self._rows))]
         self._taken = {port: widened(taken, rows) for port, taken in self._taken.items()}
+        self._low, self._high = widened(self._low, rows), widened(self._high, rows)
 
-    def read(self, row: int, ports: set[int]) -> bool:
+    def read(self, row: int, of: PortRange) -> bool:
         """Note which ports of one machine are taken; return whether one that somebody wants changed."""
-        changed = False
+        changed, ports = False, of.taken
+        self._low[row], self._high[row] = of.low, of.high
         for port, taken in self._taken.items():
             changed |= bool(taken[row] != (port in ports))
             taken[row] = port in ports
@@ -81,6 +89,19 @@ class FixedPorts:
             found = np.array([port in ports for ports in self._rows], dtype=np.bool_)
             self._taken[port] = found
         return found
+
+    def own(self, port: int, rows: Rows) -> BoolArray:
+        """Return of which of the rows a port is in the range from which others are given theirs."""
+        found: BoolArray = (self._low[rows] <= port) & (port <= self._high[rows])
+        return found
+
+    def note(self, rows: Iterable[int], ports: Iterable[int]) -> None:
+        """Note for those who want ports by number that these are taken; the rows' sets have them already."""
+        for port in ports:
+            taken = self._taken.get(port)
+            if taken is not None:
+                for row in rows:
+                    taken[row] = True
 
     def set(self, rows: Iterable[int], port: int, *, taken: bool) -> None:
         """Note that the running pass takes a port on machines, or gives it back."""

@@ -5,7 +5,7 @@ prod is never preempted. Machines differ by what their victims cost: how many, h
 is lost. Who preempts is not placed at once: its place is kept while the victims leave.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush
 from math import ceil
 from typing import Protocol
@@ -13,6 +13,8 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
+from borgish.cell.allocs import inside, is_alloc_set, priority_of
+from borgish.cell.model import Job, Task
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.resources import DEVICE_MILLIS
@@ -23,12 +25,16 @@ from borgish.scheduler.feasibility import suitable
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.plan import Preemption, Promise
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import task_name
+from borgish.vocabulary import JobKind, task_name
 
 LIMIT_SHARE = 0.05  # of all running tasks, that one pass may preempt
 LIMIT_MIN = 10
 LOOKED_AT = 32  # machines whose victims are chosen, for each task to have the cheapest of
 WORK_SECONDS_MAX = 86_400.0  # more work lost than this costs no more
+
+
+ALLOCS = object()
+"""What marks allocs: each differs from the others by what is in it."""
 
 
 class Budget(Protocol):
@@ -76,6 +82,54 @@ class Auction(msgspec.Struct, eq=False):
     offers: dict[int, Offer] = {}  # by row
 
 
+class Preempting(Protocol):
+    """What a pass asks when it found no room. ``stopped``: more would have been done but for a limit."""
+
+    @property
+    def stopped(self) -> bool: ...
+
+    def may_help(self, kind: TaskClass, /) -> bool:
+        """Return whether there is anybody at all whom tasks of a class may preempt."""
+        ...
+
+    def make_room(self, kind: TaskClass, spec: JobSpec, indexes: list[int], /) -> list[int]:
+        """Make room for tasks of a class, for the first ones first; return those for which there is none."""
+        ...
+
+    def make_room_for_all(self, tasks: Mapping[TaskClass, list[int]], spec: JobSpec, /) -> bool:
+        """Make room for all of these tasks of a job, by class, or for none; return which."""
+        ...
+
+    def preemptions(self) -> tuple[Preemption, ...]:
+        """Return who has to leave for whom."""
+        ...
+
+    def promises(self) -> tuple[Promise, ...]:
+        """Return where places are kept."""
+        ...
+
+
+class NoPreemptions:
+    """Nobody has to leave."""
+
+    stopped = False
+
+    def may_help(self, _kind: TaskClass) -> bool:
+        return False
+
+    def make_room(self, _kind: TaskClass, _spec: JobSpec, indexes: list[int]) -> list[int]:
+        return indexes
+
+    def make_room_for_all(self, _tasks: Mapping[TaskClass, list[int]], _spec: JobSpec) -> bool:
+        return False
+
+    def preemptions(self) -> tuple[Preemption, ...]:
+        return ()
+
+    def promises(self) -> tuple[Promise, ...]:
+        return ()
+
+
 class Preemptions:
     """What one pass preempts. ``left`` is how many more tasks it may."""
 
@@ -93,8 +147,10 @@ class Preemptions:
         self._notice: dict[str, float] = {}
         self._promises: dict[str, tuple[list[int], list[str]]] = {}
 
+    def may_help(self, kind: TaskClass) -> bool:
+        return any(priority < kind.reach for priority in self._fleet.held)
+
     def make_room(self, kind: TaskClass, spec: JobSpec, indexes: list[int]) -> list[int]:
-        """Make room for tasks of a class, for the first ones first; return those for which there is none."""
         auction = self._auctions.get(kind)
         if auction is None:
             auction = self._auctions[kind] = Auction(self._candidates(kind).tolist())
@@ -107,12 +163,11 @@ class Preemptions:
             heappush(auction.ranked, (self._total(row, offer.victims), row))  # it may have another
         return []
 
-    def make_room_for_all(self, kind: TaskClass, spec: JobSpec, indexes: list[int]) -> bool:
-        """Make room for all of these tasks or for none; return which."""
-        before = msgspec.structs.replace(self._state())
-        if not self.make_room(kind, spec, indexes):
+    def make_room_for_all(self, tasks: Mapping[TaskClass, list[int]], spec: JobSpec) -> bool:
+        before = self._state()
+        if not any(self.make_room(kind, spec, indexes) for kind, indexes in tasks.items()):
             return True
-        self._restore(kind, spec, before)
+        self._restore(tasks, spec, before)
         return False
 
     # Offers
@@ -163,10 +218,15 @@ class Preemptions:
             elif offer.count > self.left and self._chosen:  # a single task may cost more
                 self.stopped = True
                 return -1
+            elif self._is_forbidden(kind, row):  # by a rule, since others of its job have got places
+                heappop(auction.ranked)
             else:
                 heappop(auction.ranked)
                 return row
         return -1
+
+    def _is_forbidden(self, kind: TaskClass, row: int) -> bool:
+        return any(rule.hard and rule.fails(self._fleet)[row] for rule in kind.rules)
 
     def _ask(self, kind: TaskClass, auction: Auction, row: int) -> None:
         """Take in a machine's offer, if it has one."""
@@ -204,11 +264,11 @@ class Preemptions:
             key, index = pair
             mark = self._mark(key)
             if mark is not None and pair not in chosen:
-                each = pair if single else mark
+                each = pair if single or mark is ALLOCS else mark
                 alike.setdefault(each, []).append((-jobs[key].tasks[index].since, key, index))
         for same in alike.values():
-            spec = jobs[same[0][1]].spec
-            if spec.priority < kind.reach:
+            _, key, index = same[0]
+            if priority_of(self._cell, jobs[key], index) < kind.reach:
                 same.sort()
                 if allowed := self._allowed(kind, same):
                     yield self._herd(allowed)
@@ -223,7 +283,9 @@ class Preemptions:
         mark = (spec.priority, needs.cpu_millis, needs.ram_bytes, needs.disk_bytes)
         if needs.named or needs.devices or spec.ports or spec.overrides:
             mark = (spec.priority, key)
-        if self._fleet.bands.is_prod(spec.priority) or spec.inside:
+        if spec.kind is JobKind.ALLOC_SET:
+            mark = ALLOCS
+        if self._fleet.bands.is_prod(spec.priority) or spec.inside:  # what is in an alloc has no room of its own
             mark = None
         self._marks[key] = mark
         return mark
@@ -231,8 +293,7 @@ class Preemptions:
     def _allowed(self, kind: TaskClass, tasks: list[tuple[float, str, int]]) -> list[tuple[str, int]]:
         """Return the tasks that the class need not be near to, and that their jobs' budgets let leave."""
         if any(rule.some for rule in kind.rules):
-            jobs = self._cell.jobs
-            tasks = [each for each in tasks if not self._is_wanted_near(kind, jobs[each[1]].spec)]
+            tasks = [each for each in tasks if not self._is_wanted_near(kind, *each[1:])]
         if self._budget is None:
             return [(key, index) for _, key, index in tasks]
         left: dict[str, int] = {}
@@ -249,21 +310,32 @@ class Preemptions:
         key, index = tasks[0]
         job = self._cell.jobs[key]
         task, needs = job.tasks[index], job.spec.needs(index)
-        amounts: Amounts = {PORTS: len(task.ports)}
+        amounts: Amounts = {PORTS: self._fleet.ports[self._fleet.row[task.machine]].count(task.ports)}
         self._fleet.kinds.add(amounts, needs)
         devices: dict[str, int] = {}
         count_devices(devices, task.devices, needs.devices)
-        price = self._price(job.spec.priority, task.since)
-        return Herd(tasks, job.spec.priority, price, amounts, devices, task.ports)
+        priority = priority_of(self._cell, job, index)
+        return Herd(tasks, priority, self._price(job, task), amounts, devices, task.ports)
 
-    def _is_wanted_near(self, kind: TaskClass, spec: JobSpec) -> bool:
-        """Return whether the class must be near tasks of a job: these must not leave for it."""
-        return any(rule.some and rule.counter.choice.chooses(spec) for rule in kind.rules)
+    def _is_wanted_near(self, kind: TaskClass, key: str, index: int) -> bool:
+        """Return whether the class must be near a task, or what is in it: these must not leave for it."""
+        job = self._cell.jobs[key]
+        specs = [job.spec]
+        if is_alloc_set(job):
+            specs += [inner.spec for inner, _ in inside(self._cell, job, index)]
+        near = [rule.counter.choice for rule in kind.rules if rule.some]
+        return any(choice.chooses(spec) for choice in near for spec in specs)
 
-    def _price(self, priority: int, since: float) -> float:
-        """Return what it costs that a task has to leave: one, for its priority, and for the work lost."""
-        lost = min(max(0.0, self._now.wall - since), WORK_SECONDS_MAX) / WORK_SECONDS_MAX
-        return 1.0 + priority / 100 + lost
+    def _price(self, job: Job, task: Task) -> float:
+        """Return what it costs that a task has to leave: one, for its priority, and for the work lost.
+
+        With an alloc leaves what is in it.
+        """
+        lost = min(max(0.0, self._now.wall - task.since), WORK_SECONDS_MAX) / WORK_SECONDS_MAX
+        price = 1.0 + job.spec.priority / 100 + lost
+        if is_alloc_set(job):
+            price += sum([self._price(*inner) for inner in inside(self._cell, job, task.index)])
+        return price
 
     # Accepting
 
@@ -295,10 +367,17 @@ class Preemptions:
             {job: (list(indexes), list(machines)) for job, (indexes, machines) in self._promises.items()},
         )
 
-    def _restore(self, kind: TaskClass, spec: JobSpec, before: "_State") -> None:
+    def _restore(self, tasks: Mapping[TaskClass, list[int]], spec: JobSpec, before: "_State") -> None:
+        class_of = {index: kind for kind, indexes in tasks.items() for index in indexes}
         kept = len(before.promises.get(spec.key, ((), ()))[0])
-        machines = self._promises.get(spec.key, ([], []))[1][kept:]
-        self._fleet.untake([self._fleet.row[name] for name in machines], kind, spec)
+        promised = self._promises.get(spec.key, ([], []))
+        for index, name in zip(promised[0][kept:], promised[1][kept:], strict=True):
+            self._fleet.untake((self._fleet.row[name],), class_of[index], spec)
+        for job, index in self._chosen.keys() - before.chosen.keys():
+            task = self._cell.jobs[job].tasks[index]
+            for port in spec.fixed_ports.values():
+                if port in task.ports:  # the victim has it still
+                    self._fleet.fixed_ports.set((self._fleet.row[task.machine],), port, taken=True)
         self.left, self._chosen, self._taken_of = before.left, before.chosen, before.taken_of
         self._coming, self._evictions, self._promises = before.coming, before.evictions, before.promises
         self._auctions.clear()
@@ -306,7 +385,6 @@ class Preemptions:
     # What comes of it
 
     def preemptions(self) -> tuple[Preemption, ...]:
-        """Return who has to leave for whom."""
         return tuple(
             Preemption(
                 job,
@@ -322,7 +400,6 @@ class Preemptions:
         return str(self._fleet.bands.of(self._cell.jobs[preemptor.rpartition("/")[0]].spec.priority))
 
     def promises(self) -> tuple[Promise, ...]:
-        """Return where places are kept."""
         return tuple(
             Promise(job, tuple(indexes), tuple(machines))
             for job, (indexes, machines) in sorted(self._promises.items())
@@ -348,6 +425,8 @@ class _Room:
         self._free = {
             number: fleet.free.item(number, row) + coming.get(number, 0.0) for number, _ in kind.needs
         }
+        if PORTS in self._free:
+            self._free[PORTS] -= fleet.ports[row].count(kind.fixed_ports)
         self._devices = {
             name: {f"{name}:{d}": free for d, free in enumerate(fleet.device(name).free[:, row].tolist())}
             for name, _ in kind.devices

@@ -7,7 +7,7 @@ when places come free one by one.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import zip_longest
 from typing import TypeVar
 from zlib import crc32
@@ -61,11 +61,22 @@ Level = list[list[Waiting]]
 """All of one priority: for each user, the waiting jobs."""
 
 
-def levels(cell: Cell, classes: Classes, fleet: Fleet) -> Iterator[Level]:
-    """Yield the waiting jobs, by priority, high to low."""
+def waiting_by_room(cell: Cell) -> dict[str, list[str]]:
+    """Return the jobs with waiting tasks by the alloc set that they are to run in; "" are the machines."""
+    found: dict[str, list[str]] = {"": []}
+    for key, indexes in cell.waiting.items():
+        if indexes:
+            found.setdefault(cell.jobs[key].spec.inside, []).append(key)
+    return found
+
+
+def levels(
+    cell: Cell, classes: Classes, fleet: Fleet, jobs: Collection[str] | None = None
+) -> Iterator[Level]:
+    """Yield these waiting jobs, by priority, high to low; unless given, those that are to run on machines."""
     fleet.topology.expect(cell.jobs[key].spec for key, indexes in cell.waiting.items() if indexes)
     by_priority: dict[int, dict[str, list[Waiting]]] = {}
-    for key in sorted(key for key, indexes in cell.waiting.items() if indexes):
+    for key in sorted(waiting_by_room(cell)[""] if jobs is None else jobs):
         job = cell.jobs[key]
         if not unpromised(cell, job):
             continue

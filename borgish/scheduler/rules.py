@@ -33,6 +33,14 @@ class Values(Protocol):
         """Return the number that stands for no value."""
         ...
 
+    def at_values(self, by_machine: IntArray, attribute: str) -> IntArray:
+        """Return counts of machines by value."""
+        ...
+
+    def at_rows(self, by_value: FloatArray, attribute: str) -> FloatArray:
+        """Return what is known by value, by row."""
+        ...
+
 
 class Rule(msgspec.Struct, eq=False):
     """One rule. Costs are added for a machine by the count at its value."""
@@ -59,12 +67,8 @@ class Rule(msgspec.Struct, eq=False):
         return np.arange(len(self.counter.by_row)) if self.over == MACHINE else values.codes(self.over)
 
     def counts(self, values: Values) -> IntArray:
-        """Return the count at each value; of machines, at each row."""
-        by_row = self.counter.by_row
-        if self.over == MACHINE:
-            return by_row
-        found: IntArray = np.bincount(values.codes(self.over), weights=by_row).astype(np.int64)
-        return found
+        """Return the count at each value. It is not to be written to."""
+        return values.at_values(self.counter.by_row, self.over)
 
     def costs(self, counts: IntArray) -> FloatArray:
         """Return the cost of one more task at each value, ``UNFIT`` where none may go."""
@@ -81,18 +85,14 @@ class Rule(msgspec.Struct, eq=False):
         return self.each * count + (self.hit if count else self.miss)
 
     def by_row(self, values: Values) -> FloatArray:
-        """Return the cost of one more task on each machine."""
-        costs = self.costs(self.counts(values))
-        if self.over == MACHINE:
-            return costs
-        codes = values.codes(self.over)
-        spread: FloatArray = costs[codes]
-        if self.keyed:
-            spread = np.where(codes == values.absent(self.over), UNFIT, spread)
-        return spread
+        """Return the cost of one more task on each row."""
+        costs = values.at_rows(self.costs(self.counts(values)), self.over)
+        if self.keyed and self.over != MACHINE:
+            costs = np.where(values.codes(self.over) == values.absent(self.over), UNFIT, costs)
+        return costs
 
     def fails(self, values: Values) -> BoolArray:
-        """Return which machines it forbids."""
+        """Return which rows it forbids."""
         fails: BoolArray = self.by_row(values) == UNFIT
         return fails
 

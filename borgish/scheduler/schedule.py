@@ -11,15 +11,19 @@ machines changed, and their rows are read again.
 
 from collections.abc import Iterable
 
+import msgspec
+
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.scheduler.equivalence import Classes
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.passes import Pass
-from borgish.scheduler.plan import Plan
+from borgish.scheduler.plan import Plan, joined
 from borgish.scheduler.policies import POLICIES
 from borgish.scheduler.preemption import Budget, Preemptions
+from borgish.scheduler.queue import waiting_by_room
+from borgish.scheduler.rooms import Rooms
 from borgish.scheduler.sampling import Sampler
 from borgish.scheduler.scoring import ScoreCache
 from borgish.scheduler.settings import SchedulerSettings
@@ -47,6 +51,7 @@ class Scheduler:
         """Drop all that is kept, as when the cell was replaced by another."""
         settings = self._settings
         self._fleet: Fleet | None = None
+        self._rooms: Rooms | None = None
         self._policy = POLICIES[settings.policy]()
         self._classes = Classes(shared=settings.equivalence_classes)
         sampler = Sampler(self._seed) if settings.relaxed_randomisation else None
@@ -57,9 +62,12 @@ class Scheduler:
     def refresh(self, cell: Cell, observed: Observed, machines: Iterable[str]) -> None:
         """Read these machines again: their record, their placements or what was seen there changed."""
         if self._fleet is not None:
-            for name in sorted(machines):
+            names = sorted(machines)
+            for name in names:
                 self._fleet.read(cell, observed, name, self._mono)
                 self._planned.discard(name)
+            if self._rooms is not None:
+                self._rooms.refresh(names)
 
     def schedule(self, cell: Cell, observed: Observed, now: Now, budget: int = 20_000) -> Plan:
         """Return where waiting tasks go and why others wait; ``budget`` is how many tasks are tried."""
@@ -68,15 +76,45 @@ class Scheduler:
         if now.mono >= self._look_again_at:
             self._look_again_at = now.mono + LOOK_AGAIN_SECONDS
             self._classes.look_again()
+            if self._rooms is not None:
+                self._rooms.look_again()
+        waiting = waiting_by_room(cell)
         preemptions = Preemptions(cell, fleet, now, self._budget)
-        run = Pass(cell, fleet, self._classes, self._scores, self._policy, preemptions, budget)
+        run = Pass(
+            cell, fleet, self._classes, self._scores, self._policy, preemptions, budget, waiting.pop("")
+        )
         plan = run.plan(leaving(cell, observed))
+        self._classes.forget_unused(run.used)
+        self._note_planned(plan, cell)
+        if waiting:
+            plan = self._with_rooms(fleet, plan, cell, observed, waiting, run.budget_left)
+        fleet.topology.forget_unused()
+        return plan
+
+    def _with_rooms(
+        self,
+        fleet: Fleet,
+        plan: Plan,
+        cell: Cell,
+        observed: Observed,
+        waiting: dict[str, list[str]],
+        budget: int,
+    ) -> Plan:
+        """Return the plan, and what follows for tasks that are to run in alloc sets."""
+        if self._rooms is None:
+            self._rooms = Rooms(fleet, self._policy, self._settings)
+        self._rooms.refresh(self._planned)
+        inner = list(self._rooms.plans(cell, observed, waiting, plan.preemptions, budget))
+        for each in inner:
+            self._note_planned(each, cell)
+        allocs_come = any(placement.job in waiting for placement in plan.placements)
+        whole = joined(plan, inner)
+        return msgspec.structs.replace(whole, more=whole.more or allocs_come)
+
+    def _note_planned(self, plan: Plan, cell: Cell) -> None:
         self._planned.update(name for placement in plan.placements for name in placement.machines)
         self._planned.update(name for promise in plan.promises for name in promise.machines if name)
         self._planned.update(cell.promised)
-        self._classes.forget_unused(run.used)
-        fleet.topology.forget_unused()
-        return plan
 
     def foresee(self, cell: Cell, observed: Observed, spec: JobSpec, unread: Iterable[str], now: Now) -> Plan:
         """Return the pass that would follow if a job were submitted now and nothing else waited.

@@ -120,7 +120,7 @@ def cost_of(fleet: Fleet, policy: Policy, kind: TaskClass, row: int, same_job: i
             return UNFIT
     if kind.devices and not all(fleet.device(name).fits(row, millis) for name, millis in kind.devices):
         return UNFIT
-    if kind.fixed_ports and any(fleet.fixed_ports.taken(port)[row] for port in kind.fixed_ports):
+    if kind.fixed_ports and not fleet.has_fixed_ports(row, kind):
         return UNFIT
     there = There(same_job, fleet.shares.item(int(not kind.is_prod), row))
     total: float = liking(fleet, kind).item(row) + policy.cost(fleet, kind, row)

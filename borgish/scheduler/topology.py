@@ -168,19 +168,29 @@ class Topology:
             counted.counters = (*found, own) if own else tuple(found)
         return counted.counters
 
-    def counter(self, choice: Choice, cell: Cell, rows: dict[str, int]) -> Counter:
-        """Return the counter of a choice; ``rows`` is the row of each machine by name."""
+    def counter(
+        self, choice: Choice, cell: Cell, rows: dict[str, int], jobs: Sequence[dict[str, int]]
+    ) -> Counter:
+        """Return the counter of a choice.
+
+        ``rows`` is the row of each machine by name, ``jobs`` how many tasks of which jobs are there, by row.
+        """
         self._used.add(choice)
         counter = self._counters.get(choice)
         if counter is None:
             counter = self._counters[choice] = Counter(choice, self._rows)
             if not isinstance(choice, OfJob):
                 self._selecting.append(counter)
-            self._fill(counter, cell, rows)
+            self._fill(counter, cell, rows, jobs)
         return counter
 
-    def _fill(self, counter: Counter, cell: Cell, rows: dict[str, int]) -> None:
-        """Count what is there already. A job without tasks anywhere has nothing to count."""
+    def _fill(
+        self, counter: Counter, cell: Cell, rows: dict[str, int], jobs: Sequence[dict[str, int]]
+    ) -> None:
+        """Count what is there already. A job without tasks anywhere has nothing to count.
+
+        What the running pass has placed is not in the cell yet; then all rows are looked at.
+        """
         keys = [counter.choice.job] if isinstance(counter.choice, OfJob) else list(self._jobs)
         for key in keys:
             known = self._jobs.get(key)
@@ -188,9 +198,13 @@ class Topology:
                 continue
             if counted := self._own(key):
                 counted.counters = None
-            for task in cell.jobs[key].tasks if key in cell.jobs else ():
-                if task.state is State.RUNNING and task.machine in rows:
-                    counter.add(rows[task.machine], 1)
+            tasks = cell.jobs[key].tasks if key in cell.jobs else ()
+            running = [task.machine for task in tasks if task.state is State.RUNNING]
+            there = [rows[machine] for machine in running if machine in rows]
+            if len(there) != known.tasks:
+                there = [row for row, at in enumerate(jobs) for _ in range(at.get(key, 0))]
+            for row in there:
+                counter.add(row, 1)
 
     def forget_unused(self) -> None:
         """Drop counters that no pass asked for since the last call, when there are many."""

@@ -43,7 +43,7 @@ class AttemptSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     max_runtime_seconds: float = 0.0
     labels: dict[str, str] = {}
     devices: tuple[str, ...] = ()  # those it was given, like gpu:0
-    in_alloc: bool = False  # its resources are those of its alloc
+    alloc: str = ""  # the attempt of the alloc that it runs in, like user/room/3@1200; its room is there
     programs: tuple[Program, ...] = ()
     program: str = ""  # on the machine only: which of the programs this is of; "": the main one
 
@@ -169,7 +169,7 @@ class AttemptReport(msgspec.Struct, frozen=True, omit_defaults=True):
     needs: Resources = Resources()
     ports: dict[str, Port] = {}
     devices: tuple[str, ...] = ()
-    in_alloc: bool = False
+    alloc: str = ""
     pid: Small = 0
     started_at: float = 0.0  # of the running program; 0 when none runs
     restarts: Small = 0  # local restarts in this attempt

@@ -1,0 +1,85 @@
+"""Allocs and what runs in them (section 2.4 of the Borg paper). Pure look-ups and rules.
+
+An alloc is a task of a job of kind ``alloc_set``: placed like any, and running nothing. The tasks of a job
+that is *inside* such a set each run in one of its allocs, on that alloc's machine, in its room.
+"""
+
+from collections.abc import Iterator
+
+from borgish.cell.model import Job, Task
+from borgish.cell.state import Cell
+from borgish.errors import Conflict, Forbidden, NotFound, Refused
+from borgish.spec.job import JobSpec
+from borgish.vocabulary import JobKind, State, task_name
+
+
+def is_alloc_set(job: Job) -> bool:
+    """Return whether the tasks of a job are allocs."""
+    return job.spec.kind is JobKind.ALLOC_SET
+
+
+def alloc_name(allocs: Job, index: int) -> str:
+    """Return the name of an alloc's stay on its machine: ``user/room/3@1200``."""
+    return f"{task_name(allocs.key, index)}@{allocs.tasks[index].attempt}"
+
+
+def is_reserved(cell: Cell, machine: str, name: str) -> bool:
+    """Return whether the alloc's stay of this name is on a machine now."""
+    task, _, attempt = name.rpartition("@")
+    return cell.is_current(machine, task, int(attempt))
+
+
+def inside(cell: Cell, allocs: Job, index: int) -> Iterator[tuple[Job, Task]]:
+    """Yield what runs in one alloc, in no order."""
+    alloc = allocs.tasks[index]
+    if alloc.state is not State.RUNNING:
+        return
+    for key, number in cell.placed.get(alloc.machine, ()):
+        job = cell.jobs[key]
+        task = job.tasks[number]
+        if job.spec.inside == allocs.key and task.alloc == index:
+            yield job, task
+
+
+def priority_of(cell: Cell, job: Job, index: int) -> int:
+    """Return the priority that says who may preempt a task: an alloc counts as the highest that is in it."""
+    own = job.spec.priority
+    if not is_alloc_set(job):
+        return own
+    return max([own, *(inner.spec.priority for inner, _ in inside(cell, job, index))])
+
+
+def has_its_alloc(cell: Cell, key: str, machine: str, alloc: int) -> bool:
+    """Return whether a task may be placed so: in an alloc on that machine, or in none where it needs none."""
+    name = cell.jobs[key].spec.inside
+    if not name or alloc < 0:
+        return not name and alloc < 0
+    allocs = cell.jobs.get(name)
+    if allocs is None or not is_alloc_set(allocs) or alloc >= len(allocs.tasks):
+        return False
+    task = allocs.tasks[alloc]
+    return task.state is State.RUNNING and task.machine == machine
+
+
+def check_inside(cell: Cell, spec: JobSpec) -> None:
+    """Raise a ``Refused`` when a job may not be submitted into the alloc set that it names."""
+    if spec.inside:
+        refused = _refused_inside(cell, spec)
+        if refused is not None:
+            raise refused
+
+
+def _refused_inside(cell: Cell, spec: JobSpec) -> Refused | None:
+    allocs = cell.jobs.get(spec.inside)
+    if allocs is None:
+        hint = "submit it first, with kind: alloc_set; `borgctl job list` shows the jobs there are"
+        return NotFound(f"{spec.key} is to run in {spec.inside}, and there is no such alloc set", hint)
+    if not is_alloc_set(allocs):
+        hint = "name a job of kind: alloc_set, or remove `in`"
+        return Conflict(f"{spec.key} is to run in {spec.inside}, which is a job and no alloc set", hint)
+    if allocs.state is State.DEAD:
+        return Conflict(f"{spec.key} is to run in {spec.inside}, which is dead", "submit the alloc set again")
+    if allocs.spec.user != spec.user:
+        hint = f"reserve with an alloc set of your own, or submit the job as {allocs.spec.user}'s"
+        return Forbidden(f"{spec.inside} is {allocs.spec.user}'s, and {spec.key} is not", hint)
+    return None

@@ -1,0 +1,182 @@
+"""The allocs of one set as rows, so that tasks are placed in them as they are on machines.
+
+A row has what its alloc reserves, and the facts of its machine. Allocs of one machine share its ports,
+and what spread and affinity look at is where machines are: both are kept in the rows of the machines.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from borgish.cell.model import Job, Machine
+from borgish.cell.observed import Observed
+from borgish.cell.state import Cell
+from borgish.resources import DEVICE_MILLIS
+from borgish.scheduler.arrays import FloatArray, IntArray, widened
+from borgish.scheduler.census import PORTS, Census, take_alloc_census
+from borgish.scheduler.fleet import Fleet, Widening
+from borgish.scheduler.topology import Choice, Counter
+from borgish.spec.job import MACHINE, Affinity, JobSpec
+from borgish.vocabulary import State, split_task_name, task_name
+
+if TYPE_CHECKING:
+    from borgish.scheduler.equivalence import TaskClass
+
+
+class RoomFleet(Fleet):
+    """The rows of one alloc set. A row is named like its alloc: ``user/room/3``."""
+
+    noun = "alloc"
+    are_apart = False
+
+    def __init__(self, machines: Fleet, key: str) -> None:
+        """Use the rows of all machines for what allocs share, and the key of the set."""
+        self._machines = machines
+        self._key = key
+        self.machine_row: IntArray = np.zeros(0, dtype=np.int64)
+        self._machine: dict[int, str] = {}  # by row: on which machine it is
+        self._on: dict[str, set[int]] = {}  # by machine: the rows of its allocs
+        self._devices: tuple[str, ...] = ()  # those of the alloc that is being read
+        super().__init__(machines.seed, 0)
+        self.topology = machines.topology
+
+    def read_on(self, cell: Cell, observed: Observed, machines: Iterable[str]) -> None:
+        """Make the rows anew of allocs that are on these machines, or were."""
+        names: set[str] = set()
+        for machine in machines:
+            names.update(self.names[row] for row in self._on.get(machine, ()))
+            there = cell.placed.get(machine, ())
+            names.update(task_name(key, index) for key, index in there if key == self._key)
+        for name in sorted(names):
+            self.read_alloc(cell, observed, name)
+
+    def read_alloc(self, cell: Cell, observed: Observed, name: str) -> None:
+        """Make an alloc's row anew; one that is on no machine has none."""
+        allocs, index = cell.jobs.get(self._key), split_task_name(name)[1]
+        task = allocs.tasks[index] if allocs and index < len(allocs.tasks) else None
+        if allocs is None or task is None or task.state is not State.RUNNING:
+            self._remove(cell, name)
+            return
+        self._settle(self.row[name] if name in self.row else self._add(name), task.machine)
+        self._devices = task.devices
+        census = take_alloc_census(cell, observed, allocs, index, self.kinds)
+        machine = _with_room(cell.machines[task.machine], allocs, index)
+        self._read(cell, name, machine, census, observed.machines.get(task.machine))
+
+    def _settle(self, row: int, machine: str) -> None:
+        """Note on which machine an alloc is."""
+        if self._machine.get(row) != machine:
+            self._leave(row)
+            self._machine[row] = machine
+            self._on.setdefault(machine, set()).add(row)
+            self.machine_row[row] = self._machines.row[machine]
+            self.touch(row)
+
+    def _remove(self, cell: Cell, name: str) -> None:
+        if name in self.row:
+            self._leave(self.row[name])
+        super()._remove(cell, name)
+
+    def _leave(self, row: int) -> None:
+        if row in self._machine:
+            self._on[self._machine.pop(row)].discard(row)
+
+    def close(self, cell: Cell, names: Iterable[str]) -> None:
+        """Have no rows of these allocs, which are about to leave, until their machines are read again."""
+        for name in names:
+            self._remove(cell, name)
+
+    # What allocs have of their own
+
+    def _read_ports(self, row: int, _machine: Machine, _census: Census) -> bool:
+        self.ports[row] = self._machines.ports[self.machine_row.item(row)]
+        return self.fixed_ports.read(row, self.ports[row])
+
+    def _free_ports(self, row: int, _census: Census) -> int:
+        return int(self._machines.free.item(PORTS, self.machine_row.item(row)))
+
+    def _read_jobs(self, _cell: Cell, row: int, jobs: dict[str, int]) -> None:
+        self.jobs[row] = jobs  # where they are is counted by machine
+
+    def _read_devices(self, row: int, machine: Machine, census: Census) -> bool:
+        changed = False
+        for kind in machine.capacity.devices.keys() | self.devices.keys():
+            devices, millis = self.device(kind), machine.capacity.devices.get(kind, 0)
+            numbers = [int(name.partition(":")[2]) for name in self._devices if name.startswith(f"{kind}:")]
+            before = devices.free[:, row].tolist()
+            devices.write(row, dict.fromkeys(numbers, min(millis, DEVICE_MILLIS)), census.devices)
+            changed |= before != devices.free[:, row].tolist()
+        return changed
+
+    def _widen(self, size: int) -> None:
+        super()._widen(size)
+        self.machine_row = widened(self.machine_row, size)
+
+    def _parts(self) -> tuple[Widening, ...]:
+        return (self.attributes, self.marks, self.fixed_ports, *self.devices.values())
+
+    # What they share
+
+    def take(self, rows: Sequence[int], kind: "TaskClass", spec: JobSpec) -> None:
+        self._account(rows, kind, 1.0)
+        self._share(rows, kind, spec, 1)
+
+    def untake(self, rows: Sequence[int], kind: "TaskClass", spec: JobSpec) -> None:
+        self._account(rows, kind, -1.0)
+        self._share(rows, kind, spec, -1)
+
+    def _share(self, rows: Sequence[int], kind: "TaskClass", spec: JobSpec, times: int) -> None:
+        """Note what tasks in allocs come to on their machines: where they are, and their ports."""
+        machines = [self.machine_row.item(row) for row in rows]
+        for row, machine in zip(rows, machines, strict=True):
+            for jobs in (self.jobs[row], self._machines.jobs[machine]):
+                jobs[spec.key] = jobs.get(spec.key, 0) + times
+                if not jobs[spec.key]:
+                    del jobs[spec.key]
+        self.topology.add(spec, spec.key, machines, times)
+        if not (kind.ports or kind.fixed_ports):
+            return
+        for row, machine in zip(rows, machines, strict=True):
+            beside = sorted(self._on[self._machine[row]] - {row})
+            self.free[PORTS, beside] -= times * kind.ports
+            self._machines.free[PORTS, machine] -= times * kind.ports
+            self._fix_ports([row, *beside], kind, taken=times > 0)
+            self._machines._fix_ports([machine], kind, taken=times > 0)
+            self._machines.touch(machine)
+            self.changed[beside] = self.version
+
+    def choose_ports(self, row: int, count: int) -> tuple[int, ...]:
+        chosen = self._machines.choose_ports(self.machine_row.item(row), count)
+        self.fixed_ports.note(self._on[self._machine[row]], chosen)
+        return chosen
+
+    # Where machines are
+
+    def codes(self, attribute: str) -> IntArray:
+        if attribute == MACHINE:
+            return self.machine_row
+        found: IntArray = self._machines.codes(attribute)[self.machine_row]
+        return found
+
+    def absent(self, attribute: str) -> int:
+        return -1 if attribute == MACHINE else self._machines.absent(attribute)
+
+    def at_values(self, by_machine: IntArray, attribute: str) -> IntArray:
+        return self._machines.at_values(by_machine, attribute)
+
+    def at_rows(self, by_value: FloatArray, attribute: str) -> FloatArray:
+        found: FloatArray = by_value[self.codes(attribute)]
+        return found
+
+    def counter(self, cell: Cell, choice: Choice) -> Counter:
+        return self._machines.counter(cell, choice)
+
+    def terms(self) -> Iterator[Affinity]:
+        return self._machines.terms()
+
+
+def _with_room(machine: Machine, allocs: Job, index: int) -> Machine:
+    """Return a machine as it is in an alloc: its facts, and what the alloc reserves."""
+    return msgspec.structs.replace(machine, capacity=allocs.spec.needs(index))

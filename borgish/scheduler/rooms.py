@@ -1,0 +1,127 @@
+"""Places tasks inside alloc sets: the ordinary pass, on rows that are allocs.
+
+A set's allocs are placed with everything else. What runs inside comes after that and takes nothing from
+anybody but its alloc (and ports from its machine), so it need not wait for its turn among the others.
+Nobody is preempted inside an alloc.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from borgish.cell.allocs import is_alloc_set
+from borgish.cell.observed import Observed
+from borgish.cell.state import Cell
+from borgish.scheduler.equivalence import Classes
+from borgish.scheduler.fleet import Fleet
+from borgish.scheduler.passes import Pass
+from borgish.scheduler.plan import Placement, Plan, Preemption, Refusal
+from borgish.scheduler.policies import Policy
+from borgish.scheduler.preemption import NoPreemptions
+from borgish.scheduler.room_fleet import RoomFleet
+from borgish.scheduler.scoring import ScoreCache
+from borgish.scheduler.settings import SchedulerSettings
+from borgish.vocabulary import split_task_name, task_name
+
+ROOMS_KEPT = 64
+"""Rows of so many alloc sets are kept from pass to pass; of others they are made anew."""
+
+
+class Room:
+    """One alloc set: its rows, and all that a pass keeps. ``stale`` are machines to look at again."""
+
+    def __init__(self, key: str, machines: Fleet, policy: Policy, settings: SchedulerSettings) -> None:
+        self.fleet = RoomFleet(machines, key)
+        self.classes = Classes(shared=settings.equivalence_classes)
+        self.scores = ScoreCache(policy, enabled=settings.score_cache)
+        self.policy = policy
+        self.stale: set[str] = set()
+
+    def plan(
+        self, cell: Cell, observed: Observed, jobs: list[str], leaving: list[str], budget: int
+    ) -> tuple[Plan, int]:
+        """Return where waiting tasks of jobs go, in allocs but those leaving, and the budget that is left."""
+        self.fleet.read_on(cell, observed, sorted(self.stale))
+        self.stale.clear()
+        self.fleet.close(cell, leaving)
+        run = Pass(cell, self.fleet, self.classes, self.scores, self.policy, NoPreemptions(), budget, jobs)
+        plan = run.plan(frozenset())
+        self.classes.forget_unused(run.used)
+        placements = tuple(_in_allocs(cell, each) for each in plan.placements)
+        return msgspec.structs.replace(plan, placements=placements), run.budget_left
+
+
+def _in_allocs(cell: Cell, placement: Placement) -> Placement:
+    """Return where tasks go: on the machines of the allocs that are named."""
+    allocs = tuple(split_task_name(name)[1] for name in placement.machines)
+    tasks = cell.jobs[cell.jobs[placement.job].spec.inside].tasks
+    machines = tuple(tasks[alloc].machine for alloc in allocs)
+    return msgspec.structs.replace(placement, machines=machines, allocs=allocs)
+
+
+class Rooms:
+    """The alloc sets in use."""
+
+    def __init__(self, machines: Fleet, policy: Policy, settings: SchedulerSettings) -> None:
+        self._machines, self._policy, self._settings = machines, policy, settings
+        self._rooms: dict[str, Room] = {}  # those used last come last
+
+    def refresh(self, machines: Iterable[str]) -> None:
+        """Look again at the allocs on these machines, when they are next asked for."""
+        names = set(machines)
+        for room in self._rooms.values():
+            room.stale |= names
+
+    def look_again(self) -> None:
+        """Take nothing as known to fail."""
+        for room in self._rooms.values():
+            room.classes.look_again()
+
+    def plans(
+        self,
+        cell: Cell,
+        observed: Observed,
+        waiting: dict[str, list[str]],
+        preempted: Iterable[Preemption],
+        budget: int,
+    ) -> Iterator[Plan]:
+        """Yield a plan for each alloc set that jobs wait to run in; ``preempted`` are about to leave."""
+        leaving: dict[str, list[str]] = {}
+        for each in preempted:
+            leaving.setdefault(each.job, []).extend(task_name(each.job, index) for index in each.indexes)
+        for key in sorted(waiting):
+            if nowhere := _nowhere(cell, key):
+                yield Plan(refusals={job: _refusals(cell, job, *nowhere) for job in sorted(waiting[key])})
+                continue
+            room = self._room(cell, key)
+            plan, budget = room.plan(cell, observed, waiting[key], leaving.get(key, []), budget)
+            self.refresh(name for placement in plan.placements for name in placement.machines)
+            yield plan
+
+    def _room(self, cell: Cell, key: str) -> Room:
+        room = self._rooms.pop(key, None)
+        if room is None:
+            room = Room(key, self._machines, self._policy, self._settings)
+            room.stale = {task.machine for task in cell.jobs[key].tasks if task.machine}
+        self._rooms[key] = room
+        if len(self._rooms) > ROOMS_KEPT:
+            del self._rooms[next(iter(self._rooms))]
+        return room
+
+
+def _nowhere(cell: Cell, key: str) -> tuple[str, str] | None:
+    """Return why nothing can run in an alloc set, and the way out; None when it has allocs somewhere."""
+    allocs = cell.jobs.get(key)
+    if allocs is None:
+        return f"there is no alloc set {key} any more", "submit it again, or kill this job"
+    if not is_alloc_set(allocs):
+        return f"{key} is a job now and no alloc set", "submit the alloc set again, or kill this job"
+    if allocs.running:
+        return None
+    if not allocs.pending:
+        return f"the alloc set {key} is dead", f"`borgctl job restart {key}` brings it back"
+    return f"no alloc of {key} has a place yet", f"`borgctl why {key}` says what they wait for"
+
+
+def _refusals(cell: Cell, job: str, text: str, hint: str) -> tuple[Refusal, ...]:
+    return (Refusal(job, tuple(sorted(cell.waiting[job])), 0, {}, text, hint),)

@@ -1,0 +1,91 @@
+"""Gangs: all waiting tasks of a job get places, or none does."""
+
+from typing import Any
+
+from borgish.cell.events import MachineJoined
+from borgish.cell.observed import SeenMachine
+from borgish.resources import Resources
+from borgish.scheduler.fleet import Fleet
+from borgish.scheduler.schedule import Scheduler
+from borgish.spec.job import JobSpec, Override, Spread
+from tests.unit.scheduler.cells import (
+    GIB,
+    NOW,
+    cell_of,
+    happen,
+    machine,
+    observed_of,
+    spec,
+    touched,
+    where,
+)
+from tests.unit.scheduler.cluster import Cluster
+
+
+def gang(tasks: int, **more: Any) -> JobSpec:
+    return spec("ann/gang", tasks, gang=True, **more)
+
+
+def differing(cpu: int, other: int, **more: Any) -> JobSpec:
+    """Return a gang of two, of which the second needs more."""
+    return gang(2, cpu=cpu, overrides={1: Override(resources=Resources(other, GIB))}, **more)
+
+
+def test_tasks_of_different_needs_are_tried_again_when_one_of_them_may_fit() -> None:
+    """The machine that comes has room for the large task only: the small one fits as it did before."""
+    small = Resources(500, GIB, devices={"gpu": 500})
+    wanted = gang(2, resources=small, overrides={1: Override(resources=Resources(3000, GIB))})
+    with_gpu = machine("m1", capacity=Resources(1000, 4 * GIB, 0, {}, {"gpu": 1000}))
+    cell = cell_of([with_gpu], [wanted])
+    scheduler, observed = Scheduler(), observed_of(cell)
+    plan = scheduler.schedule(cell, observed, NOW)
+    assert not plan.placements
+    assert sorted(i for refusal in plan.refusals["ann/gang"] for i in refusal.indexes) == [0, 1]
+    happen(cell, MachineJoined(machine("m2")))
+    observed.machines["m2"] = SeenMachine()
+    scheduler.refresh(cell, observed, touched(cell))
+    assert where(scheduler.schedule(cell, observed, NOW)) == {"ann/gang/0": "m1", "ann/gang/1": "m2"}
+
+
+def test_tasks_of_different_needs_preempt_for_all() -> None:
+    cluster = Cluster(2, spec("bob/low", 2, cpu=3000))
+    cluster.submit(differing(2000, 2500, priority=200))
+    plan = cluster.run()
+    assert {index for each in plan.promises for index in each.indexes} == {0, 1}
+    assert sorted(index for each in plan.preemptions for index in each.indexes) == [0, 1]
+    assert set(where(cluster.run())) == {"ann/gang/0", "ann/gang/1"}
+
+
+def test_tasks_of_different_needs_preempt_for_none_when_one_finds_no_room() -> None:
+    cluster = Cluster(2, spec("bob/low", 2, cpu=3000, fixed_ports={"f": 20001}, ports=("f",)))
+    cluster.submit(differing(2000, 5000, priority=200, fixed_ports={"f": 20001}, ports=("f",)))
+    plan = cluster.run()
+    assert not plan.promises
+    assert not plan.preemptions
+    kept, fresh = cluster.scheduler._fleet, Fleet.of(cluster.cell, cluster.observed, 0, NOW.mono)
+    assert kept is not None
+    assert kept.free[:, :2].tolist() == fresh.free[:, :2].tolist()
+    assert [ports.taken for ports in kept.ports[:2]] == [{20001}, {20001}]
+    assert kept.fixed_ports.taken(20001)[:2].all()
+
+
+def test_places_are_kept_though_one_of_them_was_free_from_the_start() -> None:
+    cluster = Cluster(2, spec("bob/low", 1, cpu=3000))
+    cluster.see("bob/low")
+    cluster.submit(gang(2, cpu=3000, priority=200))
+    plan = cluster.run()
+    assert len(plan.preemptions) == 1
+    for _ in range(3):  # as long as the victim has not left
+        plan = cluster.run()
+        assert (plan.placements, plan.promises, plan.preemptions) == ((), (), ())
+    cluster.part()
+    assert set(where(cluster.run()).values()) == {"m1", "m2"}
+
+
+def test_those_that_are_preempted_for_a_spread_gang_are_on_different_machines() -> None:
+    """The cheapest offers are all on one machine; by the rule it gives one."""
+    cluster = Cluster(2, spec("bob/low", 1, cpu=100), spec("bob/lower", 2, cpu=3600, priority=50))
+    cluster.submit(gang(2, cpu=1000, priority=200, spread=(Spread(max=1),)))
+    plan = cluster.run()
+    assert {name for each in plan.promises for name in each.machines} == {"m1", "m2"}
+    assert set(where(cluster.run()).values()) == {"m1", "m2"}
