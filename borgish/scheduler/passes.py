@@ -17,10 +17,11 @@ from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.grouping import place_by_rules
 from borgish.scheduler.placing import Taken, place
 from borgish.scheduler.plan import Placement, Plan, Promise, Refusal
-from borgish.scheduler.policies import Policy
+from borgish.scheduler.policy import Policy
 from borgish.scheduler.preemption import Preemptions
 from borgish.scheduler.queue import Level, Waiting, first_turns, levels, turns
 from borgish.scheduler.scoring import ScoreCache
+from borgish.scheduler.typical import CellDemand
 
 EXPLAINED_AGAIN = 50  # how many known refusals a pass puts in new words; the rest has its turn later
 
@@ -97,6 +98,7 @@ class Pass:
         self._failed: dict[TaskClass, None] = {}  # nothing of these fits any more, in this pass
         self._refused: dict[str, dict[TaskClass, list[int]]] = {}
         self._levels = list(levels(cell, classes, fleet))
+        policy.learn(fleet, CellDemand(cell, fleet, classes, self._levels))
         usable = fleet.usable()
         self._cpu_free = float(fleet.free[CPU].sum(where=usable))
         self._ram_free = float(fleet.free[RAM].sum(where=usable))
@@ -144,7 +146,7 @@ class Pass:
             if row < 0 or not self._scores.takes(self._fleet, kind, row):
                 break
             taken = Taken()
-            taken.take(self._fleet, kind, job.spec, [row])
+            taken.take(self._fleet, self._policy, kind, job.spec, [row])
             done.append((kind, taken))
         if len(done) == len(pairs):
             for (index, _), (kind, taken) in zip(pairs, done, strict=True):

@@ -45,7 +45,7 @@ class Scheduler:
         """Drop all that is kept, as when the cell was replaced by another."""
         settings = self._settings
         self._fleet: Fleet | None = None
-        self._policy = POLICIES[settings.policy]()
+        self._policy = POLICIES[settings.policy](self._seed)
         self._classes = Classes(shared=settings.equivalence_classes)
         sampler = Sampler(self._seed) if settings.relaxed_randomisation else None
         self._scores = ScoreCache(self._policy, sampler, enabled=settings.score_cache)
