@@ -74,11 +74,19 @@ class Devices:
             return bool(self.most.item(row) >= millis)
         return bool(self.whole.item(row) >= millis // DEVICE_MILLIS)
 
-    def take(self, row: int, millis: int) -> tuple[str, ...]:
-        """Take what a task needs, which must be there; return the devices by name."""
+    def fullest(self, row: int, millis: int) -> int:
+        """Return the fullest device of one machine that has room for a part."""
+        column = self.free[:, row]
+        return int(np.where(column >= millis, column, np.inf).argmin())
+
+    def take(self, row: int, millis: int, part: int = -1) -> tuple[str, ...]:
+        """Take what a task needs, which must be there; return the devices by name.
+
+        ``part`` is the device that gives a part of itself; below 0, the fullest.
+        """
         column = self.free[:, row]
         if millis < DEVICE_MILLIS:
-            chosen = [int(np.where(column >= millis, column, np.inf).argmin())]
+            chosen = [part if part >= 0 else self.fullest(row, millis)]
         else:
             chosen = np.flatnonzero(column == DEVICE_MILLIS)[: millis // DEVICE_MILLIS].tolist()
         for device in chosen:

@@ -81,6 +81,7 @@ class TaskClass(msgspec.Struct, eq=False):
     rules_version: int = -1  # of the terms they were made from
     costs: FloatArray | None = None  # by row: less is better, inf where it does not fit
     costs_version: int = -1  # of the rows these costs were computed from
+    costs_learned: int = -1  # the policy's version then
     sampled: bool = False  # ``costs`` leaves machines out that may fit
     liking: FloatArray | None = None  # by row: the part of the costs that follows from facts
     liking_version: int = -1

@@ -65,6 +65,12 @@ def tie_of(seed: int, name: str) -> float:
     return (int.from_bytes(digest) >> 10) * TIE_MAX / 2**22
 
 
+class Part(Protocol):
+    """Chooses the device of a kind, by its number, that gives a part of itself to a task."""
+
+    def __call__(self, fleet: "Fleet", kind: "TaskClass", row: int, device: str, /) -> int: ...
+
+
 class Fleet:
     """The rows of all machines. Amounts are by kind and row.
 
@@ -234,9 +240,13 @@ class Fleet:
         self.fixed_ports.note((row,), chosen)
         return chosen
 
-    def take_devices(self, row: int, kind: "TaskClass") -> tuple[str, ...]:
-        """Take a task's devices, which must be there; return them by name."""
-        return tuple([name for of, millis in kind.devices for name in self.devices[of].take(row, millis)])
+    def take_devices(self, row: int, kind: "TaskClass", part: "Part") -> tuple[str, ...]:
+        """Take a task's devices, which must be there; return them by name. ``part`` chooses shared ones."""
+        taken: list[str] = []
+        for of, millis in kind.devices:
+            chosen = part(self, kind, row, of) if millis < DEVICE_MILLIS else -1
+            taken += self.devices[of].take(row, millis, chosen)
+        return tuple(taken)
 
     def give_back_devices(self, row: int, kind: "TaskClass", devices: tuple[str, ...]) -> None:
         """Undo ``take_devices``."""
@@ -268,6 +278,10 @@ class Fleet:
         if found is None:
             found = self.devices[name] = Devices(name, len(self.names))
         return found
+
+    def device_kinds(self) -> list[int]:
+        """Return the numbers of the kinds of device, among those of the resources."""
+        return [self.kind(device_kind(name)) for name in self.devices]
 
     def usable(self) -> BoolArray:
         """Return which machines take new tasks at all."""

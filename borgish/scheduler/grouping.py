@@ -16,7 +16,7 @@ from borgish.scheduler.arrays import FloatArray, IntArray
 from borgish.scheduler.equivalence import TaskClass
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.placing import Ranked, Ranking, Run, Taken, ranked_count, ranking
-from borgish.scheduler.policies import Policy
+from borgish.scheduler.policy import Policy
 from borgish.scheduler.rules import UNFIT, Rule
 from borgish.spec.job import MACHINE, JobSpec
 

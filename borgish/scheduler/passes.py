@@ -17,10 +17,11 @@ from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.grouping import place_by_rules
 from borgish.scheduler.placing import Taken, place
 from borgish.scheduler.plan import Placement, Plan, Promise, Refusal
-from borgish.scheduler.policies import Policy
+from borgish.scheduler.policy import Policy
 from borgish.scheduler.preemption import Preempting
 from borgish.scheduler.queue import Level, Waiting, first_turns, levels, turns
 from borgish.scheduler.scoring import ScoreCache
+from borgish.scheduler.typical import CellDemand
 
 EXPLAINED_AGAIN = 50  # how many known refusals a pass puts in new words; the rest has its turn later
 
@@ -101,6 +102,7 @@ class Pass:
         self._refused: dict[str, dict[TaskClass, list[int]]] = {}
         self._promised = _promised(cell, jobs)
         self._levels = list(levels(cell, classes, fleet, jobs))
+        policy.learn(fleet, CellDemand(cell, fleet, classes, self._levels))
         usable = fleet.usable()
         self._cpu_free = float(fleet.free[CPU].sum(where=usable))
         self._ram_free = float(fleet.free[RAM].sum(where=usable))
@@ -169,7 +171,7 @@ class Pass:
                 lacking.append((kind, row))
                 continue
             taken = Taken()
-            taken.take(self._fleet, kind, job.spec, [row])
+            taken.take(self._fleet, self._policy, kind, job.spec, [row])
             done.append((kind, taken))
         return done, lacking
 

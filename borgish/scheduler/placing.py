@@ -16,7 +16,7 @@ import numpy as np
 from borgish.scheduler.arrays import FloatArray
 from borgish.scheduler.equivalence import TaskClass
 from borgish.scheduler.fleet import Fleet
-from borgish.scheduler.policies import Policy
+from borgish.scheduler.policy import Policy
 from borgish.scheduler.rules import UNFIT
 from borgish.scheduler.scoring import cost_of, costs_of, decides_first
 from borgish.spec.job import JobSpec
@@ -38,12 +38,12 @@ class Taken(msgspec.Struct):
     rows: list[int] = []
     devices: list[tuple[str, ...]] = []
 
-    def take(self, fleet: Fleet, kind: TaskClass, spec: JobSpec, rows: list[int]) -> None:
+    def take(self, fleet: Fleet, policy: Policy, kind: TaskClass, spec: JobSpec, rows: list[int]) -> None:
         """Put the next tasks on machines, which have room, one on each."""
         fleet.take(rows, kind, spec)
         self.rows += rows
         if kind.devices:
-            self.devices += [fleet.take_devices(row, kind) for row in rows]
+            self.devices += [fleet.take_devices(row, kind, policy.part) for row in rows]
 
     def undo(self, fleet: Fleet, kind: TaskClass, spec: JobSpec) -> None:
         """Take all of it back."""
@@ -114,7 +114,7 @@ class Ranking:
         else:
             row = heappop(self._fresh)[1]
             self.owned.append(row)
-        taken.take(self._fleet, self._kind, self._spec, [row])
+        taken.take(self._fleet, self._policy, self._kind, self._spec, [row])
         self._offer(row)
 
     def take_fresh(self, taken: Taken, count: int) -> None:
@@ -128,7 +128,7 @@ class Ranking:
         while fresh and len(rows) < count:
             row = heappop(fresh)[1]
             (owned if job in jobs[row] else rows).append(row)
-        taken.take(self._fleet, self._kind, self._spec, rows)
+        taken.take(self._fleet, self._policy, self._kind, self._spec, rows)
         self.owned += owned
         self.owned += rows
         if len(rows) < count:

@@ -16,7 +16,7 @@ from borgish.scheduler.equivalence import Classes
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.passes import Pass
 from borgish.scheduler.plan import Placement, Plan, Preemption, Refusal
-from borgish.scheduler.policies import Policy
+from borgish.scheduler.policies import POLICIES
 from borgish.scheduler.preemption import NoPreemptions
 from borgish.scheduler.room_fleet import RoomFleet
 from borgish.scheduler.scoring import ScoreCache
@@ -30,11 +30,11 @@ ROOMS_KEPT = 64
 class Room:
     """One alloc set: its rows, and all that a pass keeps. ``stale`` are machines to look at again."""
 
-    def __init__(self, key: str, machines: Fleet, policy: Policy, settings: SchedulerSettings) -> None:
+    def __init__(self, key: str, machines: Fleet, settings: SchedulerSettings) -> None:
         self.fleet = RoomFleet(machines, key)
         self.classes = Classes(shared=settings.equivalence_classes)
-        self.scores = ScoreCache(policy, enabled=settings.score_cache)
-        self.policy = policy
+        self.policy = POLICIES[settings.policy](machines.seed)  # its own: it learns from these rows
+        self.scores = ScoreCache(self.policy, enabled=settings.score_cache)
         self.stale: set[str] = set()
 
     def plan(
@@ -62,8 +62,8 @@ def _in_allocs(cell: Cell, placement: Placement) -> Placement:
 class Rooms:
     """The alloc sets in use."""
 
-    def __init__(self, machines: Fleet, policy: Policy, settings: SchedulerSettings) -> None:
-        self._machines, self._policy, self._settings = machines, policy, settings
+    def __init__(self, machines: Fleet, settings: SchedulerSettings) -> None:
+        self._machines, self._settings = machines, settings
         self._rooms: dict[str, Room] = {}  # those used last come last
 
     def refresh(self, machines: Iterable[str]) -> None:
@@ -101,7 +101,7 @@ class Rooms:
     def _room(self, cell: Cell, key: str) -> Room:
         room = self._rooms.pop(key, None)
         if room is None:
-            room = Room(key, self._machines, self._policy, self._settings)
+            room = Room(key, self._machines, self._settings)
             room.stale = {task.machine for task in cell.jobs[key].tasks if task.machine}
         self._rooms[key] = room
         if len(self._rooms) > ROOMS_KEPT:

@@ -52,7 +52,7 @@ class Scheduler:
         settings = self._settings
         self._fleet: Fleet | None = None
         self._rooms: Rooms | None = None
-        self._policy = POLICIES[settings.policy]()
+        self._policy = POLICIES[settings.policy](self._seed)
         self._classes = Classes(shared=settings.equivalence_classes)
         sampler = Sampler(self._seed) if settings.relaxed_randomisation else None
         self._scores = ScoreCache(self._policy, sampler, enabled=settings.score_cache)
@@ -102,7 +102,7 @@ class Scheduler:
     ) -> Plan:
         """Return the plan, and what follows for tasks that are to run in alloc sets."""
         if self._rooms is None:
-            self._rooms = Rooms(fleet, self._policy, self._settings)
+            self._rooms = Rooms(fleet, self._settings)
         self._rooms.refresh(self._planned)
         inner = list(self._rooms.plans(cell, observed, waiting, plan.preemptions, budget))
         for each in inner:

@@ -17,7 +17,7 @@ from borgish.scheduler.arrays import ALL, FloatArray, Rows
 from borgish.scheduler.equivalence import TaskClass
 from borgish.scheduler.feasibility import feasible, suitable
 from borgish.scheduler.fleet import Fleet
-from borgish.scheduler.policies import Policy
+from borgish.scheduler.policy import Policy
 from borgish.scheduler.rules import UNFIT, WEIGHT_COST
 from borgish.scheduler.sampling import Sampler
 from borgish.vocabulary import TaintEffect
@@ -168,7 +168,7 @@ class ScoreCache:
         self._kept: dict[TaskClass, None] = {}
         self._policy = policy
         self._sampler = sampler
-        self._enabled = enabled
+        self._enabled = enabled and policy.kept
 
     def costs(self, fleet: Fleet, kind: TaskClass, tasks: int = 0) -> FloatArray:
         """Return the costs for a class as they are now: of all rows, or of enough for so many tasks.
@@ -178,6 +178,7 @@ class ScoreCache:
         all_rows = not tasks
         self._keep(kind)
         stale = kind.costs is None or len(kind.costs) != len(fleet.names) or (all_rows and kind.sampled)
+        stale = stale or kind.costs_learned != self._policy.version
         if stale or not self._enabled or kind.costs is None:
             kind.costs = self._fresh(fleet, kind, tasks)
         elif kind.costs_version != fleet.version:
@@ -186,7 +187,7 @@ class ScoreCache:
                 kind.costs = self._fresh(fleet, kind, tasks)
             else:
                 kind.costs[rows] = costs_of(fleet, self._policy, kind, rows)
-        kind.costs_version = fleet.version
+        kind.costs_version, kind.costs_learned = fleet.version, self._policy.version
         return kind.costs
 
     def takes(self, fleet: Fleet, kind: TaskClass, row: int) -> bool:

@@ -16,6 +16,7 @@ from borgish.store.base import Records
 from borgish.store.checkpoints import is_good
 from borgish.store.codec import sha256_of
 from borgish.store.open import open_store
+from borgish.store.retention import Keep
 from borgish.store.sql import SqlStore
 from borgish.store.tablecheck import differences
 from borgish.vocabulary import Ending
@@ -47,7 +48,7 @@ class Witness:
 
     def live(self) -> None:
         for _ in range(2):
-            store = self._watched(open_store(self._url, CELL, keep=3))
+            store = self._watched(open_store(self._url, CELL, keep=Keep(3, 0, 0)))
             life = Life(store)
             if life.cell.position == 1:
                 life.story()

@@ -133,7 +133,7 @@ def submit(core: Core, wanted: JobSpec, planned: Foreseen) -> Accepted | Refused
 def test_a_plan_changes_nothing_and_comes_true(core: Core, wanted: JobSpec, settle: bool) -> None:
     if settle:
         settled(core)
-    parts = (core.cell, core.observed, core._scheduler._fleet, core._stale)
+    parts = (core.cell, core.observed, core._scheduler._scheduler._fleet, core._stale)
     before = pickle.dumps(parts)
     planned = core.foresee(wanted, "ann", NOW)
     assert pickle.dumps(parts) == before

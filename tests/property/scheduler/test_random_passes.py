@@ -20,9 +20,9 @@ from borgish.clock import Now
 from borgish.scheduler.equivalence import Classes, TaskClass
 from borgish.scheduler.feasibility import feasible
 from borgish.scheduler.fleet import Fleet
+from borgish.scheduler.hybrid import Hybrid
 from borgish.scheduler.placing import place
 from borgish.scheduler.plan import Plan
-from borgish.scheduler.policies import Hybrid
 from borgish.scheduler.queue import levels, turns
 from borgish.scheduler.rules import UNFIT
 from borgish.scheduler.schedule import Scheduler
@@ -201,10 +201,10 @@ def check_scores(fleet: Fleet, scheduler: Scheduler, cell: Cell) -> None:
         for index in (-1, *sorted(job.spec.overrides)):
             kind = scheduler._classes.of(cell, job.spec, index, fleet)
             costs = scheduler._scores.costs(fleet, kind)
-            assert np.array_equal(costs, costs_of(fleet, HYBRID, kind))
+            assert np.array_equal(costs, costs_of(fleet, scheduler._policy, kind))
             for row in np.flatnonzero(feasible(fleet, kind)).tolist():
-                assert costs[row] == cost_of(fleet, HYBRID, kind, row, 0)
-                assert cost_of(fleet, HYBRID, kind, row, 1) > costs[row]
+                assert costs[row] == cost_of(fleet, scheduler._policy, kind, row, 0)
+                assert cost_of(fleet, scheduler._policy, kind, row, 1) > costs[row]
 
 
 @settings(max_examples=30)

@@ -283,7 +283,7 @@ def value_of(machine: Machine, over: str) -> str:
 
 def check_arrays(core: Core) -> None:
     """What the scheduler keeps is what it would read anew."""
-    scheduler, cell, observed = core._scheduler, core.cell, core.observed
+    scheduler, cell, observed = core._scheduler._scheduler, core.cell, core.observed
     scheduler.refresh(cell, observed, core._stale)
     kept = scheduler._current(cell, observed)
     fresh = Fleet.of(cell, observed, 0, scheduler._mono)

@@ -79,7 +79,13 @@ def test_a_plan_comes_true(planner: Planner) -> None:
 def test_a_plan_leaves_no_trace(planner: Planner) -> None:
     planner.submit(spec("ann/first", 3, labels={"app": "db"}, spread=(Spread("rack"),)))
     core = planner.core
-    parts = (core.cell, core._scheduler._fleet, core._stale, core.observed, core._scheduler._planned)
+    parts = (
+        core.cell,
+        core._scheduler._scheduler._fleet,
+        core._stale,
+        core.observed,
+        core._scheduler._scheduler._planned,
+    )
     before = pickle.dumps(parts)
     needs = Resources(100, GIB, 0, {"fpga": 1}, {"gpu": 500})
     for wanted in (

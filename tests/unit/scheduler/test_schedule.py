@@ -53,11 +53,13 @@ def test_single_tasks_fill_one_machine_before_the_next() -> None:
     assert len(set(where(Scheduler().schedule(cell, observed_of(cell), NOW)).values())) == 1
 
 
-def test_a_task_goes_where_cpu_and_ram_stay_in_balance() -> None:
-    # Both machines have room and the same amount left in all; on "odd" much cpu would stay without ram.
-    machines = [machine("odd", 6000, 4 * GIB), machine("even", 5000, 5 * GIB)]
-    cell = cell_of(machines, [spec("ann/job", 1, 500, 2 * GIB)])
-    assert where(Scheduler().schedule(cell, observed_of(cell), NOW)) == {"ann/job/0": "even"}
+def test_a_task_goes_where_it_strands_least() -> None:
+    # The cell's tasks ask for 1 GiB a core. On "cores" ram is what is short, on "memory" it is cpu.
+    machines = [machine("cores", 6000, 4 * GIB), machine("memory", 4000, 6 * GIB)]
+    usual = spec("ann/usual", 100, 1000, GIB)
+    for needs, best in (((500, 2 * GIB), "memory"), ((2000, GIB // 2), "cores")):
+        cell = cell_of(machines, [spec("ann/job", 1, *needs, priority=1), usual])
+        assert where(Scheduler().schedule(cell, observed_of(cell), NOW))["ann/job/0"] == best
 
 
 def test_equals_are_put_in_order_by_the_seed() -> None:

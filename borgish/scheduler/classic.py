@@ -1,0 +1,109 @@
+"""Policies that look at one machine at a time and know nothing of other tasks: best fit, worst fit,
+and two that are there to compare with.
+
+The published forms are those of the FGD simulator (ATC 2023): cpu and devices on a machine that has
+any, cpu and memory on the others.
+"""
+
+import numpy as np
+
+from borgish.scheduler.arrays import BoolArray, FloatArray, Rows
+from borgish.scheduler.census import CPU, RAM
+from borgish.scheduler.equivalence import TaskClass
+from borgish.scheduler.fleet import Fleet
+from borgish.scheduler.policy import Number, Policy
+
+
+class BestFit(Policy):
+    """Fill what is nearly full: the least that is left, as a fraction of the largest machine."""
+
+    def costs(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> FloatArray:
+        units = self.units(fleet)
+        cpu_left = (fleet.free[CPU][rows] - kind.cpu) / units.cpu
+        ram_left = (fleet.free[RAM][rows] - kind.ram) / units.ram
+        if not fleet.devices:
+            return self._of(cpu_left, ram_left)
+        devices_left = (devices_free(fleet, rows) - devices_needed(kind)) / units.devices
+        return self._of(cpu_left, np.where(has_devices(fleet, rows), devices_left, ram_left))
+
+    def cost(self, fleet: Fleet, kind: TaskClass, row: int) -> float:
+        if fleet.devices:
+            return super().cost(fleet, kind, row)
+        units = self.units(fleet)
+        return self._of(
+            (fleet.free.item(CPU, row) - kind.cpu) / units.cpu,
+            (fleet.free.item(RAM, row) - kind.ram) / units.ram,
+        )
+
+    def _of(self, cpu_left: Number, other_left: Number) -> Number:
+        return (cpu_left + other_left) * 0.5
+
+
+class WorstFit(Policy):
+    """E-PVM: the least rise of a cost that grows steeply with use, which spreads the load (section 3.2)."""
+
+    def costs(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> FloatArray:
+        cpu, ram = fleet.inverse[CPU][rows], fleet.inverse[RAM][rows]
+        return self._of(
+            fleet.free[CPU][rows] * cpu, fleet.free[RAM][rows] * ram, kind.cpu * cpu, kind.ram * ram
+        )
+
+    def cost(self, fleet: Fleet, kind: TaskClass, row: int) -> float:
+        cpu, ram = fleet.inverse.item(CPU, row), fleet.inverse.item(RAM, row)
+        return self._of(
+            fleet.free.item(CPU, row) * cpu, fleet.free.item(RAM, row) * ram, kind.cpu * cpu, kind.ram * ram
+        )
+
+    def _of(self, cpu: Number, ram: Number, cpu_asked: Number, ram_asked: Number) -> Number:
+        # 2 ** (share used after) - 2 ** (share used before), over both resources
+        on_cpu: Number = 2.0 ** (1.0 - cpu + cpu_asked) - 2.0 ** (1.0 - cpu)
+        on_ram: Number = 2.0 ** (1.0 - ram + ram_asked) - 2.0 ** (1.0 - ram)
+        return on_cpu + on_ram
+
+
+class DotProduct(Policy):
+    """Little free of what a task asks for much of: for comparison. In steps of a hundredth, as published."""
+
+    def costs(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> FloatArray:
+        units = self.units(fleet)
+        cpu = fleet.free[CPU][rows] * kind.cpu / units.cpu**2
+        other = fleet.free[RAM][rows] * kind.ram / units.ram**2
+        if fleet.devices:
+            devices = devices_free(fleet, rows) * devices_needed(kind) / units.devices**2
+            other = np.where(has_devices(fleet, rows), devices, other)
+        found: FloatArray = np.ceil((cpu + other) * 50.0) / 100.0
+        return found
+
+
+class Random(Policy):
+    """Any machine, and any device: for comparison. Costs are drawn anew each time."""
+
+    kept = False
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__(seed)
+        self._chance = np.random.default_rng(seed)
+
+    def costs(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> FloatArray:  # noqa: ARG002
+        return self._chance.random(fleet.up[rows].shape)
+
+    def part(self, fleet: Fleet, kind: TaskClass, row: int, device: str) -> int:
+        free = fleet.device(device).free[:, row]
+        return int(self._chance.choice(np.flatnonzero(free >= dict(kind.devices)[device])))
+
+
+def devices_free(fleet: Fleet, rows: Rows) -> FloatArray:
+    """Return how much of all devices together is free, by row, in thousandths."""
+    found: FloatArray = np.sum([fleet.free[kind][rows] for kind in fleet.device_kinds()], axis=0)
+    return found
+
+
+def has_devices(fleet: Fleet, rows: Rows) -> BoolArray:
+    """Return which rows have devices, free or not."""
+    found: BoolArray = np.sum([fleet.capacity[kind][rows] for kind in fleet.device_kinds()], axis=0) > 0
+    return found
+
+
+def devices_needed(kind: TaskClass) -> float:
+    """Return the thousandths of devices that a task needs, of all kinds together."""
+    return float(sum(millis for _, millis in kind.devices))

@@ -1,0 +1,86 @@
+"""The default policy: strand as little as possible, of devices where there are any, else of cpu and ram.
+
+What is stranded is what is free and of no use, since something else on its machine is short (section
+3.2 of the Borg paper, which gives no formula).
+"""
+
+import math
+
+from borgish.scheduler.arrays import FloatArray, Rows
+from borgish.scheduler.census import CPU, RAM
+from borgish.scheduler.equivalence import TaskClass
+from borgish.scheduler.fleet import Fleet
+from borgish.scheduler.fragmentation import Fgd
+from borgish.scheduler.fragments import States, Typical
+from borgish.scheduler.policy import Demand, Number, Policy
+
+RATIO_STEP = math.log(1.05)
+"""The proportion of cpu and ram is rounded to such steps, so that it seldom changes."""
+
+BEST_FIT = 0.05
+"""The part of best fit beside what is stranded: enough to decide between machines in balance."""
+
+
+class Balance(Policy):
+    """Leave cpu and ram in the proportion in which the cell's tasks ask for them; else fill what is fuller.
+
+    What is free of one beyond its proportion to the other is stranded.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__(seed)
+        self._ratio = 1.0  # ram for each cpu, both in units of the largest machine
+
+    def learn(self, fleet: Fleet, demand: Demand) -> None:
+        super().learn(fleet, demand)
+        units, (cpu, ram) = self.units(fleet), demand.totals()
+        ratio = (ram / units.ram) / (cpu / units.cpu) if cpu > 0 and ram > 0 else 1.0
+        rounded = math.exp(round(math.log(ratio) / RATIO_STEP) * RATIO_STEP)
+        if rounded != self._ratio:
+            self._ratio = rounded
+            self.version += 1
+
+    def costs(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> FloatArray:
+        units = self.units(fleet)
+        return self._of(
+            fleet.free[CPU][rows] / units.cpu,
+            fleet.free[RAM][rows] / units.ram,
+            kind.cpu / units.cpu,
+            kind.ram / units.ram,
+        )
+
+    def cost(self, fleet: Fleet, kind: TaskClass, row: int) -> float:
+        units = self.units(fleet)
+        return self._of(
+            fleet.free.item(CPU, row) / units.cpu,
+            fleet.free.item(RAM, row) / units.ram,
+            kind.cpu / units.cpu,
+            kind.ram / units.ram,
+        )
+
+    def _of(self, cpu: Number, ram: Number, cpu_asked: float, ram_asked: float) -> Number:
+        cpu_left, ram_left = cpu - cpu_asked, ram - ram_asked
+        stranded = self._stranded(cpu_left, ram_left) - self._stranded(cpu, ram)
+        return stranded + (cpu_left + ram_left) * BEST_FIT
+
+    def _stranded(self, cpu: Number, ram: Number) -> Number:
+        """Return what is free of one beyond its proportion to the other: 0 to 1, half for each."""
+        short = cpu * self._ratio - ram  # above 0: of ram, for all the cpu; below 0: of cpu
+        size = abs(short)
+        return (size + short) * (0.25 / self._ratio) + (size - short) * 0.25
+
+
+class Hybrid(Fgd):
+    """Strand as little as possible.
+
+    Of devices, half is the published measure of fragments, with ram, and half what is stranded when as
+    many tasks of a shape as fit are placed together. Of cpu and ram, ``Balance``.
+    """
+
+    steps = 50
+    with_ram = True
+    plain = Balance
+
+    def _of(self, fleet: Fleet, typical: Typical, states: States) -> FloatArray:
+        fits = typical.fits(fleet, states)
+        return (typical.fragments(fits) + typical.stranded(fits, states)) * 0.5
