@@ -80,6 +80,7 @@ class Fleet:
 
     noun = "machine"
     are_apart = True  # what is taken on one row changes no other
+    gives_way = True  # lower tasks have to leave for higher ones
 
     def __init__(self, seed: int, size: int) -> None:
         self.seed = seed
@@ -134,6 +135,7 @@ class Fleet:
         other.fixed_ports = self.fixed_ports.copy(taken)
         other.kinds, other.row, other.names = self.kinds.copy(), dict(self.row), list(self.names)
         other.jobs, other.blocked = [dict(jobs) for jobs in self.jobs], dict(self.blocked)
+        other.kept_ports = {row: set(ports) for row, ports in self.kept_ports.items()}
         other.attributes, other.marks = self.attributes.copy(), self.marks.copy()
         other.topology = self.topology.copy()
         other.devices = {name: devices.copy() for name, devices in self.devices.items()}
@@ -200,7 +202,7 @@ class Fleet:
             self.free[PORTS, row] += -own if taken else own
 
     def _account(self, rows: Sequence[int], kind: "TaskClass", times: float) -> None:
-        held = None if kind.is_prod else self._held(kind.priority)
+        held = self._held(kind.priority) if self.gives_way and not kind.is_prod else None
         for number, amount in kind.needs:
             free, change = self.free[number], amount * times
             for row in rows:
@@ -288,8 +290,8 @@ class Fleet:
         return self.up & ~self.cordoned
 
     def codes(self, attribute: str) -> IntArray:
-        """Return the number of each row's value of an attribute."""
-        return self.attributes.codes(attribute)
+        """Return the number of each row's value of an attribute; over machines each has its own."""
+        return np.arange(len(self.names)) if attribute == MACHINE else self.attributes.codes(attribute)
 
     def absent(self, attribute: str) -> int:
         """Return the number that stands for no value of an attribute; below 0: each has one."""
@@ -398,6 +400,8 @@ class Fleet:
     def _read_held(self, row: int, census: Census) -> bool:
         """Write who holds how much; return whether it changed."""
         changed = False
+        if not self.gives_way:
+            return changed
         for priority in self.held.keys() | census.held.keys():
             if self.bands.is_prod(priority):
                 continue

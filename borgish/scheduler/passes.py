@@ -323,9 +323,8 @@ class Pass:
         classes = waiting.by_class()
         waiting.take_rest()
         self._budget -= sum(map(len, classes.values()))
-        if all(
-            kind in self._failed for kind in classes
-        ):  # one that may fit elsewhere now may help the others
+        # Known to fail as long as nothing helps any of them: where one goes elsewhere, another may fit.
+        if all(kind in self._failed for kind in classes):
             for kind, indexes in classes.items():
                 self._refuse(job.key, kind, indexes)
             return
@@ -338,9 +337,7 @@ class Pass:
                 self._failed.pop(kind, None)
             return
         for kind, indexes in classes.items():
-            fitting = len(taken[kind].rows) if kind in taken else 0
-            if kind in taken or kind.explanation is None:  # what failed before was explained then
-                kind.explanation = self._explainer.explain_gang(kind, fitting, len(indexes))
+            kind.explanation = self._explainer.explain_gang(kind, len(taken[kind].rows), len(indexes))
         for kind, placed in taken.items():
             placed.undo(self._fleet, kind, spec)
         may_help = any(self._preemptions.may_help(kind) for kind in classes)

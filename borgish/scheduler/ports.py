@@ -62,7 +62,7 @@ class FixedPorts:
     def copy(self, rows: list[set[int]]) -> "FixedPorts":
         """Return the same with copies of the rows' taken ports, which others may hold as well."""
         other = FixedPorts()
-        other._rows = list(rows)
+        other._rows, other._low, other._high = list(rows), self._low.copy(), self._high.copy()
         other._taken = {port: taken.copy() for port, taken in self._taken.items()}
         return other
 

@@ -285,7 +285,9 @@ class Preemptions:
             mark = (spec.priority, key)
         if spec.kind is JobKind.ALLOC_SET:
             mark = ALLOCS
-        if self._fleet.bands.is_prod(spec.priority) or spec.inside:  # inside, none has room of its own
+        if (
+            self._fleet.bands.is_prod(spec.priority) or spec.inside
+        ):  # what is in an alloc has no room of its own
             mark = None
         self._marks[key] = mark
         return mark

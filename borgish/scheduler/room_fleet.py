@@ -30,6 +30,7 @@ class RoomFleet(Fleet):
 
     noun = "alloc"
     are_apart = False
+    gives_way = False
 
     def __init__(self, machines: Fleet, key: str) -> None:
         """Use the rows of all machines for what allocs share, and the key of the set."""
@@ -40,7 +41,7 @@ class RoomFleet(Fleet):
         self._on: dict[str, set[int]] = {}  # by machine: the rows of its allocs
         self._devices: tuple[str, ...] = ()  # those of the alloc that is being read
         super().__init__(machines.seed, 0)
-        self.topology = machines.topology
+        self.topology, self.bands = machines.topology, machines.bands
 
     def read_on(self, cell: Cell, observed: Observed, machines: Iterable[str]) -> None:
         """Make the rows anew of allocs that are on these machines, or were."""

@@ -64,7 +64,7 @@ class Rule(msgspec.Struct, eq=False):
 
     def values(self, values: Values) -> IntArray:
         """Return the number of each row's value."""
-        return np.arange(len(self.counter.by_row)) if self.over == MACHINE else values.codes(self.over)
+        return values.codes(self.over)
 
     def counts(self, values: Values) -> IntArray:
         """Return the count at each value. It is not to be written to."""

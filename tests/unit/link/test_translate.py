@@ -83,6 +83,7 @@ def test_an_alloc_is_in_no_assignment(desk: Desk) -> None:
 
 
 def test_a_task_is_told_the_devices_it_was_given(desk: Desk) -> None:
+    desk.cell.machines["m1"].capacity = Resources(4000, 8 * 1024**3, 0, {}, {"gpu": 3000})
     desk.do(SubmitJob(spec("train", 1, resources=Resources(devices={"gpu": 2000}))))
     desk.do(PlaceTasks("ann/train", (0,), ("m1",), devices=(("gpu:1", "gpu:2"),)))
     job = desk.cell.jobs["ann/train"]
