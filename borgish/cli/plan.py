@@ -19,6 +19,9 @@ app = single()
 
 LEAVING_SHOWN = 4
 
+_Row = tuple[PlannedPlace, str]
+"""Places that are alike, and the indexes of their tasks."""
+
 
 @app.command()
 def plan(
@@ -59,10 +62,11 @@ def planned(view: PlanView, source: str, *, wide: bool = False, token: bool = Tr
     from borgish.cli.table import Column, draw
     from borgish.text import safe
 
-    columns: list[Column[tuple[PlannedPlace, str]]] = [
+    columns: list[Column[_Row]] = [
         Column("TASKS", lambda row: row[1]),
         Column("MACHINE", lambda row: row[0].machine),
-        Column("DEVICES", lambda row: ",".join(row[0].devices), wide=not any(p.devices for p in view.places)),
+        Column("ALLOC", _alloc, right=True, wide=all(place.alloc < 0 for place in view.places)),
+        Column("DEVICES", _devices, wide=not any(place.devices for place in view.places)),
         Column("WHEN", lambda row: _when(row[0])),
     ]
     parts = [f"{safe(view.text)}\n"]
@@ -79,16 +83,24 @@ def planned(view: PlanView, source: str, *, wide: bool = False, token: bool = Tr
     return "\n".join(parts)
 
 
-def _rows(places: tuple[PlannedPlace, ...]) -> Iterator[tuple[PlannedPlace, str]]:
+def _rows(places: tuple[PlannedPlace, ...]) -> Iterator[_Row]:
     """Yield places that are alike once, with the indexes of their tasks."""
     from borgish.text import show_indexes
 
     alike: dict[tuple[object, ...], list[PlannedPlace]] = {}
     for place in places:
         alone = place.index if place.devices or place.victims else -1
-        alike.setdefault((place.machine, place.kept, alone), []).append(place)
+        alike.setdefault((place.machine, place.alloc, place.kept, alone), []).append(place)
     for group in alike.values():
         yield group[0], show_indexes(place.index for place in group)
+
+
+def _alloc(row: _Row) -> str:
+    return str(row[0].alloc) if row[0].alloc >= 0 else "-"
+
+
+def _devices(row: _Row) -> str:
+    return ",".join(row[0].devices)
 
 
 def _when(place: PlannedPlace) -> str:

@@ -37,8 +37,9 @@ def plan_view(cell: Cell, found: Foreseen) -> PlanView:
 def _places(plan: Plan) -> Iterator[PlannedPlace]:
     for placed in plan.placements:
         devices = placed.devices or ((),) * len(placed.indexes)
-        for index, machine, given in zip(placed.indexes, placed.machines, devices, strict=True):
-            yield PlannedPlace(index, machine, given)
+        allocs = placed.allocs or (-1,) * len(placed.indexes)
+        for place in zip(placed.indexes, placed.machines, devices, allocs, strict=True):
+            yield PlannedPlace(*place)
     victims: dict[str, list[str]] = {}
     for each in plan.preemptions:
         victims.setdefault(each.preemptor, []).extend(task_name(each.job, index) for index in each.indexes)

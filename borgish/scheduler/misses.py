@@ -6,13 +6,14 @@ import numpy as np
 
 from borgish.resources import DEVICE_MILLIS, show_devices
 from borgish.scheduler.arrays import FloatArray, IntArray
-from borgish.scheduler.census import DISK, RAM
+from borgish.scheduler.census import CPU, DISK, RAM
 from borgish.scheduler.equivalence import TaskClass
 from borgish.scheduler.failures import Failures
 from borgish.scheduler.feasibility import Failing, kind_name, show_amount
 from borgish.scheduler.fleet import Fleet, device_kind
 from borgish.scheduler.rules import Rule
 
+NEAR_ENOUGH = 0.95  # of an amount, for fewer figures
 SINGLE_MAX = 2  # changes of one condition that are told
 
 
@@ -49,14 +50,15 @@ def _with_less(fleet: Fleet, kind: TaskClass, failures: Failures) -> str:
         return ""
     row = int(np.argmin(np.where(some, shortage(offers, kind), np.inf)))
     asked = {
-        number: _round_down(number, offers[number].item(row))
+        number: _written(fleet, kind, number, offers[number].item(row))
         for number, amount in kind.needs
         if offers[number].item(row) < amount
     }
     if not asked:
         return ""
-    fits = np.all([offers[number] >= asked.get(number, amount) for number, amount in kind.needs], axis=0)
-    words = [f"{kind_name(fleet, number)} <= {_shown(fleet, kind, number, a)}" for number, a in asked.items()]
+    wanted = {number: asked[number][0] if number in asked else amount for number, amount in kind.needs}
+    fits = np.all([offers[number] >= amount for number, amount in wanted.items()], axis=0)
+    words = [f"{kind_name(fleet, number)} <= {text}" for number, (_, text) in asked.items()]
     return f"fits {fleet.count_words(int(np.count_nonzero(fits)))} with {' and '.join(words)}"
 
 
@@ -79,18 +81,26 @@ def _offer(fleet: Fleet, kind: TaskClass, number: int) -> FloatArray:
     return free
 
 
-def _shown(fleet: Fleet, kind: TaskClass, number: int, amount: float) -> str:
-    devices = {fleet.kind(device_kind(name)) for name, _ in kind.devices}
-    return show_devices(int(amount)) if number in devices else show_amount(number, amount)
+def _written(fleet: Fleet, kind: TaskClass, number: int, amount: float) -> tuple[float, str]:
+    """Return an amount cut so that it can be written in a job file in few figures, and as it is written."""
+    if number in (RAM, DISK):
+        return _bytes_written(int(amount))
+    if any(fleet.kind(device_kind(name)) == number for name, _ in kind.devices):
+        return amount, show_devices(int(amount))
+    step = 10 ** max(0, floor(log10(max(1.0, amount))) - 2) if number == CPU else 1
+    cut = floor(amount / step) * step
+    return float(cut), show_amount(number, cut)
 
 
-def _round_down(number: int, amount: float) -> float:
-    """Return an amount cut to three figures as it is shown, so that no more is said than there is."""
-    unit = 1
-    while number in (RAM, DISK) and amount >= 1024 * unit:
-        unit *= 1024
-    step = max(1.0, unit * 10.0 ** (floor(log10(max(1.0, amount / unit))) - 2))
-    return floor(amount / step) * step
+def _bytes_written(amount: int) -> tuple[float, str]:
+    """Return bytes in quarters of a unit, halves from 10 on, wholes from 100 on, or in the next smaller."""
+    for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
+        size = 1024**power
+        parts = 4 if amount < 10 * size else 2 if amount < 100 * size else 1
+        cut = amount * parts // size * size / parts
+        if cut > amount * NEAR_ENOUGH:
+            return cut, f"{cut / size:.10g}{unit}"
+    return float(amount), f"{amount}B"
 
 
 # Others who would have to leave

@@ -160,6 +160,7 @@ class PlannedPlace(msgspec.Struct, frozen=True, omit_defaults=True):
     index: int
     machine: str
     devices: tuple[str, ...] = ()
+    alloc: int = -1  # the index of the alloc it would run in; -1: in none
     kept: bool = False  # its place would be kept there until victims, its own or its gang's, have left
     victims: tuple[str, ...] = ()  # tasks of lower priority that would be preempted for it
 

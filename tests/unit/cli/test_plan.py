@@ -48,6 +48,16 @@ def test_a_plan_for_people(master: FakeMaster, run: Run, capsys: Out, file: Path
     assert (master.asked[-1].query, master.asked[-1].body) == ({"user": "ann"}, file.read_bytes())
 
 
+def test_places_in_allocs_are_told_apart(master: FakeMaster, run: Run, capsys: Out, file: Path) -> None:
+    places = tuple(PlannedPlace(index, "m1", alloc=alloc) for index, alloc in enumerate((2, 2, 0)))
+    master.answers["POST /v1/plan"] = msgspec.structs.replace(VIEW, places=places)
+    assert run("plan", file) == 0
+    shown = capsys.readouterr().out
+    assert (
+        "TASKS  MACHINE  ALLOC  WHEN\n0-1    m1           2  at once\n2      m1           0  at once" in shown
+    )
+
+
 def test_what_would_wait_and_what_is_doubtful(master: FakeMaster, run: Run, capsys: Out, file: Path) -> None:
     view = msgspec.structs.replace(
         VIEW, places=(), refusals=(refusal(),), changes=("tasks: 3 -> 5",), notes=("no rakc \x1b",)
