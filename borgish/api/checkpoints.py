@@ -10,12 +10,12 @@ from borgish.api.openapi import TAKES
 from borgish.api.parameters import AsName, Position
 from borgish.errors import Invalid
 from borgish.vocabulary import CHECKPOINT_FILE_BYTES_MAX, CHECKPOINT_NAME_PATTERN
-from borgish.wire.api import (
+from borgish.wire.api import CheckpointView
+from borgish.wire.api_past import (
     CheckpointDetail,
     CheckpointList,
     CheckpointRequest,
     CheckpointVerdict,
-    CheckpointView,
     Imported,
 )
 

@@ -9,7 +9,8 @@ from borgish.api.parameters import FromMoment, ToMoment
 from borgish.cell.diff import Change, difference
 from borgish.cell.state import Cell
 from borgish.text import show_indexes
-from borgish.wire.api import AsOf, ChangeView, DiffView
+from borgish.wire.api import AsOf
+from borgish.wire.api_past import ChangeView, DiffView
 
 
 @get("/v1/diff", opt={POLICY: Policy.READ})

@@ -18,17 +18,14 @@ from borgish.spec.job import JobSpec
 from borgish.wire.api import (
     Accepted,
     AsOf,
-    CheckpointDetail,
-    CheckpointVerdict,
     CheckpointView,
     EventView,
-    HistoryList,
-    Imported,
     PlanView,
     RefusalView,
     StatusView,
     SummaryView,
 )
+from borgish.wire.api_past import CheckpointDetail, CheckpointVerdict, HistoryList, Imported
 from borgish.wire.link import ExecReply, JoinReply, JoinRequest
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from borgish.api.parameters import AboutMachine, BeforePosition, Limit, OfJob, O
 from borgish.api.views.history import Wanted
 from borgish.errors import Invalid
 from borgish.vocabulary import NAME_PATTERN, TASKS_PER_JOB_MAX, split_task_name
-from borgish.wire.api import HistoryList
+from borgish.wire.api_past import HistoryList
 
 LIMIT_USUAL = 100
 _JOB = re.compile(f"{NAME_PATTERN}/{NAME_PATTERN}", re.ASCII)

@@ -13,12 +13,12 @@ from borgish.cli.table import Column
 from borgish.errors import NotFound
 from borgish.resources import show_bytes
 from borgish.text import age, safe
-from borgish.wire.api import (
+from borgish.wire.api import CheckpointView
+from borgish.wire.api_past import (
     CheckpointDetail,
     CheckpointList,
     CheckpointRequest,
     CheckpointVerdict,
-    CheckpointView,
     Imported,
 )
 

@@ -13,7 +13,8 @@ from borgish.cli.render import Form, FormOption, show_list, show_one
 from borgish.cli.session import session_of
 from borgish.cli.text import plural
 from borgish.text import safe
-from borgish.wire.api import AsOf, ChangeView, DiffView
+from borgish.wire.api import AsOf
+from borgish.wire.api_past import ChangeView, DiffView
 
 app = single()
 

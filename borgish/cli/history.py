@@ -11,7 +11,8 @@ from borgish.cli.moments import day_and_time, zoned
 from borgish.cli.render import Form, FormOption, show_list
 from borgish.cli.session import session_of
 from borgish.cli.table import Column
-from borgish.wire.api import EventView, HistoryList, HistoryView
+from borgish.wire.api import EventView
+from borgish.wire.api_past import HistoryList, HistoryView
 
 if TYPE_CHECKING:
     from borgish.client import Client

@@ -26,17 +26,8 @@ from borgish.master.turn import Turn
 from borgish.master.watch import WatchHub
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import JobKind, State, split_task_name
-from borgish.wire.api import (
-    Accepted,
-    AsOf,
-    CheckpointDetail,
-    CheckpointVerdict,
-    CheckpointView,
-    EventView,
-    HistoryList,
-    Imported,
-    PlanView,
-)
+from borgish.wire.api import Accepted, AsOf, CheckpointView, EventView, PlanView
+from borgish.wire.api_past import CheckpointDetail, CheckpointVerdict, HistoryList, Imported
 from borgish.wire.link import ExecReply, ExecRequest, JoinReply, JoinRequest
 
 T = TypeVar("T")

@@ -19,7 +19,8 @@ from borgish.store.base import CheckpointInfo, Store
 from borgish.store.codec import sha256_of
 from borgish.store.imported import check_imported
 from borgish.vocabulary import CHECKPOINT_NAME_PATTERN
-from borgish.wire.api import CheckpointDetail, CheckpointVerdict, CheckpointView, Imported
+from borgish.wire.api import CheckpointView
+from borgish.wire.api_past import CheckpointDetail, CheckpointVerdict, Imported
 from borgish.wire.checkpoint_file import CheckpointHeader, unpack_checkpoint
 
 T = TypeVar("T")

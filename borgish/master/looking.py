@@ -13,7 +13,7 @@ from borgish.cell.model import Snapshot
 from borgish.errors import BorgishError
 from borgish.store.base import CheckpointInfo
 from borgish.store.checkpoints import verified_snapshot
-from borgish.wire.api import CheckpointContents
+from borgish.wire.api_past import CheckpointContents
 from borgish.wire.checkpoint_file import CheckpointHeader, pack_checkpoint, unpack_checkpoint
 
 SECONDS_MAX = 100.0

@@ -17,7 +17,8 @@ from borgish.clock import Clock
 from borgish.errors import Gone
 from borgish.master.turn import Turn
 from borgish.store.base import Store
-from borgish.wire.api import HistoryList, HistoryView, Page
+from borgish.wire.api import Page
+from borgish.wire.api_past import HistoryList, HistoryView
 
 LOOKED_AT_MAX = 200_000
 EVENTS_MAX = 5_000

@@ -14,7 +14,8 @@ from borgish.bands import Bands
 from borgish.cell.state import Cell
 from borgish.scheduler.arrays import FloatArray
 from borgish.scheduler.census import BAND_INDEX, CPU, DISK, PORTS, RAM
-from borgish.scheduler.fleet import Fleet, device_kind
+from borgish.scheduler.columns import device_kind
+from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.rules import Rule, has_rules, rules_of, selects
 from borgish.scheduler.topology import Choice, Counter
 from borgish.spec.job import Affinity, Constraint, JobSpec, Preference, Toleration

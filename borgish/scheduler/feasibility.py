@@ -17,8 +17,9 @@ from borgish.cell.taints import untolerated
 from borgish.resources import DEVICE_MILLIS, show_bytes, show_cpu, show_devices
 from borgish.scheduler.arrays import ALL, BoolArray, IntArray, Rows
 from borgish.scheduler.census import CPU, DEVICE_PREFIX, DISK, KINDS, PORTS, RAM
+from borgish.scheduler.columns import RUNTIME_BIT, device_kind
 from borgish.scheduler.equivalence import TaskClass
-from borgish.scheduler.fleet import RUNTIME_BIT, Fleet, device_kind
+from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.rules import Rule
 from borgish.spec.job import MACHINE, Constraint, Toleration
 from borgish.vocabulary import TaintEffect

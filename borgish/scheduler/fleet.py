@@ -5,41 +5,29 @@ the rows knows which to look at again. What a machine holds is counted in ``cens
 turns counts into rows and accounts for what the running pass places.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from copy import copy
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-
-from borgish.bands import DEFAULT_BANDS
 from borgish.cell.model import Machine
 from borgish.cell.observed import Observed, SeenMachine
 from borgish.cell.state import Cell
 from borgish.resources import DEVICE_MILLIS
-from borgish.scheduler.arrays import BitArray, BoolArray, FloatArray, IntArray, widened
-from borgish.scheduler.attributes import Attributes
 from borgish.scheduler.census import (
     CPU,
-    DEVICE_PREFIX,
-    KINDS,
     PORTS,
     Amounts,
     Census,
-    Kinds,
     take_census,
 )
-from borgish.scheduler.devices import Devices
-from borgish.scheduler.marks import Marks
-from borgish.scheduler.ports import FixedPorts, PortRange
-from borgish.scheduler.topology import Choice, Counter, Topology
-from borgish.spec.job import MACHINE, Affinity, JobSpec
-from borgish.vocabulary import Runtime
+from borgish.scheduler.columns import RUNTIME_BIT, Columns
+from borgish.scheduler.ports import PortRange
+from borgish.spec.job import JobSpec
 
 if TYPE_CHECKING:
     from borgish.scheduler.equivalence import TaskClass
 
-RUNTIME_BIT = {runtime: 1 << number for number, runtime in enumerate(Runtime)}
 TIE_MAX = 2.0**-30
 """Ties are broken by adding less than this to a score: far below any difference that matters."""
 
@@ -51,12 +39,6 @@ _COLUMNS = (
 """The arrays of a fleet that are its own."""
 
 SHARE_STEP = 1e-9  # below any share of a machine that a task can have
-
-
-class Widening(Protocol):
-    """What has something for each row, and makes room for more."""
-
-    def widen(self, rows: int, /) -> None: ...
 
 
 def tie_of(seed: int, name: str) -> float:
@@ -71,49 +53,8 @@ class Part(Protocol):
     def __call__(self, fleet: "Fleet", kind: "TaskClass", row: int, device: str, /) -> int: ...
 
 
-class Fleet:
-    """The rows of all machines. Amounts are by kind and row.
-
-    ``free`` is ``capacity`` without what tasks, kept places and leaving attempts hold. ``held`` is what
-    tasks below prod hold, by priority: what there is to preempt.
-    """
-
-    noun = "machine"
-    are_apart = True  # what is taken on one row changes no other
-    gives_way = True  # lower tasks have to leave for higher ones
-
-    def __init__(self, seed: int, size: int) -> None:
-        self.seed = seed
-        self.version = 0
-        self.facts_version = 0  # of what does not depend on tasks
-        self.bands = DEFAULT_BANDS  # of the cell; they change with a new master only
-        self.kinds = Kinds()
-        self.row: dict[str, int] = {}
-        self.names: list[str] = []
-        self.ports: list[PortRange] = []
-        self.fixed_ports = FixedPorts()
-        self.kept_ports: dict[int, set[int]] = {}  # by row: those kept for single tasks, by number
-        self.jobs: list[dict[str, int]] = []  # by row: tasks of each job placed there
-        self.blocked: dict[int, float] = {}  # by row: when its first blocked port is free again
-        self.attributes = Attributes()
-        self.marks = Marks()
-        self.topology = Topology()
-        self.devices: dict[str, Devices] = {}
-        self.suitable: dict[object, BoolArray] = {}  # what ``feasibility`` keeps until facts change
-        self._spare: list[int] = []
-        self.present: BoolArray = np.zeros(0, dtype=np.bool_)
-        self.up: BoolArray = np.zeros(0, dtype=np.bool_)
-        self.cordoned: BoolArray = np.zeros(0, dtype=np.bool_)
-        self.runtimes: BitArray = np.zeros(0, dtype=np.uint8)  # bits: has it
-        self.working: BitArray = np.zeros(0, dtype=np.uint8)  # bits: has it, and it works
-        self.changed: IntArray = np.zeros(0, dtype=np.int64)  # the version of the latest change
-        self.tie: FloatArray = np.zeros(0)
-        self.capacity: FloatArray = np.zeros((KINDS, 0))
-        self.inverse: FloatArray = np.zeros((KINDS, 0))  # 1 / capacity; 0 where there is none
-        self.free: FloatArray = np.zeros((KINDS, 0))
-        self.held: dict[int, FloatArray] = {}
-        self.shares: FloatArray = np.zeros((2, 0))  # of the cpu: of tasks below prod, and of prod
-        self._widen(size)
+class Fleet(Columns):
+    """The rows of all machines, as they are read and as the running pass takes of them."""
 
     @classmethod
     def of(cls, cell: Cell, observed: Observed, seed: int, mono: float) -> "Fleet":
@@ -144,10 +85,6 @@ class Fleet:
         for column in _COLUMNS:
             setattr(other, column, getattr(self, column).copy())
         return other
-
-    def __len__(self) -> int:
-        """Return the number of machines."""
-        return len(self.row)
 
     def read(self, cell: Cell, observed: Observed, name: str, mono: float) -> None:
         """Make a machine's row anew. Its version changes only when the row does."""
@@ -255,76 +192,7 @@ class Fleet:
         for of, millis in kind.devices:
             self.devices[of].give_back(row, devices, millis)
 
-    # What is asked
-
-    def has_fixed_ports(self, row: int, kind: "TaskClass") -> bool:
-        """Return whether the ports that the class wants by number are free, and enough others beside."""
-        if any(self.fixed_ports.taken(port)[row] for port in kind.fixed_ports):
-            return False
-        wanted = kind.ports + self.ports[row].count(kind.fixed_ports)
-        return not wanted or self.free.item(PORTS, row) >= wanted
-
-    def count_words(self, count: int) -> str:
-        """Return ``1 machine``, ``2 machines``."""
-        return f"{count:,} {self.noun}{'' if count == 1 else 's'}"
-
-    def kind(self, name: str) -> int:
-        """Return the number of a named resource; one that no machine has gets a column of zeros."""
-        kind = self.kinds.number(name)
-        self._deepen()
-        return kind
-
-    def device(self, name: str) -> Devices:
-        """Return one kind of device; one that no machine has is there, too."""
-        found = self.devices.get(name)
-        if found is None:
-            found = self.devices[name] = Devices(name, len(self.names))
-        return found
-
-    def device_kinds(self) -> list[int]:
-        """Return the numbers of the kinds of device, among those of the resources."""
-        return [self.kind(device_kind(name)) for name in self.devices]
-
-    def usable(self) -> BoolArray:
-        """Return which machines take new tasks at all."""
-        return self.up & ~self.cordoned
-
-    def codes(self, attribute: str) -> IntArray:
-        """Return the number of each row's value of an attribute; over machines each has its own."""
-        return np.arange(len(self.names)) if attribute == MACHINE else self.attributes.codes(attribute)
-
-    def absent(self, attribute: str) -> int:
-        """Return the number that stands for no value of an attribute; below 0: each has one."""
-        return self.attributes.absent(attribute)
-
-    def at_values(self, by_machine: IntArray, attribute: str) -> IntArray:
-        """Return counts of machines by the value of an attribute; over machines, those given."""
-        if attribute == MACHINE:
-            return by_machine
-        found: IntArray = np.bincount(self.codes(attribute), weights=by_machine).astype(np.int64)
-        return found
-
-    def at_rows(self, by_value: FloatArray, attribute: str) -> FloatArray:
-        """Return what is known by the value of an attribute, by row."""
-        if attribute == MACHINE:
-            return by_value
-        found: FloatArray = by_value[self.codes(attribute)]
-        return found
-
-    def counter(self, cell: Cell, choice: Choice) -> Counter:
-        """Return a counter of tasks by machine."""
-        return self.topology.counter(choice, cell, self.row, self.jobs)
-
-    def terms(self) -> Iterator[Affinity]:
-        """Yield the hard terms of ``apart`` of jobs that have tasks somewhere, or are about to."""
-        yield from self.topology.terms
-
     # Reading rows
-
-    def touch(self, row: int) -> None:
-        """Note that a row is another now."""
-        self.version += 1
-        self.changed[row] = self.version
 
     def _read_ports(self, row: int, machine: Machine, census: Census) -> bool:
         self.ports[row] = PortRange(machine.ports_low, machine.ports_high, machine.port_next, census.ports)
@@ -358,10 +226,6 @@ class Fleet:
         self.attributes.set(row, machine.attributes)
         self._forget_facts()
         return True
-
-    def _forget_facts(self) -> None:
-        self.suitable.clear()
-        self.facts_version += 1
 
     def _read_amounts(self, row: int, machine: Machine, census: Census) -> bool:
         """Write what there is and what is held; return whether what is free, or to preempt, changed."""
@@ -413,12 +277,6 @@ class Fleet:
                 changed = True
         return changed
 
-    def _held(self, priority: int) -> FloatArray:
-        held = self.held.get(priority)
-        if held is None:
-            held = self.held[priority] = np.zeros_like(self.free)
-        return held
-
     def _read_devices(self, row: int, machine: Machine, census: Census) -> bool:
         changed = False
         for name in machine.capacity.devices.keys() | self.devices.keys():
@@ -462,41 +320,3 @@ class Fleet:
         self._spare.append(row)
         self._forget_facts()
         self.touch(row)
-
-    def _widen(self, size: int) -> None:
-        """Make rows for more machines; the lowest new one is used first."""
-        self._spare += range(size - 1, len(self.names) - 1, -1)
-        added = size - len(self.names)
-        self.names += [""] * added
-        self.ports += [PortRange(0, -1, 0, set())] * added
-        self.jobs += [{} for _ in range(added)]
-        for part in self._parts():
-            part.widen(size)
-        self.present, self.up, self.cordoned = (
-            widened(flags, size) for flags in (self.present, self.up, self.cordoned)
-        )
-        self.runtimes, self.working = widened(self.runtimes, size), widened(self.working, size)
-        self.changed = widened(self.changed, size)
-        self.tie, self.shares = widened(self.tie, size), widened(self.shares, size)
-        self.capacity, self.inverse, self.free = (
-            widened(amounts, size) for amounts in (self.capacity, self.inverse, self.free)
-        )
-        self.held = {priority: widened(held, size) for priority, held in self.held.items()}
-
-    def _parts(self) -> tuple[Widening, ...]:
-        return (self.attributes, self.marks, self.topology, self.fixed_ports, *self.devices.values())
-
-    def _deepen(self) -> None:
-        """Make columns for kinds of resource that turned up."""
-        kinds = len(self.kinds)
-        if kinds == len(self.capacity):
-            return
-        self.capacity, self.inverse, self.free = (
-            widened(amounts, kinds, axis=-2) for amounts in (self.capacity, self.inverse, self.free)
-        )
-        self.held = {priority: widened(held, kinds, axis=-2) for priority, held in self.held.items()}
-
-
-def device_kind(name: str) -> str:
-    """Return the name under which a kind of device is counted among the resources."""
-    return DEVICE_PREFIX + name

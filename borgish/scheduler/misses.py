@@ -7,10 +7,11 @@ import numpy as np
 from borgish.resources import DEVICE_MILLIS, show_devices
 from borgish.scheduler.arrays import FloatArray, IntArray
 from borgish.scheduler.census import CPU, DISK, RAM
+from borgish.scheduler.columns import device_kind
 from borgish.scheduler.equivalence import TaskClass
 from borgish.scheduler.failures import Failures
 from borgish.scheduler.feasibility import Failing, kind_name, show_amount
-from borgish.scheduler.fleet import Fleet, device_kind
+from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.rules import Rule
 
 NEAR_ENOUGH = 0.95  # of an amount, for fewer figures

@@ -7,7 +7,6 @@ is lost. Who preempts is not placed at once: its place is kept while the victims
 
 from collections.abc import Iterator, Mapping
 from heapq import heappop, heappush
-from math import ceil
 from typing import Protocol
 
 import msgspec
@@ -17,13 +16,13 @@ from borgish.cell.allocs import inside, is_alloc_set, priority_of
 from borgish.cell.model import Job, Task
 from borgish.cell.state import Cell
 from borgish.clock import Now
-from borgish.resources import DEVICE_MILLIS
 from borgish.scheduler.arrays import FloatArray, IntArray
 from borgish.scheduler.census import PORTS, Amounts, count_devices
 from borgish.scheduler.equivalence import TaskClass
 from borgish.scheduler.feasibility import suitable
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.plan import Preemption, Promise
+from borgish.scheduler.victims import Auction, Herd, Offer, Room, Victims, needed, order_of
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import JobKind, task_name
 
@@ -41,45 +40,6 @@ class Budget(Protocol):
     """Says how many tasks of a job may be taken down on purpose now, beside those that are down."""
 
     def allows(self, job: str, /) -> int: ...
-
-
-class Herd(msgspec.Struct, eq=False):
-    """Tasks on one machine that may have to leave, alike in priority and needs; the first to leave first.
-
-    ``amounts``, ``devices`` and ``ports`` are those of each. Where single devices or ports matter, a herd is
-    one task.
-    """
-
-    tasks: list[tuple[str, int]]  # job and index
-    priority: int
-    price: float
-    amounts: Amounts
-    devices: dict[str, int]
-    ports: tuple[int, ...]
-
-
-Victims = tuple[tuple[Herd, int], ...]
-"""Herds, and how many of each have to leave."""
-
-
-class Offer(msgspec.Struct, frozen=True):
-    """A machine for one task, and who has to leave for it, as of a version of the rows."""
-
-    victims: Victims
-    version: int
-
-    @property
-    def count(self) -> int:
-        return sum(count for _, count in self.victims)
-
-
-class Auction(msgspec.Struct, eq=False):
-    """The machines for tasks of one class: those whose offers are known, and the likely ones to ask next."""
-
-    candidates: list[int]
-    asked: int = 0
-    ranked: list[tuple[float, int]] = []  # a heap of price and row
-    offers: dict[int, Offer] = {}  # by row
 
 
 class Preempting(Protocol):
@@ -241,10 +201,10 @@ class Preemptions:
 
     def _victims(self, kind: TaskClass, row: int) -> Victims | None:
         """Return who has to leave a machine for one task; None when that would not do."""
-        room = _Room(self._fleet, kind, row, self._coming.get(row, {}))
+        room = Room(self._fleet, kind, row, self._coming.get(row, {}))
         chosen: list[tuple[Herd, int]] = []
         if not room.fits():
-            herds = sorted(self._herds(kind, row), key=lambda herd: _order(room, herd))
+            herds = sorted(self._herds(kind, row), key=lambda herd: order_of(room, herd))
             for herd in herds:
                 count = room.wanted_of(herd)
                 if count:
@@ -254,7 +214,7 @@ class Preemptions:
                         break
             if not room.fits():
                 return None
-        return tuple(_needed(room, chosen))
+        return tuple(needed(room, chosen))
 
     def _herds(self, kind: TaskClass, row: int) -> Iterator[Herd]:
         alike: dict[object, list[tuple[float, str, int]]] = {}
@@ -417,92 +377,3 @@ class _State(msgspec.Struct):
     coming: dict[int, dict[int, float]]
     evictions: dict[tuple[str, str], list[int]]
     promises: dict[str, tuple[list[int], list[str]]]
-
-
-class _Room:
-    """What one machine has for one task while victims are tried."""
-
-    def __init__(self, fleet: Fleet, kind: TaskClass, row: int, coming: dict[int, float]) -> None:
-        self._kind = kind
-        self._free = {
-            number: fleet.free.item(number, row) + coming.get(number, 0.0) for number, _ in kind.needs
-        }
-        if PORTS in self._free:
-            self._free[PORTS] -= fleet.ports[row].count(kind.fixed_ports)
-        self._devices = {
-            name: {f"{name}:{d}": free for d, free in enumerate(fleet.device(name).free[:, row].tolist())}
-            for name, _ in kind.devices
-        }
-        self._known = {name for devices in self._devices.values() for name in devices}
-        self._taken = {port for port in kind.fixed_ports if fleet.fixed_ports.taken(port)[row]}
-
-    def fits(self) -> bool:
-        """Return whether the task has room."""
-        return (
-            all(self._free[number] >= amount for number, amount in self._kind.needs)
-            and not self._taken
-            and all(self._has_device(name, millis) for name, millis in self._kind.devices)
-        )
-
-    def _has_device(self, name: str, millis: int) -> bool:
-        free = list(self._devices[name].values())
-        if millis < DEVICE_MILLIS:
-            return max(free, default=0.0) >= millis
-        return free.count(DEVICE_MILLIS) >= millis // DEVICE_MILLIS
-
-    def helped_by(self, herd: Herd) -> float:
-        """Return how much of what is short one of a herd would leave, in shares of what is short."""
-        return sum(
-            [
-                min(1.0, herd.amounts.get(number, 0) / (amount - self._free[number]))
-                for number, amount in self._kind.needs
-                if self._free[number] < amount
-            ]
-        )
-
-    def wanted_of(self, herd: Herd) -> int:
-        """Return how many of a herd would have to leave, as far as it helps; 0 when it does not."""
-        wanted = 1 if herd.devices.keys() & self._known or set(herd.ports) & self._taken else 0
-        for number, amount in self._kind.needs:
-            if self._free[number] < amount and (each := herd.amounts.get(number, 0)):
-                wanted = max(wanted, ceil((amount - self._free[number]) / each))
-        return min(wanted, len(herd.tasks))
-
-    def spared_of(self, herd: Herd, count: int) -> int:
-        """Return how many of those of a herd that were to leave may stay after all."""
-        if herd.devices or herd.ports:
-            self.change(herd, -1)
-            spared = int(self.fits())
-            self.change(herd, 1)
-            return spared
-        slack = [
-            (self._free[number] - amount) // each
-            for number, amount in self._kind.needs
-            if (each := herd.amounts.get(number, 0))
-        ]
-        return int(min([*slack, count]))
-
-    def change(self, herd: Herd, count: int) -> None:
-        """Let so many of a herd leave; a negative number comes back."""
-        for number in self._free:
-            self._free[number] += count * herd.amounts.get(number, 0)
-        for name, millis in herd.devices.items():
-            of = self._devices.get(name.partition(":")[0])
-            if of is not None and name in of:
-                of[name] += count * millis
-        ports = set(herd.ports) & set(self._kind.fixed_ports)
-        self._taken = self._taken - ports if count > 0 else self._taken | ports
-
-
-def _order(room: _Room, herd: Herd) -> tuple[int, float, float, tuple[str, int]]:
-    return herd.priority, -room.helped_by(herd), herd.price, herd.tasks[0]
-
-
-def _needed(room: _Room, chosen: list[tuple[Herd, int]]) -> Iterator[tuple[Herd, int]]:
-    """Yield who has to leave when all who may stay after all do, the highest first."""
-    for herd, count in reversed(chosen):
-        spared = room.spared_of(herd, count)
-        if spared:
-            room.change(herd, -spared)
-        if count > spared:
-            yield herd, count - spared

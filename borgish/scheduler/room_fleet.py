@@ -16,7 +16,8 @@ from borgish.cell.state import Cell
 from borgish.resources import DEVICE_MILLIS
 from borgish.scheduler.arrays import FloatArray, IntArray, widened
 from borgish.scheduler.census import PORTS, Census, take_alloc_census
-from borgish.scheduler.fleet import Fleet, Widening
+from borgish.scheduler.columns import Widening
+from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.topology import Choice, Counter
 from borgish.spec.job import MACHINE, Affinity, JobSpec
 from borgish.vocabulary import State, split_task_name, task_name

@@ -215,80 +215,6 @@ class EventView(msgspec.Struct, frozen=True, omit_defaults=True):
     bad: bool = False  # something went wrong
 
 
-class HistoryView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One entry of the journal: who asked for what, and what happened by it."""
-
-    position: int
-    at: str
-    timeline: int
-    epoch: int
-    actor: str  # a user, a machine, or the part of borgish that decided
-    asked: str  # submit, scale, kill, place, report ...
-    subject: str = ""  # the job, machine or master it was about
-    text: str = ""  # the answer given
-    events: tuple[EventView, ...] = ()  # only those of what was asked about
-
-
-class ChangeView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One record that differs between two moments, or tasks of one job that differ alike."""
-
-    kind: str  # added, removed, changed
-    name: str  # machine, user/band, user/job
-    lines: tuple[str, ...]  # what differs: "state: running -> dead"; of a new or former one, what it is
-    indexes: str = ""  # 0-4,7: of the tasks
-    tasks: int = 0  # how many
-
-
-class DiffView(msgspec.Struct, frozen=True):
-    """What differs between two moments, of what is journalled."""
-
-    old: AsOf
-    new: AsOf
-    changes: dict[str, tuple[ChangeView, ...]]  # by section, all of them: machines, quotas, jobs, tasks
-
-
-class CheckpointView(msgspec.Struct, frozen=True):
-    position: int
-    at: str
-    reason: str
-    bytes: int
-    sha256: str  # of the body as stored
-    name: str = ""  # "" for one that goes when there are enough newer ones
-    problem: str = ""  # in a list: why it is no good; reading it back may find more
-
-
-class CheckpointContents(msgspec.Struct, frozen=True):
-    """What a checkpoint holds, in numbers; tasks by their state, ``finished`` being some of the dead."""
-
-    timeline: int
-    epoch: int
-    machines: int
-    machines_up: int
-    jobs: int
-    tasks: int
-    pending: int
-    running: int
-    dead: int
-    finished: int
-
-
-class CheckpointDetail(msgspec.Struct, frozen=True):
-    """One checkpoint, looked into. Either ``contents`` are there, or ``problem`` says why they are not."""
-
-    checkpoint: CheckpointView
-    contents: CheckpointContents | None
-    problem: str = ""
-
-
-class CheckpointVerdict(msgspec.Struct, frozen=True):
-    """Whether a cell can be started from a checkpoint."""
-
-    position: int
-    name: str
-    good: bool
-    text: str  # what it holds, or what is wrong
-
-
 class BandUse(msgspec.Struct, frozen=True):
     """What the running tasks of one band may use in all."""
 
@@ -313,6 +239,16 @@ class QuotaView(msgspec.Struct, frozen=True, omit_defaults=True):
     until: str | None  # when it ends, or has ended
     set: bool  # there is a quota; else it is as for everybody without one
     as_of: AsOf | None = None
+
+
+class CheckpointView(msgspec.Struct, frozen=True):
+    position: int
+    at: str
+    reason: str
+    bytes: int
+    sha256: str  # of the body as stored
+    name: str = ""  # "" for one that goes when there are enough newer ones
+    problem: str = ""  # in a list: why it is no good; reading it back may find more
 
 
 class StatusView(msgspec.Struct, frozen=True):
@@ -386,33 +322,8 @@ class EventList(msgspec.Struct, frozen=True):
     as_of: AsOf | None = None
 
 
-class HistoryList(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The latest entries of the journal that match, in order. ``page.next`` is the ``before`` of older ones.
-
-    ``cut_short``: so many entries were looked at that the rest was left; it may hold older ones.
-    """
-
-    items: tuple[HistoryView, ...]
-    page: Page = Page()
-    looked_at: int = 0  # entries of the journal, matching or not
-    reached: str = ""  # when the oldest of those was
-    cut_short: bool = False
-    begins: str = ""  # the journal was pruned, this is back to where it begins: older ones are not kept
-
-
-class CheckpointList(msgspec.Struct, frozen=True):
-    items: tuple[CheckpointView, ...]
-
-
 class ScaleRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tasks: int
-
-
-class Imported(msgspec.Struct, frozen=True):
-    """A checkpoint that was taken in."""
-
-    checkpoint: CheckpointView
-    text: str = ""  # what it cannot be used for; "" when there is nothing to say
 
 
 class QuotaRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -426,12 +337,6 @@ class QuotaRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     named: dict[str, int] = {}
     until: str = ""  # ISO 8601, in UTC unless it names a zone; from then on it is nothing
     beyond_cell: bool = False  # also where production and monitoring would get more than the cell has
-
-
-class CheckpointRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A new checkpoint. One with a name stays until it is deleted."""
-
-    name: str = ""
 
 
 class IndexesRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -17,7 +17,7 @@ from borgish.cell.events import (
     TasksPlaced,
 )
 from borgish.vocabulary import Eviction
-from borgish.wire.api import HistoryView
+from borgish.wire.api_past import HistoryView
 
 # By the name of the command's class, which is what the journal keeps. Other causes are words already.
 ASKED = {

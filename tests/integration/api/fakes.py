@@ -29,19 +29,8 @@ from borgish.master.metrics import Metrics
 from borgish.master.past import LOOKED_AT_MAX, Walk
 from borgish.master.watch import WatchHub
 from borgish.spec.job import JobSpec
-from borgish.wire.api import (
-    Accepted,
-    AsOf,
-    CheckpointDetail,
-    CheckpointVerdict,
-    CheckpointView,
-    EventView,
-    HistoryList,
-    Imported,
-    PlannedPlace,
-    PlanView,
-    RefusalView,
-)
+from borgish.wire.api import Accepted, AsOf, CheckpointView, EventView, PlannedPlace, PlanView, RefusalView
+from borgish.wire.api_past import CheckpointDetail, CheckpointVerdict, HistoryList, Imported
 from borgish.wire.link import ExecReply, JoinReply, JoinRequest
 from tests.unit.api.cells import NOW, small_cell, small_observed, small_refusals
 

@@ -4,7 +4,7 @@ import pytest
 
 from borgish.client import Client
 from borgish.errors import Gone, Invalid
-from borgish.wire.api import ChangeView, DiffView
+from borgish.wire.api_past import ChangeView, DiffView
 from tests.integration.api.fakes import PAST, RunningApi
 from tests.unit.api.cells import NOW, small_cell
 

@@ -7,7 +7,7 @@ from borgish.cell.events import Entry, JobSubmitted, MachineUp, TasksPlaced
 from borgish.client import Client
 from borgish.errors import Forbidden, Invalid, Unauthenticated
 from borgish.spec.job import JobSpec
-from borgish.wire.api import HistoryList
+from borgish.wire.api_past import HistoryList
 from tests.integration.api.fakes import RunningApi
 from tests.unit.api.cells import NOW
 

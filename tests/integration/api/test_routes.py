@@ -29,15 +29,10 @@ from borgish.resources import Resources
 from borgish.vocabulary import BODY_BYTES_MAX, State, TaintEffect
 from borgish.wire.api import (
     Accepted,
-    CheckpointDetail,
-    CheckpointList,
-    CheckpointRequest,
-    CheckpointVerdict,
     CheckpointView,
     CordonRequest,
     EventList,
     ExecCall,
-    Imported,
     IndexesRequest,
     JobDetail,
     JobList,
@@ -51,6 +46,13 @@ from borgish.wire.api import (
     TaskView,
     UntaintRequest,
     WhyView,
+)
+from borgish.wire.api_past import (
+    CheckpointDetail,
+    CheckpointList,
+    CheckpointRequest,
+    CheckpointVerdict,
+    Imported,
 )
 from borgish.wire.link import ExecReply, Facts, JoinReply, JoinRequest
 from tests.integration.api.fakes import RunningApi, until

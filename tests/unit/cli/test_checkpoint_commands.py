@@ -11,14 +11,8 @@ import pytest
 from borgish.cli.checkpoint import match_checkpoint
 from borgish.cli.exported import write_exported
 from borgish.errors import Conflict, NotFound
-from borgish.wire.api import (
-    CheckpointContents,
-    CheckpointDetail,
-    CheckpointVerdict,
-    CheckpointView,
-    Imported,
-    Problem,
-)
+from borgish.wire.api import CheckpointView, Problem
+from borgish.wire.api_past import CheckpointContents, CheckpointDetail, CheckpointVerdict, Imported
 from borgish.wire.checkpoint_file import CheckpointHeader, pack_checkpoint
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.samples import NOW, FakeMaster

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from borgish.wire.api import AsOf, ChangeView, DiffView
+from borgish.wire.api import AsOf
+from borgish.wire.api_past import ChangeView, DiffView
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.samples import NOW, FakeMaster
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from borgish.wire.api import EventView, HistoryList, HistoryView, Page
+from borgish.wire.api import EventView, Page
+from borgish.wire.api_past import HistoryList, HistoryView
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.samples import NOW, Asked, FakeMaster, event, job, machine
 

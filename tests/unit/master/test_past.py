@@ -16,7 +16,7 @@ from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.base import Records
 from borgish.store.memory import MemoryStore
-from borgish.wire.api import HistoryList
+from borgish.wire.api_past import HistoryList
 
 SECONDS_BETWEEN = 10.0
 

@@ -1,0 +1,195 @@
+"""The columns of machines, and how they grow. Reading machines into them is for ``fleet``."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from borgish.bands import DEFAULT_BANDS
+from borgish.cell.state import Cell
+from borgish.scheduler.arrays import BitArray, BoolArray, FloatArray, IntArray, widened
+from borgish.scheduler.attributes import Attributes
+from borgish.scheduler.census import DEVICE_PREFIX, KINDS, PORTS, Kinds
+from borgish.scheduler.devices import Devices
+from borgish.scheduler.marks import Marks
+from borgish.scheduler.ports import FixedPorts, PortRange
+from borgish.scheduler.topology import Choice, Counter, Topology
+from borgish.spec.job import MACHINE, Affinity
+from borgish.vocabulary import Runtime
+
+if TYPE_CHECKING:
+    from borgish.scheduler.equivalence import TaskClass
+
+RUNTIME_BIT = {runtime: 1 << number for number, runtime in enumerate(Runtime)}
+
+
+class Widening(Protocol):
+    """What has something for each row, and makes room for more."""
+
+    def widen(self, rows: int, /) -> None: ...
+
+
+class Columns:
+    """The rows of all machines. Amounts are by kind and row.
+
+    ``free`` is ``capacity`` without what tasks, kept places and leaving attempts hold. ``held`` is what
+    tasks below prod hold, by priority: what there is to preempt.
+    """
+
+    noun = "machine"
+    are_apart = True  # what is taken on one row changes no other
+    gives_way = True  # lower tasks have to leave for higher ones
+
+    def __init__(self, seed: int, size: int) -> None:
+        self.seed = seed
+        self.version = 0
+        self.facts_version = 0  # of what does not depend on tasks
+        self.bands = DEFAULT_BANDS  # of the cell; they change with a new master only
+        self.kinds = Kinds()
+        self.row: dict[str, int] = {}
+        self.names: list[str] = []
+        self.ports: list[PortRange] = []
+        self.fixed_ports = FixedPorts()
+        self.kept_ports: dict[int, set[int]] = {}  # by row: those kept for single tasks, by number
+        self.jobs: list[dict[str, int]] = []  # by row: tasks of each job placed there
+        self.blocked: dict[int, float] = {}  # by row: when its first blocked port is free again
+        self.attributes = Attributes()
+        self.marks = Marks()
+        self.topology = Topology()
+        self.devices: dict[str, Devices] = {}
+        self.suitable: dict[object, BoolArray] = {}  # what ``feasibility`` keeps until facts change
+        self._spare: list[int] = []
+        self.present: BoolArray = np.zeros(0, dtype=np.bool_)
+        self.up: BoolArray = np.zeros(0, dtype=np.bool_)
+        self.cordoned: BoolArray = np.zeros(0, dtype=np.bool_)
+        self.runtimes: BitArray = np.zeros(0, dtype=np.uint8)  # bits: has it
+        self.working: BitArray = np.zeros(0, dtype=np.uint8)  # bits: has it, and it works
+        self.changed: IntArray = np.zeros(0, dtype=np.int64)  # the version of the latest change
+        self.tie: FloatArray = np.zeros(0)
+        self.capacity: FloatArray = np.zeros((KINDS, 0))
+        self.inverse: FloatArray = np.zeros((KINDS, 0))  # 1 / capacity; 0 where there is none
+        self.free: FloatArray = np.zeros((KINDS, 0))
+        self.held: dict[int, FloatArray] = {}
+        self.shares: FloatArray = np.zeros((2, 0))  # of the cpu: of tasks below prod, and of prod
+        self._widen(size)
+
+    def __len__(self) -> int:
+        """Return the number of machines."""
+        return len(self.row)
+
+    # What is asked
+
+    def has_fixed_ports(self, row: int, kind: "TaskClass") -> bool:
+        """Return whether the ports that the class wants by number are free, and enough others beside."""
+        if any(self.fixed_ports.taken(port)[row] for port in kind.fixed_ports):
+            return False
+        wanted = kind.ports + self.ports[row].count(kind.fixed_ports)
+        return not wanted or self.free.item(PORTS, row) >= wanted
+
+    def count_words(self, count: int) -> str:
+        """Return ``1 machine``, ``2 machines``."""
+        return f"{count:,} {self.noun}{'' if count == 1 else 's'}"
+
+    def kind(self, name: str) -> int:
+        """Return the number of a named resource; one that no machine has gets a column of zeros."""
+        kind = self.kinds.number(name)
+        self._deepen()
+        return kind
+
+    def device(self, name: str) -> Devices:
+        """Return one kind of device; one that no machine has is there, too."""
+        found = self.devices.get(name)
+        if found is None:
+            found = self.devices[name] = Devices(name, len(self.names))
+        return found
+
+    def device_kinds(self) -> list[int]:
+        """Return the numbers of the kinds of device, among those of the resources."""
+        return [self.kind(device_kind(name)) for name in self.devices]
+
+    def usable(self) -> BoolArray:
+        """Return which machines take new tasks at all."""
+        return self.up & ~self.cordoned
+
+    def codes(self, attribute: str) -> IntArray:
+        """Return the number of each row's value of an attribute; over machines each has its own."""
+        return np.arange(len(self.names)) if attribute == MACHINE else self.attributes.codes(attribute)
+
+    def absent(self, attribute: str) -> int:
+        """Return the number that stands for no value of an attribute; below 0: each has one."""
+        return self.attributes.absent(attribute)
+
+    def at_values(self, by_machine: IntArray, attribute: str) -> IntArray:
+        """Return counts of machines by the value of an attribute; over machines, those given."""
+        if attribute == MACHINE:
+            return by_machine
+        found: IntArray = np.bincount(self.codes(attribute), weights=by_machine).astype(np.int64)
+        return found
+
+    def at_rows(self, by_value: FloatArray, attribute: str) -> FloatArray:
+        """Return what is known by the value of an attribute, by row."""
+        if attribute == MACHINE:
+            return by_value
+        found: FloatArray = by_value[self.codes(attribute)]
+        return found
+
+    def counter(self, cell: Cell, choice: Choice) -> Counter:
+        """Return a counter of tasks by machine."""
+        return self.topology.counter(choice, cell, self.row, self.jobs)
+
+    def terms(self) -> Iterator[Affinity]:
+        """Yield the hard terms of ``apart`` of jobs that have tasks somewhere, or are about to."""
+        yield from self.topology.terms
+
+    def touch(self, row: int) -> None:
+        """Note that a row is another now."""
+        self.version += 1
+        self.changed[row] = self.version
+
+    def _forget_facts(self) -> None:
+        self.suitable.clear()
+        self.facts_version += 1
+
+    def _held(self, priority: int) -> FloatArray:
+        held = self.held.get(priority)
+        if held is None:
+            held = self.held[priority] = np.zeros_like(self.free)
+        return held
+
+    def _widen(self, size: int) -> None:
+        """Make rows for more machines; the lowest new one is used first."""
+        self._spare += range(size - 1, len(self.names) - 1, -1)
+        added = size - len(self.names)
+        self.names += [""] * added
+        self.ports += [PortRange(0, -1, 0, set())] * added
+        self.jobs += [{} for _ in range(added)]
+        for part in self._parts():
+            part.widen(size)
+        self.present, self.up, self.cordoned = (
+            widened(flags, size) for flags in (self.present, self.up, self.cordoned)
+        )
+        self.runtimes, self.working = widened(self.runtimes, size), widened(self.working, size)
+        self.changed = widened(self.changed, size)
+        self.tie, self.shares = widened(self.tie, size), widened(self.shares, size)
+        self.capacity, self.inverse, self.free = (
+            widened(amounts, size) for amounts in (self.capacity, self.inverse, self.free)
+        )
+        self.held = {priority: widened(held, size) for priority, held in self.held.items()}
+
+    def _parts(self) -> tuple[Widening, ...]:
+        return (self.attributes, self.marks, self.topology, self.fixed_ports, *self.devices.values())
+
+    def _deepen(self) -> None:
+        """Make columns for kinds of resource that turned up."""
+        kinds = len(self.kinds)
+        if kinds == len(self.capacity):
+            return
+        self.capacity, self.inverse, self.free = (
+            widened(amounts, kinds, axis=-2) for amounts in (self.capacity, self.inverse, self.free)
+        )
+        self.held = {priority: widened(held, kinds, axis=-2) for priority, held in self.held.items()}
+
+
+def device_kind(name: str) -> str:
+    """Return the name under which a kind of device is counted among the resources."""
+    return DEVICE_PREFIX + name
