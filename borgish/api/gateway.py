@@ -26,6 +26,8 @@ from borgish.wire.api import (
     Imported,
     PlanView,
     RefusalView,
+    RollbackPlan,
+    RollbackRequest,
     StatusView,
     SummaryView,
 )
@@ -101,6 +103,17 @@ class Gateway(Protocol):
 
     async def read_both(self, old: AsOf, new: AsOf, view: Callable[[Cell, Cell], T]) -> T:
         """Call ``view``, in a thread, with the cell as it was at two moments that ``find`` returned."""
+        ...
+
+    async def plan_rollback(self, moment: Moment, asked: RollbackRequest) -> RollbackPlan:
+        """Return what a rollback to a moment would do. Raises what it would be refused with for good."""
+        ...
+
+    async def roll_back(
+        self, moment: Moment, asked: RollbackRequest, actor: str, request_id: str, digest: str
+    ) -> Accepted:
+        """Roll the cell back, after a checkpoint; return when it is durable. The same id and digest: the
+        same answer."""
         ...
 
     async def join(self, request: JoinRequest) -> JoinReply:
