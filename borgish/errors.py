@@ -16,6 +16,7 @@
     +-- CellBroken               what is in memory is not whole            exit 70
     +-- Fenced                   another master leads                      exit 71
     +-- StoreDamaged             what is stored does not verify            exit 72
+    +-- StoreOlder               machines have seen more than is stored    exit 73
     +-- UnsafeConfiguration      will not run like this                    exit 74
 
 ``status`` is the HTTP status (RFC 9457 problem details are made from these fields), ``exit_code``
@@ -154,6 +155,12 @@ class StoreDamaged(BorgishError):
     """What is stored does not verify."""
 
     exit_code = 72
+
+
+class StoreOlder(BorgishError):
+    """Machines have seen more than is stored."""
+
+    exit_code = 73
 
 
 class UnsafeConfiguration(BorgishError):

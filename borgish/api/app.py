@@ -20,6 +20,7 @@ from borgish.api.machines import MACHINES
 from borgish.api.openapi import show_openapi
 from borgish.api.queries import check_query
 from borgish.api.quotas import QUOTAS
+from borgish.api.rollback import ROLLBACK
 from borgish.api.status import STATUS, Metrics
 from borgish.api.tasks import TASKS
 from borgish.api.watch import WATCH
@@ -27,7 +28,7 @@ from borgish.errors import BorgishError
 from borgish.vocabulary import BODY_BYTES_MAX
 
 ROUTES = (
-    *(*STATUS, *JOBS, *TASKS, *MACHINES, *QUOTAS, *EVENTS, *HISTORY, *DIFF, *WATCH, *CHECKPOINTS),
+    *(*STATUS, *JOBS, *TASKS, *MACHINES, *QUOTAS, *EVENTS, *HISTORY, *DIFF, *WATCH, *CHECKPOINTS, *ROLLBACK),
     show_openapi,
 )
 

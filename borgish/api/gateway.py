@@ -25,7 +25,14 @@ from borgish.wire.api import (
     StatusView,
     SummaryView,
 )
-from borgish.wire.api_past import CheckpointDetail, CheckpointVerdict, HistoryList, Imported
+from borgish.wire.api_past import (
+    CheckpointDetail,
+    CheckpointVerdict,
+    HistoryList,
+    Imported,
+    RollbackPlan,
+    RollbackRequest,
+)
 from borgish.wire.link import ExecReply, JoinReply, JoinRequest
 
 T = TypeVar("T")
@@ -98,6 +105,17 @@ class Gateway(Protocol):
 
     async def read_both(self, old: AsOf, new: AsOf, view: Callable[[Cell, Cell], T]) -> T:
         """Call ``view``, in a thread, with the cell as it was at two moments that ``find`` returned."""
+        ...
+
+    async def plan_rollback(self, moment: Moment, asked: RollbackRequest) -> RollbackPlan:
+        """Return what a rollback to a moment would do. Raises what it would be refused with for good."""
+        ...
+
+    async def roll_back(
+        self, moment: Moment, asked: RollbackRequest, actor: str, request_id: str, digest: str
+    ) -> Accepted:
+        """Roll the cell back, after a checkpoint; return when it is durable. The same id and digest: the
+        same answer."""
         ...
 
     async def join(self, request: JoinRequest) -> JoinReply:

@@ -1,4 +1,4 @@
-"""``/v1/machines``: join, list, show, cordon, uncordon, taint, untaint."""
+"""``/v1/machines``: join, list, show, cordon, uncordon, taint, untaint, remove."""
 
 import re
 
@@ -13,7 +13,13 @@ from borgish.api.openapi import TAKES
 from borgish.api.pages import cut
 from borgish.api.parameters import LIMIT_MAX, After, Limit, MachineName
 from borgish.api.views.machines import machine_view
-from borgish.cell.commands import CordonMachine, TaintMachine, UncordonMachine, UntaintMachine
+from borgish.cell.commands import (
+    CordonMachine,
+    RemoveMachine,
+    TaintMachine,
+    UncordonMachine,
+    UntaintMachine,
+)
 from borgish.errors import Invalid
 from borgish.vocabulary import TAINT_KEY_PATTERN, TAINT_VALUE_PATTERN
 from borgish.wire.api import (
@@ -99,9 +105,15 @@ async def untaint(request: Asked, machine: MachineName) -> Accepted:
     return await request.command(UntaintMachine(machine, asked.key))
 
 
+@post("/v1/machines/{machine:str}/remove", opt={POLICY: Policy.ADMIN}, status_code=200)
+async def remove(request: Asked, machine: MachineName) -> Accepted:
+    """Take a machine that is down, or that holds nothing, out of the cell."""
+    return await request.command(RemoveMachine(machine))
+
+
 def _view(reading: Reading, name: str) -> MachineView:
     cell, observed = reading.cell, reading.observed
     return machine_view(cell, observed, reading.tally, find_machine(cell, name), reading.now)
 
 
-MACHINES = (join, list_machines, show_machine, cordon, uncordon, taint, untaint)
+MACHINES = (join, list_machines, show_machine, cordon, uncordon, taint, untaint, remove)

@@ -30,6 +30,7 @@ from borgish.wire.link import (
     AttemptReport,
     Condition,
     Facts,
+    HeadReply,
     PollReply,
     PollRequest,
     Report,
@@ -128,6 +129,11 @@ class BorgletCore:
         if report_generation > self._seen:
             self._seen = report_generation
             self._touch(self._told)
+
+    def seen(self) -> HeadReply:
+        """Return who was heard so far, and the highest attempt that is known here."""
+        highest = max((attempt.attempt for attempt in self._attempts.values()), default=0)
+        return HeadReply(self.machine, self.head.timeline, self.head.epoch, highest)
 
     # -- the machine --------------------------------------------------------------------------------
 

@@ -5,10 +5,11 @@ clock, at observed state, or at anything but the cell and the event.
 """
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from itertools import repeat
 from typing import Any
 
+from borgish.cell.apply_rollback import forget_job, rollback_went_on, rolled_back
 from borgish.cell.events import (
     AnyEvent,
     Elected,
@@ -21,12 +22,15 @@ from borgish.cell.events import (
     MachineDown,
     MachineFacts,
     MachineJoined,
+    MachineRemoved,
     MachineTainted,
     MachineUncordoned,
     MachineUp,
     PlacesPromised,
     QuotaRemoved,
     QuotaSet,
+    RollbackWentOn,
+    RolledBack,
     RulesSet,
     TasksEnded,
     TasksEvicted,
@@ -35,10 +39,20 @@ from borgish.cell.events import (
     TasksResubmitted,
     follows,
 )
-from borgish.cell.lifecycle import OF_ENDING, Happening, after
-from borgish.cell.model import Answer, Job, Machine, Task
+from borgish.cell.lifecycle import OF_ENDING, Happening
+from borgish.cell.model import Answer, Job, Machine
+from borgish.cell.moving import (
+    drop_promises,
+    expect,
+    grow,
+    leave_machine,
+    shrink,
+    stop_waiting,
+    touch,
+    turn,
+)
 from borgish.cell.state import REQUESTS_KEPT, Cell
-from borgish.vocabulary import Ending, State
+from borgish.vocabulary import State
 
 
 def apply_entry(cell: Cell, entry: Entry) -> None:
@@ -83,47 +97,24 @@ def _job_submitted(cell: Cell, event: JobSubmitted, entry: Entry) -> None:
     spec = event.spec
     before = cell.jobs.get(spec.key)
     if before is not None:
-        _expect(before.state, Happening.SUBMIT)
+        expect(before.state, Happening.SUBMIT)
         cell.touched.tasks_gone[spec.key] = 0
+        cell.lagging.discard(spec.key)
     job = Job(spec.key, entry.position, spec, submitted_at=entry.at, submitted_by=entry.actor)
     cell.jobs[spec.key] = job
-    _grow(cell, job, spec.tasks, entry)
+    grow(cell, job, spec.tasks, entry.at)
 
 
 def _job_changed(cell: Cell, event: JobChanged, entry: Entry) -> None:
     job = cell.jobs[event.job]
     job.spec = event.spec
     job.generation += 1
-    _shrink(cell, job, event.spec.tasks)
-    _grow(cell, job, event.spec.tasks, entry)
-
-
-def _grow(cell: Cell, job: Job, tasks: int, entry: Entry) -> None:
-    fresh = range(len(job.tasks), tasks)
-    job.tasks.extend(Task(index, since=entry.at) for index in fresh)
-    job.pending += len(fresh)
-    if fresh:
-        cell.waiting.setdefault(job.key, set()).update(fresh)
-    _touch(cell, job, fresh)
-
-
-def _shrink(cell: Cell, job: Job, tasks: int) -> None:
-    gone = job.tasks[tasks:]
-    if not gone:
-        return
-    for task in gone:
-        if task.state is State.RUNNING:
-            _leave_machine(cell, job.key, task)
-        _count(job, task, -1)
-    _stop_waiting(cell, job, [task.index for task in gone])
-    del job.tasks[tasks:]
-    cell.touched.tasks_gone[job.key] = min(tasks, cell.touched.tasks_gone.get(job.key, tasks))
+    shrink(cell, job, event.spec.tasks)
+    grow(cell, job, event.spec.tasks, entry.at)
 
 
 def _job_forgotten(cell: Cell, event: JobForgotten, _entry: Entry) -> None:
-    del cell.jobs[event.job]
-    cell.demand.doubt(event.job)
-    cell.touched.jobs_gone.add(event.job)
+    forget_job(cell, event.job)
 
 
 # Tasks
@@ -131,14 +122,14 @@ def _job_forgotten(cell: Cell, event: JobForgotten, _entry: Entry) -> None:
 
 def _tasks_placed(cell: Cell, event: TasksPlaced, entry: Entry) -> None:
     job = cell.jobs[event.job]
-    _stop_waiting(cell, job, event.indexes)
+    stop_waiting(cell, job, event.indexes)
     ports: Iterable[tuple[int, ...]] = event.ports or repeat(())
     devices: Iterable[tuple[str, ...]] = event.devices or repeat(())
     allocs: Iterable[int] = event.allocs or repeat(-1)
     places = zip(event.indexes, event.machines, ports, devices, allocs, strict=False)
     for index, machine, given, task_devices, alloc in places:
         task = job.tasks[index]
-        _expect(task.state, Happening.SCHEDULE)
+        expect(task.state, Happening.SCHEDULE)
         task.previous_attempt, task.previous_machine = task.attempt, task.machine
         task.state, task.since, task.reason = State.RUNNING, entry.at, ""
         task.attempt, task.machine, task.ports, task.restarts = entry.position, machine, given, 0
@@ -149,30 +140,18 @@ def _tasks_placed(cell: Cell, event: TasksPlaced, entry: Entry) -> None:
     cell.touched.placements.update(event.machines)
     job.pending -= len(event.indexes)
     job.running += len(event.indexes)
-    _touch(cell, job, event.indexes)
+    touch(cell, job, event.indexes)
 
 
 def _places_promised(cell: Cell, event: PlacesPromised, _entry: Entry) -> None:
     job = cell.jobs[event.job]
-    _drop_promises(cell, job, event.indexes)
+    drop_promises(cell, job, event.indexes)
     for index, machine in zip(event.indexes, event.machines, strict=True):
         if machine:
             job.tasks[index].promised = machine
             cell.promised.setdefault(machine, set()).add((job.key, index))
     cell.touched.placements.update(filter(None, event.machines))
-    _touch(cell, job, event.indexes)
-
-
-def _drop_promises(cell: Cell, job: Job, indexes: Iterable[int]) -> None:
-    for index in indexes:
-        task = job.tasks[index]
-        if task.promised:
-            there = cell.promised[task.promised]
-            there.discard((job.key, index))
-            if not there:
-                del cell.promised[task.promised]
-            cell.touched.placements.add(task.promised)
-            task.promised = ""
+    touch(cell, job, event.indexes)
 
 
 def _advance_ports(cell: Cell, machine: Machine, given: tuple[int, ...]) -> None:
@@ -188,9 +167,9 @@ def _tasks_restarted(cell: Cell, event: TasksRestarted, _entry: Entry) -> None:
     rows = zip(event.indexes, event.restarts, event.exit_codes, event.signals, strict=True)
     for index, restarts, code, signal in rows:
         task = job.tasks[index]
-        _expect(task.state, Happening.UPDATE)
+        expect(task.state, Happening.UPDATE)
         task.restarts, task.exit_code, task.signal = restarts, code, signal
-    _touch(cell, job, event.indexes)
+    touch(cell, job, event.indexes)
 
 
 def _tasks_evicted(cell: Cell, event: TasksEvicted, entry: Entry) -> None:
@@ -198,12 +177,12 @@ def _tasks_evicted(cell: Cell, event: TasksEvicted, entry: Entry) -> None:
     reason = event.reason or event.cause
     for index in event.indexes:
         task = job.tasks[index]
-        _expect(task.state, Happening.EVICT)
-        _leave_machine(cell, event.job, task)
-        _turn(job, task, State.PENDING, entry.at, reason)
+        expect(task.state, Happening.EVICT)
+        leave_machine(cell, event.job, task)
+        turn(job, task, State.PENDING, entry.at, reason)
         task.notice_seconds = event.notice_seconds
     cell.waiting.setdefault(event.job, set()).update(event.indexes)
-    _touch(cell, job, event.indexes)
+    touch(cell, job, event.indexes)
 
 
 def _tasks_ended(cell: Cell, event: TasksEnded, entry: Entry) -> None:
@@ -211,69 +190,27 @@ def _tasks_ended(cell: Cell, event: TasksEnded, entry: Entry) -> None:
     happening = OF_ENDING[event.ending]
     for place, index in enumerate(event.indexes):
         task = job.tasks[index]
-        _expect(task.state, happening)
+        expect(task.state, happening)
         if task.state is State.RUNNING:
-            _leave_machine(cell, event.job, task)
+            leave_machine(cell, event.job, task)
             task.notice_seconds = -1.0  # it was of an attempt before the one that ends
-        _turn(job, task, State.DEAD, entry.at, event.reasons[place], event.ending)
+        turn(job, task, State.DEAD, entry.at, event.reasons[place], event.ending)
         if event.exit_codes:
             task.exit_code, task.signal = event.exit_codes[place], event.signals[place]
         if event.started_at:
             task.started_at = event.started_at[place]
-    _stop_waiting(cell, job, event.indexes)
-    _touch(cell, job, event.indexes)
+    stop_waiting(cell, job, event.indexes)
+    touch(cell, job, event.indexes)
 
 
 def _tasks_resubmitted(cell: Cell, event: TasksResubmitted, entry: Entry) -> None:
     job = cell.jobs[event.job]
     for index in event.indexes:
         task = job.tasks[index]
-        _expect(task.state, Happening.SUBMIT)
-        _turn(job, task, State.PENDING, entry.at, "")
+        expect(task.state, Happening.SUBMIT)
+        turn(job, task, State.PENDING, entry.at, "")
     cell.waiting.setdefault(event.job, set()).update(event.indexes)
-    _touch(cell, job, event.indexes)
-
-
-def _expect(state: State | None, happening: Happening) -> None:
-    after(state, happening)
-
-
-def _turn(job: Job, task: Task, state: State, at: float, reason: str, ending: Ending | None = None) -> None:
-    _count(job, task, -1)
-    task.state, task.since, task.reason, task.ending = state, at, reason, ending
-    _count(job, task, +1)
-
-
-def _count(job: Job, task: Task, by: int) -> None:
-    match task.state:
-        case State.PENDING:
-            job.pending += by
-        case State.RUNNING:
-            job.running += by
-        case State.DEAD:
-            job.dead += by
-            job.finished += by if task.ending is Ending.FINISH else 0
-
-
-def _leave_machine(cell: Cell, job: str, task: Task) -> None:
-    cell.placed[task.machine].discard((job, task.index))
-    cell.touched.placements.add(task.machine)
-
-
-def _stop_waiting(cell: Cell, job: Job, indexes: Sequence[int]) -> None:
-    if cell.promised:
-        _drop_promises(cell, job, indexes)
-    waiting = cell.waiting.get(job.key)
-    if waiting is not None:
-        waiting.difference_update(indexes)
-        if not waiting:
-            del cell.waiting[job.key]
-
-
-def _touch(cell: Cell, job: Job, indexes: Iterable[int]) -> None:
-    cell.demand.doubt(job.key)
-    cell.touched.jobs.add(job.key)
-    cell.touched.tasks.setdefault(job.key, set()).update(indexes)
+    touch(cell, job, event.indexes)
 
 
 # Machines
@@ -327,6 +264,15 @@ def _quota_removed(cell: Cell, event: QuotaRemoved, _entry: Entry) -> None:
     cell.touched.quotas.add(event.key)
 
 
+def _machine_removed(cell: Cell, event: MachineRemoved, _entry: Entry) -> None:
+    del cell.machines[event.machine]
+    del cell.placed[event.machine]
+    for job, index in sorted(cell.promised.get(event.machine, ())):
+        drop_promises(cell, cell.jobs[job], (index,))
+    cell.touched.machines.discard(event.machine)
+    cell.touched.machines_gone.add(event.machine)
+
+
 def _machine(cell: Cell, name: str) -> Machine:
     cell.touched.machines.add(name)
     return cell.machines[name]
@@ -354,4 +300,7 @@ _APPLY: dict[type[AnyEvent], Callable[[Cell, Any, Entry], None]] = {
     MachineTainted: _machine_tainted,
     QuotaSet: _quota_set,
     QuotaRemoved: _quota_removed,
+    MachineRemoved: _machine_removed,
+    RolledBack: rolled_back,
+    RollbackWentOn: rollback_went_on,
 }

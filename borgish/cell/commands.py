@@ -4,6 +4,7 @@ import msgspec
 
 from borgish.cell.model import Machine, Rules
 from borgish.cell.observed import SeenAttempt
+from borgish.cell.state import Cell
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Band, Eviction, Runtime, TaintEffect
@@ -13,12 +14,21 @@ class Command(msgspec.Struct, frozen=True, tag_field="type"):
     """Base of all commands."""
 
 
+class Seen(msgspec.Struct, frozen=True, order=True):
+    """The most that machines have seen of masters before: who led, and the highest attempt placed."""
+
+    timeline: int = 0
+    epoch: int = 0
+    attempt: int = 0
+
+
 class BeginEpoch(Command, frozen=True, tag=True):
     """First of every master's life; the store gave it the epoch."""
 
     epoch: int
     holder: str
     rules: Rules | None = None  # as the configuration has them; None: they stay as they are
+    seen: Seen | None = None  # machines have seen this, of a history that the store has lost
 
 
 class SubmitJob(Command, frozen=True, tag=True):
@@ -84,6 +94,27 @@ class PromisePlaces(Command, frozen=True, tag=True):
     machines: tuple[str, ...]
 
 
+class RollBack(Command, frozen=True, tag=True):
+    """Make the cell what it was to be ``then``: the cell as it was left by the position of ``then``.
+
+    ``only`` names the jobs that are meant, none for the whole cell. ``yes_stop`` is how many running tasks
+    may be stopped, None for at most ``stop_share_max`` of those that run.
+    """
+
+    then: Cell
+    at: float  # when that was; seconds since 1970
+    only: frozenset[str] = frozenset()
+    hurried: bool = False  # stop all at once
+    yes_stop: int | None = None
+    stop_share_max: float = 0.2
+
+
+class GoOnRollingBack(Command, frozen=True, tag=True):
+    """Reconcilers: stop these of the tasks that lag behind a rollback, and note what needs no stop."""
+
+    stop: dict[str, tuple[int, ...]]  # by job
+
+
 class JoinMachine(Command, frozen=True, tag=True):
     """``known`` is true when the borglet proved that it is the machine that joined before."""
 
@@ -128,6 +159,12 @@ class SetQuota(Command, frozen=True, tag=True):
 class RemoveQuota(Command, frozen=True, tag=True):
     user: str
     band: Band
+
+
+class RemoveMachine(Command, frozen=True, tag=True):
+    """Let go of a machine that is down, or that holds nothing."""
+
+    machine: str
 
 
 class SetMachineDown(Command, frozen=True, tag=True):

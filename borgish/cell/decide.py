@@ -16,13 +16,16 @@ from borgish.cell.commands import (
     CordonMachine,
     EvictTasks,
     ForgetJob,
+    GoOnRollingBack,
     JoinMachine,
     KillTasks,
     Observe,
     PlaceTasks,
     PromisePlaces,
+    RemoveMachine,
     RemoveQuota,
     RestartTasks,
+    RollBack,
     ScaleJob,
     SetMachineDown,
     SetMachineUp,
@@ -32,8 +35,12 @@ from borgish.cell.commands import (
     UncordonMachine,
     UntaintMachine,
 )
+from borgish.cell.decide_going_on import decide_going_on
+from borgish.cell.decide_lost import entries_lost
 from borgish.cell.decide_quota import decide_remove_quota, decide_rules, decide_set_quota
+from borgish.cell.decide_removal import decide_removal
 from borgish.cell.decide_report import decide_report
+from borgish.cell.decide_rollback import decide_rollback, expect_restored
 from borgish.cell.decision import Decision
 from borgish.cell.doubts import doubts
 from borgish.cell.events import (
@@ -70,8 +77,10 @@ def decide(cell: Cell, observed: Observed, command: Command, actor: str, now: No
 
 
 def _begin_epoch(cell: Cell, _o: Observed, command: BeginEpoch, _actor: str, _now: Now) -> Decision:
-    elected = Elected(command.epoch, cell.timeline, command.holder)
-    events: tuple[AnyEvent, ...] = (elected, *decide_rules(cell, command.rules))
+    lost = (entries_lost(cell, command.seen),) if command.seen is not None else ()
+    timeline = lost[0].timeline if lost else cell.timeline
+    elected = Elected(command.epoch, timeline, command.holder)
+    events: tuple[AnyEvent, ...] = (*lost, elected, *decide_rules(cell, command.rules))
     return Decision(events, command.holder, f"{command.holder} leads epoch {command.epoch}")
 
 
@@ -86,6 +95,7 @@ def _submit(cell: Cell, _o: Observed, command: SubmitJob, _actor: str, now: Now)
         check_inside(cell, spec)
         admit(cell, spec, range(spec.tasks), now.wall)
         return Decision((JobSubmitted(spec),), spec.key, text, doubts(cell, spec))
+    expect_restored(job)
     if job.spec == spec:
         return Decision((), spec.key, f"{spec.key} is there already, exactly like this")
     differ = "; ".join(differences(job.spec, spec, cell.rules.bands))
@@ -98,6 +108,7 @@ def _submit(cell: Cell, _o: Observed, command: SubmitJob, _actor: str, now: Now)
 
 def _scale(cell: Cell, _o: Observed, command: ScaleJob, _actor: str, now: Now) -> Decision:
     job = _live_job(cell, command.job)
+    expect_restored(job)
     if not 1 <= command.tasks <= TASKS_PER_JOB_MAX:
         raise Invalid(
             f"{command.tasks} is outside 1 to {TASKS_PER_JOB_MAX} tasks",
@@ -130,6 +141,7 @@ def _kill(cell: Cell, _o: Observed, command: KillTasks, actor: str, _now: Now) -
 
 def _restart(cell: Cell, _o: Observed, command: RestartTasks, actor: str, now: Now) -> Decision:
     job = _job(cell, command.job)
+    expect_restored(job)
     chosen = _chosen(job, command.indexes)
     running = tuple(i for i in chosen if job.tasks[i].state is State.RUNNING)
     dead = tuple(i for i in chosen if job.tasks[i].state is State.DEAD)
@@ -273,6 +285,10 @@ def _untaint(cell: Cell, _o: Observed, command: UntaintMachine, _actor: str, _no
     return Decision((MachineTainted(machine.name, taints),), machine.name, text)
 
 
+def _remove(cell: Cell, observed: Observed, command: RemoveMachine, _actor: str, now: Now) -> Decision:
+    return decide_removal(cell, observed, command, now)
+
+
 def _down(cell: Cell, _o: Observed, command: SetMachineDown, _actor: str, _now: Now) -> Decision:
     machine = _machine(cell, command.machine)
     events = (MachineDown(machine.name, command.reason),) * machine.up
@@ -287,6 +303,17 @@ def _up(cell: Cell, _o: Observed, command: SetMachineUp, _actor: str, _now: Now)
 
 def _observe(cell: Cell, _o: Observed, command: Observe, _actor: str, now: Now) -> Decision:
     return decide_report(cell, command, now)
+
+
+# The whole cell
+
+
+def _roll_back(cell: Cell, _o: Observed, command: RollBack, actor: str, now: Now) -> Decision:
+    return decide_rollback(cell, command, actor, now)
+
+
+def _go_on(cell: Cell, _o: Observed, command: GoOnRollingBack, _actor: str, _now: Now) -> Decision:
+    return decide_going_on(cell, command)
 
 
 # What commands name
@@ -342,9 +369,12 @@ _DECIDE: dict[type[Command], Callable[[Cell, Observed, Any, str, Now], Decision]
     UncordonMachine: _uncordon,
     TaintMachine: _taint,
     UntaintMachine: _untaint,
+    RemoveMachine: _remove,
     SetMachineDown: _down,
     SetMachineUp: _up,
     SetQuota: decide_set_quota,
     RemoveQuota: decide_remove_quota,
     Observe: _observe,
+    RollBack: _roll_back,
+    GoOnRollingBack: _go_on,
 }

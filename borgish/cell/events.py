@@ -6,7 +6,7 @@ of the entry that holds its ``TasksPlaced``; one entry never places a task twice
 
 import msgspec
 
-from borgish.cell.model import Machine, Quota, Rules, Taint
+from borgish.cell.model import Lagging, Machine, Quota, Rules, Taint, Task
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Ending, Eviction, Runtime
@@ -186,6 +186,66 @@ class QuotaRemoved(Event, frozen=True, tag=True):
     key: str
 
 
+class MachineRemoved(Event, frozen=True, tag=True):
+    """A machine is no longer in the cell; nothing is placed on it."""
+
+    machine: str
+
+
+class JobRestored(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a rollback changes about one job, which may be no longer there. What is not named stays.
+
+    The job gets ``tasks`` tasks: more are cut off, missing ones are added and pending.
+    """
+
+    job: str
+    uid: int
+    spec: JobSpec
+    generation: int
+    submitted_at: float
+    submitted_by: str
+    tasks: int
+    pending: tuple[int, ...] = ()  # these of its tasks are pending again
+    dead: tuple[Task, ...] = ()  # these are dead, and this is what is known of them
+    lagging: Lagging | None = None
+
+
+class MachineRestored(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a rollback says of a machine: whether it takes new tasks, and if not, why; and its taints."""
+
+    machine: str
+    cordoned: bool = False
+    reason: str = ""
+    taints: tuple[Taint, ...] = ()
+
+
+class RolledBack(Event, frozen=True, tag=True):
+    """What the cell should be is as it was at an earlier position, on a new timeline.
+
+    Only what differs is named. What was merely seen, that machines joined and how programs ended, is no
+    matter of a rollback and stays.
+    """
+
+    timeline: int
+    to: int  # the position
+    at: float  # when that was
+    reason: str
+    jobs: tuple[JobRestored, ...] = ()
+    jobs_gone: tuple[str, ...] = ()  # none of their tasks runs
+    machines: tuple[MachineRestored, ...] = ()
+    quotas: tuple[Quota, ...] = ()
+    quotas_gone: tuple[str, ...] = ()
+
+
+class RollbackWentOn(Event, frozen=True, tag=True):
+    """A rollback reached tasks of a job that lagged behind. With the last of them the job is restored."""
+
+    job: str
+    reached: tuple[int, ...]
+    pending: tuple[int, ...] = ()  # of those reached: were running or over, and are to run anew
+    ended: tuple[int, ...] = ()  # of those reached: were running or pending, and are dead
+
+
 AnyEvent = (
     Elected
     | RulesSet
@@ -208,6 +268,9 @@ AnyEvent = (
     | MachineTainted
     | QuotaSet
     | QuotaRemoved
+    | MachineRemoved
+    | RolledBack
+    | RollbackWentOn
 )
 
 

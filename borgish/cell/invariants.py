@@ -47,6 +47,8 @@ def indexes_follow_records(cell: Cell) -> Iterator[str]:
         yield "the index of placed tasks does not follow from the tasks"
     if waiting != cell.waiting:
         yield "the index of waiting tasks does not follow from the tasks"
+    if cell.lagging != {key for key, job in cell.jobs.items() if job.lagging is not None}:
+        yield "the index of jobs that lag behind a rollback does not follow from the jobs"
 
 
 def demand_follows_records(cell: Cell) -> Iterator[str]:
@@ -59,12 +61,12 @@ def running_tasks_have_a_place(cell: Cell) -> Iterator[str]:
     """A running task has an attempt the journal knows, a machine of the cell, and its ports."""
     for key, job, task in _running(cell):
         name = task_name(key, task.index)
-        if not 0 < task.attempt <= cell.position:
-            yield f"{name} runs as attempt {task.attempt}, after journal position {cell.position}"
+        if task.attempt <= 0 or cell.is_unheard(task.attempt):
+            yield f"{name} runs as attempt {task.attempt}, which journal position {cell.position} has not"
         if task.machine not in cell.machines:
             yield f"{name} runs on {task.machine}, which is not in the cell"
-        if len(task.ports) != len(job.spec.ports):
-            yield f"{name} has {len(task.ports)} ports and needs {len(job.spec.ports)}"
+        if len(task.ports) != len(job.spec_of(task).ports):
+            yield f"{name} has {len(task.ports)} ports and needs {len(job.spec_of(task).ports)}"
 
 
 def machines_are_not_overfull(cell: Cell) -> Iterator[str]:
@@ -73,8 +75,9 @@ def machines_are_not_overfull(cell: Cell) -> Iterator[str]:
         held = Resources()
         for key, index in sorted(cell.placed.get(name, ())):
             job = cell.jobs[key]
-            if job.tasks[index].alloc < 0:
-                held = held.plus(job.spec.needs(index))
+            task = job.tasks[index]
+            if task.alloc < 0:
+                held = held.plus(job.spec_of(task).needs(index))
         if not _fits(held, machine.capacity):
             yield f"{name} holds {held}, more than its {machine.capacity}"
 

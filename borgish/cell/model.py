@@ -34,6 +34,25 @@ class Task(msgspec.Struct, gc=False):
     notice_seconds: float = -1.0  # bounds the grace of the attempt last evicted; below 0: does not
 
 
+class Lagging(msgspec.Struct, frozen=True):
+    """Running tasks of a job that a rollback has not reached yet: they are stopped a few at a time.
+
+    Those with a record, and those beyond ``tasks``, end; the others are sent back to pending. What is
+    said holds for the attempts named here only.
+    """
+
+    spec: JobSpec  # what they run
+    attempts: dict[int, int]  # by index
+    tasks: int  # how many tasks the job has in the end; with 0 it is no longer kept
+    records: dict[int, Task]  # what is known of those that are over in the restored state
+    hurried: bool  # all of them at once
+    reason: str
+
+    def ends(self, index: int) -> bool:
+        """Return whether the task is to be over, rather than to run anew."""
+        return index >= self.tasks or index in self.records
+
+
 class Job(msgspec.Struct):
     """A user's job. ``tasks[i].index == i``. The counts follow from the tasks; ``apply`` keeps them."""
 
@@ -48,6 +67,7 @@ class Job(msgspec.Struct):
     running: int = 0
     dead: int = 0
     finished: int = 0  # of the dead, those that ended with finish
+    lagging: Lagging | None = None  # while a rollback goes on
 
     @property
     def state(self) -> State:
@@ -55,6 +75,13 @@ class Job(msgspec.Struct):
         if self.running:
             return State.RUNNING
         return State.PENDING if self.pending else State.DEAD
+
+    def spec_of(self, task: Task) -> JobSpec:
+        """Return what a task of this job runs, which a rollback may have not reached yet."""
+        lagging = self.lagging
+        if lagging is not None and task.state is State.RUNNING:
+            return lagging.spec if lagging.attempts.get(task.index) == task.attempt else self.spec
+        return self.spec
 
 
 class Taint(msgspec.Struct, frozen=True, order=True):

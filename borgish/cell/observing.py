@@ -27,6 +27,11 @@ def welcome(observed: Observed, machines: Iterable[str], now: Now) -> None:
         observed.machines[name].returned = now.mono
 
 
+def forget(observed: Observed, machine: str) -> None:
+    """Let go of what was seen of a machine that is no longer in the cell."""
+    observed.machines.pop(machine, None)
+
+
 def hear(observed: Observed, heard: Mapping[str, float]) -> None:
     """Note when machines last gave a valid answer (master's monotonic clock)."""
     for name, mono in heard.items():

@@ -21,19 +21,12 @@ class Touched(msgspec.Struct):
     machines: set[str] = set()  # their own record
     quotas: set[str] = set()
     placements: set[str] = set()  # machines where a task came or went
+    machines_gone: set[str] = set()
     jobs_gone: set[str] = set()
     tasks_gone: dict[str, int] = {}  # by job: indexes from this one on are no more
 
     def __bool__(self) -> bool:
-        return bool(
-            self.jobs
-            or self.machines
-            or self.placements
-            or self.tasks
-            or self.jobs_gone
-            or self.tasks_gone
-            or self.quotas
-        )
+        return any(getattr(self, name) for name in self.__struct_fields__)
 
 
 class Cell:
@@ -53,6 +46,7 @@ class Cell:
         self.placed: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of running tasks
         self.waiting: dict[str, set[int]] = {}  # by job: indexes of pending tasks
         self.promised: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of promised places
+        self.lagging: set[str] = set()  # jobs with tasks that a rollback has not reached yet
         self.demand: Demand  # what users ask for
         self.touched = Touched()
         self.reindex()
@@ -78,6 +72,7 @@ class Cell:
         self.waiting = {}
         self.promised = {}
         self.demand = Demand(self.jobs, self.rules.bands)
+        self.lagging = {key for key, job in self.jobs.items() if job.lagging is not None}
         for job in self.jobs.values():
             for task in job.tasks:
                 if task.state is State.RUNNING:

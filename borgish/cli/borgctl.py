@@ -32,6 +32,7 @@ COMMANDS = (
     "history",
     "diff",
     "checkpoint",
+    "rollback",
     "dashboard",
     "schema",
     "completion",

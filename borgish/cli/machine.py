@@ -1,4 +1,4 @@
-"""``borgctl machine``: list, show, cordon, uncordon, taint, untaint."""
+"""``borgctl machine``: list, show, cordon, uncordon, taint, untaint, remove."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -128,6 +128,22 @@ def untaint(
 ) -> None:
     """Take a mark off a machine."""
     _change(context, machine, "untaint", UntaintRequest(key))
+
+
+@app.command()
+def remove(
+    context: typer.Context,
+    machine: Annotated[str, typer.Argument(metavar="MACHINE", help="Its name, in full.")],
+) -> None:
+    """Take a machine out of the cell: one that is down, or that holds nothing.
+
+    Stop its borglet first, or it joins again.
+    """
+    from borgish.cli.job import say_accepted
+    from borgish.client import quoted
+
+    client = session_of(context).client()
+    say_accepted(client.post(quoted("machines", machine, "remove"), None, Accepted))
 
 
 def machine_in_full(machine: MachineView) -> str:

@@ -60,6 +60,7 @@ def in_full(view: StatusView, url: str, pid: int) -> str:
             ("machines", f"{view.machines_up} of {view.machines} up"),
             ("jobs", str(view.jobs)),
             ("tasks", _task_counts(view)),
+            ("rollback", f"{plural(view.lagging, 'task')} still to be stopped" if view.lagging else ""),
             (
                 "capacity",
                 f"{show_cpu(view.capacity.cpu_millis)} cpu, {show_bytes(view.capacity.ram_bytes)} ram",

@@ -14,18 +14,24 @@ from borgish.wire.link import Assignment, PollReply, PollRequest
 class Conversation:
     """One machine's assignment, what the machine is known to have of it, and what it last reported."""
 
-    def __init__(self, cell: Cell, observed: Observed, machine: str) -> None:
+    def __init__(self, cell: Cell, observed: Observed, machine: str, generation: int = 0) -> None:
+        """``generation`` is that of the last assignment made for this machine under this epoch, if any."""
         self._cell = cell
         self._observed = observed
         self._machine = machine
         self._outgoing = Outgoing(cell, machine)
         self._incoming = Incoming(machine)
-        self._assignment = Assignment(0)
+        self._assignment = Assignment(generation)
         self._held_generation = 0  # what the borglet last said it works on
         self._seen = 0
         self._seen_instance = ""
         self._instance = ""  # the borglet run that answered last
         self._former_instance = ""  # the one before it
+
+    @property
+    def generation(self) -> int:
+        """The generation of the last assignment."""
+        return self._assignment.generation
 
     def renew(self, now: Now) -> None:
         """Make the assignment anew from what is now durable."""
@@ -54,9 +60,10 @@ class Conversation:
         if reply.instance != self._instance:
             self._former_instance, self._instance = self._instance, reply.instance
         self._held_generation = reply.generation
-        if reply.report is None:
+        record = self._cell.machines.get(self._machine)
+        if reply.report is None or record is None:  # None: it was removed a moment ago
             return None
-        return self._incoming.observe(reply, reply.report, self._cell.machines[self._machine])
+        return self._incoming.observe(reply, reply.report, record)
 
     def acknowledge(self, reply: PollReply) -> None:
         """What this reply brought about is durable: the machine may let go of it."""

@@ -27,7 +27,7 @@ def poll_token(secret: str, machine: str) -> str:
 
 
 class Link:
-    """The way to the machines. ``renew`` and ``sync`` are called when a step is durable."""
+    """The way to the machines. ``drop``, ``sync`` and ``renew`` are called when a step is durable."""
 
     def __init__(
         self,
@@ -49,6 +49,8 @@ class Link:
         self._tls = tls
         self._on_fenced = on_fenced
         self._pollers: dict[str, Poller] = {}
+        self._generations: dict[str, int] = {}  # of machines that were let go of, for when they come back
+        self._ending: set[asyncio.Task[None]] = set()
 
     def sync(self, machines: Iterable[str]) -> None:
         """Poll these machines where the cell now says they are."""
@@ -61,6 +63,16 @@ class Link:
             elif not poller.peer.is_at(peer):
                 poller.move(peer)
 
+    def drop(self, machines: Iterable[str]) -> None:
+        """Poll these machines no more. One that is back already begins anew with the next ``sync``."""
+        for name in machines:
+            poller = self._pollers.pop(name, None)
+            if poller is not None:
+                self._generations[name] = poller.generation
+                ending = asyncio.create_task(poller.close(), name=f"end polling {name}")
+                self._ending.add(ending)
+                ending.add_done_callback(self._ending.discard)
+
     def _begin(self, record: Machine, peer: Peer) -> None:
         poller = Poller(
             record.name,
@@ -71,6 +83,7 @@ class Link:
             self._clock,
             self._settings,
             self._on_fenced,
+            self._generations.get(record.name, 0),
         )
         self._pollers[record.name] = poller
         poller.renew()
@@ -133,7 +146,7 @@ class Link:
 
     async def close(self) -> None:
         """Stop polling."""
-        await asyncio.gather(*(poller.close() for poller in self._pollers.values()))
+        await asyncio.gather(*(poller.close() for poller in self._pollers.values()), *self._ending)
 
 
 def _check(response: Response) -> None:

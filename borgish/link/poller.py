@@ -72,18 +72,25 @@ class Poller:
         clock: Clock,
         settings: PollSettings,
         on_fenced: Callable[[Fenced], None],
+        generation: int = 0,
     ) -> None:
         self.machine = machine
         self.peer = peer
         self.trouble = ""
+        self._cell = cell
         self._inbox = inbox
         self._clock = clock
         self._settings = settings
         self._on_fenced = on_fenced
-        self._conversation = Conversation(cell, observed, machine)
+        self._conversation = Conversation(cell, observed, machine, generation)
         self._renewed = asyncio.Event()
         self._random = random.Random(machine)  # noqa: S311 - jitter, not a secret
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def generation(self) -> int:
+        """The generation of the last assignment, from which whoever polls the machine next goes on."""
+        return self._conversation.generation
 
     def start(self) -> None:
         """Begin to poll."""
@@ -167,7 +174,10 @@ class Poller:
         request = self._conversation.request(self._settings.hold_seconds if hold else 0.0)
         reach("poll.ask")
         timeout_seconds = request.wait_seconds + self._settings.timeout_seconds
-        return await self.peer.post("/v1/poll", _encoder.encode(request), timeout_seconds)
+        response = await self.peer.post("/v1/poll", _encoder.encode(request), timeout_seconds)
+        if response.status == 409 and request.timeline < self._cell.timeline:
+            raise Unreachable(f"{self.machine} heard of the new timeline before it got an older poll")
+        return response
 
     async def _take(self, response: Response) -> None:
         reach("poll.answered")
@@ -187,8 +197,8 @@ class Poller:
         if response.status == 409:
             raise Fenced(
                 f"{self.machine} obeys a newer master of this cell",
-                "if there is none, the database is older than what the machine has seen: give its borglet an "
-                "empty state folder",
+                "if there is none, the database is older than what the machine has seen: start once with "
+                "--take-over-from-older-store",
             )
         if response.status != 200:
             raise Unreachable(f"{self.machine} answered {response.status}: {response.body[:200]!r}")

@@ -58,7 +58,7 @@ class Outgoing:
 
 def attempt_spec(cell: Cell, job: Job, task: Task) -> AttemptSpec:
     """Return a running task as its machine needs it."""
-    spec = job.spec
+    spec = job.spec_of(task)
     ports = dict(zip(spec.ports, task.ports, strict=True))
     rendered = render(
         spec,

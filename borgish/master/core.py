@@ -9,14 +9,22 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from borgish.cell.apply import apply_entry
-from borgish.cell.commands import BeginEpoch, Command, Observe, SubmitJob
+from borgish.cell.commands import BeginEpoch, Command, Observe, Seen, SubmitJob
 from borgish.cell.decide import decide
 from borgish.cell.decision import Decision
-from borgish.cell.events import AnyEvent, Entry, MachineJoined, MachineUp
+from borgish.cell.events import (
+    AnyEvent,
+    EntriesLost,
+    Entry,
+    MachineJoined,
+    MachineRemoved,
+    MachineUp,
+    RolledBack,
+)
 from borgish.cell.model import Rules
 from borgish.cell.observed import Observed
-from borgish.cell.observing import ORPHAN_SECONDS, absorb, hear, miss, take_usage, watch, welcome
-from borgish.cell.state import Cell
+from borgish.cell.observing import ORPHAN_SECONDS, absorb, forget, hear, miss, take_usage, watch, welcome
+from borgish.cell.state import Cell, Touched
 from borgish.clock import Now
 from borgish.errors import CellBroken, Conflict, Poison, Refused
 from borgish.master.planned import evict_command, place_command, promise_command
@@ -64,22 +72,28 @@ class Core:
         self._seen: dict[str, set[int]] = {}
         watch(self.observed, cell.machines, now)
 
-    def begin(self, epoch: int, holder: str, now: Now, rules: Rules | None = None) -> Step:
+    def begin(
+        self, epoch: int, holder: str, now: Now, rules: Rules | None = None, seen: Seen | None = None
+    ) -> Step:
         """Return the step that opens this master's epoch; the first of its life.
 
-        ``rules`` are the configuration's. Raises UnsafeConfiguration where they do not go with the cell.
+        ``rules`` are the configuration's; ``seen`` is what machines have seen and the store has not, where
+        such a store is taken over. Raises UnsafeConfiguration where the rules do not go with the cell.
         """
-        self._record(BeginEpoch(epoch, holder, rules), "election", now)
+        self._record(BeginEpoch(epoch, holder, rules, seen), "election", now)
         return self._finish((), frozenset(self.cell.machines), more=False)
 
     def step(self, inputs: Iterable[Input], now: Now) -> Step:
         """Take in what arrived, mend what differs, place what waits."""
         self._mind_stall(now)
+        timeline = self.cell.timeline
         replies = [reply for given in inputs if (reply := self._take(given, now)) is not None]
         self._reconcile(now)
         more = self._schedule(now)
-        touched = self.cell.touched
-        return self._finish(replies, touched.placements | self._superseded(), more=more)
+        assignments = self.cell.touched.placements | self._superseded()
+        if self.cell.timeline != timeline:
+            assignments |= self.cell.machines.keys()  # everyone is to hear of the new one
+        return self._finish(replies, assignments, more=more)
 
     def _finish(
         self,
@@ -90,7 +104,7 @@ class Core:
     ) -> Step:
         touched = self.cell.take_touched()
         self._woken |= touched.machines | touched.placements | touched.jobs
-        self._stale |= touched.machines | touched.placements
+        self._stale |= _looked_at_anew(touched)
         entries, self._entries = tuple(self._entries), []
         seen, self._seen, self._reported = self._seen, {}, set()
         return Step(
@@ -185,15 +199,15 @@ class Core:
         if decision.events or (ask is not None and ask.request_id):
             # Also when nothing follows: asked again, it must not come to mean something else.
             self._enter(decision, _cause(command), actor, now, ask)
-        if isinstance(command, Observe):
+        if isinstance(command, Observe) and command.machine in self.cell.machines:
             self._absorb(command, now)
         return _accepted(self.cell.position, decision.subject, _answer_text(decision))
 
     def _enter(self, decision: Decision, cause: str, actor: str, now: Now, ask: Ask | None = None) -> None:
         entry = Entry(
-            position=self.cell.position + 1,
+            position=_position_after(self.cell.position, decision.events),
             at=now.wall,
-            timeline=self.cell.timeline,
+            timeline=_timeline_of(decision.events, self.cell.timeline),
             epoch=self.cell.epoch,
             actor=actor,
             cause=cause,
@@ -206,6 +220,9 @@ class Core:
         returned = [name for event in decision.events if (name := self._comes_up(event))]
         self._apply(entry)
         welcome(self.observed, returned, now)
+        for event in decision.events:
+            if isinstance(event, MachineRemoved):
+                forget(self.observed, event.machine)
         self._entries.append(entry)
 
     def _apply(self, entry: Entry) -> None:
@@ -329,6 +346,23 @@ def _answer_text(decision: Decision) -> str:
 def _accepted(position: int, subject: str, text: str, *, replayed: bool = False) -> Accepted:
     done, *notes = text.split("\n")
     return Accepted(position, subject, done, replayed, tuple(notes))
+
+
+def _looked_at_anew(touched: Touched) -> set[str]:
+    """Return the machines whose rows the scheduler has to read again."""
+    return touched.machines | touched.placements | touched.machines_gone
+
+
+def _timeline_of(events: Iterable[AnyEvent], timeline: int) -> int:
+    """Return the timeline of an entry: what begins one is the first on it."""
+    begun = (event.timeline for event in events if isinstance(event, RolledBack | EntriesLost))
+    return next(begun, timeline)
+
+
+def _position_after(position: int, events: Sequence[AnyEvent]) -> int:
+    """Return the position of the entry with these events; it leaves out those that were lost."""
+    first = events[0] if events else None
+    return first.last + 1 if isinstance(first, EntriesLost) else position + 1
 
 
 def _cause(command: Command) -> str:

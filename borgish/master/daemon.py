@@ -14,11 +14,14 @@ from borgish.api import serve
 from borgish.api.app import create_app
 from borgish.api.auth import Tokens
 from borgish.api.door import hosts_of
+from borgish.cell.commands import Seen
 from borgish.cell.decide_quota import decide_rules
+from borgish.cell.state import Cell
 from borgish.clock import SystemClock
 from borgish.credentials import Credentials
 from borgish.errors import BorgishError, CellBroken, Fenced, OutcomeUnknown
 from borgish.failpoints import reach
+from borgish.link.heads import ask_heads
 from borgish.link.link import Link
 from borgish.link.poller import PollSettings
 from borgish.master.checkpointer import Checkpointer
@@ -29,8 +32,10 @@ from borgish.master.inbox import Inbox
 from borgish.master.keeper import Keeper
 from borgish.master.metrics import Metrics
 from borgish.master.moments import Moments
+from borgish.master.older import seen_beyond
 from borgish.master.past import Past
 from borgish.master.reading import Reader
+from borgish.master.rollbacks import Rollbacks
 from borgish.master.settings import Settings
 from borgish.master.step import Step
 from borgish.master.suspects import Suspects
@@ -44,25 +49,32 @@ log = logging.getLogger("borgmaster")
 
 
 class Daemon:
-    """The parts of a running borgmaster. ``store`` is open and this process's own."""
+    """The parts of a running borgmaster. ``store`` is open and this process's own; ``cell`` is what it holds.
 
-    def __init__(self, settings: Settings, store: Store, credentials: Credentials) -> None:
+    ``seen`` is what machines have seen and the store has not, where such a store is taken over.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        credentials: Credentials,
+        cell: Cell,
+        seen: Seen | None = None,
+    ) -> None:
         self._settings = settings
         self._store = store
         self._credentials = credentials
         self._clock = SystemClock()
         self._failed: asyncio.Future[BorgishError] = asyncio.get_running_loop().create_future()
         self._doubted: asyncio.Task[None] | None = None
-        cell = store.load()
-        for warning in store.warnings:
-            log.warning("%s", warning)
         holder = f"{socket.gethostname()}:{os.getpid()}"
         decide_rules(cell, settings.rules)  # before this one leads: what cannot be must not depose anybody
         epoch = store.lead(holder, settings.listen)
         self._suspects = Suspects(settings.folder)
         poison = self._suspects.known()
         self._core = Core(cell, self._reconcile_settings(), self._clock.now(), poison=poison)
-        self._first = self._core.begin(epoch, holder, self._clock.now(), settings.rules)
+        self._first = self._core.begin(epoch, holder, self._clock.now(), settings.rules, seen)
         self._inbox = Inbox()
         self._metrics = Metrics()
         self._turn = Turn(self._core, store, self._inbox, self._clock, self._released, self._metrics.turn)
@@ -89,6 +101,7 @@ class Daemon:
         return ReconcileSettings(
             down_after_seconds=self._settings.poll.down_after_seconds,
             dead_jobs_seconds=self._settings.keep.dead_jobs_hours * 3600,
+            rollback_stops_max=self._settings.rollback.stops_per_second,
         )
 
     def _released(self, step: Step) -> None:
@@ -108,6 +121,7 @@ class Daemon:
         self._hub.tasks_changed(step.seen)
         self._hub.summary_changed()
         reach("release.published")
+        self._link.drop(sorted(step.touched.machines_gone))
         self._link.sync(sorted(step.touched.machines))
         reach("release.synced")
         self._link.renew(sorted(step.assignments))
@@ -157,6 +171,7 @@ class Daemon:
         await self._last_checkpoint(turns)
 
     async def _serve(self) -> serve.Serving:
+        moments = Moments(self._core, self._turn, self._store, self._clock, self._reader.daemon)
         gateway = MasterGateway(
             self._core,
             self._turn,
@@ -169,7 +184,17 @@ class Daemon:
             self._clock,
             self._credentials.secret,
             Past(self._turn, self._store, self._clock),
-            Moments(self._core, self._turn, self._store, self._clock, self._reader.daemon),
+            moments,
+            Rollbacks(
+                self._core,
+                self._turn,
+                self._inbox,
+                self._store,
+                moments,
+                self._checkpointer,
+                self._clock,
+                self._settings.rollback,
+            ),
         )
         tokens = Tokens.read(self._settings.folder / "tokens.toml")
         host, tls = self._settings.host, self._settings.tls
@@ -239,6 +264,24 @@ class Daemon:
         """Let go of the store."""
         self._turn.close()
         self._store.close()
+
+
+async def open_daemon(
+    settings: Settings, store: Store, credentials: Credentials, *, take_over: bool
+) -> Daemon:
+    """Return the daemon of a store that is open, which it leads then. Raises StoreOlder before that, unless
+    it is to ``take_over`` a store that is older than what the machines have seen."""
+    try:
+        cell = store.load()
+        for warning in store.warnings:
+            log.warning("%s", warning)
+        known = [machine for _, machine in sorted(cell.machines.items())]
+        asked = [machine for machine in known if machine.up] or known
+        heads = await ask_heads(asked, credentials.secret, _borglet_tls(settings))
+        return Daemon(settings, store, credentials, cell, seen_beyond(cell, heads, take_over=take_over))
+    except BaseException:
+        store.close()
+        raise
 
 
 def _stop_signals() -> "asyncio.Future[None]":

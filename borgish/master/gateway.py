@@ -22,12 +22,20 @@ from borgish.master.moments import Moments
 from borgish.master.past import Past
 from borgish.master.plan_view import plan_view
 from borgish.master.reading import Reader
+from borgish.master.rollbacks import Rollbacks
 from borgish.master.turn import Turn
 from borgish.master.watch import WatchHub
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import JobKind, State, split_task_name
 from borgish.wire.api import Accepted, AsOf, CheckpointView, EventView, PlanView
-from borgish.wire.api_past import CheckpointDetail, CheckpointVerdict, HistoryList, Imported
+from borgish.wire.api_past import (
+    CheckpointDetail,
+    CheckpointVerdict,
+    HistoryList,
+    Imported,
+    RollbackPlan,
+    RollbackRequest,
+)
 from borgish.wire.link import ExecReply, ExecRequest, JoinReply, JoinRequest
 
 T = TypeVar("T")
@@ -50,6 +58,7 @@ class MasterGateway:
         secret: str,
         past: Past,
         moments: Moments,
+        rollbacks: Rollbacks,
     ) -> None:
         self._core = core
         self._turn = turn
@@ -63,6 +72,7 @@ class MasterGateway:
         self._secret = secret
         self._past = past
         self._moments = moments
+        self._rollbacks = rollbacks
 
     async def command(self, command: Command, actor: str, request_id: str, digest: str) -> Accepted:
         """Hand in a command; return when it is durable."""
@@ -92,6 +102,16 @@ class MasterGateway:
     async def read_both(self, old: AsOf, new: AsOf, view: Callable[[Cell, Cell], T]) -> T:
         """Call ``view``, in a thread, with the cell as it was at two moments."""
         return await self._moments.read_both(old, new, view)
+
+    async def plan_rollback(self, moment: Moment, asked: RollbackRequest) -> RollbackPlan:
+        """Return what a rollback to a moment would do."""
+        return await self._rollbacks.plan(moment, asked)
+
+    async def roll_back(
+        self, moment: Moment, asked: RollbackRequest, actor: str, request_id: str, digest: str
+    ) -> Accepted:
+        """Roll the cell back; return when it is durable."""
+        return await self._rollbacks.roll_back(moment, asked, actor, request_id, digest)
 
     async def join(self, request: JoinRequest) -> JoinReply:
         """Take a machine into the cell, or back into it."""

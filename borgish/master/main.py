@@ -16,6 +16,7 @@ import borgish
 from borgish.credentials import make_credentials
 from borgish.errors import BorgishError, StoreDamaged, UnsafeConfiguration
 from borgish.failpoints import arm
+from borgish.master.older import FLAG
 from borgish.master.settings import Settings, read_settings
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def main() -> None:
         if arguments.recover:
             _recover(settings, arguments.recover)
         else:
-            _run(settings, wait=arguments.standby)
+            _run(settings, wait=arguments.standby, take_over=arguments.take_over_from_older_store)
     except StoreDamaged as error:
         _say(error)
         if settings is not None and not arguments.recover:
@@ -101,11 +102,16 @@ def _arguments() -> argparse.Namespace:
         help="bring a damaged database back from its newest good checkpoint, or from that at a position or "
         "in a file; say what is lost, and end",
     )
+    parser.add_argument(
+        FLAG,
+        action="store_true",
+        help="go on from a database that is older than what the machines have seen (exit code 73)",
+    )
     parser.add_argument("--version", action="version", version=f"borgmaster {borgish.__version__}")
     return parser.parse_args()
 
 
-def _run(settings: Settings, *, wait: bool) -> None:
+def _run(settings: Settings, *, wait: bool, take_over: bool) -> None:
     from borgish.store.open import open_store
 
     _prepare(settings.folder)
@@ -119,20 +125,20 @@ def _run(settings: Settings, *, wait: bool) -> None:
         keep=settings.checkpoints.keep,
     )
     try:
-        _serve(settings, store)
+        _serve(settings, store, take_over=take_over)
     finally:
         store.close()  # also when the daemon did not come to be
 
 
-def _serve(settings: Settings, store: "Store") -> None:
+def _serve(settings: Settings, store: "Store", *, take_over: bool) -> None:
     # Only now is this folder ours: before, clients would be sent here from a master that goes on.
     credentials = make_credentials(settings.folder, _url(settings), settings.tls.ca if settings.tls else "")
     import uvloop
 
-    from borgish.master.daemon import Daemon
+    from borgish.master.daemon import open_daemon
 
     async def serve() -> None:
-        daemon = Daemon(settings, store, credentials)
+        daemon = await open_daemon(settings, store, credentials, take_over=take_over)
         # What was loaded stays: a full collection need not walk 200,000 tasks each time.
         gc.collect()
         gc.freeze()

@@ -85,6 +85,10 @@ class Moments:
         before, after = await self._cell(old.position), await self._cell(new.position)
         return await asyncio.to_thread(view, before.cell, after.cell)
 
+    async def cell(self, as_of: AsOf) -> Cell:
+        """Return the cell as it was; nobody may write to it."""
+        return (await self._cell(as_of.position)).cell
+
     def _reading(self, past: PastCell) -> Reading:
         cell, observed, tally = past.cell, past.observed, past.tally
         now, daemon = self._clock.now(), self._daemon()

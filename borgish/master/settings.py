@@ -59,6 +59,13 @@ class QuotaSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     required: bool = False
 
 
+class Rollback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How fast a rollback stops running tasks, and the share of them that it may stop unasked."""
+
+    stops_per_second: int = 50
+    stop_share_max: float = 0.2
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """See ``configs/cell.toml`` for each field."""
 
@@ -72,6 +79,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keep: Keep = Keep()
     quota: QuotaSettings = QuotaSettings()
     bands: Bands = DEFAULT_BANDS
+    rollback: Rollback = Rollback()
     tls: Tls | None = None
 
     @property
@@ -189,6 +197,7 @@ def _checked(path: Path, settings: Settings) -> Settings:
         "poll.timeout_seconds": settings.poll.timeout_seconds,
         "poll.down_after_seconds": settings.poll.down_after_seconds,
         "keep.dead_jobs_hours": settings.keep.dead_jobs_hours,
+        "rollback.stops_per_second": settings.rollback.stops_per_second,
     }
     for key, value in positive.items():
         if not 0 < value < 1e9:
@@ -196,6 +205,11 @@ def _checked(path: Path, settings: Settings) -> Settings:
                 f"{path}: {key}: {value} is not between 0 and 1e9", "remove it for the default"
             )
     _check_keeping(path, settings)
+    if not 0 <= settings.rollback.stop_share_max <= 1:
+        raise UnsafeConfiguration(
+            f"{path}: rollback.stop_share_max: {settings.rollback.stop_share_max:g} is not between 0 and 1",
+            "remove it for the default, 0.2",
+        )
     poll = settings.poll
     if poll.down_after_seconds <= poll.hold_seconds + poll.timeout_seconds:
         raise UnsafeConfiguration(

@@ -7,7 +7,7 @@ EVICTIONS_MAX = 100
 
 
 class ReconcileSettings(msgspec.Struct, frozen=True):
-    """All in seconds. ``led_since`` is when this master began, on its monotonic clock, and
+    """Times are in seconds. ``led_since`` is when this master began, on its monotonic clock, and
     ``led_since_wall`` the same on its wall clock."""
 
     led_since: float = 0.0
@@ -16,3 +16,4 @@ class ReconcileSettings(msgspec.Struct, frozen=True):
     election_grace_seconds: float = 60.0  # nobody is evicted earlier, or until half have answered
     thaw_seconds: float = 10.0  # after coming back, a machine still counts towards a mass failure
     dead_jobs_seconds: float = 24 * 3600.0  # dead jobs are kept so long
+    rollback_stops_max: int = 50  # tasks that a rollback stops in a second

@@ -17,6 +17,7 @@ from borgish.cell.model import Job, Task
 from borgish.cell.observed import Observed, SeenAttempt, SeenMachine
 from borgish.cell.state import Cell
 from borgish.resources import DEVICE_MILLIS, Resources
+from borgish.spec.job import JobSpec
 from borgish.vocabulary import Band, task_name
 
 CPU, RAM, DISK, PORTS = range(4)
@@ -82,7 +83,7 @@ def take_census(cell: Cell, observed: Observed, machine: str, kinds: Kinds, mono
     current = _count_placed(census, cell, machine, kinds)
     for key, index in cell.promised.get(machine, ()):
         job = cell.jobs[key]
-        _count_needs(census, job, index, kinds, job.spec.priority)
+        _count_needs(census, job.spec, index, kinds, job.spec.priority)
         census.ports_kept += len(job.spec.ports) - len(job.spec.fixed_ports)
         census.fixed_kept.update(job.spec.fixed_ports.values())
     seen = observed.machines.get(machine)
@@ -134,17 +135,18 @@ def _count_one(census: Census, job: Job) -> None:
 
 def _count_task(census: Census, cell: Cell, job: Job, task: Task, kinds: Kinds) -> None:
     _count_one(census, job)
-    priority = priority_of(cell, job, task.index) if is_alloc_set(job) else job.spec.priority
-    held = _count_needs(census, job, task.index, kinds, priority)
+    spec = job.spec_of(task)
+    priority = priority_of(cell, job, task.index) if is_alloc_set(job) else spec.priority
+    held = _count_needs(census, spec, task.index, kinds, priority)
     if task.ports:
         held[PORTS] = held.get(PORTS, 0) + len(task.ports)
     if task.devices:
-        count_devices(census.devices, task.devices, job.spec.needs(task.index).devices)
+        count_devices(census.devices, task.devices, spec.needs(task.index).devices)
 
 
-def _count_needs(census: Census, job: Job, index: int, kinds: Kinds, priority: int) -> Amounts:
+def _count_needs(census: Census, spec: JobSpec, index: int, kinds: Kinds, priority: int) -> Amounts:
     held = census.held.setdefault(priority, {})
-    kinds.add(held, job.spec.needs(index))
+    kinds.add(held, spec.needs(index))
     return held
 
 

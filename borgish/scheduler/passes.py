@@ -66,7 +66,11 @@ class Placed:
     def placement(self, job: str) -> Placement:
         """Return it as the plan has it."""
         return Placement(
-            job, tuple(self.indexes), tuple(self.machines), tuple(self.ports), tuple(self.devices)
+            job,
+            tuple(self.indexes),
+            tuple(self.machines),
+            tuple(self.ports),
+            tuple(self.devices) if any(self.devices) else (),
         )
 
 
@@ -360,7 +364,7 @@ class Pass:
         placed = self._placed.setdefault(job.key, Placed())
         placed.indexes += indexes[: len(rows)]
         placed.machines += [self._fleet.names[row] for row in rows]
-        placed.devices += taken.devices
+        placed.devices += taken.devices or [()] * len(rows)  # tasks of a job may differ in that
         if job.spec.ports:
             placed.ports += [self._ports(kind, job, row) for row in rows]
         self._cpu_free -= kind.cpu * len(rows)

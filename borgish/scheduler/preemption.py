@@ -238,16 +238,17 @@ class Preemptions:
         mark = self._marks.get(key, key)
         if mark is not key:
             return mark
-        spec = self._cell.jobs[key].spec
-        needs = spec.resources
+        job = self._cell.jobs[key]
+        spec, needs = job.spec, job.spec.resources
         mark = (spec.priority, needs.cpu_millis, needs.ram_bytes, needs.disk_bytes)
         if needs.named or needs.devices or spec.ports or spec.overrides:
             mark = (spec.priority, key)
         if spec.kind is JobKind.ALLOC_SET:
             mark = ALLOCS
-        if (
-            self._fleet.bands.is_prod(spec.priority) or spec.inside
-        ):  # what is in an alloc has no room of its own
+        # What is in an alloc has no room of its own.
+        if self._fleet.bands.is_prod(spec.priority) or spec.inside:
+            mark = None
+        if job.lagging is not None:  # those run different things, and some of them leave in a moment
             mark = None
         self._marks[key] = mark
         return mark

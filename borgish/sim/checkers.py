@@ -97,12 +97,26 @@ def settled_problems(cell: Cell, machines: Mapping[str, SimMachine]) -> list[str
     problems = [f"{key} should run on {on} and does not" for key, on in wanted.items() if true.get(key) != on]
     problems += [f"{key} runs on {on} and should not" for key, on in true.items() if key not in wanted]
     problems += [f"{name} is not up" for name, m in cell.machines.items() if not m.up]
-    return [*problems, *_waiting(cell), *_wrong_ends(cell, machines)]
+    problems += [f"{job} still lags behind a rollback" for job in sorted(cell.lagging)]
+    return [*problems, *_waiting(cell), *_wrong_programs(cell, machines), *_wrong_ends(cell, machines)]
 
 
 def _waiting(cell: Cell) -> Iterator[str]:
     for job, indexes in sorted(cell.waiting.items()):
         yield f"{job} still waits with {len(indexes)} tasks that would fit"
+
+
+def _wrong_programs(cell: Cell, machines: Mapping[str, SimMachine]) -> Iterator[str]:
+    """What runs was started as its job now says."""
+    for job in cell.jobs.values():
+        for task in job.tasks:
+            if task.state is not State.RUNNING:
+                continue
+            key = attempt_key(task_name(job.key, task.index), task.attempt)
+            program = machines[task.machine].runtime.programs.get(key)
+            said = (job.spec.run, tuple(job.spec.ports), job.spec.needs(task.index))
+            if program and (program.spec.run, tuple(program.spec.ports), program.spec.resources) != said:
+                yield f"{key} runs something else than its job says"
 
 
 def _wrong_ends(cell: Cell, machines: Mapping[str, SimMachine]) -> Iterator[str]:

@@ -17,6 +17,8 @@ from borgish.wire.link import AttemptSpec, Facts, PollReply, PollRequest, main_k
 
 GIB = 1024**3
 FORGET_SECONDS = 0.005
+UNHEARD_SECONDS = 15.0
+"""A borglet that was not polled for so long joins again."""
 FACTS = Facts(Resources(8000, 16 * GIB, 100 * GIB), {"os": "sim"}, (Runtime.FAKE,), 20000, 20199)
 Answer = Callable[[PollReply | Conflict], None]
 
@@ -48,6 +50,7 @@ class SimMachine:
         self.is_cut_off = False
         self.is_known = True  # has the token of its first joining
         self._is_joined = False  # this run of its borglet
+        self.polled_at = 0.0
         self.boots = 1
         self._reached: list[tuple[float, bool]] = []  # since when it could be reached, or not
         self._clock = clock
@@ -73,6 +76,11 @@ class SimMachine:
     def boot_id(self) -> str:
         """The name of this run of the machine."""
         return f"boot-{self.boots}"
+
+    @property
+    def is_unheard(self) -> bool:
+        """Whether its borglet has joined and nobody has polled it for long."""
+        return self._is_joined and self._clock.now().mono - self.polled_at > UNHEARD_SECONDS
 
     @property
     def is_up(self) -> bool:
@@ -145,6 +153,7 @@ class SimMachine:
         """Take in a poll; ``answer`` is called at once or later, or never when the borglet dies."""
         if self._core is None:
             return
+        self.polled_at = self._clock.now().mono
         try:
             fresh = self._core.poll(request, self._clock.now())
         except Conflict as conflict:

@@ -26,6 +26,7 @@ HOLD_SECONDS = 2.0
 TIMEOUT_SECONDS = 2.0
 RETRY_SECONDS = 1.0
 CHECKPOINT_SECONDS = 60.0
+ENDED = -1
 
 P = ParamSpec("P")
 Reply = Callable[[Accepted | Refused], None]
@@ -61,6 +62,7 @@ class SimMaster:
         self._is_turning = False
         self._stalled_until = 0.0
         self._pollers: dict[str, SimPoller] = {}
+        self._generations: dict[str, int] = {}  # of machines that were let go of
 
     def begin(self) -> None:
         """Start on the disk as it is."""
@@ -72,7 +74,7 @@ class SimMaster:
         epoch = self.store.lead("sim", "sim")
         self.core = Core(cell, ReconcileSettings(), now, seed=self._fate.seed)
         self._inputs, self._heard, self._replies = [], {}, {}
-        self._pollers = {}
+        self._pollers, self._generations = {}, {}
         self._is_turning = True
         self._commit(self.core.begin(epoch, "sim", now))
         if self.core is not None:
@@ -163,8 +165,10 @@ class SimMaster:
         self.after(COMMIT_SECONDS, lambda: self._release(step))
 
     def _release(self, step: Step) -> None:
+        for name in sorted(step.touched.machines_gone & self._pollers.keys()):
+            self._generations[name] = self._pollers.pop(name).end()
         self._sync(sorted(step.touched.machines))
-        for name in sorted(step.assignments):
+        for name in sorted(step.assignments & self._pollers.keys()):
             self._pollers[name].renew()
         for handle, answer in step.replies:
             self._replies.pop(handle)(answer)
@@ -177,7 +181,12 @@ class SimMaster:
         for name in machines:
             if name not in self._pollers:
                 self._pollers[name] = SimPoller(
-                    self, self.core, self._machines[name], self._network, self._clock
+                    self,
+                    self.core,
+                    self._machines[name],
+                    self._network,
+                    self._clock,
+                    self._generations.get(name, 0),
                 )
                 self._pollers[name].begin()
             else:
@@ -188,7 +197,13 @@ class SimPoller:
     """One machine's poll, over and over; the conversation is the real one."""
 
     def __init__(
-        self, master: SimMaster, core: Core, machine: SimMachine, network: Network, clock: VirtualClock
+        self,
+        master: SimMaster,
+        core: Core,
+        machine: SimMachine,
+        network: Network,
+        clock: VirtualClock,
+        generation: int,
     ) -> None:
         self._master = master
         self._machine = machine
@@ -196,7 +211,7 @@ class SimPoller:
         self._clock = clock
         self._records = core.cell.machines
         self._port = self._records[machine.name].port
-        self._conversation = Conversation(core.cell, core.observed, machine.name)
+        self._conversation = Conversation(core.cell, core.observed, machine.name, generation)
         self._asked = 0  # polls so far; only the latest one's answer or silence moves on
 
     def begin(self) -> None:
@@ -216,7 +231,14 @@ class SimPoller:
         self._conversation.renew(self._clock.now())
         self._ask()
 
+    def end(self) -> int:
+        """Poll no more; return the generation of the last assignment."""
+        self._asked = ENDED
+        return self._conversation.generation
+
     def _ask(self) -> None:
+        if self._asked == ENDED:
+            return
         self._asked += 1
         number = self._asked
         request = self._conversation.request(HOLD_SECONDS)
@@ -233,7 +255,7 @@ class SimPoller:
 
     def _take(self, number: int, reply: PollReply | Conflict) -> None:
         if isinstance(reply, Conflict):
-            self._master.die()
+            self._refused(number)
             return
         self._master.heard(self._machine.name)
         report = self._conversation.observe(reply)
@@ -241,6 +263,13 @@ class SimPoller:
             self._done(number, reply)
         else:
             self._master.ask(report, lambda _reply: self._done(number, reply), self._machine.name)
+
+    def _refused(self, number: int) -> None:
+        """Who leads is for the store to say; if we do, it was asked on a timeline that is over by now."""
+        if not self._master.store.leads():
+            self._master.die()
+        elif number == self._asked:
+            self._give_up(number)
 
     def _done(self, number: int, reply: PollReply) -> None:
         self._conversation.acknowledge(reply)

@@ -1,4 +1,4 @@
-"""People at work: they submit, scale, restart, kill and cordon, and ask again when nobody answers."""
+"""People at work: they submit, scale, kill, cordon, roll back and more, and ask again when nobody answers."""
 
 import msgspec
 
@@ -6,7 +6,9 @@ from borgish.cell.commands import (
     Command,
     CordonMachine,
     KillTasks,
+    RemoveMachine,
     RestartTasks,
+    RollBack,
     ScaleJob,
     SubmitJob,
     UncordonMachine,
@@ -17,6 +19,7 @@ from borgish.sim.clock import VirtualClock
 from borgish.sim.faults import Fate
 from borgish.sim.master import SimMaster
 from borgish.spec.job import JobSpec, Program, Restart
+from borgish.store.moment import cell_at
 from borgish.vocabulary import RestartPolicy, Runtime
 from borgish.wire.api import Accepted
 
@@ -48,6 +51,11 @@ class People:
     def stop(self) -> None:
         """Give no more commands, except those that let the cell come to rest."""
         self._is_working = False
+        # Once more later: what was asked in the storm, a rollback even, may be answered only after it.
+        self._uncordon()
+        self._clock.after(4 * ASK_AGAIN_SECONDS, self._uncordon)
+
+    def _uncordon(self) -> None:
         for name in self._machines:
             self._send(UncordonMachine(name))
 
@@ -87,8 +95,29 @@ class People:
             return RestartTasks(job, (0,) if chance.random() < 0.7 else None)
         if kind < 0.85:
             return KillTasks(job, (0,) if chance.random() < 0.5 else None)
+        if kind < 0.89 and self._is_told():
+            return self._roll_back()
         name = chance.choice(self._machines)
-        return CordonMachine(name) if kind < 0.92 else UncordonMachine(name)
+        if kind < 0.92:
+            return RemoveMachine(name)
+        return CordonMachine(name) if kind < 0.96 else UncordonMachine(name)
+
+    def _is_told(self) -> bool:
+        return bool(self._master.store.disk.entries)
+
+    def _roll_back(self) -> RollBack:
+        """Back by a few entries or by many; at the usual pace or at once; of all jobs or of one."""
+        chance, store = self._fate.random, self._master.store.reopen()
+        latest = len(store.disk.entries)
+        position = latest - chance.randrange(min(latest, chance.choice([10, 60, 400])))
+        job = f"ann/job-{chance.randrange(self._jobs)}"
+        return RollBack(
+            cell_at(store, store.disk.cell, position).cell,
+            at=0.0,
+            only=frozenset({job} if chance.random() < 0.3 else ()),
+            hurried=chance.random() < 0.3,
+            yes_stop=JOBS_MAX * TASKS_MAX,
+        )
 
     def _submit(self) -> SubmitJob:
         chance = self._fate.random
@@ -102,7 +131,7 @@ class People:
             run=("sim",),
             runtime=Runtime.FAKE,
             resources=Resources(chance.choice([100, 250, 500]), 64 * 1024**2),
-            ports=("a",) * (number % 2),
+            ports=("a",) * chance.randint(0, 1),
             labels={"sim": kind},
             group=(Program("beside", ("sim",)),) * (number % 4 == 3),
         )

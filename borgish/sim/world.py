@@ -15,7 +15,7 @@ from borgish.errors import Refused
 from borgish.sim.checkers import Overseer, misheard, settled_problems
 from borgish.sim.clock import VirtualClock
 from borgish.sim.faults import Fate, Faults
-from borgish.sim.machine import FACTS, SimMachine
+from borgish.sim.machine import FACTS, UNHEARD_SECONDS, SimMachine
 from borgish.sim.master import SimMaster
 from borgish.sim.network import Network
 from borgish.sim.workload import People
@@ -75,6 +75,7 @@ class World:
             self._begin_borglet(machine)
         self.people.begin()
         self._plan_disasters()
+        self._join_again()
 
     def _begin_master(self) -> None:
         self.masters += 1
@@ -99,6 +100,13 @@ class World:
             command = JoinMachine(_record(machine), instance, known=machine.is_known)
             self.master.ask(command, take, machine.name)
         self.clock.after(1.0, lambda: self._join(machine, instance, joined))
+
+    def _join_again(self) -> None:
+        """Have those join again that the master seems to have lost."""
+        for machine in self.machines.values():
+            if machine.is_up and machine.is_unheard:
+                self._join(machine, machine.instance, joined=[])
+        self.clock.after(UNHEARD_SECONDS, self._join_again)
 
     # Disasters
 

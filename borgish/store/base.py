@@ -28,6 +28,7 @@ class Records(msgspec.Struct):
     jobs: list[Job] = []
     tasks: list[tuple[str, list[Task]]] = []  # (job, tasks)
     machines: list[Machine] = []
+    machines_gone: list[str] = []
     jobs_gone: list[str] = []
     tasks_gone: list[tuple[str, int]] = []  # (job, first index that is no more)
     quotas: list[Quota] = []
@@ -134,6 +135,7 @@ def records_of(cell: Cell, touched: Touched) -> Records:
             if (job := cell.jobs.get(key)) is not None
         ],
         machines=[cell.machines[name] for name in sorted(touched.machines)],
+        machines_gone=sorted(touched.machines_gone),
         jobs_gone=sorted(touched.jobs_gone),
         tasks_gone=sorted(touched.tasks_gone.items()),
         quotas=[cell.quotas[key] for key in sorted(touched.quotas) if key in cell.quotas],

@@ -232,7 +232,7 @@ class SqlStore:
         return last
 
     def _work(self, entries: Sequence[Entry], records: Records) -> list[tuple[str, list[Row]]]:
-        """What goes comes first: a job may have gone and come again in the same step."""
+        """What goes comes first: it may have come again in the same step."""
         sql = self._sql
         return [
             (sql.journal, [entry_row(entry) for entry in entries]),
@@ -240,6 +240,7 @@ class SqlStore:
             (sql.jobs_gone, [(job,) for job in records.jobs_gone]),
             (sql.quotas_gone, list(records.quotas_gone)),
             (sql.quotas, [quota_row(quota) for quota in records.quotas]),
+            (sql.machines_gone, [(name,) for name in records.machines_gone]),
             (sql.machines, [machine_row(machine) for machine in records.machines]),
             (sql.jobs, [job_row(job, records.bands) for job in records.jobs]),
             *((sql.tasks, task_rows(job, tasks)) for job, tasks in records.tasks),

@@ -36,6 +36,8 @@ class Statements:
             delete(tasks).where(tasks.c.job == bindparam("gone"), tasks.c.idx >= bindparam("first")),
             ["gone", "first"],
         )
+        gone = delete(machines).where(machines.c.name == bindparam("gone"))
+        self.machines_gone = _text(dialect, gone, ["gone"])
         self.jobs_gone = _text(dialect, delete(jobs).where(jobs.c.key == bindparam("gone")), ["gone"])
 
 

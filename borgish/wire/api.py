@@ -274,6 +274,7 @@ class StatusView(msgspec.Struct, frozen=True):
     store: str  # sqlite or postgresql
     last_checkpoint: CheckpointView | None
     as_of: AsOf | None = None
+    lagging: int = 0  # running tasks that a rollback has still to stop
 
 
 class SummaryView(msgspec.Struct, frozen=True):

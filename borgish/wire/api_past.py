@@ -98,3 +98,40 @@ class CheckpointRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     """A new checkpoint. One with a name stays until it is deleted."""
 
     name: str = ""
+
+
+class JobRollback(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a rollback does to one job."""
+
+    name: str  # user/job
+    change: str  # returns, changes, vanishes
+    lines: tuple[str, ...] = ()  # what differs of its specification: "tasks: 5 -> 3"
+    stopped: int = 0  # running tasks that end or run anew
+    started: int = 0
+    kept: int = 0  # running tasks that go on untouched
+    results_kept: int = 0  # tasks that have finished or failed since, and do not run again
+
+
+class RollbackPlan(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a rollback would do, done now. ``refusal`` says why it would not be done as it was asked for."""
+
+    to: AsOf
+    stopped: int  # running tasks of the whole cell, as those below
+    started: int
+    kept: int
+    results_kept: int
+    jobs: tuple[JobRollback, ...] = ()
+    machines: tuple[str, ...] = ()  # in words: "m1 is cordoned again"
+    quotas: tuple[str, ...] = ()
+    machines_missing: tuple[str, ...] = ()  # there then and not now; they do not come back by themselves
+    refusal: str = ""
+    hint: str = ""
+
+
+class RollbackRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Back to a moment: a time, an age, a position of the journal, or a checkpoint's name."""
+
+    to: str
+    only: tuple[str, ...] = ()  # these jobs, as user/job; none: the whole cell
+    now: bool = False  # stop at once what is to stop, rather than a few tasks a second
+    yes_stop: int | None = None  # so many running tasks may be stopped; none: a small share of them

@@ -239,6 +239,15 @@ class PollReply(msgspec.Struct, frozen=True, omit_defaults=True):
     usage: tuple[Usage, ...] = ()
 
 
+class HeadReply(msgspec.Struct, frozen=True):
+    """What a borglet has seen of its masters: ``GET /v1/head``, which changes nothing there."""
+
+    machine: str
+    timeline: Small
+    epoch: Small
+    attempt: Whole = 0  # the highest id among the attempts it knows
+
+
 class JoinRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """A borglet asks to be in the cell: ``POST /v1/machines`` with the join token.
 

@@ -11,8 +11,12 @@ from borgish.api.views.notices import notices
 from borgish.cell.events import (
     AnyEvent,
     Entry,
+    JobRestored,
     JobSubmitted,
     MachineJoined,
+    MachineRestored,
+    RollbackWentOn,
+    RolledBack,
     TasksEvicted,
     TasksPlaced,
 )
@@ -32,6 +36,7 @@ ASKED = {
     "JoinMachine": "join",
     "CordonMachine": "cordon",
     "UncordonMachine": "uncordon",
+    "RemoveMachine": "remove",
     "SetMachineDown": "set down",
     "SetMachineUp": "set up",
     "Observe": "report",
@@ -40,6 +45,8 @@ ASKED = {
     "UntaintMachine": "untaint",
     "SetQuota": "set quota",
     "RemoveQuota": "remove quota",
+    "RollBack": "rollback",
+    "GoOnRollingBack": "go on",
 }
 
 
@@ -97,6 +104,14 @@ def _part(event: AnyEvent, entry: Entry, wanted: Wanted) -> AnyEvent | None:
 
 def _of_job(event: AnyEvent, job: str, index: int | None) -> AnyEvent | None:
     """Return the part about a job, or about one of its tasks; what is about all of a job is about each."""
+    match event:
+        case RolledBack():
+            jobs = tuple(one for one in event.jobs if one.job == job)
+            return _part_of_rollback(event, jobs, tuple(gone for gone in event.jobs_gone if gone == job), ())
+        case RollbackWentOn() if index is not None:
+            pending, ended = ({index} & set(indexes) for indexes in (event.pending, event.ended))
+            cut = msgspec.structs.replace(event, pending=tuple(pending), ended=tuple(ended))
+            return cut if event.job == job and (pending or ended) else None
     about = event.spec.key if isinstance(event, JobSubmitted) else getattr(event, "job", "")
     if about != job:
         return None
@@ -110,10 +125,25 @@ def _of_machine(event: AnyEvent, entry: Entry, machine: str) -> AnyEvent | None:
     """Return the part about a machine: what is about it, what it reported, and what was placed on it."""
     if isinstance(event, TasksPlaced):
         return _only(event, [row for row, name in enumerate(event.machines) if name == machine])
+    if isinstance(event, RolledBack):
+        return _part_of_rollback(event, (), (), tuple(m for m in event.machines if m.machine == machine))
     if isinstance(event, MachineJoined):
         return event if event.machine.name == machine else None
     told = getattr(event, "machine", "") == machine or entry.subject == machine
     return event if told or _was_lost_with(event, machine) else None
+
+
+def _part_of_rollback(
+    event: RolledBack,
+    jobs: tuple[JobRestored, ...],
+    gone: tuple[str, ...],
+    machines: tuple[MachineRestored, ...],
+) -> RolledBack | None:
+    if not (jobs or gone or machines):
+        return None
+    return msgspec.structs.replace(
+        event, jobs=jobs, jobs_gone=gone, machines=machines, quotas=(), quotas_gone=()
+    )
 
 
 def _was_lost_with(event: AnyEvent, machine: str) -> bool:

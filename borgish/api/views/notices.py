@@ -15,17 +15,22 @@ from borgish.cell.events import (
     Entry,
     JobChanged,
     JobForgotten,
+    JobRestored,
     JobSubmitted,
     MachineCordoned,
     MachineDown,
     MachineFacts,
     MachineJoined,
+    MachineRemoved,
+    MachineRestored,
     MachineTainted,
     MachineUncordoned,
     MachineUp,
     PlacesPromised,
     QuotaRemoved,
     QuotaSet,
+    RollbackWentOn,
+    RolledBack,
     RulesSet,
     TasksEnded,
     TasksEvicted,
@@ -187,6 +192,45 @@ def _quota_removed(event: QuotaRemoved, entry: Entry) -> Iterator[_Line]:
     yield _Line("quota", f"{entry.actor} removed the quota {event.key}")
 
 
+def _removed(event: MachineRemoved, entry: Entry) -> Iterator[_Line]:
+    yield _machine(event.machine, f"was removed from the cell by {entry.actor}")
+
+
+def _rolled_back(event: RolledBack, entry: Entry) -> Iterator[_Line]:
+    text = f"{entry.actor} rolled back to position {event.to}, on timeline {event.timeline}"
+    yield _Line("rollback", text)
+    for job in event.jobs_gone:
+        yield _Line("rollback", f"{job} is gone: {event.reason}", job)
+    for one in event.jobs:
+        yield _Line("rollback", f"{one.job} {_becomes(one)}: {event.reason}", one.job)
+    for mark in event.machines:
+        yield _machine(mark.machine, f"{machine_words(mark)} again: {event.reason}")
+    for quota in event.quotas:
+        yield _Line("quota", f"the quota {quota.key} is {show_amounts(quota.limits)} again: {event.reason}")
+    for key in event.quotas_gone:
+        yield _Line("quota", f"there is no quota {key}: {event.reason}")
+
+
+def machine_words(mark: MachineRestored) -> str:
+    """Return what a rollback says of a machine."""
+    words = "is cordoned" if mark.cordoned else "takes new tasks"
+    return f"{words}, with the taints {', '.join(map(str, mark.taints))}," if mark.taints else words
+
+
+def _becomes(one: JobRestored) -> str:
+    tasks = one.lagging.tasks if one.lagging else one.tasks
+    return f"is restored, with {tasks} task{'s' * (tasks != 1)}" if tasks else "is to go"
+
+
+def _rollback_went_on(event: RollbackWentOn, _entry: Entry) -> Iterator[_Line]:
+    if event.pending:
+        text = f"{_tasks(event.job, event.pending)} sent back to pending by the rollback"
+        yield _Line("rollback", text, event.job, event.pending)
+    if event.ended:
+        text = f"{_tasks(event.job, event.ended)} ended by the rollback"
+        yield _Line("rollback", text, event.job, event.ended)
+
+
 def _machine(name: str, text: str, *, bad: bool = False) -> _Line:
     return _Line("machine", f"{name} {text}", machine=name, bad=bad)
 
@@ -241,5 +285,8 @@ _LINES: dict[type[AnyEvent], Callable[[Any, Entry], Iterator[_Line]]] = {
     MachineTainted: _tainted,
     QuotaSet: _quota_set,
     QuotaRemoved: _quota_removed,
+    MachineRemoved: _removed,
+    RolledBack: _rolled_back,
+    RollbackWentOn: _rollback_went_on,
 }
 """Every event has its words; a test compares this with the journal's alphabet."""

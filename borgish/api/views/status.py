@@ -60,6 +60,7 @@ def status_view(cell: Cell, observed: Observed, tally: Tally, daemon: Daemon, no
         bands=_bands(jobs, cell.rules.bands),
         store=daemon.store,
         last_checkpoint=daemon.last_checkpoint,
+        lagging=sum(len(lagging.attempts) for key in cell.lagging if (lagging := cell.jobs[key].lagging)),
     )
 
 
@@ -116,6 +117,9 @@ def _running_needs(job: Job) -> Resources:
     """
     if job.spec.inside:
         return Resources()
+    if job.lagging is not None:
+        running = (task for task in job.tasks if task.state is State.RUNNING)
+        return total((job.spec_of(task).needs(task.index), 1) for task in running)
     own = [
         override.resources
         for index, override in job.spec.overrides.items()

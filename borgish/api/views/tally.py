@@ -86,8 +86,9 @@ def is_up(job: Job, phase: Phase | None) -> bool:
 
 def _committed(cell: Cell, machine: str) -> Resources:
     """Return the sum of limits. What is in an alloc is in that alloc's."""
-    placed = ((cell.jobs[key], index) for key, index in cell.placed.get(machine, ()))
-    return total((job.spec.needs(index), 1) for job, index in placed if job.tasks[index].alloc < 0)
+    jobs = cell.jobs
+    placed = ((jobs[key], jobs[key].tasks[index]) for key, index in cell.placed.get(machine, ()))
+    return total((job.spec_of(task).needs(task.index), 1) for job, task in placed if task.alloc < 0)
 
 
 def _reserved(cell: Cell, machine: str) -> dict[str, int]:

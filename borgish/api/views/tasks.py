@@ -43,8 +43,8 @@ def task_view(
         exit_code=code,
         signal=signal,
         since=instant(task.since),
-        priority=job.spec.priority,
-        resources=job.spec.needs(index),
+        priority=job.spec_of(task).priority,
+        resources=job.spec_of(task).needs(index),
         usage=_usage(observed, name, task),
         devices=task.devices if task.state is State.RUNNING else (),
         programs=tuple(map(_program, seen.programs)) if seen else (),
@@ -106,7 +106,7 @@ def _unsuited(job: Job, task: Task, machine: Machine | None) -> str:
 
 def _ports(job: Job, task: Task) -> dict[str, int]:
     running = task.state is State.RUNNING
-    return dict(zip(job.spec.ports, task.ports, strict=False)) if running else {}
+    return dict(zip(job.spec_of(task).ports, task.ports, strict=False)) if running else {}
 
 
 def _usage(observed: Observed, name: str, task: Task) -> UsageView | None:

@@ -145,6 +145,8 @@ def _running(
         yield f"It is in the alloc {task_name(job.spec.inside, task.alloc)}."
     if phase is Phase.UP and job.spec.health is not None:
         yield "Its probe has not answered yet."
+    if job.lagging is not None and job.lagging.attempts.get(task.index) == task.attempt:
+        yield f"Its job was {job.lagging.reason}, and it is to be stopped for that in a moment."
     machine = cell.machines.get(task.machine)
     if machine is not None and not machine.up:
         yield f"{task.machine} is down: {machine.reason or 'not heard of'}."

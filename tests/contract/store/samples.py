@@ -50,6 +50,7 @@ class Life:
         self.store = store
         self.cell: Cell = store.load()
         self.epoch = store.lead("tester", "127.0.0.1:1")
+        self.durable = self.cell.position
         self.do(Elected(epoch=self.epoch, timeline=1, holder="tester"))
 
     def entry(self, *events: AnyEvent) -> Entry:
@@ -63,6 +64,7 @@ class Life:
 
     def write(self, *entries: Entry) -> None:
         self.store.append(entries, records_of(self.cell, self.cell.take_touched()))
+        self.durable = self.cell.position
 
     def do(self, *events: AnyEvent) -> Entry:
         entry = self.entry(*events)

@@ -30,7 +30,15 @@ from borgish.master.past import LOOKED_AT_MAX, Walk
 from borgish.master.watch import WatchHub
 from borgish.spec.job import JobSpec
 from borgish.wire.api import Accepted, AsOf, CheckpointView, EventView, PlannedPlace, PlanView, RefusalView
-from borgish.wire.api_past import CheckpointDetail, CheckpointVerdict, HistoryList, Imported
+from borgish.wire.api_past import (
+    CheckpointDetail,
+    CheckpointVerdict,
+    HistoryList,
+    Imported,
+    JobRollback,
+    RollbackPlan,
+    RollbackRequest,
+)
 from borgish.wire.link import ExecReply, JoinReply, JoinRequest
 from tests.unit.api.cells import NOW, small_cell, small_observed, small_refusals
 
@@ -60,6 +68,7 @@ class FakeGateway:
         self.tally = Tally()
         self.asked: list[Asked] = []
         self.sought: list[Moment] = []
+        self.rolled_back: list[RollbackRequest] = []
         self.log_calls: list[tuple[str, str, bool, bool, int]] = []
         self.happened = [EventView(p, "t", "placed", f"line {p}", "ann/web", (p,)) for p in range(1, 6)]
         self.journal: list[Entry] = []
@@ -124,6 +133,19 @@ class FakeGateway:
         return Reading(
             cell, observed, NOW, refusals, lambda: status_view(cell, observed, tally, daemon, NOW), tally
         )
+
+    async def plan_rollback(self, moment: Moment, asked: RollbackRequest) -> RollbackPlan:
+        self.sought.append(moment)
+        if self.failure:
+            raise self.failure
+        return RollbackPlan(PAST, 1, 2, 3, 0, jobs=(JobRollback("ann/web", "changes"),))
+
+    async def roll_back(
+        self, moment: Moment, asked: RollbackRequest, actor: str, request_id: str, digest: str
+    ) -> Accepted:
+        self.sought.append(moment)
+        self.rolled_back.append(asked)
+        return Accepted(21, "", f"rolled back by {actor}")
 
     async def join(self, request: JoinRequest) -> JoinReply:
         return JoinReply("test", request.machine, "bgt_poll")

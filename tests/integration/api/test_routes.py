@@ -8,6 +8,7 @@ from borgish.api import tasks
 from borgish.cell.commands import (
     CordonMachine,
     KillTasks,
+    RemoveMachine,
     RestartTasks,
     ScaleJob,
     SubmitJob,
@@ -144,11 +145,13 @@ def test_what_is_asked_of_machines_becomes_commands(api: RunningApi, admin: Clie
     admin.post(quoted("machines", "m1", "uncordon"), None, Accepted)
     admin.post(quoted("machines", "m1", "taint"), TaintRequest("a", "b", TaintEffect.EVICT), Accepted)
     admin.post(quoted("machines", "m1", "untaint"), UntaintRequest("a"), Accepted)
+    admin.post(quoted("machines", "m1", "remove"), None, Accepted)
     assert [asked.command for asked in api.gateway.asked] == [
         CordonMachine("m1", "disk"),
         UncordonMachine("m1"),
         TaintMachine("m1", "a", "b", TaintEffect.EVICT),
         UntaintMachine("m1", "a"),
+        RemoveMachine("m1"),
     ]
 
 

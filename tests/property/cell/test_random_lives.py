@@ -15,6 +15,7 @@ from borgish.cell.commands import (
     JoinMachine,
     KillTasks,
     Observe,
+    RemoveMachine,
     RestartTasks,
     ScaleJob,
     SetMachineDown,
@@ -80,6 +81,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
     ),
     st.builds(CordonMachine, machines),
     st.builds(UncordonMachine, machines),
+    st.builds(RemoveMachine, machines),
     st.builds(SetMachineDown, machines, st.just("silent")),
     st.builds(SetMachineUp, machines),
 )

@@ -6,6 +6,9 @@ import msgspec
 from hypothesis import strategies as st
 
 from borgish.bands import Bands
+from borgish.cell.commands import GoOnRollingBack, RollBack
+from borgish.cell.decide_going_on import decide_going_on, due
+from borgish.cell.decide_rollback import decide_rollback
 from borgish.cell.events import (
     AnyEvent,
     JobChanged,
@@ -15,6 +18,7 @@ from borgish.cell.events import (
     MachineDown,
     MachineFacts,
     MachineJoined,
+    MachineRemoved,
     MachineUncordoned,
     MachineUp,
     QuotaRemoved,
@@ -28,6 +32,8 @@ from borgish.cell.events import (
 )
 from borgish.cell.model import Job, Quota, Rules
 from borgish.cell.state import Cell
+from borgish.clock import Now
+from borgish.errors import Refused
 from borgish.resources import Resources
 from borgish.vocabulary import Band, Ending, Eviction, Runtime, State
 from tests.contract.store.samples import job, machine
@@ -68,6 +74,8 @@ def _of_machine(cell: Cell, data: st.DataObject) -> AnyEvent | None:
     if not cell.machines:
         return None
     name, said = data.draw(st.sampled_from(sorted(cell.machines))), data.draw(TEXT)
+    if not cell.placed[name] and data.draw(st.booleans()):
+        return MachineRemoved(name)
     choices: tuple[AnyEvent, ...] = (
         MachineFacts(name, Resources(1, 2, 3), {"k": said}, (Runtime.DOCKER,), "boot-2"),
         MachineDown(name, said),
@@ -82,7 +90,7 @@ def _of_job(cell: Cell, data: st.DataObject) -> AnyEvent | None:
     if not cell.jobs:
         return None
     found = cell.jobs[data.draw(st.sampled_from(sorted(cell.jobs)))]
-    if data.draw(st.booleans()):
+    if found.lagging is None and data.draw(st.booleans()):
         return JobChanged(found.key, job(found.spec.name, data.draw(SIZES)))
     return JobForgotten(found.key) if found.state is State.DEAD else None
 
@@ -99,7 +107,7 @@ def _of_tasks(cell: Cell, data: st.DataObject) -> AnyEvent | None:
         case State.RUNNING:
             return _of_running(data, found.key, indexes)
         case State.DEAD:
-            return TasksResubmitted(found.key, indexes)
+            return None if found.lagging else TasksResubmitted(found.key, indexes)
 
 
 def _of_pending(cell: Cell, data: st.DataObject, key: str, indexes: tuple[int, ...]) -> AnyEvent:
@@ -123,6 +131,25 @@ def _of_running(data: st.DataObject, key: str, indexes: tuple[int, ...]) -> AnyE
     return data.draw(st.sampled_from(choices))
 
 
+def _of_rollback(cell: Cell, data: st.DataObject) -> AnyEvent | None:
+    """Go on with a rollback under way, by some of the tasks that lag behind."""
+    if not cell.lagging:
+        return None
+    key = data.draw(st.sampled_from(sorted(cell.lagging)))
+    running = due(cell.jobs[key]).running
+    stop = data.draw(st.lists(st.sampled_from(running), unique=True)) if running else []
+    return next(iter(decide_going_on(cell, GoOnRollingBack({key: tuple(stop)})).events), None)
+
+
+def rollback(cell: Cell, then: Cell) -> AnyEvent | None:
+    """Return what takes the cell back, None when it may not be."""
+    try:
+        (event,) = decide_rollback(cell, RollBack(then, 1.5, yes_stop=1000), "tester", Now(9.0, 9.0)).events
+    except Refused:
+        return None
+    return event
+
+
 def _in(found: Job, state: State) -> list[int]:
     return [task.index for task in found.tasks if task.state is state]
 
@@ -135,4 +162,5 @@ _CHOICES: tuple[Callable[[Cell, st.DataObject], AnyEvent | None], ...] = (
     _of_job,
     _of_tasks,
     _of_tasks,
+    _of_rollback,
 )

@@ -7,12 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from borgish.cell.events import Entry
+from borgish.store.moment import cell_at
 from borgish.store.open import open_store
 from borgish.store.sql import SqlStore
 from borgish.store.tablecheck import differences
 from tests.contract.store.samples import CELL, Life, body_of
 from tests.fixtures_postgres import PostgresServer
-from tests.property.store.histories import next_event
+from tests.property.store.histories import next_event, rollback
 
 STEPS_MAX = 25
 
@@ -26,7 +27,11 @@ def live(life: Life, data: st.DataObject) -> None:
 
 
 def _one(life: Life, data: st.DataObject) -> Entry:
-    event = next_event(life.cell, data)
+    if data.draw(st.integers(0, 9)) == 0:
+        position = data.draw(st.integers(1, life.durable))
+        event = rollback(life.cell, cell_at(life.store, CELL, position).cell)
+    else:
+        event = next_event(life.cell, data)
     return life.entry(*([event] if event else []))
 
 

@@ -79,6 +79,10 @@ def test_too_many_ways_to_end_become_one_line() -> None:
         (happened.RulesSet(Rules(Bands(batch=90))), "rules", "batch from 90", False),
         (happened.RulesSet(Rules(quota_required=True)), "rules", "quotas are required", False),
         (happened.MachineUncordoned("m1"), "machine", "takes new tasks again", False),
+        (happened.MachineRemoved("m1"), "machine", "m1 was removed from the cell by ann", False),
+        (happened.RolledBack(2, 41, 1.0, "why"), "rollback", "ann rolled back to position 41", False),
+        (happened.RollbackWentOn("ann/x", (0,), (0,)), "rollback", "ann/x/0 sent back to pending", False),
+        (happened.RollbackWentOn("ann/x", (0,), (), (0,)), "rollback", "ann/x/0 ended by", False),
     ],
 )  # fmt: skip
 def test_each_event_in_words(event: AnyEvent, kind: str, words: str, bad: bool) -> None:

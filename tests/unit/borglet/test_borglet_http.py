@@ -4,16 +4,23 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from borgish.borglet import health
 from borgish.borglet.actions import Probe
 from borgish.borglet.agent import Agent
+from borgish.borglet.core import BorgletCore
+from borgish.borglet.entry import Head
 from borgish.borglet.membership import Membership
 from borgish.borglet.runtimes.base import TaskRuntime
 from borgish.borglet.server import POLL_BYTES_MAX, BorgletApp
+from borgish.clock import Now
 from borgish.errors import Conflict
+from borgish.resources import Resources
 from borgish.spec.job import Health
+from borgish.vocabulary import Runtime
+from borgish.wire.link import Facts, HeadReply
 
 
 class Commands:
@@ -28,6 +35,7 @@ class Commands:
         return self.output, self.code, False
 
 
+FACTS = Facts(Resources(1000), {}, (Runtime.FAKE,), 1, 2)
 NO_RUNTIME = cast("TaskRuntime", None)
 
 
@@ -153,6 +161,17 @@ async def call(
     scope = {"type": "http", "method": method, "path": path, "headers": headers, "query_string": query}
     await asyncio.wait_for(app(scope, receive, answer.send), 5)
     return answer
+
+
+async def test_what_it_has_seen_of_masters_is_told(tmp_path: Any) -> None:
+    class Seeing(Logging):
+        core = BorgletCore("m1", "boot", "i1", FACTS, head=Head("m1", 2, 7), now=Now(1.0, 1.0))
+
+    membership = Membership(tmp_path)
+    membership.keep("local", "bgt_right")
+    answer = await call(BorgletApp(cast("Agent", Seeing()), membership), "GET", "/v1/head")
+    assert answer.status == 200
+    assert msgspec.json.decode(answer.body, type=HeadReply) == HeadReply("m1", 2, 7)
 
 
 async def test_without_the_token_nothing_answers(app: BorgletApp) -> None:

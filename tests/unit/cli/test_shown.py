@@ -176,6 +176,9 @@ def test_machines(master: FakeMaster, run: Run, capsys: Out) -> None:
     master.answers["POST /v1/machines/m1/cordon"] = Accepted(9, "m1", "m1 is cordoned")
     assert run("machine", "show", "m") == 0
     assert "conditions  disk_pressure\n" in capsys.readouterr().out
+    master.answers["POST /v1/machines/m1/remove"] = Accepted(9, "m1", "m1 is removed")
+    assert run("machine", "remove", "m1") == 0
+    assert capsys.readouterr().out == "m1 is removed\n"
     assert run("machine", "cordon", "m1", "--reason", "disk") == 0
     assert capsys.readouterr().out == "m1 is cordoned\n"
     assert json.loads(master.asked[-1].body) == {"reason": "disk"}

@@ -6,11 +6,13 @@ import pytest
 from borgish.cell.model import Machine, Snapshot
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
+from borgish.clock import Now
 from borgish.link.conversation import Conversation
 from borgish.resources import Resources
 from borgish.vocabulary import Phase, Runtime
 from borgish.wire.link import AttemptReport, Exit, Facts, PollReply, Report
 
+NOW = Now(100.0, 1.0)
 FACTS = Facts(Resources(1000), {}, (Runtime.PROCESS,), 1, 2)
 OLD, NEW = AttemptReport("ann/web/0", 3, Phase.UP), AttemptReport("ann/web/1", 4, Phase.UP)
 
@@ -86,3 +88,21 @@ def test_images_are_told_when_they_changed_and_anew_to_who_knows_nothing(convers
     assert told(3, {}) == {}
     conversation.lose()
     assert told(4, {}) == {}
+
+
+def test_who_polls_a_machine_again_goes_on_counting() -> None:
+    """Under one epoch a borglet ignores assignments older than the last it got, whoever made them."""
+    cell = Cell(Snapshot("c"))
+    first = Conversation(cell, Observed(), "m1")
+    first.renew(NOW)
+    first.renew(NOW)
+    second = Conversation(cell, Observed(), "m1", first.generation)
+    second.renew(NOW)
+    assigned = second.request(1.0).assignment
+    assert assigned is not None
+    assert assigned.generation == 3
+
+
+def test_a_machine_removed_a_moment_ago_has_no_news(conversation: Conversation) -> None:
+    conversation._cell.machines.clear()
+    assert not take(conversation, reply("i", 7, OLD, NEW))

@@ -1,0 +1,44 @@
+"""What a rollback would do, as the API shows it."""
+
+from borgish.api.views.notices import machine_words
+from borgish.cell.commands import RollBack
+from borgish.cell.decide_rollback import expect_allowed, planned
+from borgish.cell.rollback import JobPlan
+from borgish.cell.state import Cell
+from borgish.clock import Now
+from borgish.errors import Refused
+from borgish.resources import show_amounts
+from borgish.wire.api import AsOf
+from borgish.wire.api_past import JobRollback, RollbackPlan
+
+
+def rollback_plan(cell: Cell, command: RollBack, to: AsOf, now: Now) -> RollbackPlan:
+    """Return what the command would do to the cell. Raises the ``Refused`` of one that plans nothing."""
+    found = planned(cell, command, now)
+    refusal = hint = ""
+    try:
+        expect_allowed(found, command)
+    except Refused as refused:
+        refusal, hint = refused.message, refused.hint
+    return RollbackPlan(
+        to=to,
+        stopped=found.stopped,
+        started=found.started,
+        kept=found.running - found.stopped,
+        results_kept=sum(job.results_kept for job in found.jobs),
+        jobs=tuple(_job(job) for job in found.jobs),
+        machines=tuple(f"{mark.machine} {machine_words(mark)} again" for mark in found.machines),
+        quotas=(
+            *(f"{quota.key} is {show_amounts(quota.limits)} again" for quota in found.quotas),
+            *(f"{key} goes" for key in found.quotas_gone),
+        ),
+        machines_missing=() if command.only else found.machines_missing,
+        refusal=refusal,
+        hint=hint,
+    )
+
+
+def _job(job: JobPlan) -> JobRollback:
+    return JobRollback(
+        job.job, job.change, job.differences, job.stopped, job.started, job.kept, job.results_kept
+    )

@@ -1,0 +1,125 @@
+"""The part of ``apply`` that takes a cell back: the rollback itself, and what it reaches later."""
+
+import copy
+from collections.abc import Iterable
+
+import msgspec
+
+from borgish.cell.events import Entry, JobRestored, RollbackWentOn, RolledBack
+from borgish.cell.model import Job, Task
+from borgish.cell.moving import count, drop_promises, grow, leave_machine, shrink, stop_waiting, touch, turn
+from borgish.cell.state import Cell
+from borgish.vocabulary import Ending, State
+
+
+def rolled_back(cell: Cell, event: RolledBack, entry: Entry) -> None:
+    """Change what differs, and begin the new timeline."""
+    cell.timeline = event.timeline
+    for key in event.jobs_gone:
+        forget_job(cell, key)
+    for one in event.jobs:
+        _restore(cell, one, event.reason, entry.at)
+    for mark in event.machines:
+        machine = cell.machines[mark.machine]
+        machine.cordoned, machine.taints = mark.cordoned, mark.taints
+        if machine.up:
+            machine.reason = mark.reason
+        cell.touched.machines.add(machine.name)
+    for quota in event.quotas:
+        cell.quotas[quota.key] = quota
+        cell.touched.quotas.add(quota.key)
+    for key in event.quotas_gone:
+        del cell.quotas[key]
+        cell.touched.quotas.add(key)
+
+
+def _restore(cell: Cell, one: JobRestored, reason: str, at: float) -> None:
+    job = cell.jobs.get(one.job)
+    if job is None:
+        job = cell.jobs[one.job] = Job(one.job, one.uid, one.spec, one.submitted_at, one.submitted_by)
+    if job.spec != one.spec:
+        drop_promises(cell, job, range(len(job.tasks)))
+    job.uid, job.spec, job.generation = one.uid, one.spec, one.generation
+    job.submitted_at, job.submitted_by = one.submitted_at, one.submitted_by
+    shrink(cell, job, one.tasks)
+    grow(cell, job, one.tasks, at)
+    _send_back(cell, job, one.pending, reason, at)
+    for record in one.dead:
+        _take_on(cell, job, record, at)
+    job.lagging = one.lagging
+    if one.lagging is not None:
+        cell.lagging.add(job.key)
+    # The same attempts may count otherwise now, as by another priority.
+    cell.touched.placements.update(task.machine for task in job.tasks if task.state is State.RUNNING)
+    touch(cell, job, ())
+
+
+def rollback_went_on(cell: Cell, event: RollbackWentOn, entry: Entry) -> None:
+    """Move the tasks that were reached; with the last of them the job is as it is to be."""
+    job = cell.jobs[event.job]
+    lagging = job.lagging
+    assert lagging is not None, f"{job.key} does not lag behind"
+    _send_back(cell, job, event.pending, lagging.reason, entry.at)
+    for index in event.ended:
+        if record := lagging.records.get(index):
+            _take_on(cell, job, record, entry.at)
+        else:
+            _end(cell, job, job.tasks[index], lagging.reason, entry.at)
+    left = {i: attempt for i, attempt in lagging.attempts.items() if i not in set(event.reached)}
+    if left:
+        job.lagging = msgspec.structs.replace(lagging, attempts=left)
+    else:
+        _finish(cell, job, lagging.tasks)
+
+
+def _finish(cell: Cell, job: Job, tasks: int) -> None:
+    cell.lagging.discard(job.key)
+    job.lagging = None
+    if tasks == 0:
+        forget_job(cell, job.key)
+        return
+    job.spec = msgspec.structs.replace(job.spec, tasks=tasks)
+    shrink(cell, job, tasks)
+    touch(cell, job, ())
+
+
+def forget_job(cell: Cell, key: str) -> None:
+    """Let go of a job none of whose tasks runs."""
+    stop_waiting(cell, cell.jobs[key], sorted(cell.waiting.get(key, ())))
+    del cell.jobs[key]
+    cell.demand.doubt(key)
+    cell.lagging.discard(key)
+    cell.touched.jobs_gone.add(key)
+
+
+def _send_back(cell: Cell, job: Job, indexes: Iterable[int], reason: str, at: float) -> None:
+    for index in indexes:
+        task = job.tasks[index]
+        if task.state is State.RUNNING:
+            leave_machine(cell, job.key, task)
+            task.notice_seconds = -1.0  # it was of an attempt before
+        turn(job, task, State.PENDING, at, reason)
+        cell.waiting.setdefault(job.key, set()).add(index)
+    touch(cell, job, indexes)
+
+
+def _end(cell: Cell, job: Job, task: Task, reason: str, at: float) -> None:
+    if task.state is State.RUNNING:
+        leave_machine(cell, job.key, task)
+        task.notice_seconds = -1.0  # it was of an attempt before
+    turn(job, task, State.DEAD, at, reason, Ending.KILL)
+    stop_waiting(cell, job, (task.index,))
+    touch(cell, job, (task.index,))
+
+
+def _take_on(cell: Cell, job: Job, record: Task, at: float) -> None:
+    """Replace what is known of a task that is over. A copy: the event is history and must not change."""
+    task = job.tasks[record.index]
+    if task.state is State.RUNNING:
+        leave_machine(cell, job.key, task)
+    count(job, task, -1)
+    fresh = job.tasks[record.index] = copy.copy(record)
+    fresh.since = at
+    count(job, fresh, +1)
+    stop_waiting(cell, job, (record.index,))
+    touch(cell, job, (record.index,))

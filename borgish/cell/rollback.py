@@ -1,0 +1,347 @@
+"""What is to change so that a cell is again what it should have been at an earlier moment. Pure.
+
+Rolled back is what people *want*: jobs with their specs, which of their tasks are to run, which machines
+take which tasks, and quotas. What was *observed* is not: machines are those there are now, a task that runs
+what it should run goes on where it is and as it is, and no attempt comes back. So for each task there is a
+fate:
+
+- It is to run, and does, by the same spec as then: it stays untouched. By another spec, or where that spec
+  does not let it be: it is stopped and runs anew.
+- It is to run and is dead: it is pending again; unless its job runs to completion and this same program has
+  finished or failed since then. That result is known, and nobody wants the work done twice.
+- It is not to run: it ends, and what was known of it then is known again.
+
+A job's spec counts as the same when nothing differs that a program notices (``same_program``).
+"""
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum, auto
+
+import msgspec
+
+from borgish.cell.events import JobRestored, MachineRestored
+from borgish.cell.evicting import evicted_with
+from borgish.cell.model import Job, Lagging, Machine, Quota, Taint, Task
+from borgish.cell.state import Cell
+from borgish.spec.constraints import matches
+from borgish.spec.diff import differences
+from borgish.spec.job import JobSpec
+from borgish.vocabulary import Appclass, Ending, Recheck, State
+
+
+class Change(StrEnum):
+    """What becomes of a job."""
+
+    RETURNS = "returns"
+    CHANGES = "changes"
+    VANISHES = "vanishes"
+
+
+class JobPlan(msgspec.Struct, frozen=True):
+    """What becomes of one job. ``restored`` is None for one that is gone at once."""
+
+    job: str
+    change: Change
+    differences: tuple[str, ...]  # of the specs, in words
+    restored: JobRestored | None
+    stopped: int  # running tasks that end or run anew
+    started: int
+    kept: int  # running tasks that go on
+    results_kept: int  # tasks that have finished since and do not run again
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What a rollback changes, job by job; what is not named stays as it is."""
+
+    jobs: tuple[JobPlan, ...]
+    machines: tuple[MachineRestored, ...]
+    quotas: tuple[Quota, ...]
+    quotas_gone: tuple[str, ...]
+    machines_missing: tuple[str, ...]  # that were there then; they do not come back by themselves
+    running: int  # tasks of the whole cell that run now
+    moved: int  # running tasks that could go on, but leave with the alloc they run in
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all is as it was."""
+        return not (self.jobs or self.machines or self.quotas or self.quotas_gone)
+
+    @property
+    def stopped(self) -> int:
+        """How many running tasks end or run anew."""
+        return self.moved + sum(job.stopped for job in self.jobs)
+
+    @property
+    def started(self) -> int:
+        """How many tasks are started, anew or again."""
+        return self.moved + sum(job.started for job in self.jobs)
+
+
+def plan(now: Cell, then: Cell, only: frozenset[str], at: float, *, hurried: bool, reason: str) -> Plan:
+    """Return what makes the cell what it was to be then; with ``only``, only these of its jobs.
+
+    ``at`` is the time now. Neither cell is changed. No task of ``now`` may lag behind an earlier rollback.
+    """
+    keys = sorted(only or now.jobs.keys() | then.jobs.keys())
+    jobs = tuple(one for key in keys if (one := _job(now, then, key, reason, hurried=hurried)) is not None)
+    return Plan(
+        jobs,
+        () if only else tuple(_machines(now.machines, then.machines, at)),
+        () if only else tuple(q for key, q in sorted(then.quotas.items()) if now.quotas.get(key) != q),
+        () if only else tuple(sorted(now.quotas.keys() - then.quotas.keys())),
+        tuple(sorted(then.machines.keys() - now.machines.keys())),
+        sum(job.running for job in now.jobs.values()),
+        _moved(now, jobs),
+    )
+
+
+def _machines(
+    now: Mapping[str, Machine], then: Mapping[str, Machine], at: float
+) -> Iterator[MachineRestored]:
+    for name in sorted(now.keys() & then.keys()):
+        there, before = now[name], then[name]
+        taints = tuple(_taints(there.taints, before.taints, at))
+        if (there.cordoned, there.taints) != (before.cordoned, taints):
+            reason = before.reason if before.cordoned else ""
+            yield MachineRestored(name, before.cordoned, reason, taints)
+
+
+def _taints(now: tuple[Taint, ...], then: tuple[Taint, ...], at: float) -> Iterator[Taint]:
+    """Yield the taints of then: one that is there goes on, and one that comes back begins now, so that
+    nobody who tolerates it for a while has to leave at once."""
+    there = {(taint.key, taint.value, taint.effect): taint for taint in now}
+    for taint in then:
+        fresh = msgspec.structs.replace(taint, since=at)
+        yield there.get((taint.key, taint.value, taint.effect), fresh)
+
+
+def _moved(now: Cell, jobs: tuple[JobPlan, ...]) -> int:
+    """Return how many tasks leave only because the allocs that they run in do."""
+    stopped = {
+        one.job: one.restored.lagging.attempts
+        for one in jobs
+        if one.restored is not None and one.restored.lagging is not None
+    }
+    moved = 0
+    for key, attempts in stopped.items():
+        for event in evicted_with(now, now.jobs[key], attempts, ""):
+            moved += sum(index not in stopped.get(event.job, {}) for index in event.indexes)
+    return moved
+
+
+def _job(now: Cell, then: Cell, key: str, reason: str, *, hurried: bool) -> JobPlan | None:
+    there, before = now.jobs.get(key), wanted(then.jobs.get(key))
+    if before is None:
+        return _vanishing(there, reason, hurried=hurried) if there is not None else None
+    if there is None:
+        return _returning(before)
+    return _changing(there, before, now.machines, reason, hurried=hurried)
+
+
+def wanted(job: Job | None) -> Job | None:
+    """Return a job as it was to be: when a rollback was under way, as that was to leave it.
+
+    Of the counts of tasks only that of the dead is right then.
+    """
+    if job is None or job.lagging is None:
+        return job
+    end = job.lagging
+    if end.tasks == 0:
+        return None
+    spec = msgspec.structs.replace(job.spec, tasks=end.tasks)
+    tasks = [end.records.get(task.index, task) for task in job.tasks[: end.tasks]]
+    dead = sum(task.state is State.DEAD for task in tasks)
+    return msgspec.structs.replace(job, spec=spec, tasks=tasks, dead=dead, lagging=None)
+
+
+def _vanishing(job: Job, reason: str, *, hurried: bool) -> JobPlan:
+    """Its tasks end; when none runs it is gone at once."""
+    lagging = Lagging(job.spec, _attempts(job, State.RUNNING), 0, {}, hurried, reason)
+    restored = None
+    if lagging.attempts:
+        over = tuple(_killed(task, reason) for task in job.tasks if task.state is State.PENDING)
+        restored = _restored(job, job.spec, job.generation, dead=over, lagging=lagging)
+    return JobPlan(job.key, Change.VANISHES, (), restored, job.running, 0, 0, 0)
+
+
+def _returning(before: Job) -> JobPlan:
+    """It is no longer known: its tasks that were to run are pending, of the others it is known again."""
+    over = tuple(task for task in before.tasks if task.state is State.DEAD)
+    restored = _restored(before, before.spec, before.generation, dead=over)
+    return JobPlan(before.key, Change.RETURNS, (), restored, 0, len(before.tasks) - len(over), 0, 0)
+
+
+class _Fate(StrEnum):
+    """What becomes of one task that is there now and was there then."""
+
+    STAYS = auto()
+    RESULT_STAYS = auto()  # it was to run, and has a result
+    ANEW = auto()  # runs, and is to run something else
+    ENDS = auto()  # runs
+    AGAIN = auto()  # is dead, and is to run
+    OVER = auto()  # does not run, and what was known of it then is known again
+
+
+def _changing(
+    job: Job, before: Job, machines: Mapping[str, Machine], reason: str, *, hurried: bool
+) -> JobPlan | None:
+    """Return what becomes of a job that was there and is there; None when nothing does."""
+    fates = _fates(job, before, machines)
+    surplus = job.tasks[len(before.tasks) :]
+    changed = {index for index, fate in fates.items() if fate not in (_Fate.STAYS, _Fate.RESULT_STAYS)}
+    if not (changed or _header(job) != _header(before)):
+        return None
+    ending = {index: before.tasks[index] for index in _with(fates, _Fate.ENDS)}
+    lagging = Lagging(
+        job.spec,
+        {index: job.tasks[index].attempt for index in sorted([*ending, *_with(fates, _Fate.ANEW)])}
+        | {task.index: task.attempt for task in surplus if task.state is State.RUNNING},
+        len(before.tasks),
+        ending,
+        hurried,
+        reason,
+    )
+    restored = _change(job, before, fates, lagging, reason)
+    fresh = [task for task in before.tasks[len(job.tasks) :] if task.state is not State.DEAD]
+    stopped = len(lagging.attempts)
+    started = len(_with(fates, _Fate.ANEW)) + len(restored.pending) + len(fresh)
+    return JobPlan(
+        job.key,
+        Change.CHANGES,
+        differences(job.spec, before.spec),
+        restored,
+        stopped,
+        started,
+        job.running - stopped,
+        len(_with(fates, _Fate.RESULT_STAYS)),
+    )
+
+
+def _change(job: Job, before: Job, fates: Mapping[int, _Fate], lagging: Lagging, reason: str) -> JobRestored:
+    """Tasks too many stay, while one of them runs; of the others they are the last, and pending none."""
+    tasks = len(job.tasks) if any(i >= lagging.tasks for i in lagging.attempts) else len(before.tasks)
+    over = [before.tasks[index] for index in _with(fates, _Fate.OVER)]
+    over += [task for task in before.tasks[len(job.tasks) :] if task.state is State.DEAD]
+    surplus = job.tasks[len(before.tasks) : tasks]
+    over += [_killed(task, reason) for task in surplus if task.state is State.PENDING]
+    return _restored(
+        before,
+        msgspec.structs.replace(before.spec, tasks=tasks),
+        max(job.generation, before.generation) + (job.spec != before.spec),
+        pending=tuple(_with(fates, _Fate.AGAIN)),
+        dead=tuple(over),
+        lagging=lagging if lagging.attempts else None,
+    )
+
+
+def _restored(
+    job: Job,
+    spec: JobSpec,
+    generation: int,
+    *,
+    pending: tuple[int, ...] = (),
+    dead: tuple[Task, ...] = (),
+    lagging: Lagging | None = None,
+) -> JobRestored:
+    return JobRestored(
+        job.key,
+        job.uid,
+        spec,
+        generation,
+        job.submitted_at,
+        job.submitted_by,
+        spec.tasks,
+        pending,
+        dead,
+        lagging,
+    )
+
+
+def _header(job: Job) -> tuple[object, ...]:
+    return job.spec, job.uid, job.submitted_at, job.submitted_by
+
+
+def _attempts(job: Job, state: State) -> dict[int, int]:
+    return {task.index: task.attempt for task in job.tasks if task.state is state}
+
+
+def _killed(task: Task, reason: str) -> Task:
+    return msgspec.structs.replace(task, state=State.DEAD, ending=Ending.KILL, reason=reason)
+
+
+def _with(fates: Mapping[int, _Fate], fate: _Fate) -> list[int]:
+    return [index for index, found in fates.items() if found is fate]
+
+
+def _fates(job: Job, before: Job, machines: Mapping[str, Machine]) -> dict[int, _Fate]:
+    """Return the fate of each task that is there now and was there then; of most, that it stays."""
+    is_same = job.spec == before.spec
+    if is_same and not job.dead and not before.dead:
+        return {}
+    alike = is_same or _without_tasks(job.spec) == _without_tasks(before.spec)
+    overrides, wanted_overrides = job.spec.overrides, before.spec.overrides
+    fates = {}
+    for task, then in zip(job.tasks, before.tasks, strict=False):
+        index = task.index
+        same = alike and overrides.get(index) == wanted_overrides.get(index)
+        if same and not is_same and task.state is State.RUNNING:
+            fates[index] = _in_place(task, then, before.spec, machines)
+        else:
+            fates[index] = _fate(task, then, same=same, completes=not before.spec.is_service)
+    return fates
+
+
+def _in_place(task: Task, then: Task, spec: JobSpec, machines: Mapping[str, Machine]) -> _Fate:
+    """Return the fate of a task that runs the right program, perhaps in a place that is not right."""
+    machine = machines[task.machine]
+    right = all(matches(constraint, machine.attributes) for constraint in spec.constraints)
+    return _fate(task, then, same=right, completes=False)
+
+
+def _fate(task: Task, then: Task, *, same: bool, completes: bool) -> _Fate:
+    """``same``: it runs, or ran, the program of then; ``completes``: that has a result."""
+    was_over = then.state is State.DEAD
+    match task.state:
+        case State.RUNNING:
+            return _Fate.ENDS if was_over else _Fate.STAYS if same else _Fate.ANEW
+        case State.PENDING:
+            return _Fate.OVER if was_over else _Fate.STAYS
+        case State.DEAD:
+            has_result = same and completes and task.ending in (Ending.FINISH, Ending.FAIL)
+            if was_over:
+                return _Fate.STAYS if has_result or task.ending is then.ending else _Fate.OVER
+            return _Fate.RESULT_STAYS if has_result and _has_ended_since(task, then) else _Fate.AGAIN
+
+
+def _has_ended_since(task: Task, then: Task) -> bool:
+    """Return whether a task that is over had not ended so when it was last to run, by the attempts."""
+    return task.attempt > then.attempt or (task.attempt == then.attempt and then.state is State.RUNNING)
+
+
+def same_program(a: JobSpec, b: JobSpec, index: int) -> bool:
+    """Return whether a task of one spec runs just what it runs by the other.
+
+    How many tasks there are, their priority and appclass, where they may run, and what is noted about the
+    job is no matter of the program; all else is.
+    """
+    return _without_tasks(a) == _without_tasks(b) and a.overrides.get(index) == b.overrides.get(index)
+
+
+def _without_tasks(spec: JobSpec) -> JobSpec:
+    return msgspec.structs.replace(
+        spec,
+        tasks=0,
+        overrides={},
+        priority=0,
+        appclass=Appclass.BATCH,
+        annotations={},
+        constraints=(),
+        prefer=(),
+        spread=(),
+        near=(),
+        apart=(),
+        tolerations=(),
+        recheck=Recheck.KEEP,
+        gang=False,
+        preempt_within_seconds=0.0,
+    )

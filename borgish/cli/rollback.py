@@ -1,0 +1,108 @@
+"""``borgctl rollback``: the whole cell, or some of its jobs, as it was to be at a moment."""
+
+from typing import Annotated
+
+import typer
+
+from borgish.cli.commands import single
+from borgish.cli.diff import AgesAllowed
+from borgish.cli.moments import MOMENT, MOMENTS, SECONDS_MAX, day_and_time, zoned
+from borgish.cli.render import Form, FormOption, show_one
+from borgish.cli.session import session_of
+from borgish.cli.text import plural
+from borgish.text import safe
+from borgish.wire.api_past import JobRollback, RollbackPlan, RollbackRequest
+
+app = single()
+
+_SIGNS = {"returns": "+", "changes": "~", "vanishes": "-"}
+_SHOWN_MAX = 40
+
+
+@app.command(cls=AgesAllowed)
+def rollback(
+    context: typer.Context,
+    to: Annotated[str, typer.Argument(metavar=MOMENT, help=f"{MOMENTS[0].upper()}{MOMENTS[1:]}.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would do.")] = False,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="USER/JOB", help="This job; may be given again.")
+    ] = None,
+    at_once: Annotated[
+        bool, typer.Option("--now", help="Stop at once what is to stop, not a few tasks a second.")
+    ] = False,
+    yes_stop: Annotated[
+        int | None, typer.Option("--yes-stop", min=0, metavar="N", help="So many tasks may be stopped.")
+    ] = None,
+    output: FormOption = Form.TABLE,
+) -> None:
+    """Make the cell again what it was to be at a moment.
+
+    Jobs, who is to run, cordons, taints and quotas come back. Machines are those there are now, and a task
+    that runs what it should goes on untouched. It is a new event on a new timeline: nothing of the journal
+    is lost, and a rollback can itself be rolled back. The cell is kept as a checkpoint first.
+    """
+    from borgish.wire.api import Accepted
+
+    client = session_of(context).client(SECONDS_MAX)
+    asked = RollbackRequest(zoned(to), tuple(only or ()), at_once, yes_stop)
+    if dry_run:
+        plan = client.post("/v1/rollback/plan", asked, RollbackPlan)
+        show_one(plan, output, str(plan.to.position), lambda it, wide: planned(it, wide=wide))
+        return
+    done = client.post("/v1/rollback", asked, Accepted)
+    show_one(done, output, str(done.position), lambda it, _: _done(it.text, it.position))
+
+
+def planned(plan: RollbackPlan, *, wide: bool) -> str:
+    """Return as people read it what a rollback would do."""
+    to = plan.to
+    lines = [f"To position {to.position} ({day_and_time(to.at)}), done now: {_counted(plan)}."]
+    lines += [f"warning: {safe(warning)}" for warning in to.warnings]
+    missing = (
+        f"{name} was there, and is not now: it comes back when its borglet joins"
+        for name in plan.machines_missing
+    )
+    sections = {
+        "machines": [*(f"~ {words}" for words in plan.machines), *(f"! {words}" for words in missing)],
+        "quotas": [f"~ {words}" for words in plan.quotas],
+        "jobs": [_job(job) for job in plan.jobs],
+    }
+    for section, told in sections.items():
+        lines += ["", section, *_cut(told, len(told) if wide else _SHOWN_MAX)] if told else []
+    lines += ["", "Nothing was changed."]
+    if plan.refusal:
+        lines += [f"As it was asked for it would be refused: {plan.refusal}", f"hint: {plan.hint}"]
+    return "\n".join([lines[0], *map(safe, lines[1:])]) + "\n"
+
+
+def _counted(plan: RollbackPlan) -> str:
+    running = plan.stopped + plan.kept
+    words = (
+        f"{plan.stopped} of {plural(running, 'running task')} stop, {plan.started} start, {plan.kept} go on"
+    )
+    kept = plan.results_kept
+    return f"{words}, {kept} keep their result" if kept else words
+
+
+def _job(job: JobRollback) -> str:
+    counts = {
+        "stop": job.stopped,
+        "start": job.started,
+        "go on": job.kept,
+        "keep their result": job.results_kept,
+    }
+    told = [f"{count} {word}" for word, count in counts.items() if count]
+    words = {"returns": "comes back", "vanishes": "goes"}.get(job.change, "")
+    return f"{_SIGNS[job.change]} {job.name}: " + "; ".join(
+        part for part in (words, *job.lines, ", ".join(told) or "nothing stops or starts") if part
+    )
+
+
+def _cut(told: list[str], shown_max: int) -> list[str]:
+    left = len(told) - shown_max
+    more = [f"  and {left} more: -o wide shows them"] if left > 0 else []
+    return [*(f"  {line}" for line in told[:shown_max]), *more]
+
+
+def _done(text: str, position: int) -> str:
+    return f"{safe(text)}\nto undo it: borgctl rollback {position - 1}\n"

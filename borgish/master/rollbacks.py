@@ -1,0 +1,121 @@
+"""Rolls the cell of a running master back: finds the moment, looks what would happen, keeps the cell, asks.
+
+Whatever is in the way is found before anything is changed. What follows is decided by the core, against the
+cell as it is then.
+"""
+
+import asyncio
+from datetime import datetime
+
+from borgish.api.moments import Moment
+from borgish.api.views.instants import instant
+from borgish.api.views.rollback import rollback_plan
+from borgish.cell.commands import RollBack
+from borgish.cell.decide_rollback import checked_plan
+from borgish.cell.events import EntriesLost
+from borgish.clock import Clock
+from borgish.errors import Conflict, NotFound, StoreDamaged, UnsafeConfiguration
+from borgish.master.checkpointer import Checkpointer
+from borgish.master.core import Core
+from borgish.master.inbox import Inbox
+from borgish.master.moments import Moments
+from borgish.master.settings import Rollback
+from borgish.master.turn import Turn
+from borgish.store.base import Store
+from borgish.store.checkpoints import verified_snapshot
+from borgish.wire.api import Accepted, AsOf
+from borgish.wire.api_past import RollbackPlan, RollbackRequest
+
+REASON = "before a rollback"
+
+
+class Rollbacks:
+    """Takes the cell back, one asker at a time."""
+
+    def __init__(
+        self,
+        core: Core,
+        turn: Turn,
+        inbox: Inbox,
+        store: Store,
+        moments: Moments,
+        checkpointer: Checkpointer,
+        clock: Clock,
+        settings: Rollback,
+    ) -> None:
+        self._core = core
+        self._turn = turn
+        self._inbox = inbox
+        self._store = store
+        self._moments = moments
+        self._checkpointer = checkpointer
+        self._clock = clock
+        self._settings = settings
+        self._one_at_a_time = asyncio.Lock()
+
+    async def plan(self, moment: Moment, asked: RollbackRequest) -> RollbackPlan:
+        """Return what a rollback would do. Raises what is in its way for good."""
+        to, command = await self._command(moment, asked)
+        await self._turn.durable()
+        return rollback_plan(self._core.cell, command, to, self._clock.now())
+
+    async def roll_back(
+        self, moment: Moment, asked: RollbackRequest, actor: str, request_id: str, digest: str
+    ) -> Accepted:
+        """Roll back, and return when that is durable. Raises what is in the way, with nothing changed."""
+        async with self._one_at_a_time:
+            if request_id and request_id in self._core.cell.requests:
+                # Asked again: whatever it would be by now, the answer is the one that was given.
+                return await self._inbox.ask(RollBack(self._core.cell, 0.0), actor, request_id, digest)
+            _, command = await self._command(moment, asked)
+            await self._turn.durable()
+            checked_plan(self._core.cell, command, self._clock.now())
+            await self._keep()
+            return await self._inbox.ask(command, actor, request_id, digest)
+
+    async def _command(self, moment: Moment, asked: RollbackRequest) -> tuple[AsOf, RollBack]:
+        to = await self._moments.find(moment)
+        if to.position == 0:
+            raise NotFound("before its first entry there was no cell", "The earliest is position 1")
+        if moment.at is not None:
+            await asyncio.to_thread(self._expect_told, moment, to)
+        if moment.checkpoint:
+            await asyncio.to_thread(self._expect_good, moment.checkpoint, to.position)
+        command = RollBack(
+            await self._moments.cell(to),
+            datetime.fromisoformat(to.at).timestamp(),
+            frozenset(asked.only),
+            asked.now,
+            asked.yes_stop,
+            self._settings.stop_share_max,
+        )
+        return to, command
+
+    def _expect_told(self, moment: Moment, to: AsOf) -> None:
+        """What was after the last entry that is left, and before the one that says so, nobody can tell."""
+        following = next(iter(self._store.entries(to.position, 1)), None)
+        was_lost = following is not None and any(isinstance(e, EntriesLost) for e in following.events)
+        if following is not None and was_lost:
+            raise Conflict(
+                f"what was at '{moment.text}' may be lost: history ends at {to.at}, and goes on at "
+                f"{instant(following.at)} from what was left",
+                f"What was left is position {to.position}; name that, or a moment after it went on",
+            )
+
+    def _expect_good(self, name: str, position: int) -> None:
+        """Who names a checkpoint wants that one; another way to tell the moment is theirs to choose."""
+        try:
+            verified_snapshot(self._core.cell.name, *self._store.checkpoint_body(position))
+        except (StoreDamaged, UnsafeConfiguration, NotFound) as error:
+            raise Conflict(
+                f"checkpoint '{name}' is no good: {error.message}",
+                f"The journal may tell that moment without it: `borgctl rollback {position}`",
+            ) from error
+
+    async def _keep(self) -> None:
+        """Keep the cell under a name, unless it is kept under one as it is."""
+        kept = await self._checkpointer.kept()
+        await self._turn.durable()
+        position = self._core.cell.position
+        if not any(one.position == position and one.name for one in kept):
+            await self._checkpointer.make(REASON, f"before-rollback-{position}")

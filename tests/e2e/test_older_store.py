@@ -1,0 +1,84 @@
+"""A database restored from a backup: its master commands nothing, says so, and goes on only when told to."""
+
+import shutil
+from pathlib import Path
+
+from tests.cells import RealCell, runs, wait_until
+from tests.e2e.watched import (
+    PATIENCE_SECONDS,
+    Foreground,
+    becomes,
+    foreground,
+    lives,
+    status_of,
+    submitted,
+    tasks_of,
+    watched_cell,
+)
+
+JOB = "name: {name}\ntasks: {tasks}\nrun: [sleep, '100000']\nresources: {{cpu: 10m, ram: 8MiB}}\n"
+
+
+def keep(cell: Path, backup: Path) -> None:
+    """Copy the database of a master that does not run."""
+    backup.mkdir()
+    for file in cell.glob("cell.db*"):
+        shutil.copy(file, backup / file.name)
+
+
+def restore(cell: Path, backup: Path) -> None:
+    """Put a copy in the place of the database."""
+    for file in cell.glob("cell.db*"):
+        file.unlink()
+    for file in backup.iterdir():
+        shutil.copy(file, cell / file.name)
+
+
+def serves(master: Foreground) -> bool:
+    assert master.process.poll() is None, master.said()
+    return "serving local on" in master.said()
+
+
+def orphans(made: RealCell) -> set[str]:
+    return {name for machine in made.items("machine", "list") for name in machine["orphans"]}
+
+
+def test_an_older_database_is_refused_and_taken_over_when_told(tmp_path: Path) -> None:
+    with watched_cell(tmp_path / "cell", machines=2) as made:
+        submitted(made, JOB.format(name="steady", tasks=3))
+        steady = lives(made)
+        made.kill("borgmaster")
+        keep(made.folder, tmp_path / "backup")
+        made.ok("up")
+        made.ok("job", "scale", "steady", 5)
+        submitted(made, JOB.format(name="lost", tasks=1))
+        made.ok("job", "wait", "steady")
+        every = lives(made)
+        placed = {f"{name}@{life.attempt}" for name, life in every.items() if name not in steady}
+        made.kill("borgmaster")
+        restore(made.folder, tmp_path / "backup")
+
+        said = made.borgctl("up")
+        assert said.code == 1
+        assert "borgmaster ended with exit code 73" in said.err
+        assert "The database is older than what 2 of 2 machines that answered have seen" in said.err
+        assert "--take-over-from-older-store" in said.err
+        assert all(runs(life.pid or 0) for life in every.values())
+
+        flag = "--take-over-from-older-store"
+        with foreground("borgish.master.main", made.folder / "cell.toml", flag) as master:
+            wait_until(lambda: serves(master), PATIENCE_SECONDS)
+            assert "taken over as asked for" in master.said()
+            becomes(lambda: lives(made), steady)
+            becomes(lambda: orphans(made), placed)
+            made.ok("job", "scale", "steady", 5)
+            made.ok("job", "wait", "steady")
+            fresh = [task.attempt for name, task in tasks_of(made).items() if name not in steady]
+            assert min(fresh) > 1_000_000
+            assert (status_of(made).timeline, orphans(made)) == (2, placed)
+            assert all(runs(life.pid or 0) for life in every.values())
+            master.end()
+        made.ok("up")  # from now on as ever
+        wait_until(lambda: steady.items() <= lives(made).items(), PATIENCE_SECONDS)
+        assert status_of(made).timeline == 2
+        assert orphans(made) == placed

@@ -1,0 +1,141 @@
+"""The story: at noon a bad version, a machine removed, one cordoned; at 12:05 all as before; then undone.
+
+With the real daemons and real programs: those that nobody had to touch are the same processes all the while.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cells import RealCell, runs, wait_until
+from tests.e2e.watched import (
+    PATIENCE_SECONDS,
+    Life,
+    becomes,
+    lives,
+    status_of,
+    submitted,
+    tasks_of,
+    watched_cell,
+)
+
+SLEEPER = """\
+name: {name}
+tasks: {tasks}
+run: [sleep, '100000']
+env: {{VERSION: {version}}}
+resources: {{cpu: 10m, ram: 8MiB}}
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCell]:
+    with watched_cell(tmp_path_factory.mktemp("story") / "cell", machines=3) as cell:
+        yield cell
+
+
+def versions(made: RealCell, job: str) -> list[str]:
+    """Return the environment of each program of a job, by what the kernel says."""
+    found = []
+    for life in lives(made, job).values():
+        environment = Path(f"/proc/{life.pid}/environ").read_bytes().split(b"\0")
+        found += [entry[8:].decode() for entry in environment if entry.startswith(b"VERSION=")]
+    return found
+
+
+def machines(made: RealCell) -> dict[str, str]:
+    return {machine["name"]: machine["state"] for machine in made.items("machine", "list")}
+
+
+def on(made: RealCell, machine: str) -> dict[str, Life]:
+    names = {name for name, task in tasks_of(made).items() if task.machine == machine}
+    return {name: life for name, life in lives(made).items() if name in names}
+
+
+def test_all_is_as_before_and_then_undone(made: RealCell) -> None:
+    for name, tasks in (("web", 3), ("db", 6)):
+        submitted(made, SLEEPER.format(name=name, tasks=tasks, version="good"))
+    noon = status_of(made).position
+    db = lives(made, "ann/db")
+
+    # At noon: m3 goes for good, m1 is cordoned, and a bad version is deployed.
+    lost = on(made, "m3")
+    assert lost.keys() < lives(made).keys()
+    made.kill("m3")
+    wait_until(lambda: machines(made)["m3"] == "down", PATIENCE_SECONDS)
+    assert "joins again when its borglet comes back" in made.ok("machine", "remove", "m3")
+    made.ok("machine", "cordon", "m1", "--reason", "by mistake")
+    made.ok("job", "kill", "web")
+    submitted(made, SLEEPER.format(name="web", tasks=5, version="bad"))
+    made.ok("job", "wait", "db")
+    assert versions(made, "ann/web") == ["bad"] * 5
+    untouched = lives(made, "ann/db")
+    assert {name: life for name, life in db.items() if name not in lost}.items() <= untouched.items()
+
+    # At 12:05: what differs, what a rollback would do, and the rollback.
+    said = made.ok("diff", noon)
+    assert "- m3: up" in said
+    assert "~ ann/web: submitted again" in said
+    assert "tasks: 3 -> 5; env.VERSION: changed" in said
+    plan = made.items("rollback", noon, "--dry-run")
+    assert (plan["stopped"], plan["started"], plan["kept"]) == (5, 3, 6)
+    assert plan["machines"] == ["m1 takes new tasks again"]
+    assert plan["machines_missing"] == ["m3"]
+    assert [(job["name"], job["change"]) for job in plan["jobs"]] == [("ann/web", "changes")]
+    before = status_of(made)
+    refused = made.borgctl("rollback", noon)
+    assert (refused.code, "this would stop 5 of 11 running tasks" in refused.err) == (1, True)
+    assert status_of(made).position == before.position
+
+    done = made.ok("rollback", noon, "--yes-stop", 5)
+    assert "on timeline 2: 5 tasks to stop, 3 to start, 6 go on\n" in done
+    assert done.endswith(f"to undo it: borgctl rollback {before.position}\n")
+    kept = made.items("checkpoint", "show", f"before-rollback-{before.position}")
+    assert kept["checkpoint"]["reason"] == "before a rollback"
+    becomes(lambda: versions(made, "ann/web"), ["good"] * 3)
+    becomes(lambda: status_of(made).lagging, 0)
+    made.ok("job", "wait", "web")
+    assert lives(made, "ann/db") == untouched
+    assert machines(made) == {"m1": "up", "m2": "up"}
+    assert status_of(made).timeline == 2
+
+    # Its borglet is started again: what it still ran of before ends, for it runs elsewhere.
+    made.ok("up")
+    assert machines(made) == {"m1": "up", "m2": "up", "m3": "up"}
+    wait_until(lambda: not any(runs(life.pid or 0) for life in lost.values()), PATIENCE_SECONDS)
+    assert lives(made, "ann/db") == untouched
+
+    # The rollback is undone.
+    undo = done.splitlines()[-1].split()[-1]
+    assert int(undo) == before.position
+    made.ok("rollback", undo, "--now", "--yes-stop", 3)
+    becomes(lambda: sorted(versions(made, "ann/web")), ["bad"] * 5)
+    assert machines(made) == {"m1": "cordoned", "m2": "up", "m3": "up"}
+    assert lives(made, "ann/db") == untouched
+    assert status_of(made).timeline == 3
+    asked = [entry["asked"] for entry in made.items("history", "web")]
+    assert asked.count("rollback") == 2
+
+
+def test_a_rollback_outlives_its_master(made: RealCell) -> None:
+    made.ok("machine", "uncordon", "m1")
+    submitted(made, SLEEPER.format(name="many", tasks=20, version="good"))
+    good = status_of(made).position
+    made.ok("job", "kill", "many")
+    submitted(made, SLEEPER.format(name="many", tasks=20, version="bad"))
+    others = {name: life for name, life in lives(made).items() if not name.startswith("ann/many")}
+    for machine in ("m1", "m2", "m3"):  # with none of them to be reached, nothing is decided yet
+        made.kill(machine)
+    wait_until(lambda: set(machines(made).values()) == {"down"}, PATIENCE_SECONDS)
+    made.ok("rollback", good, "--only", "ann/many", "--yes-stop", 20, "--now")
+    assert status_of(made).lagging == 20
+    refused = made.borgctl("rollback", good)
+    assert "a rollback is under way: 20 tasks still to be stopped" in refused.err
+    made.kill("borgmaster")
+    made.ok("up")
+    becomes(lambda: versions(made, "ann/many"), ["good"] * 20)
+    becomes(lambda: status_of(made).lagging, 0)
+    made.ok("job", "wait", "many")
+    after = {name: life for name, life in lives(made).items() if not name.startswith("ann/many")}
+    assert after == others

@@ -1,0 +1,211 @@
+"""Whatever happened to a cell, and to whatever moment it is taken back: what must hold of that."""
+
+import contextlib
+from typing import Any
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from borgish.cell.apply import apply_entry
+from borgish.cell.commands import (
+    Command,
+    CordonMachine,
+    EvictTasks,
+    ForgetJob,
+    JoinMachine,
+    KillTasks,
+    RemoveMachine,
+    RestartTasks,
+    ScaleJob,
+    SubmitJob,
+    UncordonMachine,
+)
+from borgish.cell.events import Entry, RolledBack, TasksPlaced
+from borgish.cell.invariants import violations
+from borgish.cell.model import Snapshot
+from borgish.cell.rollback import same_program, wanted
+from borgish.cell.state import Cell
+from borgish.errors import Refused
+from borgish.spec.constraints import matches
+from borgish.spec.job import Constraint, JobSpec, Override, Restart
+from borgish.vocabulary import Ending, Eviction, RestartPolicy, State
+from tests.unit.cell.lived import NAME, Lived, machine, spec, wanted_of
+
+NAMES = ["a", "b", "c"]
+jobs = st.sampled_from([f"ann/{name}" for name in NAMES])
+machines = st.sampled_from(["m1", "m2", "m3"])
+indexes = st.none() | st.lists(st.integers(0, 4), min_size=1, max_size=3).map(tuple)
+
+
+def job(name: str, tasks: int, run: str, ports: int, batch: bool, changes: dict[str, Any]) -> JobSpec:
+    restart = Restart(RestartPolicy.ON_FAILURE if batch else RestartPolicy.ALWAYS)
+    return spec(name, tasks, run=(run,), ports=("p", "q")[:ports], restart=restart, **changes)
+
+
+specs = st.builds(
+    job,
+    st.sampled_from(NAMES),
+    st.integers(1, 5),
+    st.sampled_from(["good", "bad"]),
+    st.integers(0, 2),
+    st.booleans(),
+    st.sampled_from(
+        [
+            {},
+            {"priority": 200},
+            {"overrides": {1: Override(env={"A": "b"})}},
+            {"constraints": (Constraint("arch", "==", ("arm64",)),)},
+        ]
+    ),
+)
+commands: st.SearchStrategy[Command] = st.one_of(
+    specs.map(SubmitJob),
+    st.builds(ScaleJob, jobs, st.integers(1, 6)),
+    st.builds(KillTasks, jobs, indexes),
+    st.builds(RestartTasks, jobs, indexes),
+    st.builds(EvictTasks, jobs, st.just((0,)), st.sampled_from(Eviction)),
+    st.builds(ForgetJob, jobs),
+    st.just(JoinMachine(machine("m3", attributes={"arch": "arm64"}), "m3", known=True)),
+    st.builds(CordonMachine, machines),
+    st.builds(UncordonMachine, machines),
+    st.builds(RemoveMachine, machines),
+)
+ends = st.tuples(jobs, st.integers(0, 5), st.sampled_from([Ending.FINISH, Ending.FAIL]))
+nobody: frozenset[str] = frozenset()
+some = st.just(nobody) | st.just(nobody) | jobs.map(lambda key: frozenset({key}))
+back = st.tuples(st.integers(1, 30), st.booleans(), some)
+moves = st.lists(commands | commands | ends | ends | st.just("wait"), min_size=5, max_size=20)
+
+
+def live(lived: Lived, moves: list[Any]) -> None:
+    """Let things happen, those among them that may be, to a cell that is not quite empty."""
+    if not lived.cell.jobs:
+        lived.do(SubmitJob(job("a", 3, "good", 1, False, {})))
+        lived.do(SubmitJob(job("b", 3, "good", 0, True, {})))
+    for move in moves:
+        match move:
+            case "wait":
+                lived.step()
+            case (key, index, ending):
+                found = lived.cell.jobs.get(key)
+                if found and index < len(found.tasks) and found.tasks[index].state is State.RUNNING:
+                    lived.ended(key, index, ending)
+            case command:
+                with contextlib.suppress(Refused):
+                    lived.do(command)
+
+
+def rolled_back(lived: Lived, pick: int, hurried: bool, only: frozenset[str]) -> int:
+    """Roll back to one of the positions there were; return it, 0 when that was refused."""
+    position = max(1, lived.position - pick)
+    try:
+        lived.roll_back(position, hurried=hurried, only=only)
+    except Refused:
+        return 0
+    return position
+
+
+def running(cell: Cell) -> dict[tuple[str, int], tuple[int, str]]:
+    return {
+        (job.key, task.index): (task.attempt, task.machine)
+        for job in cell.jobs.values()
+        for task in job.tasks
+        if task.state is State.RUNNING
+    }
+
+
+def untouched(now: Cell, then: Cell, only: frozenset[str]) -> set[tuple[str, int]]:
+    """Return the running tasks that a rollback must leave alone."""
+    found = set()
+    for key, index in running(now):
+        there, before = now.jobs[key], wanted(then.jobs.get(key))
+        if only and key not in only:
+            found.add((key, index))
+        elif before is not None and index < len(before.tasks):
+            task, place = there.tasks[index], now.machines[there.tasks[index].machine].attributes
+            if (
+                before.tasks[index].state is not State.DEAD
+                and same_program(there.spec, before.spec, index)
+                and (
+                    there.spec.constraints == before.spec.constraints
+                    or all(matches(constraint, place) for constraint in before.spec.constraints)
+                )
+            ):
+                found.add((key, task.index))
+    return found
+
+
+def expect_replay(lived: Lived) -> None:
+    """The journal as it is stored gives this very cell, and no attempt's id was given twice."""
+    again = Cell(Snapshot(NAME))
+    placed = []
+    for entry in lived.entries:
+        apply_entry(again, msgspec.json.decode(msgspec.json.encode(entry), type=Entry))
+        placed += [entry.position for event in entry.events if isinstance(event, TasksPlaced)]
+    assert msgspec.msgpack.encode(again.snapshot()) == msgspec.msgpack.encode(lived.cell.snapshot())
+    assert violations(again) == []
+    assert placed == sorted(placed)
+
+
+@settings(max_examples=150, deadline=None)
+@given(moves, back, moves, back)
+def test_cells_with_rollbacks_stay_sound_and_replay(
+    first: list[Any],
+    back: tuple[int, bool, frozenset[str]],
+    second: list[Any],
+    again: tuple[int, bool, frozenset[str]],
+) -> None:
+    lived = Lived()
+    live(lived, first)
+    rolled_back(lived, *back)
+    live(lived, second)  # also while tasks lag behind
+    rolled_back(lived, *again)
+    expect_replay(lived)
+    lived.settle()
+    expect_replay(lived)
+    timelines = [event.timeline for e in lived.entries for event in e.events if isinstance(event, RolledBack)]
+    assert timelines == list(range(2, 2 + len(timelines)))
+
+
+@settings(max_examples=150, deadline=None)
+@given(moves, back)
+def test_what_should_run_goes_on_untouched(moves: list[Any], back: tuple[int, bool, frozenset[str]]) -> None:
+    lived = Lived()
+    live(lived, moves)
+    before, cell = running(lived.cell), lived.then(lived.position)
+    position = rolled_back(lived, *back)
+    lived.settle()
+    stays = untouched(cell, lived.then(position), back[2]) if position else set(before)
+    after = running(lived.cell)
+    assert {key: after.get(key) for key in stays} == {key: before[key] for key in stays}
+    if position:
+        assert not {key for key in before.keys() - stays if after.get(key) == before[key]}
+
+
+@settings(max_examples=150, deadline=None)
+@given(moves, moves, back)
+def test_undone_it_is_as_if_it_had_not_been(
+    moves: list[Any], more: list[Any], back: tuple[int, bool, frozenset[str]]
+) -> None:
+    lived = Lived()
+    live(lived, moves + more)
+    undo, before = lived.position, wanted_of(lived.cell)
+    position = rolled_back(lived, *back)
+    lived.settle()
+    if position and not back[2]:
+        cordons = cordons_of(lived.then(undo)) | cordons_of(lived.then(position))
+        assert cordons_of(lived.cell) == {name: cordons[name] for name in lived.cell.machines}
+        assert specs_of(lived.cell) == specs_of(lived.then(position))
+    with contextlib.suppress(Refused):  # where it took nothing back
+        lived.roll_back(undo)
+    lived.settle()
+    assert wanted_of(lived.cell) == before
+
+
+def cordons_of(cell: Cell) -> dict[str, bool]:
+    return {machine.name: machine.cordoned for machine in cell.machines.values()}
+
+
+def specs_of(cell: Cell) -> dict[str, JobSpec]:
+    return {key: job.spec for key, job in cell.jobs.items()}

@@ -1,0 +1,143 @@
+"""A cell that is lived step by step, with its whole journal at hand, so that it can be taken back."""
+
+from typing import Any
+
+import msgspec
+
+from borgish.cell.apply import apply_entry
+from borgish.cell.commands import Command, JoinMachine, Observe, RollBack
+from borgish.cell.events import AnyEvent, Entry
+from borgish.cell.invariants import violations
+from borgish.cell.model import Machine, Snapshot
+from borgish.cell.observed import SeenAttempt
+from borgish.cell.state import Cell
+from borgish.clock import Now
+from borgish.errors import Refused
+from borgish.master.core import Core
+from borgish.master.step import Ask, Heard, Step
+from borgish.reconcilers.settings import ReconcileSettings
+from borgish.resources import Resources
+from borgish.spec.job import JobSpec
+from borgish.vocabulary import Ending, Phase, Runtime, State
+from borgish.wire.api import Accepted
+
+GIB = 1024**3
+NAME = "lived"
+
+
+def machine(name: str = "m1", **changes: Any) -> Machine:
+    made = Machine(
+        name=name,
+        host="127.0.0.1",
+        port=7500,
+        tls=False,
+        capacity=Resources(8000, 8 * GIB, 100 * GIB),
+        attributes={"arch": "amd64"},
+        runtimes=(Runtime.PROCESS,),
+        ports_low=20000,
+        ports_high=20099,
+        boot_id="b1",
+        joined_at=1.0,
+        port_next=20000,
+    )
+    return msgspec.structs.replace(made, **changes)
+
+
+def spec(name: str = "web", tasks: int = 3, **changes: Any) -> JobSpec:
+    needs = Resources(100, GIB // 64, 0)
+    return msgspec.structs.replace(JobSpec(name, "ann", tasks, ("sleep", "1"), resources=needs), **changes)
+
+
+class Lived:
+    """A core and all it wrote. Each ``do`` is a step of its own, a second later; invariants hold after it.
+
+    Machines are heard in each step but for those in ``silent``.
+    """
+
+    def __init__(self, machines: tuple[str, ...] = ("m1", "m2")) -> None:
+        self.now = Now(1000.0, 10.0)
+        self.silent: set[str] = set()
+        self.core = Core(Cell(Snapshot(NAME)), ReconcileSettings(), self.now)
+        self.entries: list[Entry] = list(self.core.begin(1, "me", self.now).entries)
+        for name in machines:
+            self.do(JoinMachine(machine(name), name, known=False))
+
+    @property
+    def cell(self) -> Cell:
+        return self.core.cell
+
+    @property
+    def position(self) -> int:
+        return self.core.cell.position
+
+    def step(self, *commands: Command, actor: str = "ann") -> Step:
+        """Take a step."""
+        self.now = self.now.later(1.0)
+        heard = Heard(dict.fromkeys(self.cell.machines.keys() - self.silent, self.now.mono))
+        asks = [Ask(number, command, actor) for number, command in enumerate(commands)]
+        step = self.core.step([heard, *asks], self.now)
+        self.entries += step.entries
+        assert violations(self.cell) == []
+        return step
+
+    def do(self, command: Command, actor: str = "ann") -> str:
+        """Have a command done, and what follows at once; return the answer. Raises what it was refused."""
+        before = msgspec.json.encode(self.cell.snapshot())
+        step = self.step(command, actor=actor)
+        ((_, reply),) = step.replies
+        if isinstance(reply, Refused):
+            if not step.entries:
+                assert msgspec.json.encode(self.cell.snapshot()) == before
+            raise reply
+        assert isinstance(reply, Accepted)
+        return reply.text
+
+    def happen(self, *events: AnyEvent) -> None:
+        """Have something happen that nobody here decides."""
+        at, epoch = self.now.wall, self.cell.epoch
+        entry = Entry(self.position + 1, at, self.cell.timeline, epoch, "ann", "test", events)
+        apply_entry(self.cell, entry)
+        self.entries.append(entry)
+
+    def settle(self, steps_max: int = 200) -> int:
+        """Step until nothing happens any more; return how many steps that took."""
+        for number in range(steps_max):
+            if not self.step().entries:
+                return number
+        raise AssertionError("it does not come to rest")
+
+    def then(self, position: int) -> Cell:
+        """Return the cell as it was, from the journal as it is stored."""
+        cell = Cell(Snapshot(NAME))
+        for entry in self.entries:
+            if entry.position > position:
+                break
+            apply_entry(cell, msgspec.json.decode(msgspec.json.encode(entry), type=Entry))
+        return cell
+
+    def roll_back(self, position: int, **options: Any) -> str:
+        """Roll back to a position, whatever that stops."""
+        at = self.entries[position - 1].at
+        options = {"yes_stop": 10_000, **options}
+        return self.do(RollBack(self.then(position), at, **options))
+
+    def states(self, job: str = "ann/web") -> list[State]:
+        return [task.state for task in self.cell.jobs[job].tasks]
+
+    def attempts(self, job: str = "ann/web") -> list[int]:
+        return [task.attempt for task in self.cell.jobs[job].tasks]
+
+    def ended(self, job: str, index: int, ending: Ending, code: int = 0) -> None:
+        """Have the machine of a task say that it ended."""
+        task = self.cell.jobs[job].tasks[index]
+        seen = SeenAttempt(f"{job}/{index}", task.attempt, Phase.STOPPING, ended=ending, exit_code=code)
+        self.step(Observe(task.machine, "b1", "i", (seen,)), actor=task.machine)
+
+
+def wanted_of(cell: Cell) -> dict[str, object]:
+    """Return what a rollback restores, without what only grows: the jobs, who is to run, and the cordons."""
+    jobs = {
+        key: (job.spec, job.uid, job.submitted_by, [task.state is State.DEAD for task in job.tasks])
+        for key, job in cell.jobs.items()
+    }
+    return {"jobs": jobs, "cordons": {m.name: m.cordoned for m in cell.machines.values()}}

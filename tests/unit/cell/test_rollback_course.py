@@ -1,0 +1,276 @@
+"""How a rollback goes: on which timeline, at what pace, and when it is refused."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from borgish.cell.commands import (
+    CordonMachine,
+    EvictTasks,
+    KillTasks,
+    RestartTasks,
+    RollBack,
+    ScaleJob,
+    SubmitJob,
+)
+from borgish.cell.events import RolledBack
+from borgish.cell.rollback import same_program
+from borgish.errors import Conflict, Invalid, NotFound
+from borgish.spec.job import Restart
+from borgish.vocabulary import Ending, Eviction, RestartPolicy, State
+from tests.unit.cell.lived import Lived, spec, wanted_of
+
+RUNS, DEAD = State.RUNNING, State.DEAD
+BATCH = Restart(RestartPolicy.ON_FAILURE)
+
+
+@pytest.fixture
+def lived() -> Lived:
+    made = Lived()
+    made.do(SubmitJob(spec()))
+    return made
+
+
+def deploy(lived: Lived, name: str = "web", **changes: Any) -> None:
+    """Put another version in the place of a job."""
+    lived.do(KillTasks(f"ann/{name}"))
+    lived.do(SubmitJob(spec(name, **changes)))
+
+
+# One event, on a new timeline
+
+
+def test_it_is_one_event_that_names_what_differs(lived: Lived) -> None:
+    good = lived.position
+    lived.do(SubmitJob(spec("late")))
+    lived.roll_back(good)
+    entry = next(entry for entry in lived.entries if entry.cause == "RollBack")
+    (event,) = entry.events
+    assert isinstance(event, RolledBack)
+    assert [one.job for one in event.jobs] == ["ann/late"]
+    assert (entry.timeline, lived.cell.timeline, event.to) == (2, 2, good)
+    assert [entry.timeline for entry in lived.entries] == sorted(entry.timeline for entry in lived.entries)
+
+
+def test_everyone_hears_of_the_new_timeline(lived: Lived) -> None:
+    good = lived.position
+    lived.do(CordonMachine("m1"))
+    step = lived.step(RollBack(lived.then(good), 0.0))
+    assert step.assignments == {"m1", "m2"}
+
+
+def test_a_rollback_is_rolled_back(lived: Lived) -> None:
+    good = lived.position
+    deploy(lived, run=("false",))
+    lived.do(SubmitJob(spec("late")))
+    lived.do(CordonMachine("m2"))
+    bad, before = lived.position, wanted_of(lived.cell)
+    lived.roll_back(good)
+    lived.settle()
+    lived.roll_back(bad)
+    lived.settle()
+    assert wanted_of(lived.cell) == before
+    assert lived.cell.timeline == 3
+
+
+def test_back_to_the_middle_of_a_rollback_is_back_to_what_it_was_to_come_to(lived: Lived) -> None:
+    good = lived.position
+    deploy(lived, run=("false",))
+    lived.do(SubmitJob(spec("late")))
+    lived.roll_back(good)
+    middle = lived.position
+    assert lived.then(middle).lagging == {"ann/web", "ann/late"}
+    lived.settle()
+    wanted = wanted_of(lived.cell)
+    deploy(lived, run=("true",))
+    lived.roll_back(middle)
+    lived.settle()
+    assert wanted_of(lived.cell) == wanted
+
+
+def test_only_what_is_named_is_rolled_back(lived: Lived) -> None:
+    good = lived.position
+    lived.do(SubmitJob(spec("late")))
+    deploy(lived, run=("false",))
+    lived.do(CordonMachine("m1"))
+    text = lived.roll_back(good, only=frozenset({"ann/web"}))
+    lived.settle()
+    assert lived.cell.jobs["ann/web"].spec == spec()
+    assert lived.states("ann/late") == [RUNS] * 3
+    assert lived.cell.machines["m1"].cordoned
+    assert text.startswith("ann/web is rolled back")
+
+
+# At what pace
+
+
+def big(tasks: int) -> Lived:
+    lived = Lived()
+    lived.do(SubmitJob(spec(tasks=tasks)))
+    return lived
+
+
+def test_a_job_is_not_down_all_at_once() -> None:
+    lived = big(20)
+    good = lived.position
+    deploy(lived, tasks=20, run=("false",))
+    bad = lived.attempts()[0]
+    left = [20]
+    lived.roll_back(good)
+    while left[-1]:
+        left.append(lived.attempts().count(bad))
+        lived.step()
+    assert left == list(range(20, -1, -2))
+
+
+def test_a_job_that_goes_goes_little_by_little() -> None:
+    lived = big(20)
+    good = lived.position
+    lived.do(SubmitJob(spec("late", 20)))
+    lived.roll_back(good)
+    assert lived.cell.jobs["ann/late"].running >= 18
+    assert lived.settle() >= 9
+    assert "ann/late" not in lived.cell.jobs
+
+
+def test_in_a_hurry_all_is_done_at_once() -> None:
+    lived = big(20)
+    good = lived.position
+    deploy(lived, tasks=20, run=("false",))
+    lived.do(SubmitJob(spec("late", 20)))
+    lived.roll_back(good, hurried=True)
+    assert lived.cell.lagging == set()
+    assert set(lived.cell.jobs) == {"ann/web"}
+    assert lived.states() == [RUNS] * 20
+
+
+def test_who_lags_behind_counts_by_what_it_runs(lived: Lived) -> None:
+    good = lived.position
+    deploy(lived, ports=("a", "b"))
+    lived.roll_back(good)
+    job = lived.cell.jobs["ann/web"]
+    behind = [task for task in job.tasks if task.index in job.lagging.attempts] if job.lagging else []
+    assert behind
+    assert {job.spec_of(task).ports for task in behind} == {("a", "b")}
+    assert job.spec.ports == ()
+
+
+def test_what_ends_by_itself_meanwhile_runs_anew(lived: Lived) -> None:
+    good = lived.position
+    deploy(lived, run=("false",), restart=BATCH)
+    lived.roll_back(good)
+    behind = max(lived.cell.jobs["ann/web"].lagging.attempts)  # type: ignore[union-attr]
+    lived.ended("ann/web", behind, Ending.FAIL, 1)
+    lived.settle()
+    assert lived.states() == [RUNS] * 3
+
+
+def test_what_somebody_kills_meanwhile_stays_dead(lived: Lived) -> None:
+    good = lived.position
+    deploy(lived, run=("false",))
+    lived.roll_back(good)
+    lived.do(KillTasks("ann/web", (2,)))
+    lived.settle()
+    assert lived.states() == [RUNS, RUNS, DEAD]
+
+
+def test_what_is_to_end_is_not_placed_again_when_its_machine_is_lost(lived: Lived) -> None:
+    good = lived.position
+    lived.do(SubmitJob(spec("late", 8)))
+    lived.roll_back(good)
+    lagging = lived.cell.jobs["ann/late"].lagging
+    assert lagging is not None
+    lived.do(EvictTasks("ann/late", tuple(lagging.attempts), Eviction.MACHINE_LOST))
+    assert set(lived.cell.jobs) == {"ann/web"}
+
+
+def test_a_task_on_a_machine_that_is_down_is_decided_on_when_it_is_back(lived: Lived) -> None:
+    good = lived.position
+    deploy(lived, tasks=1, run=("false",))
+    on = lived.cell.jobs["ann/web"].tasks[0].machine
+    lived.silent = {"m1", "m2"}  # all of them: more likely our own fault, so nothing is moved
+    for _ in range(12):
+        lived.step()
+    assert not any(machine.up for machine in lived.cell.machines.values())
+    lived.roll_back(good, hurried=True)
+    lived.settle()
+    assert lived.cell.jobs["ann/web"].tasks[0].machine == on
+    assert lived.cell.lagging == {"ann/web"}
+    lived.silent = set()
+    lived.settle()
+    assert lived.cell.lagging == set()
+    assert lived.states() == [RUNS] * 3
+
+
+# Refusals
+
+
+def test_nothing_to_do_is_said(lived: Lived) -> None:
+    for position in (lived.position, lived.position - 1):
+        with pytest.raises(Conflict, match="nothing differs: cell lived is as it was to be at position"):
+            lived.roll_back(position)
+
+
+def test_one_at_a_time(lived: Lived) -> None:
+    good = lived.position
+    deploy(lived, tasks=20, run=("false",))
+    lived.roll_back(good)
+    with pytest.raises(Conflict, match=r"under way: \d+ tasks? still to be stopped"):
+        lived.roll_back(good)
+    for command in (ScaleJob("ann/web", 9), SubmitJob(spec(tasks=7)), RestartTasks("ann/web")):
+        with pytest.raises(Conflict, match="ann/web is being rolled back"):
+            lived.do(command)
+    lived.settle()
+    lived.do(ScaleJob("ann/web", 9))
+
+
+def test_many_stops_must_be_asked_for(lived: Lived) -> None:
+    good = lived.position
+    lived.do(SubmitJob(spec("late", 2)))
+    with pytest.raises(
+        Conflict, match=r"this would stop 2 of 5 running tasks, which is more than 20 %"
+    ) as no:
+        lived.roll_back(good, yes_stop=None)
+    assert "`--yes-stop 2` allows it" in no.value.hint
+    with pytest.raises(Conflict, match=r"stop 2 of 5 running tasks, and --yes-stop allows 1"):
+        lived.roll_back(good, yes_stop=1)
+    lived.roll_back(good, yes_stop=2)
+
+
+def test_few_stops_need_no_word() -> None:
+    lived = big(20)
+    good = lived.position
+    lived.do(SubmitJob(spec("late", 4)))
+    lived.roll_back(good, yes_stop=None)
+
+
+def test_jobs_that_never_were_are_not_found(lived: Lived) -> None:
+    good = lived.position
+    lived.do(CordonMachine("m1"))
+    with pytest.raises(NotFound, match="there is no job ann/wab"):
+        lived.roll_back(good, only=frozenset({"ann/wab"}))
+
+
+def test_a_cell_of_another_name_or_of_a_later_time_is_refused(lived: Lived) -> None:
+    then = lived.then(lived.position)
+    then.position += 1
+    with pytest.raises(Invalid, match="is none that cell lived had"):
+        lived.do(RollBack(then, 0.0))
+    then = lived.then(lived.position)
+    then.name = "other"
+    with pytest.raises(Invalid, match="of cell other"):
+        lived.do(RollBack(then, 0.0))
+
+
+def test_every_field_of_a_spec_is_the_programs_unless_said_otherwise() -> None:
+    unnoticed = {"tasks", "priority", "appclass", "annotations", "constraints", "prefer", "spread", "near"}
+    unnoticed |= {"apart", "tolerations", "recheck", "gang", "preempt_within_seconds"}
+    a = spec()
+    for field in msgspec.structs.fields(a):
+        if field.name in ("overrides", "restart", "stop", "health", "resources"):
+            continue
+        value = getattr(a, field.name)
+        other: object = (not value) if isinstance(value, bool) else None
+        b = msgspec.structs.replace(a, **{field.name: other})
+        assert same_program(a, b, 0) is (field.name in unnoticed), field.name
