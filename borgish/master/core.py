@@ -35,6 +35,7 @@ from borgish.reconcilers import RECONCILERS, Reconciler
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.scheduler.plan import Plan, Refusal
 from borgish.scheduler.schedule import Scheduler
+from borgish.scheduler.settings import SchedulerSettings
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import split_task_name
 from borgish.wire.api import Accepted
@@ -55,6 +56,7 @@ class Core:
         now: Now,
         seed: int = 0,
         poison: Mapping[str, str] | None = None,
+        scheduling: SchedulerSettings | None = None,
     ) -> None:
         """``poison``: by digest, the requests that broke a master before, and what it said of them."""
         self.cell = cell
@@ -63,7 +65,7 @@ class Core:
         self.refusals: dict[str, tuple[Refusal, ...]] = {}
         self._settings = msgspec.structs.replace(settings, led_since=now.mono, led_since_wall=now.wall)
         self._failures = Failures()
-        self._scheduler = CarefulScheduler(Scheduler(seed), self._failures)
+        self._scheduler = CarefulScheduler(Scheduler(seed, scheduling), self._failures)
         self._resync_at = self._stepped_at = now.mono
         self._woken: set[str] = set()  # names for the reconcilers
         self._stale: set[str] = set(cell.machines)  # machines the scheduler has to look at again

@@ -73,7 +73,13 @@ class Daemon:
         epoch = store.lead(holder, settings.listen)
         self._suspects = Suspects(settings.folder)
         poison = self._suspects.known()
-        self._core = Core(cell, self._reconcile_settings(), self._clock.now(), poison=poison)
+        self._core = Core(
+            cell,
+            self._reconcile_settings(),
+            self._clock.now(),
+            poison=poison,
+            scheduling=settings.scheduler,
+        )
         self._first = self._core.begin(epoch, holder, self._clock.now(), settings.rules, seen)
         self._inbox = Inbox()
         self._metrics = Metrics()

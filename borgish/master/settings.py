@@ -11,6 +11,8 @@ import msgspec
 from borgish.bands import DEFAULT_BANDS, Bands, wrong_with
 from borgish.cell.model import Rules
 from borgish.errors import UnsafeConfiguration
+from borgish.scheduler.policies import POLICIES
+from borgish.scheduler.settings import SchedulerSettings
 from borgish.store.retention import ALL
 from borgish.store.retention import Keep as CheckpointsKept
 from borgish.vocabulary import NAME_PATTERN
@@ -77,6 +79,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     journal: Journal = Journal()
     poll: Poll = Poll()
     keep: Keep = Keep()
+    scheduler: SchedulerSettings = SchedulerSettings()
     quota: QuotaSettings = QuotaSettings()
     bands: Bands = DEFAULT_BANDS
     rollback: Rollback = Rollback()
@@ -186,6 +189,11 @@ def _checked(path: Path, settings: Settings) -> Settings:
         raise UnsafeConfiguration(
             f"{path}: listen: {settings.listen} can be reached from other machines and there is no [tls]",
             "listen on 127.0.0.1, or give [tls] certificate, key and ca",
+        )
+    policy = settings.scheduler.policy
+    if policy not in POLICIES:
+        raise UnsafeConfiguration(
+            f"{path}: scheduler.policy: {policy!r} is not known", f"known are {', '.join(POLICIES)}"
         )
     wrong, hint = wrong_with(settings.bands)
     if wrong:

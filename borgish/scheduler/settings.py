@@ -3,8 +3,10 @@
 import msgspec
 
 
-class SchedulerSettings(msgspec.Struct, frozen=True):
-    """The policy of packing, and the techniques of section 3.4 of the Borg paper, each with a switch."""
+class SchedulerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The policy of packing, by its name in ``policies.POLICIES``, and a switch for each of the techniques of
+    section 3.4 of the Borg paper.
+    """
 
     policy: str = "hybrid"
     score_cache: bool = True

@@ -23,7 +23,7 @@ from borgish.cell.commands import (
     SubmitJob,
     UncordonMachine,
 )
-from borgish.cell.events import Entry, PlacesPromised, TasksEvicted, TasksPlaced
+from borgish.cell.events import PlacesPromised, TasksEvicted, TasksPlaced
 from borgish.cell.invariants import violations
 from borgish.cell.model import Job, Machine, Snapshot, Task
 from borgish.cell.observed import SeenAttempt
@@ -31,7 +31,7 @@ from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.link.translate import attempt_spec
 from borgish.master.core import Core
-from borgish.master.step import Ask, Heard
+from borgish.master.step import Ask, Heard, Step
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import DEVICE_MILLIS, Resources
 from borgish.scheduler.fleet import Fleet
@@ -149,7 +149,7 @@ class Life:
         self.core = Core(Cell(Snapshot("p")), ReconcileSettings(), self.now)
         self.shadow = Cell(Snapshot("p"))
         self.evicted: list[tuple[JobSpec, str]] = []  # in the same step, and where from
-        self.follow(self.core.begin(1, "me", self.now).entries)
+        self.follow(self.core.begin(1, "me", self.now))
         for name in MACHINES:
             self.do(JoinMachine(record(self.chance, name), "i", known=False))
         self.do(SubmitJob(room_spec(self.chance, "r0")), SubmitJob(room_spec(self.chance, "r1")))
@@ -171,16 +171,17 @@ class Life:
         heard = Heard(dict.fromkeys(self.core.cell.machines, self.now.mono))
         step = self.core.step([heard, *(Ask(1, each, "u") for each in given)], self.now)
         self.evicted = []
-        self.follow(step.entries)
+        self.follow(step)
         for _ in range(30):
             if not step.more:
                 return
             step = self.core.step([], self.now)
-            self.follow(step.entries)
+            self.follow(step)
         raise AssertionError("the scheduler does not come to rest")
 
-    def follow(self, entries: tuple[Entry, ...]) -> None:
-        for entry in entries:
+    def follow(self, step: Step) -> None:
+        assert step.failures == ()
+        for entry in step.entries:
             for event in entry.events:
                 check_gang(self.shadow, event)
                 check_promise(self.shadow, event)

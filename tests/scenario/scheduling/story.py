@@ -6,6 +6,7 @@ recorded; ``BORGISH_RECORD=1`` records it anew.
 """
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from borgish.clock import Now
 from borgish.errors import Refused
 from borgish.link.translate import attempt_spec
 from borgish.master.core import Core
-from borgish.master.step import Ask, Heard, Input
+from borgish.master.step import Ask, Heard, Input, Step
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import DEVICE_MILLIS, Resources
 from borgish.spec.read import read_job
@@ -151,18 +152,19 @@ class Story:
 
     def step(self, *inputs: Input) -> object:
         """Step until nothing more is to be done; return the answer to the last input that has one."""
-        step = self.core.step(inputs, self.now)
+        step = self._step(inputs)
         answer = step.replies[-1][1] if step.replies else None
-        self._check()
         for _ in range(20):
             if not step.more:
                 break
-            step = self.core.step((), self.now)
-            self._check()
+            step = self._step(())
         return answer
 
-    def _check(self) -> None:
+    def _step(self, inputs: Iterable[Input]) -> Step:
+        step = self.core.step(inputs, self.now)
+        assert step.failures == ()
         assert violations(self.core.cell) == []
+        return step
 
     # Telling
 

@@ -8,6 +8,8 @@ from borgish.bands import Bands
 from borgish.cell.model import Rules
 from borgish.errors import UnsafeConfiguration
 from borgish.master.settings import Checkpoints, Journal, QuotaSettings, Settings, read_settings
+from borgish.scheduler.policies import POLICIES
+from borgish.scheduler.settings import SchedulerSettings
 from borgish.store.retention import Keep
 from borgish.vocabulary import Band
 
@@ -53,6 +55,38 @@ def test_the_file_to_copy_shows_every_key_of_bands_and_quotas_as_usual(tmp_path:
     assert shown["quota"].keys() == set(QuotaSettings.__struct_fields__)
     assert read_settings(ROOT / "configs" / "cell.toml").rules == Rules()
     assert msgspec.convert(shown["bands"], Bands).names == {"prod": Band.PRODUCTION}
+
+
+def test_the_scheduler_is_as_the_file_says(tmp_path: Path) -> None:
+    assert settings_with(tmp_path, "").scheduler == SchedulerSettings()
+    text = "[scheduler]\npolicy = 'worst_fit'\nrelaxed_randomisation = true\n"
+    assert settings_with(tmp_path, text).scheduler == SchedulerSettings(
+        "worst_fit", relaxed_randomisation=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("policy = 'tetris'", f"scheduler.policy: 'tetris' is not known. known are {', '.join(POLICIES)}"),
+        ("policy = 7", "Expected `str`"),
+        ("score_cache = 1", "Expected `bool`"),
+        ("cache = true", "unknown field `cache`"),
+    ],
+)
+def test_a_scheduler_that_nobody_knows_ends_it(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(UnsafeConfiguration) as caught:
+        settings_with(tmp_path, f"[scheduler]\n{text}")
+    assert words in str(caught.value)
+    assert caught.value.exit_code == 74
+
+
+def test_the_file_to_copy_shows_the_scheduler_as_usual_and_every_policy() -> None:
+    text = (ROOT / "configs" / "cell.toml").read_text()
+    assert tomllib.loads(text)["scheduler"].keys() == set(SchedulerSettings.__struct_fields__)
+    assert read_settings(ROOT / "configs" / "cell.toml").scheduler == SchedulerSettings()
+    (line,) = (line for line in text.splitlines() if line.startswith("policy = "))
+    assert all(policy in line for policy in POLICIES)
 
 
 def test_a_machine_is_not_down_before_one_poll_can_have_failed(tmp_path: Path) -> None:

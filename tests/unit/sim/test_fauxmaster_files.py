@@ -58,7 +58,7 @@ def test_room_is_told_whatever_quotas_say_and_with_the_bands_of_the_cell(
 
     fauxmaster.main()
 
-    assert "3 more tasks of more fit (m1: 3)" in capsys.readouterr().out
+    assert "4 more tasks of more fit (m1: 4)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["exported", "cell.db"])
