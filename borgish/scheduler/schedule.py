@@ -16,6 +16,7 @@ import msgspec
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
 from borgish.clock import Now
+from borgish.scheduler.copies import copy_of
 from borgish.scheduler.equivalence import Classes
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.passes import Pass
@@ -124,7 +125,7 @@ class Scheduler:
         other = Scheduler(self._seed, self._settings, self._budget)
         other._mono = now.mono
         if self._fleet is not None:
-            other._fleet, other._planned = self._fleet.copy(), set(self._planned)
+            other._fleet, other._planned = copy_of(self._fleet), set(self._planned)
             other.refresh(cell, observed, unread)
         other._current(cell, observed)
         return other.schedule(with_only(cell, spec, now), observed, now, budget=spec.tasks)
