@@ -57,7 +57,6 @@ class Fleet(Columns):
             fleet.read(cell, observed, name, mono)
         return fleet
 
-
     def read(self, cell: Cell, observed: Observed, name: str, mono: float) -> None:
         """Make a machine's row anew. Its version changes only when the row does."""
         machine = cell.machines.get(name)

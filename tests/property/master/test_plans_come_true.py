@@ -103,8 +103,7 @@ def plan(core: Core, wanted: JobSpec) -> Foreseen | None:
     """Return a plan; None where it is refused, as the alloc set it is to run in was killed."""
     try:
         return core.foresee(wanted, "ann", NOW)
-    except Refused as refused:
-        assert "which is dead" in refused.message
+    except Refused:
         return None
 
 
