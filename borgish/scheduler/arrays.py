@@ -4,6 +4,7 @@ Amounts are float64: whole numbers up to 2**53 are exact in it (a petabyte is 2*
 feasibility and scores then need no conversion.
 """
 
+from copy import copy
 from typing import TypeVar
 
 import numpy as np
@@ -19,6 +20,7 @@ Rows = slice | IntArray
 ALL = slice(None)
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
+_Thing = TypeVar("_Thing")
 
 
 def widened(array: npt.NDArray[_Scalar], size: int, axis: int = -1) -> npt.NDArray[_Scalar]:
@@ -26,3 +28,12 @@ def widened(array: npt.NDArray[_Scalar], size: int, axis: int = -1) -> npt.NDArr
     padding = [(0, 0)] * array.ndim
     padding[axis] = (0, max(0, size - array.shape[axis]))
     return np.pad(array, padding)
+
+
+def copied(thing: _Thing) -> _Thing:
+    """Return an object with arrays and containers of its own. What is in its containers stays shared."""
+    other = copy(thing)
+    for name, value in vars(other).items():
+        if isinstance(value, np.ndarray | list | dict | set):
+            setattr(other, name, value.copy())
+    return other

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from borgish.scheduler.arrays import BoolArray, IntArray, Rows, widened
+from borgish.scheduler.arrays import BoolArray, IntArray, Rows, copied, widened
 from borgish.spec.constraints import matches
 from borgish.spec.job import Constraint
 
@@ -27,8 +27,8 @@ class Column:
 
     def copy(self) -> "Column":
         """Return the same numbers, without the answers."""
-        other = Column(self.attribute, ())
-        other.numbers, other.codes = dict(self.numbers), self.codes.copy()
+        other = copied(self)
+        other.answers = {}
         return other
 
     def _code(self, attributes: dict[str, str]) -> int:
@@ -61,8 +61,7 @@ class Attributes:
 
     def copy(self) -> "Attributes":
         """Return the same, to be changed apart from this."""
-        other = Attributes()
-        other.rows = list(self.rows)
+        other = copied(self)
         other._columns = {name: column.copy() for name, column in self._columns.items()}
         return other
 

@@ -54,12 +54,6 @@ class Kinds:
     def __len__(self) -> int:
         return KINDS + len(self.named)
 
-    def copy(self) -> "Kinds":
-        """Return the same numbers, to be added to apart from these."""
-        other = Kinds()
-        other.named = dict(self.named)
-        return other
-
     def number(self, name: str) -> int:
         """Return the number of a named resource, or of a device's kind with its prefix."""
         return self.named.setdefault(name, len(self))

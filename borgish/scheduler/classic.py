@@ -5,6 +5,9 @@ The published forms are those of the FGD simulator (ATC 2023): cpu and devices o
 any, cpu and memory on the others.
 """
 
+from copy import deepcopy
+from typing import Self
+
 import numpy as np
 
 from borgish.scheduler.arrays import BoolArray, FloatArray, Rows
@@ -83,6 +86,11 @@ class Random(Policy):
     def __init__(self, seed: int = 0) -> None:
         super().__init__(seed)
         self._chance = np.random.default_rng(seed)
+
+    def copy(self) -> Self:
+        other = super().copy()
+        other._chance = deepcopy(self._chance)
+        return other
 
     def costs(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> FloatArray:  # noqa: ARG002
         return self._chance.random(fleet.up[rows].shape)

@@ -26,12 +26,6 @@ class Devices:
         self.most: FloatArray = np.zeros(rows)
         self.whole: IntArray = np.zeros(rows, dtype=np.int64)
 
-    def copy(self) -> "Devices":
-        """Return the same, to be changed apart from this."""
-        other = Devices(self.name, 0)
-        other.free, other.most, other.whole = self.free.copy(), self.most.copy(), self.whole.copy()
-        return other
-
     def widen(self, rows: int) -> None:
         """Make room for more machines."""
         before = self.free.shape[1]

@@ -6,7 +6,6 @@ turns counts into rows and accounts for what the running pass places.
 """
 
 from collections.abc import Sequence
-from copy import copy
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol
 
@@ -30,13 +29,6 @@ if TYPE_CHECKING:
 
 TIE_MAX = 2.0**-30
 """Ties are broken by adding less than this to a score: far below any difference that matters."""
-
-
-_COLUMNS = (
-    *("present", "up", "cordoned", "runtimes", "working"),
-    *("changed", "tie", "capacity", "inverse", "free", "shares"),
-)
-"""The arrays of a fleet that are its own."""
 
 SHARE_STEP = 1e-9  # below any share of a machine that a task can have
 
@@ -64,27 +56,6 @@ class Fleet(Columns):
         for name in sorted(cell.machines):
             fleet.read(cell, observed, name, mono)
         return fleet
-
-    def copy(self) -> "Fleet":
-        """Return the same rows, to be changed apart from these."""
-        other = copy(self)
-        taken = [set(ports.taken) for ports in self.ports]
-        other.ports = [
-            PortRange(ports.low, ports.high, ports.following, those)
-            for ports, those in zip(self.ports, taken, strict=True)
-        ]
-        other.fixed_ports = self.fixed_ports.copy(taken)
-        other.kinds, other.row, other.names = self.kinds.copy(), dict(self.row), list(self.names)
-        other.jobs, other.blocked = [dict(jobs) for jobs in self.jobs], dict(self.blocked)
-        other.kept_ports = {row: set(ports) for row, ports in self.kept_ports.items()}
-        other.attributes, other.marks = self.attributes.copy(), self.marks.copy()
-        other.topology = self.topology.copy()
-        other.devices = {name: devices.copy() for name, devices in self.devices.items()}
-        other.suitable, other._spare = dict(self.suitable), list(self._spare)
-        other.held = {priority: held.copy() for priority, held in self.held.items()}
-        for column in _COLUMNS:
-            setattr(other, column, getattr(self, column).copy())
-        return other
 
     def read(self, cell: Cell, observed: Observed, name: str, mono: float) -> None:
         """Make a machine's row anew. Its version changes only when the row does."""

@@ -6,6 +6,8 @@ after the other. (With exact differences the published measure packs up to three
 """
 
 from collections.abc import Sequence
+from copy import copy
+from typing import Self
 
 import numpy as np
 
@@ -50,6 +52,12 @@ class Fgd(Policy):
                 device: Typical(shapes, device, with_ram=self.with_ram) for device in fleet.devices
             }
             self.version += 1
+
+    def copy(self) -> Self:
+        other = super().copy()
+        other._plain = self._plain.copy()
+        other._typical = {device: copy(typical) for device, typical in self._typical.items()}
+        return other
 
     def _has_changed(self, size: int) -> bool:
         more, fewer = max(size, self._learned_size), min(size, self._learned_size)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from borgish.cell.model import Taint
-from borgish.scheduler.arrays import BoolArray, FloatArray, IntArray, Rows, widened
+from borgish.scheduler.arrays import BoolArray, FloatArray, IntArray, Rows, copied, widened
 
 TaintSet = tuple[Taint, ...]
 """Taints in order of their keys, all with ``since`` 0: since when does not matter here."""
@@ -27,9 +27,7 @@ class Marks:
 
     def copy(self) -> "Marks":
         """Return the same, to be changed apart from this."""
-        other = Marks()
-        other.codes, other._sets, other._numbers = self.codes.copy(), list(self._sets), dict(self._numbers)
-        other._images, other._having = list(self._images), dict(self._having)
+        other = copied(self)
         other._archs = {image: dict(archs) for image, archs in self._archs.items()}
         return other
 

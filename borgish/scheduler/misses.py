@@ -24,7 +24,7 @@ def misses(fleet: Fleet, kind: TaskClass, failures: Failures, refused: int, *, e
     ``ever``: it can fit on the machines there are, when others leave.
     """
     found = [_with_less(fleet, kind, failures)]
-    if ever:
+    if ever and fleet.gives_way:
         found.append(_with_more_rights(fleet, kind, failures))
     return [*filter(None, found), *_without_one(fleet, kind, failures, refused)]
 

@@ -42,7 +42,7 @@ def _nowhere(fleet: Fleet, failures: Failures) -> str:
 def _lacking(fleet: Fleet, failing: Failing) -> str:
     named = failing.constraint.attribute if failing.constraint else ""
     attribute = failing.rule.over if failing.rule else named
-    if attribute and not fleet.attributes.has(attribute):
+    if attribute and fleet.gives_way and not fleet.attributes.has(attribute):
         return unknown_attribute(attribute, fleet.attributes.names())
     return f"no {fleet.noun} {failing.lack}"
 

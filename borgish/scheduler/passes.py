@@ -65,13 +65,8 @@ class Placed:
 
     def placement(self, job: str) -> Placement:
         """Return it as the plan has it."""
-        return Placement(
-            job,
-            tuple(self.indexes),
-            tuple(self.machines),
-            tuple(self.ports),
-            tuple(self.devices) if any(self.devices) else (),
-        )
+        devices = tuple(self.devices) if any(self.devices) else ()
+        return Placement(job, tuple(self.indexes), tuple(self.machines), tuple(self.ports), devices)
 
 
 class Pass:
@@ -364,7 +359,7 @@ class Pass:
         placed = self._placed.setdefault(job.key, Placed())
         placed.indexes += indexes[: len(rows)]
         placed.machines += [self._fleet.names[row] for row in rows]
-        placed.devices += taken.devices or [()] * len(rows)  # tasks of a job may differ in that
+        placed.devices += taken.devices or [()] * len(rows)  # other tasks of the job may have some
         if job.spec.ports:
             placed.ports += [self._ports(kind, job, row) for row in rows]
         self._cpu_free -= kind.cpu * len(rows)

@@ -5,7 +5,8 @@ all by name; another one is another small class there, and nothing else needs to
 """
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple, Protocol, TypeVar
+from copy import copy
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -78,6 +79,10 @@ class Policy(ABC):
         if units != self._units:
             self._units = units
             self.version += 1
+
+    def copy(self) -> Self:
+        """Return the same with what it has learned, to learn apart from this."""
+        return copy(self)
 
     def units(self, fleet: Fleet) -> Units:
         """Return the units as of the begin of the pass."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
-from borgish.scheduler.arrays import BoolArray, IntArray, Rows, widened
+from borgish.scheduler.arrays import BoolArray, IntArray, Rows, copied, widened
 
 
 class PortRange(msgspec.Struct):
@@ -61,8 +61,8 @@ class FixedPorts:
 
     def copy(self, rows: list[set[int]]) -> "FixedPorts":
         """Return the same with copies of the rows' taken ports, which others may hold as well."""
-        other = FixedPorts()
-        other._rows, other._low, other._high = list(rows), self._low.copy(), self._high.copy()
+        other = copied(self)
+        other._rows = list(rows)
         other._taken = {port: taken.copy() for port, taken in self._taken.items()}
         return other
 

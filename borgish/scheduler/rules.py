@@ -63,7 +63,7 @@ class Rule(msgspec.Struct, eq=False):
         return self.below < UNFIT or self.some
 
     def values(self, values: Values) -> IntArray:
-        """Return the number of each row's value."""
+        """Return the number of each row's value, by which ``counts`` are."""
         return values.codes(self.over)
 
     def counts(self, values: Values) -> IntArray:

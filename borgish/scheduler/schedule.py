@@ -16,11 +16,13 @@ import msgspec
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
 from borgish.clock import Now
+from borgish.scheduler.copies import copy_of
 from borgish.scheduler.equivalence import Classes
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.passes import Pass
 from borgish.scheduler.plan import Plan, joined
 from borgish.scheduler.policies import POLICIES
+from borgish.scheduler.policy import Policy
 from borgish.scheduler.preemption import Budget, Preemptions
 from borgish.scheduler.queue import waiting_by_room
 from borgish.scheduler.rooms import Rooms
@@ -49,15 +51,17 @@ class Scheduler:
 
     def forget(self) -> None:
         """Drop all that is kept, as when the cell was replaced by another."""
-        settings = self._settings
         self._fleet: Fleet | None = None
         self._rooms: Rooms | None = None
-        self._policy = POLICIES[settings.policy](self._seed)
-        self._classes = Classes(shared=settings.equivalence_classes)
-        sampler = Sampler(self._seed) if settings.relaxed_randomisation else None
-        self._scores = ScoreCache(self._policy, sampler, enabled=settings.score_cache)
+        self._use(POLICIES[self._settings.policy](self._seed))
+        self._classes = Classes(shared=self._settings.equivalence_classes)
         self._look_again_at = 0.0
         self._planned: set[str] = set()  # machines with placements that were planned, not yet seen done
+
+    def _use(self, policy: Policy) -> None:
+        sampler = Sampler(self._seed) if self._settings.relaxed_randomisation else None
+        self._policy = policy
+        self._scores = ScoreCache(policy, sampler, enabled=self._settings.score_cache)
 
     def refresh(self, cell: Cell, observed: Observed, machines: Iterable[str]) -> None:
         """Read these machines again: their record, their placements or what was seen there changed."""
@@ -123,8 +127,9 @@ class Scheduler:
         """
         other = Scheduler(self._seed, self._settings, self._budget)
         other._mono = now.mono
+        other._use(self._policy.copy())
         if self._fleet is not None:
-            other._fleet, other._planned = self._fleet.copy(), set(self._planned)
+            other._fleet, other._planned = copy_of(self._fleet), set(self._planned)
             other.refresh(cell, observed, unread)
         other._current(cell, observed)
         return other.schedule(with_only(cell, spec, now), observed, now, budget=spec.tasks)

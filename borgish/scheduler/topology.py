@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from borgish.cell.state import Cell
-from borgish.scheduler.arrays import IntArray, widened
+from borgish.scheduler.arrays import IntArray, copied, widened
 from borgish.spec.constraints import matches
 from borgish.spec.job import Affinity, Constraint, JobSpec
 from borgish.vocabulary import State
@@ -95,11 +95,9 @@ class Topology:
 
     def copy(self) -> "Topology":
         """Return the same, to be changed apart from this. Its counters are filled anew when asked for."""
-        other = Topology()
-        other._rows = self._rows
-        other._jobs, other._lent = dict(self._jobs), set(self._jobs)
-        other._terms, other._expected = dict(self._terms), self._expected
-        other.terms, other.terms_version = self.terms, self.terms_version
+        other = copied(self)
+        other._lent = set(self._jobs)
+        other._counters, other._selecting = {}, []
         return other
 
     def widen(self, rows: int) -> None:

@@ -17,7 +17,7 @@ from borgish.master.step import Ask
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
 from borgish.spec.job import Constraint, JobSpec, Spread
-from borgish.vocabulary import Band, Phase, State
+from borgish.vocabulary import Band, JobKind, Phase, State
 from borgish.wire.api import PlannedPlace, PlanView
 from tests.unit.master.test_core import Driver
 from tests.unit.master.test_core import machine as plain_machine
@@ -78,15 +78,7 @@ def test_a_plan_comes_true(planner: Planner) -> None:
 
 def test_a_plan_leaves_no_trace(planner: Planner) -> None:
     planner.submit(spec("ann/first", 3, labels={"app": "db"}, spread=(Spread("rack"),)))
-    core = planner.core
-    parts = (
-        core.cell,
-        core._scheduler._scheduler._fleet,
-        core._stale,
-        core.observed,
-        core._scheduler._scheduler._planned,
-    )
-    before = pickle.dumps(parts)
+    before = pickle.dumps(planner.core)
     needs = Resources(100, GIB, 0, {"fpga": 1}, {"gpu": 500})
     for wanted in (
         spec("ann/web", 9, ports=("a", "b"), fixed_ports={"b": 20001}, spread=(Spread("zone", 1),)),
@@ -94,7 +86,7 @@ def test_a_plan_leaves_no_trace(planner: Planner) -> None:
         spec("bob/large", 40, priority=300, constraints=(Constraint("rack", "!=", ("r1",)),)),
     ):
         planner.plan(wanted)
-    assert pickle.dumps(parts) == before
+    assert pickle.dumps(planner.core) == before
 
 
 def test_the_same_cell_gives_the_same_token(planner: Planner) -> None:
@@ -146,6 +138,60 @@ def test_places_kept_for_others_are_not_planned_with(planner: Planner) -> None:
 def test_what_others_wait_for_is_no_part_of_a_plan(planner: Planner) -> None:
     planner.submit(spec("bob/large", 1, 9000, priority=300))
     assert len(planner.view(spec("ann/web", 3)).places) == 3
+
+
+ROOM = msgspec.structs.replace(
+    spec("ann/room", 2, kind=JobKind.ALLOC_SET), resources=Resources(2000, 4 * GIB)
+)
+
+
+def test_places_in_allocs_are_planned(planner: Planner) -> None:
+    planner.submit(ROOM)
+    rooms = planner.where("ann/room")
+    wanted = spec("ann/guest", 5, inside="ann/room")
+    view = planner.view(wanted)
+    assert sorted(place.alloc for place in view.places) == [0, 0, 1, 1]
+    assert all(place.machine == rooms[place.alloc] for place in view.places)
+    (refusal,) = view.refusals
+    assert refusal.text == "0 of 2 allocs fit: 2 have too little cpu free (needs 1, most free 0)"
+    assert refusal.waits_for == "room on ann/room/0 and ann/room/1"
+    planner.submit(wanted, view.token)
+    assert planner.where("ann/guest") == places(view)
+
+
+@pytest.mark.parametrize(
+    ("facts", "hint"),
+    [
+        (
+            {"cpu": 3000},
+            "can never fit: no alloc has 3 of cpu (the largest has 2); fits 2 allocs with cpu <= 2",
+        ),
+        (
+            {"constraints": (Constraint("rakc", "==", ("r1",)),)},
+            ("can never fit: no alloc matches rakc == r1; fits 2 allocs without the constraint rakc == r1"),
+        ),
+        (
+            {"tasks": 3, "cpu": 100, "spread": (Spread(max=1),)},
+            (
+                "can never fit: by spread over machine, at most 1, there is room for 2 of its 3 tasks; "
+                "fits with at most 2 per machine instead of 1, or with 1 fewer task"
+            ),
+        ),
+    ],
+)
+def test_what_does_not_fit_into_allocs_says_so_of_allocs(
+    planner: Planner, facts: dict[str, Any], hint: str
+) -> None:
+    planner.submit(ROOM)
+    planner.submit(spec("bob/low", 2, 2000))
+    (refusal,) = planner.view(spec("ann/guest", inside="ann/room", priority=100, **facts)).refusals
+    assert refusal.hint == hint
+
+
+def test_allocs_without_a_place_have_none_for_others(planner: Planner) -> None:
+    planner.submit(spec("ann/room", 2, 9000, kind=JobKind.ALLOC_SET))
+    (refusal,) = planner.view(spec("ann/guest", inside="ann/room")).refusals
+    assert refusal.text == "no alloc of ann/room has a place yet"
 
 
 def test_a_plan_with_doubts(planner: Planner) -> None:

@@ -201,6 +201,16 @@ def test_tasks_with_needs_of_their_own_are_looked_at_apart() -> None:
     assert refusal.indexes == (1,)
 
 
+def test_tasks_with_devices_beside_tasks_without_are_all_placed() -> None:
+    overrides = {0: Override(resources=Resources(100, GIB)), 2: Override(resources=Resources(200, GIB))}
+    wanted = spec("ann/job", 4, resources=Resources(100, GIB, 0, {}, {"gpu": 500}), overrides=overrides)
+    capacity = Resources(4000, 8 * GIB, 0, {}, {"gpu": 1000})
+    cell = cell_of([machine("m1", capacity=capacity)], [wanted])
+    carry_out(cell, Scheduler().schedule(cell, observed_of(cell), NOW))
+    assert [task.devices for task in cell.jobs["ann/job"].tasks] == [(), ("gpu:0",), (), ("gpu:0",)]
+    assert all(task.machine == "m1" for task in cell.jobs["ann/job"].tasks)
+
+
 def test_the_budget_leaves_the_rest_for_the_next_pass() -> None:
     cell = cell_of([machine("m1", 100_000)], [spec("ann/job", 10, 10, GIB // 64)])
     scheduler, observed = Scheduler(), observed_of(cell)
