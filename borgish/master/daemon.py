@@ -51,6 +51,7 @@ class Daemon:
         self._store = store
         self._credentials = credentials
         self._clock = SystemClock()
+        self._began = self._clock.now()
         self._failed: asyncio.Future[BorgishError] = asyncio.get_running_loop().create_future()
         self._doubted: asyncio.Task[None] | None = None
         cell = store.load()
@@ -191,7 +192,8 @@ class Daemon:
         await self._keep("periodic")
         days = self._settings.journal.keep_days
         if days:
-            await self._keeper.prune(self._clock.now().wall - days * DAY_SECONDS)
+            wall = self._clock.now().wall_unless_set_on(self._began)
+            await self._keeper.prune(wall - days * DAY_SECONDS)
 
     async def _keep(self, reason: str) -> None:
         try:
@@ -207,7 +209,11 @@ class Daemon:
         await self._link.close()
         reach("shutdown.unlinked")
         self._turn.stop()
-        await asyncio.wait({turns, *([self._keeping] if self._keeping else [])})
+        await asyncio.wait({turns})
+        if self._keeping is not None:
+            if turns.exception() is not None:
+                self._keeping.cancel()  # it may wait for a commit that will never be
+            await asyncio.wait({self._keeping})
         reach("shutdown.turned")
 
     async def _last_checkpoint(self, turns: "asyncio.Task[None]") -> None:

@@ -7,8 +7,8 @@ EVICTIONS_MAX = 100
 
 
 class ReconcileSettings(msgspec.Struct, frozen=True):
-    """All in seconds. ``led_since`` is when this master began, on its monotonic clock, and
-    ``led_since_wall`` the same on its wall clock."""
+    """All in seconds. ``led_since`` is when this master began, on its monotonic clock, and ``led_since_wall``
+    the same on its wall clock."""
 
     led_since: float = 0.0
     led_since_wall: float = 0.0

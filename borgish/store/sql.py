@@ -201,7 +201,10 @@ class SqlStore:
         """Delete the first entries of the journal, of those below a checkpoint. Raises Conflict."""
         with self._changing_kept("left behind") as connection:
             expect_base(kept.infos(connection), below)
-            return kept.prune(connection, below, limit)
+            pruned = kept.prune(connection, below, limit)
+            reach("journal.pruned")
+        reach("journal.pruning_committed")
+        return pruned
 
     def close(self) -> None:
         """Let go of the connection and of the lock. Idempotent."""
