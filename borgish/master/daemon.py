@@ -38,6 +38,7 @@ from borgish.master.turn import Turn
 from borgish.master.watch import WatchHub
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.base import Store
+from borgish.store.replay import replay
 from borgish.store.retention import DAY_SECONDS
 
 log = logging.getLogger("borgmaster")
@@ -60,6 +61,7 @@ class Daemon:
         holder = f"{socket.gethostname()}:{os.getpid()}"
         decide_rules(cell, settings.rules)  # before this one leads: what cannot be must not depose anybody
         epoch = store.lead(holder, settings.listen)
+        replay(cell, store.entries(cell.position))  # what the one before wrote until then
         self._suspects = Suspects(settings.folder)
         poison = self._suspects.known()
         self._core = Core(cell, self._reconcile_settings(), self._clock.now(), poison=poison)

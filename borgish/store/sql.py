@@ -139,8 +139,8 @@ class SqlStore:
         with self._writing() as connection:
             self._epoch = connection.execute(raised).scalar_one()
             reach("lead.raised")
-            if self._last is None:
-                self._last = connection.execute(select(func.max(journal.c.position))).scalar_one() or 0
+            # Not what ``load`` found: the one before may have written until now.
+            self._last = connection.execute(select(func.max(journal.c.position))).scalar_one() or 0
         reach("lead.committed")
         return self._epoch
 
