@@ -17,6 +17,13 @@ class Now(msgspec.Struct, frozen=True):
     wall: float
     mono: float
 
+    def wall_unless_set_on(self, since: "Now") -> float:
+        """Return the wall clock as it would be, had nobody set it on since an earlier moment.
+
+        To judge ages by: a clock that leaps ten years ahead makes nothing ten years older.
+        """
+        return min(self.wall, since.wall + self.mono - since.mono)
+
     def later(self, seconds: float) -> "Now":
         """Return the moment ``seconds`` after this one."""
         return Now(self.wall + seconds, self.mono + seconds)

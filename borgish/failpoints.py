@@ -81,6 +81,9 @@ FAILPOINTS: dict[str, str] = {
     "checkpoint_delete.judged": "another good one was found",
     "checkpoint_delete.removed": "the row is gone in a transaction that is not over",
     "checkpoint_delete.committed": "the row is gone",
+    # The journal is pruned.
+    "journal.pruned": "its first entries are gone in a transaction that is not over",
+    "journal.pruning_committed": "they are gone",
     # An orderly end.
     "shutdown.begun": "somebody asked for the end",
     "shutdown.unserved": "questions are not answered any more",

@@ -43,6 +43,7 @@ from borgish.master.turn import Turn
 from borgish.master.watch import WatchHub
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.base import Store
+from borgish.store.replay import replay
 from borgish.store.retention import DAY_SECONDS
 
 log = logging.getLogger("borgmaster")
@@ -66,11 +67,13 @@ class Daemon:
         self._store = store
         self._credentials = credentials
         self._clock = SystemClock()
+        self._began = self._clock.now()
         self._failed: asyncio.Future[BorgishError] = asyncio.get_running_loop().create_future()
         self._doubted: asyncio.Task[None] | None = None
         holder = f"{socket.gethostname()}:{os.getpid()}"
         decide_rules(cell, settings.rules)  # before this one leads: what cannot be must not depose anybody
         epoch = store.lead(holder, settings.listen)
+        replay(cell, store.entries(cell.position))  # what the one before wrote until then
         self._suspects = Suspects(settings.folder)
         poison = self._suspects.known()
         self._core = Core(
@@ -222,7 +225,8 @@ class Daemon:
         await self._keep("periodic")
         days = self._settings.journal.keep_days
         if days:
-            await self._keeper.prune(self._clock.now().wall - days * DAY_SECONDS)
+            wall = self._clock.now().wall_unless_set_on(self._began)
+            await self._keeper.prune(wall - days * DAY_SECONDS)
 
     async def _keep(self, reason: str) -> None:
         try:
@@ -238,7 +242,11 @@ class Daemon:
         await self._link.close()
         reach("shutdown.unlinked")
         self._turn.stop()
-        await asyncio.wait({turns, *([self._keeping] if self._keeping else [])})
+        await asyncio.wait({turns})
+        if self._keeping is not None:
+            if turns.exception() is not None:
+                self._keeping.cancel()  # it may wait for a commit that will never be
+            await asyncio.wait({self._keeping})
         reach("shutdown.turned")
 
     async def _last_checkpoint(self, turns: "asyncio.Task[None]") -> None:

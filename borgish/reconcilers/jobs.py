@@ -16,13 +16,8 @@ def reconcile(
     """Forget jobs that have been dead long enough. Time does not wake anybody, so only at a resync."""
     if names is not None:
         return
-    forgotten = _trusted_wall(settings, now) - settings.dead_jobs_seconds
+    began = Now(settings.led_since_wall, settings.led_since)
+    forgotten = now.wall_unless_set_on(began) - settings.dead_jobs_seconds
     for key, job in sorted(cell.jobs.items()):
         if job.state is State.DEAD and all(task.since < forgotten for task in job.tasks):
             yield ForgetJob(key)
-
-
-def _trusted_wall(settings: ReconcileSettings, now: Now) -> float:
-    """Return the wall clock as it would be, had nobody set it on since this master began: a clock that leaps
-    ten years ahead makes nobody older."""
-    return min(now.wall, settings.led_since_wall + now.mono - settings.led_since)

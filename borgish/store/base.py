@@ -53,7 +53,10 @@ class Store(Protocol):
         ...
 
     def lead(self, holder: str, address: str) -> int:
-        """Become the leader; return the new epoch, higher than every one before. Waits for no one."""
+        """Become the leader; return the new epoch, higher than every one before. Waits for no one.
+
+        Who led before may have appended since ``load``; from now on they cannot.
+        """
         ...
 
     def leads(self) -> bool:

@@ -139,8 +139,8 @@ class SqlStore:
         with self._writing() as connection:
             self._epoch = connection.execute(raised).scalar_one()
             reach("lead.raised")
-            if self._last is None:
-                self._last = connection.execute(select(func.max(journal.c.position))).scalar_one() or 0
+            # Not what ``load`` found: the one before may have written until now.
+            self._last = connection.execute(select(func.max(journal.c.position))).scalar_one() or 0
         reach("lead.committed")
         return self._epoch
 
@@ -201,7 +201,10 @@ class SqlStore:
         """Delete the first entries of the journal, of those below a checkpoint. Raises Conflict."""
         with self._changing_kept("left behind") as connection:
             expect_base(kept.infos(connection), below)
-            return kept.prune(connection, below, limit)
+            pruned = kept.prune(connection, below, limit)
+            reach("journal.pruned")
+        reach("journal.pruning_committed")
+        return pruned
 
     def close(self) -> None:
         """Let go of the connection and of the lock. Idempotent."""

@@ -5,6 +5,7 @@ It reads the database of a master that is dead, the clients' own ledgers, and wh
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 
 from borgish.cell.apply import apply_entry
 from borgish.cell.events import Entry, TasksPlaced
@@ -50,9 +51,9 @@ def _problems(store: SqlStore, owners: list[Owner], machines: Machines | None) -
 
 def _journal(entries: list[Entry]) -> Iterator[str]:
     """Positions have no gap, and no epoch writes after the next one has begun."""
-    for number, entry in enumerate(entries, 1):
-        if entry.position != number:
-            yield f"entry {entry.position} is the {number}th of the journal"
+    for earlier, later in pairwise(entries):
+        if later.position != earlier.position + 1:
+            yield f"entry {later.position} comes after {earlier.position}"
     epochs = [entry.epoch for entry in entries]
     if epochs != sorted(epochs):
         yield "an epoch wrote after a later one had begun"
@@ -61,8 +62,8 @@ def _journal(entries: list[Entry]) -> Iterator[str]:
 def _replay(store: SqlStore, cell: Cell, entries: list[Entry]) -> Iterator[str]:
     """The journal from its beginning gives each checkpoint, and the cell, bit for bit."""
     kept = {info.position: info for info in store.checkpoints()}
-    replayed = Cell(Snapshot(CELL))
-    for entry in entries:
+    replayed = Cell(_base(store, entries))
+    for entry in entries[max(0, replayed.position - entries[0].position + 1) :] if entries else ():
         apply_entry(replayed, entry)
         info = kept.get(entry.position)
         if info is not None:
@@ -77,6 +78,13 @@ def _replay(store: SqlStore, cell: Cell, entries: list[Entry]) -> Iterator[str]:
         yield "the journal replayed is not the cell that was loaded"
 
 
+def _base(store: SqlStore, entries: list[Entry]) -> Snapshot:
+    """Return what the journal begins with: nothing, or the checkpoint up to which it was pruned."""
+    begins = entries[0].position if entries else 1
+    bases = [info.position for info in store.checkpoints() if info.position >= begins - 1]
+    return verified_snapshot(CELL, *store.checkpoint_body(bases[-1])) if begins > 1 else Snapshot(CELL)
+
+
 def _body(cell: Cell) -> bytearray:
     return encode_snapshot(cell.snapshot())
 
@@ -86,7 +94,10 @@ def _requests(owners: list[Owner], entries: list[Entry]) -> Iterator[str]:
     count = Counter(entry.request_id for entry in entries if entry.request_id)
     positions = {entry.request_id: entry.position for entry in entries}
     yield from (f"{rid} is in the journal {times} times" for rid, times in count.items() if times > 1)
+    begins = entries[0].position if entries else 1
     for request in _with_ids(owners):
+        if request.is_done and request.position < begins:
+            continue  # pruned by rule
         found = positions.get(request.request_id, 0)
         if request.is_done and found != request.position:
             yield f"{request.path} was acknowledged at {request.position} and is at {found}"
@@ -136,9 +147,10 @@ def _named(named: Mapping[int, str], store: SqlStore) -> Iterator[str]:
 def _starts(machines: Machines, entries: list[Entry]) -> Iterator[str]:
     """What was started was placed there, durably, and was started once."""
     placed = {place for entry in entries for place in _placed(entry)}
+    begins = entries[0].position if entries else 1
     for name, borglet in machines.borglets.items():
         for (task, attempt), times in list(borglet.starts.items()):
-            if (name, task, attempt) not in placed:
+            if attempt >= begins and (name, task, attempt) not in placed:
                 yield f"{task}@{attempt} was started on {name} and never placed there"
             if times != 1:
                 yield f"{task}@{attempt} was started {times} times on {name}"

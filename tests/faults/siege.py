@@ -36,10 +36,12 @@ name = "{name}"
 listen = "127.0.0.1:0"
 state = "."
 db = "{url}"
-checkpoints_kept = 2
+{more}
 [poll]
 hold_seconds = 0.5
-{more}
+[checkpoints.keep]
+latest = 2
+hourly = 0
 """
 LOOK_SECONDS = 0.002
 _SERVING = re.compile(r"serving \S+ on (http\S+)")
@@ -99,7 +101,7 @@ class Siege:
     def go_home(self) -> None:
         """Let the clients end, each with its last answer."""
         self._where.go_home()
-        join(self.clients)
+        join([client for client in self.clients if client.ident])
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Wait until something is so."""
@@ -213,9 +215,11 @@ class Siege:
         return told + problems_of(self.url, self.owners, self.machines)
 
     def end_in_peace(self) -> list[str]:
-        """Send the clients home, let the machines come to rest, kill, and return all that is wrong."""
-        self._where.end()
-        join([client for client in self.clients if client.ident])
+        """Send the clients home, each with its last answer, let the machines come to rest, and kill.
+
+        Returns all that is wrong.
+        """
+        self.go_home()
         deadline = Deadline(PATIENCE_SECONDS)
         while True:
             self.kill()

@@ -128,8 +128,8 @@ def test_a_checkpoint_that_was_exported_brings_a_lost_database_back(siege: Siege
 def test_one_who_does_not_lead_any_more_writes_nothing(siege: Siege) -> None:
     siege.start()
     assert siege.serves(), siege.said()
-    [(before,)] = place(siege).read("SELECT max(position) FROM journal")
     place(siege).usurp()
+    [(before,)] = place(siege).read("SELECT max(position) FROM journal")
     with pytest.raises((OSError, http.client.HTTPException)):
         siege.ask(submission("fenced"))
     assert siege.ended() == Fenced.exit_code == 71

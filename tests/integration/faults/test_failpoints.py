@@ -24,6 +24,8 @@ from tests.faults.nursery import Nursery
 from tests.faults.siege import Siege
 
 FORGETFUL = "[keep]\ndead_jobs_hours = 1e-9"
+# Checkpoints come often, and what is older than a tenth of a second goes.
+PRUNED = "[journal]\nkeep_days = 1e-6\n[checkpoints]\nevery_minutes = 0.005"
 FIRST_FILES = 5  # secret, two tokens, their table, client.json
 # How often a point is passed before it is the time to die: by then there is a load, and a past.
 TIMES = {"append": 8, "turn": 8, "release": 8, "answer": 8, "poll": 4, "checkpoint": 2}
@@ -48,17 +50,22 @@ def armed_at_the_beginning() -> list[str]:
     """Points of a first start, each time that it is passed; what was done before is done again or not."""
     undone = of_parts("open", "migrate")  # all in one transaction: the next start does it again
     undone.remove("migrate.committed")
+    undone.remove("migrate.kept")
     each = [f"migrate.revised:{n + 1}" for n in range(revisions())]
     files = [f"{point}:1" for _ in range(FIRST_FILES) for point in of_parts("credentials")]
     return [*(f"{point}:1" for point in undone), *each, "migrate.committed:1", *files]
 
 
 BEGINNING = armed_at_the_beginning()
+# The same on what an older version wrote, whose first revision is there.
+MIGRATING = ["migrate.kept", *(point for point in BEGINNING if point.startswith("migrate"))]
+MIGRATING.remove(f"migrate.revised:{revisions()}")
 STARTING = of_parts("recovery", "lead", "start")
 ENDING = of_parts("shutdown", "close")
 SERVING = {part: of_parts(part) for part in ("turn", "append", "release", "answer", "poll", "checkpoint")}
 DELETING = of_parts("checkpoint_delete")
 REBUILDING = of_parts("rebuild")
+PRUNING = of_parts("journal")
 
 
 def dies_at(siege: Siege, point: str) -> None:
@@ -81,7 +88,8 @@ def goes_on(siege: Siege, *, joining: bool = False) -> None:
 
 def test_every_failpoint_is_died_at() -> None:
     serving = [point for part in SERVING.values() for point in part]
-    tried = [*BEGINNING, *STARTING, *serving, *DELETING, *ENDING, *REBUILDING, "join.accepted"]
+    tried = [*BEGINNING, *MIGRATING, *STARTING, *serving, *DELETING, *PRUNING, *ENDING, *REBUILDING]
+    tried.append("join.accepted")
     assert {point.partition(":")[0] for point in tried} == FAILPOINTS.keys()
     assert len(FAILPOINTS) >= 40
 
@@ -106,7 +114,7 @@ def test_a_first_start_of_a_newer_version(nursery: Nursery, tmp_path: Path, url:
     """What an older version wrote is there after a migration that was cut off at each of its stages."""
     with Siege(nursery, tmp_path, url) as siege:
         written_by_the_first_version(siege.url)
-        for armed in (point for point in BEGINNING if point.startswith("migrate") and not is_first(point)):
+        for armed in MIGRATING:
             siege.start(armed)
             dies_at(siege, armed.partition(":")[0])
         siege.begin()
@@ -118,11 +126,6 @@ def test_a_first_start_of_a_newer_version(nursery: Nursery, tmp_path: Path, url:
         with closing(open_store(siege.url, CELL)) as store:
             assert next(iter(store.entries(0))).events == (Elected(3, 1, "first"),)
             assert store.load().epoch > 3
-
-
-def is_first(armed: str) -> bool:
-    """Whether it is passed only where the very first revision is made, too."""
-    return armed == f"migrate.revised:{revisions()}"
 
 
 def written_by_the_first_version(url: str) -> None:
@@ -169,6 +172,18 @@ def test_when_a_checkpoint_is_deleted(nursery: Nursery, tmp_path: Path, url: str
         siege.found_cell()
         siege.begin()
         for point in DELETING:
+            siege.start(point)
+            siege.serves()
+            dies_at(siege, point)
+            assert siege.problems() == [], point
+        goes_on(siege)
+
+
+def test_when_the_journal_is_pruned(nursery: Nursery, tmp_path: Path, url: str) -> None:
+    with Siege(nursery, tmp_path, url, PRUNED) as siege:
+        siege.found_cell()
+        siege.begin()
+        for point in PRUNING:
             siege.start(point)
             siege.serves()
             dies_at(siege, point)
@@ -257,5 +272,6 @@ def test_a_planted_bug_is_found(nursery: Nursery, tmp_path: Path, bug: str, poin
         siege.start(before=f"tests.faults.planted:{bug}")
         if siege.serves():
             siege.more(2)
+            siege.go_home()
             siege.kill()
         assert any(found in problem for problem in siege.problems())

@@ -48,7 +48,7 @@ class Witness:
 
     def live(self) -> None:
         for _ in range(2):
-            store = self._watched(open_store(self._url, CELL, keep=Keep(3, 0, 0)))
+            store = self._watched(open_store(self._url, CELL, keep=Keep(latest=3, hourly=0, daily=0)))
             life = Life(store)
             if life.cell.position == 1:
                 life.story()
