@@ -14,7 +14,7 @@ from borgish.scheduler.arrays import BoolArray, FloatArray, Rows
 from borgish.scheduler.census import CPU, RAM
 from borgish.scheduler.equivalence import TaskClass
 from borgish.scheduler.fleet import Fleet
-from borgish.scheduler.policy import Number, Policy
+from borgish.scheduler.policy import Demand, Number, Policy
 
 
 class BestFit(Policy):
@@ -43,7 +43,22 @@ class BestFit(Policy):
 
 
 class WorstFit(Policy):
-    """E-PVM: the least rise of a cost that grows steeply with use, which spreads the load (section 3.2)."""
+    """E-PVM: the least rise of a cost that grows steeply with use, which spreads the load (section 3.2).
+
+    A machine costs, for each resource, the number of machines to the power of the share in use; divided
+    by that number here, so that a full one costs 1.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__(seed)
+        self._base = 2.0
+
+    def learn(self, fleet: Fleet, demand: Demand) -> None:
+        super().learn(fleet, demand)
+        base = float(max(2, len(fleet)))
+        if base != self._base:
+            self._base = base
+            self.version += 1
 
     def costs(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> FloatArray:
         cpu, ram = fleet.inverse[CPU][rows], fleet.inverse[RAM][rows]
@@ -58,9 +73,9 @@ class WorstFit(Policy):
         )
 
     def _of(self, cpu: Number, ram: Number, cpu_asked: Number, ram_asked: Number) -> Number:
-        # 2 ** (share used after) - 2 ** (share used before), over both resources
-        on_cpu: Number = 2.0 ** (1.0 - cpu + cpu_asked) - 2.0 ** (1.0 - cpu)
-        on_ram: Number = 2.0 ** (1.0 - ram + ram_asked) - 2.0 ** (1.0 - ram)
+        base = self._base  # to the power of the share used after, less 1, and the same before
+        on_cpu: Number = base ** (cpu_asked - cpu) - base ** (0.0 - cpu)
+        on_ram: Number = base ** (ram_asked - ram) - base ** (0.0 - ram)
         return on_cpu + on_ram
 
 

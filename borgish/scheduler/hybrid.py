@@ -21,6 +21,10 @@ BEST_FIT = 0.05
 """The part of best fit beside what is stranded: enough to decide between machines in balance."""
 
 
+FRAGMENTS = 0.7
+"""The part of the published measure of fragments beside what is stranded, where there are devices."""
+
+
 class Balance(Policy):
     """Leave cpu and ram in the proportion in which the cell's tasks ask for them; else fill what is fuller.
 
@@ -73,8 +77,8 @@ class Balance(Policy):
 class Hybrid(Fgd):
     """Strand as little as possible.
 
-    Of devices, half is the published measure of fragments, with ram, and half what is stranded when as
-    many tasks of a shape as fit are placed together. Of cpu and ram, ``Balance``.
+    Of devices, in parts the published measure of fragments, with ram, and what is stranded when as many
+    tasks of a shape as fit are placed together. Of cpu and ram, ``Balance``.
     """
 
     steps = 50
@@ -83,4 +87,5 @@ class Hybrid(Fgd):
 
     def _of(self, fleet: Fleet, typical: Typical, states: States) -> FloatArray:
         fits = typical.fits(fleet, states)
-        return (typical.fragments(fits) + typical.stranded(fits, states)) * 0.5
+        stranded = typical.stranded(fits, states)
+        return stranded + (typical.fragments(fits) - stranded) * FRAGMENTS

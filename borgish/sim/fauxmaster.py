@@ -23,6 +23,7 @@ from borgish.master.core import Core
 from borgish.master.step import Ask
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import show_bytes, show_cpu
+from borgish.sim.pack_command import add_pack, run_pack
 from borgish.spec.job import JobSpec
 from borgish.spec.mistakes import show_mistakes
 from borgish.spec.read import read_job
@@ -52,12 +53,15 @@ def main() -> None:
     """Answer one question about a copy of a cell."""
     arguments = _arguments()
     try:
-        if arguments.question == "fits":
+        if arguments.question == "pack":
+            run_pack(arguments)
+        elif arguments.question == "fits":
             _show_fit(arguments.file, arguments.job)
         else:
             _show_cell(open_cell(arguments.file))
     except Invalid as error:
-        print(show_mistakes(error.mistakes, str(arguments.job)) or f"error: {error}", file=sys.stderr)
+        of_file = show_mistakes(error.mistakes, str(getattr(arguments, "job", "")))
+        print(of_file or f"error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except BorgishError as error:
         print(f"error: {error.message}", file=sys.stderr)
@@ -79,6 +83,7 @@ def _arguments() -> argparse.Namespace:
             "file", type=Path, help="the cell's database, also while it runs, or an exported checkpoint"
         )
     fits.add_argument("job", type=Path, help="a job file")
+    add_pack(questions)
     return parser.parse_args()
 
 

@@ -21,6 +21,7 @@ GROUPS = {
     "control": "submit to running, durable, on simulated machines",
     "cli": "borgctl's wall time and borgmaster's memory",
     "schedule": "passes of the scheduler over large cells",
+    "pack": "how full cells get on public traces, by policy",
     "store": "appends, checkpoints and loads",
     "time": "reads of the past",
     "kills": "kill -9 of the master at random moments, and what was lost",

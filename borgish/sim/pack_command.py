@@ -1,0 +1,130 @@
+"""``fauxmaster pack``: how well a policy packs anybody's tasks on anybody's machines."""
+
+import argparse
+import statistics
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from borgish.errors import Invalid
+from borgish.scheduler.policies import POLICIES
+from borgish.sim.arrive import Arrived, arrive
+from borgish.sim.compact import TRIALS, Compacted, compact
+from borgish.sim.pack_files import MACHINE_COLUMNS, TASK_COLUMNS, read_machines, read_tasks
+from borgish.spec.mistakes import show_mistakes
+
+_Item = TypeVar("_Item")
+
+EXPERIMENTS = ("arrive", "compact")
+SHOWN_PERCENT = 5
+SEED_MAX = 2**32 - 1
+
+
+def add_pack(questions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command and its options."""
+    pack = questions.add_parser(
+        "pack",
+        help="how well the real scheduler packs tasks on machines that are in CSV files",
+        description="Pack tasks on machines that are in CSV files, with the real scheduler.",
+        epilog=f"Machines have the columns {','.join(MACHINE_COLUMNS)}, and further ones are attributes. "
+        f"Tasks have {','.join(TASK_COLUMNS)}, in order of arrival; several constraints have ; between. "
+        "arrive: tasks come one at a time, and what finds no place goes. compact: how few machines, "
+        "drawn at random, hold all tasks.",
+    )
+    pack.add_argument("--machines", type=Path, required=True, metavar="M.csv")
+    pack.add_argument("--tasks", type=Path, required=True, metavar="T.csv")
+    pack.add_argument("--policy", default=next(iter(POLICIES)), metavar="P", help=", ".join(POLICIES))
+    pack.add_argument("--experiment", default=EXPERIMENTS[0], metavar="|".join(EXPERIMENTS))
+    pack.add_argument(
+        "--seed", type=_seed, default=0, metavar="N", help="for ties, and for which machines go"
+    )
+    pack.add_argument(
+        "--trials", type=_trials, default=TRIALS, metavar="N", help=f"of compact; {TRIALS} unless given"
+    )
+    pack.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run_pack(arguments: argparse.Namespace) -> None:
+    """Run an experiment and print what came of it. Raises Invalid, NotFound, Conflict."""
+    policy, experiment = _known(arguments.policy, POLICIES), _known(arguments.experiment, EXPERIMENTS)
+    machines, tasks = _read(read_machines, arguments.machines), _read(read_tasks, arguments.tasks)
+    if machines is None or tasks is None:
+        sys.exit(Invalid.exit_code)
+    asked = {"experiment": experiment, "policy": policy, "seed": arguments.seed, "machines": len(machines)}
+    if experiment == "arrive":
+        arrived = arrive(machines, tasks, policy, arguments.seed)
+        print(_json(asked, arrived) if arguments.json else show_arrived(arrived))
+    else:
+        compacted = compact(machines, tasks, policy, arguments.seed, arguments.trials)
+        print(_json(asked, compacted) if arguments.json else show_compacted(compacted))
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal() or int(text) > SEED_MAX:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 0 to {SEED_MAX}")
+    return int(text)
+
+
+def _trials(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 1000:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1 to 1000")
+    return int(text)
+
+
+def _read(read: Callable[[Path], list[_Item]], path: Path) -> list[_Item] | None:
+    """Return what is in a file, or tell its mistakes: those of both files are told."""
+    try:
+        return read(path)
+    except Invalid as error:
+        print(show_mistakes(error.mistakes, str(path)), file=sys.stderr)
+        return None
+
+
+def _known(name: str, names: object) -> str:
+    known = list(names) if isinstance(names, dict | tuple) else []
+    if name not in known:
+        raise Invalid(f"{name} is unknown", f"there are {', '.join(known)}")
+    return name
+
+
+def _json(asked: dict[str, object], result: Arrived | Compacted) -> str:
+    found = msgspec.to_builtins(result)
+    if isinstance(result, Compacted):
+        found |= {"result": result.result, "median": statistics.median(result.needed)}
+    return msgspec.json.encode(found | asked).decode()
+
+
+def show_arrived(arrived: Arrived) -> str:
+    """Return the shares of every fifth percent, and why tasks are pending."""
+    lines = [f"requested and allocated {arrived.measured}, allocated cpu and ram, in % of the cell"]
+    last = arrived.steps[-1]
+    for step in arrived.steps:
+        if step.requested_percent % SHOWN_PERCENT == 0 or step is last:
+            shares = (step.allocated, step.cpu_allocated, step.ram_allocated)
+            lines.append(f"{step.requested_percent:>9}" + "".join(f"{100 * share:>9.2f}" for share in shares))
+    pending = sum(arrived.pending.values())
+    lines.append(
+        f"placed {arrived.placed} of {arrived.tasks} tasks, {pending} pending{':' if pending else ''}"
+    )
+    lines += [f"{count:>9} {reason}" for reason, count in arrived.pending.items()]
+    return "\n".join(lines)
+
+
+def show_compacted(compacted: Compacted) -> str:
+    """Return how many machines are needed, beside what no packing can do without."""
+    needed, bounds, result = compacted.needed, compacted.bounds, compacted.result
+    cell = f"{compacted.machines} machines"
+    if compacted.clones > 1:
+        cell += f", {compacted.clones} times those given"
+    spread = f"median {statistics.median(needed):g}, {min(needed)} to {max(needed)}"
+    bound = statistics.median(bounds)
+    more = 100 * (statistics.mean(n / b for n, b in zip(needed, bounds, strict=True)) - 1)
+    return (
+        f"{compacted.tasks} tasks on {cell}, {len(needed)} trials\n"
+        f"needed: {result} machines (90th percentile; {spread}), "
+        f"{100 * result / compacted.machines:.1f} % of the cell\n"
+        f"their sums ask for {bound:g} (median) whatever the packing; {more:.2f} % on top of that"
+    )

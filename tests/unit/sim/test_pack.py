@@ -1,0 +1,190 @@
+"""Packing experiments on a few machines, through the real scheduler."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from borgish.errors import Conflict
+from borgish.resources import Resources
+from borgish.scheduler.policies import POLICIES
+from borgish.sim import fauxmaster
+from borgish.sim.arrive import arrive
+from borgish.sim.compact import compact, percentile, softened
+from borgish.sim.packing import Arrival, PackedCell, machine_of, specs_of
+from borgish.spec.job import Constraint, Preference
+
+GIB = 1024**3
+MACHINES = "name,cpu_millis,ram_mib,devices,device_model,rack\n" + "".join(
+    f"m{number},8000,16384,2,{'T4' if number % 2 else 'G2'},r{number % 3}\n" for number in range(6)
+)
+TASKS = "job,index,user,priority,cpu_millis,ram_mib,devices,device_millis,constraints\n" + "".join(
+    f"j{number % 4},{number},u{number % 2},0,{500 + 500 * (number % 3)},2048,1,{(250, 500, 1000)[number % 3]},"
+    f"{'device_model == T4' if number % 4 == 1 else ''}\n"
+    for number in range(24)
+)
+
+
+def plain(name: str, cpu: int = 1000, devices: int = 0, user: str = "ann", **more: object) -> Arrival:
+    needs = Resources(cpu, GIB, devices={"gpu": devices} if devices else {})
+    return Arrival(user, name, 0, needs, **more)  # type: ignore[arg-type]
+
+
+def machines_of(count: int, cpu: int = 4000, devices: int = 0) -> list:  # type: ignore[type-arg]
+    capacity = Resources(cpu, 8 * GIB, devices={"gpu": devices} if devices else {})
+    return [machine_of(f"m{number}", capacity, {}) for number in range(count)]
+
+
+def test_what_arrives_is_placed_until_nothing_is_left() -> None:
+    arrived = arrive(machines_of(2), [plain(f"j{n}") for n in range(10)], "hybrid", 0)
+    assert (arrived.measured, arrived.tasks, arrived.placed, arrived.pending) == ("cpu", 10, 8, {"cpu": 2})
+    assert [step.requested_percent for step in arrived.steps] == [12, 25, 38, 50, 62, 75, 88, 100, 112, 125]
+    assert [step.allocated for step in arrived.steps][-4:] == [0.875, 1.0, 1.0, 1.0]
+
+
+def test_devices_are_measured_where_there_are_any() -> None:
+    arrived = arrive(
+        machines_of(1, devices=1000), [plain("a", devices=700), plain("b", devices=400)], "fgd", 0
+    )
+    assert (arrived.measured, arrived.pending) == ("devices", {"device gpu": 1})
+    assert [step.allocated for step in arrived.steps] == [0.7, 0.7]
+
+
+def test_nobody_is_preempted() -> None:
+    tasks = [plain("low", 4000), Arrival("ann", "high", 300, Resources(4000, GIB))]
+    assert arrive(machines_of(1), tasks, "hybrid", 0).pending == {"cpu": 1}
+
+
+def test_tasks_of_a_job_may_differ() -> None:
+    tasks = [plain("j", 1000), plain("j", 3000), plain("j", 1000)]
+    spec = specs_of(tasks)["ann/j"]
+    assert [spec.needs(index).cpu_millis for index in range(3)] == [1000, 3000, 1000]
+    assert arrive(machines_of(1), tasks, "best_fit", 0).placed == 2
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_policy_packs_and_no_device_is_given_twice(policy: str) -> None:
+    tasks = [plain(f"j{n}", 500, (300, 500, 1000, 2000)[n % 4]) for n in range(30)]
+    cell = PackedCell(machines_of(4, 8000, 4000), specs_of(tasks), policy, 1)
+    used: dict[tuple[str, str], int] = {}
+    for task in tasks:
+        for placement in cell.add(task.key).placements:
+            for device in placement.devices[0]:
+                key = (placement.machines[0], device)
+                used[key] = used.get(key, 0) + min(1000, task.needs.devices["gpu"])
+    assert used
+    assert max(used.values()) <= 1000
+
+
+def test_compaction_finds_the_smallest_cell() -> None:
+    compacted = compact(machines_of(10), [plain(f"j{n}") for n in range(16)], "hybrid", 0, trials=3)
+    assert compacted.needed == compacted.bounds == (4, 4, 4)
+    assert (compacted.machines, compacted.clones, compacted.result) == (10, 1, 4)
+
+
+def test_a_cell_that_is_too_small_is_cloned() -> None:
+    compacted = compact(machines_of(2), [plain(f"j{n}") for n in range(20)], "hybrid", 0, trials=1)
+    assert (compacted.machines, compacted.clones, compacted.needed) == (6, 3, (5,))
+
+
+def test_what_never_fits_is_told() -> None:
+    many = [plain(f"j{n}", 5000) for n in range(9)]
+    with pytest.raises(Conflict, match="do not fit on 16 machines, 8 times the cell"):
+        compact(machines_of(2), many, "hybrid", 0)
+
+
+def test_a_few_picky_tasks_may_be_left_over() -> None:
+    # One of 600 tasks goes on a single machine only; it does not keep the cell large.
+    machines = [*machines_of(300), machine_of("huge", Resources(64_000, 64 * GIB), {})]
+    tasks = [plain("picky", 60_000), *(plain(f"j{n}", 2000) for n in range(599))]
+    compacted = compact(machines, tasks, "hybrid", 0, trials=4)
+    assert min(compacted.needed) < 301
+    assert compacted.result <= 300
+
+
+def test_the_percentile_is_the_tenth_of_eleven() -> None:
+    assert percentile(range(1, 12)) == 10
+    assert percentile([7]) == 7
+
+
+def test_hard_constraints_of_very_large_jobs_are_softened() -> None:
+    rack = Constraint("rack", "==", ("r1",))
+    spec = specs_of([plain("j", constraints=(rack,)) for _ in range(6)])["ann/j"]
+    assert softened(spec, 12) is spec
+    assert (softened(spec, 11).constraints, softened(spec, 11).prefer) == ((), (Preference(rack),))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    (tmp_path / "M.csv").write_text(MACHINES)
+    (tmp_path / "T.csv").write_text(TASKS)
+    return ["--machines", str(tmp_path / "M.csv"), "--tasks", str(tmp_path / "T.csv")]
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
+    monkeypatch.setattr(sys, "argv", ["fauxmaster", "pack", *arguments])
+    fauxmaster.main()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("experiment", ["arrive", "compact"])
+def test_the_same_seed_gives_the_same_bytes(
+    files: list[str],
+    policy: str,
+    experiment: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = [*files, "--policy", policy, "--experiment", experiment, "--seed", "3", "--trials", "2"]
+    for option in ([], ["--json"]):
+        run(monkeypatch, *asked, *option)
+        first = capsys.readouterr().out
+        run(monkeypatch, *asked, *option)
+        assert capsys.readouterr().out == first != ""
+    assert json.loads(first)["policy"] == policy
+
+
+def test_arrivals_are_shown_with_why_some_are_pending(
+    files: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(monkeypatch, *files, "--policy", "fgd")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "requested and allocated devices, allocated cpu and ram, in % of the cell"
+    assert lines[-2:] == ["placed 22 of 24 tasks, 2 pending:", "        2 device gpu"]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--policy", "tetris"], "error: tetris is unknown. there are hybrid, best_fit"),
+        (["--experiment", "shrink"], "error: shrink is unknown. there are arrive, compact"),
+        (["--seed", "-1"], "-1 is not a whole number from 0"),
+        (["--trials", "0"], "0 is not a whole number from 1"),
+    ],
+)
+def test_wrong_words(
+    files: list[str],
+    options: list[str],
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(monkeypatch, *files, *options)
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err
+
+
+def test_mistakes_of_both_files_are_told_with_their_lines(
+    files: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file, line in ((files[1], "m9,-1,1,0,,r0\n"), (files[3], "j,x,ann,0,1,1,0,0,\n")):
+        with Path(file).open("a") as opened:
+            opened.write(line)
+    with pytest.raises(SystemExit) as ended:
+        run(monkeypatch, *files)
+    assert ended.value.code == 2
+    told = capsys.readouterr().err
+    assert f"{files[1]}:8:1: cpu_millis: -1 is negative" in told
+    assert f"{files[3]}:26:1: index: 'x' is not a whole number" in told
