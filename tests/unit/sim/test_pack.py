@@ -20,7 +20,8 @@ MACHINES = "name,cpu_millis,ram_mib,devices,device_model,rack\n" + "".join(
     f"m{number},8000,16384,2,{'T4' if number % 2 else 'G2'},r{number % 3}\n" for number in range(6)
 )
 TASKS = "job,index,user,priority,cpu_millis,ram_mib,devices,device_millis,constraints\n" + "".join(
-    f"j{number % 4},{number},u{number % 2},0,{500 + 500 * (number % 3)},2048,1,{(250, 500, 1000)[number % 3]},"
+    f"j{number % 4},{number},u{number % 2},0,"
+    f"{500 + 500 * (number % 3)},2048,1,{(250, 500, 1000)[number % 3]},"
     f"{'device_model == T4' if number % 4 == 1 else ''}\n"
     for number in range(24)
 )
