@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,8 +22,10 @@ from borgish.master.rollbacks import Rollbacks
 from borgish.master.settings import Rollback
 from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
+from borgish.store.base import Store
 from borgish.store.codec import compress, encode_snapshot, sha256_of
 from borgish.store.memory import MemoryStore
+from borgish.store.open import open_store
 from borgish.wire.api import Accepted
 from borgish.wire.api_past import RollbackPlan, RollbackRequest
 from tests.unit.cell.lived import machine, spec
@@ -34,11 +37,12 @@ GOOD = 4  # the position after which all was well
 class Bench:
     """A master's parts over a store in memory, with turns that run; no machine is ever spoken to."""
 
-    def __init__(self, store: MemoryStore | None = None, seen: Seen | None = None) -> None:
+    def __init__(self, store: Store, seen: Seen | None = None) -> None:
         self.clock = SystemClock()
-        self.store = store or MemoryStore(CELL)
+        self.store = store
+        cell = store.load()
         epoch = self.store.lead("me", "here")
-        self.core = Core(self.store.load(), ReconcileSettings(), self.clock.now())
+        self.core = Core(cell, ReconcileSettings(), self.clock.now())
         first = self.core.begin(epoch, "me", self.clock.now(), seen=seen)
         self.inbox = Inbox()
         self.turn = Turn(self.core, self.store, self.inbox, self.clock, lambda _: None, lambda _: None)
@@ -60,6 +64,7 @@ class Bench:
         self.turn.stop()
         await self.turns
         self.turn.close()
+        self.store.close()
 
     async def do(self, command: Command) -> Accepted:
         return await self.inbox.ask(command, "ann")
@@ -94,7 +99,7 @@ class Bench:
 
 @pytest.fixture
 async def bench() -> AsyncIterator[Bench]:
-    made = Bench()
+    made = Bench(MemoryStore(CELL))
     await made.live()
     yield made
     await made.end()
@@ -119,6 +124,7 @@ async def test_the_timeline_is_in_the_store(bench: Bench) -> None:
     done = await bench.back(str(GOOD), yes_stop=9)
     entry = next(iter(bench.store.entries(done.position - 1, 1)))
     assert (entry.timeline, entry.actor, entry.cause) == (2, "ann", "RollBack")
+    assert isinstance(bench.store, MemoryStore)
     assert bench.store.reopen().load().timeline == 2
 
 
@@ -165,16 +171,20 @@ async def test_what_was_pruned_is_refused_with_what_there_is(bench: Bench) -> No
     assert str(kept) in await bench.refused(Gone, "can no longer be told", str(GOOD))
 
 
-async def test_what_was_lost_is_no_moment_to_go_back_to(bench: Bench) -> None:
+async def test_what_was_lost_is_no_moment_to_go_back_to(tmp_path: Path) -> None:
     """Between the end of an older store and its being taken over there was a history that nobody has."""
-    end = bench.core.cell.position
-    again = Bench(bench.store.reopen(), Seen(1, 7, 400))
+    url = f"sqlite:///{tmp_path}/cell.db"
+    first = Bench(open_store(url, CELL))
+    await first.live()
+    end = first.core.cell.position
+    await first.end()
+    again = Bench(open_store(url, CELL), Seen(1, 7, 400))
     try:
         await again.do(KillTasks("ann/web"))
         at = next(iter(again.store.entries(end - 1, 1))).at
-        lost = datetime.fromtimestamp(at, UTC).isoformat()
-        hint = await again.refused(Conflict, "what was at '.*' may be lost: .* taken over", lost)
-        assert f"Its end is position {end}" in hint
+        lost = datetime.fromtimestamp(at + 0.001, UTC).isoformat()  # written to the microsecond
+        hint = await again.refused(Conflict, "what was at '.*' may be lost: history ends at", lost)
+        assert f"What was left is position {end}" in hint
         await again.back(str(end))
         assert again.core.cell.timeline == 3
         await again.refused(Conflict, "nothing differs", "now")
@@ -185,6 +195,7 @@ async def test_what_was_lost_is_no_moment_to_go_back_to(bench: Bench) -> None:
 def damage(bench: Bench, name: str, how: str) -> int:
     """Spoil the checkpoint of a name; return its position."""
     position = next(info.position for info in bench.store.checkpoints() if info.name == name)
+    assert isinstance(bench.store, MemoryStore)
     info, stored = bench.store.disk.checkpoints[position]
     if how != "torn":
         body = bytes(encode_snapshot(bench.core.cell.snapshot()))
