@@ -74,7 +74,7 @@ def position_at(source: Source, at: float, head: int) -> int:
         else:
             high = entry.position
     entry = next(iter(source.entries_before(low + 1, 1)), None)
-    return low if entry is not None and entry.at <= at else 0
+    return entry.position if entry is not None and entry.at <= at else 0  # where positions were left out
 
 
 def earliest_position(source: Source) -> int:
