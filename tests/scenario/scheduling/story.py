@@ -25,8 +25,10 @@ from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import DEVICE_MILLIS, Resources
 from borgish.spec.read import read_job
 from borgish.vocabulary import Ending, Phase, Runtime, State, task_name
+from borgish.wire.api import Accepted
 
 RECORDED = Path(__file__).parent / "recorded"
+JOBS = Path(__file__).parents[3] / "configs" / "jobs"
 GIB = 1024**3
 
 
@@ -79,9 +81,10 @@ class Story:
 
     def images(self, name: str, **images: str) -> None:
         """Let a machine have container images, each of an architecture."""
-        self.core.observed.machines[name].images = {f"{image}:1": arch for image, arch in images.items()}
-        self.tell(f"{name} has {', '.join(f'{image}:1 for {arch}' for image, arch in images.items())}")
-        self.report(name)
+        there = {f"{image}:1": arch for image, arch in images.items()}
+        self.tell(f"{name} has {', '.join(f'{image} for {arch}' for image, arch in there.items())}")
+        self.step(Ask(2, Observe(name, "boot", name, (), images=there), name))
+        self.show()
 
     def report(self, name: str) -> None:
         """Let a machine say what it runs: all that it should, and what it was not told to end yet."""
@@ -135,11 +138,16 @@ class Story:
 
     def submit(self, text: str, user: str = "ann") -> None:
         """Submit a job file, and show what came of it."""
-        lines = text.strip("\n").splitlines()
+        lines = text.strip("\n").rstrip().splitlines()
         margin = len(lines[0]) - len(lines[0].lstrip())
         body = [line[margin:] for line in lines]
         self.tell(f"{user} submits:", *(f"    {line}" for line in body))
         self.do(SubmitJob(read_job("\n".join(body), user)), user, "")
+
+    def submit_file(self, name: str, user: str = "ann") -> None:
+        """Submit one of the examples in ``configs/jobs``, and show what came of it."""
+        self.tell(f"{user} submits configs/jobs/{name}.yaml")
+        self.do(SubmitJob(read_job((JOBS / f"{name}.yaml").read_text(), user)), user, "")
 
     def do(self, command: Command, user: str = "ann", words: str = "-") -> None:
         """Give a command, and show what came of it."""
@@ -148,6 +156,8 @@ class Story:
         answer = self.step(Ask(3, command, user))
         if isinstance(answer, Refused):
             self.tell(f"  refused: {answer}")
+        if isinstance(answer, Accepted):
+            self.tell(*(f"  note: {note}" for note in answer.notes))
         self.show()
 
     def step(self, *inputs: Input) -> object:
@@ -194,10 +204,9 @@ class Story:
         said = [task.reason] if task.reason else []
         if task.promised:
             said.append(f"its place on {task.promised} is kept")
-        for refusal in self.core.refusals.get(job.key, ()):
-            if task.index in refusal.indexes:
-                said += [refusal.text, refusal.hint]
-        return f"waits: {'; '.join(filter(None, said))}"
+        refusals = self.core.refusals.get(job.key, ())
+        said += [refusal.text for refusal in refusals if task.index in refusal.indexes]
+        return f"waits: {'; '.join(said)}"
 
     def _details(self, job: Job, task: Task) -> str:
         attributes = self.core.cell.machines[task.machine].attributes

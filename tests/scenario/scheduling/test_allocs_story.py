@@ -85,3 +85,132 @@ def test_what_is_no_alloc_set_of_ones_own_is_refused() -> None:
     story.do(KillTasks("bob/room"), "bob", "room")
     story.submit("name: server\nin: room\nrun: [serve]", "bob")
     story.end("allocs-refused")
+
+
+def test_the_examples() -> None:
+    story = Story()
+    story.machines("m1", "m2")
+    story.submit_file("allocs")
+    story.submit_file("in-allocs")
+    assert set(story.where("ann/allocs")) == set(story.where("ann/in-allocs")) == {"m1", "m2"}
+    story.do(ScaleJob("ann/in-allocs", 5), words="in-allocs to 5")
+    assert story.where("ann/in-allocs").count("") == 1  # two in each
+    story.end("allocs-examples")
+
+
+def test_devices_ports_and_rules_inside() -> None:
+    story = Story()
+    story.machines("m1", "m2", devices={"gpu": 3})
+    story.submit(
+        """
+        name: lab
+        kind: alloc_set
+        tasks: 2
+        resources: {cpu: 1, ram: 1GiB, devices: {gpu: 2}}
+        constraints: [not present(gone)]
+        """
+    )
+    story.submit(
+        """
+        name: halves
+        in: lab
+        tasks: 3
+        run: [train]
+        resources: {cpu: 100m, ram: 64MiB, devices: {gpu: 0.5}}
+        """
+    )
+    story.submit(
+        """
+        name: wholes
+        in: lab
+        tasks: 3
+        run: [train]
+        resources: {cpu: 100m, ram: 64MiB, devices: {gpu: 1}}
+        """
+    )
+    assert story.where("ann/wholes").count("") == 1
+    jobs = story.core.cell.jobs
+    for task in (*jobs["ann/halves"].tasks, *jobs["ann/wholes"].tasks):
+        if task.alloc >= 0:
+            assert set(task.devices) <= set(jobs["ann/lab"].tasks[task.alloc].devices)
+    story.submit(
+        """
+        name: one-a-machine
+        in: lab
+        tasks: 3
+        run: [serve]
+        fixed_ports: {metrics: 9100}
+        resources: {cpu: 100m, ram: 64MiB}
+        """
+    )
+    assert story.where("ann/one-a-machine").count("") == 1
+    story.submit(
+        """
+        name: outside
+        run: [serve]
+        fixed_ports: {metrics: 9100}
+        resources: {cpu: 100m, ram: 64MiB}
+        """
+    )
+    assert story.where("ann/outside") == [""]  # ports are the machine's
+    story.submit(
+        """
+        name: pair
+        in: lab
+        tasks: 2
+        gang: true
+        run: [serve]
+        resources: {cpu: 400m, ram: 64MiB}
+        spread: [{max: 1}]
+        """
+    )
+    assert set(story.where("ann/pair")) == {"m1", "m2"}
+    story.end("allocs-things")
+
+
+SHELTER = """
+    name: shelter
+    kind: alloc_set
+    tasks: 1
+    resources: {cpu: 3, ram: 1GiB}
+"""
+GUEST = """
+    name: guest
+    in: shelter
+    run: [serve]
+    priority: PRIORITY
+    resources: {cpu: 2, ram: 64MiB}
+"""
+PROD = """
+    name: prod
+    run: [serve]
+    priority: production
+    resources: {cpu: 3, ram: 1GiB}
+"""
+
+
+def test_an_alloc_is_preempted_with_what_is_in_it() -> None:
+    story = Story()
+    story.machine("m1")
+    story.submit(SHELTER)
+    story.submit(GUEST.replace("PRIORITY", "batch"))
+    story.all_report()
+    story.submit(PROD)
+    assert story.where("ann/guest") == story.where("ann/prod") == [""]  # its program has yet to end
+    story.leave("m1")
+    assert story.where("ann/prod") == ["m1"]
+    story.end("allocs-preempted")
+
+
+def test_an_alloc_with_production_in_it_is_as_safe_as_production() -> None:
+    story = Story()
+    story.machine("m1")
+    story.submit(SHELTER)
+    story.submit(GUEST.replace("PRIORITY", "production"))
+    story.submit(PROD)
+    assert story.where("ann/prod") == [""]
+    story.do(KillTasks("ann/guest"), words="guest")
+    story.wait(1.0)
+    story.show()
+    assert story.where("ann/prod") == ["m1"]
+    story.end("allocs-shelter")

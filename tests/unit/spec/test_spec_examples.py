@@ -10,7 +10,7 @@ import pytest
 from borgish.bands import DEFAULT_BANDS
 from borgish.spec.job import JobSpec
 from borgish.spec.read import read_job
-from borgish.vocabulary import Appclass, Band, RestartPolicy, Runtime
+from borgish.vocabulary import Appclass, Band, JobKind, Recheck, RestartPolicy, Runtime
 
 JOBS = Path(__file__).parents[3] / "configs" / "jobs"
 ALL = sorted(path.stem for path in JOBS.glob("*.yaml"))
@@ -21,12 +21,16 @@ def example(name: str) -> JobSpec:
 
 
 def test_all_are_known() -> None:
-    assert ALL == ["batch", "container", "devices", "placed", "sidecar", "ticker", "web"]
+    assert [
+        *("allocs", "batch", "container", "dedicated", "devices", "gang", "in-allocs", "placed"),
+        *("preemptor", "sidecar", "spread", "ticker", "web"),
+    ] == ALL
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_it_is_read_and_commented(name: str) -> None:
-    assert example(name).run
+    spec = example(name)
+    assert spec.run or spec.kind is JobKind.ALLOC_SET
     assert (JOBS / f"{name}.yaml").read_text().startswith("# ")
 
 
@@ -72,3 +76,32 @@ def test_placed_has_what_its_comments_show() -> None:
     assert len(spec.constraints) == 3
     assert spec.needs(0).ram_bytes == 2 * spec.needs(1).ram_bytes
     assert spec.needs(0).disk_bytes == spec.needs(1).disk_bytes
+
+
+def test_spread_shows_every_way_to_say_where() -> None:
+    spec = example("spread")
+    assert [(each.over, each.max) for each in spec.spread] == [("rack", 2), ("zone", 0)]
+    assert (spec.prefer[0].weight, spec.near[0].weight) == (10, 5)
+    assert spec.apart[0].weight == 0
+
+
+def test_dedicated_may_stay_for_a_time() -> None:
+    spec = example("dedicated")
+    assert [each.for_seconds for each in spec.tolerations] == [None, 3600.0]
+    assert spec.recheck is Recheck.EVICT
+
+
+def test_preemptor_is_in_a_hurry_and_in_production() -> None:
+    spec = example("preemptor")
+    assert (DEFAULT_BANDS.of(spec.priority), spec.preempt_within_seconds) == (Band.PRODUCTION, 5.0)
+
+
+def test_gang_is_one() -> None:
+    assert example("gang").gang
+
+
+def test_allocs_and_what_runs_in_them() -> None:
+    allocs, inside = example("allocs"), example("in-allocs")
+    assert allocs.kind is JobKind.ALLOC_SET
+    assert inside.inside == allocs.key
+    assert inside.resources.plus(inside.resources) == allocs.resources

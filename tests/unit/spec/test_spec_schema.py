@@ -56,7 +56,7 @@ def fits(schema: dict[str, Any], value: Any) -> bool:
         (
             "type" not in schema or _is(schema["type"], value),
             "enum" not in schema or value in schema["enum"],
-            "const" not in schema or value is schema["const"],
+            "const" not in schema or _is_same(schema["const"], value),
             "anyOf" not in schema or any(fits(one, value) for one in schema["anyOf"]),
             "not" not in schema or not fits(schema["not"], value),
             not isinstance(value, str) or _text_fits(schema, value),
@@ -66,6 +66,10 @@ def fits(schema: dict[str, Any], value: Any) -> bool:
             not isinstance(value, dict) or _object_fits(schema, value),
         )
     )
+
+
+def _is_same(const: Any, value: Any) -> bool:
+    return bool(const == value) and isinstance(const, bool) == isinstance(value, bool)
 
 
 def _is(types: str | list[str], value: Any) -> bool:
