@@ -1,5 +1,6 @@
 """``borgctl machine``: list, show, cordon, uncordon, taint, untaint, remove."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -70,6 +71,13 @@ MACHINE_COLUMNS: tuple[Column[MachineView], ...] = (
 )
 
 
+def _columns(machines: Sequence[MachineView]) -> tuple[Column[MachineView], ...]:
+    """Return the columns, without the one of taints where no machine has any: reasons need the room."""
+    if any(machine.taints for machine in machines):
+        return MACHINE_COLUMNS
+    return tuple(column for column in MACHINE_COLUMNS if column.title != "TAINTS")
+
+
 @app.command("list")
 def list_(context: typer.Context, at: AtOption = "", output: FormOption = Form.TABLE) -> None:
     """List the machines."""
@@ -77,7 +85,7 @@ def list_(context: typer.Context, at: AtOption = "", output: FormOption = Form.T
 
     machines = every_machine(client_at(context, at, output))
     none = "no machine had joined" if at else "no machine has joined"
-    show_list(machines, MACHINE_COLUMNS, output, lambda machine: machine.name, none)
+    show_list(machines, _columns(machines), output, lambda machine: machine.name, none)
 
 
 @app.command()

@@ -85,9 +85,11 @@ def wait_until_ready(folder: Path, started: "Started", deadline: "Deadline") -> 
 
     missing = ["borgmaster"]
     while deadline.left:
-        ended = next((daemon for daemon, process in started.items() if process.poll() is not None), None)
-        if ended is not None:
-            return _say_ended(ended, started[ended].returncode)
+        ended = [daemon for daemon, process in started.items() if process.poll() is not None]
+        # A borglet may have ended for the same reason as a master that is about to: the master's words first.
+        for daemon in ended:
+            if daemon.name == "borgmaster" or missing != ["borgmaster"]:
+                return _say_ended(daemon, started[daemon].returncode)
         missing = not_heard(folder)
         if not missing:
             return 0

@@ -15,7 +15,7 @@ import numpy as np
 from borgish.cell.model import Taint
 from borgish.cell.taints import untolerated
 from borgish.resources import DEVICE_MILLIS, show_bytes, show_cpu, show_devices
-from borgish.scheduler.arrays import ALL, BoolArray, FloatArray, IntArray, Rows
+from borgish.scheduler.arrays import ALL, BoolArray, Rows
 from borgish.scheduler.census import CPU, DEVICE_PREFIX, DISK, KINDS, PORTS, RAM
 from borgish.scheduler.columns import RUNTIME_BIT, device_kind
 from borgish.scheduler.equivalence import TaskClass
@@ -390,37 +390,6 @@ def suitable(fleet: Fleet, kind: TaskClass) -> BoolArray:
         if len(fleet.suitable) >= SUITABLE_KEPT:
             fleet.suitable.clear()
         fleet.suitable[key] = passes
-    return passes
-
-
-class Changed:
-    """The machines that changed since a version of the rows: only these can help what failed then."""
-
-    def __init__(self, fleet: Fleet, since: int) -> None:
-        self.rows: IntArray = np.flatnonzero((fleet.changed > since) & fleet.usable())
-        self._free = fleet.free[:, self.rows]
-        self._with_lower: dict[int, FloatArray] = {}  # by reach: what is free, and held by lower tasks
-
-    def help(self, fleet: Fleet, kind: TaskClass) -> bool:
-        """Return whether one of them takes a task of the class, or may when lower ones leave it."""
-        if _enough(self._free, kind).any() and feasible(fleet, kind, self.rows).any():
-            return True
-        lower = [held for priority, held in fleet.held.items() if priority < kind.reach]
-        if not lower:
-            return False
-        there = self._with_lower.get(kind.reach)
-        if there is None:
-            there = self._free + np.sum([held[:, self.rows] for held in lower], axis=0)
-            self._with_lower[kind.reach] = there
-        room = _enough(there, kind)
-        return bool(room.any() and (room & suitable(fleet, kind)[self.rows]).any())
-
-
-def _enough(there: FloatArray, kind: TaskClass) -> BoolArray:
-    """Return which columns hold what a task of the class needs."""
-    passes = np.ones(there.shape[1], dtype=np.bool_)
-    for number, amount in kind.needs:
-        passes &= there[number] >= amount
     return passes
 
 

@@ -10,9 +10,9 @@ from borgish.cell.model import Job
 from borgish.cell.state import Cell
 from borgish.scheduler.arrays import FloatArray
 from borgish.scheduler.census import CPU, RAM
+from borgish.scheduler.changed import Changed
 from borgish.scheduler.equivalence import Classes, Explanation, TaskClass
 from borgish.scheduler.explain import Explainer
-from borgish.scheduler.feasibility import Changed
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.grouping import place_by_rules
 from borgish.scheduler.placing import Taken, place
