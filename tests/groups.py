@@ -42,4 +42,15 @@ def postgres_lacks() -> str:
     return "no initdb on PATH or in /usr/lib/postgresql; install postgresql"
 
 
-LACKS: dict[str, Callable[[], str]] = {"docker": docker_lacks, "postgres": postgres_lacks}
+def traces_lacks() -> str:
+    """Return which public trace is not here, "" when all are."""
+    from tests.bench.traces import lacking  # only wanted where a test asks
+
+    return lacking()
+
+
+LACKS: dict[str, Callable[[], str]] = {
+    "docker": docker_lacks,
+    "postgres": postgres_lacks,
+    "traces": traces_lacks,
+}

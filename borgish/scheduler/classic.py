@@ -61,22 +61,12 @@ class WorstFit(Policy):
             self.version += 1
 
     def costs(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> FloatArray:
-        cpu, ram = fleet.inverse[CPU][rows], fleet.inverse[RAM][rows]
-        return self._of(
-            fleet.free[CPU][rows] * cpu, fleet.free[RAM][rows] * ram, kind.cpu * cpu, kind.ram * ram
-        )
-
-    def cost(self, fleet: Fleet, kind: TaskClass, row: int) -> float:
-        cpu, ram = fleet.inverse.item(CPU, row), fleet.inverse.item(RAM, row)
-        return self._of(
-            fleet.free.item(CPU, row) * cpu, fleet.free.item(RAM, row) * ram, kind.cpu * cpu, kind.ram * ram
-        )
-
-    def _of(self, cpu: Number, ram: Number, cpu_asked: Number, ram_asked: Number) -> Number:
-        base = self._base  # to the power of the share used after, less 1, and the same before
-        on_cpu: Number = base ** (cpu_asked - cpu) - base ** (0.0 - cpu)
-        on_ram: Number = base ** (ram_asked - ram) - base ** (0.0 - ram)
-        return on_cpu + on_ram
+        risen = np.zeros(fleet.up[rows].shape)
+        for number, asked in ((CPU, kind.cpu), (RAM, kind.ram)):
+            share = fleet.inverse[number][rows]
+            free = fleet.free[number][rows] * share
+            risen += self._base ** (asked * share - free) - self._base**-free
+        return risen
 
 
 class DotProduct(Policy):

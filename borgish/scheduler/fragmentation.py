@@ -44,7 +44,9 @@ class Fgd(Policy):
 
     def learn(self, fleet: Fleet, demand: Demand) -> None:
         super().learn(fleet, demand)
+        plain = self._plain.version
         self._plain.learn(fleet, demand)
+        self.version += self._plain.version - plain
         if fleet.devices and self._has_changed(demand.size()):
             self._learned_size = demand.size()
             shapes = most_frequent(demand.shapes() if self.with_ram else without_ram(demand.shapes()))
@@ -87,10 +89,11 @@ class Fgd(Policy):
 
     def _costs(self, fleet: Fleet, kind: TaskClass, rows: IntArray) -> FloatArray:
         """Return the costs on machines with devices."""
-        gained = np.zeros(len(rows))
+        gained = np.zeros(len(rows))  # thousandths of devices
         for device in fleet.devices:
             gained += self._gained(fleet, kind, rows, device)
-        score = np.floor(self.steps / (1.0 + np.exp(gained / -DEVICE_MILLIS)))
+        # rounded, since how sums are added up must not decide between two steps, at 0 above all
+        score = np.floor(self.steps / (1.0 + np.exp(np.round(gained, 6) / -DEVICE_MILLIS)))
         found: FloatArray = 1.0 - score / self.steps
         return found
 

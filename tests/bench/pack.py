@@ -20,6 +20,7 @@ from tests.bench.bounds import ConfigurationBound, can_bound
 from tests.bench.figure import MEAN, Figure, Goal, at_least, at_most, near
 from tests.bench.plots import plot_arrived, plot_compacted
 from tests.bench.sizes import Sizes
+from tests.groups import required
 
 ARRIVING = ("random", "dot_product", "best_fit", "fgd", "hybrid")
 COMPACTED = ("hybrid", "best_fit", "worst_fit")  # without devices, fgd is best fit
@@ -37,6 +38,8 @@ BORG_OF_BEST_FIT = "Borg: 95-97 %"
 def figures(sizes: Sizes) -> Iterator[Figure]:
     """Yield shares of devices that are allocated, and machines that are needed."""
     if lacks := traces.lacking():
+        if "traces" in required():
+            raise FileNotFoundError(lacks)
         yield Figure("pack.arrive", "%", absent=lacks)
         yield Figure("pack.compact", "machines", absent=lacks)
         return

@@ -13,7 +13,6 @@ from borgish.resources import DEVICE_MILLIS, Resources
 from borgish.sim.packing import DEVICE, Arrival, machine_of
 from borgish.spec.job import Constraint
 from tests.bench.cluster import AZURE_FILE, LARGEST_CPU_MILLIS, LARGEST_RAM_BYTES, MIX_FILE, TRACES
-from tests.groups import required
 
 OPENB = ("default", "cpu200", "gpushare60", "multigpu30", "gpuspec20")
 NODES_FILE = TRACES / "openb" / "openb_node_list_gpu_node.csv"
@@ -27,23 +26,11 @@ HOW_TO_GET = (
 )
 
 
-class NoTraces(Exception):
-    """A trace that was required is not there."""
-
-
 def lacking() -> str:
-    """Return what is missing and how to get it, "" when all is there.
-
-    Raises NoTraces where it is required: ``BORGISH_REQUIRE`` names ``traces``.
-    """
+    """Return what is missing and how to get it, "" when all is there."""
     files = [NODES_FILE, MIX_FILE, AZURE_FILE, *map(_pods_file, OPENB)]
     missing = [file for file in files if not file.is_file() and not _packed(file).is_file()]
-    if not missing:
-        return ""
-    text = f"no {missing[0].relative_to(TRACES)} in {TRACES}; {HOW_TO_GET}"
-    if "traces" in required():
-        raise NoTraces(text)
-    return text
+    return f"no {missing[0].relative_to(TRACES)} in {TRACES}; {HOW_TO_GET}" if missing else ""
 
 
 def _pods_file(trace: str) -> Path:
