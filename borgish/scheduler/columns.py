@@ -39,6 +39,7 @@ class Columns:
     noun = "machine"
     are_apart = True  # what is taken on one row changes no other
     gives_way = True  # lower tasks have to leave for higher ones
+    room = ""  # the alloc set whose allocs these are; "": they are machines
 
     def __init__(self, seed: int, size: int) -> None:
         self.seed = seed

@@ -36,7 +36,7 @@ class RoomFleet(Fleet):
     def __init__(self, machines: Fleet, key: str) -> None:
         """Use the rows of all machines for what allocs share, and the key of the set."""
         self._machines = machines
-        self._key = key
+        self.room = key
         self.machine_row: IntArray = np.zeros(0, dtype=np.int64)
         self._machine: dict[int, str] = {}  # by row: on which machine it is
         self._on: dict[str, set[int]] = {}  # by machine: the rows of its allocs
@@ -50,13 +50,13 @@ class RoomFleet(Fleet):
         for machine in machines:
             names.update(self.names[row] for row in self._on.get(machine, ()))
             there = cell.placed.get(machine, ())
-            names.update(task_name(key, index) for key, index in there if key == self._key)
+            names.update(task_name(key, index) for key, index in there if key == self.room)
         for name in sorted(names):
             self.read_alloc(cell, observed, name)
 
     def read_alloc(self, cell: Cell, observed: Observed, name: str) -> None:
         """Make an alloc's row anew; one that is on no machine has none."""
-        allocs, index = cell.jobs.get(self._key), split_task_name(name)[1]
+        allocs, index = cell.jobs.get(self.room), split_task_name(name)[1]
         task = allocs.tasks[index] if allocs and index < len(allocs.tasks) else None
         if allocs is None or task is None or task.state is not State.RUNNING:
             self._remove(cell, name)
@@ -68,13 +68,13 @@ class RoomFleet(Fleet):
         self._read(cell, name, machine, census, observed.machines.get(task.machine))
 
     def _settle(self, row: int, machine: str) -> None:
-        """Note on which machine an alloc is."""
+        """Note on which machine an alloc is, and where that machine's row is now."""
         if self._machine.get(row) != machine:
             self._leave(row)
             self._machine[row] = machine
             self._on.setdefault(machine, set()).add(row)
-            self.machine_row[row] = self._machines.row[machine]
             self.touch(row)
+        self.machine_row[row] = self._machines.row[machine]
 
     def _remove(self, cell: Cell, name: str) -> None:
         if name in self.row:

@@ -90,11 +90,12 @@ class Rooms:
         for each in preempted:
             leaving.setdefault(each.job, []).extend(task_name(each.job, index) for index in each.indexes)
         for key in sorted(waiting):
-            if nowhere := _nowhere(cell, key):
+            gone = leaving.get(key, [])
+            if nowhere := _nowhere(cell, key, len(gone)):
                 yield Plan(refusals={job: _refusals(cell, job, *nowhere) for job in sorted(waiting[key])})
                 continue
             room = self._room(cell, key)
-            plan, budget = room.plan(cell, observed, waiting[key], leaving.get(key, []), budget)
+            plan, budget = room.plan(cell, observed, waiting[key], gone, budget)
             self.refresh(name for placement in plan.placements for name in placement.machines)
             yield plan
 
@@ -109,16 +110,16 @@ class Rooms:
         return room
 
 
-def _nowhere(cell: Cell, key: str) -> tuple[str, str] | None:
-    """Return why nothing can run in an alloc set, and the way out; None when it has allocs somewhere."""
+def _nowhere(cell: Cell, key: str, leaving: int) -> tuple[str, str] | None:
+    """Return why nothing can run in an alloc set, and the way out; None when it has allocs that stay."""
     allocs = cell.jobs.get(key)
     if allocs is None:
         return f"there is no alloc set {key} any more", "submit it again, or kill this job"
     if not is_alloc_set(allocs):
         return f"{key} is a job now and no alloc set", "submit the alloc set again, or kill this job"
-    if allocs.running:
+    if allocs.running > leaving:
         return None
-    if not allocs.pending:
+    if not allocs.pending + leaving:
         return f"the alloc set {key} is dead", f"`borgctl job restart {key}` brings it back"
     return f"no alloc of {key} has a place yet", f"`borgctl why {key}` says what they wait for"
 

@@ -46,9 +46,9 @@ class CellDemand:
         return [Shape(kinds[shape], counts[shape]) for shape in ordered if counts[shape] > 0]
 
     def _classes_of(self, job: Job) -> dict[TaskClass, int]:
-        """Return the classes of a job's tasks that run or wait; inside an alloc they take no room."""
+        """Return the classes of a job's tasks that run or wait here: on machines, or in this alloc set."""
         spec, alive = job.spec, job.pending + job.running
-        if spec.inside or not alive:
+        if spec.inside != self._fleet.room or not alive:
             return {}
         own = [index for index, override in spec.overrides.items() if override.resources is not None]
         found: Counter[TaskClass] = Counter()

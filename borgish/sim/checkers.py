@@ -6,10 +6,12 @@ Nothing here asks the master what it thinks.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
+from borgish.cell.allocs import inside, is_alloc_set
 from borgish.cell.events import Entry, TasksEvicted, TasksPlaced
 from borgish.cell.state import Cell
 from borgish.sim.machine import SimMachine, Watcher
 from borgish.sim.master import SimMaster
+from borgish.spec.job import JobSpec
 from borgish.store.memory import MemoryStore
 from borgish.vocabulary import Ending, Eviction, State, task_name
 from borgish.wire.link import AttemptSpec, attempt_key, main_key, split_attempt_key
@@ -90,7 +92,7 @@ def settled_problems(cell: Cell, machines: Mapping[str, SimMachine]) -> list[str
         attempt_key(task_name(job.key, task.index), task.attempt, program): task.machine
         for job in cell.jobs.values()
         for task in job.tasks
-        if task.state is State.RUNNING
+        if task.state is State.RUNNING and not is_alloc_set(job)
         for program in ("", *(each.name for each in job.spec.group))
     }
     true = {key: name for name, machine in sorted(machines.items()) for key in machine.runtime.alive()}
@@ -103,7 +105,22 @@ def settled_problems(cell: Cell, machines: Mapping[str, SimMachine]) -> list[str
 
 def _waiting(cell: Cell) -> Iterator[str]:
     for job, indexes in sorted(cell.waiting.items()):
-        yield f"{job} still waits with {len(indexes)} tasks that would fit"
+        spec = cell.jobs[job].spec
+        if not spec.inside or _has_room(cell, spec):
+            yield f"{job} still waits with {len(indexes)} tasks that would fit"
+
+
+def _has_room(cell: Cell, spec: JobSpec) -> bool:
+    """Return whether some alloc has room for a task of a job that runs inside."""
+    allocs = cell.jobs.get(spec.inside)
+    if allocs is None or not is_alloc_set(allocs):
+        return False
+    running = [task.index for task in allocs.tasks if task.state is State.RUNNING]
+    return any(
+        sum(job.spec.resources.cpu_millis for job, _ in inside(cell, allocs, index))
+        <= allocs.spec.resources.cpu_millis - spec.resources.cpu_millis
+        for index in running
+    )
 
 
 def _wrong_programs(cell: Cell, machines: Mapping[str, SimMachine]) -> Iterator[str]:

@@ -20,12 +20,14 @@ from borgish.sim.faults import Fate
 from borgish.sim.master import SimMaster
 from borgish.spec.job import JobSpec, Program, Restart
 from borgish.store.moment import cell_at
-from borgish.vocabulary import RestartPolicy, Runtime
+from borgish.vocabulary import JobKind, RestartPolicy, Runtime
 from borgish.wire.api import Accepted
 
 ASK_AGAIN_SECONDS = 5.0
 JOBS_MAX = 12
 TASKS_MAX = 8
+ALLOCS = 4  # the number of the job that is an alloc set
+INSIDE = (6, 8)  # those of the jobs that run in it
 
 
 class People:
@@ -134,8 +136,23 @@ class People:
             ports=("a",) * chance.randint(0, 1),
             labels={"sim": kind},
             group=(Program("beside", ("sim",)),) * (number % 4 == 3),
+            inside=f"ann/job-{ALLOCS}" if number in INSIDE else "",
         )
+        if number == ALLOCS:
+            return SubmitJob(_reserving(spec))
         if kind == "batch":
             restart = Restart(RestartPolicy.ON_FAILURE, attempts=3)
             spec = msgspec.structs.replace(spec, restart=restart)
         return SubmitJob(spec)
+
+
+def _reserving(spec: JobSpec) -> JobSpec:
+    """Return an alloc set instead: it runs nothing, and each alloc has room for one to six tasks."""
+    return msgspec.structs.replace(
+        spec,
+        kind=JobKind.ALLOC_SET,
+        run=(),
+        ports=(),
+        group=(),
+        resources=Resources(600, 512 * 1024**2),
+    )

@@ -85,8 +85,8 @@ def test_the_file_to_copy_shows_the_scheduler_as_usual_and_every_policy() -> Non
     text = (ROOT / "configs" / "cell.toml").read_text()
     assert tomllib.loads(text)["scheduler"].keys() == set(SchedulerSettings.__struct_fields__)
     assert read_settings(ROOT / "configs" / "cell.toml").scheduler == SchedulerSettings()
-    (line,) = (line for line in text.splitlines() if line.startswith("policy = "))
-    assert all(policy in line for policy in POLICIES)
+    described = text.partition("[scheduler]")[2].partition("[quota]")[0]
+    assert all(policy in described for policy in POLICIES)
 
 
 def test_a_machine_is_not_down_before_one_poll_can_have_failed(tmp_path: Path) -> None:

@@ -62,7 +62,8 @@ def happen(cell: Cell, *events: AnyEvent) -> None:
 def carry_out(cell: Cell, plan: Plan) -> None:
     """Put the plan's placements, promises and preemptions into the cell, an entry each."""
     for each in plan.placements:
-        happen(cell, TasksPlaced(each.job, each.indexes, each.machines, each.ports, each.devices))
+        places = (each.indexes, each.machines, each.ports, each.devices, each.allocs)
+        happen(cell, TasksPlaced(each.job, *places))
     for promise in plan.promises:
         happen(cell, PlacesPromised(promise.job, promise.indexes, promise.machines))
     preempt(cell, plan)

@@ -33,12 +33,12 @@ class Cluster:
         carry_out(self.cell, plan)
         return plan
 
-    def see(self, key: str) -> None:
+    def see(self, key: str, alloc: str = "") -> None:
         """Let the machines report the tasks of a job."""
         for task in self.cell.jobs[key].tasks:
             name = (f"{key}/{task.index}", task.attempt)
             needs, seen = self.cell.jobs[key].spec.needs(task.index), self.observed.machines[task.machine]
-            seen.attempts[name] = SeenAttempt(*name, Phase.UP, needs, task.ports)
+            seen.attempts[name] = SeenAttempt(*name, Phase.UP, needs, task.ports, alloc=alloc)
 
     def part(self) -> None:
         """Let everything that should not run be gone."""

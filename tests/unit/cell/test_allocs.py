@@ -1,0 +1,97 @@
+"""Allocs in decisions: what leaves with them, who may run in them, and what may be placed there."""
+
+import pytest
+
+from borgish.cell.commands import EvictTasks, KillTasks, PlaceTasks, RestartTasks, ScaleJob, SubmitJob
+from borgish.errors import Conflict, Forbidden, NotFound
+from borgish.resources import Resources
+from borgish.spec.job import JobSpec
+from borgish.vocabulary import Eviction, JobKind, State
+from tests.unit.cell.test_decide import Desk, spec
+
+RESERVED = Resources(1000, 256 * 1024**2)
+ROOM = spec("room", 2, kind=JobKind.ALLOC_SET, run=(), resources=RESERVED)
+GUEST = spec("guest", 2, inside="ann/room", resources=Resources(100, 64 * 1024**2))
+
+
+@pytest.fixture
+def desk() -> Desk:
+    """Two allocs on m1, and a task in each."""
+    desk = Desk()
+    desk.do(SubmitJob(ROOM))
+    desk.do(PlaceTasks("ann/room", (0, 1), ("m1", "m1")))
+    desk.do(SubmitJob(GUEST))
+    desk.do(PlaceTasks("ann/guest", (0, 1), ("m1", "m1"), allocs=(1, 0)))
+    return desk
+
+
+def guests(desk: Desk) -> list[tuple[State, str]]:
+    return [(task.state, task.reason) for task in desk.cell.jobs["ann/guest"].tasks]
+
+
+def prod(name: str) -> JobSpec:
+    return spec(name, 1, priority=200)
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (KillTasks("ann/room", (1,)), "killed by ann"),
+        (RestartTasks("ann/room", (1,)), "restarted by ann"),
+        (ScaleJob("ann/room", 1), "scaled to 1 task"),
+        (EvictTasks("ann/room", (1,), Eviction.DRAIN), "drain"),
+        (EvictTasks("ann/room", (1,), Eviction.MACHINE_LOST, "m1 is down"), "m1 is down"),
+    ],
+)
+def test_what_is_in_an_alloc_leaves_with_it_and_is_told_why(desk: Desk, command: object, why: str) -> None:
+    desk.do(command)  # type: ignore[arg-type]
+    reason = f"its alloc of ann/room left: {why}"
+    assert guests(desk) == [(State.PENDING, reason), (State.RUNNING, "")]
+
+
+def test_the_notice_of_an_alloc_is_that_of_what_is_in_it(desk: Desk) -> None:
+    desk.do(SubmitJob(prod("prod")))
+    desk.do(EvictTasks("ann/room", (1,), Eviction.PREEMPTED, "preempted", 3.0, "ann/prod/0"))
+    assert desk.cell.jobs["ann/guest"].tasks[0].notice_seconds == 3.0
+
+
+def test_an_alloc_is_not_preempted_for_what_is_no_higher_than_what_is_in_it(desk: Desk) -> None:
+    desk.do(SubmitJob(spec("high", 1, inside="ann/room", priority=200, resources=Resources(100, 1024**2))))
+    desk.do(PlaceTasks("ann/high", (0,), ("m1",), allocs=(1,)))
+    desk.do(SubmitJob(prod("prod")))
+    desk.do(EvictTasks("ann/room", (0, 1), Eviction.PREEMPTED, "preempted", preemptor="ann/prod/0"))
+    assert [task.state for task in desk.cell.jobs["ann/room"].tasks] == [State.PENDING, State.RUNNING]
+
+
+def test_a_place_in_an_alloc_that_has_left_is_dropped(desk: Desk) -> None:
+    desk.do(KillTasks("ann/room", (0,)))
+    for machine, alloc in (("m1", 0), ("m1", 7), ("m1", -1)):
+        desk.do(PlaceTasks("ann/guest", (1,), (machine,), allocs=(alloc,)))
+        assert guests(desk)[1][0] is State.PENDING
+    desk.do(PlaceTasks("ann/guest", (1,), ("m1",), allocs=(1,)))
+    assert guests(desk)[1][0] is State.RUNNING
+
+
+def test_a_place_in_an_alloc_is_not_for_those_who_run_in_none(desk: Desk) -> None:
+    desk.do(SubmitJob(spec("plain", 1)))
+    desk.do(PlaceTasks("ann/plain", (0,), ("m1",), allocs=(0,)))
+    assert desk.cell.jobs["ann/plain"].tasks[0].state is State.PENDING
+
+
+def test_of_a_gang_all_are_placed_or_none(desk: Desk) -> None:
+    desk.do(SubmitJob(spec("gang", 2, gang=True)))
+    desk.do(PlaceTasks("ann/gang", (0, 1), ("m1", "m9")))
+    assert {task.state for task in desk.cell.jobs["ann/gang"].tasks} == {State.PENDING}
+
+
+def test_only_a_live_alloc_set_of_ones_own_takes_jobs(desk: Desk) -> None:
+    with pytest.raises(NotFound, match="no such alloc set"):
+        desk.do(SubmitJob(spec("one", inside="ann/none")))
+    with pytest.raises(Conflict, match="a job and no alloc set"):
+        desk.do(SubmitJob(spec("one", inside="ann/guest")))
+    with pytest.raises(Forbidden, match="ann/room is ann's"):
+        desk.do(SubmitJob(spec("one", inside="ann/room", user="bob")))
+    desk.do(KillTasks("ann/room"))
+    with pytest.raises(Conflict, match="which is dead"):
+        desk.do(SubmitJob(spec("one", inside="ann/room")))
+    desk.do(SubmitJob(GUEST))  # it is there already, and asks for nothing new
