@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from borgish.cell.state import Cell
 from borgish.master.planning import Foreseen
 from borgish.master.reading import refusal_view
-from borgish.scheduler.plan import Plan
 from borgish.scheduler.preemption import LIMIT_SHARE
 from borgish.spec.diff import differences
 from borgish.spec.job import JobSpec
@@ -19,7 +18,7 @@ def plan_view(cell: Cell, found: Foreseen) -> PlanView:
     """Return what would become of a job."""
     spec, plan = found.spec, found.plan
     refusals = tuple(refusal_view(each) for each in plan.refusals.get(spec.key, ()))
-    places = tuple(sorted(_places(plan), key=lambda place: place.index))
+    places = tuple(sorted(_places(found), key=lambda place: place.index))
     return PlanView(
         job=spec.key,
         text=_text(spec, places) if found.decision.events else found.decision.text,
@@ -34,19 +33,16 @@ def plan_view(cell: Cell, found: Foreseen) -> PlanView:
     )
 
 
-def _places(plan: Plan) -> Iterator[PlannedPlace]:
-    for placed in plan.placements:
+def _places(found: Foreseen) -> Iterator[PlannedPlace]:
+    for placed in found.plan.placements:
         devices = placed.devices or ((),) * len(placed.indexes)
         allocs = placed.allocs or (-1,) * len(placed.indexes)
         for place in zip(placed.indexes, placed.machines, devices, allocs, strict=True):
             yield PlannedPlace(*place)
-    victims: dict[str, list[str]] = {}
-    for each in plan.preemptions:
-        victims.setdefault(each.preemptor, []).extend(task_name(each.job, index) for index in each.indexes)
-    for promise in plan.promises:
+    for promise in found.plan.promises:
         for index, machine in zip(promise.indexes, promise.machines, strict=True):
-            leaving = victims.get(task_name(promise.job, index), ())
-            yield PlannedPlace(index, machine, kept=True, victims=tuple(leaving))
+            victims = found.victims.get(task_name(promise.job, index), ())
+            yield PlannedPlace(index, machine, kept=True, victims=victims)
 
 
 def _text(spec: JobSpec, places: tuple[PlannedPlace, ...]) -> str:

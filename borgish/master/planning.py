@@ -10,11 +10,13 @@ from hashlib import blake2b
 
 import msgspec
 
+from borgish.cell.allocs import inside, is_alloc_set
 from borgish.cell.decision import Decision
 from borgish.cell.state import Cell
 from borgish.errors import Conflict, Invalid
 from borgish.scheduler.plan import Plan
 from borgish.spec.job import JobSpec
+from borgish.vocabulary import task_name
 
 PREFIX = "plan-"
 DIGEST_BYTES = 16
@@ -22,12 +24,22 @@ AGAIN = "make a new plan: `borgctl plan FILE`"
 
 
 class Foreseen(msgspec.Struct, frozen=True):
-    """What a submission would bring about. ``decision`` without events: it is so already."""
+    """What a submission would bring about. ``decision`` without events: it is so already.
+
+    ``victims`` are the tasks that would have to leave for each task, those in allocs that leave among them.
+    """
 
     spec: JobSpec
     decision: Decision
     plan: Plan
-    token: str  # "" where nothing would be done
+    victims: dict[str, tuple[str, ...]]
+    token: str = ""  # "" where nothing would be done
+
+    @property
+    def digest(self) -> bytes:
+        """What tells outcomes apart. Numbers of ports are the machines' choice, and not part of it."""
+        placements = [msgspec.structs.replace(each, ports=()) for each in self.plan.placements]
+        return _digest((placements, self.plan.preemptions, self.plan.promises, self.victims))
 
 
 class PlanToken(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -43,7 +55,21 @@ class PlanToken(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 
 def foreseen(cell: Cell, spec: JobSpec, decision: Decision, plan: Plan) -> Foreseen:
     """Return a plan with its token."""
-    return Foreseen(spec, decision, plan, _token(cell, spec, plan) if decision.events else "")
+    found = Foreseen(spec, decision, plan, _victims(cell, plan))
+    return msgspec.structs.replace(found, token=_token(cell, found)) if decision.events else found
+
+
+def _victims(cell: Cell, plan: Plan) -> dict[str, tuple[str, ...]]:
+    victims: dict[str, list[str]] = {}
+    for each in plan.preemptions:
+        job, leaving = cell.jobs[each.job], victims.setdefault(each.preemptor, [])
+        for index in each.indexes:
+            leaving.append(task_name(job.key, index))
+            if is_alloc_set(job):
+                leaving += sorted(
+                    task_name(inner.key, task.index) for inner, task in inside(cell, job, index)
+                )
+    return {preemptor: tuple(names) for preemptor, names in victims.items()}
 
 
 def check_token(text: str, cell: Cell, spec: JobSpec) -> PlanToken:
@@ -59,7 +85,7 @@ def check_token(text: str, cell: Cell, spec: JobSpec) -> PlanToken:
         )
     if token.job != spec.key:
         raise Conflict(f"this plan is of {token.job}, and the job file is of {spec.key}", AGAIN)
-    if token.spec != _spec_digest(spec):
+    if token.spec != _digest(spec):
         raise Conflict(f"the job file of {spec.key} is not the one that this plan was made for", AGAIN)
     return token
 
@@ -68,7 +94,7 @@ def check_unchanged(token: PlanToken, now: Foreseen) -> None:
     """Raise Conflict when the plan does not come out as it did."""
     if not now.decision.events:
         raise Conflict(f"this plan cannot be carried out any more: {now.decision.text}", AGAIN)
-    if token.plan != _plan_digest(now.plan):
+    if token.plan != now.digest:
         raise Conflict(
             f"the cell changed since this plan was made, at position {token.position}: "
             f"the tasks of {token.job} would go elsewhere, or others would have to leave for them",
@@ -76,10 +102,9 @@ def check_unchanged(token: PlanToken, now: Foreseen) -> None:
         )
 
 
-def _token(cell: Cell, spec: JobSpec, plan: Plan) -> str:
-    token = PlanToken(
-        cell.name, cell.timeline, cell.position, spec.key, _spec_digest(spec), _plan_digest(plan)
-    )
+def _token(cell: Cell, found: Foreseen) -> str:
+    spec = found.spec
+    token = PlanToken(cell.name, cell.timeline, cell.position, spec.key, _digest(spec), found.digest)
     return PREFIX + base64.urlsafe_b64encode(msgspec.msgpack.encode(token)).decode().rstrip("=")
 
 
@@ -92,12 +117,5 @@ def _read(text: str) -> PlanToken:
         raise Invalid("this is not the token of a plan", "`borgctl plan FILE` prints one") from None
 
 
-def _spec_digest(spec: JobSpec) -> bytes:
-    return blake2b(msgspec.json.encode(spec, order="deterministic"), digest_size=DIGEST_BYTES).digest()
-
-
-def _plan_digest(plan: Plan) -> bytes:
-    """Return what tells plans apart. Numbers of ports are the machines' choice, and not part of it."""
-    placements = [msgspec.structs.replace(each, ports=()) for each in plan.placements]
-    parts = (placements, plan.preemptions, plan.promises)
-    return blake2b(msgspec.json.encode(parts), digest_size=DIGEST_BYTES).digest()
+def _digest(thing: object) -> bytes:
+    return blake2b(msgspec.json.encode(thing, order="deterministic"), digest_size=DIGEST_BYTES).digest()

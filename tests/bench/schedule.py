@@ -40,6 +40,8 @@ def figures(sizes: Sizes) -> Iterator[Figure]:
     yield Figure(f"schedule.online.{pending}_on_{machines}", "ms", online, at_most(25.0), peers.BORG_ONLINE)
     one = [1000 * full.place_new_shape(number) for number in range(sizes.rounds)]
     yield Figure("schedule.one_new_shape", "ms", one, at_most(2.0))
+    planned = [1000 * full.foresee(pending) for _ in range(sizes.rounds)]
+    yield Figure(f"schedule.plan.{pending}_on_{machines}", "ms", planned, at_most(100.0))
     equal = [_equal(sizes.cell_machines, sizes.cell_tasks) for _ in range(sizes.rounds)]
     yield Figure(f"schedule.equal.{sizes.cell_tasks}_on_{sizes.cell_machines}", "s", equal)
     yield from kubernetes.figures(sizes)
@@ -148,6 +150,17 @@ class FullCell:
         """Let one task come that is like no other."""
         self._add(job("bench", f"new-{next(self._numbers)}", 1, Resources(777 + number, 999 * 1024**2), 0))
         return self._pass()
+
+    def foresee(self, tasks: int) -> float:
+        """Return the seconds of a plan for one more job."""
+        spec = job("bench", "planned", tasks, Resources(1000, GIB), 0).spec
+        gc.collect()
+        gc.freeze()
+        began = time.perf_counter()
+        plan = self._scheduler.foresee(self._cell, Observed(), spec, (), NOW)
+        seconds = time.perf_counter() - began
+        assert placed_of(plan) == tasks
+        return seconds
 
     def _pass(self) -> float:
         plan, seconds = _timed(self._scheduler, self._cell)

@@ -188,6 +188,18 @@ def test_what_does_not_fit_into_allocs_says_so_of_allocs(
     assert refusal.hint == hint
 
 
+def test_what_leaves_with_an_alloc_is_in_the_plan_and_in_its_token(planner: Planner) -> None:
+    planner.submit(msgspec.structs.replace(ROOM, tasks=1, resources=Resources(4000, 4 * GIB)))
+    planner.submit(spec("ann/guest", 1, 500, inside="ann/room"))
+    planner.submit(spec("bob/low", 1, 4000, priority=200))
+    wanted = spec("cid/high", 1, 3000, priority=200)
+    view = planner.view(wanted)
+    assert view.places[0].victims == ("ann/room/0", "ann/guest/0")
+    planner.submit(spec("ann/second", 1, 500, inside="ann/room"))
+    assert "the cell changed" in refused(planner, wanted, view.token)
+    assert planner.view(wanted).places[0].victims == ("ann/room/0", "ann/guest/0", "ann/second/0")
+
+
 def test_allocs_without_a_place_have_none_for_others(planner: Planner) -> None:
     planner.submit(spec("ann/room", 2, 9000, kind=JobKind.ALLOC_SET))
     (refusal,) = planner.view(spec("ann/guest", inside="ann/room")).refusals
