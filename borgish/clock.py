@@ -10,8 +10,8 @@ class Now(msgspec.Struct, frozen=True):
     """One moment, on two clocks.
 
     ``wall`` is seconds since 1970 in UTC, to be shown and stored; it may jump. ``mono`` is seconds
-    on a clock that never jumps, to be subtracted; it means nothing outside its process. Whether a
-    machine is alive is decided on ``mono`` alone.
+    on a clock that never jumps, to be subtracted; it means nothing on another host or after a boot.
+    Whether a machine is alive is decided on ``mono`` alone.
     """
 
     wall: float

@@ -1,7 +1,7 @@
 """What a borglet remembers over its own restart: one entry an attempt, and one head for the machine.
 
-Times are seconds since 1970, because the monotonic clock means nothing to the next process;
-``moment`` turns them back into moments of it.
+Times are seconds since 1970. Of those that ages are told by, the monotonic clock is kept as well;
+``moment`` and ``past_moment`` turn them back into moments of the next process.
 """
 
 from enum import IntEnum, StrEnum
@@ -45,7 +45,9 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     stage: Stage
     run: int = 0
     started_at: float = 0.0
+    started_mono: float = 0.0
     first_started_at: float = 0.0
+    first_started_mono: float = 0.0
     due_at: float = 0.0
     end_by_at: float = 0.0
     purpose: Purpose = Purpose.NONE
@@ -82,3 +84,14 @@ class Head(msgspec.Struct, frozen=True):
 def moment(at: float, now: Now) -> Now:
     """Return the moment that was ``at`` seconds since 1970; a time not known (0) is now."""
     return now.later(at - now.wall) if at else now
+
+
+def past_moment(at: float, mono: float, now: Now) -> Now | None:
+    """Return a moment of the past by what was kept of both its clocks; None when it is not known (0).
+
+    The monotonic clock of a Linux host goes on from process to process, so while the host runs the age is
+    true whatever the wall clock did. After a boot it says less than the truth at most, or lies ahead.
+    """
+    if not at:
+        return None
+    return Now(at, mono) if 0 < mono <= now.mono else moment(at, now)

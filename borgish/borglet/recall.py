@@ -2,7 +2,7 @@
 
 from borgish.borglet.attempt import KILL_AGAIN_SECONDS, Attempt
 from borgish.borglet.backoff import Backoff
-from borgish.borglet.entry import Entry, Stage, moment
+from borgish.borglet.entry import Entry, Stage, moment, past_moment
 from borgish.borglet.probe import first_probe
 from borgish.clock import Now
 
@@ -17,7 +17,9 @@ def to_entry(attempt: Attempt) -> Entry:
         stage=Stage.WAITING if starting else attempt.stage,
         run=attempt.run,
         started_at=_wall(attempt.started),
+        started_mono=_mono(attempt.started),
         first_started_at=_wall(attempt.first_started),
+        first_started_mono=_mono(attempt.first_started),
         due_at=_wall(attempt.due),
         end_by_at=_wall(attempt.end_by),
         purpose=attempt.purpose,
@@ -46,8 +48,8 @@ def from_entry(entry: Entry, now: Now) -> Attempt:
         spec=entry.spec,
         stage=entry.stage,
         run=entry.run,
-        started=moment(entry.started_at, now) if entry.started_at else None,
-        first_started=moment(entry.first_started_at, now) if entry.first_started_at else None,
+        started=past_moment(entry.started_at, entry.started_mono, now),
+        first_started=past_moment(entry.first_started_at, entry.first_started_mono, now),
         due=min(due, late, key=lambda t: t.mono) if timed else None,
         end_by=moment(entry.end_by_at, now) if entry.end_by_at else None,
         purpose=entry.purpose,
@@ -75,3 +77,7 @@ def _wait_seconds_max(entry: Entry) -> float:
 
 def _wall(at: Now | None) -> float:
     return at.wall if at else 0.0
+
+
+def _mono(at: Now | None) -> float:
+    return at.mono if at else 0.0

@@ -162,6 +162,7 @@ class Siege:
 
     def signal(self, number: signal.Signals) -> None:
         """Send the master a signal."""
+        assert self._pid > 0, "there is no master"
         os.kill(self._pid, number)
 
     def ended(self) -> int:

@@ -1,10 +1,11 @@
 """What is due waits no longer than its rule says, whatever the wall clock did while the borglet was away."""
 
+import msgspec
 import pytest
 
-from borgish.borglet.attempt import KILL_AGAIN_SECONDS
+from borgish.borglet.attempt import KILL_AGAIN_SECONDS, Attempt
 from borgish.borglet.entry import Entry, Purpose, Stage
-from borgish.borglet.recall import from_entry
+from borgish.borglet.recall import from_entry, to_entry
 from borgish.clock import Now
 from borgish.resources import Resources
 from borgish.spec.job import Restart, Stop
@@ -47,3 +48,27 @@ def test_a_start_waits_for_its_back_off_at_most() -> None:
     assert recalled_wait(Stage.WAITING, 10 * YEAR_SECONDS, ends=4) == 8.0
     assert recalled_wait(Stage.WAITING, 1.5, ends=4) == 1.5
     assert recalled_wait(Stage.WAITING, 10 * YEAR_SECONDS, ends=1) == 0.0
+
+
+@pytest.mark.parametrize("leap_seconds", [3600.0, -3600.0, 10 * YEAR_SECONDS, -10 * YEAR_SECONDS])
+def test_a_task_grows_no_older_by_a_clock_that_leaps(leap_seconds: float) -> None:
+    """Found again after a restart of its borglet, it may still run for what is left of its time."""
+    spec = AttemptSpec("ann/web/0", 7, ("serve",), {}, Runtime.FAKE, Resources(100), Restart(), Stop())
+    spec = msgspec.structs.replace(spec, max_runtime_seconds=600.0)
+    attempt = Attempt(task="ann/web/0", attempt=7, spec=spec, stage=Stage.UP, started=NOW, first_started=NOW)
+    later = Now(NOW.wall + 20.0 + leap_seconds, NOW.mono + 20.0)
+
+    recalled = from_entry(to_entry(attempt), later)
+
+    assert recalled.runtime_limit() == NOW.mono + 600.0
+    assert recalled.advance(later) == []
+    assert recalled.purpose is Purpose.NONE
+
+
+def test_after_a_boot_the_wall_clock_tells_how_long_it_ran() -> None:
+    attempt = Attempt(task="ann/web/0", attempt=7, spec=None, stage=Stage.UP, started=NOW)
+    booted = Now(NOW.wall + 100.0, 8.0)
+
+    started = from_entry(to_entry(attempt), booted).started
+
+    assert started == Now(NOW.wall, 8.0 - 100.0)
