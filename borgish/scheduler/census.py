@@ -43,6 +43,8 @@ class Census(msgspec.Struct):
     blocked_until: float  # when the first of the blocked ports is free again; inf: none is blocked
     ports_kept: int = 0  # how many more, of any number, are for tasks whose place is kept
     fixed_kept: set[int] = set()  # of ``ports``: those only kept for such tasks, that want them by number
+    devices_leaving: dict[str, int] = {}  # of ``devices``: what attempts use that have not ended
+    devices_kept: list[tuple[str, int]] = []  # kind and thousandths of each that is kept for such a task
 
 
 class Kinds:
@@ -75,11 +77,12 @@ def take_census(cell: Cell, observed: Observed, machine: str, kinds: Kinds, mono
     """Count one machine. ``mono``: on the master's monotonic clock; blocked ports are free from then on."""
     census = Census({}, {}, set(), {}, {}, float("inf"))
     current = _count_placed(census, cell, machine, kinds)
-    for key, index in cell.promised.get(machine, ()):
+    for key, index in sorted(cell.promised.get(machine, ())):
         job = cell.jobs[key]
         _count_needs(census, job.spec, index, kinds, job.spec.priority)
         census.ports_kept += len(job.spec.ports) - len(job.spec.fixed_ports)
         census.fixed_kept.update(job.spec.fixed_ports.values())
+        census.devices_kept += job.spec.needs(index).devices.items()
     seen = observed.machines.get(machine)
     if seen is not None:
         for attempt in _leaving(seen, current):
@@ -159,7 +162,8 @@ def _leaving(seen: SeenMachine, current: set[tuple[str, int]]) -> Iterator[SeenA
 
 def _count_attempt(census: Census, attempt: SeenAttempt, kinds: Kinds) -> None:
     kinds.add(census.leaving, attempt.needs)
-    count_devices(census.devices, attempt.devices, attempt.needs.devices)
+    for used in (census.devices, census.devices_leaving):
+        count_devices(used, attempt.devices, attempt.needs.devices)
 
 
 def _count_blocked(census: Census, seen: SeenMachine, mono: float) -> None:

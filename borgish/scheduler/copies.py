@@ -17,6 +17,6 @@ def copy_of(fleet: Fleet) -> Fleet:
     other.jobs = [dict(jobs) for jobs in fleet.jobs]
     other.kinds, other.attributes = copied(fleet.kinds), fleet.attributes.copy()
     other.marks, other.topology = fleet.marks.copy(), fleet.topology.copy()
-    other.devices = {name: copied(devices) for name, devices in fleet.devices.items()}
+    other.devices = {name: devices.copy() for name, devices in fleet.devices.items()}
     other.held = {priority: held.copy() for priority, held in fleet.held.items()}
     return other

@@ -8,10 +8,13 @@ untouched, so that whole devices stay whole.
 import numpy as np
 
 from borgish.resources import DEVICE_MILLIS
-from borgish.scheduler.arrays import BoolArray, FloatArray, IntArray, Rows, widened
+from borgish.scheduler.arrays import BoolArray, FloatArray, IntArray, Rows, copied, widened
 
 ABSENT = -1.0
 """What is free of a device that a machine does not have."""
+
+Kept = tuple[int, tuple[int, ...]]
+"""How many thousandths are kept for a task, and of which devices, by number."""
 
 
 class Devices:
@@ -25,6 +28,8 @@ class Devices:
         self.free: FloatArray = np.zeros((0, rows))
         self.most: FloatArray = np.zeros(rows)
         self.whole: IntArray = np.zeros(rows, dtype=np.int64)
+        self.kept: dict[int, list[Kept]] = {}  # by row: devices kept for tasks until others have left
+        self.let: dict[int, list[Kept]] = {}  # by row: those let go while it is looked whether they are free
 
     def widen(self, rows: int) -> None:
         """Make room for more machines."""
@@ -35,6 +40,8 @@ class Devices:
 
     def read(self, row: int, count: int, used: dict[str, int]) -> None:
         """Write one machine's devices: how many, and what is used of single ones by name."""
+        self.kept.pop(row, None)
+        self.let.pop(row, None)
         self.write(row, dict.fromkeys(range(count), DEVICE_MILLIS), used)
 
     def write(self, row: int, there: dict[int, int], used: dict[str, int]) -> None:
@@ -95,3 +102,50 @@ class Devices:
             if kind == self.name and int(number) < len(self.free):
                 self.free[int(number), row] += min(millis, DEVICE_MILLIS)
         self.count(row)
+
+    # Kept places
+
+    def keep(self, row: int, millis: int, leaving: dict[str, int]) -> None:
+        """Keep devices for a task that waits until others have left: what leaves counts as free.
+
+        What is free already is chosen first. A device in use is below nothing then, until who uses it has left.
+        """
+        column = self.free[:, row]
+        coming = [leaving.get(f"{self.name}:{device}", 0) for device in range(len(column))]
+        later = np.where(column == ABSENT, ABSENT, column + coming)
+        part = min(millis, DEVICE_MILLIS)
+        fitting = np.flatnonzero(later >= part)
+        # Of those free now, a part goes to the fullest.
+        order = np.lexsort((later[fitting], column[fitting] < part))
+        self._keep(row, (millis, tuple(fitting[order][: max(1, millis // DEVICE_MILLIS)].tolist())))
+
+    def let_go(self, row: int, millis: int) -> None:
+        """Free what is kept for one task, for a look whether the task can have it."""
+        found = self.kept.get(row, [])
+        for place in reversed(range(len(found))):
+            if found[place][0] == millis:
+                kept = found.pop(place)
+                self.free[list(kept[1]), row] += min(millis, DEVICE_MILLIS)
+                self.let.setdefault(row, []).append(kept)
+                break
+        self.count(row)
+
+    def keep_again(self, row: int, millis: int) -> None:
+        """Undo ``let_go``."""
+        found = self.let.get(row, [])
+        for place in reversed(range(len(found))):
+            if found[place][0] == millis:
+                self._keep(row, found.pop(place))
+                break
+
+    def _keep(self, row: int, kept: Kept) -> None:
+        self.free[list(kept[1]), row] -= min(kept[0], DEVICE_MILLIS)
+        self.kept.setdefault(row, []).append(kept)
+        self.count(row)
+
+    def copy(self) -> "Devices":
+        """Return the same devices, to be changed apart from these."""
+        other = copied(self)
+        other.kept = {row: list(kept) for row, kept in self.kept.items()}
+        other.let = {row: list(let) for row, let in self.let.items()}
+        return other

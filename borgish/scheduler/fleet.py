@@ -131,12 +131,25 @@ class Fleet(Columns):
         if row >= 0:
             self._account((row,), kind, -1.0)
             self._keep_ports(row, kind, kept=False)
+            self.let_go_devices(row, kind)
 
     def keep(self, row: int, kind: "TaskClass") -> None:
         """Undo ``let_go``."""
         if row >= 0:
             self._account((row,), kind, 1.0)
             self._keep_ports(row, kind, kept=True)
+            for of, millis in kind.devices:
+                self.devices[of].keep_again(row, millis)
+
+    def keep_devices(self, row: int, kind: "TaskClass", leaving: dict[str, int]) -> None:
+        """Keep devices for a task, that are free or of those whom it preempts, as by name."""
+        for of, millis in kind.devices:
+            self.devices[of].keep(row, millis, leaving)
+
+    def let_go_devices(self, row: int, kind: "TaskClass") -> None:
+        """Undo ``keep_devices``."""
+        for of, millis in kind.devices:
+            self.devices[of].let_go(row, millis)
 
     def _keep_ports(self, row: int, kind: "TaskClass", *, kept: bool) -> None:
         ports = self.kept_ports.get(row, set()).intersection(kind.fixed_ports)
@@ -254,6 +267,8 @@ class Fleet(Columns):
             devices = self.device(name)
             before = devices.free[:, row].tolist()
             devices.read(row, machine.capacity.devices.get(name, 0) // DEVICE_MILLIS, census.devices)
+            for millis in sorted((m for kind, m in census.devices_kept if kind == name), reverse=True):
+                devices.keep(row, millis, census.devices_leaving)
             changed |= before != devices.free[:, row].tolist()
         return changed
 

@@ -306,7 +306,9 @@ class Preemptions:
         fleet = self._fleet
         preemptor = task_name(spec.key, index)
         coming = self._coming.setdefault(row, {})
+        devices: dict[str, int] = {}
         for herd, count in offer.victims:
+            devices |= {name: devices.get(name, 0) + millis for name, millis in herd.devices.items()}
             for job, each in herd.tasks[:count]:
                 self._chosen[job, each] = None
                 self._taken_of[job] = self._taken_of.get(job, 0) + 1
@@ -319,6 +321,7 @@ class Preemptions:
         indexes.append(index)
         machines.append(fleet.names[row])
         fleet.take((row,), kind, spec)
+        fleet.keep_devices(row, kind, devices)
 
     def _state(self) -> "_State":
         return _State(
@@ -335,7 +338,9 @@ class Preemptions:
         kept = len(before.promises.get(spec.key, ((), ()))[0])
         promised = self._promises.get(spec.key, ([], []))
         for index, name in zip(promised[0][kept:], promised[1][kept:], strict=True):
-            self._fleet.untake((self._fleet.row[name],), class_of[index], spec)
+            row = self._fleet.row[name]
+            self._fleet.untake((row,), class_of[index], spec)
+            self._fleet.let_go_devices(row, class_of[index])
         for job, index in self._chosen.keys() - before.chosen.keys():
             task = self._cell.jobs[job].tasks[index]
             for port in spec.fixed_ports.values():

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from borgish.cell.allocs import alloc_name, inside, is_alloc_set
@@ -381,6 +381,7 @@ def has_devices(wanted: int, room: int, given: tuple[str, ...], inner: list[tupl
 
 @settings(max_examples=60)
 @given(st.integers(0, 10**9))
+@example(840)  # a part of a device is wanted where whole ones are kept
 def test_a_life_with_allocs_gangs_and_rules_is_sound(seed: int) -> None:
     life = Life(seed)
     for _ in range(40):
