@@ -1,6 +1,5 @@
 """What all tests share: the groups that need something of the machine, and how properties are tried."""
 
-import os
 from pathlib import Path
 
 import hypothesis
@@ -10,8 +9,10 @@ from tests.groups import LACKS, REQUIRED_BY, required
 
 pytest_plugins = [f"tests.{file.stem}" for file in sorted(Path(__file__).parent.glob("fixtures_*.py"))]
 
-# No deadline: a busy machine is not a bug. In CI the same examples each time: a red run is about the change.
-hypothesis.settings.register_profile("borgish", deadline=None, derandomize="CI" in os.environ)
+# No deadline: a busy machine is not a bug. The same examples each time: a red run is about the change.
+hypothesis.settings.register_profile("borgish", deadline=None, derandomize=True)
+# New examples, and more of them, for a search by hand: scripts/test tests/property --hypothesis-profile=explore
+hypothesis.settings.register_profile("explore", deadline=None, max_examples=1000)
 hypothesis.settings.load_profile("borgish")
 
 

@@ -131,7 +131,8 @@ def cost_of(fleet: Fleet, policy: Policy, kind: TaskClass, row: int, same_job: i
 
 def decides_first(fleet: Fleet, kind: TaskClass) -> bool:
     """Return whether tasks of the same job on a machine outweigh everything else there is to like."""
-    return not (kind.prefer or kind.wanted.image or fleet.marks.tainted)
+    keeps_off_devices = bool(fleet.devices) and not kind.devices
+    return not (kind.prefer or kind.wanted.image or fleet.marks.tainted or keeps_off_devices)
 
 
 def costs_of(fleet: Fleet, policy: Policy, kind: TaskClass, rows: Rows = ALL) -> FloatArray:

@@ -21,7 +21,7 @@ from borgish.scheduler.equivalence import Classes, TaskClass
 from borgish.scheduler.feasibility import feasible
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.hybrid import Hybrid
-from borgish.scheduler.placing import place
+from borgish.scheduler.placing import Taken, place
 from borgish.scheduler.plan import Plan
 from borgish.scheduler.queue import levels, turns
 from borgish.scheduler.rules import UNFIT
@@ -252,7 +252,7 @@ def cheapest_rows(fleet: Fleet, kind: TaskClass, job: JobSpec, count: int) -> li
         cost, row = min(costs, default=(UNFIT, -1))
         if cost == UNFIT:
             break
-        fleet.take((row,), kind, job)
+        Taken().take(fleet, HYBRID, kind, job, [row])
         rows.append(row)
     return rows
 
