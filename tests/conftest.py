@@ -11,7 +11,7 @@ pytest_plugins = [f"tests.{file.stem}" for file in sorted(Path(__file__).parent.
 
 # No deadline: a busy machine is not a bug. The same examples each time: a red run is about the change.
 hypothesis.settings.register_profile("borgish", deadline=None, derandomize=True)
-# New examples, and more of them, for a search by hand: scripts/test tests/property --hypothesis-profile=explore
+# New examples, and more of them, for a search by hand: scripts/test --hypothesis-profile=explore
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=1000)
 hypothesis.settings.load_profile("borgish")
 

@@ -108,7 +108,7 @@ class Devices:
     def keep(self, row: int, millis: int, leaving: dict[str, int]) -> None:
         """Keep devices for a task that waits until others have left: what leaves counts as free.
 
-        What is free already is chosen first. A device in use is below nothing then, until who uses it has left.
+        What is free already is chosen first. A device in use is below nothing then, until it is left.
         """
         column = self.free[:, row]
         coming = [leaving.get(f"{self.name}:{device}", 0) for device in range(len(column))]

@@ -12,7 +12,7 @@ import msgspec
 
 from borgish.bands import Bands
 from borgish.cell.state import Cell
-from borgish.scheduler.arrays import FloatArray
+from borgish.scheduler.arrays import BoolArray, FloatArray, IntArray
 from borgish.scheduler.census import BAND_INDEX, CPU, DISK, PORTS, RAM
 from borgish.scheduler.columns import device_kind
 from borgish.scheduler.fleet import Fleet
@@ -81,9 +81,11 @@ class TaskClass(msgspec.Struct, eq=False):
     rules: tuple[Rule, ...] = ()
     rules_version: int = -1  # of the terms they were made from
     costs: FloatArray | None = None  # by row: less is better, inf where it does not fit
+    scored: IntArray | None = None  # the rows that ``costs`` are of; None: of all
     costs_version: int = -1  # of the rows these costs were computed from
     costs_learned: int = -1  # the policy's version then
-    sampled: bool = False  # ``costs`` leaves machines out that may fit
+    suits: BoolArray | None = None  # by row: whether its facts are right
+    suits_version: int = -1
     liking: FloatArray | None = None  # by row: the part of the costs that follows from facts
     liking_version: int = -1
     failed_version: int = -1  # of the rows when nothing more of it fitted; -1: it is not known to fail
@@ -175,7 +177,7 @@ def _key(spec: JobSpec, index: int, fleet: Fleet) -> ClassKey:
     image = spec.image if spec.runtime is Runtime.DOCKER else ""
     return ClassKey(
         _needs(spec, index, fleet),
-        tuple(sorted((name, millis) for name, millis in spec.needs(index).devices.items() if millis)),
+        _devices(spec.needs(index).devices),
         tuple(spec.fixed_ports.values()),
         Wanted(spec.runtime, spec.constraints, spec.tolerations, image),
         spec.prefer,
@@ -183,6 +185,10 @@ def _key(spec: JobSpec, index: int, fleet: Fleet) -> ClassKey:
         _reach(spec.priority, fleet.bands),
         "",
     )
+
+
+def _devices(needs: dict[str, int]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((name, millis) for name, millis in needs.items() if millis)) if needs else ()
 
 
 def _reach(priority: int, bands: Bands) -> int:
@@ -194,9 +200,12 @@ def _needs(spec: JobSpec, index: int, fleet: Fleet) -> Needs:
     """Return amounts by kind, only those above zero: named resources and devices by name, ports last."""
     needs = spec.needs(index)
     amounts = [(CPU, needs.cpu_millis), (RAM, needs.ram_bytes), (DISK, needs.disk_bytes)]
-    amounts += [(fleet.kind(name), amount) for name, amount in sorted(needs.named.items())]
-    amounts += [(fleet.kind(device_kind(name)), millis) for name, millis in sorted(needs.devices.items())]
-    amounts.append((PORTS, len(spec.ports) - len(spec.fixed_ports)))
+    if needs.named:
+        amounts += [(fleet.kind(name), amount) for name, amount in sorted(needs.named.items())]
+    if needs.devices:
+        amounts += [(fleet.kind(device_kind(name)), millis) for name, millis in sorted(needs.devices.items())]
+    if spec.ports:
+        amounts.append((PORTS, len(spec.ports) - len(spec.fixed_ports)))
     return tuple([(kind, float(amount)) for kind, amount in amounts if amount])
 
 

@@ -380,6 +380,12 @@ def feasible(fleet: Fleet, kind: TaskClass, rows: Rows = ALL) -> BoolArray:
 
 def suitable(fleet: Fleet, kind: TaskClass) -> BoolArray:
     """Return which machines are right for a class, whatever is free there. It is not to be written to."""
+    if kind.suits is None or kind.suits_version != fleet.facts_version:
+        kind.suits, kind.suits_version = _suitable(fleet, kind), fleet.facts_version
+    return kind.suits
+
+
+def _suitable(fleet: Fleet, kind: TaskClass) -> BoolArray:
     key = kind.wanted
     passes = fleet.suitable.get(key)
     if passes is None:

@@ -18,6 +18,7 @@ from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.placing import Ranked, Ranking, Run, Taken, ranked_count, ranking
 from borgish.scheduler.policy import Policy
 from borgish.scheduler.rules import UNFIT, Rule
+from borgish.scheduler.scoring import Scored
 from borgish.spec.job import MACHINE, JobSpec
 
 
@@ -144,7 +145,7 @@ def _groups(
 ) -> list[tuple[tuple[int, ...], Ranked]]:
     """Return machines that fit by the values that they share, the best ``most`` of each ranked."""
     if not rules:
-        return [((), ranking(costs, most))]
+        return [((), ranking(Scored(costs), most))]
     rows = np.flatnonzero(costs < UNFIT)
     codes = np.stack([fleet.codes(rule.over)[rows] for rule in rules])
     combined = np.zeros(len(rows), dtype=np.int64)
@@ -154,7 +155,7 @@ def _groups(
     starts = np.flatnonzero(np.diff(combined[order], prepend=-1))
     found = []
     for part in np.split(order, starts[1:]) if len(order) else ():
-        ranked = [(cost, int(rows[part[place]])) for cost, place in ranking(costs[rows[part]], most)]
+        ranked = [(cost, int(rows[part[place]])) for cost, place in ranking(Scored(costs[rows[part]]), most)]
         heapify(ranked)
         found.append((tuple(codes[:, part[0]].tolist()), ranked))
     return found

@@ -63,15 +63,18 @@ class Balance(Policy):
         )
 
     def _of(self, cpu: Number, ram: Number, cpu_asked: float, ram_asked: float) -> Number:
-        cpu_left, ram_left = cpu - cpu_asked, ram - ram_asked
-        stranded = self._stranded(cpu_left, ram_left) - self._stranded(cpu, ram)
-        return stranded + (cpu_left + ram_left) * BEST_FIT
+        """Return how much more would be stranded, half for all of either, and a part of best fit.
 
-    def _stranded(self, cpu: Number, ram: Number) -> Number:
-        """Return what is free of one beyond its proportion to the other: 0 to 1, half for each."""
-        short = cpu * self._ratio - ram  # above 0: of ram, for all the cpu; below 0: of cpu
-        size = abs(short)
-        return (size + short) * (0.25 / self._ratio) + (size - short) * 0.25
+        ``short`` is what the ram that is free lacks for all the cpu that is free. Above 0, so much cpu is
+        stranded: ``short * 0.5 / ratio``; below 0, so much ram: ``short * -0.5``. So what is stranded is a
+        part of the size of ``short`` and a part of itself, whose change is the same on all machines.
+        """
+        ratio = self._ratio
+        shift = cpu_asked * ratio - ram_asked
+        same = shift * (0.25 - 0.25 / ratio) - (cpu_asked + ram_asked) * BEST_FIT
+        short = cpu * ratio - ram
+        grown = abs(short - shift) - abs(short)
+        return grown * (0.25 + 0.25 / ratio) + (cpu + ram) * BEST_FIT + same
 
 
 class Hybrid(Fgd):

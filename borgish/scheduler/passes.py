@@ -8,7 +8,6 @@ from collections.abc import Collection, Sequence
 
 from borgish.cell.model import Job
 from borgish.cell.state import Cell
-from borgish.scheduler.arrays import FloatArray
 from borgish.scheduler.census import CPU, RAM
 from borgish.scheduler.changed import Changed
 from borgish.scheduler.equivalence import Classes, Explanation, TaskClass
@@ -20,7 +19,7 @@ from borgish.scheduler.plan import Placement, Plan, Promise, Refusal
 from borgish.scheduler.policy import Policy
 from borgish.scheduler.preemption import Preempting
 from borgish.scheduler.queue import Level, Waiting, first_turns, levels, turns
-from borgish.scheduler.scoring import ScoreCache
+from borgish.scheduler.scoring import ScoreCache, Scored
 from borgish.scheduler.typical import CellDemand
 
 EXPLAINED_AGAIN = 50  # how many known refusals a pass puts in new words; the rest has its turn later
@@ -300,21 +299,21 @@ class Pass:
                 place_by_rules(self._fleet, self._policy, kind, costs, (job.spec, count), own_max)
                 for job, count in runs
             ]
-        costs = self._scores.costs(self._fleet, kind, own_max + sum(count for _, count in runs))
-        taken = self._place_on(kind, costs, runs, own_max)
-        if kind.sampled and any(len(t.rows) < count for t, (_, count) in zip(taken, runs, strict=True)):
-            costs = self._scores.costs(self._fleet, kind)
+        scored = self._scores.scored(self._fleet, kind, own_max + sum(count for _, count in runs))
+        taken = self._place_on(kind, scored, runs, own_max)
+        if scored.rows is not None and any(len(t.rows) < n for t, (_, n) in zip(taken, runs, strict=True)):
+            everywhere = Scored(self._scores.costs(self._fleet, kind))
             left = [(job, count - len(t.rows)) for (job, count), t in zip(runs, taken, strict=True)]
-            for first, more in zip(taken, self._place_on(kind, costs, left, own_max), strict=True):
+            for first, more in zip(taken, self._place_on(kind, everywhere, left, own_max), strict=True):
                 first.rows += more.rows
                 first.devices += more.devices
         return taken
 
     def _place_on(
-        self, kind: TaskClass, costs: FloatArray, runs: Sequence[tuple[Job, int]], own_max: int
+        self, kind: TaskClass, scored: Scored, runs: Sequence[tuple[Job, int]], own_max: int
     ) -> list[Taken]:
         counts = [(job.spec, count) for job, count in runs]
-        return place(self._fleet, self._policy, kind, costs, counts, own_max)
+        return place(self._fleet, self._policy, kind, scored, counts, own_max)
 
     def _place_gang(self, waiting: Waiting) -> None:
         """Place all that waits of a job, or nothing of it."""

@@ -18,7 +18,7 @@ from borgish.scheduler.equivalence import TaskClass
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.policy import Policy
 from borgish.scheduler.rules import UNFIT
-from borgish.scheduler.scoring import cost_of, costs_of, decides_first
+from borgish.scheduler.scoring import Scored, cost_of, costs_of, decides_first
 from borgish.spec.job import JobSpec
 
 GROUPS_MIN = 64
@@ -53,10 +53,12 @@ class Taken(msgspec.Struct):
         self.rows, self.devices = [], []
 
 
-def ranking(costs: FloatArray, count: int) -> Ranked:
+def ranking(scored: Scored, count: int) -> Ranked:
     """Return the ``count`` best machines that fit, and perhaps some more."""
-    rows = np.flatnonzero(costs <= _limit(costs, count))
-    ranked = list(zip(costs[rows].tolist(), rows.tolist(), strict=True))
+    costs, rows = scored
+    best = (costs <= _limit(costs, count)).nonzero()[0]
+    found = best if rows is None else rows[best]
+    ranked = list(zip(costs[best].tolist(), found.tolist(), strict=True))
     heapify(ranked)
     return ranked
 
@@ -162,15 +164,15 @@ class Ranking:
 
 
 def place(
-    fleet: Fleet, policy: Policy, kind: TaskClass, costs: FloatArray, runs: Sequence[Run], own_max: int
+    fleet: Fleet, policy: Policy, kind: TaskClass, scored: Scored, runs: Sequence[Run], own_max: int
 ) -> list[Taken]:
     """Place tasks of one class without rules; return, for each run, where its first tasks went.
 
     ``own_max`` is on how many machines the widest of these jobs is already. Less than a run's count
-    means that nothing more of the class fits. Each task takes at most one of the ranked machines away, so
-    that as many machines as tasks, and ``own_max`` more, always hold the best of all.
+    means that nothing more of the class fits on the scored machines. Each task takes at most one of the
+    ranked machines away, so that as many machines as tasks, and ``own_max`` more, always hold the best.
     """
-    ranked = ranking(costs, ranked_count(fleet, sum(count for _, count in runs) + own_max))
+    ranked = ranking(scored, ranked_count(fleet, sum(count for _, count in runs) + own_max))
     spread_first = decides_first(fleet, kind)
     placed = []
     for number, (spec, count) in enumerate(runs, 1):

@@ -1,37 +1,36 @@
-"""Relaxed randomisation: machines are looked at in a random order until enough are found that fit
-(section 3.4 of the Borg paper). How many are enough is not published; the share is Kubernetes'.
+"""Relaxed randomisation: machines are looked at until enough are found that fit, and of these the best is
+taken (section 3.4 of the Borg paper, which does not say how many are enough).
 
-The order is by stretches of rows, begun at another place for each class: a stretch is looked at as
-fast as it is long, which rows picked one by one are not.
+What is looked at is every so-many-th row, from another one on for another class: so racks and sizes of
+machine are among them as they are in the cell, and the same machines are looked at again while they do.
 """
 
 from collections.abc import Iterator
-from zlib import crc32
 
 from borgish.scheduler.equivalence import TaskClass
 from borgish.scheduler.fleet import Fleet
 
-ENOUGH_MIN = 100
-PARTS = 8  # looked at one after the other
+LOOKED_AT_MIN = 1024  # rows
+DENSER = 3  # how many times as many are looked at next
+ENOUGH_MIN = 64
+ENOUGH_EACH = 4  # for each task to be placed
+
+
+def enough(tasks: int) -> int:
+    """Return how many machines that fit are enough for so many tasks."""
+    return max(ENOUGH_MIN, ENOUGH_EACH * tasks)
 
 
 class Sampler:
-    """Draws machines in an order that follows from a seed."""
+    """Says which machines are looked at, as follows from a seed."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
 
-    def enough(self, machines: int, tasks: int) -> int:
-        """Return how many machines that fit are enough for so many tasks."""
-        share = max(0.05, 0.5 - machines / 12_500)
-        return max(ENOUGH_MIN, int(machines * share), 2 * tasks)
-
-    def samples(self, fleet: Fleet, kind: TaskClass) -> Iterator[slice]:
-        """Yield all rows, some at a time."""
-        size = len(fleet.names)
-        step = size // PARTS + 1
-        first = crc32(repr(kind.key.needs).encode(), self._seed) % PARTS
-        for part in range(PARTS):
-            start = (first + part) % PARTS * step
-            if start < size:
-                yield slice(start, min(start + step, size))
+    def samples(self, fleet: Fleet, kind: TaskClass, tasks: int) -> Iterator[slice]:
+        """Yield more and more rows, with start and step. None are yielded where all had to be looked at."""
+        step = len(fleet.names) // max(LOOKED_AT_MIN, enough(tasks))
+        start = self._seed + int(kind.cpu) + int(kind.ram) // 2**20
+        while step > 1:
+            yield slice(start % step, None, step)
+            step //= DENSER

@@ -13,13 +13,13 @@ import numpy as np
 
 from borgish.cell.model import Taint
 from borgish.cell.taints import untolerated
-from borgish.scheduler.arrays import ALL, FloatArray, Rows
+from borgish.scheduler.arrays import ALL, FloatArray, IntArray, Rows
 from borgish.scheduler.equivalence import TaskClass
 from borgish.scheduler.feasibility import feasible, suitable
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.policy import Policy
 from borgish.scheduler.rules import UNFIT, WEIGHT_COST
-from borgish.scheduler.sampling import Sampler
+from borgish.scheduler.sampling import Sampler, enough
 from borgish.vocabulary import TaintEffect
 
 Number = TypeVar("Number", float, FloatArray)
@@ -154,15 +154,24 @@ def _costs(fleet: Fleet, policy: Policy, kind: TaskClass, rows: Rows) -> FloatAr
     there = There(0, fleet.shares[int(not kind.is_prod)][rows])
     total: FloatArray = liking(fleet, kind)[rows] + policy.costs(fleet, kind, rows)
     for scorer in SCORERS:
-        total = total + scorer(there)
+        cost = scorer(there)
+        if not isinstance(cost, float) or cost:
+            total = total + cost
     return total
+
+
+class Scored(NamedTuple):
+    """What machines cost for a class: those of ``rows``, in parallel, or all. Not to be written to."""
+
+    costs: FloatArray
+    rows: IntArray | None = None
 
 
 class ScoreCache:
     """Keeps the costs of the classes used last; computes again only rows that changed.
 
-    ``enabled`` off, all rows are computed each time. With a sampler, costs that are made anew are those of
-    enough machines only (relaxed randomisation, section 3.4).
+    ``enabled`` off, all rows are computed each time. With a sampler, enough machines are looked at where
+    that will do (relaxed randomisation, section 3.4).
     """
 
     def __init__(self, policy: Policy, sampler: Sampler | None = None, *, enabled: bool = True) -> None:
@@ -171,25 +180,57 @@ class ScoreCache:
         self._sampler = sampler
         self._enabled = enabled and policy.kept
 
-    def costs(self, fleet: Fleet, kind: TaskClass, tasks: int = 0) -> FloatArray:
-        """Return the costs for a class as they are now: of all rows, or of enough for so many tasks.
-
-        They are not to be written to.
-        """
-        all_rows = not tasks
+    def costs(self, fleet: Fleet, kind: TaskClass) -> FloatArray:
+        """Return the costs of all rows for a class, as they are now. They are not to be written to."""
         self._keep(kind)
-        stale = kind.costs is None or len(kind.costs) != len(fleet.names) or (all_rows and kind.sampled)
-        stale = stale or kind.costs_learned != self._policy.version
-        if stale or not self._enabled or kind.costs is None:
-            kind.costs = self._fresh(fleet, kind, tasks)
+        if self._is_stale(fleet, kind) or kind.costs is None or kind.scored is not None:
+            kind.costs, kind.scored = costs_of(fleet, self._policy, kind), None
         elif kind.costs_version != fleet.version:
-            rows = np.flatnonzero(fleet.changed > kind.costs_version)
+            rows = (fleet.changed > kind.costs_version).nonzero()[0]
             if len(rows) * RENEW_SHARE > len(kind.costs):
-                kind.costs = self._fresh(fleet, kind, tasks)
-            else:
+                kind.costs = costs_of(fleet, self._policy, kind)
+            elif len(rows):
                 kind.costs[rows] = costs_of(fleet, self._policy, kind, rows)
-        kind.costs_version, kind.costs_learned = fleet.version, self._policy.version
+        self._note(fleet, kind)
         return kind.costs
+
+    def scored(self, fleet: Fleet, kind: TaskClass, tasks: int) -> Scored:
+        """Return the costs of enough machines for so many tasks, as they are now."""
+        if self._sampler is None:
+            return Scored(self.costs(fleet, kind))
+        if kind.costs is not None and kind.scored is None and not self._is_stale(fleet, kind):
+            return Scored(self.costs(fleet, kind))
+        if kind.costs is None or self._is_stale(fleet, kind) or not self._renew(fleet, kind, tasks):
+            for rows in self._sampler.samples(fleet, kind, tasks):
+                found = feasible(fleet, kind, rows).nonzero()[0]
+                if len(found) >= enough(tasks):
+                    kind.scored = found * rows.step + rows.start
+                    kind.costs = _costs(fleet, self._policy, kind, kind.scored)
+                    break
+            else:
+                return Scored(self.costs(fleet, kind))
+        self._keep(kind)
+        self._note(fleet, kind)
+        return Scored(kind.costs, kind.scored)
+
+    def _is_stale(self, fleet: Fleet, kind: TaskClass) -> bool:
+        """Return whether what is kept will not do, whichever rows changed."""
+        if not self._enabled or kind.costs_learned != self._policy.version:
+            return True
+        return kind.scored is None and kind.costs is not None and len(kind.costs) != len(fleet.names)
+
+    def _renew(self, fleet: Fleet, kind: TaskClass, tasks: int) -> bool:
+        """Bring the costs of some machines up to date; return whether these are enough still."""
+        costs, rows = kind.costs, kind.scored
+        if costs is None or rows is None:
+            return False
+        changed = (fleet.changed[rows] > kind.costs_version).nonzero()[0]
+        if len(changed):
+            costs[changed] = costs_of(fleet, self._policy, kind, rows[changed])
+        return int(np.count_nonzero(costs < UNFIT)) >= enough(tasks)
+
+    def _note(self, fleet: Fleet, kind: TaskClass) -> None:
+        kind.costs_version, kind.costs_learned = fleet.version, self._policy.version
 
     def takes(self, fleet: Fleet, kind: TaskClass, row: int) -> bool:
         """Return whether one machine takes a task of the class now, rules included."""
@@ -203,23 +244,10 @@ class ScoreCache:
         """Return whether one machine is right for the class, whatever is free there."""
         return bool(suitable(fleet, kind)[row])
 
-    def _fresh(self, fleet: Fleet, kind: TaskClass, tasks: int) -> FloatArray:
-        if self._sampler is None or not tasks:
-            kind.sampled = False
-            return costs_of(fleet, self._policy, kind)
-        costs = np.full(len(fleet.names), UNFIT)
-        kind.sampled = False
-        for rows in self._sampler.samples(fleet, kind):
-            costs[rows] = costs_of(fleet, self._policy, kind, rows)
-            kind.sampled = int(np.count_nonzero(costs < UNFIT)) >= self._sampler.enough(len(fleet), tasks)
-            if kind.sampled:
-                break
-        return costs
-
     def _keep(self, kind: TaskClass) -> None:
         self._kept.pop(kind, None)
         self._kept[kind] = None
         if len(self._kept) > VECTORS_KEPT:
             oldest = next(iter(self._kept))
             del self._kept[oldest]
-            oldest.costs = oldest.liking = None
+            oldest.costs = oldest.scored = oldest.liking = None

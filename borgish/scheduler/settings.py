@@ -11,4 +11,4 @@ class SchedulerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     policy: str = "hybrid"
     score_cache: bool = True
     equivalence_classes: bool = True
-    relaxed_randomisation: bool = False
+    relaxed_randomisation: bool = True

@@ -29,6 +29,7 @@ ZONES = 3
 NODE = Resources(4000, 32 * 1024**3, 0)
 TASK = Resources(100, 500 * 1024**2, 0)
 GREEN = (Constraint("color", "==", ("green",)),)
+LOW, HIGH = Resources(900, 500 * 1024**2, 0), Resources(3_000, 500 * 1024**2, 0)
 IMPOSSIBLE = Resources(1_000_000, 500 * 1024**2, 0)
 
 Row = tuple[str, int, int, str, dict[str, Any], dict[str, Any]]
@@ -146,11 +147,11 @@ def rate(perf: Perf, tasks: int, asked: dict[str, Any]) -> float:
 
 
 def _preempting(machines: int) -> float:
-    """Return preemptors placed a second in a cell that low tasks fill: each takes the place of some."""
+    """Return preemptors placed a second in a cell that low tasks fill: each takes the place of three."""
     tasks = machines
-    perf = Perf(machines, machines * 40, {"needs": TASK})
+    perf = Perf(machines, machines * 4, {"needs": LOW})
     before, began = perf.running(), time.perf_counter()
-    perf.submit(tasks, needs=Resources(400, 500 * 1024**2, 0), priority=200)
+    perf.submit(tasks, needs=HIGH, priority=200)
     while sum(map(len, perf.core.cell.promised.values())) or any(
         key.startswith("perf/") and perf.core.cell.jobs[key].spec.priority == 200
         for key in perf.core.cell.waiting
@@ -162,7 +163,7 @@ def _preempting(machines: int) -> float:
 
 
 def _preemptor(perf: Perf) -> None:
-    perf.submit(5, needs=Resources(3_000, 500 * 1024**2, 0), priority=200)
+    perf.submit(5, needs=HIGH, priority=200)
 
 
 def _impossible(perf: Perf) -> None:

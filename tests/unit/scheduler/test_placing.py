@@ -8,18 +8,19 @@ from hypothesis import strategies as st
 from borgish.scheduler.placing import ranking
 from borgish.scheduler.ports import PortRange
 from borgish.scheduler.rules import UNFIT
+from borgish.scheduler.scoring import Scored
 
 
 @given(st.lists(st.one_of(st.integers(0, 40).map(float), st.just(UNFIT)), max_size=400), st.integers(1, 500))
 def test_the_ranking_holds_the_best(costs: list[float], count: int) -> None:
-    ranked = sorted(ranking(np.array(costs, dtype=np.float64), count))
+    ranked = sorted(ranking(Scored(np.array(costs, dtype=np.float64)), count))
     best = sorted((cost, row) for row, cost in enumerate(costs) if cost < UNFIT)
     assert [cost for cost, _ in ranked[:count]] == [cost for cost, _ in best[:count]]
     assert set(ranked) <= set(best)
 
 
 def test_few_of_many_machines_are_ranked() -> None:
-    assert len(ranking(np.random.default_rng(1).random(10_000), 20)) < 100
+    assert len(ranking(Scored(np.random.default_rng(1).random(10_000)), 20)) < 100
 
 
 def test_ports_go_round() -> None:
