@@ -172,6 +172,8 @@ def place(
     means that nothing more of the class fits on the scored machines. Each task takes at most one of the
     ranked machines away, so that as many machines as tasks, and ``own_max`` more, always hold the best.
     """
+    if len(runs) == 1 and (taken := _at_once(fleet, policy, kind, scored, runs[0], own_max)):
+        return [taken]
     ranked = ranking(scored, ranked_count(fleet, sum(count for _, count in runs) + own_max))
     spread_first = decides_first(fleet, kind)
     placed = []
@@ -187,6 +189,25 @@ def place(
             for cost, row in _offers(fleet, policy, kind, choice.owned):
                 heappush(ranked, (cost, row))
     return placed
+
+
+def _at_once(
+    fleet: Fleet, policy: Policy, kind: TaskClass, scored: Scored, run: Run, own_max: int
+) -> Taken | None:
+    """Place the tasks of a job that has none yet, if there is a machine for each: the usual case, and quick.
+
+    Return None where machines have to be compared again as they are taken.
+    """
+    costs, (spec, count) = scored.costs, run
+    if own_max or not fleet.are_apart or not decides_first(fleet, kind) or count >= len(costs):
+        return None
+    best = np.array([costs.argmin()]) if count == 1 else costs.argpartition(count - 1)[:count]
+    best = best[np.lexsort((best, costs[best]))] if count > 1 else best
+    if not costs.item(best[-1]) < UNFIT:
+        return None
+    taken = Taken()
+    taken.take(fleet, policy, kind, spec, (best if scored.rows is None else scored.rows[best]).tolist())
+    return taken
 
 
 def _offers(fleet: Fleet, policy: Policy, kind: TaskClass, rows: list[int]) -> Iterator[tuple[float, int]]:

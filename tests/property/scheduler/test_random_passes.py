@@ -231,6 +231,10 @@ def test_each_task_takes_the_cheapest_machine(drawn: tuple[Cell, Observed], coun
         taken = place(fleet, HYBRID, kind, scored, runs, own_max=count)
         expected = [cheapest_rows(plain, Classes().of(cell, job.spec, 0, plain), *run) for run in runs]
         assert [each.rows for each in taken] == expected
+        alone = Fleet.of(cell, observed, 0, NOW.mono)
+        kind = Classes().of(cell, job.spec, 0, alone)
+        scored = Scored(ScoreCache(HYBRID).costs(alone, kind))
+        assert place(alone, HYBRID, kind, scored, runs[:1], own_max=0)[0].rows == expected[0]
 
 
 def bare(key: str) -> JobSpec:
