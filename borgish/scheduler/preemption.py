@@ -190,11 +190,20 @@ class Preemptions:
 
     def _ask(self, kind: TaskClass, auction: Auction, row: int) -> None:
         """Take in a machine's offer, if it has one."""
-        victims = self._victims(kind, row)
+        victims = self._victims(kind, row) if self._may_do(kind, row) else None
         auction.offers.pop(row, None)
         if victims is not None:
             auction.offers[row] = Offer(victims, self._fleet.version)
             heappush(auction.ranked, (self._total(row, victims), row))
+
+    def _may_do(self, kind: TaskClass, row: int) -> bool:
+        """Return whether all who may leave a machine would be enough: seldom, once somebody made room."""
+        lower = [held for priority, held in self._fleet.held.items() if priority < kind.reach]
+        free = self._fleet.free
+        return all(
+            free.item(number, row) + sum([held.item(number, row) for held in lower]) >= amount
+            for number, amount in kind.needs
+        )
 
     def _total(self, row: int, victims: Victims) -> float:
         return sum([herd.price * count for herd, count in victims]) + self._fleet.tie.item(row)
