@@ -7,6 +7,7 @@ import numpy as np
 
 from borgish.bands import DEFAULT_BANDS
 from borgish.cell.state import Cell
+from borgish.resources import Resources
 from borgish.scheduler.arrays import BitArray, BoolArray, FloatArray, IntArray, widened
 from borgish.scheduler.attributes import Attributes
 from borgish.scheduler.census import DEVICE_PREFIX, KINDS, PORTS, Kinds
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from borgish.scheduler.equivalence import TaskClass
 
 RUNTIME_BIT = {runtime: 1 << number for number, runtime in enumerate(Runtime)}
+
+
+KnownCapacity = tuple[Resources, int, int, list[float]]
+"""What a machine's capacity was read from (record, ports, how many kinds), and what it came to by kind."""
 
 
 class Widening(Protocol):
@@ -71,6 +76,7 @@ class Columns:
         self.inverse: FloatArray = np.zeros((KINDS, 0))  # 1 / capacity; 0 where there is none
         self.free: FloatArray = np.zeros((KINDS, 0))
         self.held: dict[int, FloatArray] = {}
+        self._known_capacity: dict[int, KnownCapacity] = {}  # by row
         self.shares: FloatArray = np.zeros((2, 0))  # of the cpu: of tasks below prod, and of prod
         self._widen(size)
 

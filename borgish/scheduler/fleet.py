@@ -6,6 +6,7 @@ turns counts into rows and accounts for what the running pass places.
 """
 
 from collections.abc import Sequence
+from functools import cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,6 +24,7 @@ from borgish.scheduler.census import (
 from borgish.scheduler.columns import RUNTIME_BIT, Columns
 from borgish.scheduler.ports import PortRange
 from borgish.spec.job import JobSpec
+from borgish.vocabulary import Runtime
 
 if TYPE_CHECKING:
     from borgish.scheduler.equivalence import TaskClass
@@ -37,6 +39,13 @@ def tie_of(seed: int, name: str) -> float:
     """Return a machine's place in the seeded order among equals, from 0 to ``TIE_MAX``."""
     digest = blake2b(f"{seed}:{name}".encode(), digest_size=4).digest()
     return (int.from_bytes(digest) >> 10) * TIE_MAX / 2**22
+
+
+@cache
+def _runtime_bits(runtimes: tuple[Runtime, ...], unhealthy: tuple[Runtime, ...]) -> tuple[int, int]:
+    """Return which runtimes a machine has, and which of them work."""
+    has = sum(RUNTIME_BIT[runtime] for runtime in set(runtimes))
+    return has, sum(RUNTIME_BIT[runtime] for runtime in set(runtimes) - set(unhealthy))
 
 
 class Part(Protocol):
@@ -194,15 +203,13 @@ class Fleet(Columns):
 
     def _read_facts(self, row: int, machine: Machine, seen: SeenMachine) -> bool:
         """Write what does not depend on tasks; return whether it changed."""
-        has = sum(RUNTIME_BIT[runtime] for runtime in set(machine.runtimes))
-        works = sum(RUNTIME_BIT[runtime] for runtime in set(machine.runtimes) - set(seen.unhealthy_runtimes))
-        fresh = (machine.up, machine.cordoned, has, works)
+        fresh = (machine.up, machine.cordoned, *_runtime_bits(machine.runtimes, seen.unhealthy_runtimes))
         columns = (self.up, self.cordoned, self.runtimes, self.working)
         marked = self.marks.read(row, machine.taints, seen.images)
         if (
             not marked
             and self.attributes.rows[row] == machine.attributes
-            and fresh == tuple(c[row] for c in columns)
+            and fresh == tuple([column.item(row) for column in columns])
         ):
             return False
         for column, value in zip(columns, fresh, strict=True):
@@ -213,21 +220,34 @@ class Fleet(Columns):
 
     def _read_amounts(self, row: int, machine: Machine, census: Census) -> bool:
         """Write what there is and what is held; return whether what is free, or to preempt, changed."""
-        there: Amounts = {PORTS: self.ports[row].size}
-        self.kinds.add(there, machine.capacity)
-        self._deepen()
-        capacity = [float(there.get(kind, 0)) for kind in range(len(self.kinds))]
-        free = capacity.copy()
+        changed = self._read_capacity(row, machine)
+        free = self._known_capacity[row][-1].copy()
         for amounts in (*census.held.values(), census.leaving):
             for kind, amount in amounts.items():
                 free[kind] -= amount
         free[PORTS] = self._free_ports(row, census)
-        changed = self._read_held(row, census) | self._read_devices(row, machine, census)
-        if capacity != self.capacity[:, row].tolist() or free != self.free[:, row].tolist():
-            self.capacity[:, row], self.free[:, row] = capacity, free
-            self.inverse[:, row] = [1.0 / amount if amount > 0 else 0.0 for amount in capacity]
+        changed |= self._read_held(row, census) | self._read_devices(row, machine, census)
+        if free != self.free[:, row].tolist():
+            self.free[:, row] = free
             changed = True
         return self._read_shares(row, census) or changed
+
+    def _read_capacity(self, row: int, machine: Machine) -> bool:
+        """Write what there is; return whether it changed."""
+        key = (machine.capacity, self.ports[row].size, len(self.kinds))
+        known = self._known_capacity.get(row)
+        if known is not None and known[0] is machine.capacity and known[:3] == key:
+            return False
+        there: Amounts = {PORTS: self.ports[row].size}
+        self.kinds.add(there, machine.capacity)
+        self._deepen()
+        capacity = [float(there.get(kind, 0)) for kind in range(len(self.kinds))]
+        self._known_capacity[row] = (*key[:2], len(self.kinds), capacity)
+        if capacity == self.capacity[:, row].tolist():
+            return False
+        self.capacity[:, row] = capacity
+        self.inverse[:, row] = [1.0 / amount if amount > 0 else 0.0 for amount in capacity]
+        return True
 
     def _free_ports(self, row: int, census: Census) -> int:
         """Return how many ports are free. Several may hold one, so that what is taken is not a sum."""
@@ -293,6 +313,7 @@ class Fleet(Columns):
         self.names[row] = ""
         self._read_jobs(cell, row, {})
         self.blocked.pop(row, None)
+        self._known_capacity.pop(row, None)
         self.ports[row] = PortRange(0, -1, 0, set())
         self.fixed_ports.read(row, self.ports[row])
         self.marks.read(row, (), {})
