@@ -12,7 +12,8 @@ WALL_AT_START = 1_750_000_000.0
 class VirtualClock:
     """A clock and what is planned on it. Things planned for the same moment happen in order of planning."""
 
-    def __init__(self) -> None:
+    def __init__(self, wall_at_start: float = WALL_AT_START) -> None:
+        self._wall_at_start = wall_at_start
         self._mono = 0.0
         self._stepped_seconds = 0.0  # what the wall clock was set on, or back, in all
         self._planned: list[tuple[float, int, Callable[[], None]]] = []
@@ -20,7 +21,7 @@ class VirtualClock:
 
     def now(self) -> Now:
         """Return this moment."""
-        return Now(WALL_AT_START + self._stepped_seconds + self._mono, self._mono)
+        return Now(self._wall_at_start + self._stepped_seconds + self._mono, self._mono)
 
     def step_wall(self, seconds: float) -> None:
         """Set the wall clock on, or back; nothing that is planned moves."""

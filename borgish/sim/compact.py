@@ -6,12 +6,12 @@ go on a handful of machines. Repeated with other seeds; the result is the 90th p
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 
 import msgspec
 
-from borgish.cell.model import Machine, Snapshot
+from borgish.cell.model import Job, Machine, Snapshot
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
 from borgish.errors import Conflict
@@ -21,6 +21,7 @@ from borgish.scheduler.settings import SchedulerSettings
 from borgish.sim.packing import DEVICE, START, Arrival, specs_of, waiting_jobs
 from borgish.spec.constraints import matches
 from borgish.spec.job import Constraint, JobSpec, Preference
+from borgish.vocabulary import State
 
 TRIALS = 11
 PENDING_SHARE_MAX = 0.002
@@ -53,16 +54,21 @@ def percentile(values: Sequence[int], part: float = PERCENTILE) -> int:
 class Work:
     """Tasks to pack, on machines drawn from a cell."""
 
-    def __init__(self, machines: Sequence[Machine], arrivals: Sequence[Arrival]) -> None:
-        """Begin with the cell as it is."""
-        specs = specs_of(arrivals)
+    def __init__(self, machines: Sequence[Machine], jobs: dict[str, Job]) -> None:
+        """Begin with the cell as it is; of the jobs, pending tasks are packed. See ``softened``."""
         self.original = list(machines)
-        self._jobs = waiting_jobs(softened(spec, len(machines)) for spec in specs.values())
-        self.tasks = len(arrivals)
-        self.total = reduce(Resources.plus, (arrival.needs for arrival in arrivals), Resources())
+        self._jobs = jobs
+        self.tasks = sum(job.pending for job in jobs.values())
+        self.total = reduce(Resources.plus, _needs(jobs.values()), Resources())
         self.machines = list(machines)
         self.clones = 1
         self._picky: dict[tuple[str, int], bool] = {}
+
+    @classmethod
+    def of(cls, machines: Sequence[Machine], arrivals: Sequence[Arrival]) -> "Work":
+        """Return the work of packing all that arrives."""
+        specs = specs_of(arrivals).values()
+        return cls(machines, waiting_jobs(softened(spec, len(machines)) for spec in specs))
 
     def clone(self) -> None:
         """Add the original cell once more. Raises Conflict when it is hopeless."""
@@ -117,7 +123,11 @@ def compact(
     machines: Sequence[Machine], arrivals: Sequence[Arrival], policy: str, seed: int, trials: int = TRIALS
 ) -> Compacted:
     """Return how many machines are needed, in trials with a seed of its own each. Raises Conflict."""
-    work = Work(machines, arrivals)
+    return packed_tightly(Work.of(machines, arrivals), policy, seed, trials)
+
+
+def packed_tightly(work: Work, policy: str, seed: int, trials: int) -> Compacted:
+    """Return how many machines some work needs. Raises Conflict."""
     while not work.fits(work.machines, policy, seed):
         work.clone()
     seeds = range(seed, seed + trials)
@@ -128,6 +138,13 @@ def compact(
         tuple(needed(work, policy, each) for each in seeds),
         tuple(work.bound(work.order(each)) for each in seeds),
     )
+
+
+def _needs(jobs: Iterable[Job]) -> Iterator[Resources]:
+    for job in jobs:
+        for task in job.tasks:
+            if task.state is State.PENDING:
+                yield job.spec.needs(task.index)
 
 
 def needed(work: Work, policy: str, seed: int) -> int:

@@ -6,12 +6,13 @@ import msgspec
 
 from borgish.borglet.actions import Action, Actions, Forget, Kill, Signal, Start
 from borgish.borglet.core import BorgletCore
-from borgish.borglet.entry import Entry, Head
+from borgish.borglet.entry import Entry, Head, Stage
+from borgish.borglet.runtimes.base import RunState
 from borgish.errors import Conflict
 from borgish.resources import Resources
 from borgish.sim.clock import VirtualClock
 from borgish.sim.faults import Fate
-from borgish.sim.runtime import START_SECONDS, SimRuntime
+from borgish.sim.runtime import START_SECONDS, Program, SimRuntime
 from borgish.vocabulary import Runtime
 from borgish.wire.link import AttemptSpec, Facts, PollReply, PollRequest, main_key
 
@@ -44,8 +45,11 @@ class SimMachine:
     Each borglet listens on a port of its own, and has to join with it.
     """
 
-    def __init__(self, name: str, clock: VirtualClock, fate: Fate, watcher: Watcher) -> None:
+    def __init__(
+        self, name: str, clock: VirtualClock, fate: Fate, watcher: Watcher, facts: Facts = FACTS
+    ) -> None:
         self.name = name
+        self.facts = facts
         self.runtime = SimRuntime(clock, fate)
         self.is_cut_off = False
         self.is_known = True  # has the token of its first joining
@@ -95,14 +99,30 @@ class SimMachine:
             self.name,
             self.boot_id,
             self.instance,
-            FACTS,
+            self.facts,
             ledger=self._ledger.values(),
             head=self._head,
             now=now,
         )
         self.runtime.changed = self._changed
-        self._core.adopted(Runtime.FAKE, [p.state for p in self.runtime.programs.values()], now)
+        for kind in self.facts.runtimes:
+            there = [p.state for p in self.runtime.programs.values() if p.spec.runtime is kind]
+            self._core.adopted(kind, there, now)
         self._turn()
+
+    def runs_already(self, spec: AttemptSpec, started_at: float) -> None:
+        """Have an attempt be there, started by a borglet before the first one here. Before ``begin``."""
+        run = RunState(spec.key, 1, 1, started_at)
+        self.runtime.programs[spec.key] = Program(spec, run)
+        self._ledger[spec.key] = Entry(
+            spec.task,
+            spec.attempt,
+            spec,
+            Stage.UP,
+            run=1,
+            started_at=started_at,
+            first_started_at=started_at,
+        )
 
     def die(self) -> None:
         """End the borglet as kill -9 does: what it held in memory is gone, the programs go on."""

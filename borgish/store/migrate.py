@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, func, insert, inspect, select, text
 
-from borgish.errors import UnsafeConfiguration
+from borgish.errors import NotFound, UnsafeConfiguration
 from borgish.failpoints import reach
 from borgish.store.older import keep_before
 from borgish.store.tables import REVISION, leadership, metadata
@@ -50,6 +50,24 @@ def prepare(connection: Connection, cell: str, *, keep: bool = True) -> None:
         _claim(connection, cell)
         reach("migrate.claimed")
     reach("migrate.committed")
+
+
+def expect_current(connection: Connection) -> str:
+    """Return the name of the cell in a database that is at ``REVISION``. Changes nothing.
+
+    Raises NotFound where there is no cell, and UnsafeConfiguration for one of another version.
+    """
+    with connection.begin():
+        revision = stored_revision(connection)
+        if not revision:
+            raise NotFound("The database has no cell in it", "Name the one that a borgmaster uses")
+        _expect_known(connection, revision)
+        if revision != REVISION:
+            raise UnsafeConfiguration(
+                f"The database is at revision {revision}, and this borgish reads {REVISION}",
+                "A borgmaster of this version brings it up to date; or open what `checkpoint export` wrote",
+            )
+        return str(connection.execute(select(leadership.c.cell)).scalar_one())
 
 
 def _wait_for_others(connection: Connection) -> None:

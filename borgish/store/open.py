@@ -54,6 +54,24 @@ def open_store(
     return store
 
 
+def open_reader(url: str) -> tuple[SqlStore, str]:
+    """Open a store on a server to read it only, and return it with the name of its cell. Nothing is made.
+
+    Raises what ``open_store`` raises, and NotFound where there is no cell.
+    """
+    connection, release = postgres.connect(parse_url(url), None, wait=False)
+    try:
+        postgres.write_nothing(connection)
+        name = migrate.expect_current(connection)
+    except SQLAlchemyError as error:
+        connection.close()
+        raise faults.unread(error) from error
+    except BaseException:
+        connection.close()
+        raise
+    return SqlStore(connection, name, Keep(), release), name
+
+
 def parse_url(url: str) -> URL:
     """Return the parts of a store's URL. Raises UnsafeConfiguration."""
     try:

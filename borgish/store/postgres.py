@@ -58,6 +58,12 @@ def connect(url: URL, lock_path: Path | None, *, wait: bool) -> tuple[Connection
         return _connection(url.set(drivername="postgresql+psycopg")), held.pop_all().close
 
 
+def write_nothing(connection: Connection) -> None:
+    """Have the server refuse every write of this connection from now on."""
+    with connection.begin():
+        connection.exec_driver_sql("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY")
+
+
 def _expect_driver() -> None:
     try:
         import psycopg  # noqa: F401 - an extra: only who uses Postgres has it

@@ -149,7 +149,7 @@ def _compared(
 @cache
 def _work(share: float) -> Work:
     tasks = traces.azure_snapshot(share)
-    return Work(traces.cell_for(tasks), tasks)
+    return Work.of(traces.cell_for(tasks), tasks)
 
 
 def _needed(run: tuple[str, int, float]) -> int:

@@ -7,10 +7,12 @@ import pytest
 from borgish.bands import Bands
 from borgish.cell.events import QuotaSet, RulesSet
 from borgish.cell.model import Quota, Rules
+from borgish.cell.state import Cell
 from borgish.errors import BorgishError, NotFound, StoreDamaged
 from borgish.resources import Resources
 from borgish.sim import fauxmaster
-from borgish.sim.fauxmaster import open_cell
+from borgish.sim.faux.opened import opened
+from borgish.sim.faux.session import Session
 from borgish.store.base import CheckpointInfo
 from borgish.store.open import open_store
 from borgish.vocabulary import Band
@@ -18,6 +20,11 @@ from borgish.wire.checkpoint_file import CheckpointHeader, pack_checkpoint
 from tests.contract.store.samples import CELL, Life, body_of
 
 JOB = "name: more\nuser: ann\nrun: ['true']\nresources: {cpu: 1, ram: 1GiB}\n"
+
+
+def open_cell(file: Path) -> Cell:
+    with opened(str(file)) as there:
+        return Session(there).cell
 
 
 def packed(info: CheckpointInfo, stored: bytes, cell: str = CELL) -> bytes:

@@ -158,8 +158,8 @@ def test_arrivals_are_shown_with_why_some_are_pending(
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--policy", "tetris"], "error: tetris is unknown. there are hybrid, best_fit"),
-        (["--experiment", "shrink"], "error: shrink is unknown. there are arrive, compact"),
+        (["--policy", "tetris"], "error: tetris is unknown\nhint: there are hybrid, best_fit"),
+        (["--experiment", "shrink"], "error: shrink is unknown\nhint: there are arrive, compact"),
         (["--seed", "-1"], "-1 is not a whole number from 0"),
         (["--trials", "0"], "0 is not a whole number from 1"),
     ],

@@ -1,0 +1,163 @@
+"""The changes that can be tried: from words to the command that people's clients would send."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from borgish.cell.commands import (
+    Command,
+    CordonMachine,
+    KillTasks,
+    RemoveQuota,
+    RestartTasks,
+    ScaleJob,
+    SetQuota,
+    SubmitJob,
+    TaintMachine,
+    UncordonMachine,
+    UntaintMachine,
+)
+from borgish.cell.state import Cell
+from borgish.errors import Invalid, NotFound
+from borgish.resources import Resources, parse_bytes, parse_quota_millis
+from borgish.sim.faux.names import find_job, find_machine, find_tasks
+from borgish.spec.job import JobSpec
+from borgish.spec.mistakes import show_mistakes
+from borgish.spec.read import read_job
+from borgish.vocabulary import Band, TaintEffect
+
+Parser = argparse.ArgumentParser
+Parsed = argparse.Namespace
+
+USER = "fauxmaster"
+"""Whose a job is that names no user."""
+DRAIN = TaintMachine("", "drain", "by-fauxmaster", TaintEffect.EVICT)
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A change by its name: its words, and what it asks of the cell."""
+
+    name: str
+    help: str
+    words: Callable[[Parser], None]
+    command: Callable[[Parsed, Cell], Command]
+
+
+class Mistaken(Invalid):
+    """A job file with mistakes, shown where they are."""
+
+
+def job_in(file: str, cell: Cell) -> JobSpec:
+    """Return the job in a file. Raises NotFound and Invalid, with all mistakes."""
+    try:
+        text = Path(file).read_bytes()
+    except OSError as error:
+        raise NotFound(
+            f"{file}: {error.strerror}", "Name a job file, such as configs/jobs/web.yaml"
+        ) from None
+    try:
+        return read_job(text, USER, cell.rules.bands)
+    except Invalid as error:
+        raise Mistaken(show_mistakes(error.mistakes, file), "", error.mistakes) from None
+
+
+def _file(parser: Parser) -> None:
+    parser.add_argument("job", metavar="FILE", help="a job file")
+
+
+def _machine(parser: Parser) -> None:
+    parser.add_argument("machine", metavar="MACHINE", help="its name, or a beginning that is unique")
+
+
+def _task(parser: Parser) -> None:
+    parser.add_argument("job", metavar="JOB[/INDEX]", help="user/job, or job where one user has it")
+
+
+def _scale(parser: Parser) -> None:
+    parser.add_argument("job", metavar="JOB")
+    parser.add_argument("tasks", type=int, metavar="N")
+
+
+def _taint(parser: Parser) -> None:
+    _machine(parser)
+    parser.add_argument("taint", metavar="KEY[=VALUE]:EFFECT", help="effects: avoid, refuse, evict")
+
+
+def _untaint(parser: Parser) -> None:
+    _machine(parser)
+    parser.add_argument("key", metavar="KEY")
+
+
+def _quota(parser: Parser) -> None:
+    parser.add_argument("user", metavar="USER")
+    parser.add_argument("band", metavar="BAND", help=", ".join(Band))
+    parser.add_argument("--cpu", default="0", help="cores: 20 or 500m")
+    parser.add_argument("--ram", default="0", help="64GiB")
+    parser.add_argument("--disk", default="0", help="1TiB")
+    parser.add_argument("--remove", action="store_true", help="have none of their own")
+
+
+def _taint_command(words: Parsed, cell: Cell) -> Command:
+    mark, _, effect = words.taint.rpartition(":")
+    key, _, value = mark.partition("=")
+    if not key or effect not in list(TaintEffect):
+        raise Invalid(
+            f"'{words.taint}' is no taint", f"Write KEY=VALUE:EFFECT; effects: {', '.join(TaintEffect)}"
+        )
+    return TaintMachine(find_machine(cell, words.machine), key, value, TaintEffect(effect))
+
+
+def _quota_command(words: Parsed, _cell: Cell) -> Command:
+    if words.band not in list(Band):
+        raise Invalid(f"there is no band '{words.band}'", f"Bands are {', '.join(Band)}")
+    if words.remove:
+        return RemoveQuota(words.user, Band(words.band))
+    try:
+        cpu, ram, disk = parse_quota_millis(words.cpu), parse_bytes(words.ram), parse_bytes(words.disk)
+    except ValueError as error:
+        raise Invalid(f"an amount {error}", "Write --cpu 20 --ram 64GiB") from None
+    return SetQuota(words.user, Band(words.band), Resources(cpu, ram, disk))
+
+
+CHANGES: dict[str, Change] = {
+    change.name: change
+    for change in (
+        Change("submit", "submit a job file", _file, lambda w, cell: SubmitJob(job_in(w.job, cell))),
+        Change("kill", "end a job, or one task of it", _task, lambda w, c: KillTasks(*find_tasks(c, w.job))),
+        Change(
+            "restart",
+            "give a job, or one task of it, a fresh attempt",
+            _task,
+            lambda w, cell: RestartTasks(*find_tasks(cell, w.job)),
+        ),
+        Change("scale", "change a job's tasks", _scale, lambda w, c: ScaleJob(find_job(c, w.job), w.tasks)),
+        Change(
+            "drain",
+            "have everything leave a machine, by a taint that evicts",
+            _machine,
+            lambda w, cell: msgspec.structs.replace(DRAIN, machine=find_machine(cell, w.machine)),
+        ),
+        Change(
+            "cordon",
+            "place nothing new on a machine",
+            _machine,
+            lambda w, cell: CordonMachine(find_machine(cell, w.machine), "by fauxmaster"),
+        ),
+        Change(
+            "uncordon",
+            "place new tasks on a machine again",
+            _machine,
+            lambda w, cell: UncordonMachine(find_machine(cell, w.machine)),
+        ),
+        Change("taint", "mark a machine", _taint, _taint_command),
+        Change(
+            "untaint",
+            "take a mark away",
+            _untaint,
+            lambda w, cell: UntaintMachine(find_machine(cell, w.machine), w.key),
+        ),
+        Change("quota", "set what a user may ask for in a band", _quota, _quota_command),
+    )
+}

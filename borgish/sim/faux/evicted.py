@@ -1,0 +1,87 @@
+"""Whom a change evicts: it is made on a copy, and who leaves by it is told, and where they are then."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from borgish.cell.commands import Command
+from borgish.cell.events import Entry, TasksEvicted
+from borgish.cell.state import Cell
+from borgish.scheduler.plan import Refusal
+from borgish.sim.faux.copied import Copy
+from borgish.sim.faux.words import cut
+from borgish.vocabulary import State
+
+
+class Leaving(msgspec.Struct, frozen=True):
+    """Tasks of one job that were sent away alike."""
+
+    job: str
+    indexes: tuple[int, ...]
+    cause: str
+    why: str
+    now: str  # what became of them
+
+
+class Evicted(msgspec.Struct, frozen=True):
+    """What came of a change. ``waiting`` are refusals that were not there before."""
+
+    answer: tuple[str, ...]
+    evicted: tuple[Leaving, ...]
+    waiting: dict[str, tuple[Refusal, ...]]
+
+
+def try_change(copy: Copy, command: Command) -> Evicted:
+    """Make a change and let all that follows come about. Raises what it would be refused with."""
+    copy.settle()
+    before, waited = len(copy.entries), dict(copy.core.refusals)
+    accepted = copy.ask(command)
+    copy.settle()
+    evicted = leaving(copy.cell, copy.entries[before:])
+    return Evicted((accepted.text, *accepted.notes), evicted, newly_waiting(waited, copy.core.refusals))
+
+
+def leaving(cell: Cell, entries: Iterable[Entry]) -> tuple[Leaving, ...]:
+    """Return whom these entries evict. Those evicted again are told once, for the first reason."""
+    told: set[tuple[str, int]] = set()
+    found = []
+    for event in (event for entry in entries for event in entry.events):
+        if not isinstance(event, TasksEvicted):
+            continue
+        indexes = tuple(index for index in event.indexes if (event.job, index) not in told)
+        told |= {(event.job, index) for index in indexes}
+        if indexes:
+            why = event.reason or (f"for {event.preemptor}" if event.preemptor else event.cause)
+            found.append(Leaving(event.job, indexes, event.cause, why, _now(cell, event.job, indexes)))
+    return tuple(found)
+
+
+def _now(cell: Cell, key: str, indexes: tuple[int, ...]) -> str:
+    """Return where tasks are, in words."""
+    job = cell.jobs.get(key)
+    if job is None:
+        return "gone"
+    tasks = [job.tasks[index] for index in indexes if index < len(job.tasks)]
+    machines = sorted({task.machine for task in tasks if task.state is State.RUNNING})
+    told = [f"placed on {', '.join(cut(machines, 5))}"] if machines else []
+    for state, word in ((State.PENDING, "waiting"), (State.DEAD, "dead")):
+        count = sum(task.state is state for task in tasks)
+        told += [word if count == len(tasks) else f"{count} of them {word}"] if count else []
+    return ", ".join(told) or "gone"
+
+
+def newly_waiting(
+    before: dict[str, tuple[Refusal, ...]], after: dict[str, tuple[Refusal, ...]]
+) -> dict[str, tuple[Refusal, ...]]:
+    """Return the refusals of tasks that did not wait before."""
+    waited = {(job, index) for job, those in before.items() for each in those for index in each.indexes}
+    found: dict[str, tuple[Refusal, ...]] = {}
+    for job, those in after.items():
+        new = [
+            msgspec.structs.replace(each, indexes=indexes)
+            for each in those
+            if (indexes := tuple(index for index in each.indexes if (job, index) not in waited))
+        ]
+        if new:
+            found[job] = tuple(new)
+    return found

@@ -1,0 +1,107 @@
+"""Opens what a cell left behind: an exported checkpoint, a SQLite file or a database's URL. Only to read.
+
+Of a SQLite file a copy is made, through a connection that cannot write, so that a running master is not
+held up and an older database can be brought up to date. Postgres is read in a session that cannot write.
+"""
+
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+import msgspec
+
+from borgish.errors import NotFound
+from borgish.sim.faux.exported import Exported
+from borgish.store.base import CheckpointInfo
+from borgish.store.checkpoints import verified_snapshot
+from borgish.store.moment import Source, earliest_position
+from borgish.store.open import open_reader, open_store, parse_url
+from borgish.store.sqlite import path_of
+from borgish.wire.checkpoint_file import MARK, is_checkpoint, unpack_checkpoint
+
+_END = 2**63 - 1  # above every position
+_KINDS = "`borgctl checkpoint export` writes such a file; a local cell's database is DIR/cell.db"
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """What can be read of a cell. ``first`` and ``head`` are the positions from and to which it is told."""
+
+    what: str  # as it was named
+    kind: str  # checkpoint, sqlite, postgresql
+    cell: str
+    source: Source
+    first: int
+    head: int
+
+
+@contextmanager
+def opened(what: str) -> Iterator[Opened]:
+    """Open a file or a URL, and let go of it afterwards.
+
+    Raises NotFound for what is neither, StoreDamaged for what does not verify, UnsafeConfiguration for what
+    another version wrote, Unreachable for a server that does not answer.
+    """
+    with ExitStack() as held:
+        yield _open(what, held)
+
+
+def _open(what: str, held: ExitStack) -> Opened:
+    if "://" not in what:
+        return _open_file(Path(what), held)
+    url = parse_url(what)
+    if url.drivername.startswith("sqlite"):
+        return _open_file(path_of(url), held)
+    store, name = open_reader(what)
+    held.callback(store.close)
+    return _told(url.render_as_string(hide_password=True), store.kind, name, store)
+
+
+def _open_file(file: Path, held: ExitStack) -> Opened:
+    try:
+        with file.open("rb") as there:
+            is_exported = is_checkpoint(there.read(len(MARK)))
+        if is_exported:
+            return _exported(file, file.read_bytes())
+        return _copied(file, held)
+    except OSError as error:
+        raise NotFound(f"{file}: {error.strerror}", _KINDS) from None
+
+
+def _exported(file: Path, content: bytes) -> Opened:
+    header, stored = unpack_checkpoint(content)
+    info = CheckpointInfo(header.position, header.at, header.reason, header.sha256, header.bytes, header.name)
+    verified_snapshot(header.cell, info, stored)
+    return _told(str(file), "checkpoint", header.cell, Exported(info, stored))
+
+
+def _copied(file: Path, held: ExitStack) -> Opened:
+    folder = held.enter_context(tempfile.TemporaryDirectory(prefix="fauxmaster-"))
+    copy = Path(folder) / "cell.db"
+    name = _copy(file, copy)
+    store = open_store(f"sqlite:///{copy}", name)
+    held.callback(store.close)
+    return _told(str(file), store.kind, name, store)
+
+
+def _copy(file: Path, copy: Path) -> str:
+    """Copy a database that may be in use, and return the name of its cell."""
+    readable = f"{file.resolve().as_uri()}?mode=ro"
+    try:
+        with closing(sqlite3.connect(readable, uri=True)) as source, closing(sqlite3.connect(copy)) as target:
+            source.backup(target)
+            (name,) = target.execute("SELECT cell FROM leadership").fetchone()
+    except (sqlite3.Error, TypeError) as error:
+        raise NotFound(
+            f"{file} is neither a cell's database nor an exported checkpoint: {error}", _KINDS
+        ) from None
+    return str(name)
+
+
+def _told(what: str, kind: str, cell: str, source: Source) -> Opened:
+    latest = next(iter(source.entries_before(_END, 1)), None)
+    kept = max((info.position for info in source.checkpoints()), default=0)
+    head = max(kept, latest.position if latest else 0)
+    first = earliest_position(source)
+    return Opened(what, kind, cell, source, first if latest else kept, head)

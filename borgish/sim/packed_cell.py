@@ -1,0 +1,35 @@
+"""Cell compaction of a cell as it is: what runs now, from scratch, on as few of its machines as will do."""
+
+from borgish.cell.model import Job, Task
+from borgish.cell.state import Cell
+from borgish.errors import Conflict
+from borgish.sim.compact import TRIALS, Compacted, Work, packed_tightly, softened
+from borgish.vocabulary import State
+
+
+def compact_cell(cell: Cell, policy: str, seed: int = 0, trials: int = TRIALS) -> Compacted:
+    """Return how many machines are needed. Raises Conflict where nothing runs, or no machine is up.
+
+    What runs in allocs goes where they go. Machines that are down or cordoned are left out.
+    """
+    machines = [machine for machine in cell.machines.values() if machine.up and not machine.cordoned]
+    jobs = dict(_running(cell, len(machines)))
+    if not jobs or not machines:
+        raise Conflict("nothing runs here that could be packed", "Go to a moment when something ran")
+    return packed_tightly(Work(machines, jobs), policy, seed, trials)
+
+
+def _running(cell: Cell, machines: int) -> list[tuple[str, Job]]:
+    return [
+        (key, _to_pack(job, machines))
+        for key, job in sorted(cell.jobs.items())
+        if job.running and not job.spec.inside
+    ]
+
+
+def _to_pack(job: Job, machines: int) -> Job:
+    """Return a job of which the tasks wait that run, and no others."""
+    states = {True: State.PENDING, False: State.DEAD}
+    tasks = [Task(task.index, states[task.state is State.RUNNING]) for task in job.tasks]
+    spec, dead = softened(job.spec, machines), len(tasks) - job.running
+    return Job(job.key, job.uid, spec, job.submitted_at, job.submitted_by, 1, tasks, job.running, 0, dead)
