@@ -7,7 +7,7 @@ from litestar import Response, get, post
 from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy
 from borgish.api.openapi import TAKES
-from borgish.api.parameters import AsName, Position
+from borgish.api.parameters import AsName, Position, WithJournal
 from borgish.errors import Invalid
 from borgish.vocabulary import CHECKPOINT_FILE_BYTES_MAX, CHECKPOINT_NAME_PATTERN
 from borgish.wire.api import CheckpointView
@@ -63,9 +63,11 @@ async def verify_checkpoint(request: Asked, position: Position) -> CheckpointVer
 
 
 @get("/v1/checkpoints/{position:int}/body", opt={POLICY: Policy.ADMIN})
-async def checkpoint_body(request: Asked, position: Position) -> Response[bytes]:
+async def checkpoint_body(
+    request: Asked, position: Position, journal: WithJournal = False
+) -> Response[bytes]:
     """Hand out a checkpoint: a mark, a line of JSON with its SHA-256, and the body as stored."""
-    file = await request.gateway.checkpoint_file(position)
+    file = await request.gateway.checkpoint_file(position, journal=journal)
     return Response(file, media_type="application/octet-stream")
 
 

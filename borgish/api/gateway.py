@@ -164,8 +164,9 @@ class Gateway(Protocol):
         """Say whether a checkpoint is good."""
         ...
 
-    async def checkpoint_file(self, position: int) -> bytes:
-        """Return a checkpoint as it is kept outside of the cell (``wire.checkpoint_file``), not verified."""
+    async def checkpoint_file(self, position: int, *, journal: bool) -> bytes:
+        """Return a checkpoint as it is kept outside of the cell (``wire.checkpoint_file``), not verified;
+        with ``journal`` all that happened since goes with it, or Gone and TooLarge say why not."""
         ...
 
     async def import_checkpoint(self, file: bytes, name: str, actor: str) -> Imported:

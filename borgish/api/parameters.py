@@ -48,6 +48,9 @@ Until = Annotated[str, QueryParameter(max_length=64, description="not after: ISO
 AsName = Annotated[
     str, QueryParameter(name="name", max_length=63, description="its name here; else the one it comes with")
 ]
+WithJournal = Annotated[
+    bool, QueryParameter(name="journal", description="with the journal from there until now")
+]
 FromMoment = Annotated[
     str, QueryParameter(name="from", max_length=100, description="a moment, as for at; the earlier one")
 ]

@@ -109,6 +109,9 @@ def export(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to; only you can read it.")],
     *,
     force: Annotated[bool, typer.Option("--force", help="Also over a file that is there.")] = False,
+    journal: Annotated[
+        bool, typer.Option("--with-journal", help="With all that happened from there until now.")
+    ] = False,
 ) -> None:
     """Write a checkpoint to a file, which `fauxmaster` opens."""
     from borgish.cli.exported import expect_usable, write_exported
@@ -118,10 +121,12 @@ def export(
     expect_usable(file, force=force)
     client = session_of(context).client(SECONDS_MAX)
     chosen = find_checkpoint(client, which)
-    content = client.raw("GET", _path(chosen) + "/body")
-    unpack_checkpoint(content)  # what is damaged is not passed on
+    content = client.raw("GET", _path(chosen) + "/body", {"journal": "true"} if journal else None)
+    header, _ = unpack_checkpoint(content)  # what is damaged is not passed on
     write_exported(file, content, force=force)
-    data(f"wrote the checkpoint{_named(chosen)} at position {chosen.position} to {safe(str(file))}")
+    part = header.journal
+    after = f", with the journal up to {max(part.last, header.position)}," if part else ""
+    data(f"wrote the checkpoint{_named(chosen)} at position {chosen.position}{after} to {safe(str(file))}")
 
 
 @app.command("import")

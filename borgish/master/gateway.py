@@ -212,9 +212,10 @@ class MasterGateway:
         """Say whether a checkpoint is good."""
         return await self._keeper.verify(position)
 
-    async def checkpoint_file(self, position: int) -> bytes:
+    async def checkpoint_file(self, position: int, *, journal: bool) -> bytes:
         """Return a checkpoint as it is kept outside of the cell."""
-        return await self._keeper.file(position)
+        await self._turn.durable()
+        return await self._keeper.file(position, self._core.cell.position if journal else 0)
 
     async def import_checkpoint(self, file: bytes, name: str, actor: str) -> Imported:
         """Keep a checkpoint that was handed out."""

@@ -8,17 +8,20 @@ read in a process of its own (``looking``) or a record at a time: turns go on me
 import asyncio
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeVar
 
-from borgish.errors import Conflict, Invalid, NotFound, StoreDamaged, UnsafeConfiguration
+from borgish.cell.events import Entry, follows
+from borgish.errors import Conflict, Gone, Invalid, NotFound, StoreDamaged, UnsafeConfiguration
 from borgish.master.checkpointer import Checkpointer, checkpoint_view
 from borgish.master.looking import look, packed
 from borgish.store.base import CheckpointInfo, Store
 from borgish.store.codec import sha256_of
 from borgish.store.imported import check_imported
-from borgish.vocabulary import CHECKPOINT_NAME_PATTERN
+from borgish.store.moment import earliest_position, stretch
+from borgish.store.packed import pack_entries
+from borgish.vocabulary import CHECKPOINT_FILE_BYTES_MAX, CHECKPOINT_NAME_PATTERN
 from borgish.wire.api import CheckpointView
 from borgish.wire.api_past import CheckpointDetail, CheckpointVerdict, Imported
 from borgish.wire.checkpoint_file import CheckpointHeader, unpack_checkpoint
@@ -28,6 +31,7 @@ log = logging.getLogger("borgmaster")
 
 PRUNED_AT_ONCE = 1000
 """Entries; the store is held for them."""
+_HEADER_BYTES_MAX = 4096
 _NAME = re.compile(CHECKPOINT_NAME_PATTERN, re.ASCII)
 _REASON_CHARACTERS_MAX = 200
 _AT_MAX = 250_000_000_000.0  # seconds since 1970; the end of what a calendar can tell
@@ -72,9 +76,10 @@ class Keeper:
         """Say whether a checkpoint is good."""
         return verdict(await self.detail(position))
 
-    async def file(self, position: int) -> bytes:
-        """Return a checkpoint as it is kept outside of the cell."""
-        return await self._beside(lambda: self._packed(position))
+    async def file(self, position: int, until: int = 0) -> bytes:
+        """Return a checkpoint as it is kept outside of the cell, with the journal from there ``until`` a
+        position; 0: without. Raises Gone where the journal does not go on from it, and TooLarge."""
+        return await self._beside(lambda: self._packed(position, until))
 
     async def delete(self, position: int, actor: str) -> CheckpointView:
         """Let go of a checkpoint. Raises Conflict for the last good one."""
@@ -151,9 +156,24 @@ class Keeper:
     def _is_good(self, info: CheckpointInfo, stored: bytes) -> bool:
         return look(self._cell, info, stored).contents is not None
 
-    def _packed(self, position: int) -> bytes:
+    def _packed(self, position: int, until: int) -> bytes:
         info, stored = self._store.checkpoint_body(position)
-        return packed(self._cell, info, stored)
+        if not until:
+            return packed(self._cell, info, stored)
+        room = CHECKPOINT_FILE_BYTES_MAX - info.bytes - _HEADER_BYTES_MAX
+        return packed(self._cell, info, stored, pack_entries(self._after(position, until), room))
+
+    def _after(self, position: int, until: int) -> Iterator[Entry]:
+        """Yield the journal after a position, a page at a time: the store is held no longer."""
+        at = position
+        for entry in stretch(self._store, position, until):
+            if not follows(entry, at):
+                raise Gone(
+                    f"the journal after the checkpoint at {position} is no longer kept",
+                    f"The earliest position is {earliest_position(self._store)}; or export it without",
+                )
+            at = entry.position
+            yield entry
 
 
 def _unpacked(file: bytes) -> tuple[CheckpointHeader, bytes]:

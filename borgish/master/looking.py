@@ -13,8 +13,10 @@ from borgish.cell.model import Snapshot
 from borgish.errors import BorgishError
 from borgish.store.base import CheckpointInfo
 from borgish.store.checkpoints import verified_snapshot
+from borgish.store.codec import sha256_of
+from borgish.store.packed import PackedJournal
 from borgish.wire.api_past import CheckpointContents
-from borgish.wire.checkpoint_file import CheckpointHeader, pack_checkpoint, unpack_checkpoint
+from borgish.wire.checkpoint_file import CheckpointHeader, JournalPart, pack_checkpoint, unpack_checkpoint
 
 SECONDS_MAX = 100.0
 
@@ -41,10 +43,16 @@ def look(cell: str, info: CheckpointInfo, stored: bytes) -> Found:
         ) from error
 
 
-def packed(cell: str, info: CheckpointInfo, stored: bytes) -> bytes:
-    """Return a checkpoint as it is kept outside of its cell."""
-    header = CheckpointHeader(cell, info.position, info.at, info.reason, info.name, info.bytes, info.sha256)
-    return pack_checkpoint(header, stored)
+def packed(cell: str, info: CheckpointInfo, stored: bytes, journal: PackedJournal | None = None) -> bytes:
+    """Return a checkpoint as it is kept outside of its cell, with the journal after it if given."""
+    part = None
+    if journal is not None:
+        sha256 = sha256_of(journal.body)
+        part = JournalPart(journal.entries, journal.last, len(journal.body), sha256)
+    header = CheckpointHeader(
+        cell, info.position, info.at, info.reason, info.name, info.bytes, info.sha256, part
+    )
+    return pack_checkpoint(header, stored, journal.body if journal else b"")
 
 
 def found_in(file: bytes) -> Found:

@@ -27,6 +27,9 @@ _PIECE_BYTES = 1024**2
 _MARK = b"borgish snapshot "
 _HEADER_BYTES_MAX = 64
 
+UNREADABLE = (zstd.ZstdError, EOFError)
+"""What ``unpacked`` raises."""
+
 _events_encoder = msgspec.json.Encoder()
 _events_decoder = msgspec.json.Decoder(tuple[AnyEvent, ...])
 _snapshot_encoder = msgspec.msgpack.Encoder()
@@ -113,18 +116,26 @@ def compress(body: bytes | bytearray) -> bytes:
     return zstd.compress(body, ZSTD_LEVEL)
 
 
+def packing() -> "zstd.ZstdCompressor":
+    """Return what compresses a piece after the other."""
+    return zstd.ZstdCompressor(level=ZSTD_LEVEL)
+
+
 def decompress(stored: bytes, sha256: str) -> bytearray:
     """Return the body of what is stored, after verifying it. Raises StoreDamaged."""
     if sha256_of(stored) != sha256:
         raise StoreDamaged("The checkpoint's SHA-256 does not match", "Use another checkpoint")
     try:
-        return _unpacked(stored)
-    except (zstd.ZstdError, EOFError) as error:
+        return unpacked(stored)
+    except UNREADABLE as error:
         raise StoreDamaged(f"The checkpoint cannot be unpacked: {error}", "Use another checkpoint") from error
 
 
-def _unpacked(stored: bytes) -> bytearray:
-    """Unpack in pieces, for the same reason as above, and no more than a cell can be."""
+def unpacked(stored: bytes) -> bytearray:
+    """Unpack in pieces, for the same reason as above, and no more than a cell can be.
+
+    Raises ``UNREADABLE`` for what is no such piece.
+    """
     unpacking, body = zstd.ZstdDecompressor(), bytearray()
     while not unpacking.eof:
         body += unpacking.decompress(stored, _PIECE_BYTES)

@@ -86,6 +86,12 @@ def earliest_position(source: Source) -> int:
     return min(bases, default=first.position)
 
 
+def stretch(source: Source, after: int, until: int) -> Iterator[Entry]:
+    """Yield the entries above one position, up to another."""
+    for page in _pages(source, after, until):
+        yield from (entry for entry in page if entry.position <= until)
+
+
 def _base(source: Source, name: str, position: int, warnings: list[str]) -> Snapshot:
     """Return the newest good checkpoint at or before a position, or else the beginning."""
     for info in source.checkpoints():

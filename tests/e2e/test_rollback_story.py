@@ -3,8 +3,12 @@
 With the real daemons and real programs: those that nobody had to touch are the same processes all the while.
 """
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +17,7 @@ from tests.e2e.watched import (
     PATIENCE_SECONDS,
     Life,
     becomes,
+    command_environment,
     lives,
     status_of,
     submitted,
@@ -53,10 +58,40 @@ def on(made: RealCell, machine: str) -> dict[str, Life]:
     return {name: life for name, life in lives(made).items() if name in names}
 
 
-def test_all_is_as_before_and_then_undone(made: RealCell) -> None:
+def guilty_is_found(made: RealCell, file: Path, noon: int) -> None:
+    """With nothing but an exported file: which command made `web` bad, and who asked for it."""
+    said = made.ok("checkpoint", "export", "noon", file, "--with-journal")
+    assert f"with the journal up to {status_of(made).position}," in said
+    (found,) = faux("next", "submit", "ann/web", "--at", noon, file=file)["entries"]
+    who = next(entry for entry in made.items("history", "web") if entry["position"] == found["position"])
+    assert (found["actor"], found["text"]) == (who["actor"], "ann/web submitted: 5 tasks")
+
+    before = faux("diff", noon, found["position"] - 1, file=file)["changes"]["jobs"]
+    after = faux("diff", noon, found["position"], file=file)["changes"]["jobs"]
+    assert ["env.VERSION: changed" in str(change["lines"]) for change in before] == [False]
+    assert ["env.VERSION: changed" in str(change["lines"]) for change in after] == [True]
+    (gone,) = faux("next", "MachineRemoved", "--at", noon, file=file)["entries"]
+    assert gone["subject"] == "m3"
+
+
+def faux(verb: str, *words: object, file: Path) -> Any:
+    """Ask fauxmaster, which must answer, and return what it says as data."""
+    done = subprocess.run(
+        [sys.executable, "-m", "borgish.sim.fauxmaster", verb, str(file), *map(str, words), "--json"],
+        capture_output=True,
+        check=False,
+        env=command_environment(),
+        timeout=PATIENCE_SECONDS,
+    )
+    assert done.returncode == 0, done
+    return json.loads(done.stdout)
+
+
+def test_all_is_as_before_and_then_undone(made: RealCell, tmp_path: Path) -> None:
     for name, tasks in (("web", 3), ("db", 6)):
         submitted(made, SLEEPER.format(name=name, tasks=tasks, version="good"))
     noon = status_of(made).position
+    made.ok("checkpoint", "create", "--name", "noon")
     db = lives(made, "ann/db")
 
     # At noon: m3 goes for good, m1 is cordoned, and a bad version is deployed.
@@ -72,6 +107,8 @@ def test_all_is_as_before_and_then_undone(made: RealCell) -> None:
     assert versions(made, "ann/web") == ["bad"] * 5
     untouched = lives(made, "ann/db")
     assert {name: life for name, life in db.items() if name not in lost}.items() <= untouched.items()
+
+    guilty_is_found(made, tmp_path / "noon.checkpoint", noon)
 
     # At 12:05: what differs, what a rollback would do, and the rollback.
     said = made.ok("diff", noon)

@@ -1,5 +1,6 @@
 """An exported checkpoint, and the journal after it where the file has that, read as a store is."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
 from borgish.cell.events import Entry
@@ -17,12 +18,13 @@ class Exported:
 
     def entries(self, after: int, limit: int = 0) -> Iterable[Entry]:
         """Return entries above a position, in order."""
-        found = [entry for entry in self._after if entry.position > after]
-        return found[:limit] if limit else found
+        begin = bisect_right(self._after, after, key=lambda entry: entry.position)
+        return self._after[begin : begin + limit if limit else None]
 
     def entries_before(self, before: int, limit: int) -> Iterable[Entry]:
         """Return entries next below a position, newest first."""
-        return [entry for entry in reversed(self._after) if entry.position < before][:limit]
+        end = bisect_left(self._after, before, key=lambda entry: entry.position)
+        return self._after[max(0, end - limit) : end][::-1]
 
     def checkpoints(self) -> list[CheckpointInfo]:
         """Return the one there is."""

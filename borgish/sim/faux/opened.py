@@ -18,8 +18,9 @@ from borgish.store.base import CheckpointInfo
 from borgish.store.checkpoints import verified_snapshot
 from borgish.store.moment import Source, earliest_position
 from borgish.store.open import open_reader, open_store, parse_url
+from borgish.store.packed import unpack_entries
 from borgish.store.sqlite import path_of
-from borgish.wire.checkpoint_file import MARK, is_checkpoint, unpack_checkpoint
+from borgish.wire.checkpoint_file import MARK, is_checkpoint, unpack_with_journal
 
 _END = 2**63 - 1  # above every position
 _KINDS = "`borgctl checkpoint export` writes such a file; a local cell's database is DIR/cell.db"
@@ -70,10 +71,15 @@ def _open_file(file: Path, held: ExitStack) -> Opened:
 
 
 def _exported(file: Path, content: bytes) -> Opened:
-    header, stored = unpack_checkpoint(content)
+    header, stored, journal = unpack_with_journal(content)
     info = CheckpointInfo(header.position, header.at, header.reason, header.sha256, header.bytes, header.name)
     verified_snapshot(header.cell, info, stored)
-    return _told(str(file), "checkpoint", header.cell, Exported(info, stored))
+    return _told(
+        str(file),
+        "checkpoint",
+        header.cell,
+        Exported(info, stored, unpack_entries(journal) if journal else ()),
+    )
 
 
 def _copied(file: Path, held: ExitStack) -> Opened:

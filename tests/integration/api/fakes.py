@@ -206,8 +206,8 @@ class FakeGateway:
     async def verify_checkpoint(self, position: int) -> CheckpointVerdict:
         return CheckpointVerdict(self._kept(position).position, "", good=False, text="it is torn")
 
-    async def checkpoint_file(self, position: int) -> bytes:
-        return b"body of %d\xff" % self._kept(position).position
+    async def checkpoint_file(self, position: int, *, journal: bool) -> bytes:
+        return b"body of %d\xff" % self._kept(position).position + b"and what followed" * journal
 
     async def import_checkpoint(self, file: bytes, name: str, actor: str) -> Imported:
         self.imported = file

@@ -9,7 +9,7 @@ import pytest
 from borgish.api.views.history import Wanted
 from borgish.cell.events import MachineUp
 from borgish.clock import Now
-from borgish.errors import Conflict, Gone, Invalid
+from borgish.errors import Conflict, Gone, Invalid, TooLarge
 from borgish.master.checkpointer import Checkpointer
 from borgish.master.core import Core
 from borgish.master.inbox import Inbox
@@ -20,7 +20,8 @@ from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.base import CheckpointInfo
 from borgish.store.imported import NOT_REPLAYED
 from borgish.store.memory import MemoryStore
-from borgish.wire.checkpoint_file import pack_checkpoint, unpack_checkpoint
+from borgish.store.packed import unpack_entries
+from borgish.wire.checkpoint_file import pack_checkpoint, unpack_checkpoint, unpack_with_journal
 from tests.contract.store.samples import CELL, Life
 
 NOW = Now(1000.0, 1000.0)
@@ -112,6 +113,33 @@ async def test_what_was_exported_comes_back(bench: Bench, caplog: pytest.LogCapt
     assert "ann imported the checkpoint at 12" in caplog.text
     assert bench.checkpointer.latest is not None
     assert bench.checkpointer.latest.position == 20
+
+
+async def test_the_journal_after_it_goes_with_it(bench: Bench) -> None:
+    file = await bench.keeper.file(12, until=bench.head)
+    header, stored, journal = unpack_with_journal(file)
+    assert stored == bench.store.checkpoint_body(12)[1]
+    assert header.journal is not None
+    assert (header.journal.entries, header.journal.last) == (bench.head - 12, bench.head)
+    assert unpack_entries(journal) == list(bench.store.entries(12))
+    await bench.keeper.delete(12, "ann")
+    assert (await bench.keeper.take_in(file, "", bench.head, "ann")).text == ""
+
+
+async def test_a_journal_that_was_pruned_does_not_go_with_it(bench: Bench) -> None:
+    bench.store.prune_journal(16, 100)
+    with pytest.raises(Gone, match="after the checkpoint at 8 is no longer kept") as caught:
+        await bench.keeper.file(8, until=bench.head)
+    assert "The earliest position is 16" in caught.value.hint
+    assert unpack_checkpoint(await bench.keeper.file(8))[0].journal is None
+
+
+async def test_a_journal_too_large_for_a_file_is_refused(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("borgish.master.keeper.CHECKPOINT_FILE_BYTES_MAX", 5000)
+    with pytest.raises(TooLarge, match="The journal up to position"):
+        await bench.keeper.file(8, until=bench.head)
 
 
 async def test_it_keeps_its_name_or_gets_another(bench: Bench) -> None:
