@@ -378,3 +378,5 @@ _DECIDE: dict[type[Command], Callable[[Cell, Observed, Any, str, Now], Decision]
     RollBack: _roll_back,
     GoOnRollingBack: _go_on,
 }
+COMMANDS = tuple(_DECIDE)
+"""Every kind of command there is."""

@@ -72,14 +72,24 @@ def running_tasks_have_a_place(cell: Cell) -> Iterator[str]:
 def machines_are_not_overfull(cell: Cell) -> Iterator[str]:
     """The limits of the tasks placed on a machine fit its capacity. What is in an alloc is in its limits."""
     for name, machine in cell.machines.items():
-        held = Resources()
-        for key, index in sorted(cell.placed.get(name, ())):
-            job = cell.jobs[key]
-            task = job.tasks[index]
-            if task.alloc < 0:
-                held = held.plus(job.spec_of(task).needs(index))
+        held = _held(cell, name)
         if not _fits(held, machine.capacity):
             yield f"{name} holds {held}, more than its {machine.capacity}"
+
+
+def is_overfull(cell: Cell, machine: str) -> bool:
+    """Return whether the limits of what is placed on one machine are more than it has."""
+    return not _fits(_held(cell, machine), cell.machines[machine].capacity)
+
+
+def _held(cell: Cell, machine: str) -> Resources:
+    held = Resources()
+    for key, index in sorted(cell.placed.get(machine, ())):
+        job = cell.jobs[key]
+        task = job.tasks[index]
+        if task.alloc < 0:
+            held = held.plus(job.spec_of(task).needs(index))
+    return held
 
 
 def _fits(held: Resources, capacity: Resources) -> bool:

@@ -7,7 +7,7 @@ import msgspec
 from borgish.cell.apply import apply_entry
 from borgish.cell.events import Entry, follows
 from borgish.cell.model import Snapshot
-from borgish.cell.state import Cell
+from borgish.cell.state import Cell, Touched
 from borgish.errors import StoreDamaged
 from borgish.failpoints import reach
 from borgish.store.base import CheckpointInfo
@@ -50,6 +50,13 @@ def replay(cell: Cell, entries: Iterable[Entry], warnings: Sequence[str] = ()) -
         _take(cell, entry)
         reach("recovery.entry")
     cell.take_touched()
+
+
+def take_in(cell: Cell, entry: Entry) -> Touched:
+    """Take one entry into a cell and return what it touched. Raises StoreDamaged, as ``replay`` does."""
+    _expect_next(cell, entry, cell.position, ())
+    _take(cell, entry)
+    return cell.take_touched()
 
 
 def _newest_good(

@@ -2,6 +2,8 @@
 
 import argparse
 
+import msgspec
+
 from borgish.cell.commands import Command
 from borgish.errors import Invalid
 from borgish.scheduler.policies import POLICIES
@@ -37,16 +39,15 @@ def fits(session: Session, words: Parsed) -> Answer:
     found = fit(session.here, session.now, spec)
     where = ", ".join(cut([f"{name}: {count}" for name, count in found.machines.items()], 20))
     lines = [f"{found.tasks} more tasks of {spec.name} fit{f' ({where})' if where else ''}"]
-    if found.evicted:
-        lines.append(f"for them {plural(found.evicted, 'task')} of lower priority would have to leave")
+    if found.preempting:
+        gone = plural(found.evicted, "task")
+        lines.append(f"{found.preempting} of one job, if {gone} of lower priority leave for them")
     if found.refusal:
         lines.append(f"the next one: {found.refusal}")
         lines += [f"hint: {found.hint}"] if found.hint else []
     else:
-        lines[0] += ", and it may be more: so many were tried"
-    return Answer(
-        tuple(lines), {"job": spec.key, "tasks": found.tasks, "evicted": found.evicted, **found.data}
-    )
+        lines.append("nothing stops the next one: so many were tried")
+    return Answer(tuple(lines), {"job": spec.key, "tasks": found.tasks} | msgspec.to_builtins(found))
 
 
 def evicts_words(parser: Parser) -> None:

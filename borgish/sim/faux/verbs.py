@@ -8,7 +8,7 @@ from typing import NoReturn
 import msgspec
 
 from borgish.errors import Invalid, NotFound
-from borgish.sim.faux import asking, past, trying
+from borgish.sim.faux import asking, past, replaying, trying
 from borgish.sim.faux.changes import CHANGES
 from borgish.sim.faux.names import nearest
 from borgish.sim.faux.session import Session
@@ -56,6 +56,7 @@ VERBS: dict[str, Verb] = {
         Verb("fits", "how many more tasks of a job find room", asking.fits_words, asking.fits),
         Verb("evicts", "whom a change would evict", asking.evicts_words, asking.evicts),
         Verb("lose", "what follows when machines die at once", asking.lose_words, asking.lose),
+        Verb("replay", "what would be decided otherwise today", replaying.replay_words, replaying.replay_all),
         Verb("compact", "how few machines would do", asking.compact_words, asking.compact),
     )
 }

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from borgish.errors import Conflict
+from borgish.spec.job import JobSpec
 from tests.scenario.fauxmaster.asked import Asker, expect_recorded
 
 PAST = """\
@@ -109,6 +111,23 @@ def test_a_mass_failure_is_taken_for_one(asker: Asker) -> None:
     assert "takes it for a fault of its own network" in out
 
 
+def test_the_journal_is_decided_anew(asker: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+    expect_recorded("replay", asker.ok("replay", "cell.db", "--from", "noon"))
+    assert json.loads(asker.ok("replay", "cell.db", "--json"))["decided"] == 15
+    monkeypatch.setattr("borgish.cell.decide._tasks", lambda count: f"{count} t")  # words do not matter
+    assert asker.ok("replay", "cell.db", "--from", 3, "--to", 12).endswith("as they are recorded\n")
+    monkeypatch.setattr("borgish.cell.decide.admit", refuse_bad)
+    said = asker.ask("replay", "cell.db", "--from", "noon")
+    expect_recorded("replay-otherwise", said.out)
+    assert said.code == 3
+
+
+def refuse_bad(_cell: object, spec: JobSpec, *_: object) -> None:
+    """What another version may think of it."""
+    if spec.env.get("VERSION") == "bad":
+        raise Conflict("the bad version is known to be bad")
+
+
 BAD = (
     (["show", "nowhere.db"], "No such file", "checkpoint export"),
     (["show", "more.yaml"], "neither a cell's database nor an exported checkpoint", "DIR/cell.db"),
@@ -141,6 +160,8 @@ BAD = (
     (["lose", "cell.db", "m1"], "'m1' names no machines", "machine=m1"),
     (["compact", "cell.db", "--trials", "0"], "0 is outside 1 to 1000 trials", ""),
     (["compact", "cell.db", "--policy", "tetris"], "there is no policy 'tetris'", "There are"),
+    (["replay", "cell.db", "--from", "99"], "position 99 is not in cell.db", "It ends at 15"),
+    (["replay", "cell.db", "--from", "9", "--to", "3"], "position 3 is before 9", "--from"),
     (["open", "cell.db", "-c", "stap"], "there is no command 'stap'", "Did you mean step"),
     (["open", "cell.db", "-c", "step x"], "invalid int value", "usage: step"),
     (["open", "cell.db", "-c", 'submit "x'], "cannot be read", "Close each quote"),

@@ -26,6 +26,7 @@ from borgish.resources import DEVICE_MILLIS, Resources
 from borgish.spec.read import read_job
 from borgish.vocabulary import Ending, Phase, Runtime, State, task_name
 from borgish.wire.api import Accepted
+from tests.anew import decided_anew_of
 
 RECORDED = Path(__file__).parent / "recorded"
 JOBS = Path(__file__).parents[3] / "configs" / "jobs"
@@ -38,7 +39,7 @@ class Story:
     def __init__(self, **settings: Any) -> None:
         self.now = Now(1_700_000_000.0, 1000.0)
         self.core = Core(Cell(Snapshot("story")), ReconcileSettings(), self.now, **settings)
-        self.core.begin(1, "me", self.now)
+        self.entries = [*self.core.begin(1, "me", self.now).entries]
         self.told: list[str] = []
         self._shown: dict[str, str] = {}
 
@@ -174,6 +175,7 @@ class Story:
         step = self.core.step(inputs, self.now)
         assert step.failures == ()
         assert violations(self.core.cell) == []
+        self.entries += step.entries
         return step
 
     # Telling
@@ -233,6 +235,8 @@ class Story:
             recorded.parent.mkdir(exist_ok=True)
             recorded.write_text(told, "utf-8")
         assert told == recorded.read_text("utf-8")
+        found = decided_anew_of("story", self.entries)
+        assert found.otherwise is None, found.otherwise
 
 
 def running(cell: Cell, job: Job, task: Task, ended: Ending | None = None) -> SeenAttempt:

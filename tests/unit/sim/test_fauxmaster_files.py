@@ -65,7 +65,9 @@ def test_room_is_told_whatever_quotas_say_and_with_the_bands_of_the_cell(
 
     fauxmaster.main()
 
-    assert "4 more tasks of more fit (m1: 4)" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "3 more tasks of more fit (m1: 3)" in said
+    assert "4 of one job, if 2 tasks of lower priority leave for them" in said
 
 
 @pytest.mark.parametrize("name", ["exported", "cell.db"])

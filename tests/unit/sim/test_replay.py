@@ -1,0 +1,192 @@
+"""The journal is decided anew: by the same code all comes out as it is recorded, by another it does not."""
+
+from pathlib import Path
+
+import pytest
+
+from borgish.cell.commands import (
+    CordonMachine,
+    KillTasks,
+    RemoveMachine,
+    RemoveQuota,
+    RestartTasks,
+    RollBack,
+    ScaleJob,
+    SetQuota,
+    TaintMachine,
+    UncordonMachine,
+    UntaintMachine,
+)
+from borgish.cell.decide import COMMANDS
+from borgish.cell.events import (
+    AnyEvent,
+    EntriesLost,
+    Entry,
+    JobSubmitted,
+    MachineCordoned,
+    MachineUncordoned,
+    QuotaSet,
+    TasksEnded,
+    TasksPlaced,
+)
+from borgish.cell.model import Quota
+from borgish.resources import Resources
+from borgish.sim.faux.recall import LOST, NOTHING, REPORT, TOLD
+from borgish.sim.faux.replaying import Replayed
+from borgish.sim.world import World
+from borgish.spec.read import read_job
+from borgish.store.memory import MemoryStore
+from borgish.store.moment import cell_at
+from borgish.vocabulary import Band, Ending, TaintEffect
+from tests.anew import decided_anew_of
+from tests.scenario.fauxmaster.kept_cell import NAME, KeptCell, job
+
+SEEN = "Observe"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_storm_comes_out_as_it_was(seed: int) -> None:
+    world = World(seed)
+    world.run(storm_seconds=90.0, calm_seconds=60.0)
+    entries = list(world.master.store.entries(0))
+    found = decided_anew_of("sim", entries)
+    assert found.otherwise is None
+    assert found.untold.keys() <= {REPORT, NOTHING}
+    assert found.decided > 50
+    assert found.decided + sum(found.untold.values()) == len(entries)
+
+
+def test_every_kind_of_decision_can_be_made_anew() -> None:
+    """But what machines report, and what a pass of the scheduler asks, which stands under its own name."""
+    passes = {"PlaceTasks", "PromisePlaces"}
+    assert {kind.__name__ for kind in COMMANDS} - TOLD == {SEEN} | passes
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> KeptCell:
+    made = KeptCell(tmp_path, MemoryStore(NAME))
+    made.machines(4)
+    made.submit(job("web", 3))
+    return made
+
+
+def journal(kept: KeptCell) -> list[Entry]:
+    return list(kept.store.entries(0))
+
+
+def test_what_people_ask_comes_out_as_it_was(kept: KeptCell) -> None:
+    before = kept.position
+    some, more = Resources(20_000, 2**40), Resources(9_000_000, 2**40)
+    kept.do(SetQuota("bob", Band.BATCH, some, until=kept.now.wall + 60.0), "root")
+    kept.do(SetQuota("eve", Band.PRODUCTION, more, beyond_cell=True), "root")
+    kept.do(RemoveQuota("bob", Band.BATCH), "root")
+    kept.do(ScaleJob("ann/web", 5))
+    kept.do(ScaleJob("ann/web", 2))
+    kept.do(KillTasks("ann/web", (1,)))
+    kept.do(RestartTasks("ann/web"))
+    kept.do(CordonMachine("m1", "to be mended"), "root")
+    kept.do(UncordonMachine("m1"), "root")
+    kept.do(TaintMachine("m1", "old", "yes", TaintEffect.AVOID), "root")
+    kept.do(TaintMachine("m1", "slow", "", TaintEffect.EVICT), "root")
+    kept.do(TaintMachine("m1", "old", "no", TaintEffect.REFUSE), "root")
+    kept.do(UntaintMachine("m1", "slow"), "root")
+    kept.wait(2)
+    kept.do(KillTasks("ann/web"))
+    kept.do(CordonMachine("m4"), "root")
+    kept.do(RemoveMachine("m4"), "root")
+    then = cell_at(kept.store, NAME, before).cell
+    kept.do(RollBack(then, kept.now.wall, frozenset({"ann/web"}), yes_stop=9), "root")
+    kept.do(RollBack(cell_at(kept.store, NAME, before).cell, kept.now.wall, hurried=True, yes_stop=9), "root")
+    kept.wait(3)
+    found = decided_anew_of(NAME, journal(kept))
+    assert found.otherwise is None, found.otherwise
+    assert not found.untold
+
+
+def otherwise(kept: KeptCell, cause: str, *events: AnyEvent, actor: str = "eve") -> tuple[int, str]:
+    """Write something into the journal that nobody would decide; return where it is found, and why."""
+    entries = journal(kept)
+    last = entries[-1]
+    entries.append(Entry(last.position + 1, last.at + 1, 1, last.epoch, actor, cause, events, subject="x"))
+    found = decided_anew_of(NAME, entries).otherwise
+    assert found is not None
+    return found.entry.position - last.position, "; ".join(found.today)
+
+
+def test_the_first_that_would_be_refused_is_found(kept: KeptCell) -> None:
+    kept.do(SetQuota("ann", Band.BATCH, Resources(1000, 2**40)), "root")
+    spec = read_job(job("more", 3, priority="batch"), "ann")
+    where, why = otherwise(kept, "SubmitJob", JobSubmitted(spec))
+    assert where == 1
+    assert why.startswith("refused: ann")
+
+
+def test_the_first_that_would_come_out_otherwise_is_found(kept: KeptCell) -> None:
+    ended = TasksEnded("ann/web", (0,), Ending.KILL, ("because",))
+    assert otherwise(kept, "KillTasks", ended) == (1, "ann/web/0 killed: killed by eve")
+    assert otherwise(kept, "UncordonMachine", MachineUncordoned("m1")) == (1, "nothing would follow")
+    set_ = QuotaSet(Quota("bob", Band.FREE, Resources(1000, 1000)))
+    assert otherwise(kept, "SetQuota", set_) == (1, "refused: the free band is not limited")
+
+
+@pytest.mark.parametrize(
+    ("text", "machine", "why"),
+    [
+        (job("big", 1, cpu=9), "m1", "ann/big/0 has no room on m1"),
+        (job("near", 1) + "constraints: [rack == r1]\n", "m4", "ann/near/0 may not run on m4"),
+        (job("late", 1), "m2", "nothing would follow"),
+        (job("two", 1, cpu=3) + "constraints: [rack == r9]\n", "m1", "ann/two/0 may not run on m1"),
+    ],
+)
+def test_placements_that_are_not_allowed_are_found(kept: KeptCell, text: str, machine: str, why: str) -> None:
+    kept.do(CordonMachine("m2"), "root")
+    for name in ("m1", "m3", "m4"):
+        kept.do(CordonMachine(name), "root")  # so that the scheduler leaves the job alone
+    kept.submit(text)
+    for name in ("m1", "m3", "m4"):
+        kept.core.cell.machines[name].cordoned = False
+    entries = journal(kept)
+    key = read_job(text, "ann").key
+    up: list[AnyEvent] = [MachineUncordoned(name) for name in ("m1", "m3", "m4")]
+    for number, event in enumerate([*up, TasksPlaced(key, (0,), (machine,))], 1):
+        last, is_up = entries[-1], isinstance(event, MachineUncordoned)
+        cause, actor = ("UncordonMachine", "root") if is_up else ("place", "scheduler")
+        entries.append(Entry(last.position + 1, last.at + number, 1, 1, actor, cause, (event,)))
+    found = decided_anew_of(NAME, entries).otherwise
+    assert found is not None
+    assert (found.entry.cause, found.today) == ("place", (why,))
+
+
+def test_machines_that_hold_more_than_they_have_are_found(kept: KeptCell) -> None:
+    for name in ("m1", "m2", "m3", "m4"):
+        kept.do(CordonMachine(name), "root")
+    kept.submit(job("six", 6))
+    entries = journal(kept)
+    last = entries[-1]
+    up = Entry(last.position + 1, last.at + 1, 1, 1, "root", "UncordonMachine", (MachineUncordoned("m1"),))
+    six = TasksPlaced("ann/six", tuple(range(6)), ("m1",) * 6)
+    placed = Entry(last.position + 2, last.at + 2, 1, 1, "scheduler", "place", (six,))
+    found = decided_anew_of(NAME, [*entries, up, placed]).otherwise
+    assert found is not None
+    assert found.today == ("m1 holds more than it has",)
+
+
+def test_other_code_decides_otherwise(kept: KeptCell, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept.do(ScaleJob("ann/web", 4))
+    assert decided_anew_of(NAME, journal(kept)).otherwise is None
+    monkeypatch.setattr("borgish.cell.decide.TASKS_PER_JOB_MAX", 3)
+    found = decided_anew_of(NAME, journal(kept)).otherwise
+    assert found is not None
+    assert found.entry.cause == "ScaleJob"
+    assert found.today == ("refused: 4 is outside 1 to 3 tasks",)
+
+
+def test_what_cannot_be_decided_anew_is_counted(kept: KeptCell) -> None:
+    entries = journal(kept)
+    last = entries[-1]
+    nothing = Entry(last.position + 1, last.at, 1, 1, "ann", "SubmitJob", (), request_id="r")
+    gap = EntriesLost(last.position + 2, last.position + 5, 2)
+    after = Entry(last.position + 6, last.at, 2, 1, "recovery", "recover", (gap, MachineCordoned("m1")))
+    found: Replayed = decided_anew_of(NAME, [*entries, nothing, after])
+    assert found.otherwise is None
+    assert found.untold == {NOTHING: 1, LOST: 1}
