@@ -15,7 +15,7 @@ from borgish.cell.events import AnyEvent, Entry
 from borgish.cell.observed import Observed, SeenMachine
 from borgish.cell.state import Cell
 from borgish.clock import Now
-from borgish.errors import BorgishError, Invalid
+from borgish.errors import BorgishError, Invalid, Refused
 from borgish.sim.faux.allowed import Allowed
 from borgish.sim.faux.moments import find
 from borgish.sim.faux.recall import Commands, Untold, recall
@@ -92,7 +92,7 @@ class Judge:
         """Judge an entry and take it in; return what would be otherwise."""
         try:
             ways = recall(self._cell, entry, self._then)
-        except (Untold, BorgishError) as reason:  # of a rollback, to where history is no longer kept
+        except (Untold, Refused) as reason:  # Refused: of a rollback, to where history is no longer kept
             found.untold[str(reason)] += 1
             return self._taken_in(entry)
         found.decided += 1
@@ -122,6 +122,8 @@ class Judge:
                 events += decide(self._cell, _seen(command), command, entry.actor, now).events
         except BorgishError as refused:
             return (), refused.message
+        except Exception as error:  # what today's code fails at, it decides otherwise
+            return (), f"today's code fails: {error!r}"
         return tuple(events), ""
 
 
