@@ -49,7 +49,7 @@ class Mistaken(Invalid):
     """A job file with mistakes, shown where they are."""
 
 
-def job_in(file: str, cell: Cell) -> JobSpec:
+def job_in(file: str, cell: Cell, user: str = USER) -> JobSpec:
     """Return the job in a file. Raises NotFound and Invalid, with all mistakes."""
     try:
         text = Path(file).read_bytes()
@@ -58,13 +58,14 @@ def job_in(file: str, cell: Cell) -> JobSpec:
             f"{file}: {error.strerror}", "Name a job file, such as configs/jobs/web.yaml"
         ) from None
     try:
-        return read_job(text, USER, cell.rules.bands)
+        return read_job(text, user, cell.rules.bands)
     except Invalid as error:
         raise Mistaken(show_mistakes(error.mistakes, file), "", error.mistakes) from None
 
 
 def _file(parser: Parser) -> None:
     parser.add_argument("job", metavar="FILE", help="a job file")
+    parser.add_argument("--user", default=USER, help="whose it is when the file does not say")
 
 
 def _machine(parser: Parser) -> None:
@@ -124,7 +125,7 @@ def _quota_command(words: Parsed, _cell: Cell) -> Command:
 CHANGES: dict[str, Change] = {
     change.name: change
     for change in (
-        Change("submit", "submit a job file", _file, lambda w, cell: SubmitJob(job_in(w.job, cell))),
+        Change("submit", "submit a job file", _file, lambda w, cell: SubmitJob(job_in(w.job, cell, w.user))),
         Change("kill", "end a job, or one task of it", _task, lambda w, c: KillTasks(*find_tasks(c, w.job))),
         Change(
             "restart",

@@ -150,5 +150,6 @@ def _fate(cell: Cell, key: str, indexes: tuple[int, ...]) -> str:
     machines = sorted({task.machine for task in tasks if task.state is State.RUNNING})
     pending = [task.index for task in tasks if task.state is State.PENDING]
     told = [f"now on {', '.join(cut(machines, 5))}"] if machines else []
-    told += [f"{show_indexes(pending)} waiting"] if pending else []
+    if pending:
+        told.append("waiting" if len(pending) == len(tasks) else f"{show_indexes(pending)} waiting")
     return "; ".join(told) or "dead"

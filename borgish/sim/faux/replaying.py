@@ -114,14 +114,14 @@ class Judge:
         return cell_at(self._session.opened.source, self._session.opened.cell, position).cell
 
     def _decided(self, commands: Commands, entry: Entry) -> tuple[tuple[AnyEvent, ...], str]:
-        """Return what would happen, and what it would be refused with."""
+        """Return what would happen, or else why nothing would."""
         now = Now(entry.at, 0.0)
         events: list[AnyEvent] = []
         try:
             for command in commands:
                 events += decide(self._cell, _seen(command), command, entry.actor, now).events
         except BorgishError as refused:
-            return (), refused.message
+            return (), f"refused: {refused.message}"
         except Exception as error:  # what today's code fails at, it decides otherwise
             return (), f"today's code fails: {error!r}"
         return tuple(events), ""
@@ -137,7 +137,7 @@ def _seen(command: Command) -> Observed:
 
 def _today(entry: Entry, events: tuple[AnyEvent, ...], refused: str) -> tuple[str, ...]:
     if refused:
-        return (f"refused: {refused}",)
+        return (refused,)
     told = outcomes([msgspec.structs.replace(entry, events=events)])
     return tuple(told) or ("nothing would follow",)
 
