@@ -7,6 +7,8 @@ differs, and only that is played. Programs start in an instant, and end when the
 
 from collections.abc import Iterable
 
+import msgspec
+
 from borgish.cell.allocs import alloc_name, is_alloc_set
 from borgish.cell.commands import Command, Observe
 from borgish.cell.events import Entry
@@ -24,6 +26,7 @@ from borgish.reconcilers.settings import ReconcileSettings
 from borgish.sim.clock import VirtualClock
 from borgish.sim.faults import NO_FAULTS, Fate
 from borgish.sim.machine import SimMachine, Watcher
+from borgish.sim.runtime import SimRuntime
 from borgish.store.codec import decode_snapshot, encode_snapshot
 from borgish.vocabulary import Phase, State, split_task_name, task_name
 from borgish.wire.api import Accepted
@@ -55,6 +58,7 @@ class Copy:
         self.entries: list[Entry] = []  # what happened here
         self.failures: list[Failure] = []
         self._fate = Fate(seed, NO_FAULTS)
+        self._jobs = {key: (job.spec, job.lagging) for key, job in cell.jobs.items()}  # as they were copied
         self._alive = {name for name, machine in cell.machines.items() if machine.up}
         self._awake: dict[str, _Line] = {}
         self._inputs: list[Input] = [Heard(self._heard())]
@@ -179,19 +183,16 @@ class Copy:
         return machine
 
     def _spec(self, machine: str, seen: SeenAttempt) -> AttemptSpec:
-        """Return what an attempt runs that may have been told to leave a moment ago."""
+        """Return what an attempt runs that was there when the cell was copied.
+
+        By now it may have been told to leave, and its job be another.
+        """
         key, index = split_task_name(seen.task)
-        job = self.cell.jobs[key]
-        there = Task(
-            index,
-            State.RUNNING,
-            seen.attempt,
-            machine,
-            seen.ports,
-            devices=seen.devices,
-            alloc=job.tasks[index].alloc if index < len(job.tasks) else -1,
-        )
-        return attempt_spec(self.cell, job, there)
+        job, lagging = self._jobs[key]
+        is_lagging = lagging is not None and lagging.attempts.get(index) == seen.attempt
+        there = Task(index, State.RUNNING, seen.attempt, machine, seen.ports, devices=seen.devices)
+        run = Job(key, 0, lagging.spec if lagging is not None and is_lagging else job, 0.0, "")
+        return msgspec.structs.replace(attempt_spec(self.cell, run, there), alloc=seen.alloc)
 
     def _poll(self, line: "_Line") -> None:
         line.asked += 1
@@ -229,6 +230,13 @@ class _Line:
         self.asked = 0
 
 
+class _Lasting(SimRuntime):
+    """Programs of which nobody knows when they end: they do not."""
+
+    def _plan_end(self, spec: AttemptSpec, run: int) -> None:
+        del spec, run
+
+
 class CopiedMachine(SimMachine):
     """A simulated machine that is what the record of a real one says."""
 
@@ -237,6 +245,7 @@ class CopiedMachine(SimMachine):
             record.capacity, record.attributes, record.runtimes, record.ports_low, record.ports_high
         )
         super().__init__(record.name, clock, fate, Watcher(), facts)
+        self.runtime = _Lasting(clock, fate)
         self._booted = record.boot_id
 
     @property

@@ -14,6 +14,7 @@ from borgish.sim.faux.copied import whole_report
 from borgish.spec.read import read_job
 from borgish.store.base import CheckpointInfo, Store, records_of
 from borgish.store.codec import encode_snapshot
+from borgish.store.memory import MemoryStore
 from borgish.store.open import open_store
 from borgish.vocabulary import Runtime
 from borgish.wire.checkpoint_file import CheckpointHeader, pack_checkpoint
@@ -32,6 +33,11 @@ class KeptCell:
         self.now = Now(NOON, 1000.0)
         self.core = Core(self.store.load(), ReconcileSettings(), self.now)
         self._write(self.core.begin(self.store.lead("me", ""), "me", self.now))
+
+    @classmethod
+    def in_memory(cls) -> "KeptCell":
+        """Return one without any file."""
+        return cls(Path(), MemoryStore(NAME))
 
     @property
     def position(self) -> int:

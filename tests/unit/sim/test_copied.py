@@ -1,0 +1,97 @@
+"""A copy of a cell goes on as the cell would: sound, with every program where it should run."""
+
+import random
+
+import pytest
+
+from borgish.cell.commands import SubmitJob, TaintMachine
+from borgish.cell.events import TasksPlaced
+from borgish.cell.invariants import violations
+from borgish.cell.state import Cell
+from borgish.sim.faux.copied import Copy, twin
+from borgish.sim.faux.losing import lose_machines, machines_with
+from borgish.sim.world import World
+from borgish.spec.read import read_job
+from borgish.store.moment import cell_at
+from borgish.vocabulary import TaintEffect
+from tests.contract.store.samples import body_of
+from tests.scenario.fauxmaster.kept_cell import KeptCell, job
+
+WALL = 1_750_000_000.0
+
+
+def expect_sound(copy: Copy) -> None:
+    assert violations(copy.cell) == []
+    assert copy.failures == []
+    assert not any(entry.cause == "Observe" for entry in copy.entries)  # nothing ends, nothing is missing
+    up = {name for name, machine in copy.cell.machines.items() if machine.up}
+    places = [(key, index) for name in sorted(up) for key, index in sorted(copy.cell.placed[name])]
+    assert [place for place in places if not copy.runs_again(*place)] == []
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_cell_in_a_storm_goes_on_in_a_copy(seed: int) -> None:
+    """With rollbacks under way, machines down, allocs moving: whatever it was in the midst of."""
+    world = World(seed)
+    world.run(storm_seconds=90.0, calm_seconds=10.0)
+    store, chance = world.master.store, random.Random(seed)
+    for position in chance.sample(range(20, store.disk.head), 4):
+        there = cell_at(store, "sim", position).cell
+        before = body_of(there)
+        copy = Copy(twin(there), WALL)
+        assert copy.settle() < 120
+        expect_sound(copy)
+        up = sorted(machine.name for machine in copy.cell.machines.values() if machine.up)
+        if not up:
+            continue
+        drained = chance.choice(up)
+        copy.ask(TaintMachine(drained, "drain", "x", TaintEffect.EVICT))
+        copy.settle()
+        expect_sound(copy)
+        assert not copy.cell.placed[drained]
+        assert body_of(there) == before
+
+
+@pytest.fixture
+def cell() -> Cell:
+    kept = KeptCell.in_memory()
+    kept.machines(6)
+    kept.submit(job("web", 6))
+    return kept.core.cell
+
+
+def test_what_is_lost_runs_again_when_it_is_seen_to_be_lost(cell: Cell) -> None:
+    copy = Copy(twin(cell), WALL)
+    names = machines_with(cell, ["rack=r2"])
+    found = lose_machines(copy, names)
+    assert found.machines == ("m3", "m4")
+    assert found.lost == {"ann/web": tuple(sorted(i for name in names for _, i in cell.placed[name]))}
+    assert 10.0 < found.seen_seconds < 12.0
+    assert found.seen_seconds <= found.again_seconds < 12.0
+    assert (found.again, found.waiting, found.frozen) == (2, {}, False)
+    assert not any(copy.cell.placed[name] for name in names)
+
+
+def test_the_same_copy_comes_out_the_same(cell: Cell) -> None:
+    bodies = set()
+    for _ in range(2):
+        copy = Copy(twin(cell), WALL)
+        lose_machines(copy, ("m1",))
+        bodies.add(body_of(copy.cell))
+    assert len(bodies) == 1
+
+
+def test_victims_get_their_grace() -> None:
+    """A machine whose first news is that it has to end something does end it, and takes its time."""
+    kept = KeptCell.in_memory()
+    kept.machine("m1")
+    kept.submit(job("low", 4))
+    copy = Copy(twin(kept.core.cell), WALL)
+    copy.ask(SubmitJob(read_job(job("high", 1, cpu=4, priority="production"), "ann")))
+    assert copy.cell.jobs["ann/high"].running == 0
+    copy.settle()
+    assert copy.cell.jobs["ann/high"].running == 1
+    placed = [entry for entry in copy.entries if any(isinstance(e, TasksPlaced) for e in entry.events)]
+    asked = next(entry for entry in copy.entries if entry.actor == "fauxmaster")
+    assert placed[-1].at > asked.at
+    expect_sound(copy)
