@@ -54,13 +54,33 @@ def test_questions_leave_no_trace(asker: Asker) -> None:
     assert asker.ok("show", "cell.db") == said[said.rindex("cell kept at") :]
 
 
-@pytest.mark.parametrize(
-    "line", ["back", "drain m1", "cordon m1", "uncordon m6", "kill web/0", "scale db 9", "why"]
+CHANGES = (
+    ("drain m1", "m1 is tainted drain"),
+    ("cordon m1", "m1 takes no new tasks"),
+    ("uncordon m6", "m6 takes tasks again"),
+    ("kill web/0", "1 task of ann/web killed"),
+    ("restart web", "8 tasks of ann/web restarted"),
+    ("scale db 9", "ann/db scaled from 3 to 9 tasks"),
+    ("taint m1 slow=yes:avoid", "m1 is tainted slow"),
+    ("quota ann batch --cpu 4 --ram 1GiB", "ann may ask for 4 cpu"),
+    ("submit more.yaml", "ann/more submitted: 4 tasks"),
+    ("run 60", "nothing happened"),
+    ("why", "nothing waits"),
 )
-def test_every_change_can_be_made_and_let_go_of(asker: Asker, line: str) -> None:
-    script = f"schedule\n{line}\n" + "back\nshow\n" * (line != "back")
-    out = asker.ok("open", "cell.db", stdin=script)
-    assert "position 15 (timeline 1" in out  # where it was before
+
+
+@pytest.mark.parametrize(("line", "said"), CHANGES, ids=[line for line, _ in CHANGES])
+def test_every_change_can_be_made_and_let_go_of(asker: Asker, line: str, said: str) -> None:
+    here = asker.ok("show", "cell.db")
+    out = asker.ok("open", "cell.db", stdin=f"schedule\n{line}\nback\nshow\n")
+    assert said in out
+    assert out.endswith(here)
+
+
+def test_a_refused_change_leaves_no_copy(asker: Asker) -> None:
+    said = asker.ask("open", "cell.db", "-c", "scale db 0")
+    assert "0 is outside 1 to 10000 tasks" in said.err
+    assert asker.ask("open", "cell.db", "-c", "untaint m1 x").err.startswith("error: m1 has no taint x\n")
 
 
 def test_a_drain_empties_the_machine_and_all_goes_elsewhere(asker: Asker) -> None:
