@@ -131,7 +131,7 @@ def _seen(command: Command) -> Observed:
     """Return what was seen, as far as it must have been: a machine that was given up was silent for long."""
     observed = Observed()
     if isinstance(command, RemoveMachine):
-        observed.machines[command.machine] = SeenMachine(watched_since=LONG_AGO)
+        observed.machines[command.machine] = SeenMachine(heard=LONG_AGO, watched_since=LONG_AGO)
     return observed
 
 

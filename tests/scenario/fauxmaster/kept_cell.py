@@ -31,6 +31,7 @@ class KeptCell:
         self.file = folder / "cell.db"
         self.store = store or open_store(f"sqlite:///{self.file}", NAME)
         self.now = Now(NOON, 1000.0)
+        self.silent: set[str] = set()  # machines that are no longer heard of
         self.core = Core(self.store.load(), ReconcileSettings(), self.now)
         self._write(self.core.begin(self.store.lead("me", ""), "me", self.now))
 
@@ -45,16 +46,19 @@ class KeptCell:
 
     def step(self, *inputs: Input) -> Step:
         """Make a step, and as many more as it asks for, and let every machine that is up report."""
-        up = [name for name, machine in self.core.cell.machines.items() if machine.up]
+        up = self._answering()
         first = step = self._write(
             self.core.step([Heard(dict.fromkeys(up, self.now.mono)), *inputs], self.now)
         )
         while step.more:
             step = self._write(self.core.step([], self.now))
-        for name, machine in sorted(self.core.cell.machines.items()):
-            if machine.up:
-                self._write(self.core.step([Ask(2, whole_report(self.core.cell, name), name)], self.now))
+        for name in self._answering():
+            self._write(self.core.step([Ask(2, whole_report(self.core.cell, name), name)], self.now))
         return first
+
+    def _answering(self) -> list[str]:
+        machines = self.core.cell.machines
+        return sorted(name for name in machines if machines[name].up and name not in self.silent)
 
     def _write(self, step: Step) -> Step:
         if step.entries:

@@ -103,6 +103,16 @@ def test_what_people_ask_comes_out_as_it_was(kept: KeptCell) -> None:
     assert not found.untold
 
 
+def test_a_machine_that_was_given_up_with_what_it_held(kept: KeptCell) -> None:
+    """That it was silent is not journalled: it must have been, or it would not be down and removed."""
+    kept.silent |= {"m1", "m2", "m3", "m4"}
+    kept.wait(20)  # all of them: nothing is moved, for the fault may be the master's
+    held = next(name for name, placed in kept.core.cell.placed.items() if placed)
+    kept.do(RemoveMachine(held), "root")
+    found = decided_anew_of(NAME, journal(kept))
+    assert found.otherwise is None, found.otherwise
+
+
 def otherwise(kept: KeptCell, cause: str, *events: AnyEvent, actor: str = "eve") -> tuple[int, str]:
     """Write something into the journal that nobody would decide; return where it is found, and why."""
     entries = journal(kept)
