@@ -6,6 +6,7 @@ from litestar import Litestar
 from litestar.datastructures import State
 from litestar.exceptions import HTTPException
 
+from borgish.api.archive import ARCHIVE
 from borgish.api.asked import Asked
 from borgish.api.auth import Tokens, guard
 from borgish.api.checkpoints import CHECKPOINTS
@@ -28,7 +29,20 @@ from borgish.errors import BorgishError
 from borgish.vocabulary import BODY_BYTES_MAX
 
 ROUTES = (
-    *(*STATUS, *JOBS, *TASKS, *MACHINES, *QUOTAS, *EVENTS, *HISTORY, *DIFF, *WATCH, *CHECKPOINTS, *ROLLBACK),
+    *(
+        *STATUS,
+        *JOBS,
+        *TASKS,
+        *MACHINES,
+        *QUOTAS,
+        *EVENTS,
+        *HISTORY,
+        *DIFF,
+        *WATCH,
+        *CHECKPOINTS,
+        *ROLLBACK,
+        *ARCHIVE,
+    ),
     show_openapi,
 )
 

@@ -130,6 +130,12 @@ class Gateway(Protocol):
         """Return the latest entries of the stored journal that match, below ``before`` (0: all of it)."""
         ...
 
+    async def archive(self, since: float | None, until: float | None) -> AsyncIterator[bytes]:
+        """Return events, attempts and samples of usage of a time, both ends included, as the lines of
+        ``wire.archive``; from the first, or to now, where there is none. Raises Invalid, NotFound and Gone
+        for what cannot be told."""
+        ...
+
     def watch(self, kinds: frozenset[str], job: str, last_id: str) -> AsyncIterator[WatchMessage]:
         """Yield messages as they come; from after ``last_id`` when given. Raises Gone when that is not
         kept, and ends when the daemon does."""

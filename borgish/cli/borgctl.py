@@ -33,6 +33,7 @@ COMMANDS = (
     "diff",
     "checkpoint",
     "rollback",
+    "archive",
     "dashboard",
     "schema",
     "completion",

@@ -24,6 +24,7 @@ from borgish.failpoints import reach
 from borgish.link.heads import ask_heads
 from borgish.link.link import Link
 from borgish.link.poller import PollSettings
+from borgish.master.archive import Archive
 from borgish.master.checkpointer import Checkpointer
 from borgish.master.core import Core
 from borgish.master.gateway import MasterGateway
@@ -36,6 +37,7 @@ from borgish.master.older import seen_beyond
 from borgish.master.past import Past
 from borgish.master.reading import Reader
 from borgish.master.rollbacks import Rollbacks
+from borgish.master.sampler import Sampler
 from borgish.master.settings import Settings
 from borgish.master.step import Step
 from borgish.master.suspects import Suspects
@@ -204,6 +206,7 @@ class Daemon:
                 self._clock,
                 self._settings.rollback,
             ),
+            Archive(self._core, self._turn, self._store, self._clock),
         )
         tokens = Tokens.read(self._settings.folder / "tokens.toml")
         host, tls = self._settings.host, self._settings.tls
@@ -217,6 +220,14 @@ class Daemon:
         # No misfire limit: a late checkpoint is better than none.
         scheduler.add_job(
             self._periodic_checkpoint, "interval", minutes=minutes, misfire_grace_time=None, coalesce=True
+        )
+        sampler = Sampler(self._core, self._turn, self._store, self._clock, self._settings.usage)
+        scheduler.add_job(
+            sampler.sample,
+            "interval",
+            seconds=self._settings.usage.sample_seconds,
+            misfire_grace_time=None,
+            coalesce=True,
         )
         scheduler.start()
         return scheduler

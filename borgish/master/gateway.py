@@ -14,6 +14,7 @@ from borgish.clock import Clock
 from borgish.errors import Conflict, Forbidden, NotFound
 from borgish.failpoints import reach
 from borgish.link.link import Link, poll_token
+from borgish.master.archive import Archive
 from borgish.master.checkpointer import Checkpointer
 from borgish.master.core import Core
 from borgish.master.inbox import Inbox
@@ -59,6 +60,7 @@ class MasterGateway:
         past: Past,
         moments: Moments,
         rollbacks: Rollbacks,
+        archive: Archive,
     ) -> None:
         self._core = core
         self._turn = turn
@@ -73,6 +75,7 @@ class MasterGateway:
         self._past = past
         self._moments = moments
         self._rollbacks = rollbacks
+        self._archive = archive
 
     async def command(self, command: Command, actor: str, request_id: str, digest: str) -> Accepted:
         """Hand in a command; return when it is durable."""
@@ -150,6 +153,10 @@ class MasterGateway:
     async def history(self, wanted: Wanted, before: int, limit: int) -> HistoryList:
         """Return the latest entries of the stored journal that match."""
         return await self._past.latest(wanted, before, limit)
+
+    async def archive(self, since: float | None, until: float | None) -> AsyncIterator[bytes]:
+        """Return what happened in a time, as lines of rows."""
+        return await self._archive.begin(since, until)
 
     def watch(self, kinds: frozenset[str], job: str, last_id: str) -> AsyncIterator[WatchMessage]:
         """Yield messages as they come."""

@@ -55,6 +55,13 @@ class Journal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keep_days: float = 0.0
 
 
+class UsageSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How often a sample is kept of what tasks use, and for how long. 0 days: none is."""
+
+    sample_seconds: float = 60.0
+    keep_days: float = 7.0
+
+
 class QuotaSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``required``: who has no quota in a band may have nothing there, rather than anything."""
 
@@ -77,6 +84,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     db: str = ""
     checkpoints: Checkpoints = Checkpoints()
     journal: Journal = Journal()
+    usage: UsageSettings = UsageSettings()
     poll: Poll = Poll()
     keep: Keep = Keep()
     scheduler: SchedulerSettings = SchedulerSettings()
@@ -166,6 +174,11 @@ def _check_keeping(path: Path, settings: Settings) -> None:
         raise UnsafeConfiguration(
             f"{path}: journal.keep_days: {days:g} is not between 0 and 1e6", "remove it to keep everything"
         )
+    if not 0 <= settings.usage.keep_days < 1e6:
+        raise UnsafeConfiguration(
+            f"{path}: usage.keep_days: {settings.usage.keep_days:g} is not between 0 and 1e6",
+            "write 0 to keep no samples, or remove it for the default",
+        )
     if days and keep.daily <= days:
         raise UnsafeConfiguration(
             f"{path}: journal.keep_days: {days:g} days cannot be kept with checkpoints of {keep.daily} days: "
@@ -201,6 +214,7 @@ def _checked(path: Path, settings: Settings) -> Settings:
     positive = {
         "checkpoints.every_minutes": settings.checkpoints.every_minutes,
         "checkpoints.every_entries": settings.checkpoints.every_entries,
+        "usage.sample_seconds": settings.usage.sample_seconds,
         "poll.hold_seconds": settings.poll.hold_seconds,
         "poll.timeout_seconds": settings.poll.timeout_seconds,
         "poll.down_after_seconds": settings.poll.down_after_seconds,

@@ -9,6 +9,7 @@ from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.cell.events import Entry
 from borgish.cell.model import Job, Machine, Quota, Task, split_quota_key
 from borgish.cell.state import Cell, Touched
+from borgish.store.usage import UsageBlock
 
 
 class CheckpointInfo(msgspec.Struct, frozen=True):
@@ -37,8 +38,8 @@ class Records(msgspec.Struct):
 
 
 class Store(Protocol):
-    """Where a cell is kept. One caller at a time, except that the methods of checkpoints, and those that
-    read the journal, may run in other threads beside the rest. Every method may block.
+    """Where a cell is kept. One caller at a time, except that the methods of checkpoints and of usage, and
+    those that read the journal, may run in other threads beside the rest. Every method may block.
 
     ``append`` is one transaction: when it returns, all of it is durable. When the outcome of a
     commit cannot be known it raises ``OutcomeUnknown``, and when another master has taken over,
@@ -121,6 +122,21 @@ class Store(Protocol):
         Returns how many. Raises Conflict unless a checkpoint is kept at that position, from which the
         rest can be replayed.
         """
+        ...
+
+    def save_usage(self, blocks: Sequence[UsageBlock]) -> None:
+        """Keep samples of usage, durably, in one transaction; over those of the same moments.
+
+        Nothing of the cell depends on them: an error but Fenced and OutcomeUnknown leaves the store usable.
+        """
+        ...
+
+    def usage(self, after: tuple[float, int], until: float, limit: int) -> list[UsageBlock]:
+        """Return blocks after this (moment, part) and not after ``until``, in order, at most ``limit``."""
+        ...
+
+    def prune_usage(self, before: float, limit: int) -> int:
+        """Delete the first blocks, at most ``limit``, of those from before a moment; return how many."""
         ...
 
     def close(self) -> None:

@@ -59,11 +59,11 @@ def unread(error: SQLAlchemyError) -> BorgishError:
     return Unreachable(f"The database does not answer as it should: {reason}", hint)
 
 
-def unkept(error: SQLAlchemyError, what: str = "kept") -> BorgishError:
-    """Return the error of a checkpoint that was not kept, or not deleted; the cell itself is unharmed."""
+def unkept(error: SQLAlchemyError, what: str = "kept", which: str = "checkpoint") -> BorgishError:
+    """Return the error of what was not kept, or not deleted, beside the cell, which is unharmed."""
     reason = reason_of(error)
     return BorgishError(
-        f"The checkpoint was not {what}: {reason}",
+        f"The {which} was not {what}: {reason}",
         "The journal is whole and the cell goes on; make room on the database's disk",
     )
 

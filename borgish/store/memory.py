@@ -28,6 +28,7 @@ from borgish.store.checkpoints import (
 from borgish.store.codec import compress, sha256_of
 from borgish.store.replay import recover
 from borgish.store.retention import Keep, over
+from borgish.store.usage import UsageBlock
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Entry).decode
@@ -50,6 +51,7 @@ class Disk(msgspec.Struct):
     entries: list[bytes] = []  # in order, the first at position ``pruned`` + 1
     checkpoints: dict[int, tuple[CheckpointInfo, bytes]] = {}  # by position, with the stored body
     pruned: int = 0  # so many entries are no longer there
+    usage: dict[tuple[float, int], UsageBlock] = {}  # by moment and part
 
     @property
     def head(self) -> int:
@@ -79,7 +81,14 @@ class MemoryStore:
     def copy(self) -> "MemoryStore":
         """Return a store on a copy of the disk; the two go on apart."""
         disk = self.disk
-        copied = Disk(disk.cell, disk.epoch, list(disk.entries), dict(disk.checkpoints), disk.pruned)
+        copied = Disk(
+            disk.cell,
+            disk.epoch,
+            list(disk.entries),
+            dict(disk.checkpoints),
+            disk.pruned,
+            dict(disk.usage),
+        )
         return MemoryStore(self._cell, self._keep, copied)
 
     def fail_next_append(self, *, kept: bool) -> None:
@@ -184,6 +193,27 @@ class MemoryStore:
         expect_unchanged(self.checkpoints(), info, besides)
         del self.disk.checkpoints[position]
         return info
+
+    def save_usage(self, blocks: Sequence[UsageBlock]) -> None:
+        """Keep samples of usage, over those of the same moments."""
+        self._expect_leader()
+        moments = {block.at for block in blocks}
+        others = {key: block for key, block in self.disk.usage.items() if key[0] not in moments}
+        self.disk.usage = others | {(block.at, block.part): block for block in blocks}
+
+    def usage(self, after: tuple[float, int], until: float, limit: int) -> list[UsageBlock]:
+        """Return blocks of samples after one and not after a moment, in order."""
+        self._expect_usable()
+        found = [block for key, block in sorted(self.disk.usage.items()) if key > after and key[0] <= until]
+        return found[:limit]
+
+    def prune_usage(self, before: float, limit: int) -> int:
+        """Delete the first blocks of samples, of those from before a moment."""
+        self._expect_leader()
+        gone = [key for key in sorted(self.disk.usage) if key[0] < before][:limit]
+        for key in gone:
+            del self.disk.usage[key]
+        return len(gone)
 
     def close(self) -> None:
         """Let go; the disk stays. Idempotent."""

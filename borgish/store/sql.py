@@ -18,7 +18,7 @@ from borgish.cell.events import Entry, follows
 from borgish.cell.state import Cell
 from borgish.errors import BorgishError, Fenced, StoreDamaged, Unreachable
 from borgish.failpoints import reach
-from borgish.store import faults, kept
+from borgish.store import faults, kept, sampled
 from borgish.store.base import CheckpointInfo, Records
 from borgish.store.checkpoints import (
     Judge,
@@ -36,6 +36,7 @@ from borgish.store.retention import Keep
 from borgish.store.rows import Row, entry_row, job_row, machine_row, quota_row, task_rows
 from borgish.store.statements import Statements
 from borgish.store.tables import journal, leadership
+from borgish.store.usage import UsageBlock
 
 _PAGE_ENTRIES = 500
 _ENTRY = [*(column for column in journal.c if column.name != "events"), cast(journal.c.events, Text)]
@@ -206,6 +207,21 @@ class SqlStore:
         reach("journal.pruning_committed")
         return pruned
 
+    def save_usage(self, blocks: Sequence[UsageBlock]) -> None:
+        """Keep samples of usage in one transaction."""
+        with self._changing_kept("kept", "sample of usage") as connection:
+            sampled.put(connection, blocks)
+
+    def usage(self, after: tuple[float, int], until: float, limit: int) -> list[UsageBlock]:
+        """Return blocks of samples after one and not after a moment, in order."""
+        with self._reading() as connection:
+            return sampled.page(connection, after, until, limit)
+
+    def prune_usage(self, before: float, limit: int) -> int:
+        """Delete the first blocks of samples, of those from before a moment."""
+        with self._changing_kept("deleted", "sample of usage") as connection:
+            return sampled.prune(connection, before, limit)
+
     def close(self) -> None:
         """Let go of the connection and of the lock. Idempotent."""
         with self._mutex:
@@ -255,14 +271,14 @@ class SqlStore:
             raise faults.fenced(self._cell, self._epoch)
 
     @contextmanager
-    def _changing_kept(self, what: str) -> Iterator[Connection]:
-        """Write to the checkpoints as the leader; an error there leaves the store as it was, and usable."""
+    def _changing_kept(self, what: str, which: str = "checkpoint") -> Iterator[Connection]:
+        """Write beside the cell, as the leader; an error there leaves the store as it was, and usable."""
         with self._writing() as connection:
             self._renew(connection)
             try:
                 yield connection
             except SQLAlchemyError as error:
-                raise faults.unkept(error, what) from error
+                raise faults.unkept(error, what, which) from error
 
     # The connection
 

@@ -18,7 +18,7 @@ from sqlalchemy import (
     Text,
 )
 
-REVISION = "0003"
+REVISION = "0006"
 """The newest migration: what a store must be at before it is used."""
 
 metadata = MetaData(
@@ -157,4 +157,14 @@ quotas = Table(
     Column("named", JSON, nullable=False),
     Column("devices", JSON, nullable=False),
     Column("until", Double, nullable=False),
+)
+
+# What tasks used, each row some machines' at a moment (``store.usage``): nothing of the cell follows from it.
+usage_samples = Table(
+    "usage_samples",
+    metadata,
+    Column("at", Double, primary_key=True, autoincrement=False),
+    Column("part", Integer, primary_key=True, autoincrement=False),
+    Column("samples", Integer, nullable=False),
+    Column("body", LargeBinary, nullable=False),
 )

@@ -65,6 +65,7 @@ class FakeGateway:
         self.observed = small_observed()
         self.before: Cell | None = None
         self.imported = b""
+        self.archived: tuple[float | None, float | None] | None = None
         self.tally = Tally()
         self.asked: list[Asked] = []
         self.sought: list[Moment] = []
@@ -159,6 +160,14 @@ class FakeGateway:
         walk = Walk(wanted, limit, LOOKED_AT_MAX)
         walk.take([entry for entry in reversed(self.journal) if entry.position < (before or 1000)], 1000)
         return walk.answer()
+
+    async def archive(self, since: float | None, until: float | None) -> AsyncIterator[bytes]:
+        self.archived = (since, until)
+        return self._archive()
+
+    async def _archive(self) -> AsyncIterator[bytes]:
+        for line in (b'{"begin":1}\n', b'{"end":2}\n'):
+            yield line
 
     def watch(self, kinds: frozenset[str], job: str, last_id: str) -> AsyncIterator[WatchMessage]:
         return self.hub.subscribe(kinds, job, last_id)

@@ -1,0 +1,119 @@
+"""How samples of usage are written down: columns of many tasks' numbers in one compressed body.
+
+A large cell has 200,000 of them a minute, so a sample is no row of a table: a body holds some hundred
+machines' tasks, in the order of their names, each column as its differences, which compress to a few bytes
+a task. Who wants them as rows exports them.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate
+
+import msgspec
+
+from borgish.errors import StoreDamaged
+from borgish.store.codec import UNREADABLE, compress, unpacked
+from borgish.vocabulary import split_task_name, task_name
+
+Used = Mapping[tuple[str, int], tuple[int, int]]
+"""What one machine's tasks use: (task name, attempt) -> (cpu_millis, ram_bytes)."""
+
+
+class UsageSample(msgspec.Struct, frozen=True, gc=False):
+    """What one attempt used at a moment."""
+
+    machine: str
+    task: str  # user/job/3
+    attempt: int
+    cpu_millis: int
+    ram_bytes: int
+
+
+class UsageBlock(msgspec.Struct, frozen=True):
+    """The samples of some machines at one moment. ``at`` and ``part`` tell a block from all others."""
+
+    at: float  # seconds since 1970
+    part: int
+    samples: int
+    body: bytes
+
+
+class _Columns(msgspec.Struct, array_like=True):
+    """The body of a block. ``jobs`` has (job, how many of its tasks); the others a number for each task."""
+
+    version: int
+    machines: list[str]
+    jobs: list[tuple[str, int]]
+    indexes: list[int]  # differences
+    attempts: list[int]  # differences
+    places: list[int]  # of the machine in ``machines``
+    cpu_millis: list[int]
+    ram_bytes: list[int]
+
+
+_VERSION = 1
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(_Columns).decode
+
+
+def encode_usage(at: float, part: int, used: Iterable[tuple[str, Used]]) -> UsageBlock:
+    """Return the block of these machines. Pure, so that it may be done in any thread."""
+    machines: list[str] = []
+    rows = []
+    for place, (machine, usage) in enumerate(used):
+        machines.append(machine)
+        rows += [
+            (*split_task_name(task), attempt, place, cpu, ram)
+            for (task, attempt), (cpu, ram) in usage.items()
+        ]
+    rows.sort()
+    jobs: dict[str, int] = {}
+    for row in rows:
+        jobs[row[0]] = jobs.get(row[0], 0) + 1
+    _, indexes, attempts, places, cpu_millis, ram_bytes = (
+        map(list, zip(*rows, strict=True)) if rows else [[]] * 6
+    )
+    columns = _Columns(
+        _VERSION,
+        machines,
+        list(jobs.items()),
+        _differences(indexes),
+        _differences(attempts),
+        places,
+        cpu_millis,
+        ram_bytes,
+    )
+    return UsageBlock(at, part, len(rows), compress(_pack(columns)))
+
+
+def decode_usage(block: UsageBlock) -> Iterator[UsageSample]:
+    """Yield the samples of a block, in the order of their tasks' names. Raises StoreDamaged."""
+    try:
+        found = _unpack(unpacked(block.body))
+    except (*UNREADABLE, msgspec.DecodeError) as error:
+        raise _unreadable(block, str(error)) from error
+    if found.version != _VERSION:
+        raise _unreadable(block, f"it has format {found.version}")
+    jobs = (job for job, tasks in found.jobs for _ in range(tasks))
+    columns = (
+        accumulate(found.indexes),
+        accumulate(found.attempts),
+        found.places,
+        found.cpu_millis,
+        found.ram_bytes,
+    )
+    try:
+        for job, index, attempt, place, cpu, ram in zip(jobs, *columns, strict=True):
+            yield UsageSample(found.machines[place], task_name(job, index), attempt, cpu, ram)
+    except (ValueError, IndexError) as error:
+        raise _unreadable(block, str(error)) from error
+
+
+def _differences(numbers: list[int]) -> list[int]:
+    return [now - before for before, now in zip([0, *numbers], numbers, strict=False)]
+
+
+def _unreadable(block: UsageBlock, why: str) -> StoreDamaged:
+    return StoreDamaged(
+        f"Samples of usage of {block.at:.0f}, part {block.part}, cannot be read: {why}",
+        "Export the time before and after it",
+    )
