@@ -23,7 +23,7 @@ GROUPS = {
     "schedule": "passes of the scheduler over large cells",
     "pack": "how full cells get on public traces, by policy",
     "store": "appends, checkpoints and loads",
-    "time": "reads of the past",
+    "time": "start, checkpoints, rollback and reads of the past, of a large cell",
     "kills": "kill -9 of the master at random moments, and what was lost",
 }
 """Each is a module here with ``figures(sizes)``."""

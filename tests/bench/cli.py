@@ -37,12 +37,12 @@ def figures(sizes: Sizes) -> Iterator[Figure]:
         client = Client.find(Path(folder) / "cell")
         token = (Path(folder) / "cell" / "tokens" / "join.token").read_text().strip()
         with served_borglets(urlsplit(client.url).netloc, token, sizes.fake_borglets):
-            empty = _memory_bytes(pid)["Rss"] / MIB
+            empty = memory_bytes(pid)["Rss"] / MIB
             rate = sizes.cell_tasks / _fill(client, sizes.cell_tasks)
             for name, arguments in (("version", ["--version"]), ("job_list", ["job", "list"])):
                 samples = [_wall(Path(folder) / "cell", arguments) for _ in range(sizes.commands)]
                 yield Figure(f"cli.{name}", "s", samples, at_most(0.3))
-            memory = [_memory_bytes(pid) for _ in range(sizes.rounds)]
+            memory = [memory_bytes(pid) for _ in range(sizes.rounds)]
             tasks = sizes.cell_tasks
             yield Figure("cli.master_rss.empty", "MiB", [empty])
             yield Figure(f"cli.master_rss.{tasks}_tasks", "MiB", [m["Rss"] / MIB for m in memory])
@@ -57,14 +57,15 @@ def _master(folder: Path) -> Iterator[int]:
     daemon = cell_folder.master_of(folder)
     process = daemons.start(daemon)
     try:
-        _until_served(Client.find(folder), process, daemon)
+        until_served(Client.find(folder), process, daemon)
         yield process.pid
     finally:
         daemons.stop([daemon], STOP_SECONDS_MAX)
         process.wait()
 
 
-def _until_served(client: Client, process: "subprocess.Popen[bytes]", daemon: cell_folder.Daemon) -> None:
+def until_served(client: Client, process: "subprocess.Popen[bytes]", daemon: cell_folder.Daemon) -> None:
+    """Wait until a borgmaster that was started answers."""
     began = time.perf_counter()
     while process.poll() is None and time.perf_counter() - began < READY_SECONDS_MAX:
         try:
@@ -100,7 +101,7 @@ def _wall(folder: Path, arguments: list[str]) -> float:
     return time.perf_counter() - began
 
 
-def _memory_bytes(pid: int) -> dict[str, int]:
+def memory_bytes(pid: int) -> dict[str, int]:
     """Return what the kernel says of a process's memory, by its names."""
     rows = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
     return {row.split(":")[0]: int(row.split()[1]) * 1024 for row in rows}

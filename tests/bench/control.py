@@ -59,7 +59,7 @@ def _measured(machines: int, tasks: int, jobs: int) -> tuple[float, float]:
 
 
 async def _run(folder: Path, machines: int, specs: list[JobSpec]) -> tuple[float, float]:
-    cell = _SimulatedCell(folder)
+    cell = SimulatedCell(f"sqlite:///{folder / 'cell.db'}")
     try:
         await cell.begin(machines)
         wall, cpu = time.perf_counter(), time.process_time()
@@ -86,47 +86,54 @@ def job_specs(tasks: int, jobs: int) -> list[JobSpec]:
     ]
 
 
-class _SimulatedCell:
+class SimulatedCell:
     """The parts of a borgmaster that bring tasks up, put together as the daemon does."""
 
-    def __init__(self, folder: Path) -> None:
-        self._clock = SystemClock()
-        self._store = open_store(f"sqlite:///{folder / 'cell.db'}", "bench")
-        cell = self._store.load()
-        epoch = self._store.lead("bench", "bench")
-        self._core = Core(cell, ReconcileSettings(), self._clock.now())
-        self._first = self._core.begin(epoch, "bench", self._clock.now())
-        self._inbox = Inbox()
-        self._turn = Turn(
-            self._core, self._store, self._inbox, self._clock, self._released, lambda _seconds: None
-        )
+    def __init__(self, url: str) -> None:
+        self.clock = SystemClock()
+        self.store = open_store(url, "bench")
+        cell = self.store.load()
+        epoch = self.store.lead("bench", "bench")
+        self.core = Core(cell, ReconcileSettings(), self.clock.now())
+        self._first = self.core.begin(epoch, "bench", self.clock.now())
+        self.inbox = Inbox()
+        self.turn = Turn(self.core, self.store, self.inbox, self.clock, self._released, lambda _seconds: None)
         self._machines: dict[str, _Machine] = {}
+        self.up = 0  # tasks that are known to be, on all machines
+        self._heard = 0  # machines
         self._tasks: list[asyncio.Task[None]] = []
         self._news = asyncio.Event()
 
     async def begin(self, machines: int) -> None:
         """Have machines that joined and were heard."""
-        self._tasks.append(asyncio.create_task(self._turn.run(self._first)))
+        self._tasks.append(asyncio.create_task(self.turn.run(self._first)))
         joins = [
             JoinMachine(machine_record(f"m{number}"), f"m{number}-1", known=True)
             for number in range(machines)
         ]
-        await asyncio.gather(*(self._inbox.ask(join, join.machine.name) for join in joins))
-        while sum(machine.is_heard for machine in self._machines.values()) < machines:
-            await self._next_news()
+        await asyncio.gather(*(self.inbox.ask(join, join.machine.name) for join in joins))
+        while self._heard < machines:
+            await self.next_news()
 
     async def submit(self, specs: list[JobSpec]) -> None:
         """Submit jobs, all at once; return when that is durable."""
-        await asyncio.gather(*(self._inbox.ask(SubmitJob(spec), "bench") for spec in specs))
+        await asyncio.gather(*(self.inbox.ask(SubmitJob(spec), "bench") for spec in specs))
 
     async def until_up(self, tasks: int) -> None:
         """Wait until so many tasks were reported up, and that was taken in."""
-        while sum(machine.up for machine in self._machines.values()) < tasks:
-            await self._next_news()
+        while self.up < tasks:
+            await self.next_news()
 
-    async def _next_news(self) -> None:
+    async def next_news(self) -> None:
+        """Wait until a machine has reported something."""
         self._news.clear()
         await self._news.wait()
+
+    def _told(self, machines: int, tasks: int) -> None:
+        """Take in that so many more machines were heard, and that so many more tasks are up."""
+        self._heard += machines
+        self.up += tasks
+        self._news.set()
 
     def _released(self, step: Step) -> None:
         for name in sorted(step.touched.machines):
@@ -136,8 +143,8 @@ class _SimulatedCell:
             self._machines[name].renew()
 
     def _begin_machine(self, name: str) -> None:
-        conversation = Conversation(self._core.cell, self._core.observed, name)
-        machine = _Machine(name, conversation, self._inbox, self._clock, self._news.set)
+        conversation = Conversation(self.core.cell, self.core.observed, name)
+        machine = _Machine(name, conversation, self.inbox, self.clock, self._told)
         self._machines[name] = machine
         self._tasks.append(asyncio.create_task(machine.run()))
 
@@ -146,8 +153,8 @@ class _SimulatedCell:
             task.cancel()
         with suppress(asyncio.CancelledError):
             await asyncio.gather(*self._tasks)
-        self._turn.close()
-        self._store.close()
+        self.turn.close()
+        self.store.close()
 
 
 class _Machine:
@@ -159,10 +166,10 @@ class _Machine:
         conversation: Conversation,
         inbox: Inbox,
         clock: SystemClock,
-        told: Callable[[], None],
+        told: Callable[[int, int], None],
     ) -> None:
-        self.up = 0  # tasks that the master durably knows to be up
-        self.is_heard = False
+        self._up = 0  # tasks that the master durably knows to be up
+        self._is_heard = False
         self._name = name
         self._conversation = conversation
         self._inbox = inbox
@@ -197,6 +204,6 @@ class _Machine:
 
     def _count(self, reply: PollReply) -> None:
         if reply.report is not None:
-            self.is_heard = True
-            self.up = sum(attempt.phase is Phase.UP for attempt in reply.report.attempts)
-            self._told()
+            up = sum(attempt.phase is Phase.UP for attempt in reply.report.attempts)
+            self._told(not self._is_heard, up - self._up)
+            self._is_heard, self._up = True, up

@@ -34,6 +34,7 @@ class Sizes(msgspec.Struct, frozen=True):
     rows: int = 20_000
     checkpoint_machines: int = 10_000
     checkpoint_tasks: int = 200_000
+    rolled_back: int = 1_000  # tasks
 
 
 FULL = Sizes()
@@ -66,4 +67,5 @@ TINY = Sizes(
     rows=20,
     checkpoint_machines=4,
     checkpoint_tasks=50,
+    rolled_back=5,
 )

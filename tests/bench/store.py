@@ -38,14 +38,12 @@ def figures(sizes: Sizes) -> Iterator[Figure]:
 
 
 def _all_of(kind: str, url: str, sizes: Sizes) -> Iterator[Figure]:
-    writer = _Writer(url)
+    writer = Writer(url)
     try:
-        small = [1000 * writer.small() for _ in range(sizes.appends)]
-        yield Figure(f"store.{kind}.append.p50", "ms", small)
-        yield Figure(f"store.{kind}.append.p99", "ms", small, quantile=0.99)
+        yield from appends(f"store.{kind}", writer, sizes)
         rates = [sizes.rows / writer.rows(sizes.rows) for _ in range(sizes.rounds)]
         yield Figure(f"store.{kind}.rows.{sizes.rows}_at_once", "rows/s", rates)
-        yield from _checkpoints(kind, writer, sizes)
+        yield from checkpoints(f"store.{kind}", writer, sizes)
     finally:
         writer.close()
     loads = [_load(url) for _ in range(sizes.rounds)]
@@ -53,7 +51,14 @@ def _all_of(kind: str, url: str, sizes: Sizes) -> Iterator[Figure]:
     yield Figure(f"store.{kind}.load.{sizes.checkpoint_tasks}", "s", loads, goal, peers.BORG_RECOVERY)
 
 
-def _checkpoints(kind: str, writer: "_Writer", sizes: Sizes) -> Iterator[Figure]:
+def appends(name: str, writer: "Writer", sizes: Sizes) -> Iterator[Figure]:
+    """Commits of a turn in which little happened."""
+    small = [1000 * writer.small() for _ in range(sizes.appends)]
+    yield Figure(f"{name}.append.p50", "ms", small)
+    yield Figure(f"{name}.append.p99", "ms", small, quantile=0.99)
+
+
+def checkpoints(name: str, writer: "Writer", sizes: Sizes) -> Iterator[Figure]:
     """The pause is what a turn waits for: a cell's records become bytes. The rest is done beside it."""
     cell = large_cell(sizes.checkpoint_machines, sizes.checkpoint_tasks, writer.position)
     pauses, saves, stored = [], [], []
@@ -65,12 +70,12 @@ def _checkpoints(kind: str, writer: "_Writer", sizes: Sizes) -> Iterator[Figure]
         stored.append(writer.keep(body) / MIB)
         saves.append(time.perf_counter() - began)
     tasks = sizes.checkpoint_tasks
-    yield Figure(f"store.{kind}.checkpoint.{tasks}.pause", "ms", pauses, at_most(100.0))
-    yield Figure(f"store.{kind}.checkpoint.{tasks}.save", "s", saves)
-    yield Figure(f"store.{kind}.checkpoint.{tasks}.size", "MiB", stored)
+    yield Figure(f"{name}.checkpoint.{tasks}.pause", "ms", pauses, at_most(100.0))
+    yield Figure(f"{name}.checkpoint.{tasks}.save", "s", saves)
+    yield Figure(f"{name}.checkpoint.{tasks}.size", "MiB", stored)
 
 
-class _Writer:
+class Writer:
     """Writes to a store as a master does."""
 
     def __init__(self, url: str) -> None:

@@ -1,97 +1,39 @@
-"""``time``: what it costs to look at the past of a large cell, and what the turns feel of it."""
+"""``time``: what the past of a large cell costs: to keep it, to start from it, to read it, to go back to it.
 
-import asyncio
-import gc
+The cell has 10,000 machines and 200,000 tasks, in SQLite on this machine's disk and in a Postgres server
+of its own.
+"""
+
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 
-from borgish.cell.apply import apply_entry
-from borgish.cell.diff import difference
-from borgish.cell.events import Entry, TasksEvicted, TasksPlaced
-from borgish.cell.state import Cell
-from borgish.clock import SystemClock
-from borgish.store.base import Records
-from borgish.store.codec import encode_snapshot
-from borgish.store.moment import cell_at
-from borgish.store.open import open_store
-from borgish.store.sql import SqlStore
-from borgish.vocabulary import Eviction
-from tests.bench.figure import Figure, at_most
+from tests.bench import past, rolled, standing, store
+from tests.bench.figure import Figure
 from tests.bench.sizes import Sizes
-from tests.bench.store import CELL, large_cell
-
-ENTRIES = 1000
-"""Between the two checkpoints; each moves tasks of one job."""
-MOVED = 10
-TICK_SECONDS = 0.001
+from tests.fixtures_postgres import durable_server
+from tests.groups import postgres_lacks
 
 
 def figures(sizes: Sizes) -> Iterator[Figure]:
-    """Yield what reads of the past cost, over SQLite."""
+    """Yield the figures of SQLite, then of Postgres where there is one."""
     with tempfile.TemporaryDirectory(prefix="borgish-bench-") as folder:
-        store = open_store(f"sqlite:///{folder}/cell.db", CELL)
-        try:
-            yield from _figures(store, sizes)
-        finally:
-            store.close()
+        files = (f"sqlite:///{folder}/{number}.db" for number in range(10))
+        yield from _all_of("sqlite", files, sizes)
+    if lacking := postgres_lacks():
+        yield Figure("time.postgres", "s", absent=lacking)
+        return
+    with durable_server() as server:
+        databases = (server.fresh_url() for _ in range(10))
+        yield from _all_of("postgres", databases, sizes)
 
 
-def _figures(store: SqlStore, sizes: Sizes) -> Iterator[Figure]:
-    first, last = _lived(store, sizes)
-    tasks = sizes.checkpoint_tasks
-    told = [_seconds(lambda: cell_at(store, CELL, last - 1)) for _ in range(sizes.rounds)]
-    yield Figure(f"time.told.{tasks}.and_{ENTRIES}_entries", "s", told)
-    compared = [_seconds(lambda: _compared(store, first, last)) for _ in range(sizes.rounds)]
-    yield Figure(f"time.diff.{tasks}.of_2_checkpoints", "s", compared, at_most(3.0))
-    pauses = [1000 * asyncio.run(_pause(store, last - 1)) for _ in range(sizes.rounds)]
-    yield Figure(f"time.told.{tasks}.pause", "ms", pauses, at_most(100.0), quantile=1.0)
-
-
-def _compared(store: SqlStore, first: int, last: int) -> None:
-    old, new = (cell_at(store, CELL, position).cell for position in (first, last))
-    assert difference(old, new)["tasks"], "tasks moved between the two"
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
-
-
-async def _pause(store: SqlStore, position: int) -> float:
-    """Return the longest that the loop was held up while the past was told beside it."""
-    telling = asyncio.create_task(asyncio.to_thread(cell_at, store, CELL, position))
-    longest, last = 0.0, time.perf_counter()
-    while not telling.done():
-        await asyncio.sleep(TICK_SECONDS)
-        now = time.perf_counter()
-        longest, last = max(longest, now - last - TICK_SECONDS), now
-    return longest
-
-
-def _lived(store: SqlStore, sizes: Sizes) -> tuple[int, int]:
-    """Keep a large cell, let tasks move, keep it again; return the positions of the two checkpoints."""
-    store.load()
-    epoch, now = store.lead("bench", "bench"), SystemClock().now().wall
-    store.append([Entry(1, now, 1, epoch, "bench", "begin", ())], Records())
-    cell = large_cell(sizes.checkpoint_machines, sizes.checkpoint_tasks, 1)
-    store.save_checkpoint(encode_snapshot(cell.snapshot()), 1, now, "bench", "first")
-    for position in range(2, 2 + ENTRIES):
-        entry = _moved(cell, position, epoch, now)
-        apply_entry(cell, entry)
-        store.append([entry], Records())
-    store.save_checkpoint(encode_snapshot(cell.snapshot()), cell.position, now, "bench", "last")
-    gc.collect()
-    gc.freeze()  # as a borgmaster does with its cell
-    return 1, cell.position
-
-
-def _moved(cell: Cell, position: int, epoch: int, now: float) -> Entry:
-    key = f"{CELL}/job-{position % len(cell.jobs)}"
-    tasks = cell.jobs[key].tasks
-    begin = position * MOVED % max(1, len(tasks) - MOVED)
-    indexes = tuple(range(begin, min(begin + MOVED, len(tasks))))
-    machines = tuple(cell.jobs[key].tasks[index - 1].machine for index in indexes)
-    events = (TasksEvicted(key, indexes, Eviction.RESTART), TasksPlaced(key, indexes, machines))
-    return Entry(position, now + position, 1, epoch, "bench", "move", events)
+def _all_of(kind: str, urls: Iterator[str], sizes: Sizes) -> Iterator[Figure]:
+    with closing(store.Writer(next(urls))) as writer:
+        yield from store.appends(f"time.{kind}", writer, sizes)
+        yield from store.checkpoints(f"time.{kind}", writer, sizes)
+    yield from past.figures_of(kind, next(urls), sizes)
+    yield from rolled.figures_of(kind, next(urls), sizes)
+    with tempfile.TemporaryDirectory(prefix="borgish-bench-") as folder:
+        yield from standing.figures_of(kind, next(urls), Path(folder) / "cell", sizes)

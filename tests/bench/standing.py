@@ -1,0 +1,209 @@
+"""A large cell whose real borgmaster is killed and started again as its machines go on: a part of ``time``.
+
+All machines are one server in a process of its own, which knows them apart by their tokens, says of each that
+its tasks are up, and counts what it is told to stop.
+"""
+
+import asyncio
+import multiprocessing
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import uvloop
+
+from borgish.cell.state import Cell
+from borgish.cli import cell as cell_folder
+from borgish.cli import daemons
+from borgish.client import Client
+from borgish.link.link import poll_token
+from borgish.store.open import open_store
+from borgish.vocabulary import Phase, State, task_name
+from borgish.wire.api import StatusView
+from borgish.wire.link import AttemptReport, HeadReply, PollRequest, Report
+from tests.bench.borglets import BOOT, FACTS
+from tests.bench.cli import LOOK_SECONDS, MIB, memory_bytes, until_served
+from tests.bench.figure import Figure, at_least, at_most
+from tests.bench.past import live
+from tests.bench.sizes import Sizes
+from tests.bench.store import large_cell
+
+if TYPE_CHECKING:
+    from multiprocessing.sharedctypes import Synchronized
+
+HEARD_SECONDS_MAX = 300.0
+HOLD_SECONDS = 30.0
+"""How long a poll is held, so that 10,000 machines on the two cores of the master leave it something."""
+_CONFIGURATION = """
+[poll]
+hold_seconds = {hold}
+timeout_seconds = {hold}
+down_after_seconds = {down}
+"""
+
+_encode = msgspec.json.Encoder().encode
+_poll = msgspec.json.Decoder(PollRequest).decode
+
+
+def figures_of(kind: str, url: str, folder: Path, sizes: Sizes) -> Iterator[Figure]:
+    """Yield what a start takes, and how large the master is when all machines have reported."""
+    name, tasks = f"time.{kind}", sizes.checkpoint_tasks
+    cell_folder.make(folder, 1)
+    listening = socket.create_server(("127.0.0.1", 0), backlog=4096)
+    cell = large_cell(sizes.checkpoint_machines, tasks, 1)
+    _settle(cell, listening.getsockname()[1])
+    with closing(open_store(url, cell.name)) as store:
+        live(store, cell)
+    _configure(folder, cell.name, url)
+    before = _attempts(cell)
+    with _machines(listening, cell, (folder / "secret").read_text().strip()) as stops:
+        starts = []
+        for number in range(sizes.rounds):
+            with _master(folder) as started:
+                starts.append(started.seconds)
+                if number == sizes.rounds - 1:
+                    heard = started.until_heard(tasks)
+                    memory = memory_bytes(started.pid)["Rss"] / MIB
+        yield Figure(f"{name}.start.{tasks}", "s", starts, at_most(5.0))
+        yield Figure(f"{name}.start.{tasks}.all_heard", "s", [heard])
+        yield Figure(f"{name}.master_rss.{tasks}", "MiB", [memory], at_most(1024.0))
+        stopped = stops.value
+    with closing(open_store(url, cell.name)) as store:
+        after = _attempts(store.load())
+    kept = sum(after.get(task) == attempt for task, attempt in before.items()) - stopped
+    yield Figure(f"{name}.start.undisturbed", "tasks", [kept], at_least(tasks), decimals=0)
+
+
+def _settle(cell: Cell, port: int) -> None:
+    """Have all machines at one port, and no task of a time that the journal has not reached."""
+    for machine in cell.machines.values():
+        machine.host, machine.port = "127.0.0.1", port
+    for job in cell.jobs.values():
+        for task in job.tasks:
+            task.attempt = 1
+
+
+def _attempts(cell: Cell) -> dict[tuple[str, int], tuple[int, str, State, int]]:
+    """Return what must not change of a task that goes on."""
+    return {
+        (job.key, task.index): (task.attempt, task.machine, task.state, task.restarts)
+        for job in cell.jobs.values()
+        for task in job.tasks
+    }
+
+
+def _configure(folder: Path, name: str, url: str) -> None:
+    file = folder / "cell.toml"
+    _, listen, state = file.read_text().splitlines()
+    poll = _CONFIGURATION.format(hold=HOLD_SECONDS, down=10 * HOLD_SECONDS)
+    file.write_text(f'name = "{name}"\n{listen}\n{state}\ndb = "{url}"\n{poll}')
+
+
+# The master
+
+
+class _Started(msgspec.Struct, frozen=True):
+    """A borgmaster that serves."""
+
+    pid: int
+    seconds: float
+    client: Client
+
+    def until_heard(self, tasks: int) -> float:
+        """Return the seconds until it knows of so many tasks that they are up."""
+        began = time.perf_counter()
+        while (up := self.client.get("/v1/status", None, StatusView).up or 0) < tasks:
+            if time.perf_counter() - began > HEARD_SECONDS_MAX:
+                raise TimeoutError(f"{up} of {tasks} tasks are up")
+            time.sleep(10 * LOOK_SECONDS)
+        return self.seconds + time.perf_counter() - began
+
+
+@contextmanager
+def _master(folder: Path) -> Iterator[_Started]:
+    """Start a borgmaster; behind it it is killed."""
+    daemon = cell_folder.master_of(folder)
+    began = time.perf_counter()
+    process = daemons.start(daemon)
+    try:
+        client = Client.find(folder)
+        until_served(client, process, daemon)
+        yield _Started(process.pid, time.perf_counter() - began, client)
+    finally:
+        process.kill()
+        process.wait()
+
+
+# The machines
+
+
+class _Machines:
+    """All machines of a cell behind one port: that which is asked is known by its token."""
+
+    def __init__(self, cell: Cell, secret: str, stops: "Synchronized[int]") -> None:
+        self._stops = stops
+        attempts: dict[str, list[AttemptReport]] = {name: [] for name in cell.machines}
+        for job in cell.jobs.values():
+            for task in job.tasks:
+                name = task_name(job.key, task.index)
+                report = AttemptReport(
+                    name, task.attempt, Phase.UP, job.spec.resources, pid=4711, started_at=1.0
+                )
+                attempts[task.machine].append(report)
+        self._names = {poll_token(secret, name).encode(): name for name in cell.machines}
+        self._reports = {
+            name: msgspec.Raw(_encode(Report(FACTS, tuple(running)))) for name, running in attempts.items()
+        }
+
+    async def serve(self, listening: socket.socket) -> None:
+        server = await asyncio.start_server(self._talk, sock=listening)
+        await server.serve_forever()
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                _, _, token = head.partition(b"Authorization: Bearer ")
+                name = self._names[token.partition(b"\r\n")[0]]
+                body = await self._answer(name, head, reader)
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return  # the master is gone
+        finally:
+            writer.close()
+
+    async def _answer(self, name: str, head: bytes, reader: asyncio.StreamReader) -> bytes:
+        if head.startswith(b"GET /v1/head"):
+            return _encode(HeadReply(name, 1, 0))
+        _, _, length = head.lower().partition(b"content-length:")
+        request = _poll(await reader.readexactly(int(length.partition(b"\r\n")[0])))
+        instance, generation = f"{name}-1", request.generation
+        if request.assignment is not None:
+            self._stops.value += len(request.assignment.stop)
+        reply = {"machine": name, "boot_id": BOOT, "instance": instance, "generation": generation}
+        if request.seen != 1 or request.seen_instance != instance:
+            return _encode(reply | {"report_generation": 1, "report": self._reports[name]})
+        if request.assignment is None:
+            await asyncio.sleep(request.wait_seconds)
+        return _encode(reply | {"report_generation": 1})
+
+
+@contextmanager
+def _machines(listening: socket.socket, cell: Cell, secret: str) -> "Iterator[Synchronized[int]]":
+    """Have the cell's machines answer; give the count of what they were told to stop."""
+    context = multiprocessing.get_context("fork")
+    stops = context.Value("q", 0)
+    machines = _Machines(cell, secret, stops)
+    process = context.Process(target=lambda: uvloop.run(machines.serve(listening)), daemon=True)
+    process.start()
+    try:
+        yield stops
+    finally:
+        process.kill()
+        process.join()
+        listening.close()
