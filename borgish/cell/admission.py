@@ -6,7 +6,7 @@ unless the cell requires quotas. What runs is never ended for a quota's sake: lo
 only keeps more from being asked for.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from borgish.cell.demand import asked_by
@@ -43,11 +43,18 @@ def admit(cell: Cell, spec: JobSpec, indexes: Sequence[int], wall: float) -> Non
 
 def limits_of(cell: Cell, user: str, band: Band, wall: float) -> Resources | None:
     """Return what a user may ask for in a band; None where that is not limited."""
+    return limits_in(cell.quotas, user, band, wall, required=cell.rules.quota_required)
+
+
+def limits_in(
+    quotas: Mapping[str, Quota], user: str, band: Band, wall: float, *, required: bool
+) -> Resources | None:
+    """Return what a user may ask for in a band by these quotas, which are ``required`` or not."""
     if band is Band.FREE:
         return None
-    quota = cell.quotas.get(quota_key(user, band))
+    quota = quotas.get(quota_key(user, band))
     if quota is None:
-        return Resources() if cell.rules.quota_required else None
+        return Resources() if required else None
     return _in_force(quota, wall)
 
 

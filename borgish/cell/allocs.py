@@ -64,22 +64,24 @@ def has_its_alloc(cell: Cell, key: str, machine: str, alloc: int) -> bool:
 def check_inside(cell: Cell, spec: JobSpec) -> None:
     """Raise a ``Refused`` when a job may not be submitted into the alloc set that it names."""
     if spec.inside:
-        refused = _refused_inside(cell, spec)
+        allocs = cell.jobs.get(spec.inside)
+        known, dead = (None, True) if allocs is None else (allocs.spec, allocs.state is State.DEAD)
+        refused = refused_inside(spec, known, dead=dead)
         if refused is not None:
             raise refused
 
 
-def _refused_inside(cell: Cell, spec: JobSpec) -> Refused | None:
-    allocs = cell.jobs.get(spec.inside)
+def refused_inside(spec: JobSpec, allocs: JobSpec | None, *, dead: bool) -> Refused | None:
+    """Return why a job may not be in the alloc set that it names, which is this and perhaps dead."""
     if allocs is None:
         hint = "submit it first, with kind: alloc_set; `borgctl job list` shows the jobs there are"
         return NotFound(f"{spec.key} is to run in {spec.inside}, and there is no such alloc set", hint)
-    if not is_alloc_set(allocs):
+    if allocs.kind is not JobKind.ALLOC_SET:
         hint = "name a job of kind: alloc_set, or remove `in`"
         return Conflict(f"{spec.key} is to run in {spec.inside}, which is a job and no alloc set", hint)
-    if allocs.state is State.DEAD:
+    if dead:
         return Conflict(f"{spec.key} is to run in {spec.inside}, which is dead", "submit the alloc set again")
-    if allocs.spec.user != spec.user:
-        hint = f"reserve with an alloc set of your own, or submit the job as {allocs.spec.user}'s"
-        return Forbidden(f"{spec.inside} is {allocs.spec.user}'s, and {spec.key} is not", hint)
+    if allocs.user != spec.user:
+        hint = f"reserve with an alloc set of your own, or submit the job as {allocs.user}'s"
+        return Forbidden(f"{spec.inside} is {allocs.user}'s, and {spec.key} is not", hint)
     return None

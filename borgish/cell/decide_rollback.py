@@ -7,6 +7,7 @@ from borgish.cell.commands import RollBack
 from borgish.cell.decision import Decision
 from borgish.cell.events import RolledBack
 from borgish.cell.model import Job
+from borgish.cell.restored import expect_restorable
 from borgish.cell.rollback import Plan, plan
 from borgish.cell.state import Cell
 from borgish.clock import Now
@@ -38,12 +39,12 @@ def decide_rollback(cell: Cell, command: RollBack, actor: str, now: Now) -> Deci
 def checked_plan(cell: Cell, command: RollBack, now: Now) -> Plan:
     """Return what the command changes. Raises the ``Refused`` that it would be refused with."""
     found = planned(cell, command, now)
-    expect_allowed(found, command)
+    expect_allowed(cell, found, command, now)
     return found
 
 
 def planned(cell: Cell, command: RollBack, now: Now) -> Plan:
-    """Return what the command changes, whether or not that many tasks may be stopped.
+    """Return what the command changes, whether or not that may be.
 
     Raises a ``Refused`` when nothing can be planned.
     """
@@ -71,8 +72,9 @@ def planned(cell: Cell, command: RollBack, now: Now) -> Plan:
     return found
 
 
-def expect_allowed(found: Plan, command: RollBack) -> None:
-    """Raise Conflict when more tasks would be stopped than was said."""
+def expect_allowed(cell: Cell, found: Plan, command: RollBack, now: Now) -> None:
+    """Raise Conflict for a state that may not be, and when more tasks would be stopped than was said."""
+    expect_restorable(cell, command, found, now.wall)
     stopped, running = found.stopped, found.running
     if command.yes_stop is not None and stopped > command.yes_stop:
         raise Conflict(

@@ -48,6 +48,8 @@ class JobPlan(msgspec.Struct, frozen=True):
     started: int
     kept: int  # running tasks that go on
     results_kept: int  # tasks that have finished since and do not run again
+    after: JobSpec | None = None  # what it is when all is done; None: gone
+    live: tuple[int, ...] = ()  # of its tasks then those that are to run
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -168,7 +170,8 @@ def _returning(before: Job) -> JobPlan:
     """It is no longer known: its tasks that were to run are pending, of the others it is known again."""
     over = tuple(task for task in before.tasks if task.state is State.DEAD)
     restored = _restored(before, before.spec, before.generation, dead=over)
-    return JobPlan(before.key, Change.RETURNS, (), restored, 0, len(before.tasks) - len(over), 0, 0)
+    live = tuple(task.index for task in before.tasks if task.state is not State.DEAD)
+    return JobPlan(before.key, Change.RETURNS, (), restored, 0, len(live), 0, 0, before.spec, live)
 
 
 class _Fate(StrEnum):
@@ -214,6 +217,12 @@ def _changing(
         started,
         job.running - stopped,
         len(_with(fates, _Fate.RESULT_STAYS)),
+        before.spec,
+        tuple(
+            task.index
+            for task in before.tasks
+            if task.state is not State.DEAD and fates.get(task.index) is not _Fate.RESULT_STAYS
+        ),
     )
 
 

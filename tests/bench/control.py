@@ -94,7 +94,8 @@ class SimulatedCell:
         self.store = open_store(url, "bench")
         cell = self.store.load()
         epoch = self.store.lead("bench", "bench")
-        self.core = Core(cell, ReconcileSettings(), self.clock.now())
+        settings = ReconcileSettings(down_after_seconds=2 * SECONDS_MAX)  # who is told nothing says nothing
+        self.core = Core(cell, settings, self.clock.now())
         self._first = self.core.begin(epoch, "bench", self.clock.now())
         self.inbox = Inbox()
         self.turn = Turn(self.core, self.store, self.inbox, self.clock, self._released, lambda _seconds: None)

@@ -77,7 +77,7 @@ async def _measured(cell: SimulatedCell, sizes: Sizes) -> Rolled:
 
     began = time.perf_counter()
     await _rollbacks(cell, keeper).roll_back(
-        Moment(str(good), position=good), RollbackRequest(str(good)), "bench", "", ""
+        Moment(str(good), position=good), RollbackRequest(str(good), yes_stop=tasks), "bench", "", ""
     )
     decided = time.perf_counter() - began
     while not _is_back(cell, bad, tasks):

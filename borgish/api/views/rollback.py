@@ -17,7 +17,7 @@ def rollback_plan(cell: Cell, command: RollBack, to: AsOf, now: Now) -> Rollback
     found = planned(cell, command, now)
     refusal = hint = ""
     try:
-        expect_allowed(found, command)
+        expect_allowed(cell, found, command, now)
     except Refused as refused:
         refusal, hint = refused.message, refused.hint
     return RollbackPlan(
