@@ -17,7 +17,7 @@ from borgish.cell.state import Cell
 from borgish.resources import Resources, show_amounts
 from borgish.spec.diff import differences
 from borgish.text import show_indexes
-from borgish.vocabulary import Ending, State
+from borgish.vocabulary import Band, Ending, State
 
 R = TypeVar("R")
 
@@ -38,7 +38,7 @@ class Change(msgspec.Struct, frozen=True):
     """One record that differs, or tasks of one job that differ alike: then ``indexes`` are theirs."""
 
     kind: Kind
-    name: str  # machine, user/band, user/job
+    name: str  # part of the rules, machine, user/band, user/job
     lines: tuple[str, ...]  # what differs: "state: running -> dead"; of a new or former one, what it is
     indexes: tuple[int, ...] = ()
 
@@ -51,6 +51,13 @@ class Change(msgspec.Struct, frozen=True):
 def difference(old: Cell, new: Cell) -> dict[str, tuple[Change, ...]]:
     """Return what differs, by section, in the order of ``SECTIONS``; all of them are there."""
     return {name: tuple(compare(old, new)) for name, compare in SECTIONS}
+
+
+def _rules(old: Cell, new: Cell) -> Iterator[Change]:
+    """What the cell's configuration says, of what decisions depend on: ``[bands]`` and ``[quota]``."""
+    for name, aspects in _RULES.items():
+        if lines := tuple(_compared(aspects, old.rules, new.rules)):
+            yield Change(Kind.CHANGED, name, lines)
 
 
 def _machines(old: Cell, new: Cell) -> Iterator[Change]:
@@ -74,12 +81,14 @@ def _tasks(old: Cell, new: Cell) -> Iterator[Change]:
 
 
 SECTIONS: tuple[tuple[str, Callable[[Cell, Cell], Iterator[Change]]], ...] = (
+    ("rules", _rules),
     ("machines", _machines),
     ("quotas", _quotas),
     ("jobs", _jobs),
     ("tasks", _tasks),
 )
-"""In the order in which they are told: what there is to run on, what may run, what should, what does."""
+"""In the order in which they are told: by what is decided, what there is to run on, what may run, what
+should, what does."""
 
 
 def _records(
@@ -115,7 +124,7 @@ def _compared(aspects: tuple[_Aspect, ...], old: Any, new: Any) -> Iterator[str]
             yield f"{aspect.label}: {shown[0] or 'nothing'} -> {shown[1] or 'nothing'}"
 
 
-# Machines and quotas
+# Rules, machines and quotas
 
 
 def _listed(values: tuple[Any, ...]) -> str:
@@ -126,6 +135,18 @@ def _pairs(values: Mapping[str, str]) -> str:
     return ", ".join(f"{key}={value}" for key, value in sorted(values.items()))
 
 
+def _begin(band: Band) -> "_Aspect":
+    return _Aspect(band, lambda rules: rules.bands.floor(band))
+
+
+_RULES = {
+    "bands": (
+        *(_begin(band) for band in Band),
+        _Aspect("highest", lambda rules: rules.bands.highest),
+        _Aspect("names", lambda rules: rules.bands.names, _pairs),
+    ),
+    "quota": (_Aspect("required", lambda rules: "yes" if rules.quota_required else "no"),),
+}
 _MACHINE = (
     _Aspect("state", lambda machine: "up" if machine.up else "down"),
     _Aspect("cordoned", lambda machine: "yes" if machine.cordoned else "no"),

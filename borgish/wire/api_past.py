@@ -23,7 +23,7 @@ class ChangeView(msgspec.Struct, frozen=True, omit_defaults=True):
     """One record that differs between two moments, or tasks of one job that differ alike."""
 
     kind: str  # added, removed, changed
-    name: str  # machine, user/band, user/job
+    name: str  # bands, quota; machine, user/band, user/job
     lines: tuple[str, ...]  # what differs: "state: running -> dead"; of a new or former one, what it is
     indexes: str = ""  # 0-4,7: of the tasks
     tasks: int = 0  # how many
@@ -34,7 +34,9 @@ class DiffView(msgspec.Struct, frozen=True):
 
     old: AsOf
     new: AsOf
-    changes: dict[str, tuple[ChangeView, ...]]  # by section, all of them: machines, quotas, jobs, tasks
+    changes: dict[
+        str, tuple[ChangeView, ...]
+    ]  # by section, all of them: rules, machines, quotas, jobs, tasks
 
 
 class CheckpointContents(msgspec.Struct, frozen=True):

@@ -102,6 +102,7 @@ class SimulatedCell:
         self._machines: dict[str, _Machine] = {}
         self.up = 0  # tasks that are known to be, on all machines
         self._heard = 0  # machines
+        self.begun: dict[int, float] = {}  # when the first step of a timeline was let out
         self._tasks: list[asyncio.Task[None]] = []
         self._news = asyncio.Event()
 
@@ -142,6 +143,7 @@ class SimulatedCell:
                 self._begin_machine(name)
         for name in sorted(step.assignments):
             self._machines[name].renew()
+        self.begun.setdefault(self.core.cell.timeline, time.perf_counter())
 
     def _begin_machine(self, name: str) -> None:
         conversation = Conversation(self.core.cell, self.core.observed, name)

@@ -1,4 +1,5 @@
-"""The story: at noon a bad version, a machine removed, one cordoned; at 12:05 all as before; then undone.
+"""The story: at noon a bad version, a quota cut, a machine removed, one cordoned; at 12:05 all as before;
+then undone.
 
 With the real daemons and real programs: those that nobody had to touch are the same processes all the while.
 """
@@ -31,6 +32,7 @@ tasks: {tasks}
 run: [sleep, '100000']
 env: {{VERSION: {version}}}
 resources: {{cpu: 10m, ram: 8MiB}}
+priority: production
 """
 
 
@@ -51,6 +53,10 @@ def versions(made: RealCell, job: str) -> list[str]:
 
 def machines(made: RealCell) -> dict[str, str]:
     return {machine["name"]: machine["state"] for machine in made.items("machine", "list")}
+
+
+def quotas(made: RealCell) -> dict[str, int]:
+    return {it["user"]: it["limits"]["cpu_millis"] for it in made.items("quota", "list")}
 
 
 def on(made: RealCell, machine: str) -> dict[str, Life]:
@@ -88,13 +94,14 @@ def faux(verb: str, *words: object, file: Path) -> Any:
 
 
 def test_all_is_as_before_and_then_undone(made: RealCell, tmp_path: Path) -> None:
+    made.ok("quota", "set", "ann", "--band", "production", "--cpu", "200m", "--ram", "1GiB")
     for name, tasks in (("web", 3), ("db", 6)):
         submitted(made, SLEEPER.format(name=name, tasks=tasks, version="good"))
     noon = status_of(made).position
     made.ok("checkpoint", "create", "--name", "noon")
     db = lives(made, "ann/db")
 
-    # At noon: m3 goes for good, m1 is cordoned, and a bad version is deployed.
+    # At noon: m3 goes for good, m1 is cordoned, a quota is cut, and a bad version is deployed.
     lost = on(made, "m3")
     assert lost.keys() < lives(made).keys()
     made.kill("m3")
@@ -103,6 +110,8 @@ def test_all_is_as_before_and_then_undone(made: RealCell, tmp_path: Path) -> Non
     made.ok("machine", "cordon", "m1", "--reason", "by mistake")
     made.ok("job", "kill", "web")
     submitted(made, SLEEPER.format(name="web", tasks=5, version="bad"))
+    said = made.ok("quota", "set", "ann", "--band", "production", "--cpu", "50m", "--ram", "1GiB")
+    assert "that goes on, and nothing more is admitted" in said
     made.ok("job", "wait", "db")
     assert versions(made, "ann/web") == ["bad"] * 5
     untouched = lives(made, "ann/db")
@@ -115,10 +124,12 @@ def test_all_is_as_before_and_then_undone(made: RealCell, tmp_path: Path) -> Non
     assert "- m3: up" in said
     assert "~ ann/web: submitted again" in said
     assert "tasks: 3 -> 5; env.VERSION: changed" in said
+    assert "~ ann/production: limits: 200m cpu, 1GiB ram -> 50m cpu, 1GiB ram" in said
     plan = made.items("rollback", noon, "--dry-run")
     assert (plan["stopped"], plan["started"], plan["kept"]) == (5, 3, 6)
     assert plan["machines"] == ["m1 takes new tasks again"]
     assert plan["machines_missing"] == ["m3"]
+    assert plan["quotas"] == ["ann/production is 200m cpu, 1GiB ram again"]
     assert [(job["name"], job["change"]) for job in plan["jobs"]] == [("ann/web", "changes")]
     before = status_of(made)
     refused = made.borgctl("rollback", noon)
@@ -135,6 +146,7 @@ def test_all_is_as_before_and_then_undone(made: RealCell, tmp_path: Path) -> Non
     made.ok("job", "wait", "web")
     assert lives(made, "ann/db") == untouched
     assert machines(made) == {"m1": "up", "m2": "up"}
+    assert quotas(made) == {"ann": 200}
     assert status_of(made).timeline == 2
 
     # Its borglet is started again: what it still ran of before ends, for it runs elsewhere.
@@ -149,6 +161,7 @@ def test_all_is_as_before_and_then_undone(made: RealCell, tmp_path: Path) -> Non
     made.ok("rollback", undo, "--now", "--yes-stop", 3)
     becomes(lambda: sorted(versions(made, "ann/web")), ["bad"] * 5)
     assert machines(made) == {"m1": "cordoned", "m2": "up", "m3": "up"}
+    assert quotas(made) == {"ann": 50}
     assert lives(made, "ann/db") == untouched
     assert status_of(made).timeline == 3
     asked = [entry["asked"] for entry in made.items("history", "web")]
@@ -157,6 +170,7 @@ def test_all_is_as_before_and_then_undone(made: RealCell, tmp_path: Path) -> Non
 
 def test_a_rollback_outlives_its_master(made: RealCell) -> None:
     made.ok("machine", "uncordon", "m1")
+    made.ok("quota", "remove", "ann", "--band", "production")
     submitted(made, SLEEPER.format(name="many", tasks=20, version="good"))
     good = status_of(made).position
     made.ok("job", "kill", "many")

@@ -3,8 +3,9 @@
 import msgspec
 import pytest
 
+from borgish.bands import Bands
 from borgish.cell.diff import ALIKE_MAX, Change, Kind, difference
-from borgish.cell.model import Quota, Taint
+from borgish.cell.model import Quota, Rules, Taint
 from borgish.cell.state import Cell
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
@@ -13,7 +14,7 @@ from borgish.vocabulary import Band, Ending, State, TaintEffect
 from tests.unit.api.cells import job as job_of
 from tests.unit.api.cells import machine, running, small_cell
 
-SECTIONS = ["machines", "quotas", "jobs", "tasks"]
+SECTIONS = ["rules", "machines", "quotas", "jobs", "tasks"]
 
 
 def copied(cell: Cell) -> Cell:
@@ -40,6 +41,18 @@ def found(old: Cell, new: Cell, section: str) -> list[tuple[str, str, tuple[str,
 
 def test_nothing_differs_from_itself(old: Cell, new: Cell) -> None:
     assert difference(old, new) == dict.fromkeys(SECTIONS, ())
+
+
+def test_rules(old: Cell, new: Cell) -> None:
+    new.rules = Rules(Bands(production=250, highest=500, names={"prod": Band.PRODUCTION}), True)
+    assert found(old, new, "rules") == [
+        (
+            "changed",
+            "bands",
+            ("production: 200 -> 250", "highest: 399 -> 500", "names: nothing -> prod=production"),
+        ),
+        ("changed", "quota", ("required: no -> yes",)),
+    ]
 
 
 def test_machines_come_go_and_change(old: Cell, new: Cell) -> None:
