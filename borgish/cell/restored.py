@@ -114,7 +114,7 @@ def _over(
     ways = "Give more first with `borgctl quota set`, or name fewer jobs with --only"
     if not command.only:
         ways = "Name the jobs that may come back with --only: then quotas stay as they are now"
-    return OverQuota(f"after it {user} would ask in {band} for {told}{ended}", ways)
+    return OverQuota(f"after the rollback {user} would ask for {told} in {band}{ended}", ways)
 
 
 # Alloc sets
@@ -161,4 +161,4 @@ def _not_inside(command: RollBack, spec: JobSpec, refused: Refused) -> Conflict:
         hint = f"it comes back too with `--only {spec.inside}`"
     elif command.only and spec.key not in command.only:
         hint = f"name {spec.key} with --only as well, or end it first"
-    return Conflict(f"after it {refused.message}", hint)
+    return Conflict(f"after the rollback {refused.message}", hint)

@@ -58,7 +58,9 @@ def test_a_job_that_comes_back_alone_is_held_to_the_quota_of_now(lived: Lived) -
     good = lived.position
     end(lived)
     give(lived, 2 * EACH)
-    with pytest.raises(OverQuota, match=r"after it ann would ask in production for 300m cpu \(quota 200m\)"):
+    with pytest.raises(
+        OverQuota, match=r"after the rollback ann would ask for 300m cpu \(quota 200m\) in production"
+    ):
         lived.roll_back(good, only=WEB)
     give(lived, 3 * EACH)
     lived.roll_back(good, only=WEB)
@@ -241,7 +243,7 @@ def test_a_job_comes_back_with_its_alloc_set_or_not_at_all(lived: Lived) -> None
     good = lived.position
     end(lived, "ann/in", "ann/room")
     with pytest.raises(
-        Conflict, match="after it ann/in is to run in ann/room, and there is no such"
+        Conflict, match="after the rollback ann/in is to run in ann/room, and there is no"
     ) as caught:
         lived.roll_back(good, only=frozenset({"ann/in"}))
     assert caught.value.hint == "it comes back too with `--only ann/room`"
