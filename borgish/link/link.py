@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import hmac
 import ssl
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from urllib.parse import urlencode
 
@@ -18,6 +19,11 @@ from borgish.link.poller import Inbox, Poller, PollSettings
 from borgish.link.transport import Peer, Response
 from borgish.wire.api import Problem
 from borgish.wire.link import ExecReply, ExecRequest
+
+BEGUN_AT_ONCE = 20
+BEGIN_PAUSE_SECONDS = 0.01
+"""Machines are asked for the first time so many at once, and the loop comes round between: were all of a
+large cell asked together, most answers would come too late to count, and be asked for again."""
 
 
 def poll_token(secret: str, machine: str) -> str:
@@ -51,6 +57,8 @@ class Link:
         self._pollers: dict[str, Poller] = {}
         self._generations: dict[str, int] = {}  # of machines that were let go of, for when they come back
         self._ending: set[asyncio.Task[None]] = set()
+        self._new: deque[Poller] = deque()  # not yet begun
+        self._beginning: asyncio.Task[None] | None = None
 
     def sync(self, machines: Iterable[str]) -> None:
         """Poll these machines where the cell now says they are."""
@@ -62,6 +70,23 @@ class Link:
                 self._begin(record, peer)
             elif not poller.peer.is_at(peer):
                 poller.move(peer)
+        if self._beginning is None or self._beginning.done():
+            self._begin_some()
+            if self._new:
+                self._beginning = asyncio.create_task(self._begin_all(), name="begin polling")
+
+    async def _begin_all(self) -> None:
+        while self._new:
+            await asyncio.sleep(BEGIN_PAUSE_SECONDS)
+            self._begin_some()
+
+    def _begin_some(self) -> None:
+        for _ in range(min(BEGUN_AT_ONCE, len(self._new))):
+            poller = self._new.popleft()
+            if self._pollers.get(poller.machine) is poller:  # else it was let go of meanwhile
+                self._inbox.begun(poller.machine)
+                poller.renew()
+                poller.start()
 
     def drop(self, machines: Iterable[str]) -> None:
         """Poll these machines no more. One that is back already begins anew with the next ``sync``."""
@@ -86,8 +111,7 @@ class Link:
             self._generations.get(record.name, 0),
         )
         self._pollers[record.name] = poller
-        poller.renew()
-        poller.start()
+        self._new.append(poller)
 
     def _peer(self, record: Machine) -> Peer:
         token = poll_token(self._secret, record.name)
@@ -97,7 +121,7 @@ class Link:
         """Make and send the assignments of these machines anew."""
         for name in machines:
             poller = self._pollers.get(name)
-            if poller is not None:
+            if poller is not None and poller.has_begun:
                 poller.renew()
 
     def trouble(self, machine: str) -> str:
@@ -146,6 +170,9 @@ class Link:
 
     async def close(self) -> None:
         """Stop polling."""
+        self._new.clear()
+        if self._beginning is not None:
+            await self._beginning
         await asyncio.gather(*(poller.close() for poller in self._pollers.values()), *self._ending)
 
 

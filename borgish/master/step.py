@@ -22,6 +22,12 @@ class Ask(msgspec.Struct, frozen=True):
     digest: str = ""  # of the body that came with the request id
 
 
+class Begun(msgspec.Struct, frozen=True):
+    """Machines that are asked from now on; before that they cannot have kept silent."""
+
+    machines: frozenset[str]
+
+
 class Heard(msgspec.Struct, frozen=True):
     """Machines that gave a valid answer, and when (monotonic seconds)."""
 
@@ -41,7 +47,7 @@ class UsageSeen(msgspec.Struct, frozen=True):
     usage: Mapping[tuple[str, int], tuple[int, int]]
 
 
-Input = Ask | Heard | Missed | UsageSeen
+Input = Ask | Begun | Heard | Missed | UsageSeen
 
 
 class Step(msgspec.Struct, frozen=True):
