@@ -39,7 +39,9 @@ class Link:
         secret: str,
         tls: ssl.SSLContext | None,
         on_fenced: Callable[[Fenced], None],
+        permit: Callable[[], None] = lambda: None,
     ) -> None:
+        """``permit`` raises Fenced when nothing may be sent to machines any more."""
         self._cell = cell
         self._observed = observed
         self._inbox = inbox
@@ -48,6 +50,7 @@ class Link:
         self._secret = secret
         self._tls = tls
         self._on_fenced = on_fenced
+        self._permit = permit
         self._pollers: dict[str, Poller] = {}
         self._generations: dict[str, int] = {}  # of machines that were let go of, for when they come back
         self._ending: set[asyncio.Task[None]] = set()
@@ -91,7 +94,7 @@ class Link:
 
     def _peer(self, record: Machine) -> Peer:
         token = poll_token(self._secret, record.name)
-        return Peer(record.host, record.port, token, self._tls if record.tls else None)
+        return Peer(record.host, record.port, token, self._tls if record.tls else None, self._permit)
 
     def renew(self, machines: Iterable[str]) -> None:
         """Make and send the assignments of these machines anew."""
