@@ -23,8 +23,12 @@ def several(text: str) -> tuple[str, ...]:
 
 
 def may_follow(url: str, other: str) -> bool:
-    """Return whether one who asked at ``url`` may take its token to ``other``, as it was told to there."""
+    """Return whether one who asked at ``url`` may take its token to ``other``, as it was told to there: by
+    TLS, or in clear to the same host, or to its own, where it was in clear before."""
     try:
-        return address_of(url).scheme in ("http", address_of(other).scheme)
+        here, there = address_of(url), address_of(other)
     except Invalid:
         return False
+    if there.scheme == "https":
+        return True
+    return here.scheme == "http" and there.hostname in (here.hostname, "localhost", "127.0.0.1", "::1")

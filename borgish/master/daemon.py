@@ -15,7 +15,7 @@ from borgish.cell.decide_quota import decide_rules
 from borgish.cell.state import Cell
 from borgish.clock import SystemClock
 from borgish.credentials import Credentials
-from borgish.errors import BorgishError, CellBroken, Fenced, OutcomeUnknown
+from borgish.errors import BorgishError, CellBroken, Fenced, OutcomeUnknown, UnsafeConfiguration
 from borgish.failpoints import reach
 from borgish.link.heads import ask_heads
 from borgish.link.link import Link
@@ -316,15 +316,26 @@ class Daemon:
 
 
 async def seen_by_machines(
-    settings: Settings, cell: Cell, credentials: Credentials, *, take_over: bool
+    settings: Settings, cell: Cell, credentials: Credentials, *, take_over: bool, one_of_several: bool
 ) -> Seen | None:
     """Return what machines have seen and the store has not; None where it is as new as they are.
 
-    Raises StoreOlder unless such a store is to be taken over.
+    Raises StoreOlder unless such a store is to be taken over, and UnsafeConfiguration for ``one_of_several``
+    masters that has another secret than those before: it would lead and be obeyed by nobody.
     """
     known = [machine for _, machine in sorted(cell.machines.items())]
     asked = [machine for machine in known if machine.up] or known
-    heads = await ask_heads(asked, credentials.secret, _borglet_tls(settings))
+    strangers: list[str] = []
+    heads = await ask_heads(asked, credentials.secret, _borglet_tls(settings), strangers)
+    if len(strangers) > len(heads):
+        error = UnsafeConfiguration(
+            f"{len(strangers)} of {len(heads) + len(strangers)} machines that answered know another secret "
+            f"than the one in {settings.folder}, as {strangers[0]}",
+            "Copy secret and tokens.toml from the state folder of a borgmaster that led this cell",
+        )
+        if one_of_several:
+            raise error
+        log.warning("%s", error)
     return seen_beyond(cell, heads, take_over=take_over)
 
 

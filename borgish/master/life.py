@@ -32,87 +32,101 @@ async def live(settings: Settings, *, may_wait: bool, take_over: bool) -> None:
     ``may_wait``: stand by while another leads, rather than refuse to run. ``take_over`` a store that is
     older than what the machines have seen.
     """
-    stopping = _stop_signals()
-    one = candidate(
-        settings.db_url, settings.name, settings.folder, settings.checkpoints.keep, settings.lease.ttl_seconds
-    )
-    standby = Standby(settings.name, one, SystemClock())
-    store = None
+    life = Life(settings, _stop_signals(), may_wait=may_wait, take_over=take_over)
     try:
-        store = await standby.at_once(stopping, may_wait=may_wait)
-        await _secrets_there(settings, stopping, is_leader=store is not None)
-        front = await _opened(settings, standby)
-        try:
-            if store is None:
-                log.info("standing by for %s on %s", settings.name, front.url)
-                if one.is_alone and not (settings.folder / "client.json").exists():
-                    _tell_clients(settings, standby.address)
-            store = store or await standby.until_won(stopping)
-            if store is not None:
-                await _lead(settings, standby, store, front, stopping, take_over=take_over)
-        finally:
-            await front.stop()
+        await life.run()
     finally:
-        one.close()
-        if store is not None:
-            store.close()
+        await life.end()
 
 
-async def _opened(settings: Settings, standby: Standby) -> Front:
-    """Listen, as a standby first."""
-    tokens = Tokens.read(settings.folder / "tokens.toml")
-    front = Front(Door(StandbyApp(standby.health), tokens, hosts_of(settings.host)))
-    await front.open(settings)
-    standby.address = _advertised(settings, front.url)
-    return front
+class Life:
+    """What one borgmaster is at the moment, and becomes."""
 
+    def __init__(
+        self, settings: Settings, stopping: "asyncio.Future[None]", *, may_wait: bool, take_over: bool
+    ) -> None:
+        self._settings = settings
+        self._stopping = stopping
+        self._may_wait = may_wait
+        self._take_over = take_over
+        keep, lease = settings.checkpoints.keep, settings.lease
+        self._candidate = candidate(settings.db_url, settings.name, settings.folder, keep, lease.ttl_seconds)
+        self._standby = Standby(settings.name, self._candidate, SystemClock())
+        self._store: SqlStore | None = None
+        self._front: Front | None = None
+        self._daemon: Daemon | None = None
 
-async def _lead(
-    settings: Settings,
-    standby: Standby,
-    store: SqlStore,
-    front: Front,
-    stopping: "asyncio.Future[None]",
-    *,
-    take_over: bool,
-) -> None:
-    """Take in what the copy lacks, become the leader, and be it to the end."""
-    credentials = make_credentials(settings.folder)
-    _tell_clients(settings, standby.address)
-    await asyncio.to_thread(standby.follow, store)
-    cell = standby.copy.cell
-    assert cell is not None, "it was just read"
-    seen = await seen_by_machines(settings, cell, credentials, take_over=take_over)
-    daemon = Daemon(settings, store, credentials, cell, standby.address, seen)
-    # What was loaded stays: a full collection need not walk 200,000 tasks each time.
-    gc.collect()
-    gc.freeze()
-    try:
-        await daemon.run(front, stopping)
-    finally:
-        daemon.close()
+    async def run(self) -> None:
+        """Stand by until the store is ours, then lead it."""
+        self._store = await self._standby.at_once(self._stopping, may_wait=self._may_wait)
+        await self._secrets_there()
+        front = await self._listen()
+        if self._store is None:
+            self._say_standing_by(front)
+            self._store = await self._standby.until_won(self._stopping)
+        if self._store is not None:
+            await self._lead(self._store, front)
 
+    async def _listen(self) -> Front:
+        """Answer as a standby, whatever comes then."""
+        settings = self._settings
+        tokens = Tokens.read(settings.folder / "tokens.toml")
+        self._front = Front(Door(StandbyApp(self._standby.health), tokens, hosts_of(settings.host)))
+        await self._front.open(settings)
+        self._standby.address = _advertised(settings, self._front.url)
+        return self._front
 
-async def _secrets_there(settings: Settings, stopping: "asyncio.Future[None]", *, is_leader: bool) -> None:
-    """Return when the secrets of the cell are there. Who leads has the folder to itself, and makes what is
-    missing; for others they come, or UnsafeConfiguration is raised."""
-    if is_leader:
-        make_credentials(settings.folder)
-        return
-    loop = asyncio.get_running_loop()
-    end = loop.time() + FILES_SECONDS_MAX
-    while not stopping.done():
-        try:
-            read_credentials(settings.folder)
-            return
-        except UnsafeConfiguration:
-            if loop.time() > end:
-                raise
-        await asyncio.wait({stopping}, timeout=_LOOK_SECONDS)
+    def _say_standing_by(self, front: Front) -> None:
+        log.info("standing by for %s on %s", self._settings.name, front.url)
+        if self._candidate.is_alone and not (self._settings.folder / "client.json").exists():
+            self._tell_clients()
 
+    async def _lead(self, store: SqlStore, front: Front) -> None:
+        """Take in what the copy lacks, become the leader, and be it to the end."""
+        credentials = make_credentials(self._settings.folder)
+        self._tell_clients()
+        cell = await asyncio.to_thread(self._standby.follow, store)
+        seen = await seen_by_machines(
+            self._settings,
+            cell,
+            credentials,
+            take_over=self._take_over,
+            one_of_several=self._may_wait,
+        )
+        self._daemon = Daemon(self._settings, store, credentials, cell, self._standby.address, seen)
+        # What was loaded stays: a full collection need not walk 200,000 tasks each time.
+        gc.collect()
+        gc.freeze()
+        await self._daemon.run(front, self._stopping)
 
-def _tell_clients(settings: Settings, address: str) -> None:
-    tell_clients(settings.folder, address, settings.tls.ca if settings.tls else "", settings.masters)
+    async def end(self) -> None:
+        """Let go of all there is."""
+        if self._front is not None:
+            await self._front.stop()
+        self._candidate.close()
+        if self._daemon is not None:
+            self._daemon.close()
+        elif self._store is not None:
+            self._store.close()
+
+    async def _secrets_there(self) -> None:
+        """Return when the secrets of the cell are there. Who leads has the folder to itself, and makes what
+        is missing; for others they come, or UnsafeConfiguration is raised."""
+        folder, loop = self._settings.folder, asyncio.get_running_loop()
+        end = loop.time() + FILES_SECONDS_MAX
+        while not self._stopping.done():
+            try:
+                make_credentials(folder) if self._store is not None else read_credentials(folder)
+                return
+            except UnsafeConfiguration:
+                if self._store is not None or loop.time() > end:
+                    raise
+            await asyncio.wait({self._stopping}, timeout=_LOOK_SECONDS)
+
+    def _tell_clients(self) -> None:
+        settings = self._settings
+        ca = settings.tls.ca if settings.tls else ""
+        tell_clients(settings.folder, self._standby.address, ca, settings.masters)
 
 
 def _advertised(settings: Settings, listening: str) -> str:

@@ -9,6 +9,7 @@ import logging
 
 import borgish
 from borgish.api.views.instants import instant
+from borgish.cell.state import Cell
 from borgish.clock import Clock
 from borgish.errors import BorgishError
 from borgish.master.health import STANDBY
@@ -76,16 +77,17 @@ class Standby:
             self._see(self._led, error.message)
         return None
 
-    def follow(self, store: SqlStore) -> None:
-        """Bring the copy to where the journal of a store is. Raises what ``Store.load`` does."""
+    def follow(self, store: SqlStore) -> Cell:
+        """Bring the copy to where a store's journal is, and return it. Raises what ``Store.load`` does."""
         loads = self.copy.loads
-        self.copy.follow(store)
+        cell = self.copy.follow(store)
         self._followed = self._clock.now().mono
         if self.copy.loads != loads:
             for warning in store.warnings:
                 log.warning("%s", warning)
         if self.copy.loads > loads >= 1:
             log.warning("the journal does not go on from what was followed; the cell was read anew")
+        return cell
 
     def _see(self, led: Leadership | None, trouble: str) -> None:
         self._led, self._trouble = led, trouble
