@@ -178,7 +178,7 @@ def test_a_server_that_went_away_is_found_again(server: InDatabase, tmp_path: Pa
 @pytest.mark.postgres
 def test_a_folder_has_one_master(server: InDatabase, tmp_path: Path) -> None:
     first = candidate(server.url, CELL, tmp_path / "a", Keep(), LEASE_SECONDS)
-    with pytest.raises(InUse, match="holds .*cell"):
+    with pytest.raises(InUse, match="holds "):
         candidate(server.url, CELL, tmp_path / "a", Keep(), LEASE_SECONDS)
     won(first).close()
     won(candidate(server.url, CELL, tmp_path / "a", Keep(), LEASE_SECONDS)).close()
