@@ -104,6 +104,13 @@ class Client:
         """Where the master is that was asked last, or is asked first."""
         return self._masters.url
 
+    def each_master(self) -> "list[Client]":
+        """Return a client for each of the masters, who is asked alone, whether it leads or not."""
+        return [
+            Client(url, self._token, self._ca, self.timeout_seconds, self._token_source)
+            for url in self._masters.known
+        ]
+
     def with_token(self, token: str, token_source: str) -> "Client":
         """Return a client of the same master with another token."""
         return Client(self._masters.all, token, self._ca, self.timeout_seconds, token_source)

@@ -48,6 +48,11 @@ class Masters:
         self.url = self._known[0]
 
     @property
+    def known(self) -> tuple[str, ...]:
+        """The addresses that were given, and the one asked now."""
+        return tuple(dict.fromkeys((*self._known, self.url)))
+
+    @property
     def all(self) -> str:
         """All addresses as one text, the one asked now first."""
         return ",".join(dict.fromkeys((self.url, *self._known)))

@@ -98,6 +98,8 @@ def test_a_standby_sends_on_to_the_leader_and_leads_when_it_is_killed(pair: Pair
     sent_on = pair.client(pair.standby_url)
     sent_on.post("/v1/jobs/ann/sleepers/scale", ScaleRequest(3), Accepted)
     assert sent_on.url == made.client().url
+    shown = made.ok("status")
+    assert f"{made.client().url} leads; {pair.standby_url} stands by at position" in shown
     made.kill("borgmaster")
     goes_on(pair, before, epoch)
 
@@ -132,3 +134,10 @@ def test_a_paused_leader_ends_with_71_and_changes_nothing(pair: Pair) -> None:
 def status_url(master: Foreground) -> str:
     """Return where a master says that it stands by."""
     return str(wait_until(lambda: re.search(r"standing by for local on (\S+)", master.said()), 60)[1])
+
+
+def serves(master: Foreground) -> str:
+    """Return where a master leads, "" while it does not."""
+    assert master.process.poll() is None, master.said()
+    found = re.search(r"serving local on (\S+)", master.said())
+    return found[1] if found else ""
