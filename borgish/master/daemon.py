@@ -35,6 +35,7 @@ from borgish.master.moments import Moments
 from borgish.master.older import seen_beyond
 from borgish.master.past import Past
 from borgish.master.reading import Reader
+from borgish.master.renewal import Renewal
 from borgish.master.rollbacks import Rollbacks
 from borgish.master.settings import Settings
 from borgish.master.step import Step
@@ -45,6 +46,9 @@ from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.base import Store
 from borgish.store.replay import replay
 from borgish.store.retention import DAY_SECONDS
+
+BEAT_SECONDS = 0.5
+"""How often a lease is looked at."""
 
 log = logging.getLogger("borgmaster")
 
@@ -173,39 +177,42 @@ class Daemon:
     async def run(self, front: Front, stopping: "asyncio.Future[None]") -> None:
         """Serve until it is to stop. Raises what ended it otherwise."""
         turns = asyncio.create_task(self._turn.run(self._first), name="turns")
-        renewing = asyncio.create_task(self._keep_lease(), name="lease")
+        minding = asyncio.create_task(self._mind_lease(), name="lease")
         self._link.sync(sorted(self._core.cell.machines))
         housekeeping = self._housekeeping()
         front.answer_with(self._app())
         log.info("serving %s on %s", self._settings.name, front.url)
         reach("start.serving")
         try:
-            ends: set[asyncio.Future[Any]] = {turns, renewing, stopping, self._failed}
+            ends: set[asyncio.Future[Any]] = {turns, minding, stopping, self._failed}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
             reach("shutdown.begun")
             housekeeping.shutdown(wait=False)
-            await self._close(front, turns, renewing)
+            await self._close(front, turns, minding)
         await self._last_checkpoint(turns)
 
-    async def _keep_lease(self) -> None:
-        """Renew the lease as long as we lead. Fails the daemon when that cannot be done in time; where there
-        is no lease nothing ever happens here."""
+    async def _mind_lease(self) -> None:
+        """Have the lease renewed as long as we lead, and fail the daemon when it is over; where there is no
+        lease nothing ever happens here."""
         lease = self._mandate.lease
-        while lease is not None:
-            await asyncio.sleep(lease.due_in(self._clock.now().mono))
-            asked = self._clock.now().mono
-            try:
-                self._mandate.expect()
-                async with asyncio.timeout(lease.left(asked)):
-                    await self._turn.in_store(self._store.renew)
-                lease.renewed(asked)
-            except TimeoutError:
-                continue  # it is over: said above
-            except BorgishError as error:
-                self._fail(error)
-                return
-        await asyncio.Future()
+        if lease is None:
+            await asyncio.Future()
+            return
+        loop = asyncio.get_running_loop()
+        renewal = Renewal(
+            self._store, lease, self._clock, lambda error: loop.call_soon_threadsafe(self._fail, error)
+        )
+        renewal.start()
+        try:
+            while (left := lease.left(self._clock.now().mono)) > 0:
+                renewal.beat()
+                await asyncio.sleep(min(left, BEAT_SECONDS))
+            self._mandate.expect()
+        except Fenced as over:
+            self._fail(over)
+        finally:
+            renewal.stop()
 
     def _app(self) -> App:
         moments = Moments(self._core, self._turn, self._store, self._clock, self._reader.daemon)
@@ -261,7 +268,7 @@ class Daemon:
         except BorgishError as error:  # one that ends us comes again with the next commit
             log.error("%s", error)
 
-    async def _close(self, front: Front, turns: "asyncio.Task[None]", renewing: "asyncio.Task[None]") -> None:
+    async def _close(self, front: Front, turns: "asyncio.Task[None]", minding: "asyncio.Task[None]") -> None:
         """Stop taking questions, then stop asking machines; what was accepted is durable or unanswered."""
         self._hub.close()
         await front.stop()
@@ -271,8 +278,8 @@ class Daemon:
         self._turn.stop()
         if self._mandate.is_over:
             return  # whoever leads has taken over, and a commit of ours may hang for long
-        await asyncio.wait({turns, *({renewing} if renewing.done() else ())})
-        renewing.cancel()
+        await asyncio.wait({turns})
+        minding.cancel()
         if self._keeping is not None:
             if turns.exception() is not None:
                 self._keeping.cancel()  # it may wait for a commit that will never be

@@ -31,7 +31,6 @@ _SETTINGS = (
     "idle_in_transaction_session_timeout = '5s'",  # a frozen master does not hold up the next one
     "client_encoding = 'UTF8'",
 )
-_BACKEND = "SELECT pg_backend_pid()"
 _REFUSALS = ("authentication failed", "pg_hba.conf", "does not exist", "not permitted", "no password")
 
 
@@ -79,15 +78,17 @@ def connect_alone(url: URL) -> Connection:
 
 
 def _expect_session(url: URL, first: Connection) -> None:
-    before = _backend(first)
+    with first.begin():
+        before = _process(first)
     second = _connection(url)
     try:
         with second.begin():
-            beside = second.exec_driver_sql(_BACKEND).scalar_one()
-            after = _backend(first)
+            beside = _process(second)
+            with first.begin():
+                after = _process(first)
     finally:
         _close(second)
-    if len({before, after}) > 1 or beside in (before, after):
+    if before != after or beside == before:
         raise UnsafeConfiguration(
             f"Postgres at {_shown(url)} is behind a pooler that gives each transaction another session",
             "Name the server itself, or have the pooler pool sessions: a borgmaster needs one connection",
@@ -105,9 +106,9 @@ def expect_writable(connection: Connection) -> None:
         )
 
 
-def _backend(connection: Connection) -> int:
-    with connection.begin():
-        return int(connection.exec_driver_sql(_BACKEND).scalar_one())
+def _process(connection: Connection) -> int:
+    """Return which of the server's processes serves this transaction."""
+    return int(connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one())
 
 
 def _close(connection: Connection) -> None:

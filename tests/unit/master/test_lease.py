@@ -1,11 +1,16 @@
 """A lease is sums of clock readings: when it is to be renewed, and when a master has to stop."""
 
+import queue
+import threading
+
 import pytest
 
-from borgish.clock import Now
-from borgish.errors import Fenced
+from borgish.clock import Now, SystemClock
+from borgish.errors import BorgishError, Fenced
 from borgish.master.lease import Lease, LeaseSettings, wrong_with
 from borgish.master.mandate import Mandate
+from borgish.master.renewal import Renewal
+from borgish.store.memory import MemoryStore
 
 SETTINGS = LeaseSettings(ttl_seconds=6.0, renew_seconds=1.5, deadline_seconds=4.0)
 
@@ -64,3 +69,44 @@ def test_without_a_lease_it_has_no_end() -> None:
     clock.mono = 1e9
     mandate.expect()
     assert not mandate.is_over
+
+
+class Renewed(MemoryStore):
+    """A store that counts renewals, and fails when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__("c")
+        self.asked = threading.Semaphore(0)
+        self.failure: BorgishError | None = None
+
+    def renew(self) -> None:
+        self.asked.release()
+        if self.failure:
+            raise self.failure
+
+
+QUICK = LeaseSettings(ttl_seconds=120.0, renew_seconds=0.001, deadline_seconds=60.0)
+PATIENCE_SECONDS = 30.0
+
+
+def test_it_is_renewed_again_and_again_until_that_fails() -> None:
+    store, failures = Renewed(), queue.Queue[BorgishError]()
+    clock = SystemClock()
+    renewal = Renewal(store, Lease(QUICK, clock.now().mono), clock, failures.put)
+    renewal.start()
+    for _ in range(3):
+        assert store.asked.acquire(timeout=PATIENCE_SECONDS)
+    store.failure = Fenced("Another one leads")
+    assert failures.get(timeout=PATIENCE_SECONDS) is store.failure
+
+
+def test_one_whose_loop_is_dead_or_whose_time_is_over_renews_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, clock = Renewed(), Hand()
+    renewal = Renewal(store, Lease(SETTINGS, clock.mono), clock, lambda _: None)
+    clock.mono += 5.0  # longer than its deadline
+    renewal._run()
+    late = Renewal(store, Lease(SETTINGS, clock.mono), clock, lambda _: None)
+    clock.mono += 3.0
+    monkeypatch.setattr("borgish.master.renewal.LIFELESS_SECONDS_MAX", 2.0)
+    late._run()
+    assert not store.asked.acquire(blocking=False)
