@@ -30,6 +30,7 @@ from borgish.master.inbox import Inbox
 from borgish.master.keeper import Keeper
 from borgish.master.lease import Lease
 from borgish.master.mandate import Mandate
+from borgish.master.meeting import meet_machines
 from borgish.master.metrics import Metrics
 from borgish.master.moments import Moments
 from borgish.master.older import seen_beyond
@@ -46,9 +47,6 @@ from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.base import Store
 from borgish.store.replay import replay
 from borgish.store.retention import DAY_SECONDS
-
-BEAT_SECONDS = 0.5
-"""How often a lease is looked at."""
 
 log = logging.getLogger("borgmaster")
 
@@ -83,6 +81,7 @@ class Daemon:
         epoch = store.lead(holder, address)
         lease = Lease(settings.lease, asked) if store.kind == "postgresql" else None
         self._mandate = Mandate(self._clock, lease)
+        self._renewal = self._renewing(store, lease) if lease else None
         replay(cell, store.entries(cell.position))  # what the one before wrote until then
         self._suspects = Suspects(settings.folder)
         poison = self._suspects.known()
@@ -178,7 +177,8 @@ class Daemon:
         """Serve until it is to stop. Raises what ended it otherwise."""
         turns = asyncio.create_task(self._turn.run(self._first), name="turns")
         minding = asyncio.create_task(self._mind_lease(), name="lease")
-        self._link.sync(sorted(self._core.cell.machines))
+        cell = self._core.cell
+        meeting = asyncio.create_task(meet_machines(cell, self._link, self._turn, self._inbox, self._clock))
         housekeeping = self._housekeeping()
         front.answer_with(self._app())
         log.info("serving %s on %s", self._settings.name, front.url)
@@ -189,30 +189,28 @@ class Daemon:
         finally:
             reach("shutdown.begun")
             housekeeping.shutdown(wait=False)
+            meeting.cancel()
             await self._close(front, turns, minding)
         await self._last_checkpoint(turns)
 
     async def _mind_lease(self) -> None:
-        """Have the lease renewed as long as we lead, and fail the daemon when it is over; where there is no
-        lease nothing ever happens here."""
-        lease = self._mandate.lease
-        if lease is None:
+        """Fail the daemon when its lease is over; where there is none nothing ever happens here."""
+        if self._renewal is None:
             await asyncio.Future()
             return
-        loop = asyncio.get_running_loop()
-        renewal = Renewal(
-            self._store, lease, self._clock, lambda error: loop.call_soon_threadsafe(self._fail, error)
-        )
-        renewal.start()
+        await self._renewal.over()
         try:
-            while (left := lease.left(self._clock.now().mono)) > 0:
-                renewal.beat()
-                await asyncio.sleep(min(left, BEAT_SECONDS))
             self._mandate.expect()
         except Fenced as over:
             self._fail(over)
-        finally:
-            renewal.stop()
+
+    def _renewing(self, store: Store, lease: Lease) -> Renewal:
+        loop = asyncio.get_running_loop()
+        renewal = Renewal(
+            store, lease, self._clock, lambda error: loop.call_soon_threadsafe(self._fail, error)
+        )
+        renewal.start()
+        return renewal
 
     def _app(self) -> App:
         moments = Moments(self._core, self._turn, self._store, self._clock, self._reader.daemon)
@@ -302,7 +300,12 @@ class Daemon:
         except BorgishError as error:
             log.error("%s", error)  # the journal has everything; the next start only takes longer
         reach("shutdown.kept")
-        await self._turn.in_store(self._store.release)
+        if self._renewal is not None:
+            self._renewal.stop()
+        try:
+            await self._turn.in_store(self._store.release)
+        except BorgishError as error:
+            log.error("%s", error)  # a standby has to wait for the end of the lease
         reach("shutdown.released")
         log.info("stopped in order; tasks go on")
 
@@ -317,6 +320,8 @@ class Daemon:
     def close(self) -> None:
         """Let go of the store; of one whose database may hang, only with the end of the process."""
         is_over = self._mandate.is_over
+        if self._renewal is not None:
+            self._renewal.stop()
         self._turn.close(wait=not is_over)
         if not is_over:
             self._store.close()

@@ -6,7 +6,7 @@ from typing import Any
 
 from borgish.cell.commands import Command, Observe
 from borgish.errors import Refused
-from borgish.master.step import Ask, Heard, Input, Missed, UsageSeen
+from borgish.master.step import Ask, Heard, Input, Missed, Unasked, UsageSeen
 from borgish.wire.api import Accepted
 
 
@@ -20,6 +20,7 @@ class Inbox:
         self._asks: list[Ask] = []
         self._heard: dict[str, float] = {}
         self._missed: dict[str, str] = {}
+        self._unasked: tuple[str, ...] = ()
         self._usage: dict[str, dict[tuple[str, int], tuple[int, int]]] = {}
         self._waiting: dict[int, asyncio.Future[Accepted]] = {}
         self._handles = itertools.count(1)
@@ -46,6 +47,10 @@ class Inbox:
         self._heard[machine] = mono
         self._missed.pop(machine, None)
 
+    def unasked(self, machines: tuple[str, ...]) -> None:
+        """Note which machines were not asked yet."""
+        self._unasked = machines
+
     def missed(self, machine: str, trouble: str) -> None:
         """Note why a machine gave no valid answer."""
         self._missed[machine] = trouble
@@ -69,11 +74,13 @@ class Inbox:
     def take(self) -> list[Input]:
         """Return all that arrived, commands in their order."""
         inputs: list[Input] = [Heard(self._heard)] if self._heard else []
+        if self._unasked:
+            inputs.append(Unasked(self._unasked))
         if self._missed:
             inputs.append(Missed(self._missed))
         inputs.extend(UsageSeen(machine, usage) for machine, usage in self._usage.items())
         inputs.extend(self._asks)
-        self._asks, self._heard, self._missed, self._usage = [], {}, {}, {}
+        self._asks, self._heard, self._missed, self._usage, self._unasked = [], {}, {}, {}, ()
         self._arrived.clear()
         return inputs
 

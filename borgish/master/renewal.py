@@ -3,6 +3,7 @@
 A loop that shows no life for much longer than any step takes does: another master can do better.
 """
 
+import asyncio
 import threading
 from collections.abc import Callable
 
@@ -12,6 +13,7 @@ from borgish.master.lease import Lease
 from borgish.store.base import Store
 
 LIFELESS_SECONDS_MAX = 30.0
+BEAT_SECONDS = 0.5
 
 
 class Renewal:
@@ -31,9 +33,11 @@ class Renewal:
         """Begin. The thread holds up nobody's end."""
         threading.Thread(target=self._run, name="lease", daemon=True).start()
 
-    def beat(self) -> None:
-        """Show that the loop lives."""
-        self._alive = self._clock.now().mono
+    async def over(self) -> None:
+        """Return when the lease is over. As long as somebody waits here the loop counts as alive."""
+        while (left := self._lease.left(self._clock.now().mono)) > 0:
+            self._alive = self._clock.now().mono
+            await asyncio.sleep(min(left, BEAT_SECONDS))
 
     def stop(self) -> None:
         """Renew no more; one renewal may be under way."""

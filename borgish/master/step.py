@@ -28,6 +28,12 @@ class Heard(msgspec.Struct, frozen=True):
     machines: Mapping[str, float]
 
 
+class Unasked(msgspec.Struct, frozen=True):
+    """Machines that were not asked yet, and so cannot have kept silent."""
+
+    machines: tuple[str, ...]
+
+
 class Missed(msgspec.Struct, frozen=True):
     """Machines that gave no valid answer when last asked, and why."""
 
@@ -41,7 +47,7 @@ class UsageSeen(msgspec.Struct, frozen=True):
     usage: Mapping[tuple[str, int], tuple[int, int]]
 
 
-Input = Ask | Heard | Missed | UsageSeen
+Input = Ask | Heard | Missed | Unasked | UsageSeen
 
 
 class Step(msgspec.Struct, frozen=True):
