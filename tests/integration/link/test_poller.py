@@ -107,10 +107,22 @@ class Bench:
         )
         observed = Observed()
         observed.machines["m1"] = SeenMachine()
-        settings = PollSettings(hold_seconds, 0.5)
+        self.is_over = False
         self.link = Link(
-            self.cell, observed, self.inbox, SystemClock(), settings, "s" * 32, None, self.fenced.append
+            self.cell,
+            observed,
+            self.inbox,
+            SystemClock(),
+            PollSettings(hold_seconds, 0.5),
+            "s" * 32,
+            None,
+            self.fenced.append,
+            self.permit,
         )
+
+    def permit(self) -> None:
+        if self.is_over:
+            raise Fenced("The lease is over")
 
     async def until(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(5):
@@ -161,6 +173,17 @@ async def test_a_new_assignment_overtakes_a_held_poll(bench: Bench, borglet: Fak
     await bench.until(lambda: borglet.generation == 2)
     assert loop.time() - before < 2.5  # the held poll alone would have taken five seconds
     await bench.until(lambda: borglet.requests[-1].assignment is None)
+
+
+async def test_whose_time_is_over_sends_nothing_more(bench: Bench, borglet: FakeBorglet) -> None:
+    await bench.until(lambda: any(r.seen for r in borglet.requests))
+    bench.is_over, sent = True, len(borglet.requests)
+    bench.link.renew(["m1"])  # it would overtake the held poll
+    await bench.until(lambda: bench.fenced)
+    borglet.change(UP)
+    await bench.until(lambda: bench.link.trouble("m1"))
+    assert bench.link.trouble("m1") == "The lease is over"
+    assert len(borglet.requests) == sent
 
 
 async def test_after_a_failure_everything_is_said_again(bench: Bench, borglet: FakeBorglet) -> None:
