@@ -137,7 +137,7 @@ class ServerCandidate:
         with _speaking_for(connection, self):
             led = leading.read(connection)
             free = leading.is_free(connection, led.epoch if led else 0)
-        if led is not None and not free and led.silent_seconds < self._lease_seconds:
+        if not free and (led is None or led.silent_seconds < self._lease_seconds):
             return None
         with _speaking_for(connection, self, in_one=False):
             postgres.expect_writable(connection)

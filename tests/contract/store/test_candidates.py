@@ -8,10 +8,12 @@ from sqlalchemy import make_url
 
 from borgish.cell.events import MachineUp
 from borgish.errors import Fenced, InUse, Unreachable, UnsafeConfiguration
+from borgish.store import leading, postgres
 from borgish.store.candidate import Candidate, candidate
 from borgish.store.follow import WarmCopy
 from borgish.store.retention import Keep
 from borgish.store.sql import SqlStore
+from tests.cells import wait_until
 from tests.contract.store.places import InDatabase
 from tests.contract.store.samples import CELL, Life, body_of
 
@@ -35,8 +37,8 @@ def make(database: InDatabase, tmp_path: Path) -> Iterator[Make]:
 
 
 def won(one: Candidate) -> SqlStore:
-    store = one.win()
-    assert store is not None
+    """Win; a server takes a moment to see that a session has ended."""
+    store: SqlStore = wait_until(one.win)
     return store
 
 
@@ -158,6 +160,23 @@ def test_a_lease_that_is_over_is_won_from_a_leader_that_hangs(server: InDatabase
     assert late.win() is None, "nor that it has ended"
     for each in (late, store, rival):
         each.close()
+
+
+@pytest.mark.postgres
+def test_of_two_that_find_an_empty_database_one_has_it(server: InDatabase, tmp_path: Path) -> None:
+    one, two = (candidate(server.url, CELL, tmp_path / name, Keep(), LEASE_SECONDS) for name in "ab")
+    session = postgres.connect_alone(make_url(server.url))
+    with session.begin():
+        assert leading.read(session) is None
+        assert leading.is_free(session, 0)  # as one that is about to make the tables
+    assert one.win() is None
+    assert one.refusal() is None
+    session.engine.dispose()
+    store = won(two)
+    assert (store.load().position, store.lead("two", "here")) == (0, 1)
+    assert one.win() is None
+    one.close()
+    store.close()
 
 
 @pytest.mark.postgres
