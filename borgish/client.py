@@ -1,8 +1,9 @@
 """Talks to a borgmaster over its API, for borgctl, the dashboard, and scripts.
 
-One class on ``http.client``: no redirects are followed, no proxies taken from the environment. What
-the answers mean is left to the callers, who pass the type they want. One thread at a time per client;
-``stream`` and ``watch`` have connections of their own, so they may run beside other calls.
+One class on ``http.client``: no proxies are taken from the environment, and no redirects are followed but
+a standby's to the leader. What the answers mean is left to the callers, who pass the type they want. One
+thread at a time per client; ``stream`` and ``watch`` have connections of their own, so they may run
+beside other calls. Which of several masters is asked is in ``masters``.
 """
 
 import http.client
@@ -10,10 +11,11 @@ import os
 import socket
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NoReturn, TypeVar
-from urllib.parse import SplitResult, quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 import msgspec
 
+from borgish.addresses import address_of
 from borgish.errors import (
     BorgishError,
     Conflict,
@@ -26,6 +28,7 @@ from borgish.errors import (
     Unauthenticated,
     Unreachable,
 )
+from borgish.masters import SENT_ON, Masters, NobodyLeads, NotThere, SentOn
 
 if TYPE_CHECKING:
     import ssl
@@ -49,6 +52,7 @@ class ClientFile(msgspec.Struct, frozen=True):
     url: str
     token_file: str
     ca: str = ""
+    masters: tuple[str, ...] = ()  # all there are, if several
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -60,7 +64,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class Client:
-    """One borgmaster as seen from outside.
+    """A cell's borgmaster as seen from outside: the one that leads, of those at the addresses given.
 
     Every method raises ``Unreachable`` when nobody answers (in time), the error that the master named
     when it refuses, and ``BorgishError`` for an answer that cannot be understood.
@@ -74,8 +78,9 @@ class Client:
         timeout_seconds: float = 30.0,
         token_source: str = "",
     ) -> None:
-        """``ca`` is the file of the authority that signs an https master; ``token_source`` is for hints."""
-        self.url = url.rstrip("/")
+        """``url`` may be several with commas. ``ca`` is the file of the authority that signs an https master;
+        ``token_source`` is for hints."""
+        self._masters = Masters(url)
         self.timeout_seconds = timeout_seconds
         self._token = token
         self._ca = ca
@@ -90,15 +95,29 @@ class Client:
         file = _read_client_file(os.path.join(where, "client.json"))
         token_file = os.path.join(where, file.token_file)
         ca = os.path.join(where, file.ca) if file.ca else ""
-        return cls(file.url, _read_token(token_file), ca, timeout_seconds, token_file)
+        return cls(
+            ",".join((file.url, *file.masters)), _read_token(token_file), ca, timeout_seconds, token_file
+        )
+
+    @property
+    def url(self) -> str:
+        """Where the master is that was asked last, or is asked first."""
+        return self._masters.url
+
+    def each_master(self) -> "list[Client]":
+        """Return a client for each of the masters, who is asked alone, whether it leads or not."""
+        return [
+            Client(url, self._token, self._ca, self.timeout_seconds, self._token_source)
+            for url in self._masters.known
+        ]
 
     def with_token(self, token: str, token_source: str) -> "Client":
         """Return a client of the same master with another token."""
-        return Client(self.url, token, self._ca, self.timeout_seconds, token_source)
+        return Client(self._masters.all, token, self._ca, self.timeout_seconds, token_source)
 
     def as_of(self, position: int) -> "Client":
         """Return a client whose ``get`` reads the cell as it was at a position of the journal."""
-        client = Client(self.url, self._token, self._ca, self.timeout_seconds, self._token_source)
+        client = Client(self._masters.all, self._token, self._ca, self.timeout_seconds, self._token_source)
         client._always = {"at": position}
         return client
 
@@ -130,11 +149,17 @@ class Client:
     ) -> bytes:
         """Do one request and return the body of the answer as it came.
 
-        A connection that breaks is tried once more, with the same request id: nothing is done twice.
+        A connection that breaks is tried once more, and another master asked, with the same request id:
+        nothing is done twice.
         """
         headers = self._headers(method, content_type if body else "", request_id)
+        return self._masters.ask(
+            lambda: self._twice(method, _target(path, params), body, headers), self.close
+        )
+
+    def _twice(self, method: str, target: str, body: bytes, headers: dict[str, str]) -> bytes:
         try:
-            return self._round(method, _target(path, params), body, headers)
+            return self._round(method, target, body, headers)
         except (ConnectionRefusedError, TimeoutError) as error:
             self._unreachable(error, method)
         except (ConnectionError, http.client.HTTPException):
@@ -142,13 +167,13 @@ class Client:
         except OSError as error:
             self._unreachable(error, method)
         try:
-            return self._round(method, _target(path, params), body, headers)
+            return self._round(method, target, body, headers)
         except (OSError, http.client.HTTPException) as error:
             self._unreachable(error, method)
 
     def stream(self, path: str, params: Params | None = None) -> Iterator[bytes]:
         """Return the body of the answer in pieces as they come; waits for the next without limit."""
-        connection, response = self._open_stream(path, params, {})
+        connection, response = self._masters.ask(lambda: self._open_stream(path, params, {}), self.close)
         if connection.sock:
             connection.sock.settimeout(None)
         return self._pieces(connection, response)
@@ -160,7 +185,9 @@ class Client:
         read everything anew and watch without an id.
         """
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})
-        connection, response = self._open_stream("/v1/watch", params, headers)
+        connection, response = self._masters.ask(
+            lambda: self._open_stream("/v1/watch", params, headers), self.close
+        )
         if connection.sock:
             connection.sock.settimeout(WATCH_SILENCE_SECONDS_MAX)
         return _until_gone(_messages(self._pieces(connection, response)))
@@ -212,7 +239,7 @@ class Client:
             connection.close()
 
     def _connection(self) -> http.client.HTTPConnection:
-        parts = _address(self.url)
+        parts = address_of(self.url)
         host, port, seconds = parts.hostname or "", parts.port, self.timeout_seconds
         if parts.scheme == "http":
             return http.client.HTTPConnection(host, port, timeout=seconds)
@@ -234,12 +261,16 @@ class Client:
     def _refusal(self, response: http.client.HTTPResponse, body: bytes) -> BorgishError:
         """Return the error that an answer of the master stands for."""
         kind = response.headers.get_content_type()
+        if response.status == SENT_ON and (where := response.headers.get("location")):
+            return SentOn(self.url, where)
         if kind != "application/problem+json":
             return BorgishError(
                 f"{self.url} answered {response.status} and is no borgmaster",
                 "Look at the address in client.json",
             )
         error = _error_of(_problem(body, response.status))
+        if isinstance(error, Unreachable) and response.headers.get("retry-after"):
+            return NobodyLeads(error.message, error.hint)
         if isinstance(error, Unauthenticated) and self._token_source:
             error.hint = f"The token was read from {self._token_source}; it must be one of this cell"
         return error
@@ -251,7 +282,7 @@ class Client:
             hint = "" if method == "GET" else "It may have been done: look before you ask again"
             raise Unreachable(f"{self.url} did not answer in time", hint) from error
         if isinstance(error, socket.gaierror):
-            raise Unreachable(f"{self.url}: there is no such host") from error
+            raise NotThere(f"{self.url}: there is no such host") from error
         if isinstance(error, http.client.HTTPException) and not isinstance(error, ConnectionError):
             raise Unreachable(
                 f"what answers at {self.url} is no borgmaster, or was cut off", "Look at the address"
@@ -261,24 +292,12 @@ class Client:
             what = str(reason).lower().replace("_", " ")
             raise Unreachable(f"{self.url} cannot be trusted: {what}: {words}", _TLS_HINT) from error
         why = getattr(error, "strerror", None) or str(error) or "the connection broke"
-        raise Unreachable(f"{self.url} cannot be reached: {str(why).lower()}", _UP_HINT) from error
+        raise NotThere(f"{self.url} cannot be reached: {str(why).lower()}", _UP_HINT) from error
 
 
 def quoted(*parts: str | int) -> str:
     """Return a path under ``/v1`` of these parts, each made safe: ``quoted("jobs", "ann", "web")``."""
     return "/v1/" + "/".join(quote(str(part), safe="") for part in parts)
-
-
-def _address(url: str) -> SplitResult:
-    """Return the parts of a master's address. Raises Invalid for all but scheme, host and port."""
-    try:
-        parts = urlsplit(url)
-        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port or an IPv6 address that is none
-        is_address = False
-    if not is_address or not url.isprintable() or " " in url or "@" in url or parts.path or parts.query:
-        raise Invalid(f"'{url}' is no address of a borgmaster", "Write it like http://127.0.0.1:7400")
-    return parts
 
 
 def _trust(ca: str) -> "ssl.SSLContext":

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -29,7 +29,21 @@ class Credentials(msgspec.Struct, frozen=True):
         return "Credentials(***)"
 
 
-def make_credentials(folder: Path, url: str, ca: str = "") -> Credentials:
+def read_credentials(folder: Path) -> Credentials:
+    """Read what a master of the cell has made in a folder, or somebody has copied there from another one's.
+
+    Raises UnsafeConfiguration when it is not there: other secrets than the cell's would be of no use.
+    """
+    for name in ("secret", "tokens.toml"):
+        if not (folder / name).exists():
+            raise UnsafeConfiguration(
+                f"{folder} has no {name}, and another borgmaster leads the cell",
+                "Copy secret, tokens.toml and tokens/ from the state folder of a borgmaster of this cell",
+            )
+    return _usable(folder, _private(folder / "secret"))
+
+
+def make_credentials(folder: Path) -> Credentials:
     """Make what is missing in a cell's folder, and read the secret. Raises UnsafeConfiguration."""
     try:
         tokens = folder / "tokens"
@@ -38,14 +52,31 @@ def make_credentials(folder: Path, url: str, ca: str = "") -> Credentials:
         admin = _made(tokens / "admin.token", new_token)
         join = _made(tokens / "join.token", new_token)
         _made(folder / "tokens.toml", lambda: _table(admin, join))
-        client = {"url": url, "token_file": "tokens/admin.token", "ca": ca}
+    except OSError as error:
+        raise _not_ours(folder, error) from None
+    return _usable(folder, secret)
+
+
+def tell_clients(folder: Path, url: str, ca: str = "", masters: Sequence[str] = ()) -> None:
+    """Write where clients on this host find the cell's master, for whom the folder is alone at the moment.
+
+    ``masters`` are the addresses of all masters, if there are several. Raises UnsafeConfiguration.
+    """
+    client = {"url": url, "token_file": "tokens/admin.token", "ca": ca, "masters": list(masters)}
+    try:
         _drop_drafts(folder / "client.json")
         write_private(folder / "client.json", json.dumps(client, indent=2) + "\n")
     except OSError as error:
-        raise UnsafeConfiguration(
-            f"{error.filename or folder}: {error.strerror}",
-            "the state folder must be ours to write",
-        ) from None
+        raise _not_ours(folder, error) from None
+
+
+def _not_ours(folder: Path, error: OSError) -> UnsafeConfiguration:
+    return UnsafeConfiguration(
+        f"{error.filename or folder}: {error.strerror}", "the state folder must be ours to write"
+    )
+
+
+def _usable(folder: Path, secret: str) -> Credentials:
     if len(secret) < 32:
         raise UnsafeConfiguration(
             f"{folder / 'secret'} is too short to be a secret",
@@ -58,6 +89,10 @@ def _made(path: Path, make: Callable[[], str]) -> str:
     _drop_drafts(path)
     if not path.exists():
         write_private(path, make() + "\n")
+    return _private(path)
+
+
+def _private(path: Path) -> str:
     if path.stat().st_mode & 0o077:
         raise UnsafeConfiguration(f"{path} can be read by others", f"run `chmod 600 {path}`")
     return path.read_text().strip()

@@ -18,6 +18,7 @@
     +-- StoreDamaged             what is stored does not verify            exit 72
     +-- StoreOlder               machines have seen more than is stored    exit 73
     +-- UnsafeConfiguration      will not run like this                    exit 74
+        +-- InUse                another one has it
 
 ``status`` is the HTTP status (RFC 9457 problem details are made from these fields), ``exit_code``
 what a command or daemon ends with.
@@ -167,3 +168,7 @@ class UnsafeConfiguration(BorgishError):
     """Will not run like this."""
 
     exit_code = 74
+
+
+class InUse(UnsafeConfiguration):
+    """Somebody else has it, and who came was not told to wait."""

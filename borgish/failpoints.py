@@ -90,6 +90,7 @@ FAILPOINTS: dict[str, str] = {
     "shutdown.unlinked": "machines are not asked any more",
     "shutdown.turned": "the last turn is durable and let out",
     "shutdown.kept": "the last checkpoint is kept",
+    "shutdown.released": "nobody leads by what the database says",
     "close.disconnected": "the database was let go, the lock was not",
     "close.released": "both were",
 }

@@ -56,6 +56,15 @@ class PostgresServer:
         """End it without order, as a crash does: its next start recovers."""
         self.stop()
 
+    def keep(self) -> None:
+        """Copy all of it, as a replica has it that is left behind. The server must not run."""
+        subprocess.run(["cp", "-a", self._data, self._data + "-kept"], check=True)
+
+    def fall_back(self) -> None:
+        """Put the copy in the place of what there is. The server must not run."""
+        shutil.rmtree(self._data)
+        os.rename(self._data + "-kept", self._data)
+
     def fresh_url(self) -> str:
         """Return the URL of a new, empty database."""
         import psycopg  # the extra is there where these tests run

@@ -1,6 +1,6 @@
 """Puts the API together: the routes, the door before them, and how errors leave."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from litestar import Litestar
 from litestar.datastructures import State
@@ -48,10 +48,15 @@ ROUTES = (
 
 
 def create_app(
-    gateway: Gateway, tokens: Tokens, metrics: Metrics, hosts: Iterable[str] | None = LOOPBACK_HOSTS
+    gateway: Gateway,
+    tokens: Tokens,
+    metrics: Metrics,
+    hosts: Iterable[str] | None = LOOPBACK_HOSTS,
+    permit: Callable[[], None] = lambda: None,
 ) -> App:
-    """Return the API as an ASGI app. ``hosts`` are the names it goes by (see ``door.hosts_of``)."""
-    return Door(create_routes(gateway, metrics), tokens, hosts)
+    """Return the API as an ASGI app. ``hosts`` are the names it goes by (see ``door.hosts_of``), ``permit``
+    raises when nothing may be answered any more."""
+    return Door(create_routes(gateway, metrics), tokens, hosts, permit)
 
 
 def create_routes(gateway: Gateway, metrics: Metrics) -> Litestar:

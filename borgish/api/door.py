@@ -9,7 +9,7 @@ from typing import Any
 
 from borgish.api.auth import Tokens, bearer
 from borgish.api.errors import encode, problem_of
-from borgish.errors import BorgishError, Forbidden, Refused, Unauthenticated
+from borgish.errors import BorgishError, Forbidden, Unauthenticated
 from borgish.failpoints import reach
 from borgish.wire.bounds import is_loopback
 
@@ -30,8 +30,16 @@ class Door:
     that reach it through a name of their own (DNS rebinding).
     """
 
-    def __init__(self, app: App, tokens: Tokens, hosts: Iterable[str] | None) -> None:
+    def __init__(
+        self,
+        app: App,
+        tokens: Tokens,
+        hosts: Iterable[str] | None,
+        permit: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``permit`` raises while nothing may be answered but with its error."""
         self._app = app
+        self._permit = permit
         self._tokens = tokens
         self._hosts = None if hosts is None else frozenset(hosts)
 
@@ -41,7 +49,7 @@ class Door:
         elif scope["type"] == "http":
             try:
                 self._admit(scope)
-            except Refused as refused:
+            except BorgishError as refused:
                 await _refuse(refused, send)
                 return
             await self._pass_on(scope, receive, send)
@@ -65,6 +73,7 @@ class Door:
         if principal is None:
             raise Unauthenticated("this token is not one of this cell", "Was it made for another cell?")
         scope["user"], scope["auth"] = principal, None
+        self._permit()
 
 
 def hosts_of(listen: str) -> frozenset[str] | None:
@@ -91,7 +100,7 @@ def _raised_on_purpose(error: Exception) -> BorgishError | None:
     return cause if isinstance(cause, BorgishError) else None
 
 
-async def _refuse(refused: Refused, send: Send) -> None:
+async def _refuse(refused: BorgishError, send: Send) -> None:
     body, headers = encode(problem_of(refused))
     if isinstance(refused, Unauthenticated):
         headers.append((b"www-authenticate", b"Bearer"))

@@ -20,6 +20,7 @@ from borgish.wire.api import (
     AsOf,
     CheckpointView,
     EventView,
+    HealthView,
     PlanView,
     RefusalView,
     StatusView,
@@ -80,6 +81,10 @@ class Gateway(Protocol):
 
     async def command(self, command: Command, actor: str, request_id: str, digest: str) -> Accepted:
         """Hand in a command; return when it is durable. The same id and digest: the same answer."""
+        ...
+
+    async def health(self) -> HealthView:
+        """Return how this borgmaster is, which leads."""
         ...
 
     def bands(self) -> Bands:

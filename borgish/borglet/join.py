@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from borgish.addresses import may_follow, several
 from borgish.borglet.membership import Membership
 from borgish.borglet.settings import Settings
 from borgish.clock import Clock
@@ -37,6 +38,14 @@ JOIN_HINT = "Put the cell's join token there: it is in tokens/join.token of the 
 WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
 
 
+class SentOn(Exception):
+    """A master that stands by says who leads."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(where)
+        self.where = where
+
+
 class Joiner:
     """Joins at each start, and when the master has not polled for 15 s.
 
@@ -56,6 +65,8 @@ class Joiner:
         self._settings, self._membership, self._clock = settings, membership, clock
         self._make_request, self._heard, self._joined = make_request, heard, joined
         self._said, self._said_at = "", 0.0
+        self._masters = several(settings.master)
+        self._master = self._masters[0]  # the one that is asked next
 
     async def run(self) -> None:
         """Join, watch, join again; never returns."""
@@ -70,16 +81,25 @@ class Joiner:
                 reply = await in_daemon_thread(self._ask)
                 self._accepted(reply)
                 return
+            except SentOn as sent:
+                self._master = sent.where
             except (BorgishError, OSError, ValueError) as error:  # ValueError: a host name that is none
                 self._say(str(error))
+                self._master = self._next()
             await asyncio.sleep(pause)
             pause = min(pause * 2, PAUSE_SECONDS_MAX)
 
     def _accepted(self, reply: JoinReply) -> None:
         self._said = ""
         self._membership.keep(reply.cell, reply.poll_token)
-        log.info("joined cell %s at %s as machine %s", reply.cell, self._settings.master, reply.machine)
+        log.info("joined cell %s at %s as machine %s", reply.cell, self._master, reply.machine)
         self._joined(reply.cell)
+
+    def _next(self) -> str:
+        """Return the master to ask after one that was of no use."""
+        if self._master not in self._masters:
+            return self._masters[0]
+        return self._masters[(self._masters.index(self._master) + 1) % len(self._masters)]
 
     async def _until_unheard(self) -> None:
         left = UNHEARD_SECONDS
@@ -98,18 +118,20 @@ class Joiner:
         """Make one request. Raises Unreachable or a Refused that says what to do."""
         token = self._join_token()
         try:
-            status, body = self._exchange(token)
+            status, body, location = self._exchange(token)
         except (OSError, http.client.HTTPException) as error:
             raise Unreachable(
-                f"no answer from the borgmaster at {self._settings.master}: {error or type(error).__name__}",
+                f"no answer from the borgmaster at {self._master}: {error or type(error).__name__}",
                 "Check that it runs and that 'master' in the configuration is its address.",
             ) from error
+        if status == 307 and may_follow(self._master, where := _origin(location)):
+            raise SentOn(where)
         if status not in (200, 201):
             raise self._refusal(status, body)
         try:
             return msgspec.json.decode(body, type=JoinReply)
         except msgspec.MsgspecError:
-            raise Unreachable(f"what answers at {self._settings.master} is no borgmaster") from None
+            raise Unreachable(f"what answers at {self._master} is no borgmaster") from None
 
     def _join_token(self) -> str:
         path = self._settings.join_token_file
@@ -128,7 +150,7 @@ class Joiner:
             )
         return token
 
-    def _exchange(self, token: str) -> tuple[int, bytes]:
+    def _exchange(self, token: str) -> tuple[int, bytes, str]:
         connection = self._connection()
         try:
             connection.connect()
@@ -138,15 +160,15 @@ class Joiner:
                 "Content-Type": "application/json",
                 "Idempotency-Key": new_request_id(),
             }
-            path = urlsplit(self._settings.master).path.rstrip("/") + "/v1/machines"
+            path = urlsplit(self._master).path.rstrip("/") + "/v1/machines"
             connection.request("POST", path, body, headers)
             response = connection.getresponse()
-            return response.status, response.read(ANSWER_BYTES_MAX)
+            return response.status, response.read(ANSWER_BYTES_MAX), response.headers.get("location", "")
         finally:
             connection.close()
 
     def _connection(self) -> http.client.HTTPConnection:
-        url = urlsplit(self._settings.master)
+        url = urlsplit(self._master)
         host = url.hostname or ""
         if url.scheme == "http":
             return http.client.HTTPConnection(host, url.port, timeout=REQUEST_SECONDS)
@@ -181,6 +203,11 @@ class Joiner:
         if status >= 500:
             return Unreachable(f"the borgmaster cannot take a machine now: {problem.detail}", problem.hint)
         return Refused(f"the borgmaster refused this machine: {problem.detail}", problem.hint)
+
+
+def _origin(location: str) -> str:
+    url = urlsplit(location)
+    return f"{url.scheme}://{url.netloc}"
 
 
 async def in_daemon_thread(call: Callable[[], T]) -> T:

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from borgish.addresses import several
 from borgish.errors import UnsafeConfiguration
 from borgish.resources import (
     DEVICE_MILLIS,
@@ -57,7 +58,7 @@ class Settings(msgspec.Struct, frozen=True):
     machine: str
     host: str
     port: int  # 0: any free one
-    master: str
+    master: str  # several with commas
     join_token_file: Path
     state: Path
     ports_low: int
@@ -83,7 +84,7 @@ def load(path: Path) -> Settings:
         machine=_checked(path, "machine", _name, file.machine),
         host=host,
         port=port,
-        master=_checked(path, "master", _url, file.master),
+        master=_checked(path, "master", _urls, file.master),
         join_token_file=base / _checked(path, "join_token_file", _file_name, file.join_token_file),
         state=base / _checked(path, "state", _not_empty, file.state),
         ports_low=low,
@@ -156,6 +157,10 @@ def _port_range(value: str) -> tuple[int, int]:
     if not 1024 <= int(low) <= int(high) <= 65535:
         raise ValueError("is outside 1024-65535, or its end is before its beginning")
     return int(low), int(high)
+
+
+def _urls(value: str) -> str:
+    return ",".join(_url(url) for url in several(value)) or _url("")
 
 
 def _url(value: str) -> str:

@@ -85,7 +85,15 @@ app = typer.Typer(
 def borgctl(
     context: typer.Context,
     folder: DirOption = None,
-    url: Annotated[str, typer.Option(envvar="BORGISH_URL", help="The master, when not a local cell's.")] = "",
+    url: Annotated[
+        str,
+        typer.Option(
+            "--url",
+            "--master",
+            envvar=["BORGISH_MASTER", "BORGISH_URL"],
+            help="The master, when not a local cell's; several with commas.",
+        ),
+    ] = "",
     token_file: Annotated[
         Path | None, typer.Option(envvar="BORGISH_TOKEN_FILE", help="Where the token is.")
     ] = None,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from borgish.credentials import make_credentials, write_private
+from borgish.credentials import make_credentials, tell_clients, write_private
 from borgish.errors import Conflict, Invalid
 
 # Two cells on one host should not hand out the same ports, so where a cell's ranges begin depends on
@@ -148,7 +148,8 @@ def _make_master(folder: Path) -> None:
 def _make_secrets(folder: Path) -> None:
     """Make what the borglets need before the master, which makes the same, is there."""
     if not (folder / "client.json").exists() or not (folder / "tokens" / "join.token").exists():
-        make_credentials(folder, _url(folder))
+        make_credentials(folder)
+        tell_clients(folder, _url(folder))
 
 
 def _url(folder: Path) -> str:

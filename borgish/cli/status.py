@@ -12,17 +12,20 @@ from borgish.cli.screen import can_show
 from borgish.cli.session import DirOption, Session, session_of
 from borgish.cli.table import Column, draw
 from borgish.cli.text import plural
-from borgish.errors import Unreachable
+from borgish.errors import BorgishError, Unreachable
 from borgish.resources import show_bytes, show_cpu
 from borgish.text import age
-from borgish.wire.api import BandUse, StatusView
+from borgish.wire.api import BandUse, HealthView, StatusView
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from borgish.client import Client
+
 app = single()
 
 _BAR_WIDTH = 20
+MASTER_SECONDS_MAX = 2.0  # to hear how one of several masters is
 
 
 @app.command()
@@ -41,10 +44,32 @@ def status(
     except Unreachable:
         _say_daemons(session)
         raise
-    show_one(view, output, view.cell, lambda it, _: in_full(it, client.url, _local_pid(session)))
+    masters = "" if view.as_of or output is not Form.TABLE else masters_words(client)
+    show_one(view, output, view.cell, lambda it, _: in_full(it, client.url, _local_pid(session), masters))
 
 
-def in_full(view: StatusView, url: str, pid: int) -> str:
+def masters_words(client: "Client") -> str:
+    """Return how each of several masters is; "" where there is one."""
+    each = client.each_master()
+    return "; ".join(_master_words(one) for one in each) if len(each) > 1 else ""
+
+
+def _master_words(one: "Client") -> str:
+    one.timeout_seconds = MASTER_SECONDS_MAX
+    try:
+        view = one.get("/v1/health", None, HealthView)
+    except BorgishError:
+        return f"{one.url} does not answer"
+    finally:
+        one.close()
+    if view.role == "leader":
+        return f"{one.url} leads"
+    if view.trouble or view.behind_seconds is None:
+        return f"{one.url} stands by, without a copy: {view.trouble or 'it has just begun'}"
+    return f"{one.url} stands by at position {view.position}"
+
+
+def in_full(view: StatusView, url: str, pid: int, masters: str = "") -> str:
     """Return the cell as people read it."""
     where = f"borgmaster {view.version}, up {age(view.started_at)}" + (f", pid {pid}" if pid else "")
     kept, now = view.last_checkpoint, view.as_of is None
@@ -52,6 +77,7 @@ def in_full(view: StatusView, url: str, pid: int) -> str:
         [
             ("cell", view.cell),
             ("master", f"{url}, {where}" if now else ""),
+            ("masters", masters),
             (
                 "journal",
                 f"{view.store}, position {view.position}, timeline {view.timeline}, epoch {view.epoch}",

@@ -22,11 +22,18 @@ _decode = msgspec.json.Decoder(HeadReply).decode
 
 
 async def ask_heads(
-    machines: Sequence[Machine], secret: str, tls: ssl.SSLContext | None
+    machines: Sequence[Machine],
+    secret: str,
+    tls: ssl.SSLContext | None,
+    strangers: list[str] | None = None,
 ) -> tuple[HeadReply, ...]:
-    """Return what those machines say that answer in time. Does not raise."""
+    """Return what those machines say that answer in time. Does not raise.
+
+    Those that do not know the token, since their master has another secret, are added to ``strangers``.
+    """
+    strangers = [] if strangers is None else strangers
     step = max(1, -(-len(machines) // ASKED_MAX))
-    asked = [asyncio.create_task(_ask(record, secret, tls)) for record in machines[::step]]
+    asked = [asyncio.create_task(_ask(record, secret, tls, strangers)) for record in machines[::step]]
     if not asked:
         return ()
     await _wait(asked)
@@ -46,12 +53,16 @@ async def _wait(asked: "Sequence[asyncio.Task[HeadReply | None]]") -> None:
         )
 
 
-async def _ask(record: Machine, secret: str, tls: ssl.SSLContext | None) -> HeadReply | None:
+async def _ask(
+    record: Machine, secret: str, tls: ssl.SSLContext | None, strangers: list[str]
+) -> HeadReply | None:
     """Return what one machine says; None for one that cannot, as one that is older than this question."""
     peer = Peer(record.host, record.port, poll_token(secret, record.name), tls if record.tls else None)
     body = b""
     try:
         async for part in peer.stream("/v1/head"):
+            if part.status == 401:
+                strangers.append(record.name)
             if part.status != 200:
                 return None
             body += part.body

@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import hmac
 import ssl
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from urllib.parse import urlencode
 
@@ -19,11 +18,6 @@ from borgish.link.poller import Inbox, Poller, PollSettings
 from borgish.link.transport import Peer, Response
 from borgish.wire.api import Problem
 from borgish.wire.link import ExecReply, ExecRequest
-
-BEGUN_AT_ONCE = 20
-BEGIN_PAUSE_SECONDS = 0.01
-"""Machines are asked for the first time so many at once, and the loop comes round between: were all of a
-large cell asked together, most answers would come too late to count, and be asked for again."""
 
 
 def poll_token(secret: str, machine: str) -> str:
@@ -45,7 +39,9 @@ class Link:
         secret: str,
         tls: ssl.SSLContext | None,
         on_fenced: Callable[[Fenced], None],
+        permit: Callable[[], None] = lambda: None,
     ) -> None:
+        """``permit`` raises Fenced when nothing may be sent to machines any more."""
         self._cell = cell
         self._observed = observed
         self._inbox = inbox
@@ -54,11 +50,10 @@ class Link:
         self._secret = secret
         self._tls = tls
         self._on_fenced = on_fenced
+        self._permit = permit
         self._pollers: dict[str, Poller] = {}
         self._generations: dict[str, int] = {}  # of machines that were let go of, for when they come back
         self._ending: set[asyncio.Task[None]] = set()
-        self._new: deque[Poller] = deque()  # not yet begun
-        self._beginning: asyncio.Task[None] | None = None
 
     def sync(self, machines: Iterable[str]) -> None:
         """Poll these machines where the cell now says they are."""
@@ -70,23 +65,6 @@ class Link:
                 self._begin(record, peer)
             elif not poller.peer.is_at(peer):
                 poller.move(peer)
-        if self._beginning is None or self._beginning.done():
-            self._begin_some()
-            if self._new:
-                self._beginning = asyncio.create_task(self._begin_all(), name="begin polling")
-
-    async def _begin_all(self) -> None:
-        while self._new:
-            await asyncio.sleep(BEGIN_PAUSE_SECONDS)
-            self._begin_some()
-
-    def _begin_some(self) -> None:
-        for _ in range(min(BEGUN_AT_ONCE, len(self._new))):
-            poller = self._new.popleft()
-            if self._pollers.get(poller.machine) is poller:  # else it was let go of meanwhile
-                self._inbox.begun(poller.machine)
-                poller.renew()
-                poller.start()
 
     def drop(self, machines: Iterable[str]) -> None:
         """Poll these machines no more. One that is back already begins anew with the next ``sync``."""
@@ -111,17 +89,18 @@ class Link:
             self._generations.get(record.name, 0),
         )
         self._pollers[record.name] = poller
-        self._new.append(poller)
+        poller.renew()
+        poller.start()
 
     def _peer(self, record: Machine) -> Peer:
         token = poll_token(self._secret, record.name)
-        return Peer(record.host, record.port, token, self._tls if record.tls else None)
+        return Peer(record.host, record.port, token, self._tls if record.tls else None, self._permit)
 
     def renew(self, machines: Iterable[str]) -> None:
         """Make and send the assignments of these machines anew."""
         for name in machines:
             poller = self._pollers.get(name)
-            if poller is not None and poller.has_begun:
+            if poller is not None:
                 poller.renew()
 
     def trouble(self, machine: str) -> str:
@@ -170,9 +149,6 @@ class Link:
 
     async def close(self) -> None:
         """Stop polling."""
-        self._new.clear()
-        if self._beginning is not None:
-            await self._beginning
         await asyncio.gather(*(poller.close() for poller in self._pollers.values()), *self._ending)
 
 

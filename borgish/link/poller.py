@@ -46,10 +46,6 @@ class Inbox(Protocol):
         """Hand in a report; return when what follows from it is durable."""
         ...
 
-    def begun(self, machine: str) -> None:
-        """Note that a machine is asked from now on: its silence counts from here."""
-        ...
-
     def heard(self, machine: str, mono: float) -> None:
         """Note that a machine gave a valid answer."""
         ...
@@ -95,11 +91,6 @@ class Poller:
     def generation(self) -> int:
         """The generation of the last assignment, from which whoever polls the machine next goes on."""
         return self._conversation.generation
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether it polls; it makes its own assignment when it begins."""
-        return self._task is not None
 
     def start(self) -> None:
         """Begin to poll."""

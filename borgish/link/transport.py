@@ -6,7 +6,7 @@ what a poll costs here is what a machine costs the master. Redirects are never f
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import cast
 
 import httptools
@@ -119,7 +119,16 @@ class Connection(asyncio.Protocol):
 class Peer:
     """One borglet: where it is, the token it wants, and the idle connections to it."""
 
-    def __init__(self, host: str, port: int, token: str, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        token: str,
+        tls: ssl.SSLContext | None,
+        permit: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``permit`` is called just before anything is sent, and raises when it may not be."""
+        self._permit = permit
         self.host = host
         self.port = port
         self.tls = tls
@@ -165,6 +174,7 @@ class Peer:
         head = f"{method} {path} HTTP/1.1\r\n{self._head}Content-Length: {len(body)}\r\n\r\n".encode()
         connection = await self._connection()
         try:
+            self._permit()
             return connection, await connection.ask(head, body)
         except BaseException:
             connection.close()

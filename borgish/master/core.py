@@ -30,7 +30,7 @@ from borgish.errors import CellBroken, Conflict, Poison, Refused
 from borgish.master.planned import evict_command, place_command, promise_command
 from borgish.master.planning import Foreseen, check_token, check_unchanged, foreseen
 from borgish.master.poison import CarefulScheduler, Failures, broken_by, failed_at, not_again
-from borgish.master.step import Ask, Begun, Heard, Input, Missed, Step, UsageSeen
+from borgish.master.step import Ask, Heard, Input, Missed, Step, Unasked, UsageSeen
 from borgish.reconcilers import RECONCILERS, Reconciler
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.scheduler.plan import Plan, Refusal
@@ -128,10 +128,10 @@ class Core:
 
     def _take(self, given: Input, now: Now) -> tuple[int, Accepted | Refused] | None:
         match given:
-            case Begun(machines):
-                watch(self.observed, sorted(machines & self.cell.machines.keys()), now)
             case Heard(machines):
                 hear(self.observed, machines)
+            case Unasked(machines):
+                watch(self.observed, [name for name in machines if name in self.cell.machines], now)
             case Missed(machines):
                 miss(self.observed, machines)
             case UsageSeen(machine, usage):

@@ -1,25 +1,21 @@
-"""One borgmaster from start to end: reads its cell, leads it, serves it, and lets go in order."""
+"""A borgmaster that leads, from becoming the leader to its end; what comes before is in ``life``."""
 
 import asyncio
 import logging
-import os
-import signal
-import socket
 import ssl
 from typing import Any
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
-from borgish.api import serve
 from borgish.api.app import create_app
 from borgish.api.auth import Tokens
-from borgish.api.door import hosts_of
+from borgish.api.door import App, hosts_of
 from borgish.cell.commands import Seen
 from borgish.cell.decide_quota import decide_rules
 from borgish.cell.state import Cell
 from borgish.clock import SystemClock
 from borgish.credentials import Credentials
-from borgish.errors import BorgishError, CellBroken, Fenced, OutcomeUnknown
+from borgish.errors import BorgishError, CellBroken, Fenced, OutcomeUnknown, UnsafeConfiguration
 from borgish.failpoints import reach
 from borgish.link.heads import ask_heads
 from borgish.link.link import Link
@@ -27,15 +23,21 @@ from borgish.link.poller import PollSettings
 from borgish.master.archive import Archive
 from borgish.master.checkpointer import Checkpointer
 from borgish.master.core import Core
+from borgish.master.front import Front
 from borgish.master.gateway import MasterGateway
+from borgish.master.health import holder_here
 from borgish.master.history import EVENTS_KEPT, History
 from borgish.master.inbox import Inbox
 from borgish.master.keeper import Keeper
+from borgish.master.lease import Lease
+from borgish.master.mandate import Mandate
+from borgish.master.meeting import meet_machines
 from borgish.master.metrics import Metrics
 from borgish.master.moments import Moments
 from borgish.master.older import seen_beyond
 from borgish.master.past import Past
 from borgish.master.reading import Reader
+from borgish.master.renewal import Renewal
 from borgish.master.rollbacks import Rollbacks
 from borgish.master.sampler import Sampler
 from borgish.master.settings import Settings
@@ -52,7 +54,8 @@ log = logging.getLogger("borgmaster")
 
 
 class Daemon:
-    """The parts of a running borgmaster. ``store`` is open and this process's own; ``cell`` is what it holds.
+    """The parts of a borgmaster that leads. ``store`` is open and was won; ``cell`` is what it holds, or held
+    a moment ago. ``address`` is where this master is found.
 
     ``seen`` is what machines have seen and the store has not, where such a store is taken over.
     """
@@ -63,8 +66,10 @@ class Daemon:
         store: Store,
         credentials: Credentials,
         cell: Cell,
+        address: str,
         seen: Seen | None = None,
     ) -> None:
+        self._address = address
         self._settings = settings
         self._store = store
         self._credentials = credentials
@@ -72,9 +77,13 @@ class Daemon:
         self._began = self._clock.now()
         self._failed: asyncio.Future[BorgishError] = asyncio.get_running_loop().create_future()
         self._doubted: asyncio.Task[None] | None = None
-        holder = f"{socket.gethostname()}:{os.getpid()}"
+        holder = holder_here()
         decide_rules(cell, settings.rules)  # before this one leads: what cannot be must not depose anybody
-        epoch = store.lead(holder, settings.listen)
+        asked = self._clock.now().mono
+        epoch = store.lead(holder, address)
+        lease = Lease(settings.lease, asked) if store.kind == "postgresql" else None
+        self._mandate = Mandate(self._clock, lease)
+        self._renewal = self._renewing(store, lease) if lease else None
         replay(cell, store.entries(cell.position))  # what the one before wrote until then
         self._suspects = Suspects(settings.folder)
         poison = self._suspects.known()
@@ -88,7 +97,9 @@ class Daemon:
         self._first = self._core.begin(epoch, holder, self._clock.now(), settings.rules, seen)
         self._inbox = Inbox()
         self._metrics = Metrics()
-        self._turn = Turn(self._core, store, self._inbox, self._clock, self._released, self._metrics.turn)
+        self._turn = Turn(
+            self._core, store, self._inbox, self._clock, self._released, self._metrics.turn, self._mandate
+        )
         self._history = History(store.entries(max(0, cell.position - EVENTS_KEPT)))
         self._checkpointer = Checkpointer(self._core, self._turn, store, self._clock)
         self._keeper = Keeper(cell.name, store, self._checkpointer)
@@ -106,6 +117,7 @@ class Daemon:
             credentials.secret,
             _borglet_tls(settings),
             self._doubt,
+            self._mandate.expect,
         )
 
     def _reconcile_settings(self) -> ReconcileSettings:
@@ -163,25 +175,46 @@ class Daemon:
         if not self._failed.done():
             self._failed.set_result(error)
 
-    async def run(self) -> None:
-        """Serve until a signal asks to stop. Raises what ended it otherwise."""
-        stopping = _stop_signals()
+    async def run(self, front: Front, stopping: "asyncio.Future[None]") -> None:
+        """Serve until it is to stop. Raises what ended it otherwise."""
         turns = asyncio.create_task(self._turn.run(self._first), name="turns")
-        self._link.sync(sorted(self._core.cell.machines))
+        minding = asyncio.create_task(self._mind_lease(), name="lease")
+        cell = self._core.cell
+        meeting = asyncio.create_task(meet_machines(cell, self._link, self._turn, self._inbox, self._clock))
         housekeeping = self._housekeeping()
-        serving = await self._serve()
-        log.info("serving %s on %s", self._settings.name, serving.url)
+        front.answer_with(self._app())
+        log.info("serving %s on %s", self._settings.name, front.url)
         reach("start.serving")
         try:
-            ends: set[asyncio.Future[Any]] = {turns, stopping, self._failed}
+            ends: set[asyncio.Future[Any]] = {turns, minding, stopping, self._failed}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
             reach("shutdown.begun")
             housekeeping.shutdown(wait=False)
-            await self._close(serving, turns)
+            meeting.cancel()
+            await self._close(front, turns, minding)
         await self._last_checkpoint(turns)
 
-    async def _serve(self) -> serve.Serving:
+    async def _mind_lease(self) -> None:
+        """Fail the daemon when its lease is over; where there is none nothing ever happens here."""
+        if self._renewal is None:
+            await asyncio.Future()
+            return
+        await self._renewal.over()
+        try:
+            self._mandate.expect()
+        except Fenced as over:
+            self._fail(over)
+
+    def _renewing(self, store: Store, lease: Lease) -> Renewal:
+        loop = asyncio.get_running_loop()
+        renewal = Renewal(
+            store, lease, self._clock, lambda error: loop.call_soon_threadsafe(self._fail, error)
+        )
+        renewal.start()
+        return renewal
+
+    def _app(self) -> App:
         moments = Moments(self._core, self._turn, self._store, self._clock, self._reader.daemon)
         gateway = MasterGateway(
             self._core,
@@ -207,12 +240,11 @@ class Daemon:
                 self._settings.rollback,
             ),
             Archive(self._core, self._turn, self._store, self._clock),
+            self._address,
         )
         tokens = Tokens.read(self._settings.folder / "tokens.toml")
-        host, tls = self._settings.host, self._settings.tls
-        app = create_app(gateway, tokens, self._metrics.render, hosts_of(host))
-        shown = serve.Tls(tls.certificate, tls.key, tls.ca) if tls else None
-        return await serve.serve(app, host, self._settings.port, shown)
+        hosts = hosts_of(self._settings.host)
+        return create_app(gateway, tokens, self._metrics.render, hosts, self._mandate.expect)
 
     def _housekeeping(self) -> AsyncIOScheduler:
         scheduler = AsyncIOScheduler(timezone="UTC")
@@ -245,15 +277,18 @@ class Daemon:
         except BorgishError as error:  # one that ends us comes again with the next commit
             log.error("%s", error)
 
-    async def _close(self, serving: serve.Serving, turns: "asyncio.Task[None]") -> None:
+    async def _close(self, front: Front, turns: "asyncio.Task[None]", minding: "asyncio.Task[None]") -> None:
         """Stop taking questions, then stop asking machines; what was accepted is durable or unanswered."""
         self._hub.close()
-        await serving.stop()
+        await front.stop()
         reach("shutdown.unserved")
         await self._link.close()
         reach("shutdown.unlinked")
         self._turn.stop()
+        if self._mandate.is_over:
+            return  # whoever leads has taken over, and a commit of ours may hang for long
         await asyncio.wait({turns})
+        minding.cancel()
         if self._keeping is not None:
             if turns.exception() is not None:
                 self._keeping.cancel()  # it may wait for a commit that will never be
@@ -261,6 +296,7 @@ class Daemon:
         reach("shutdown.turned")
 
     async def _last_checkpoint(self, turns: "asyncio.Task[None]") -> None:
+        self._mandate.expect()
         ended = (await asyncio.gather(turns, return_exceptions=True))[0]
         if isinstance(ended, CellBroken):
             self._note_broken(ended)
@@ -275,6 +311,13 @@ class Daemon:
         except BorgishError as error:
             log.error("%s", error)  # the journal has everything; the next start only takes longer
         reach("shutdown.kept")
+        if self._renewal is not None:
+            self._renewal.stop()
+        try:
+            await self._turn.in_store(self._store.release)
+        except BorgishError as error:
+            log.error("%s", error)  # a standby has to wait for the end of the lease
+        reach("shutdown.released")
         log.info("stopped in order; tasks go on")
 
     def _note_broken(self, broken: CellBroken) -> None:
@@ -286,40 +329,37 @@ class Daemon:
                 log.error("%s cannot be written: %s", self._suspects.path, error.strerror)
 
     def close(self) -> None:
-        """Let go of the store."""
-        self._turn.close()
-        self._store.close()
+        """Let go of the store; of one whose database may hang, only with the end of the process."""
+        is_over = self._mandate.is_over
+        if self._renewal is not None:
+            self._renewal.stop()
+        self._turn.close(wait=not is_over)
+        if not is_over:
+            self._store.close()
 
 
-async def open_daemon(
-    settings: Settings, store: Store, credentials: Credentials, *, take_over: bool
-) -> Daemon:
-    """Return the daemon of a store that is open, which it leads then. Raises StoreOlder before that, unless
-    it is to ``take_over`` a store that is older than what the machines have seen."""
-    try:
-        cell = store.load()
-        for warning in store.warnings:
-            log.warning("%s", warning)
-        known = [machine for _, machine in sorted(cell.machines.items())]
-        asked = [machine for machine in known if machine.up] or known
-        heads = await ask_heads(asked, credentials.secret, _borglet_tls(settings))
-        return Daemon(settings, store, credentials, cell, seen_beyond(cell, heads, take_over=take_over))
-    except BaseException:
-        store.close()
-        raise
+async def seen_by_machines(
+    settings: Settings, cell: Cell, credentials: Credentials, *, take_over: bool, one_of_several: bool
+) -> Seen | None:
+    """Return what machines have seen and the store has not; None where it is as new as they are.
 
-
-def _stop_signals() -> "asyncio.Future[None]":
-    loop = asyncio.get_running_loop()
-    stopping: asyncio.Future[None] = loop.create_future()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _settle, stopping)
-    return stopping
-
-
-def _settle(future: "asyncio.Future[None]") -> None:
-    if not future.done():
-        future.set_result(None)
+    Raises StoreOlder unless such a store is to be taken over, and UnsafeConfiguration for ``one_of_several``
+    masters that has another secret than those before: it would lead and be obeyed by nobody.
+    """
+    known = [machine for _, machine in sorted(cell.machines.items())]
+    asked = [machine for machine in known if machine.up] or known
+    strangers: list[str] = []
+    heads = await ask_heads(asked, credentials.secret, _borglet_tls(settings), strangers)
+    if len(strangers) > len(heads):
+        error = UnsafeConfiguration(
+            f"{len(strangers)} of {len(heads) + len(strangers)} machines that answered know another secret "
+            f"than the one in {settings.folder}, as {strangers[0]}",
+            "Copy secret and tokens.toml from the state folder of a borgmaster that led this cell",
+        )
+        if one_of_several:
+            raise error
+        log.warning("%s", error)
+    return seen_beyond(cell, heads, take_over=take_over)
 
 
 def _borglet_tls(settings: Settings) -> ssl.SSLContext | None:

@@ -17,6 +17,7 @@ from borgish.link.link import Link, poll_token
 from borgish.master.archive import Archive
 from borgish.master.checkpointer import Checkpointer
 from borgish.master.core import Core
+from borgish.master.health import leader_health
 from borgish.master.inbox import Inbox
 from borgish.master.keeper import Keeper
 from borgish.master.moments import Moments
@@ -28,7 +29,7 @@ from borgish.master.turn import Turn
 from borgish.master.watch import WatchHub
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import JobKind, State, split_task_name
-from borgish.wire.api import Accepted, AsOf, CheckpointView, EventView, PlanView
+from borgish.wire.api import Accepted, AsOf, CheckpointView, EventView, HealthView, PlanView
 from borgish.wire.api_past import (
     CheckpointDetail,
     CheckpointVerdict,
@@ -61,7 +62,10 @@ class MasterGateway:
         moments: Moments,
         rollbacks: Rollbacks,
         archive: Archive,
+        address: str,
     ) -> None:
+        """``address`` is where this master is found, as it is advertised."""
+        self._address = address
         self._core = core
         self._turn = turn
         self._inbox = inbox
@@ -80,6 +84,10 @@ class MasterGateway:
     async def command(self, command: Command, actor: str, request_id: str, digest: str) -> Accepted:
         """Hand in a command; return when it is durable."""
         return await self._inbox.ask(command, actor, request_id, digest)
+
+    async def health(self) -> HealthView:
+        """Return how this borgmaster is, which leads."""
+        return await self._reader.read(lambda reading: leader_health(reading.status(), self._address))
 
     def bands(self) -> Bands:
         """Return where the cell's bands begin."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from borgish.cell.commands import Command, Observe
 from borgish.errors import Refused
-from borgish.master.step import Ask, Begun, Heard, Input, Missed, UsageSeen
+from borgish.master.step import Ask, Heard, Input, Missed, Unasked, UsageSeen
 from borgish.wire.api import Accepted
 
 
@@ -18,9 +18,9 @@ class Inbox:
 
     def __init__(self) -> None:
         self._asks: list[Ask] = []
-        self._begun: set[str] = set()
         self._heard: dict[str, float] = {}
         self._missed: dict[str, str] = {}
+        self._unasked: tuple[str, ...] = ()
         self._usage: dict[str, dict[tuple[str, int], tuple[int, int]]] = {}
         self._waiting: dict[int, asyncio.Future[Accepted]] = {}
         self._handles = itertools.count(1)
@@ -42,14 +42,14 @@ class Inbox:
         """Hand in a machine's report; return when what follows from it is durable."""
         await self.ask(report, report.machine)
 
-    def begun(self, machine: str) -> None:
-        """Note that a machine is asked from now on."""
-        self._begun.add(machine)
-
     def heard(self, machine: str, mono: float) -> None:
         """Note that a machine gave a valid answer."""
         self._heard[machine] = mono
         self._missed.pop(machine, None)
+
+    def unasked(self, machines: tuple[str, ...]) -> None:
+        """Note which machines were not asked yet."""
+        self._unasked = machines
 
     def missed(self, machine: str, trouble: str) -> None:
         """Note why a machine gave no valid answer."""
@@ -73,14 +73,14 @@ class Inbox:
 
     def take(self) -> list[Input]:
         """Return all that arrived, commands in their order."""
-        inputs: list[Input] = [Begun(frozenset(self._begun))] if self._begun else []
-        if self._heard:
-            inputs.append(Heard(self._heard))
+        inputs: list[Input] = [Heard(self._heard)] if self._heard else []
+        if self._unasked:
+            inputs.append(Unasked(self._unasked))
         if self._missed:
             inputs.append(Missed(self._missed))
         inputs.extend(UsageSeen(machine, usage) for machine, usage in self._usage.items())
         inputs.extend(self._asks)
-        self._asks, self._begun, self._heard, self._missed, self._usage = [], set(), {}, {}, {}
+        self._asks, self._heard, self._missed, self._usage, self._unasked = [], {}, {}, {}, ()
         self._arrived.clear()
         return inputs
 

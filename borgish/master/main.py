@@ -1,26 +1,20 @@
 """``borgmaster``: the daemon that manages a cell."""
 
 import argparse
-import gc
 import logging
 import os
 import resource
-import socket
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NoReturn
 
 import msgspec
 
 import borgish
-from borgish.credentials import make_credentials
-from borgish.errors import BorgishError, StoreDamaged, UnsafeConfiguration
+from borgish.errors import BorgishError, Fenced, StoreDamaged, UnsafeConfiguration
 from borgish.failpoints import arm
 from borgish.master.older import FLAG
 from borgish.master.settings import Settings, read_settings
-
-if TYPE_CHECKING:
-    from borgish.store.base import Store
 
 log = logging.getLogger("borgmaster")
 NEWEST = "newest"
@@ -38,21 +32,31 @@ def main() -> None:
     try:
         if armed := arm(os.environ):
             log.warning("this borgmaster is to die at failpoint %s, as its environment says", armed)
-        settings = read_settings(arguments.config)
+        settings = read_settings(arguments.config, arguments.listen)
         if arguments.db:
             settings = msgspec.structs.replace(settings, db=arguments.db)
         if arguments.recover:
             _recover(settings, arguments.recover)
         else:
-            _run(settings, wait=arguments.standby, take_over=arguments.take_over_from_older_store)
+            _run(settings, may_wait=arguments.standby, take_over=arguments.take_over_from_older_store)
     except StoreDamaged as error:
         _say(error)
         if settings is not None and not arguments.recover:
             _say_way_out(settings, arguments)
         sys.exit(error.exit_code)
+    except Fenced as error:
+        _say(error)
+        _end_now(error.exit_code)
     except BorgishError as error:
         _say(error)
         sys.exit(error.exit_code)
+
+
+def _end_now(code: int) -> NoReturn:
+    """End without waiting for threads: one may hang in a database that does not answer."""
+    logging.shutdown()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _say(error: BorgishError) -> None:
@@ -91,7 +95,12 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--db", default="", metavar="URL", help="a database URL instead of the file's")
     parser.add_argument(
-        "--standby", action="store_true", help="wait while another borgmaster holds the database"
+        "--standby",
+        action="store_true",
+        help="stand by while another borgmaster leads, and lead when it is gone",
+    )
+    parser.add_argument(
+        "--listen", default="", metavar="HOST:PORT", help="where to listen, instead of the file's"
     )
     parser.add_argument(
         "--recover",
@@ -111,50 +120,13 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _run(settings: Settings, *, wait: bool, take_over: bool) -> None:
-    from borgish.store.open import open_store
-
+def _run(settings: Settings, *, may_wait: bool, take_over: bool) -> None:
     _prepare(settings.folder)
-    if wait:
-        log.info("standby: serves as soon as no other borgmaster holds the database")
-    store = open_store(
-        settings.db_url,
-        settings.name,
-        lock_path=settings.folder / "cell.lock",
-        wait=wait,
-        keep=settings.checkpoints.keep,
-    )
-    try:
-        _serve(settings, store, take_over=take_over)
-    finally:
-        store.close()  # also when the daemon did not come to be
-
-
-def _serve(settings: Settings, store: "Store", *, take_over: bool) -> None:
-    # Only now is this folder ours: before, clients would be sent here from a master that goes on.
-    credentials = make_credentials(settings.folder, _url(settings), settings.tls.ca if settings.tls else "")
     import uvloop
 
-    from borgish.master.daemon import open_daemon
+    from borgish.master.life import live
 
-    async def serve() -> None:
-        daemon = await open_daemon(settings, store, credentials, take_over=take_over)
-        # What was loaded stays: a full collection need not walk 200,000 tasks each time.
-        gc.collect()
-        gc.freeze()
-        try:
-            await daemon.run()
-        finally:
-            daemon.close()
-
-    uvloop.run(serve())
-
-
-def _url(settings: Settings) -> str:
-    """Return where clients on this host find us; who listens everywhere is found by the host's name."""
-    everywhere = settings.host in ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
-    where = f"{socket.gethostname()}:{settings.port}" if everywhere else settings.listen
-    return f"{'https' if settings.tls else 'http'}://{where}"
+    uvloop.run(live(settings, may_wait=may_wait, take_over=take_over))
 
 
 def _prepare(folder: Path) -> None:

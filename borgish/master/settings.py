@@ -8,9 +8,12 @@ from pathlib import Path
 
 import msgspec
 
+from borgish.addresses import address_of
 from borgish.bands import DEFAULT_BANDS, Bands, wrong_with
 from borgish.cell.model import Rules
-from borgish.errors import UnsafeConfiguration
+from borgish.errors import Invalid, UnsafeConfiguration
+from borgish.master.lease import LeaseSettings
+from borgish.master.lease import wrong_with as wrong_with_lease
 from borgish.scheduler.policies import POLICIES
 from borgish.scheduler.settings import SchedulerSettings
 from borgish.store.retention import ALL
@@ -92,6 +95,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bands: Bands = DEFAULT_BANDS
     rollback: Rollback = Rollback()
     tls: Tls | None = None
+    advertise: str = ""
+    masters: tuple[str, ...] = ()
+    lease: LeaseSettings = LeaseSettings()
 
     @property
     def host(self) -> str:
@@ -119,8 +125,11 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.db or f"sqlite:///{self.folder / 'cell.db'}"
 
 
-def read_settings(path: Path) -> Settings:
-    """Read the file. Paths in it are relative to it. Raises UnsafeConfiguration."""
+def read_settings(path: Path, listen: str = "") -> Settings:
+    """Read the file. Paths in it are relative to it. ``listen``, if given, is instead of its own.
+
+    Raises UnsafeConfiguration.
+    """
     try:
         settings = msgspec.convert(tomllib.loads(path.read_text()), Settings)
     except OSError as error:
@@ -129,6 +138,8 @@ def read_settings(path: Path) -> Settings:
         ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
         raise UnsafeConfiguration(f"{path}: {error}", "configs/cell.toml shows every key") from None
+    if listen:
+        settings = msgspec.structs.replace(settings, listen=listen)
     return _checked(path, _with_folder(path, settings))
 
 
@@ -187,6 +198,20 @@ def _check_keeping(path: Path, settings: Settings) -> None:
         )
 
 
+def _check_failing_over(path: Path, settings: Settings) -> None:
+    """Raise UnsafeConfiguration for a lease that ends too soon, and an address that no client could use."""
+    if wrong := wrong_with_lease(settings.lease):
+        raise UnsafeConfiguration(f"{path}: lease: {wrong}", "remove [lease] for the defaults")
+    given = [("advertise", settings.advertise)] if settings.advertise else []
+    for key, url in [*given, *(("masters", url) for url in settings.masters)]:
+        try:
+            address_of(url)
+        except Invalid:
+            raise UnsafeConfiguration(
+                f"{path}: {key}: {url!r} is no address of a borgmaster", "write it like https://host-a:7400"
+            ) from None
+
+
 def _checked(path: Path, settings: Settings) -> Settings:
     host, _, port = settings.listen.rpartition(":")
     if not re.fullmatch(NAME_PATTERN, settings.name):
@@ -227,6 +252,7 @@ def _checked(path: Path, settings: Settings) -> Settings:
                 f"{path}: {key}: {value} is not between 0 and 1e9", "remove it for the default"
             )
     _check_keeping(path, settings)
+    _check_failing_over(path, settings)
     if not 0 <= settings.rollback.stop_share_max <= 1:
         raise UnsafeConfiguration(
             f"{path}: rollback.stop_share_max: {settings.rollback.stop_share_max:g} is not between 0 and 1",

@@ -22,16 +22,16 @@ class Ask(msgspec.Struct, frozen=True):
     digest: str = ""  # of the body that came with the request id
 
 
-class Begun(msgspec.Struct, frozen=True):
-    """Machines that are asked from now on; before that they cannot have kept silent."""
-
-    machines: frozenset[str]
-
-
 class Heard(msgspec.Struct, frozen=True):
     """Machines that gave a valid answer, and when (monotonic seconds)."""
 
     machines: Mapping[str, float]
+
+
+class Unasked(msgspec.Struct, frozen=True):
+    """Machines that were not asked yet, and so cannot have kept silent."""
+
+    machines: tuple[str, ...]
 
 
 class Missed(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class UsageSeen(msgspec.Struct, frozen=True):
     usage: Mapping[tuple[str, int], tuple[int, int]]
 
 
-Input = Ask | Begun | Heard | Missed | UsageSeen
+Input = Ask | Heard | Missed | Unasked | UsageSeen
 
 
 class Step(msgspec.Struct, frozen=True):

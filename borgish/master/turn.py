@@ -11,9 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from borgish.clock import Clock, Now
+from borgish.errors import OutcomeUnknown
 from borgish.failpoints import reach
 from borgish.master.core import Core
 from borgish.master.inbox import Inbox
+from borgish.master.mandate import Mandate
 from borgish.master.step import Step
 from borgish.store.base import Store, records_of
 
@@ -34,6 +36,7 @@ class Turn:
         clock: Clock,
         released: Callable[[Step], None],
         timed: Callable[[float], None],
+        mandate: Mandate | None = None,
     ) -> None:
         self._core = core
         self._store = store
@@ -41,6 +44,7 @@ class Turn:
         self._clock = clock
         self._released = released
         self._timed = timed
+        self._mandate = mandate or Mandate(clock)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="store")
         self._durable = asyncio.Event()
         self._durable.set()
@@ -88,9 +92,17 @@ class Turn:
         self._durable.set()
 
     def _append(self, step: Step) -> None:
-        self._store.append(step.entries, records_of(self._core.cell, step.touched))
+        """Commit. Raises Fenced for one whose time is over, also where its outcome is unknown by that."""
+        self._mandate.expect()
+        try:
+            self._store.append(step.entries, records_of(self._core.cell, step.touched))
+        except OutcomeUnknown:
+            self._mandate.expect()
+            raise
 
     def _release(self, step: Step) -> None:
+        if step.entries or step.replies:
+            self._mandate.expect()  # what was committed is found by whoever leads; we say no more
         self._released(step)
         for handle, reply in step.replies:
             reach("turn.reply")
@@ -107,6 +119,6 @@ class Turn:
         """Do something with the store, on its one thread."""
         return await asyncio.get_running_loop().run_in_executor(self._writer, work)
 
-    def close(self) -> None:
-        """Let the store's thread end."""
-        self._writer.shutdown(wait=True)
+    def close(self, *, wait: bool = True) -> None:
+        """Let the store's thread end. It may hang in the database; who may not ``wait`` leaves it there."""
+        self._writer.shutdown(wait=wait, cancel_futures=not wait)

@@ -60,6 +60,14 @@ class Store(Protocol):
         """
         ...
 
+    def renew(self) -> None:
+        """Renew the lease, if this process still leads. Raises what ``append`` does."""
+        ...
+
+    def release(self) -> None:
+        """Lead no more, so that another may at once. Nothing may be appended afterwards."""
+        ...
+
     def leads(self) -> bool:
         """Return whether this process still leads, by what the database says."""
         ...

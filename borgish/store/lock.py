@@ -1,24 +1,25 @@
-"""One master for one store on one host: an advisory lock on a file that names who holds it."""
+"""One master for one store on one host: an advisory lock on a file that names who holds it.
+
+On SQLite this is the election: the kernel lets go of the lock when its holder is gone, however it went.
+"""
 
 import fcntl
 import os
 from pathlib import Path
 
-from borgish.errors import UnsafeConfiguration
+from borgish.errors import InUse, UnsafeConfiguration
 
 
 class FileLock:
     """An ``flock`` that is held until ``release``, or until the process is gone, however it went."""
 
-    def __init__(self, path: Path, *, wait: bool = False) -> None:
-        """Take the lock. ``wait`` blocks the calling thread until it is free.
-
-        Raises UnsafeConfiguration when another process has it, or the file cannot be opened.
-        """
+    def __init__(self, path: Path) -> None:
+        """Take the lock. Raises InUse when another process has it, UnsafeConfiguration when the file cannot
+        be opened."""
         self.path = path
         self._file = _open(path)
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.pread(self._file, 32, 0).decode(errors="replace").strip()
             os.close(self._file)
@@ -50,9 +51,9 @@ def _open(path: Path) -> int:
         ) from error
 
 
-def _taken(path: Path, holder: str) -> UnsafeConfiguration:
+def _taken(path: Path, holder: str) -> InUse:
     who = f"process {holder}" if holder else "another process"
-    return UnsafeConfiguration(
+    return InUse(
         f"The store is in use: {who} holds {path}",
-        "Stop that borgmaster first, or wait for it as a standby, or use another folder",
+        "Stop that borgmaster first, or wait for it with --standby, or use another folder",
     )

@@ -118,6 +118,14 @@ class MemoryStore:
         self._expect_usable()
         return self._epoch == self.disk.epoch
 
+    def renew(self) -> None:
+        """Prove that this one still leads."""
+        self._expect_leader()
+
+    def release(self) -> None:
+        """Lead no more."""
+        self._epoch = 0
+
     def append(self, entries: Sequence[Entry], records: Records) -> None:  # noqa: ARG002 - as above
         """Keep the entries, or fail as asked for."""
         self._expect_leader()

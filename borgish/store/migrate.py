@@ -132,7 +132,17 @@ def _claim(connection: Connection, cell: str) -> None:
     if owner is None:
         row = {"cell": cell, "timeline": 1, "epoch": 0, "holder": "", "address": ""}
         connection.execute(insert(leadership).values(renewed_at=func.now(), **row))
-    elif owner != cell:
+    else:
+        _expect_same(owner, cell)
+
+
+def expect_owner(connection: Connection, cell: str) -> None:
+    """Raise UnsafeConfiguration unless the database is a cell's own."""
+    _expect_same(connection.execute(select(leadership.c.cell)).scalar_one(), cell)
+
+
+def _expect_same(owner: str, cell: str) -> None:
+    if owner != cell:
         raise UnsafeConfiguration(
             f"The database belongs to cell '{owner}', not to '{cell}'",
             "Name the right cell in cell.toml, or give this cell a database of its own",

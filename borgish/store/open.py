@@ -27,20 +27,18 @@ def open_store(
     cell: str,
     *,
     lock_path: Path | None = None,
-    wait: bool = False,
     keep: Keep | None = None,
 ) -> SqlStore:
     """Open, and make where it is not there, the store of a cell.
 
     ``lock_path`` is locked as long as the store is open (``cell.lock`` of the master's folder);
-    SQLite also locks the file beside the database. ``wait`` makes the calling thread wait for those
-    locks, as a standby does. ``keep`` is which checkpoints are kept.
+    SQLite also locks the file beside the database. ``keep`` is which checkpoints are kept.
 
-    Raises UnsafeConfiguration for a URL that cannot be used and for a store that is in use, of
+    Raises UnsafeConfiguration for a URL that cannot be used and for a store that is in use (InUse), of
     another cell or of a newer version; Unreachable and StoreDamaged for what is wrong with the database.
     """
     parsed = parse_url(url)
-    connection, release = _CONNECT[parsed.drivername](parsed, lock_path, wait=wait)
+    connection, release = _CONNECT[parsed.drivername](parsed, lock_path)
     reach("open.connected")
     store = SqlStore(connection, cell, keep or Keep(), release)
     try:
@@ -59,7 +57,7 @@ def open_reader(url: str) -> tuple[SqlStore, str]:
 
     Raises what ``open_store`` raises, and NotFound where there is no cell.
     """
-    connection, release = postgres.connect(parse_url(url), None, wait=False)
+    connection, release = postgres.connect(parse_url(url), None)
     try:
         postgres.write_nothing(connection)
         name = migrate.expect_current(connection)

@@ -44,7 +44,7 @@ class _DriverConnection(Protocol):
     def cursor(self) -> _Cursor: ...
 
 
-def connect(url: URL, lock_path: Path | None, *, wait: bool) -> tuple[Connection, Callable[[], None]]:
+def connect(url: URL, lock_path: Path | None) -> tuple[Connection, Callable[[], None]]:
     """Return a connection, and what lets go of the lock on the master's own folder.
 
     Raises UnsafeConfiguration when the driver is missing or the server refuses, Unreachable when
@@ -53,9 +53,67 @@ def connect(url: URL, lock_path: Path | None, *, wait: bool) -> tuple[Connection
     _expect_driver()
     with ExitStack() as held:
         if lock_path is not None:
-            held.callback(FileLock(lock_path, wait=wait).release)
+            held.callback(FileLock(lock_path).release)
         reach("open.locked")
-        return _connection(url.set(drivername="postgresql+psycopg")), held.pop_all().close
+        return _connection(url), held.pop_all().close
+
+
+def connect_alone(url: URL) -> Connection:
+    """Return a connection whose session is ours alone, as a lock and its settings need it.
+
+    Raises what ``connect`` does, and UnsafeConfiguration behind a pooler that gives each transaction
+    another session: two of our connections at once show it, since one server process serves both.
+    """
+    _expect_driver()
+    first = _connection(url)
+    try:
+        _expect_session(url, first)
+        return first
+    except SQLAlchemyError as error:
+        _close(first)
+        raise _not_connected(url, error) from error
+    except BaseException:
+        _close(first)
+        raise
+
+
+def _expect_session(url: URL, first: Connection) -> None:
+    with first.begin():
+        before = _process(first)
+    second = _connection(url)
+    try:
+        with second.begin():
+            beside = _process(second)
+            with first.begin():
+                after = _process(first)
+    finally:
+        _close(second)
+    if before != after or beside == before:
+        raise UnsafeConfiguration(
+            f"Postgres at {_shown(url)} is behind a pooler that gives each transaction another session",
+            "Name the server itself, or have the pooler pool sessions: a borgmaster needs one connection",
+        )
+
+
+def expect_writable(connection: Connection) -> None:
+    """Raise Unreachable for a replica, which may become the server to write to at any moment."""
+    with connection.begin():
+        is_replica = connection.exec_driver_sql("SELECT pg_is_in_recovery()").scalar_one()
+    if is_replica:
+        raise Unreachable(
+            f"Postgres at {_shown(connection.engine.url)} is a replica, which takes no writes",
+            "Name the primary, or several hosts with target_session_attrs=read-write",
+        )
+
+
+def _process(connection: Connection) -> int:
+    """Return which of the server's processes serves this transaction."""
+    return int(connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one())
+
+
+def _close(connection: Connection) -> None:
+    connection.close()
+    connection.engine.dispose()
 
 
 def write_nothing(connection: Connection) -> None:
@@ -76,6 +134,7 @@ def _expect_driver() -> None:
 
 def _connection(url: URL) -> Connection:
     # Positional parameters, so that rows are tuples as for SQLite.
+    url = url.set(drivername="postgresql+psycopg")
     engine = create_engine(url, poolclass=StaticPool, paramstyle="format", connect_args=_CONNECT)
     event.listen(engine, "connect", _prepare)
     try:
@@ -93,7 +152,7 @@ def _prepare(connection: _DriverConnection, _record: object) -> None:
 
 
 def _not_connected(url: URL, error: SQLAlchemyError) -> BorgishError:
-    shown = url.render_as_string(hide_password=True)
+    shown = _shown(url)
     reason = faults.reason_of(error)
     if isinstance(error, DBAPIError) and any(mark in reason for mark in _REFUSALS):
         return UnsafeConfiguration(
@@ -102,3 +161,7 @@ def _not_connected(url: URL, error: SQLAlchemyError) -> BorgishError:
     return Unreachable(
         f"Postgres at {shown} does not answer: {reason}", "Check that it runs, and host and port in the URL"
     )
+
+
+def _shown(url: URL) -> str:
+    return url.set(drivername="postgresql").render_as_string(hide_password=True)

@@ -100,7 +100,7 @@ class Recovery:
 
     @contextmanager
     def _server_opened(self) -> Iterator[Remains]:
-        connection, release = postgres.connect(self._url, self._folder / "cell.lock", wait=False)
+        connection, release = postgres.connect(self._url, self._folder / "cell.lock")
         try:
             with _closing(connection):
                 migrate.prepare(connection, self._name, keep=False)
@@ -110,7 +110,7 @@ class Recovery:
 
     @contextmanager
     def _copy_opened(self) -> Iterator[Remains]:
-        with sqlite.locked(self._path, self._folder / "cell.lock", wait=False):
+        with sqlite.locked(self._path, self._folder / "cell.lock"):
             files.finish_rebuild(self._path)
             work, building = files.working_copies(self._path)
             try:

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from sqlalchemy import Connection, Executable, Text, cast, func, select, update
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import Connection, Executable, Text, cast, func, select
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from borgish.cell.events import Entry, follows
 from borgish.cell.state import Cell
 from borgish.errors import BorgishError, Fenced, StoreDamaged, Unreachable
 from borgish.failpoints import reach
-from borgish.store import faults, kept, sampled
+from borgish.store import faults, kept, leading, sampled
 from borgish.store.base import CheckpointInfo, Records
 from borgish.store.checkpoints import (
     Judge,
@@ -53,6 +53,7 @@ class SqlStore:
         """Use a connection whose schema is in place. ``release`` is called once, when it is closed."""
         self.kind = connection.dialect.name
         self.warnings: list[str] = []  # what ``load`` had to pass over
+        self.won_after: int | None = None  # to lead only if nobody has since that epoch
         self._connection = connection
         self._cell = cell
         self._keep = keep
@@ -123,27 +124,31 @@ class SqlStore:
 
     def leads(self) -> bool:
         """Return whether this process still leads."""
-        with self._reading() as connection:
-            epoch = connection.execute(select(leadership.c.epoch)).scalar_one()
-        return bool(self._epoch == epoch)
+        return bool(self.rows(select(leadership.c.epoch)) == [(self._epoch,)])
 
     # Writing
 
     def lead(self, holder: str, address: str) -> int:
-        """Become the leader; return the new epoch."""
-        raised = (
-            update(leadership)
-            .values(epoch=leadership.c.epoch + 1, holder=holder, address=address, renewed_at=func.now())
-            .returning(leadership.c.epoch)
-        )
+        """Become the leader; return the new epoch. Raises Fenced when another was quicker."""
         reach("lead.begin")
         with self._writing() as connection:
-            self._epoch = connection.execute(raised).scalar_one()
+            self._epoch = leading.raise_epoch(connection, holder, address, self.won_after)
             reach("lead.raised")
             # Not what ``load`` found: the one before may have written until now.
             self._last = connection.execute(select(func.max(journal.c.position))).scalar_one() or 0
         reach("lead.committed")
         return self._epoch
+
+    def renew(self) -> None:
+        """Prove that this process still leads. Raises Fenced, and OutcomeUnknown when nobody answers."""
+        with self._writing() as connection:
+            self._renew(connection)
+
+    def release(self) -> None:
+        """Lead no more, so that another may at once."""
+        with self._writing() as connection:
+            leading.let_go(connection, self._epoch)
+        self._epoch = 0
 
     def append(self, entries: Sequence[Entry], records: Records) -> None:
         """Write entries and rows in one durable transaction. Raises OutcomeUnknown, Fenced, StoreDamaged."""
@@ -278,6 +283,8 @@ class SqlStore:
             try:
                 yield connection
             except SQLAlchemyError as error:
+                if isinstance(error, DBAPIError) and error.connection_invalidated:
+                    raise  # nothing can be written any more, and whether this was is not known
                 raise faults.unkept(error, what, which) from error
 
     # The connection

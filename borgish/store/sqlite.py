@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, StaticPool, create_engine, event
 from sqlalchemy.exc import SQLAlchemyError
@@ -28,25 +29,26 @@ _PRAGMAS = (
 )
 
 
-def connect(url: URL, lock_path: Path | None, *, wait: bool) -> tuple[Connection, Callable[[], None]]:
+def connect(url: URL, lock_path: Path | None) -> tuple[Connection, Callable[[], None]]:
     """Return a connection, and what lets go of its locks.
 
     Locks ``lock_path`` and the file beside the database (``cell.lock`` for ``cell.db``), so that
-    two masters with different settings do not both get in. Raises UnsafeConfiguration.
+    two masters with different settings do not both get in. Raises UnsafeConfiguration, as InUse when
+    another master has it.
     """
     path = path_of(url)
-    with locked(path, lock_path, wait=wait) as held:
+    with locked(path, lock_path) as held:
         reach("open.locked")
         finish_rebuild(path)
         _make_private(path)
         return open_file(path), held.pop_all().close
 
 
-def locked(path: Path, lock_path: Path | None, *, wait: bool) -> ExitStack:
+def locked(path: Path, lock_path: Path | None) -> ExitStack:
     """Return the locks on a database, held until they are let go of. Raises UnsafeConfiguration."""
     with ExitStack() as held:
         for lock in dict.fromkeys([path.with_suffix(".lock"), *([lock_path.resolve()] if lock_path else [])]):
-            held.callback(FileLock(lock, wait=wait).release)
+            held.callback(FileLock(lock).release)
         return held.pop_all()
 
 
@@ -86,6 +88,19 @@ def open_file(path: Path) -> Connection:
     )
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
+    try:
+        return engine.connect()
+    except SQLAlchemyError as error:
+        raise faults.unread(error) from error
+
+
+def open_to_read(path: Path) -> Connection:
+    """Return a connection that cannot write, to a file that another process may write to."""
+    engine = create_engine(
+        URL.create("sqlite", database=f"file:{quote(str(path))}", query={"mode": "ro", "uri": "true"}),
+        poolclass=StaticPool,
+        connect_args={"check_same_thread": False, "timeout": BUSY_SECONDS_MAX},
+    )
     try:
         return engine.connect()
     except SQLAlchemyError as error:

@@ -18,7 +18,7 @@ from sqlalchemy import (
     Text,
 )
 
-REVISION = "0006"
+REVISION = "0004"
 """The newest migration: what a store must be at before it is used."""
 
 metadata = MetaData(

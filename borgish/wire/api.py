@@ -277,6 +277,24 @@ class StatusView(msgspec.Struct, frozen=True):
     lagging: int = 0  # running tasks that a rollback has still to stop
 
 
+class HealthView(msgspec.Struct, frozen=True):
+    """One borgmaster, which may be a standby: then the position is that of its copy of the cell."""
+
+    cell: str
+    version: str
+    role: str  # leader or standby
+    address: str  # its own, as it is advertised
+    leader: str  # the leader's; "" when none is known
+    holder: str  # host and process of the leader; "" when none is known
+    timeline: int
+    epoch: int
+    position: int
+    warm: bool  # it has a copy of the cell, or leads
+    behind_seconds: float | None  # since its copy was last known to be whole; null before it ever was
+    trouble: str  # why a standby cannot follow; "" when it can
+    started_at: str
+
+
 class SummaryView(msgspec.Struct, frozen=True):
     """What the dashboard shows, cut to what fits a screen whatever the size of the cell."""
 

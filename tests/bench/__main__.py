@@ -25,6 +25,7 @@ GROUPS = {
     "store": "appends, checkpoints and loads",
     "time": "start, checkpoints, rollback and reads of the past, of a large cell",
     "kills": "kill -9 of the master at random moments, and what was lost",
+    "failover": "kill -9 of the leader: how soon a standby commits a write",
 }
 """Each is a module here with ``figures(sizes)``."""
 
@@ -33,7 +34,8 @@ def main() -> None:
     """Measure what was asked for; exit 1 when a group ended with an error."""
     arguments = _arguments()
     print(f"machine: {host.described()}", file=sys.stderr if arguments.json else sys.stdout, flush=True)
-    sizes = msgspec.structs.replace(FULL, master_kills=arguments.count) if arguments.count else FULL
+    count = arguments.count
+    sizes = msgspec.structs.replace(FULL, master_kills=count, failovers=count) if count else FULL
     wanted = arguments.groups or GROUPS
     failed = [name for name in wanted if not _print_group(name, sizes, as_json=arguments.json)]
     if failed:
@@ -66,7 +68,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("groups", metavar="GROUP", nargs="*", help="all, unless named")
     parser.add_argument("--json", action="store_true", help="one JSON object a line; the machine on stderr")
-    parser.add_argument("--count", type=_count, default=0, metavar="N", help=f"kills ({FULL.master_kills})")
+    parser.add_argument("--count", type=_count, default=0, metavar="N", help="kills of the master")
     arguments = parser.parse_args()
     if unknown := [name for name in arguments.groups if name not in GROUPS]:
         parser.error(f"no group {unknown[0]}; there are {', '.join(GROUPS)}")

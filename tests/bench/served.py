@@ -43,6 +43,8 @@ class ServedBorglet:
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             return  # the master has let go, or the bench is over; nobody waits for this
+        except msgspec.DecodeError:
+            return  # it was no poll; an older borglet has no other answer either
         finally:
             writer.close()
 

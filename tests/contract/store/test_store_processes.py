@@ -16,10 +16,6 @@ from tests.contract.store.places import InDatabase, read_from_outside
 from tests.contract.store.samples import CELL, Life
 
 ROOT = Path(__file__).parents[3]
-STANDBY = (
-    "import sys; from borgish.store.open import open_store; print('ready', flush=True); "
-    "open_store(sys.argv[1], sys.argv[2], wait=True); print('in')"
-)
 
 
 @contextmanager
@@ -79,16 +75,6 @@ def test_one_file_has_one_lock_whatever_its_name_and_the_folder_of_the_master(tm
     store.close()
 
     open_store(f"sqlite:///{tmp_path}/alias.db", CELL, lock_path=tmp_path / "b" / "cell.lock").close()
-
-
-def test_a_standby_gets_in_when_the_holder_dies(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/cell.db"
-    with running("-m", "tests.contract.store.appender", url) as holder:
-        assert next(lines(holder))
-        with running("-c", STANDBY, url, CELL) as standby:
-            assert next(lines(standby)) == "ready\n"
-            holder.kill()
-            assert next(lines(standby)) == "in\n"
 
 
 def test_people_read_the_tables_while_the_cell_runs(tmp_path: Path) -> None:

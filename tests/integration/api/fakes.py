@@ -25,11 +25,21 @@ from borgish.cell.state import Cell
 from borgish.client import Client
 from borgish.clock import SystemClock
 from borgish.errors import Conflict, Gone, NotFound, Unreachable
+from borgish.master.health import leader_health
 from borgish.master.metrics import Metrics
 from borgish.master.past import LOOKED_AT_MAX, Walk
 from borgish.master.watch import WatchHub
 from borgish.spec.job import JobSpec
-from borgish.wire.api import Accepted, AsOf, CheckpointView, EventView, PlannedPlace, PlanView, RefusalView
+from borgish.wire.api import (
+    Accepted,
+    AsOf,
+    CheckpointView,
+    EventView,
+    HealthView,
+    PlannedPlace,
+    PlanView,
+    RefusalView,
+)
 from borgish.wire.api_past import (
     CheckpointDetail,
     CheckpointVerdict,
@@ -99,6 +109,9 @@ class FakeGateway:
         if request_id:
             self.answered[request_id] = (digest, accepted)
         return accepted
+
+    async def health(self) -> HealthView:
+        return await self.read(lambda reading: leader_health(reading.status(), "http://here:1"))
 
     def bands(self) -> Bands:
         return self.cell.rules.bands

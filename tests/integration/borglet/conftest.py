@@ -13,8 +13,7 @@ from tests.integration.borglet.harness import Borglet, Master, clear, reached, w
 def master() -> Iterator[Master]:
     master = Master()
     yield master
-    master.server.shutdown()
-    master.server.server_close()
+    master.close()
 
 
 @pytest.fixture

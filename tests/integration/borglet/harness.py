@@ -37,6 +37,7 @@ class Master:
     def __init__(self) -> None:
         self.joins: list[JoinRequest] = []
         self.refuse = 0  # a status to answer joins with
+        self.leader = ""  # where it sends on to, while it stands by
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -60,14 +61,23 @@ class Master:
         status, answer = 201, msgspec.json.encode(JoinReply("test", "m1", POLL_TOKEN))
         if handler.path != "/v1/machines" or handler.headers["Authorization"] != f"Bearer {JOIN_TOKEN}":
             status, answer = 401, b'{"title":"","status":401,"detail":"wrong token"}'
+        elif self.leader:
+            answer = b'{"title":"","status":307,"detail":"another leads"}'
         elif self.refuse:
             status, answer = self.refuse, b'{"title":"","status":409,"detail":"m1 is taken"}'
         else:
             self.joins.append(msgspec.json.decode(body, type=JoinRequest))
+        if self.leader:
+            status = 307
         handler.send_response(status)
+        handler.send_header("Location", self.leader + handler.path)
         handler.send_header("Content-Length", str(len(answer)))
         handler.end_headers()
         handler.wfile.write(answer)
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
 
     def address(self) -> tuple[str, int]:
         return self.joins[-1].host, self.joins[-1].port

@@ -1,5 +1,6 @@
 """A real borglet with real programs, over HTTP, with this test as its master."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -179,3 +180,19 @@ def test_it_goes_on_trying_to_join_and_says_what_is_in_the_way(tmp_path: Path, m
         assert kept.stat().st_mode & 0o777 == 0o600
     finally:
         borglet.end(signal.SIGTERM)
+
+
+def test_of_several_masters_the_one_that_leads_is_joined(tmp_path: Path, master: Master) -> None:
+    with contextlib.closing(Master()) as standby:
+        borglet = Borglet(tmp_path, standby)
+        standby.leader = f"http://127.0.0.1:{master.port}"
+        text = borglet.config.read_text()
+        borglet.config.write_text(text.replace('master = "', 'master = "http://127.0.0.1:1, '))
+        borglet.start()
+        try:
+            wait_until(lambda: master.joins, "joined")
+        finally:
+            borglet.end(signal.SIGTERM)
+        assert not standby.joins
+        assert f"joined cell test at {standby.leader} as machine m1" in borglet.text()
+        assert "no answer from the borgmaster at http://127.0.0.1:1:" in borglet.text()

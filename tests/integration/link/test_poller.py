@@ -13,7 +13,7 @@ from borgish.cell.observed import Observed, SeenMachine
 from borgish.cell.state import Cell
 from borgish.clock import SystemClock
 from borgish.errors import Fenced, NotFound, Unreachable
-from borgish.link.link import BEGUN_AT_ONCE, Link, poll_token
+from borgish.link.link import Link, poll_token
 from borgish.link.poller import PollSettings
 from borgish.link.transport import Peer
 from borgish.resources import Resources
@@ -79,16 +79,12 @@ class FakeBorglet:
 class FakeInbox:
     def __init__(self) -> None:
         self.reports: list[Observe] = []
-        self.begun_with: list[str] = []
         self.heard_of: list[str] = []
         self.arrived = asyncio.Event()
 
     async def observe(self, report: Observe) -> None:
         self.reports.append(report)
         self.arrived.set()
-
-    def begun(self, machine: str) -> None:
-        self.begun_with.append(machine)
 
     def heard(self, machine: str, mono: float) -> None:
         self.heard_of.append(machine)
@@ -111,10 +107,22 @@ class Bench:
         )
         observed = Observed()
         observed.machines["m1"] = SeenMachine()
-        settings = PollSettings(hold_seconds, 0.5)
+        self.is_over = False
         self.link = Link(
-            self.cell, observed, self.inbox, SystemClock(), settings, "s" * 32, None, self.fenced.append
+            self.cell,
+            observed,
+            self.inbox,
+            SystemClock(),
+            PollSettings(hold_seconds, 0.5),
+            "s" * 32,
+            None,
+            self.fenced.append,
+            self.permit,
         )
+
+    def permit(self) -> None:
+        if self.is_over:
+            raise Fenced("The lease is over")
 
     async def until(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(5):
@@ -165,6 +173,17 @@ async def test_a_new_assignment_overtakes_a_held_poll(bench: Bench, borglet: Fak
     await bench.until(lambda: borglet.generation == 2)
     assert loop.time() - before < 2.5  # the held poll alone would have taken five seconds
     await bench.until(lambda: borglet.requests[-1].assignment is None)
+
+
+async def test_whose_time_is_over_sends_nothing_more(bench: Bench, borglet: FakeBorglet) -> None:
+    await bench.until(lambda: any(r.seen for r in borglet.requests))
+    bench.is_over, sent = True, len(borglet.requests)
+    bench.link.renew(["m1"])  # it would overtake the held poll
+    await bench.until(lambda: bench.fenced)
+    borglet.change(UP)
+    await bench.until(lambda: bench.link.trouble("m1"))
+    assert bench.link.trouble("m1") == "The lease is over"
+    assert len(borglet.requests) == sent
 
 
 async def test_after_a_failure_everything_is_said_again(bench: Bench, borglet: FakeBorglet) -> None:
@@ -318,16 +337,3 @@ async def test_a_reason_that_postgres_could_not_store(bench: Bench, borglet: Fak
     borglet.change(msgspec.structs.replace(UP, reason="a\0b \\u0000"))
     await bench.until(lambda: len(bench.inbox.reports) == 2)
     assert bench.inbox.reports[1].changed[0].reason == "a\ufffdb \\ufffd"
-
-
-async def test_many_machines_are_begun_with_a_few_at_a_time(borglet: FakeBorglet) -> None:
-    bench = Bench(borglet)
-    names = [f"m{number}" for number in range(1, 3 * BEGUN_AT_ONCE)]
-    for name in names[1:]:
-        bench.cell.machines[name] = msgspec.structs.replace(bench.cell.machines["m1"], name=name)
-    bench.link.sync(names)
-    assert bench.inbox.begun_with == names[:BEGUN_AT_ONCE]
-    bench.link.renew(names)  # those that have not begun make their assignment when they do
-    bench.link.drop(names[-1:])
-    await bench.until(lambda: bench.inbox.begun_with == names[:-1])
-    await bench.link.close()

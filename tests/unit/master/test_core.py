@@ -14,7 +14,7 @@ from borgish.clock import Now
 from borgish.errors import Conflict, NotFound
 from borgish.link.translate import Outgoing
 from borgish.master.core import Core
-from borgish.master.step import Ask, Heard, Missed, Step
+from borgish.master.step import Ask, Heard, Input, Missed, Step, Unasked
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
 from borgish.spec.job import Constraint, JobSpec
@@ -52,7 +52,7 @@ class Driver:
         for n in range(1, machines + 1):
             self.ask(JoinMachine(machine(f"m{n}"), f"i{n}", known=False))
 
-    def step(self, *inputs: Ask | Heard | Missed) -> Step:
+    def step(self, *inputs: Input) -> Step:
         step = self.core.step(inputs, self.now)
         self.entries.extend(step.entries)
         assert violations(self.core.cell) == []
@@ -164,6 +164,22 @@ def test_a_new_master_evicts_nobody_before_half_have_answered() -> None:
     for _ in range(50):
         driver.wait(1, "m1")
     assert {t.machine for t in core.cell.jobs["ann/web"].tasks} == {"m1"}
+
+
+def test_who_was_not_asked_was_not_silent(driver: Driver) -> None:
+    driver.wait(1, "m1", "m2", "m3")
+    for _ in range(30):
+        driver.now = driver.now.later(1)
+        driver.step(Heard({"m1": driver.now.mono}), Unasked(("m2", "gone")))
+    assert {name: machine.up for name, machine in driver.core.cell.machines.items()} == {
+        "m1": True,
+        "m2": True,
+        "m3": False,
+    }
+    assert "gone" not in driver.core.observed.machines
+    for _ in range(12):
+        driver.wait(1, "m1")
+    assert not driver.core.cell.machines["m2"].up
 
 
 def test_what_runs_and_should_not_is_ordered_to_stop(driver: Driver) -> None:

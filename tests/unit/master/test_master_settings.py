@@ -143,3 +143,33 @@ def test_what_would_do_is_said(tmp_path: Path) -> None:
     assert "checkpoints.keep.daily 31 or more" in caught.value.hint
     file.write_text('name = "local"\n[journal]\nkeep_days = 6\n')
     assert read_settings(file).journal.keep_days == 6
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("advertise = 'host-a:7400'", "advertise: 'host-a:7400' is no address of a borgmaster"),
+        ("masters = ['https://a:1', 'https://b:1/x']", "masters: 'https://b:1/x' is no address"),
+        (
+            "[lease]\nttl_seconds = 4.0",
+            "lease: renew_seconds 1.5, deadline_seconds 4 and ttl_seconds 4 do not grow",
+        ),
+        ("[lease]\nrenew_seconds = 0", "renew_seconds 0"),
+        ("[lease]\nttl = 6.0", "unknown field `ttl`"),
+    ],
+)
+def test_several_masters_that_could_not_find_or_follow_each_other_end_it(
+    tmp_path: Path, text: str, words: str
+) -> None:
+    with pytest.raises(UnsafeConfiguration) as caught:
+        settings_with(tmp_path, text)
+    assert words in str(caught.value)
+    assert caught.value.exit_code == 74
+
+
+def test_where_to_listen_can_be_said_beside_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "cell.toml"
+    path.write_text('name = "c"\nlisten = "127.0.0.1:7400"\n')
+    assert read_settings(path, "127.0.0.1:7401").port == 7401
+    with pytest.raises(UnsafeConfiguration, match="listen: '7401' is not HOST:PORT"):
+        read_settings(path, "7401")

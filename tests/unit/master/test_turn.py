@@ -10,9 +10,12 @@ import pytest
 from borgish.cell.commands import CordonMachine, UncordonMachine
 from borgish.cell.model import Machine
 from borgish.clock import SystemClock
-from borgish.errors import CellBroken, OutcomeUnknown
+from borgish.errors import CellBroken, Fenced, OutcomeUnknown
 from borgish.master.core import Core
 from borgish.master.inbox import Inbox
+from borgish.master.lease import Lease, LeaseSettings
+from borgish.master.mandate import Mandate
+from borgish.master.step import Step
 from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
@@ -21,8 +24,9 @@ from borgish.vocabulary import Runtime
 
 
 class Bench:
-    def __init__(self) -> None:
+    def __init__(self, lease: Lease | None = None) -> None:
         self.store = MemoryStore("c")
+        self.released: list[Step] = []
         cell = self.store.load()
         cell.machines["m1"] = Machine(
             "m1", "127.0.0.1", 1, False, Resources(1000), {}, (Runtime.PROCESS,), 1, 2, "b", 0.0
@@ -32,7 +36,9 @@ class Bench:
         self.inbox = Inbox()
         core = Core(cell, ReconcileSettings(), clock.now())
         epoch = self.store.lead("me", "here")
-        self.turn = Turn(core, self.store, self.inbox, clock, lambda _: None, lambda _: None)
+        mandate = Mandate(clock, lease)
+        release = self.released.append
+        self.turn = Turn(core, self.store, self.inbox, clock, release, lambda _: None, mandate)
         self.running = asyncio.create_task(self.turn.run(core.begin(epoch, "me", clock.now())))
 
     async def ask_without_pause(self) -> None:
@@ -131,5 +137,48 @@ async def test_nobody_reads_a_cell_that_a_step_broke(bench: Bench, monkeypatch: 
     assert not asked.done()
     assert len(bench.store.disk.entries) == stored
     reading.cancel()
+    asked.cancel()
+    bench.turn.close()
+
+
+LONG = LeaseSettings(ttl_seconds=120.0, deadline_seconds=60.0)
+
+
+async def test_whose_time_is_over_commits_nothing_and_answers_nobody() -> None:
+    lease = Lease(LONG, SystemClock().now().mono)
+    bench = Bench(lease)
+    await bench.inbox.ask(CordonMachine("m1"), "ann")
+    head, released = bench.store.disk.head, len(bench.released)
+    lease._asked -= 60.0  # as for a process that was stopped so long
+    asked = asyncio.create_task(bench.inbox.ask(UncordonMachine("m1"), "ann"))
+    with pytest.raises(Fenced, match="lease could not be renewed"):
+        await bench.running
+    assert (bench.store.disk.head, len(bench.released)) == (head, released)
+    assert not asked.done()
+    asked.cancel()
+    bench.turn.close()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_time_that_ends_during_a_commit_is_why_nobody_is_answered(
+    monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """What became of the commit the next leader finds; also where its outcome is unknown by that."""
+    lease = Lease(LONG, SystemClock().now().mono)
+    bench = Bench(lease)
+    await bench.inbox.ask(CordonMachine("m1"), "ann")
+    append = bench.store.append
+
+    def stopped_meanwhile(*arguments: object) -> None:
+        append(*arguments)  # type: ignore[arg-type]  # passed on as they came
+        lease._asked -= 60.0
+        if fails:
+            raise OutcomeUnknown("the connection was cut")
+
+    monkeypatch.setattr(bench.store, "append", stopped_meanwhile)
+    asked = asyncio.create_task(bench.inbox.ask(UncordonMachine("m1"), "ann"))
+    with pytest.raises(Fenced, match="lease could not be renewed"):
+        await bench.running
+    assert not asked.done()
     asked.cancel()
     bench.turn.close()

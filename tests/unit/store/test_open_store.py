@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import make_url, text
 
 from borgish.errors import StoreDamaged, Unreachable, UnsafeConfiguration
+from borgish.store import postgres
 from borgish.store.open import open_store
 from tests.fixtures_postgres import PostgresServer
 
@@ -100,3 +101,16 @@ def test_postgres_commits_durably_whatever_the_server_thinks(postgres_url: str) 
 
     assert store.rows(text("SHOW synchronous_commit")) == [("on",)]
     store.close()
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("served_by", [(7, 7, 7), (7, 8, 9)], ids=["one for both", "another each time"])
+def test_a_pooler_that_pools_transactions_is_refused(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, served_by: tuple[int, ...]
+) -> None:
+    """Played: which process of the server serves our transactions is what shows it."""
+    postgres.connect_alone(make_url(postgres_url)).engine.dispose()
+    processes = iter(served_by)
+    monkeypatch.setattr(postgres, "_process", lambda _connection: next(processes))
+    with pytest.raises(UnsafeConfiguration, match="behind a pooler that gives each transaction"):
+        postgres.connect_alone(make_url(postgres_url))

@@ -1,0 +1,35 @@
+"""The listener of one borgmaster, the same all its life, and what answers there at the moment."""
+
+from borgish.api import serve
+from borgish.api.door import App, Receive, Scope, Send
+from borgish.master.settings import Settings
+
+
+class Front:
+    """Answers with one app, then with another: a standby's and, once it leads, the leader's."""
+
+    def __init__(self, app: App) -> None:
+        self.url = ""  # where it listens
+        self._app = app
+        self._serving: serve.Serving | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the app of the moment answer (ASGI)."""
+        await self._app(scope, receive, send)
+
+    def answer_with(self, app: App) -> None:
+        """Have another app answer what comes from now on."""
+        self._app = app
+
+    async def open(self, settings: Settings) -> None:
+        """Begin to listen. Raises what ``serve`` does."""
+        tls = settings.tls
+        shown = serve.Tls(tls.certificate, tls.key, tls.ca) if tls else None
+        self._serving = await serve.serve(self, settings.host, settings.port, shown)
+        self.url = self._serving.url
+
+    async def stop(self) -> None:
+        """Listen no more, within a second. Idempotent."""
+        if self._serving is not None:
+            await self._serving.stop()
+            self._serving = None

@@ -1,0 +1,153 @@
+"""One borgmaster from start to end: it stands by while another leads, then leads, and lets go in order."""
+
+import asyncio
+import gc
+import logging
+import signal
+import socket
+
+from borgish.api.auth import Tokens
+from borgish.api.door import Door, hosts_of
+from borgish.api.standby import StandbyApp
+from borgish.clock import SystemClock
+from borgish.credentials import make_credentials, read_credentials, tell_clients
+from borgish.errors import UnsafeConfiguration
+from borgish.master.daemon import Daemon, seen_by_machines
+from borgish.master.front import Front
+from borgish.master.settings import Settings
+from borgish.master.standby import Standby
+from borgish.store.candidate import candidate
+from borgish.store.sql import SqlStore
+
+FILES_SECONDS_MAX = 5.0
+"""How long a standby waits for secrets that the leader of the same folder is about to write."""
+_LOOK_SECONDS = 0.1
+
+log = logging.getLogger("borgmaster")
+
+
+async def live(settings: Settings, *, may_wait: bool, take_over: bool) -> None:
+    """Live until a signal asks to stop. Raises what ended it otherwise.
+
+    ``may_wait``: stand by while another leads, rather than refuse to run. ``take_over`` a store that is
+    older than what the machines have seen.
+    """
+    life = Life(settings, _stop_signals(), may_wait=may_wait, take_over=take_over)
+    try:
+        await life.run()
+    finally:
+        await life.end()
+
+
+class Life:
+    """What one borgmaster is at the moment, and becomes."""
+
+    def __init__(
+        self, settings: Settings, stopping: "asyncio.Future[None]", *, may_wait: bool, take_over: bool
+    ) -> None:
+        self._settings = settings
+        self._stopping = stopping
+        self._may_wait = may_wait
+        self._take_over = take_over
+        keep, lease = settings.checkpoints.keep, settings.lease
+        self._candidate = candidate(settings.db_url, settings.name, settings.folder, keep, lease.ttl_seconds)
+        self._standby = Standby(settings.name, self._candidate, SystemClock())
+        self._store: SqlStore | None = None
+        self._front: Front | None = None
+        self._daemon: Daemon | None = None
+
+    async def run(self) -> None:
+        """Stand by until the store is ours, then lead it."""
+        self._store = await self._standby.at_once(self._stopping, may_wait=self._may_wait)
+        await self._secrets_there()
+        front = await self._listen()
+        if self._store is None:
+            self._say_standing_by(front)
+            self._store = await self._standby.until_won(self._stopping)
+        if self._store is not None:
+            await self._lead(self._store, front)
+
+    async def _listen(self) -> Front:
+        """Answer as a standby, whatever comes then."""
+        settings = self._settings
+        tokens = Tokens.read(settings.folder / "tokens.toml")
+        self._front = Front(Door(StandbyApp(self._standby.health), tokens, hosts_of(settings.host)))
+        await self._front.open(settings)
+        self._standby.address = _advertised(settings, self._front.url)
+        return self._front
+
+    def _say_standing_by(self, front: Front) -> None:
+        log.info("standing by for %s on %s", self._settings.name, front.url)
+        if self._candidate.is_alone and not (self._settings.folder / "client.json").exists():
+            self._tell_clients()
+
+    async def _lead(self, store: SqlStore, front: Front) -> None:
+        """Take in what the copy lacks, become the leader, and be it to the end."""
+        credentials = make_credentials(self._settings.folder)
+        self._tell_clients()
+        cell = await asyncio.to_thread(self._standby.follow, store)
+        seen = await seen_by_machines(
+            self._settings,
+            cell,
+            credentials,
+            take_over=self._take_over,
+            one_of_several=self._may_wait,
+        )
+        self._daemon = Daemon(self._settings, store, credentials, cell, self._standby.address, seen)
+        # What was loaded stays: a full collection need not walk 200,000 tasks each time.
+        gc.collect()
+        gc.freeze()
+        await self._daemon.run(front, self._stopping)
+
+    async def end(self) -> None:
+        """Let go of all there is."""
+        if self._front is not None:
+            await self._front.stop()
+        self._candidate.close()
+        if self._daemon is not None:
+            self._daemon.close()
+        elif self._store is not None:
+            self._store.close()
+
+    async def _secrets_there(self) -> None:
+        """Return when the secrets of the cell are there. Who leads has the folder to itself, and makes what
+        is missing; for others they come, or UnsafeConfiguration is raised."""
+        folder, loop = self._settings.folder, asyncio.get_running_loop()
+        end = loop.time() + FILES_SECONDS_MAX
+        while not self._stopping.done():
+            try:
+                make_credentials(folder) if self._store is not None else read_credentials(folder)
+                return
+            except UnsafeConfiguration:
+                if self._store is not None or loop.time() > end:
+                    raise
+            await asyncio.wait({self._stopping}, timeout=_LOOK_SECONDS)
+
+    def _tell_clients(self) -> None:
+        settings = self._settings
+        ca = settings.tls.ca if settings.tls else ""
+        tell_clients(settings.folder, self._standby.address, ca, settings.masters)
+
+
+def _advertised(settings: Settings, listening: str) -> str:
+    """Return where others find us: as the file says, or where we listen; who listens everywhere is found by
+    the host's name."""
+    if settings.advertise:
+        return settings.advertise.rstrip("/")
+    if settings.host not in ("0.0.0.0", "::"):  # noqa: S104 - compared with, not listened on
+        return listening
+    scheme, port = listening.partition(":")[0], listening.rpartition(":")[2]
+    return f"{scheme}://{socket.gethostname()}:{port}"
+
+
+def _stop_signals() -> "asyncio.Future[None]":
+    loop = asyncio.get_running_loop()
+    stopping: asyncio.Future[None] = loop.create_future()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _settle, stopping)
+    return stopping
+
+
+def _settle(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,221 @@
+"""A store that another master may lead: it can be read meanwhile, and be had as soon as that one is gone.
+
+SQLite: the lock beside the file is the election, and reading is by a connection that cannot write. Postgres:
+one connection, first to read and then to lead by. There the leader is gone when the lock of its session is
+free, or when it has not renewed its lease, for a host that vanished leaves a session behind. To be wrong
+about that harms nothing: every append is fenced by its epoch, and machines obey the higher one.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Protocol
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from borgish.errors import BorgishError, InUse
+from borgish.failpoints import reach
+from borgish.store import faults, leading, migrate, postgres, sqlite
+from borgish.store.leading import Leadership
+from borgish.store.lock import FileLock
+from borgish.store.open import open_store, parse_url
+from borgish.store.retention import Keep
+from borgish.store.sql import SqlStore
+from borgish.store.tables import REVISION
+
+
+class Candidate(Protocol):
+    """One who may come to lead a store. Every method may block; after an error it may be asked again."""
+
+    is_alone: bool  # nobody else uses the master's folder, whoever leads
+
+    def win(self) -> SqlStore | None:
+        """Return the store, open and at this version's schema, when nobody leads it; None when somebody does.
+
+        Raises what ``open_store`` does.
+        """
+        ...
+
+    def reader(self) -> SqlStore | None:
+        """Return the store to read from while another leads; None when this version cannot read it."""
+        ...
+
+    def leadership(self) -> Leadership | None:
+        """Return who leads, or led last; None when the database does not say."""
+        ...
+
+    def refusal(self) -> InUse | None:
+        """Return why this one cannot lead now, as an error that names who does; None when that is not
+        certain yet. To be asked again after ``win``."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything but a store that was won. Idempotent."""
+        ...
+
+
+def candidate(url: str, cell: str, folder: Path, keep: Keep, lease_seconds: float) -> Candidate:
+    """Return a candidate for the store that a URL names. ``folder`` is the master's own.
+
+    Raises UnsafeConfiguration for a URL that cannot be used and, as InUse, for a folder that another master
+    uses on a server's database.
+    """
+    if parse_url(url).drivername.startswith("sqlite"):
+        return FileCandidate(url, cell, folder / "cell.lock", keep)
+    return ServerCandidate(url, cell, folder / "cell.lock", keep, lease_seconds)
+
+
+class FileCandidate:
+    """For SQLite."""
+
+    is_alone = False
+
+    def __init__(self, url: str, cell: str, lock_path: Path, keep: Keep) -> None:
+        self._url, self._cell, self._lock_path, self._keep = url, cell, lock_path, keep
+        self._path = sqlite.path_of(parse_url(url))
+        self._connection: Connection | None = None
+        self._reader: SqlStore | None = None
+        self._taken: InUse | None = None
+
+    def win(self) -> SqlStore | None:
+        """Return the store, if the lock could be had."""
+        try:
+            store = open_store(self._url, self._cell, lock_path=self._lock_path, keep=self._keep)
+        except InUse as error:
+            self._taken = error
+            return None
+        self.close()
+        return store
+
+    def reader(self) -> SqlStore | None:
+        """Return the store by a connection that cannot write."""
+        connection = self._connected()
+        if self._reader is None:
+            with _speaking_for(connection, self):
+                self._reader = _readable(connection, self._cell, self._keep)
+        return self._reader
+
+    def leadership(self) -> Leadership | None:
+        """Return what the row says: who holds the lock has written it, or is about to."""
+        connection = self._connected()
+        with _speaking_for(connection, self):
+            return leading.read(connection)
+
+    def refusal(self) -> InUse | None:
+        """Return who has the lock."""
+        return self._taken
+
+    def close(self) -> None:
+        """Let go of the reading connection."""
+        if self._connection is not None:
+            _closed(self._connection)
+        self._connection = self._reader = None
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            self._connection = sqlite.open_to_read(self._path)
+        return self._connection
+
+
+class ServerCandidate:
+    """For Postgres."""
+
+    is_alone = True
+
+    def __init__(self, url: str, cell: str, lock_path: Path, keep: Keep, lease_seconds: float) -> None:
+        self._url, self._cell, self._keep, self._lease_seconds = parse_url(url), cell, keep, lease_seconds
+        self._lock = FileLock(lock_path)
+        reach("open.locked")
+        self._connection: Connection | None = None
+        self._reader: SqlStore | None = None
+        self._first: Leadership | None = None
+
+    def win(self) -> SqlStore | None:
+        """Return the store, if the leader's session is gone or its lease is over."""
+        connection = self._connected()
+        with _speaking_for(connection, self):
+            led = leading.read(connection)
+            free = leading.is_free(connection, led.epoch if led else 0)
+        if not free and (led is None or led.silent_seconds < self._lease_seconds):
+            return None
+        with _speaking_for(connection, self, in_one=False):
+            postgres.expect_writable(connection)
+            migrate.prepare(connection, self._cell)
+        self._connection = self._reader = None  # it is the store's from now on
+        store = SqlStore(connection, self._cell, self._keep, self._lock.release)
+        store.won_after = led.epoch if led else 0
+        return store
+
+    def reader(self) -> SqlStore | None:
+        """Return the store by the connection that is to lead it."""
+        connection = self._connected()
+        if self._reader is None:
+            with _speaking_for(connection, self):
+                self._reader = _readable(connection, self._cell, self._keep)
+        return self._reader
+
+    def leadership(self) -> Leadership | None:
+        """Return what the row says."""
+        connection = self._connected()
+        with _speaking_for(connection, self):
+            return leading.read(connection)
+
+    def refusal(self) -> InUse | None:
+        """Return who leads, once it has renewed its lease before our eyes."""
+        led = self.leadership()
+        self._first = self._first or led
+        if led is None or self._first is None or led.renewed == self._first.renewed:
+            return None
+        where = f" at {led.address}" if led.address else ""
+        return InUse(
+            f"The store is in use: {led.holder or 'another borgmaster'}{where} leads cell '{self._cell}'",
+            "Stop that borgmaster first, or wait for it with --standby",
+        )
+
+    def close(self) -> None:
+        """Let go of the connection. The folder stays locked as long as this process lives, or its store."""
+        if self._connection is not None:
+            _closed(self._connection)
+        self._connection = self._reader = None
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            self._connection = postgres.connect_alone(self._url)
+            reach("open.connected")
+        return self._connection
+
+
+@contextmanager
+def _speaking_for(connection: Connection, one: Candidate, *, in_one: bool = True) -> Iterator[None]:
+    """Ask in a transaction, unless each question has one of its own. After an error the connection is let
+    go of: the next one may be to a server that answers."""
+    try:
+        if in_one:
+            with connection.begin():
+                yield
+        else:
+            yield
+    except SQLAlchemyError as error:
+        one.close()
+        raise faults.unread(error) from error
+    except BorgishError:
+        one.close()
+        raise
+
+
+def _readable(connection: Connection, cell: str, keep: Keep) -> SqlStore | None:
+    """Return a store to read from; None for one of another version, which only who leads it may migrate.
+
+    Raises UnsafeConfiguration for another cell's.
+    """
+    if migrate.stored_revision(connection) != REVISION:
+        return None
+    migrate.expect_owner(connection, cell)
+    return SqlStore(connection, cell, keep, lambda: None)
+
+
+def _closed(connection: Connection) -> None:
+    with suppress(SQLAlchemyError):  # it may be gone already
+        connection.close()
+        connection.engine.dispose()

@@ -1,0 +1,203 @@
+"""Two who may lead one database: one does, the other reads along, and gets it when the first is gone."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import make_url
+
+from borgish.cell.events import MachineUp
+from borgish.errors import Fenced, InUse, Unreachable, UnsafeConfiguration
+from borgish.store import leading, postgres
+from borgish.store.candidate import Candidate, candidate
+from borgish.store.follow import WarmCopy
+from borgish.store.retention import Keep
+from borgish.store.sql import SqlStore
+from tests.cells import wait_until
+from tests.contract.store.places import InDatabase
+from tests.contract.store.samples import CELL, Life, body_of
+
+LEASE_SECONDS = 30.0
+Make = Callable[..., Candidate]
+
+
+@pytest.fixture
+def make(database: InDatabase, tmp_path: Path) -> Iterator[Make]:
+    """Make candidates, each with a folder of its own."""
+    made: list[Candidate] = []
+
+    def one(lease_seconds: float = LEASE_SECONDS, cell: str = CELL) -> Candidate:
+        folder = tmp_path / f"master{len(made)}"
+        made.append(candidate(database.url, cell, folder, Keep(), lease_seconds))
+        return made[-1]
+
+    yield one
+    for each in made:
+        each.close()
+
+
+def won(one: Candidate) -> SqlStore:
+    """Win; a server takes a moment to see that a session has ended."""
+    store: SqlStore = wait_until(one.win)
+    return store
+
+
+def test_the_second_reads_along_and_wins_when_the_first_lets_go(make: Make) -> None:
+    life = Life(won(make()))
+    life.story()
+    second, copy = make(), WarmCopy()
+    assert second.win() is None
+    reader = second.reader()
+    assert reader is not None
+    assert body_of(copy.follow(reader)) == life.body()
+    life.do(MachineUp("m1"))
+    assert body_of(copy.follow(reader)) == life.body()
+    led = second.leadership()
+    assert led is not None
+    assert (led.epoch, led.holder, led.address) == (life.epoch, "tester", "127.0.0.1:1")
+    assert second.win() is None
+
+    life.do(MachineUp("m1"))
+    life.store.close()
+    store = won(second)
+    assert body_of(copy.follow(store)) == life.body()
+    assert copy.loads == 1, "only the rest of the journal was taken in"
+    assert store.lead("second", "there") == life.epoch + 1
+    store.close()
+
+
+def test_one_who_may_not_wait_is_told_who_leads(make: Make, database: InDatabase) -> None:
+    life = Life(won(make()))
+    second = make()
+    assert second.win() is None
+    second.refusal()  # on a server: alive, once it renews before our eyes
+    life.store.renew()
+    refusal = second.refusal()
+    assert isinstance(refusal, InUse)
+    assert refusal.exit_code == 74
+    assert "The store is in use: " in refusal.message
+    life.store.close()
+
+
+def test_a_leader_that_has_let_go_writes_no_more(make: Make) -> None:
+    life = Life(won(make()))
+    life.do()
+    life.store.release()
+    with pytest.raises(Fenced):
+        life.do()
+
+
+def test_one_who_was_deposed_cannot_renew(make: Make, database: InDatabase) -> None:
+    life = Life(won(make()))
+    life.store.renew()
+    database.usurp()
+    with pytest.raises(Fenced):
+        life.store.renew()
+
+
+def test_a_copy_of_another_history_is_made_anew(make: Make, database: InDatabase) -> None:
+    """As when a server failed over to a replica that lacked the last commits, and went on from there."""
+    life = Life(won(make()))
+    life.story()
+    second, copy = make(), WarmCopy()
+    assert second.win() is None
+    reader = second.reader()
+    assert reader is not None
+    copy.follow(reader)
+    last = life.cell.position
+    database.run(f"UPDATE journal SET at = at + 1 WHERE position = {last}")
+    assert copy.follow(reader).position == last
+    assert copy.loads == 2
+    database.run(f"DELETE FROM journal WHERE position = {last}")
+    assert copy.follow(reader).position == last - 1
+    assert copy.loads == 3
+    life.store.close()
+
+
+def test_another_cells_database_is_not_followed(make: Make) -> None:
+    life = Life(won(make()))
+    other = make(cell="other")
+    assert other.win() is None
+    with pytest.raises(UnsafeConfiguration, match=f"belongs to cell '{CELL}'"):
+        other.reader()
+    life.store.close()
+
+
+def test_what_of_another_version_stands_there_is_not_read(make: Make, database: InDatabase) -> None:
+    life = Life(won(make()))
+    database.run("UPDATE alembic_version SET version_num = '0001'")
+    second = make()
+    assert second.win() is None
+    assert second.reader() is None
+    life.store.close()
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> InDatabase:
+    return InDatabase(request.getfixturevalue("postgres_url"))
+
+
+@pytest.mark.postgres
+def test_a_lease_that_is_over_is_won_from_a_leader_that_hangs(server: InDatabase, tmp_path: Path) -> None:
+    """Its session lives, as that of a host that vanished does: its lock is not free."""
+    life = Life(won(candidate(server.url, CELL, tmp_path / "a", Keep(), LEASE_SECONDS)))
+    life.do()
+    patient = candidate(server.url, CELL, tmp_path / "b", Keep(), LEASE_SECONDS)
+    assert patient.win() is None
+    server.run("UPDATE leadership SET renewed_at = now() - interval '31 s'")
+    store, third = won(patient), candidate(server.url, CELL, tmp_path / "c", Keep(), LEASE_SECONDS)
+    rival = won(third)  # it has seen the same
+    store.load()
+    store.lead("patient", "there")
+    with pytest.raises(Fenced, match="was quicker"):
+        rival.lead("rival", "elsewhere")
+    with pytest.raises(Fenced):
+        life.do()
+    late = candidate(server.url, CELL, tmp_path / "d", Keep(), LEASE_SECONDS)
+    assert late.win() is None, "the session of the first is no sign that the second is gone"
+    late.close()
+    life.store.close()
+    assert late.win() is None, "nor that it has ended"
+    for each in (late, store, rival):
+        each.close()
+
+
+@pytest.mark.postgres
+def test_of_two_that_find_an_empty_database_one_has_it(server: InDatabase, tmp_path: Path) -> None:
+    one, two = (candidate(server.url, CELL, tmp_path / name, Keep(), LEASE_SECONDS) for name in "ab")
+    session = postgres.connect_alone(make_url(server.url))
+    with session.begin():
+        assert leading.read(session) is None
+        assert leading.is_free(session, 0)  # as one that is about to make the tables
+    assert one.win() is None
+    assert one.refusal() is None
+    session.engine.dispose()
+    store = won(two)
+    assert (store.load().position, store.lead("two", "here")) == (0, 1)
+    assert one.win() is None
+    one.close()
+    store.close()
+
+
+@pytest.mark.postgres
+def test_a_server_that_went_away_is_found_again(server: InDatabase, tmp_path: Path) -> None:
+    life = Life(won(candidate(server.url, CELL, tmp_path / "a", Keep(), LEASE_SECONDS)))
+    life.do()
+    second = candidate(server.url, CELL, tmp_path / "b", Keep(), LEASE_SECONDS)
+    assert second.win() is None
+    name = make_url(server.url).database
+    others = f"datname = '{name}' AND pid != pg_backend_pid()"
+    server.read(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")
+    with pytest.raises(Unreachable):
+        second.win()
+    won(second).close()  # the leader's session went away as well
+    life.store.close()
+
+
+@pytest.mark.postgres
+def test_a_folder_has_one_master(server: InDatabase, tmp_path: Path) -> None:
+    first = candidate(server.url, CELL, tmp_path / "a", Keep(), LEASE_SECONDS)
+    with pytest.raises(InUse, match="holds "):
+        candidate(server.url, CELL, tmp_path / "a", Keep(), LEASE_SECONDS)
+    won(first).close()
+    won(candidate(server.url, CELL, tmp_path / "a", Keep(), LEASE_SECONDS)).close()
