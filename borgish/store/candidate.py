@@ -6,6 +6,7 @@ free, or when it has not renewed its lease, for a host that vanished leaves a se
 about that harms nothing: every append is fenced by its epoch, and machines obey the higher one.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -66,16 +67,52 @@ def candidate(url: str, cell: str, folder: Path, keep: Keep, lease_seconds: floa
     return ServerCandidate(url, cell, folder / "cell.lock", keep, lease_seconds)
 
 
-class FileCandidate:
-    """For SQLite."""
+class _Reading(ABC):
+    """What both kinds read by: one connection, opened when it is first needed."""
+
+    def __init__(self, cell: str, keep: Keep) -> None:
+        self._cell, self._keep = cell, keep
+        self._connection: Connection | None = None
+        self._reader: SqlStore | None = None
+
+    @abstractmethod
+    def _connect(self) -> Connection: ...
+
+    def reader(self) -> SqlStore | None:
+        """Return the store, to read from."""
+        connection = self._connected()
+        if self._reader is None:
+            with _speaking_for(connection, self):
+                self._reader = _readable(connection, self._cell, self._keep)
+        return self._reader
+
+    def leadership(self) -> Leadership | None:
+        """Return what the row says. On SQLite who holds the lock has written it, or is about to."""
+        connection = self._connected()
+        with _speaking_for(connection, self):
+            return leading.read(connection)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._connection is not None:
+            _closed(self._connection)
+        self._connection = self._reader = None
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            self._connection = self._connect()
+        return self._connection
+
+
+class FileCandidate(_Reading):
+    """For SQLite. It reads by a connection that cannot write."""
 
     is_alone = False
 
     def __init__(self, url: str, cell: str, lock_path: Path, keep: Keep) -> None:
-        self._url, self._cell, self._lock_path, self._keep = url, cell, lock_path, keep
+        super().__init__(cell, keep)
+        self._url, self._lock_path = url, lock_path
         self._path = sqlite.path_of(parse_url(url))
-        self._connection: Connection | None = None
-        self._reader: SqlStore | None = None
         self._taken: InUse | None = None
 
     def win(self) -> SqlStore | None:
@@ -88,47 +125,27 @@ class FileCandidate:
         self.close()
         return store
 
-    def reader(self) -> SqlStore | None:
-        """Return the store by a connection that cannot write."""
-        connection = self._connected()
-        if self._reader is None:
-            with _speaking_for(connection, self):
-                self._reader = _readable(connection, self._cell, self._keep)
-        return self._reader
-
-    def leadership(self) -> Leadership | None:
-        """Return what the row says: who holds the lock has written it, or is about to."""
-        connection = self._connected()
-        with _speaking_for(connection, self):
-            return leading.read(connection)
-
     def refusal(self) -> InUse | None:
         """Return who has the lock."""
         return self._taken
 
-    def close(self) -> None:
-        """Let go of the reading connection."""
-        if self._connection is not None:
-            _closed(self._connection)
-        self._connection = self._reader = None
-
-    def _connected(self) -> Connection:
-        if self._connection is None:
-            self._connection = sqlite.open_to_read(self._path)
-        return self._connection
+    def _connect(self) -> Connection:
+        return sqlite.open_to_read(self._path)
 
 
-class ServerCandidate:
-    """For Postgres."""
+class ServerCandidate(_Reading):
+    """For Postgres. It reads by the connection that is to lead.
+
+    The folder stays locked as long as this process lives, or its store.
+    """
 
     is_alone = True
 
     def __init__(self, url: str, cell: str, lock_path: Path, keep: Keep, lease_seconds: float) -> None:
-        self._url, self._cell, self._keep, self._lease_seconds = parse_url(url), cell, keep, lease_seconds
+        super().__init__(cell, keep)
+        self._url, self._lease_seconds = parse_url(url), lease_seconds
         self._lock = FileLock(lock_path)
         reach("open.locked")
-        self._connection: Connection | None = None
-        self._reader: SqlStore | None = None
         self._first: Leadership | None = None
 
     def win(self) -> SqlStore | None:
@@ -147,20 +164,6 @@ class ServerCandidate:
         store.won_after = led.epoch if led else 0
         return store
 
-    def reader(self) -> SqlStore | None:
-        """Return the store by the connection that is to lead it."""
-        connection = self._connected()
-        if self._reader is None:
-            with _speaking_for(connection, self):
-                self._reader = _readable(connection, self._cell, self._keep)
-        return self._reader
-
-    def leadership(self) -> Leadership | None:
-        """Return what the row says."""
-        connection = self._connected()
-        with _speaking_for(connection, self):
-            return leading.read(connection)
-
     def refusal(self) -> InUse | None:
         """Return who leads, once it has renewed its lease before our eyes."""
         led = self.leadership()
@@ -173,21 +176,14 @@ class ServerCandidate:
             "Stop that borgmaster first, or wait for it with --standby",
         )
 
-    def close(self) -> None:
-        """Let go of the connection. The folder stays locked as long as this process lives, or its store."""
-        if self._connection is not None:
-            _closed(self._connection)
-        self._connection = self._reader = None
-
-    def _connected(self) -> Connection:
-        if self._connection is None:
-            self._connection = postgres.connect_alone(self._url)
-            reach("open.connected")
-        return self._connection
+    def _connect(self) -> Connection:
+        connection = postgres.connect_alone(self._url)
+        reach("open.connected")
+        return connection
 
 
 @contextmanager
-def _speaking_for(connection: Connection, one: Candidate, *, in_one: bool = True) -> Iterator[None]:
+def _speaking_for(connection: Connection, one: _Reading, *, in_one: bool = True) -> Iterator[None]:
     """Ask in a transaction, unless each question has one of its own. After an error the connection is let
     go of: the next one may be to a server that answers."""
     try:
