@@ -134,7 +134,9 @@ def _compact_figures(sizes: Sizes) -> Iterator[Figure]:
         goal = at_most(102.0) if policy == "hybrid" else None
         yield _compared(f"pack.compact.{policy}.of_bound", machines[policy], configurations, goal)
     name, best_fit = "pack.compact.hybrid.of_best_fit", machines["best_fit"]
-    yield _compared(name, machines["hybrid"], best_fit, at_most(97.0), BORG_OF_BEST_FIT)
+    # No goal: best fit itself may be nearer to the bound than what Borg gained on it.
+    yield _compared(name, machines["hybrid"], best_fit, peer=BORG_OF_BEST_FIT)
+    yield _compared("pack.compact.bound.of_best_fit", configurations, best_fit)
     plot_compacted(machines, volume, configurations)
 
 
