@@ -1,5 +1,6 @@
 """What all tests share: the groups that need something of the machine, and how properties are tried."""
 
+import signal
 from pathlib import Path
 
 import hypothesis
@@ -17,6 +18,8 @@ hypothesis.settings.load_profile("borgish")
 
 
 def pytest_configure() -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a script
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if unknown := required() - LACKS.keys():
         raise pytest.UsageError(f"{REQUIRED_BY} names no group of tests: {', '.join(sorted(unknown))}")
 
