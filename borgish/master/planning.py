@@ -118,4 +118,5 @@ def _read(text: str) -> PlanToken:
 
 
 def _digest(thing: object) -> bytes:
-    return blake2b(msgspec.json.encode(thing, order="deterministic"), digest_size=DIGEST_BYTES).digest()
+    plain = msgspec.to_builtins(thing, str_keys=True)  # only words can be put in order
+    return blake2b(msgspec.json.encode(plain, order="deterministic"), digest_size=DIGEST_BYTES).digest()

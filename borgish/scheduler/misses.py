@@ -148,6 +148,8 @@ def _without_one(fleet: Fleet, kind: TaskClass, failures: Failures, refused: int
         if each.kind is not None or _is_said(fleet, each):
             continue
         rows = np.flatnonzero(each.fails & alone)
+        if each.rule is not None and each.rule.most:  # without a value to count by no change of it helps
+            rows = rows[each.rule.values(fleet)[rows] != fleet.absent(each.rule.over)]
         if len(rows):
             found.append((len(rows), _without(fleet, kind, each, rows, refused)))
     return [words for _, words in sorted(found, key=lambda pair: -pair[0])[:SINGLE_MAX]]

@@ -16,7 +16,7 @@ from borgish.master.planning import PREFIX, Foreseen
 from borgish.master.step import Ask
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
-from borgish.spec.job import Constraint, JobSpec, Spread
+from borgish.spec.job import Constraint, JobSpec, Override, Spread
 from borgish.vocabulary import Band, JobKind, Phase, State
 from borgish.wire.api import PlannedPlace, PlanView
 from tests.unit.master.test_core import Driver
@@ -376,3 +376,11 @@ def test_the_places_of_a_plan_are_by_index(planner: Planner) -> None:
     view = planner.view(spec("ann/web", 8))
     assert [place.index for place in view.places] == list(range(8))
     assert isinstance(view.places[0], PlannedPlace)
+
+
+def test_tasks_with_needs_of_their_own_can_be_planned(planner: Planner) -> None:
+    own = Override(env={"ROLE": "first"}, resources=Resources(2000, GIB))
+    wanted = spec("ann/web", 2, overrides={0: own})
+    view = planner.view(wanted)
+    assert planner.submit(wanted, view.token).text == "ann/web submitted: 2 tasks"
+    assert planner.where("ann/web") == places(view)

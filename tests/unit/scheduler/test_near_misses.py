@@ -355,3 +355,16 @@ def test_a_gang_of_which_nothing_fits_is_explained_like_any_job() -> None:
 def test_large_memory_is_rounded_down_in_its_unit() -> None:
     found = Passes([machine("m1", ram=3 * GIB + 5)]).refusal(spec("ann/j", ram=4 * GIB))
     assert found.hint.endswith("with ram <= 3GiB")
+
+
+def test_a_maximum_helps_only_where_there_is_something_to_count_by() -> None:
+    wanted = spec("ann/j", 4, 100, spread=(Spread("rack", 2),))
+    some = Passes([*racks("r1"), machine("m2"), machine("m3")])
+    assert some.refusal(wanted).hint.endswith(
+        "fits with at most 4 per rack instead of 2, or with 2 fewer tasks"
+    )
+    none = Passes([machine("m1"), machine("m2")])
+    assert (
+        none.refusal(wanted).hint
+        == "can never fit: no machine has the attribute 'rack'; there are none at all"
+    )
