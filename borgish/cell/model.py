@@ -11,7 +11,7 @@ from borgish.spec.job import JobSpec
 from borgish.vocabulary import Band, Ending, Runtime, State, TaintEffect
 
 
-class Task(msgspec.Struct, gc=False):
+class Task(msgspec.Struct, gc=False, omit_defaults=True):
     """One index of a job. ``machine`` and ``ports`` are those of ``attempt``, also when it is over."""
 
     index: int
