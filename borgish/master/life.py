@@ -1,7 +1,6 @@
 """One borgmaster from start to end: it stands by while another leads, then leads, and lets go in order."""
 
 import asyncio
-import gc
 import logging
 import signal
 import socket
@@ -14,6 +13,7 @@ from borgish.credentials import make_credentials, read_credentials, tell_clients
 from borgish.errors import UnsafeConfiguration
 from borgish.master.daemon import Daemon, seen_by_machines
 from borgish.master.front import Front
+from borgish.master.garbage import settle
 from borgish.master.settings import Settings
 from borgish.master.standby import Standby
 from borgish.store.candidate import candidate
@@ -94,9 +94,7 @@ class Life:
             one_of_several=self._may_wait,
         )
         self._daemon = Daemon(self._settings, store, credentials, cell, self._standby.address, seen)
-        # What was loaded stays: a full collection need not walk 200,000 tasks each time.
-        gc.collect()
-        gc.freeze()
+        settle()
         await self._daemon.run(front, self._stopping)
 
     async def end(self) -> None:

@@ -14,6 +14,7 @@ from borgish.cell.model import Machine, Snapshot
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.master.core import Core
+from borgish.master.garbage import settle
 from borgish.master.step import Ask
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
@@ -103,6 +104,7 @@ class Perf:
         self.core.begin(1, "bench", self._now)
         self.submit(before, **first)
         self.settle()
+        settle()  # as the borgmaster does when it has loaded its cell
 
     def submit(self, tasks: int, *, priority: int = 0, needs: Resources = TASK, **more: Any) -> None:
         """Submit jobs with so many tasks in all, in one step."""

@@ -1,6 +1,5 @@
 """``schedule``: passes of the real scheduler over large cells, each a cell in memory."""
 
-import gc
 import resource
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from borgish.cell.model import Job, Snapshot
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
 from borgish.clock import Now
+from borgish.master.garbage import settle
 from borgish.resources import Resources
 from borgish.scheduler.plan import Plan
 from borgish.scheduler.schedule import Scheduler
@@ -154,8 +154,7 @@ class FullCell:
     def foresee(self, tasks: int) -> float:
         """Return the seconds of a plan for one more job."""
         spec = job("bench", "planned", tasks, Resources(1000, GIB), 0).spec
-        gc.collect()
-        gc.freeze()
+        settle()
         began = time.perf_counter()
         plan = self._scheduler.foresee(self._cell, Observed(), spec, (), NOW)
         seconds = time.perf_counter() - began
@@ -194,8 +193,7 @@ def carry_out(cell: Cell, scheduler: Scheduler, plan: Plan) -> None:
 
 
 def _timed(scheduler: Scheduler, cell: Cell, budget: int = 20_000) -> tuple[Plan, float]:
-    gc.collect()
-    gc.freeze()  # as the borgmaster does when it has loaded its cell
+    settle()  # as the borgmaster does when it has loaded its cell
     began = time.perf_counter()
     plan = scheduler.schedule(cell, Observed(), NOW, budget)
     return plan, time.perf_counter() - began
