@@ -36,8 +36,15 @@ def figures(sizes: Sizes) -> Iterator[Figure]:
     machines, tasks, pending = sizes.fleet_machines, sizes.fleet_tasks, sizes.fleet_pending
     yield from _scratch_figures(machines, tasks, sizes.rounds)
     full = FullCell(machines)
-    online = [1000 * full.place(pending) for _ in range(sizes.rounds)]
-    yield Figure(f"schedule.online.{pending}_on_{machines}", "ms", online, at_most(25.0), peers.BORG_ONLINE)
+    for name, batch_max in (("", pending), (".batches_to_5", 5)):
+        passes = [full.place(pending, batch_max) for _ in range(sizes.rounds)]
+        yield Figure(
+            f"schedule.online.{pending}_on_{machines}{name}",
+            "ms",
+            [1000 * seconds for seconds, _ in passes],
+            at_most(25.0),
+            f"{peers.BORG_ONLINE}; shapes: {', '.join(str(shapes) for _, shapes in passes)}",
+        )
     one = [1000 * full.place_new_shape(number) for number in range(sizes.rounds)]
     yield Figure("schedule.one_new_shape", "ms", one, at_most(2.0))
     planned = [1000 * full.foresee(pending) for _ in range(sizes.rounds)]
@@ -139,12 +146,16 @@ class FullCell:
         for key in list(self._cell.waiting):  # what did not fit is not part of what is measured
             del self._cell.waiting[key]
 
-    def place(self, tasks: int) -> float:
-        """Let so many tasks come; return the seconds of their pass."""
+    def place(self, tasks: int, batch_max: int) -> tuple[float, int]:
+        """Let so many tasks come, in the trace's batches of at most so many.
+
+        Return the seconds of their pass, and in how many shapes they came.
+        """
+        self._workload.shapes.clear()
         left = tasks
         while left:
-            left -= len(self._wait(min(5, left)).tasks)
-        return self._pass()
+            left -= len(self._wait(min(batch_max, left)).tasks)
+        return self._pass(), len(self._workload.shapes)
 
     def place_new_shape(self, number: int) -> float:
         """Let one task come that is like no other."""
