@@ -1,5 +1,7 @@
 """What holds for every plan on every cell, and after every history of passes."""
 
+from unittest.mock import patch
+
 import msgspec
 import numpy as np
 from hypothesis import given, settings
@@ -17,6 +19,7 @@ from borgish.cell.events import (
 from borgish.cell.observed import Observed, SeenMachine
 from borgish.cell.state import Cell
 from borgish.clock import Now
+from borgish.scheduler import sampling
 from borgish.scheduler.equivalence import Classes, TaskClass
 from borgish.scheduler.feasibility import feasible
 from borgish.scheduler.fleet import Fleet
@@ -118,6 +121,31 @@ def check_refusals(cell: Cell, plan: Plan) -> None:
 def test_every_task_is_placed_right_or_refused_rightly(drawn: tuple[Cell, Observed]) -> None:
     cell, observed = drawn
     check_plan(cell, observed, Scheduler().schedule(cell, observed, NOW), NOW)
+
+
+@given(cells(machines=40), st.data())
+def test_a_few_machines_that_fit_will_do(drawn: tuple[Cell, Observed], data: st.DataObject) -> None:
+    """Where not all machines are looked at, plans are as right, and what is kept of some stays right."""
+    cell, observed = drawn
+    scheduler = Scheduler(2)
+    with patch.multiple(sampling, LOOKED_AT_MIN=2, ENOUGH_MIN=1, ENOUGH_EACH=1):
+        for step in range(3):
+            check_plan(cell, observed, scheduler.schedule(cell, observed, NOW), NOW)
+            change(cell, observed, data, step)
+            scheduler.refresh(cell, observed, touched(cell) | observed.machines.keys())
+            check_sampled(scheduler, cell)
+
+
+def check_sampled(scheduler: Scheduler, cell: Cell) -> None:
+    """Compare the costs that are kept of some rows with those of all."""
+    fleet = scheduler._fleet
+    assert fleet is not None
+    for job in cell.jobs.values():
+        kind = scheduler._classes.of(cell, job.spec, -1, fleet)
+        costs, rows = scheduler._scores.scored(fleet, kind, 1)
+        if rows is not None:
+            assert np.array_equal(costs, costs_of(fleet, scheduler._policy, kind)[rows])
+            assert np.count_nonzero(costs < UNFIT) >= 1
 
 
 @given(cells(), st.integers(0, 3))
