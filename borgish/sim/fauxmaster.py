@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable
 
 import borgish
+from borgish.api.moments import NOW
 from borgish.errors import BorgishError, Invalid
 from borgish.sim.faux.opened import opened
 from borgish.sim.faux.prompt import put, run_prompt, run_script, tell
@@ -103,7 +104,7 @@ def _add_open(questions: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def _add_common(question: argparse.ArgumentParser) -> None:
     question.add_argument("opened", metavar=OPENED)
-    question.add_argument("--at", default="", metavar=MOMENT, help=_AT)
+    question.add_argument("--at", default=NOW, metavar=MOMENT, help=_AT)
     question.add_argument("--json", action="store_true", help="one JSON object for each answer")
 
 

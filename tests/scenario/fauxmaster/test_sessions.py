@@ -155,7 +155,7 @@ BAD = (
     (["show", "cell.db", "--at", "99"], "position 99 is not in cell.db", "It ends at 15"),
     (["show", "cell.db", "--at", "2001-01-01"], "the cell had no history yet", "The earliest is position 1"),
     (["show", "cell.db", "--at", "2099-01-01"], "is after the end of cell.db", "It ends at position 15"),
-    (["show", "cell.db", "--at", "evening"], "no checkpoint 'evening' is in cell.db", "Named ones are: noon"),
+    (["show", "cell.db", "--at", "evening"], "no checkpoint 'evening' is in cell.db", "a checkpoint: noon"),
     (["show", "cell.db", "--at", "///"], "is no moment", "Give a time"),
     (["show", "noon.checkpoint", "--at", "3"], "position 3 is not in noon.checkpoint", "--with-journal"),
     (["show", "cell.db", "nobody"], "there is no machine 'nobody' here", "There are m1"),
