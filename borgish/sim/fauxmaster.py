@@ -20,6 +20,7 @@ from borgish.spec.mistakes import show_mistakes
 
 OPENED = "FILE|URL"
 MOMENT = "TIME|POSITION|CHECKPOINT"
+_OPEN = "open a prompt, or take commands from -c or a pipe, up to the first that cannot be answered"
 _AT = "as it was then; the end of what is opened if not given"
 
 
@@ -95,7 +96,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _add_open(questions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    question = questions.add_parser("open", help="open a prompt, or take commands from -c or a pipe")
+    question = questions.add_parser("open", help=_OPEN)
     _add_common(question)
     question.add_argument(
         "-c", dest="command", action="append", metavar="COMMAND", help="run this instead; may be repeated"
