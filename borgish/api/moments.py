@@ -4,6 +4,7 @@ checkpoint's name.
 
 import math
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 import msgspec
@@ -18,7 +19,21 @@ LAST_MOMENT = 253_402_300_800.0
 AT = "at"  # the parameter of all reads that can be asked of the past, and their mark in ``opt``
 NOW = "now"
 AT_CHARACTERS_MAX = 100
-_AGE = re.compile(r"-?([0-9.]+ ?[a-z]+?)( ago)?", re.ASCII)
+OTHER_MOMENTS = (
+    "a time like 2026-01-31T12:00:00Z, an age like 5m, '5m ago' or '2 hours ago', a position of the journal"
+)
+_AGE = re.compile(r"-?([0-9.]+) ?([a-z]+?)( ago)?", re.ASCII)
+_UNITS = {
+    word: f"{size}{unit}"
+    for words, size, unit in (
+        ("second seconds sec secs", 1, "s"),
+        ("minute minutes min mins", 1, "m"),
+        ("hour hours", 1, "h"),
+        ("day days", 1, "d"),
+        ("week weeks", 7, "d"),
+    )
+    for word in words.split()
+}
 _SPAN = re.compile(r"[0-9.]+ ?[a-z]+", re.ASCII)
 _POSITION = re.compile(r"[0-9]{1,40}", re.ASCII)
 _CHECKPOINT = re.compile(CHECKPOINT_NAME_PATTERN, re.ASCII)
@@ -46,9 +61,17 @@ def read_moment(text: str, now: float) -> Moment:
     except (ValueError, OverflowError):
         raise Invalid(
             f"'{text[:AT_CHARACTERS_MAX]}' is no moment",
-            "Give a time like 2026-01-31T12:00:00Z, an age like 5m or '5m ago', a position of the journal, "
-            "or the name of a checkpoint",
+            f"Give {OTHER_MOMENTS}, or the name of a checkpoint",
         ) from None
+
+
+def no_such_name(name: str, where: str, named: Iterable[str]) -> Invalid:
+    """Return what to say of a word that could be a checkpoint's name and is none: it may be a slip of any
+    other kind of moment.
+    """
+    names = ", ".join(filter(None, named))
+    hint = f"Give {OTHER_MOMENTS}, or the name of a checkpoint"
+    return Invalid(f"no checkpoint '{name}' is {where}", f"{hint}: {names or 'none has one'}")
 
 
 def moment(text: str, name: str, now: float) -> float | None:
@@ -86,6 +109,13 @@ def moment_ahead(text: str, name: str, now: float) -> float | None:
 def _seconds(text: str, now: float) -> float:
     """Raises ValueError and OverflowError."""
     if aged := _AGE.fullmatch(text):
-        return now - parse_seconds(aged[1], 0, math.inf)
+        return now - _span(aged[1], aged[2])
     at = datetime.fromisoformat(text)
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+
+
+def _span(number: str, unit: str) -> float:
+    """Return the seconds of ``5`` and ``m`` or ``minutes``. Raises ValueError."""
+    if unit not in _UNITS:
+        return parse_seconds(f"{number}{unit}", 0, math.inf)
+    return float(number) * parse_seconds(_UNITS[unit], 0, math.inf)

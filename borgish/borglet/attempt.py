@@ -135,6 +135,7 @@ class Attempt(msgspec.Struct, kw_only=True):
             return
         self.stage = Stage.WAITING
         self.port_in_use = port
+        text = text.rstrip(".")  # more is said after it
         self.last_exit = Exit(reason=f"cannot start: {text}", at=now.wall)
         if self.purpose > Purpose.RESTART:
             self._after_stop(now)

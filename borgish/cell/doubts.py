@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from borgish.cell.state import Cell
 from borgish.spec.contradiction import contradiction, contradiction_words
 from borgish.spec.job import MACHINE, Affinity, Constraint, JobSpec
+from borgish.spec.slips import resource_slips
 
 _ATTRIBUTES_SHOWN = 8
 _MET_WITHOUT = ("!=", "not in", "not present")  # a machine without the attribute meets these
@@ -17,7 +18,7 @@ _MET_WITHOUT = ("!=", "not in", "not present")  # a machine without the attribut
 
 def doubts(cell: Cell, spec: JobSpec) -> tuple[str, ...]:
     """Return what is doubtful, a sentence without its full stop each."""
-    return (*_contradictions(spec), *_unknown_attributes(cell, spec))
+    return (*_contradictions(spec), *_unknown_attributes(cell, spec), *_slips(cell, spec))
 
 
 def unknown_attribute(attribute: str, known: Iterable[str]) -> str:
@@ -35,6 +36,12 @@ def _contradictions(spec: JobSpec) -> Iterator[str]:
     for term in (*spec.near, *spec.apart):
         if contradictory := contradiction(term.labels):
             yield f"no labels can match {' and '.join(map(str, contradictory))}"
+
+
+def _slips(cell: Cell, spec: JobSpec) -> Iterator[str]:
+    for name, text in resource_slips(spec):
+        if not any(name in machine.capacity.named for machine in cell.machines.values()):
+            yield text
 
 
 def _unknown_attributes(cell: Cell, spec: JobSpec) -> Iterator[str]:

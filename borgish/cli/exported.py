@@ -4,12 +4,16 @@ import errno
 import os
 from pathlib import Path
 
-from borgish.errors import Conflict, TooLarge
+from borgish.errors import Conflict, NotFound, TooLarge
 from borgish.vocabulary import CHECKPOINT_FILE_BYTES_MAX
 
 
 def expect_usable(file: Path, *, force: bool) -> None:
-    """Raise Conflict when something is there already, and is not to be written over; OSError for a folder."""
+    """Raise Conflict when something is there already, and is not to be written over; NotFound where there is
+    no folder for it; OSError for a folder.
+    """
+    if not file.parent.is_dir():
+        raise NotFound(f"{file.parent}: there is no such folder", "Make it first, or name another file")
     if file.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
     if os.path.lexists(file) and not force:

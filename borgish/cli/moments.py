@@ -19,7 +19,18 @@ MOMENT = "TIME|POSITION|CHECKPOINT"
 MOMENTS = "2026-01-31T12:00, 12:00, 5m ago, a position of the journal, or a checkpoint's name"
 _NOT_KEPT = "phases, usage, what was up and why something waited were not journalled"
 
-AtOption = Annotated[str, typer.Option("--at", metavar=MOMENT, help=f"As it was then: {MOMENTS}.")]
+
+def _refuse_empty(context: typer.Context, parameter: typer.CallbackParam, text: str) -> str:
+    """Refuse what a script's empty variable becomes: what is now must not be taken for what was then."""
+    source = context.get_parameter_source(parameter.name or "")
+    if not text and source is not None and source.name == "COMMANDLINE":
+        raise typer.BadParameter(f"is empty; give {MOMENTS}, or leave it out for now")
+    return text
+
+
+AtOption = Annotated[
+    str, typer.Option("--at", metavar=MOMENT, help=f"As it was then: {MOMENTS}.", callback=_refuse_empty)
+]
 
 
 def _refuse_past(text: str) -> str:

@@ -76,9 +76,9 @@ def planned(view: PlanView, source: str, *, wide: bool = False, token: bool = Tr
         parts.append("\n".join(line for each in view.refusals for line in refusal_lines(each)) + "\n")
     if view.changes:
         parts.append("".join(f"  {safe(line)}\n" for line in ("Against the job that ended:", *view.changes)))
-    if view.notes:
-        parts.append("".join(f"note: {safe(note)}\n" for note in view.notes))
-    if token and view.token:
+    if notes := [note for note in view.notes if not any(note in each.hint for each in view.refusals)]:
+        parts.append("".join(f"note: {safe(note)}\n" for note in notes))
+    if token and view.token and view.places:
         parts.append(f"To do just that: borgctl job submit --plan {safe(view.token)} {safe(source)}\n")
     return "\n".join(parts)
 

@@ -32,11 +32,15 @@ class JobFile(msgspec.Struct, frozen=True):
 
 def check_files(session: Session, paths: Sequence[Path], user: str) -> int:
     """Say for each file whether it is right, with all mistakes; return the exit code."""
+    from borgish.spec.slips import resource_slips
+
     files = [checked_file(session, path, user or who_asks()) for path in paths]
     for file in files:
         if file is not None:
             tasks = plural(file.spec.tasks, "task")
             data(f"{safe(file.source)}: right: job {file.spec.key}, {tasks}, {file.spec.runtime}")
+            for _, text in resource_slips(file.spec):
+                say_note(text)
     return USAGE if None in files else DONE
 
 

@@ -19,6 +19,11 @@ def task_style(task: TaskView) -> str:
     return "yellow" if task.state is State.PENDING else "dim" if task.exit_code == 0 else "red"
 
 
+def machine_now(task: TaskView) -> str:
+    """Return where a task is; "" for one that is nowhere, whose machine is the last it was on."""
+    return task.machine or "" if task.state is State.RUNNING else ""
+
+
 def show_ports(task: TaskView) -> str:
     """Return ``http=20001,admin=20002``."""
     return ",".join(f"{name}={port}" for name, port in task.ports.items())
@@ -41,7 +46,7 @@ TASK_COLUMNS: tuple[Column[TaskView], ...] = (
     Column("NAME", lambda task: task.name),
     Column("STATE", lambda task: task.state, task_style),
     Column("PHASE", lambda task: task.phase or "-", task_style),
-    Column("MACHINE", lambda task: task.machine or "-"),
+    Column("MACHINE", lambda task: machine_now(task) or "-"),
     Column("PORTS", lambda task: show_ports(task) or "-"),
     Column("RESTARTS", lambda task: str(task.restarts), right=True, wide=True),
     Column("PID", lambda task: str(task.pid or "-"), right=True, wide=True),
@@ -73,7 +78,8 @@ def task_in_full(task: TaskView, *, wide: bool) -> str:
             ("state", f"{task.state} {task.phase or ''}".strip()),
             ("reason", task.reason),
             ("since", f"{age(task.since)} ago"),
-            ("machine", task.machine or ""),
+            ("machine", machine_now(task)),
+            ("last machine", "" if machine_now(task) else task.machine or ""),
             ("alloc", task.alloc),
             ("attempt", str(task.attempt) if task.attempt else ""),
             ("pid", str(task.pid) if task.pid else ""),

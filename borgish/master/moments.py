@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from borgish.api.gateway import Reading
-from borgish.api.moments import Moment
+from borgish.api.moments import Moment, no_such_name
 from borgish.api.views.instants import instant
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
@@ -110,8 +110,7 @@ class Moments:
         for info in kept:
             if info.name == name:
                 return info
-        names = ", ".join(info.name for info in kept if info.name)
-        raise NotFound(f"no checkpoint '{name}' is kept", f"Named ones are: {names}" if names else _NO_NAMES)
+        raise no_such_name(name, "kept", (info.name for info in kept))
 
     def _at(self, text: str, at: float, head: int) -> int:
         now = self._clock.now().wall
@@ -172,9 +171,6 @@ class Moments:
         if self._forgetting is not None:
             self._forgetting.cancel()
         self._forgetting = asyncio.get_running_loop().call_later(KEPT_SECONDS, self._kept.clear)
-
-
-_NO_NAMES = "None has a name: `borgctl checkpoint create --name NAME` gives one"
 
 
 def _reached(position: int, head: int) -> int:

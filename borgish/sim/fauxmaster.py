@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable
 
 import borgish
+from borgish.api.moments import NOW
 from borgish.errors import BorgishError, Invalid
 from borgish.sim.faux.opened import opened
 from borgish.sim.faux.prompt import put, run_prompt, run_script, tell
@@ -19,6 +20,7 @@ from borgish.spec.mistakes import show_mistakes
 
 OPENED = "FILE|URL"
 MOMENT = "TIME|POSITION|CHECKPOINT"
+_OPEN = "open a prompt, or take commands from -c or a pipe, up to the first that cannot be answered"
 _AT = "as it was then; the end of what is opened if not given"
 
 
@@ -94,7 +96,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _add_open(questions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    question = questions.add_parser("open", help="open a prompt, or take commands from -c or a pipe")
+    question = questions.add_parser("open", help=_OPEN)
     _add_common(question)
     question.add_argument(
         "-c", dest="command", action="append", metavar="COMMAND", help="run this instead; may be repeated"
@@ -103,7 +105,7 @@ def _add_open(questions: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def _add_common(question: argparse.ArgumentParser) -> None:
     question.add_argument("opened", metavar=OPENED)
-    question.add_argument("--at", default="", metavar=MOMENT, help=_AT)
+    question.add_argument("--at", default=NOW, metavar=MOMENT, help=_AT)
     question.add_argument("--json", action="store_true", help="one JSON object for each answer")
 
 

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from borgish.bands import DEFAULT_BANDS
 from borgish.cell.model import Machine
-from borgish.errors import Invalid, Mistake, NotFound
-from borgish.resources import DEVICE_MILLIS, DEVICES_MAX, Resources
+from borgish.errors import Invalid, Mistake, NotFound, TooLarge
+from borgish.resources import DEVICE_MILLIS, DEVICES_MAX, Resources, show_bytes
 from borgish.sim.packing import DEVICE, Arrival, machine_of
 from borgish.spec.constraints import EXAMPLES, parse_constraint
 from borgish.spec.job import Constraint
@@ -30,6 +30,7 @@ TASK_COLUMNS = (
 )
 AMOUNT_MAX = 10**9  # millis of cpu, MiB
 MISTAKES_MAX = 100
+FILE_BYTES_MAX = 256 * 1024**2  # some millions of tasks
 MIB = 1024**2
 _Item = TypeVar("_Item")
 _ATTRIBUTE = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]{0,62}")
@@ -52,7 +53,8 @@ class Row:
         """Return a text that must be there."""
         text = self.values[column]
         if not text or "/" in text:
-            self.tell(column, f"{quote(text)} is not a name" if text else "is empty")
+            hint = "a name has no /" if text else f"give a name in the column {column}"
+            self.tell(column, f"{quote(text)} is not a name" if text else "is empty", hint)
         return text
 
     def whole(self, column: str, most: int, unless_given: int | None = None) -> int:
@@ -60,12 +62,13 @@ class Row:
         text = self.values[column]
         if not text and unless_given is not None:
             return unless_given
+        hint = f"write a whole number from 0 to {most}"
         if re.fullmatch(r"-\d{1,30}", text):
-            self.tell(column, f"{text} is negative")
+            self.tell(column, f"{text} is negative", hint)
         elif not re.fullmatch(r"\d{1,30}", text, re.ASCII):
-            self.tell(column, f"{quote(text)} is not a whole number" if text else "is empty")
+            self.tell(column, f"{quote(text)} is not a whole number" if text else "is empty", hint)
         elif int(text) > most:
-            self.tell(column, f"{text} is more than {most}")
+            self.tell(column, f"{text} is more than {most}", hint)
         else:
             return int(text)
         return 0
@@ -104,7 +107,8 @@ def read_tasks(path: Path) -> list[Arrival]:
         priority, constraints = row.whole("priority", DEFAULT_BANDS.highest), _constraints(row)
         line, *agreed = jobs.setdefault((user, job), (row.line, priority, constraints))
         if agreed != [priority, constraints]:
-            row.tell("job", f"{user}/{job} has another priority or other constraints in line {line}")
+            hint = "the tasks of a job are alike in these: give these another job name"
+            row.tell("job", f"{user}/{job} has another priority or other constraints in line {line}", hint)
         return Arrival(user, job, priority, _needs(row), constraints)
 
     return _read(path, TASK_COLUMNS, read)
@@ -177,9 +181,13 @@ def _rows(
 
 def _text(path: Path, mistakes: list[Mistake]) -> str:
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        with path.open("rb") as opened:  # a pipe will do; a device that never ends will not
+            content = opened.read(FILE_BYTES_MAX + 1)
+        if len(content) > FILE_BYTES_MAX:
+            raise TooLarge(f"{path} has more than {show_bytes(FILE_BYTES_MAX)}", "Split it, or take a sample")
+        return content.decode("utf-8-sig")
     except OSError as error:
-        raise NotFound(f"{path}: {error.strerror}") from None
+        raise NotFound(f"{path}: {error.strerror}", "Name a CSV file") from None
     except UnicodeDecodeError:
         mistakes.append(Mistake("is not a text in UTF-8"))
         return ""

@@ -1,6 +1,6 @@
 """Cell compaction of a cell as it is: what runs now, from scratch, on as few of its machines as will do."""
 
-from borgish.cell.model import Job, Task
+from borgish.cell.model import Job, Machine, Task
 from borgish.cell.state import Cell
 from borgish.errors import Conflict
 from borgish.sim.compact import TRIALS, Compacted, Work, packed_tightly, softened
@@ -12,11 +12,20 @@ def compact_cell(cell: Cell, policy: str, seed: int = 0, trials: int = TRIALS) -
 
     What runs in allocs goes where they go. Machines that are down or cordoned are left out.
     """
-    machines = [machine for machine in cell.machines.values() if machine.up and not machine.cordoned]
+    machines = [machine for machine in cell.machines.values() if not _why_out(machine)]
     jobs = dict(_running(cell, len(machines)))
     if not jobs or not machines:
         raise Conflict("nothing runs here that could be packed", "Go to a moment when something ran")
     return packed_tightly(Work(machines, jobs), policy, seed, trials)
+
+
+def left_out(cell: Cell) -> list[str]:
+    """Return which machines are left out, and why: ``m6 (cordoned)``."""
+    return [f"{name} ({why})" for name, each in sorted(cell.machines.items()) if (why := _why_out(each))]
+
+
+def _why_out(machine: Machine) -> str:
+    return "down" if not machine.up else "cordoned" if machine.cordoned else ""
 
 
 def _running(cell: Cell, machines: int) -> list[tuple[str, Job]]:

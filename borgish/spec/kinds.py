@@ -187,19 +187,23 @@ class Port(Name):
 
 
 class Whole(Leaf[int]):
-    """A whole number without quotes, both bounds included."""
+    """A whole number without quotes, both bounds included. ``hint`` is for one that is outside of them, or
+    for ``all_mistakes``.
+    """
 
-    def __init__(self, low: int, high: int, hint: str = "") -> None:
-        self._low, self._high, self._hint = low, high, hint
+    def __init__(self, low: int, high: int, hint: str = "", *, all_mistakes: bool = False) -> None:
+        self._low, self._high, self._hint, self._all_mistakes = low, high, hint, all_mistakes
 
     def of(self, found: Scalar) -> int:
         if not found.plain:
-            raise Wrong(f'"{quote(found.text)[1:-1]}" is text; a number is expected', "remove the quotes")
+            hint = self._hint if self._all_mistakes else "remove the quotes"
+            raise Wrong(f'"{quote(found.text)[1:-1]}" is text; a number is expected', hint)
         try:
             return whole_number(found.text, self._low, self._high)
         except ValueError as error:
             message, hint = error.args
-            raise Wrong(message, self._hint if self._hint and "outside" in message else hint) from None
+            is_ours = self._all_mistakes or (self._hint and "outside" in message)
+            raise Wrong(message, self._hint if is_ours else hint) from None
 
     def schema(self) -> Schema:
         return {"type": "integer", "minimum": self._low, "maximum": self._high}

@@ -34,6 +34,7 @@ from borgish.spec.kinds import (
 )
 from borgish.spec.mistakes import quote
 from borgish.spec.records import Field, other_name
+from borgish.spec.slips import usual_resource
 from borgish.spec.substitute import OWN_PREFIX
 from borgish.vocabulary import NAME_PATTERN, TASKS_PER_JOB_MAX
 
@@ -119,8 +120,13 @@ class Limits:
                     key.line, key.column, f"{quote(key.text)} is not a resource", hint, spot.path
                 )
             elif spot.read(Name(), key):
-                named[key.text] = spot.read(self._amount, child) or 0
+                named[key.text] = spot.read(self._named(key.text), child) or 0
         return {**given, "named": named} if named else given
+
+    def _named(self, name: str) -> Whole:
+        """Return the kind of a named resource: an amount with a unit tells that a usual one was meant."""
+        usual = usual_resource(name)
+        return Whole(0, NAMED_MAX, f"did you mean {usual}?", all_mistakes=True) if usual else self._amount
 
     def schema(self) -> Schema:
         return {

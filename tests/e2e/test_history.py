@@ -26,7 +26,7 @@ def test_a_life_is_told_from_the_journal(own: RealCell) -> None:
         ("scheduler", "place", "ann/pair tasks 0-1 placed on m1"),
         (admin, "scale", f"{admin} changed ann/pair: 3 tasks"),
         ("scheduler", "place", "ann/pair/2 placed on m1"),
-        (admin, "kill", f"ann/pair/1 killed: killed by {admin}"),
+        (admin, "kill", f"ann/pair/1 killed by {admin}"),
     ]
     assert told(own, "pair") == wanted
     assert [what for _, _, what in told(own, "pair/1")] == [

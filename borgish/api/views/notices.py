@@ -142,7 +142,8 @@ def _ended(event: TasksEnded, _entry: Entry) -> Iterator[_Line]:
     unknown = (None,) * len(event.indexes)
     rows = zip(event.reasons, event.exit_codes or unknown, event.signals or unknown, strict=True)
     for how, indexes in _grouped(event.indexes, [_how(*row) for row in rows]):
-        yield _Line(kind, f"{_tasks(event.job, indexes)} {word}{how}", event.job, indexes, bad=bad)
+        told = how[1:] if how.startswith(f": {word} by ") else f" {word}{how}"
+        yield _Line(kind, f"{_tasks(event.job, indexes)}{told}", event.job, indexes, bad=bad)
 
 
 def _resubmitted(event: TasksResubmitted, entry: Entry) -> Iterator[_Line]:
@@ -178,8 +179,9 @@ def _uncordoned(event: MachineUncordoned, entry: Entry) -> Iterator[_Line]:
 
 
 def _tainted(event: MachineTainted, entry: Entry) -> Iterator[_Line]:
-    taints = ", ".join(map(str, event.taints)) or "none"
-    yield _machine(event.machine, f"has the taints {taints}, by {entry.actor}")
+    taints = ", ".join(map(str, event.taints))
+    has = f"has the taints {taints}" if taints else "has no taints any more"
+    yield _machine(event.machine, f"{has}, by {entry.actor}")
 
 
 def _quota_set(event: QuotaSet, entry: Entry) -> Iterator[_Line]:

@@ -128,6 +128,7 @@ _PHASES = {
     Phase.UNHEALTHY: "runs on {machine} but fails its probe, so it will be restarted there.",
     Phase.STOPPING: "was asked to stop on {machine} and has not ended yet.",
 }
+_NOT_STARTED = "has its place on {machine}, where it could not be started yet."
 _RESERVED = "is reserved on {machine}, for the tasks of jobs that are submitted with `in`."
 
 
@@ -140,7 +141,8 @@ def _running(
     elif not observed.known:
         yield f"{name} has its place on {task.machine}; its phase at that moment was not journalled."
     else:
-        yield f"{name} {_PHASES[phase].format(machine=task.machine)}"
+        never = phase is Phase.STARTING and seen is not None and seen.reason.startswith("cannot start")
+        yield f"{name} {(_NOT_STARTED if never else _PHASES[phase]).format(machine=task.machine)}"
     if task.alloc >= 0:
         yield f"It is in the alloc {task_name(job.spec.inside, task.alloc)}."
     if phase is Phase.UP and job.spec.health is not None:

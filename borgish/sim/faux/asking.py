@@ -17,7 +17,7 @@ from borgish.sim.faux.names import nearest
 from borgish.sim.faux.session import Session
 from borgish.sim.faux.words import Answer, cut, plural, refusal_data, refused
 from borgish.sim.pack_command import show_compacted
-from borgish.sim.packed_cell import compact_cell
+from borgish.sim.packed_cell import compact_cell, left_out
 from borgish.text import show_indexes
 
 Parser = argparse.ArgumentParser
@@ -28,14 +28,9 @@ SOMEBODY = 3
 TRIALS_MAX = 1000
 
 
-def fits_words(parser: Parser) -> None:
-    """Tasks of which job."""
-    parser.add_argument("job", metavar="JOBFILE", help="a job file")
-
-
 def fits(session: Session, words: Parsed) -> Answer:
     """Say how many more tasks of a job would find room now, and what stops the next one."""
-    spec = job_in(words.job, session.here)
+    spec = job_in(words.job, session.here, words.user)
     found = fit(session.here, session.now, spec)
     where = ", ".join(cut([f"{name}: {count}" for name, count in found.machines.items()], 20))
     lines = [f"{found.tasks} more tasks of {spec.name} fit{f' ({where})' if where else ''}"]
@@ -148,4 +143,6 @@ def compact(session: Session, words: Parsed) -> Answer:
         raise Invalid(f"{words.trials} is outside 1 to {TRIALS_MAX} trials")
     found = compact_cell(session.here, words.policy, words.seed, words.trials)
     data = {"machines": found.machines, "tasks": found.tasks, "result": found.result, "needed": found.needed}
-    return Answer(tuple(show_compacted(found).split("\n")), data)
+    out = left_out(session.here)
+    lines = [*show_compacted(found).split("\n"), *([f"left out: {', '.join(cut(out, 12))}"] if out else [])]
+    return Answer(tuple(lines), data | {"left_out": out})

@@ -63,7 +63,8 @@ def job_in(file: str, cell: Cell, user: str = USER) -> JobSpec:
         raise Mistaken(show_mistakes(error.mistakes, file), "", error.mistakes) from None
 
 
-def _file(parser: Parser) -> None:
+def file_words(parser: Parser) -> None:
+    """Which job file."""
     parser.add_argument("job", metavar="FILE", help="a job file")
     parser.add_argument("--user", default=USER, help="whose it is when the file does not say")
 
@@ -83,7 +84,8 @@ def _scale(parser: Parser) -> None:
 
 def _taint(parser: Parser) -> None:
     _machine(parser)
-    parser.add_argument("taint", metavar="KEY[=VALUE]:EFFECT", help="effects: avoid, refuse, evict")
+    parser.add_argument("taint", metavar="KEY[=VALUE][:EFFECT]", help="effects: avoid, refuse, evict")
+    parser.add_argument("--effect", default="", help="the same; refuse if none is given")
 
 
 def _untaint(parser: Parser) -> None:
@@ -94,18 +96,21 @@ def _untaint(parser: Parser) -> None:
 def _quota(parser: Parser) -> None:
     parser.add_argument("user", metavar="USER")
     parser.add_argument("band", metavar="BAND", help=", ".join(Band))
-    parser.add_argument("--cpu", default="0", help="cores: 20 or 500m")
-    parser.add_argument("--ram", default="0", help="64GiB")
-    parser.add_argument("--disk", default="0", help="1TiB")
+    parser.add_argument("--cpu", default="", help="cores: 20 or 500m")
+    parser.add_argument("--ram", default="", help="64GiB")
+    parser.add_argument("--disk", default="", help="1TiB")
     parser.add_argument("--remove", action="store_true", help="have none of their own")
 
 
 def _taint_command(words: Parsed, cell: Cell) -> Command:
-    mark, _, effect = words.taint.rpartition(":")
+    mark, colon, effect = words.taint.partition(":")
     key, _, value = mark.partition("=")
-    if not key or effect not in list(TaintEffect):
+    effect = effect if colon else words.effect or TaintEffect.REFUSE
+    if not key or effect not in list(TaintEffect) or words.effect not in ("", effect):
+        with_option = f" --effect {words.effect}" if words.effect else ""
         raise Invalid(
-            f"'{words.taint}' is no taint", f"Write KEY=VALUE:EFFECT; effects: {', '.join(TaintEffect)}"
+            f"'{words.taint}{with_option}' is no taint",
+            f"Write KEY=VALUE:EFFECT, or KEY=VALUE --effect EFFECT; effects: {', '.join(TaintEffect)}",
         )
     return TaintMachine(find_machine(cell, words.machine), key, value, TaintEffect(effect))
 
@@ -115,8 +120,14 @@ def _quota_command(words: Parsed, _cell: Cell) -> Command:
         raise Invalid(f"there is no band '{words.band}'", f"Bands are {', '.join(Band)}")
     if words.remove:
         return RemoveQuota(words.user, Band(words.band))
+    if not (words.cpu or words.ram or words.disk):
+        raise Invalid(
+            "a quota without an amount would allow nothing",
+            "Write --cpu 20 --ram 64GiB; --cpu 0 if nothing is meant, --remove to have none of their own",
+        )
     try:
-        cpu, ram, disk = parse_quota_millis(words.cpu), parse_bytes(words.ram), parse_bytes(words.disk)
+        cpu = parse_quota_millis(words.cpu or "0")
+        ram, disk = parse_bytes(words.ram or "0"), parse_bytes(words.disk or "0")
     except ValueError as error:
         raise Invalid(f"an amount {error}", "Write --cpu 20 --ram 64GiB") from None
     return SetQuota(words.user, Band(words.band), Resources(cpu, ram, disk))
@@ -125,7 +136,9 @@ def _quota_command(words: Parsed, _cell: Cell) -> Command:
 CHANGES: dict[str, Change] = {
     change.name: change
     for change in (
-        Change("submit", "submit a job file", _file, lambda w, cell: SubmitJob(job_in(w.job, cell, w.user))),
+        Change(
+            "submit", "submit a job file", file_words, lambda w, cell: SubmitJob(job_in(w.job, cell, w.user))
+        ),
         Change("kill", "end a job, or one task of it", _task, lambda w, c: KillTasks(*find_tasks(c, w.job))),
         Change(
             "restart",

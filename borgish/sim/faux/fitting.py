@@ -4,6 +4,7 @@ from collections import Counter
 
 import msgspec
 
+from borgish.cell.allocs import check_inside
 from borgish.cell.commands import SubmitJob
 from borgish.cell.events import Entry, TasksEvicted
 from borgish.cell.model import Rules
@@ -46,7 +47,9 @@ class Fit(msgspec.Struct, frozen=True):
 
 def fit(cell: Cell, wall: float, spec: JobSpec) -> Fit:
     """Return how many more tasks of a job there is room for. Quotas say what somebody may have, not what
-    there is room for, and are left out; so is that a gang is placed whole."""
+    there is room for, and are left out; so is that a gang is placed whole. Raises Refused where its alloc
+    set is not there."""
+    check_inside(cell, spec)  # here it is still told by its own name
     trial = msgspec.structs.replace(spec, name=TRIAL, overrides={}, gang=False)
     trial = msgspec.structs.replace(trial, tasks=_more_than_fit(cell, trial))
     now = Now(wall, 0.0)

@@ -2,7 +2,7 @@
 
 from datetime import datetime, time, timedelta
 
-from borgish.api.moments import Moment, read_moment
+from borgish.api.moments import Moment, no_such_name, read_moment
 from borgish.errors import Gone, Invalid, NotFound
 from borgish.sim.faux.opened import Opened
 from borgish.sim.faux.words import when
@@ -12,12 +12,12 @@ _CLOCK_SECONDS = 2.0  # a moment so little after the end is the end
 
 
 def find(there: Opened, text: str) -> int:
-    """Return the position that is meant; "" and "now" are the end of what was opened.
+    """Return the position that is meant; "now" is the end of what was opened.
 
     Raises Invalid, NotFound for what is after the end or never was, and Gone for what is not kept.
     """
     end = written(there, there.head)
-    moment = read_moment(_zoned(text, end) if text else "now", end)
+    moment = read_moment(_zoned(text, end), end)
     position = _position(there, moment, end)
     if position < there.first:
         raise Gone(
@@ -76,11 +76,7 @@ def _named(there: Opened, name: str) -> int:
     for info in kept:
         if info.name == name:
             return info.position
-    names = ", ".join(info.name for info in kept if info.name)
-    raise NotFound(
-        f"no checkpoint '{name}' is in {there.what}",
-        f"Named ones are: {names}" if names else "None has a name; give a time or a position",
-    )
+    raise no_such_name(name, f"in {there.what}", (info.name for info in kept))
 
 
 def _expect_written(there: Opened, position: int) -> int:

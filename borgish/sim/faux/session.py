@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from borgish.api.moments import NOW
 from borgish.cell.events import Entry
 from borgish.cell.state import Cell
 from borgish.errors import Conflict, NotFound
@@ -17,7 +18,7 @@ PAGE_ENTRIES = 500
 class Session:
     """Begins at a moment of what was opened."""
 
-    def __init__(self, there: Opened, at: str = "") -> None:
+    def __init__(self, there: Opened, at: str = NOW) -> None:
         """Raises what ``find`` and ``cell_at`` raise."""
         self.opened = there
         self.warnings: list[str] = []

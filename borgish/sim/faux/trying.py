@@ -3,11 +3,13 @@
 import argparse
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from borgish.cell.events import Entry
-from borgish.errors import Invalid
+from borgish.errors import Invalid, NotFound
 from borgish.sim.faux.changes import Change
 from borgish.sim.faux.copied import ACTOR, Copy
-from borgish.sim.faux.names import find_job
+from borgish.sim.faux.names import find_tasks
 from borgish.sim.faux.past import where
 from borgish.sim.faux.session import Session
 from borgish.sim.faux.words import Answer, cut, outcomes, refusal_data, refused, viewed
@@ -69,7 +71,8 @@ def run_words(parser: Parser) -> None:
 def run(session: Session, words: Parsed) -> Answer:
     """Let time pass on the copy."""
     if not 0 < words.seconds <= RUN_SECONDS_MAX:
-        raise Invalid(f"{words.seconds:g} seconds are not more than 0 and at most {RUN_SECONDS_MAX:g}")
+        most = f"{RUN_SECONDS_MAX:.0f}, which is 30 days"
+        raise Invalid(f"{words.seconds:g} seconds cannot pass", f"Give more than 0 and at most {most}")
     copy = session.copy()
     before = len(copy.entries)
     copy.run(words.seconds)
@@ -79,17 +82,23 @@ def run(session: Session, words: Parsed) -> Answer:
 
 
 def why_words(parser: Parser) -> None:
-    """Of which job."""
-    parser.add_argument("job", nargs="?", default="", metavar="[JOB]")
+    """Of which job, or task."""
+    parser.add_argument("job", nargs="?", default="", metavar="[JOB[/INDEX]]")
 
 
 def why(session: Session, words: Parsed) -> Answer:
     """Say why tasks wait: the scheduler tries them on the copy."""
     copy = session.copy()
     copy.settle()
-    key = find_job(copy.cell, words.job) if words.job else ""
+    key, indexes = find_tasks(copy.cell, words.job) if words.job else ("", None)
+    if indexes and indexes[0] >= len(tasks := copy.cell.jobs[key].tasks):
+        raise NotFound(f"{key} has no task {indexes[0]}", f"It has {len(tasks)}, counted from 0")
     waiting = {job: those for job, those in copy.core.refusals.items() if key in ("", job)}
-    return Answer(tuple(refused(waiting)) or ("nothing waits",), refusal_data(waiting))
+    if indexes:
+        mine = (each for each in waiting.get(key, ()) if indexes[0] in each.indexes)
+        waiting = {key: tuple(msgspec.structs.replace(each, indexes=indexes) for each in mine)}
+    nobody = f"{words.job} does not wait" if indexes else "nothing waits"
+    return Answer(tuple(refused(waiting)) or (nobody,), refusal_data(waiting))
 
 
 def back(session: Session, _words: Parsed) -> Answer:

@@ -9,7 +9,7 @@ import msgspec
 
 from borgish.errors import Invalid, NotFound
 from borgish.sim.faux import asking, past, replaying, trying
-from borgish.sim.faux.changes import CHANGES
+from borgish.sim.faux.changes import CHANGES, file_words
 from borgish.sim.faux.names import nearest
 from borgish.sim.faux.session import Session
 from borgish.sim.faux.words import Answer
@@ -53,7 +53,7 @@ VERBS: dict[str, Verb] = {
         Verb("run", "on the copy: let time pass", trying.run_words, trying.run),
         Verb("why", "on the copy: why tasks wait", trying.why_words, trying.why),
         Verb("back", "let go of the copy", _none, trying.back),
-        Verb("fits", "how many more tasks of a job find room", asking.fits_words, asking.fits),
+        Verb("fits", "how many more tasks of a job find room", file_words, asking.fits),
         Verb("evicts", "whom a change would evict", asking.evicts_words, asking.evicts),
         Verb("lose", "what follows when machines die at once", asking.lose_words, asking.lose),
         Verb("replay", "what would be decided otherwise today", replaying.replay_words, replaying.replay_all),

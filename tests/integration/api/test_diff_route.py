@@ -36,7 +36,7 @@ def test_two_moments_are_looked_up_each(api: RunningApi, admin: Client) -> None:
         admin.get("/v1/diff", {"from": "2", "to": "1"}, DiffView)
 
 
-@pytest.mark.parametrize("query", ["", "?from=", "?from=5%20weeks", "?from=2&to=", "?to=2"])
+@pytest.mark.parametrize("query", ["", "?from=", "?from=5%20moons", "?from=2&to=", "?to=2"])
 def test_what_is_no_moment_is_refused(admin: Client, query: str) -> None:
     with pytest.raises(Invalid, match="is no moment"):
         admin.raw("GET", f"/v1/diff{query}")

@@ -26,6 +26,7 @@ def asker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     (tmp_path / "more.yaml").write_text(job("more", 4))
     (tmp_path / "prod.yaml").write_text(job("big", 12, cpu=2, priority="production"))
     (tmp_path / "huge.yaml").write_text(job("huge", 1, cpu=64))
+    (tmp_path / "in.yaml").write_text("name: in\nrun: [serve]\nin: none\n")
     (tmp_path / "bad.yaml").write_text("name: web\ntasks: 0\nrunn: [serve]\n")
     monkeypatch.chdir(tmp_path)
     return Asker(tmp_path, monkeypatch, capsys)

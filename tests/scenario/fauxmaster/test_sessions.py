@@ -62,10 +62,13 @@ CHANGES = (
     ("restart web", "8 tasks of ann/web restarted"),
     ("scale db 9", "ann/db scaled from 3 to 9 tasks"),
     ("taint m1 slow=yes:avoid", "m1 is tainted slow"),
+    ("taint m1 slow=yes --effect evict", "m1 is tainted slow"),
+    ("taint m1 slow", "m1 is tainted slow"),
     ("quota ann batch --cpu 4 --ram 1GiB", "ann may ask for 4 cpu"),
     ("submit more.yaml", "ann/more submitted: 4 tasks"),
     ("run 60", "nothing happened"),
     ("why", "nothing waits"),
+    ("why ann/web/0", "ann/web/0 does not wait"),
 )
 
 
@@ -119,6 +122,11 @@ def test_answers_are_data_too(asker: Asker) -> None:
     assert compact["result"] == 4
 
 
+def test_why_one_task_waits(asker: Asker) -> None:
+    out = asker.ok("open", "cell.db", "-c", "submit huge.yaml", "-c", "scale huge 3", "-c", "why huge/1")
+    assert out.splitlines()[-2].startswith("ann/huge/1 waits: ")
+
+
 def test_somebody_evicted_is_an_exit_code(asker: Asker) -> None:
     assert asker.ask("evicts", "cell.db", "more.yaml").code == 0
     assert asker.ask("evicts", "cell.db", "drain", "m3").code == 3
@@ -155,7 +163,7 @@ BAD = (
     (["show", "cell.db", "--at", "99"], "position 99 is not in cell.db", "It ends at 15"),
     (["show", "cell.db", "--at", "2001-01-01"], "the cell had no history yet", "The earliest is position 1"),
     (["show", "cell.db", "--at", "2099-01-01"], "is after the end of cell.db", "It ends at position 15"),
-    (["show", "cell.db", "--at", "evening"], "no checkpoint 'evening' is in cell.db", "Named ones are: noon"),
+    (["show", "cell.db", "--at", "evening"], "no checkpoint 'evening' is in cell.db", "a checkpoint: noon"),
     (["show", "cell.db", "--at", "///"], "is no moment", "Give a time"),
     (["show", "noon.checkpoint", "--at", "3"], "position 3 is not in noon.checkpoint", "--with-journal"),
     (["show", "cell.db", "nobody"], "there is no machine 'nobody' here", "There are m1"),
@@ -172,6 +180,13 @@ BAD = (
     (["drain", "cell.db", "m9"], "there is no machine 'm9' here", "There are m1"),
     (["drain", "cell.db", "m"], "several machines begin with 'm'", "There are m1, m2"),
     (["taint", "cell.db", "m1", "x:hurt"], "'x:hurt' is no taint", "effects: avoid, refuse, evict"),
+    (["taint", "cell.db", "m1", "x:evict", "--effect", "avoid"], "is no taint", "--effect EFFECT"),
+    (["why", "cell.db", "web/99"], "ann/web has no task 99", "It has 8"),
+    (["run", "cell.db", "--", "-5"], "-5 seconds cannot pass", "at most 2592000, which is 30 days"),
+    (["quota", "cell.db", "ann", "batch"], "without an amount", "--remove"),
+    (["fits", "cell.db", "in.yaml"], "fauxmaster/in is to run in fauxmaster/none", "alloc_set"),
+    (["fits", "cell.db", "in.yaml", "--user", "ann"], "ann/in is to run in ann/none", "alloc_set"),
+    (["show", "cell.db", "--at", ""], "'' is no moment", "Give a time"),
     (["quota", "cell.db", "ann", "gold"], "there is no band 'gold'", "Bands are monitoring"),
     (["kill", "cell.db", "wob"], "there is no job 'wob' here", ""),
     (["scale", "cell.db", "web", "0"], "0 is outside 1 to 10000 tasks", "job kill"),

@@ -109,6 +109,15 @@ def test_each_phase_has_words(phase: Phase, words: str) -> None:
     assert words in text_of(0, observed=observed)
 
 
+def test_what_cannot_start_is_not_being_started() -> None:
+    observed = small_observed()
+    failed = SeenAttempt("ann/web/0", 11, Phase.STARTING, reason="cannot start: no image; tries again in 4 s")
+    see(observed, "m1", "ann/web", 0, failed)
+    text = text_of(0, observed=observed)
+    assert "has its place on m1, where it could not be started yet. Cannot start: no image" in text
+    assert "is being started" not in text
+
+
 def test_a_task_on_a_silent_machine_says_so() -> None:
     cell = small_cell()
     cell.machines["m2"].up, cell.machines["m2"].reason = False, "not heard of for 10s"

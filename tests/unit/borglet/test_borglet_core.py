@@ -147,6 +147,12 @@ def test_too_many_failures_end_it() -> None:
     assert "failed 2 times within 10 min" in bench.said.reason
 
 
+def test_what_is_said_of_a_failed_start_goes_on_where_its_reason_ends() -> None:
+    bench = Bench(make_spec())
+    bench.no_start("no image x. Bring it here: `docker pull x`.", permanent=True)
+    assert bench.said.reason == "cannot start: no image x. Bring it here: `docker pull x`; 2 tries left"
+
+
 def test_a_start_that_cannot_work_is_tried_three_times() -> None:
     bench = Bench(make_spec())
     bench.no_start("no command 'nosuch' in PATH", permanent=True)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from borgish.cell.doubts import doubts
+from borgish.resources import Resources
 from borgish.spec.constraints import parse_constraint
 from borgish.spec.job import Affinity, Preference, Spread
 from tests.unit.scheduler.cells import cell_of, machine, spec
@@ -71,3 +72,11 @@ def test_contradictions_are_said() -> None:
         "no machine can match both rack == r1 and rack == r2",
         "no labels can match app == a and app == b",
     )
+
+
+def test_a_resource_that_looks_like_a_slip_is_said_unless_some_machine_has_it() -> None:
+    asked = spec("ann/web", resources=Resources(100, named={"rma": 1}))
+    assert doubts(cell_of(RACKS, []), asked) == (
+        "'rma' is a resource of a name of its own; did you mean ram?",
+    )
+    assert doubts(cell_of([machine("m1", capacity=Resources(4000, named={"rma": 3}))], []), asked) == ()

@@ -119,6 +119,15 @@ def test_a_moment_that_cannot_be_told(past: FakeMaster, run: Run, capsys: Out) -
     assert len(past.asked) == 1
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_empty_moment_is_not_taken_for_now(
+    past: FakeMaster, run: Run, capsys: Out, command: tuple[str, ...]
+) -> None:
+    assert run(*command, "--at", "") == 2
+    assert "is empty" in capsys.readouterr().err
+    assert past.asked == []
+
+
 @pytest.mark.parametrize(
     "command", [("task", "logs", "web/0"), ("task", "exec", "web/0", "--", "ls"), ("dashboard", "--once")]
 )

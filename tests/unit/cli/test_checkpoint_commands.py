@@ -126,10 +126,16 @@ def test_whoever_was_faster_keeps_the_file(tmp_path: Path) -> None:
     assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
 
 
-@pytest.mark.parametrize("where", [".", "nowhere/file"])
-def test_where_nothing_can_be_written_is_said(run: Run, tmp_path: Path, where: str, capsys: Out) -> None:
-    assert run("checkpoint", "export", "noon", tmp_path / where, "--force") == 1
+def test_where_nothing_can_be_written_is_said(run: Run, tmp_path: Path, capsys: Out) -> None:
+    assert run("checkpoint", "export", "noon", tmp_path, "--force") == 1
     assert "directory" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_missing_is_named(run: Run, tmp_path: Path, capsys: Out) -> None:
+    assert run("checkpoint", "export", "noon", tmp_path / "none" / "x") == 1
+    said = capsys.readouterr().err
+    assert f"error: {tmp_path / 'none'}: there is no such folder\n" in said
+    assert "hint: Make it first" in said
 
 
 def test_a_damaged_checkpoint_is_not_exported(run: Run, tmp_path: Path, capsys: Out) -> None:

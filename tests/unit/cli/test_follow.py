@@ -142,6 +142,13 @@ def test_wrong_files_are_not_sent(
     assert "right: job ann/web, 3 tasks" in capsys.readouterr().out
 
 
+def test_a_resource_that_looks_like_a_slip_is_noted(run: Run, tmp_path: Path, capsys: Out) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("name: web\nrun: [x]\nresources: {rma: 1}\n")
+    assert run("job", "check", path) == 0
+    assert "note: 'rma' is a resource of a name of its own; did you mean ram?" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("body", [b"\xff\xfe", b"x" * (1024 * 1024 + 1)])
 def test_what_is_no_text_or_too_large(run: Run, tmp_path: Path, body: bytes) -> None:
     path = tmp_path / "x.yaml"

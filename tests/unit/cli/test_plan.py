@@ -69,6 +69,17 @@ def test_what_would_wait_and_what_is_doubtful(master: FakeMaster, run: Run, caps
     assert "  Against the job that ended:\n  tasks: 3 -> 5\n" in shown
     assert "note: no rakc \\x1b\n" in shown
     assert "TASKS" not in shown
+    assert "To do just that" not in shown  # there is nothing to be sure of
+
+
+def test_a_note_that_is_a_hint_already_is_not_said_again(
+    master: FakeMaster, run: Run, capsys: Out, file: Path
+) -> None:
+    note = "no machine has the attribute 'rakc'; did you mean rack?"
+    refused = msgspec.structs.replace(refusal(), hint=note)
+    master.answers["POST /v1/plan"] = msgspec.structs.replace(VIEW, refusals=(refused,), notes=(note,))
+    assert run("plan", file) == 3
+    assert capsys.readouterr().out.count(note) == 1
 
 
 def test_a_plan_for_programs(master: FakeMaster, run: Run, capsys: Out, file: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from borgish.spec.job import Health
-from borgish.vocabulary import Phase, TaintEffect
+from borgish.vocabulary import Phase, State, TaintEffect
 from borgish.wire.api import (
     Accepted,
     CheckpointView,
@@ -116,6 +116,21 @@ def test_tasks_are_asked_for_by_full_names(master: FakeMaster, run: Run) -> None
     master.answers["GET /v1/machines"] = {"items": [machine("m1"), machine("other")]}
     assert run("task", "list", "web", "--machine", "oth", "--state", "pending") == 0
     assert master.asked[-1].query == {"job": "ann/web", "machine": "other", "state": "pending"}
+
+
+def test_a_task_that_is_nowhere_has_no_machine_but_the_last(
+    master: FakeMaster, run: Run, capsys: Out
+) -> None:
+    gone = [task(state=State.PENDING, phase=None), task(state=State.DEAD, phase=None)]
+    master.answers |= {"GET /v1/tasks": {"items": gone}}
+    assert run("task", "list") == 0
+    for line in capsys.readouterr().out.splitlines()[1:]:
+        assert line.split()[3] == "-"
+    master.has(job()).answers["GET /v1/tasks/ann/web/0"] = gone[0]
+    assert run("task", "show", "web/0") == 0
+    shown = capsys.readouterr().out
+    assert "last machine  m1\n" in shown
+    assert "\nmachine" not in shown
 
 
 def test_one_task(master: FakeMaster, run: Run, capsys: Out) -> None:

@@ -101,9 +101,24 @@ async def test_a_checkpoint_is_found_by_its_name(bench: Bench) -> None:
     bench.go_on(2)
 
     assert (await bench.find("noon")).position == named.position
-    with pytest.raises(NotFound, match="no checkpoint 'morning' is kept") as caught:
-        await bench.find("morning")
-    assert caught.value.hint == "Named ones are: noon"
+    with pytest.raises(Invalid, match="no checkpoint 'yesterday' is kept") as caught:
+        await bench.find("yesterday")
+    assert "a time like" in caught.value.hint
+    assert "'5m ago'" in caught.value.hint
+    assert caught.value.hint.endswith("the name of a checkpoint: noon")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("5m ago", 300), ("1 hour ago", 3600), ("2 days ago", 172_800), ("1.5 hours", 5400)]
+)
+def test_an_age_is_written_in_letters_or_in_words(text: str, seconds: float) -> None:
+    assert read_moment(text, 1e9).at == 1e9 - seconds
+
+
+@pytest.mark.parametrize("text", ["", "1 fortnight ago", "1.2.3 hours ago", ". hours ago"])
+def test_what_is_no_moment_is_refused(text: str) -> None:
+    with pytest.raises(Invalid, match="is no moment"):
+        read_moment(text, 1e9)
 
 
 async def test_the_empty_cell_before_everything(bench: Bench) -> None:
@@ -126,7 +141,7 @@ async def test_what_was_merely_seen_is_not_known(bench: Bench) -> None:
         ("9" * 30, Invalid, "has not happened", "The latest is 6"),
         ("1970-01-01T00:05:00Z", Invalid, "has not come yet", "position 6 is the latest"),
         ("3m", NotFound, "had no history yet at '3m'", "position 1, of 1970-01-01T00:01:41.250Z"),
-        ("noon", NotFound, "no checkpoint 'noon' is kept", "checkpoint create --name"),
+        ("noon", Invalid, "no checkpoint 'noon' is kept", "the name of a checkpoint: none has one"),
     ],
 )
 async def test_what_cannot_be_told_says_what_can(

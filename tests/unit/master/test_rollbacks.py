@@ -159,7 +159,7 @@ async def test_moments_that_are_none(bench: Bench) -> None:
     await bench.refused(Invalid, "has not happened", str(head + 1))
     await bench.refused(Invalid, "has not come yet", "2999-01-01T00:00:00Z")
     assert "earliest is position 1" in await bench.refused(NotFound, "no history yet", "1971-01-01")
-    await bench.refused(NotFound, "no checkpoint 'noon' is kept", "noon")
+    await bench.refused(Invalid, "no checkpoint 'noon' is kept", "noon")
     await bench.refused(Conflict, "nothing differs", "now")
     await bench.refused(NotFound, "there is no job ann/none", str(GOOD), only=("ann/none",))
 

@@ -7,7 +7,7 @@ import pytest
 
 from borgish.cell.events import EntriesLost, Entry, MachineCordoned
 from borgish.cell.model import Snapshot
-from borgish.errors import BorgishError, Gone, Invalid, NotFound
+from borgish.errors import BorgishError, Gone, Invalid
 from borgish.sim.faux.exported import Exported
 from borgish.sim.faux.moments import find, written
 from borgish.sim.faux.opened import Opened, opened
@@ -40,7 +40,6 @@ def there() -> Opened:
 @pytest.mark.parametrize(
     ("text", "position"),
     [
-        ("", 9),
         ("now", 9),
         ("5", 5),
         ("8", 8),
@@ -67,8 +66,9 @@ def test_a_moment_is_a_position(there: Opened, text: str, position: int) -> None
         ("13:05", Gone, "what was at"),  # the latest such is of the day before
         ("2026-01-31T11:59", Gone, "what was at"),
         ("2026-01-31T14:00", Invalid, "is after the end of a file"),
-        ("evening", NotFound, "no checkpoint 'evening'"),
+        ("evening", Invalid, "no checkpoint 'evening'"),
         ("99:99", Invalid, "is no moment"),
+        ("", Invalid, "is no moment"),  # a script's empty variable is not now
     ],
 )
 def test_what_is_no_moment_of_it_is_refused(

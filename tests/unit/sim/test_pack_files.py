@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from borgish.errors import Invalid, NotFound
+from borgish.errors import Invalid, NotFound, TooLarge
 from borgish.resources import Resources
 from borgish.sim.pack_files import MIB, read_machines, read_tasks
 from borgish.spec.job import Constraint
@@ -105,3 +105,18 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(Invalid) as raised:
         read_tasks(tmp_path / "binary")
     assert [each.message for each in raised.value.mistakes] == ["is not a text in UTF-8"]
+
+
+def test_a_file_that_never_ends_is_refused_before_memory_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("borgish.sim.pack_files.FILE_BYTES_MAX", 2**20)
+    with pytest.raises(TooLarge, match="/dev/zero has more than 1MiB"):
+        read_tasks(Path("/dev/zero"))
+
+
+@pytest.mark.parametrize(
+    "row", ["one,1,ann,5,1,1,0,0,", "two,0,ann,-1,1,1,0,0,", "two,0,ann,,1,1,0,0,", ",0,ann,0,1,1,0,0,"]
+)
+def test_mistakes_say_the_way_out(tmp_path: Path, row: str) -> None:
+    with pytest.raises(Invalid) as raised:
+        read_tasks(written(tmp_path, TASKS, "one,0,ann,0,1,1,0,0,", row))
+    assert all(each.hint for each in raised.value.mistakes)

@@ -133,7 +133,7 @@ def test_the_first_that_would_be_refused_is_found(kept: KeptCell) -> None:
 
 def test_the_first_that_would_come_out_otherwise_is_found(kept: KeptCell) -> None:
     ended = TasksEnded("ann/web", (0,), Ending.KILL, ("because",))
-    assert otherwise(kept, "KillTasks", ended) == (1, "ann/web/0 killed: killed by eve")
+    assert otherwise(kept, "KillTasks", ended) == (1, "ann/web/0 killed by eve")
     assert otherwise(kept, "UncordonMachine", MachineUncordoned("m1")) == (1, "nothing would follow")
     set_ = QuotaSet(Quota("bob", Band.FREE, Resources(1000, 1000)))
     assert otherwise(kept, "SetQuota", set_) == (1, "refused: the free band is not limited")

@@ -194,6 +194,14 @@ def test_a_name_that_looks_like_something_else_stays_a_name() -> None:
         ("zzz: 1", 3, 1, "'zzz' is not a field of the job", "the fields are: name, kind, user"),
         ("name: other", 3, 1, "'name' is given twice; the first is in line 1", "keep one"),
         # amounts
+        ("resources: {rma: 1GiB}", 3, 18, "resources.rma: '1GiB' is not a whole number", "did you mean ram?"),
+        (
+            'resources: {dsik: "1"}',
+            3,
+            19,
+            'resources.dsik: "1" is text; a number is expected',
+            "did you mean disk?",
+        ),
         ("resources: {cpu: 1e3}", 3, 18, "resources.cpu: '1e3' is not a number with a unit", "500m"),
         ("resources: {cpu: .inf}", 3, 18, "resources.cpu: '.inf' is not a number with a unit", "500m"),
         ("resources: {cpu: 0}", 3, 18, "resources.cpu: '0' is outside 1m to 1000 cores", "500m"),
