@@ -44,6 +44,7 @@ _REFUSALS: dict[int, type[Refused]] = {
 }
 _TLS_HINT = "The authority that signs the master is `ca` in client.json, or BORGISH_CA beside --url"
 _UP_HINT = "Is the cell up? `borgctl up` starts it"
+_START_HINT = "Does a borgmaster run there? Start it as it was started before, or look into its log"
 
 
 class ClientFile(msgspec.Struct, frozen=True):
@@ -77,14 +78,16 @@ class Client:
         ca: str = "",
         timeout_seconds: float = 30.0,
         token_source: str = "",
+        start_hint: str = _START_HINT,
     ) -> None:
         """``url`` may be several with commas. ``ca`` is the file of the authority that signs an https master;
-        ``token_source`` is for hints."""
+        ``token_source`` is for hints, and ``start_hint`` is one, for when nobody is there."""
         self._masters = Masters(url)
         self.timeout_seconds = timeout_seconds
         self._token = token
         self._ca = ca
         self._token_source = token_source
+        self._start_hint = start_hint
         self._kept: http.client.HTTPConnection | None = None
         self._always: Params = {}
 
@@ -95,9 +98,8 @@ class Client:
         file = _read_client_file(os.path.join(where, "client.json"))
         token_file = os.path.join(where, file.token_file)
         ca = os.path.join(where, file.ca) if file.ca else ""
-        return cls(
-            ",".join((file.url, *file.masters)), _read_token(token_file), ca, timeout_seconds, token_file
-        )
+        urls, hint = ",".join((file.url, *file.masters)), _UP_HINT if _made_by_up(where) else _START_HINT
+        return cls(urls, _read_token(token_file), ca, timeout_seconds, token_file, hint)
 
     @property
     def url(self) -> str:
@@ -106,20 +108,20 @@ class Client:
 
     def each_master(self) -> "list[Client]":
         """Return a client for each of the masters, who is asked alone, whether it leads or not."""
-        return [
-            Client(url, self._token, self._ca, self.timeout_seconds, self._token_source)
-            for url in self._masters.known
-        ]
+        return [self._like(url, self._token, self._token_source) for url in self._masters.known]
 
     def with_token(self, token: str, token_source: str) -> "Client":
         """Return a client of the same master with another token."""
-        return Client(self._masters.all, token, self._ca, self.timeout_seconds, token_source)
+        return self._like(self._masters.all, token, token_source)
 
     def as_of(self, position: int) -> "Client":
         """Return a client whose ``get`` reads the cell as it was at a position of the journal."""
-        client = Client(self._masters.all, self._token, self._ca, self.timeout_seconds, self._token_source)
+        client = self._like(self._masters.all, self._token, self._token_source)
         client._always = {"at": position}
         return client
+
+    def _like(self, urls: str, token: str, token_source: str) -> "Client":
+        return Client(urls, token, self._ca, self.timeout_seconds, token_source, self._start_hint)
 
     def get(self, path: str, params: Params | None, answer: type[T]) -> T:
         """Return what is at ``path`` (see ``quoted``), read as ``answer``."""
@@ -292,7 +294,7 @@ class Client:
             what = str(reason).lower().replace("_", " ")
             raise Unreachable(f"{self.url} cannot be trusted: {what}: {words}", _TLS_HINT) from error
         why = getattr(error, "strerror", None) or str(error) or "the connection broke"
-        raise NotThere(f"{self.url} cannot be reached: {str(why).lower()}", _UP_HINT) from error
+        raise NotThere(f"{self.url} cannot be reached: {str(why).lower()}", self._start_hint) from error
 
 
 def quoted(*parts: str | int) -> str:
@@ -325,6 +327,11 @@ def _new_request_id() -> str:
     from borgish.ids import new_request_id
 
     return new_request_id()
+
+
+def _made_by_up(folder: str) -> bool:
+    """Return whether a folder is one that ``borgctl up`` made: with the cell's file and its machines."""
+    return all(os.path.exists(os.path.join(folder, name)) for name in ("cell.toml", "machines"))
 
 
 def _read_client_file(path: str) -> ClientFile:

@@ -58,16 +58,28 @@ def make_credentials(folder: Path) -> Credentials:
 
 
 def tell_clients(folder: Path, url: str, ca: str = "", masters: Sequence[str] = ()) -> None:
-    """Write where clients on this host find the cell's master, for whom the folder is alone at the moment.
+    """Write where clients on this host find the cell, unless that is what they are told already.
 
-    ``masters`` are the addresses of all masters, if there are several. Raises UnsafeConfiguration.
+    ``url`` is asked first; ``masters`` are the addresses of all masters, if there are several. Nobody else
+    writes it at the moment. Raises UnsafeConfiguration.
     """
     client = {"url": url, "token_file": "tokens/admin.token", "ca": ca, "masters": list(masters)}
+    path, text = folder / "client.json", json.dumps(client, indent=2) + "\n"
     try:
-        _drop_drafts(folder / "client.json")
-        write_private(folder / "client.json", json.dumps(client, indent=2) + "\n")
+        _drop_drafts(path)
+        if not path.exists() or path.read_bytes() != text.encode():
+            write_private(path, text)
     except OSError as error:
         raise _not_ours(folder, error) from None
+
+
+def told_url(folder: Path) -> str:
+    """Return the address that clients on this host ask first, "" while they are told none."""
+    try:
+        told = msgspec.json.decode((folder / "client.json").read_bytes(), type=dict[str, object])
+    except (OSError, msgspec.MsgspecError):  # not there yet, or damaged: it is written anew
+        return ""
+    return str(told.get("url", ""))
 
 
 def _not_ours(folder: Path, error: OSError) -> UnsafeConfiguration:

@@ -30,6 +30,7 @@ _OURS = (
     "tokens.toml",
     "secret",
     "client.json",
+    "masters",
     "machines",
     "cell.lock",
     "up.lock",

@@ -4,16 +4,18 @@ import asyncio
 import logging
 import signal
 import socket
+from collections.abc import Sequence
 
 from borgish.api.auth import Tokens
 from borgish.api.door import Door, hosts_of
 from borgish.api.standby import StandbyApp
 from borgish.clock import SystemClock
-from borgish.credentials import make_credentials, read_credentials, tell_clients
+from borgish.credentials import make_credentials, read_credentials
 from borgish.errors import UnsafeConfiguration
 from borgish.master.daemon import Daemon, seen_by_machines
 from borgish.master.front import Front
 from borgish.master.garbage import settle
+from borgish.master.roster import Roster
 from borgish.master.settings import Settings
 from borgish.master.standby import Standby
 from borgish.store.candidate import candidate
@@ -52,6 +54,8 @@ class Life:
         keep, lease = settings.checkpoints.keep, settings.lease
         self._candidate = candidate(settings.db_url, settings.name, settings.folder, keep, lease.ttl_seconds)
         self._standby = Standby(settings.name, self._candidate, SystemClock())
+        ca = settings.tls.ca if settings.tls else ""
+        self._roster = Roster(settings.folder, ca, settings.masters)
         self._store: SqlStore | None = None
         self._front: Front | None = None
         self._daemon: Daemon | None = None
@@ -73,18 +77,19 @@ class Life:
         tokens = Tokens.read(settings.folder / "tokens.toml")
         self._front = Front(Door(StandbyApp(self._standby.health), tokens, hosts_of(settings.host)))
         await self._front.open(settings)
-        self._standby.address = _advertised(settings, self._front.url)
+        self._standby.address = address = _advertised(settings, self._front.url)
+        if self._candidate.is_alone and (words := unlisted(address, settings.masters)):
+            log.warning("%s", words)
+        self._roster.enter(address)
         return self._front
 
     def _say_standing_by(self, front: Front) -> None:
         log.info("standing by for %s on %s", self._settings.name, front.url)
-        if self._candidate.is_alone and not (self._settings.folder / "client.json").exists():
-            self._tell_clients()
 
     async def _lead(self, store: SqlStore, front: Front) -> None:
         """Take in what the copy lacks, become the leader, and be it to the end."""
         credentials = make_credentials(self._settings.folder)
-        self._tell_clients()
+        self._roster.lead()
         cell = await asyncio.to_thread(self._standby.follow, store)
         seen = await seen_by_machines(
             self._settings,
@@ -106,6 +111,7 @@ class Life:
             self._daemon.close()
         elif self._store is not None:
             self._store.close()
+        self._roster.leave()
 
     async def _secrets_there(self) -> None:
         """Return when the secrets of the cell are there. Who leads has the folder to itself, and makes what
@@ -121,10 +127,16 @@ class Life:
                     raise
             await asyncio.wait({self._stopping}, timeout=_LOOK_SECONDS)
 
-    def _tell_clients(self) -> None:
-        settings = self._settings
-        ca = settings.tls.ca if settings.tls else ""
-        tell_clients(settings.folder, self._standby.address, ca, settings.masters)
+
+def unlisted(address: str, masters: Sequence[str]) -> str:
+    """Return what is to be said when the cell's file lists the masters without this one, "" otherwise."""
+    if not masters or address in masters:
+        return ""
+    listed = ", ".join(masters)
+    return (
+        f"this borgmaster is at {address}, which is not in `masters` of its file ({listed}): clients of the "
+        "other masters do not find it. Add it there, or correct `advertise`"
+    )
 
 
 def _advertised(settings: Settings, listening: str) -> str:

@@ -148,7 +148,8 @@ def _with_folder(path: Path, settings: Settings) -> Settings:
     tls = settings.tls and Tls(
         *(str(base / name) for name in (settings.tls.certificate, settings.tls.key, settings.tls.ca))
     )
-    return msgspec.structs.replace(settings, state=str(base / settings.state), tls=tls)
+    masters = tuple(url.rstrip("/") for url in settings.masters)
+    return msgspec.structs.replace(settings, state=str(base / settings.state), tls=tls, masters=masters)
 
 
 def _check_tls(path: Path, tls: Tls) -> None:

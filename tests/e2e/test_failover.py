@@ -64,10 +64,11 @@ def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
     """A cell in which three tasks run, with a standby: on Postgres in a folder of its own."""
     folder, beside = tmp_path / "cell", tmp_path / "beside"
     ports = free_port(), free_port()
-    masters = [f"http://127.0.0.1:{port}" for port in ports]
     url = request.getfixturevalue("postgres_url") if request.param == "postgres" else ""
     folder.mkdir(mode=0o700)
-    config = f'name = "local"\nlisten = "127.0.0.1:{{}}"\nstate = "."\ndb = "{url}"\nmasters = {masters}\n'
+    config = f'name = "local"\nlisten = "127.0.0.1:{{}}"\nstate = "."\ndb = "{url}"\n'
+    if url:  # masters of one folder make each other known
+        config += f"masters = {[f'http://127.0.0.1:{port}' for port in ports]}\n"
     (folder / "cell.toml").write_text(config.format(ports[0]))
     with watched_cell(folder) as made:
         submitted(made, SLEEPERS)

@@ -60,7 +60,7 @@ def test_a_connection_that_breaks_twice_is_unreachable() -> None:
     with listener(None, None) as (url, requests), pytest.raises(Unreachable) as caught:
         Client(url, "t").raw("GET", "/v1/status")
     assert len(requests) == 2
-    assert "borgctl up" in caught.value.hint
+    assert "Start it" in caught.value.hint
 
 
 def test_a_kept_connection_that_was_closed_meanwhile_is_made_anew() -> None:
@@ -76,7 +76,7 @@ def test_nobody_there_is_told_at_once_with_a_way_out() -> None:
         port = server.getsockname()[1]
     with pytest.raises(Unreachable, match=f"127.0.0.1:{port}.*refused") as caught:
         Client(f"http://127.0.0.1:{port}", "t").raw("GET", "/v1/status")
-    assert "borgctl up" in caught.value.hint
+    assert "Start it" in caught.value.hint
 
 
 @pytest.mark.parametrize(("method", "hint"), [("GET", ""), ("POST", "It may have been done")])
@@ -155,6 +155,23 @@ def found(folder: Path, client_json: str, token: str | None = "bgt_x\n") -> Clie
 
 
 GOOD = '{"url": "http://127.0.0.1:7400", "token_file": "tokens/admin.token", "ca": ""}'
+
+
+def hint_when_nobody_is_there(client: Client) -> str:
+    with pytest.raises(Unreachable, match="cannot be reached") as caught:
+        client.raw("GET", "/v1/status")
+    return caught.value.hint
+
+
+def test_up_is_named_only_for_a_cell_that_it_made(tmp_path: Path) -> None:
+    nobody = GOOD.replace("7400", "1")
+    assert "borgctl up" not in hint_when_nobody_is_there(found(tmp_path, nobody))
+    (tmp_path / "cell.toml").touch()
+    assert "borgctl up" not in hint_when_nobody_is_there(Client.find(tmp_path))
+    (tmp_path / "machines").mkdir()
+    for client in (made := Client.find(tmp_path)), made.with_token("t", ""), *made.each_master():
+        assert "`borgctl up` starts it" in hint_when_nobody_is_there(client)
+    assert "borgctl up" not in hint_when_nobody_is_there(Client("http://127.0.0.1:1", "t"))
 
 
 def test_a_cell_is_found_by_its_folder(tmp_path: Path) -> None:
