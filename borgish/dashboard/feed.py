@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from borgish.client import Message, Params
 
 AGAIN_SECONDS_MIN = 0.25
-AGAIN_SECONDS_MAX = 5.0
+AGAIN_SECONDS_MAX = 2.0
 _PARAMS = {"kinds": "summary"}
 
 
@@ -61,20 +61,24 @@ class Feed:
 
     def _read(self) -> None:
         while not self._closed.is_set():
-            self._lose(self._follow())
+            error = self._follow()
+            if error is None:
+                continue
+            self._lose(error)
             self._closed.wait(self._again_seconds)
             self._again_seconds = min(2 * self._again_seconds, AGAIN_SECONDS_MAX)
 
-    def _follow(self) -> BorgishError:
-        """Read one watch to its end and return why it ended."""
+    def _follow(self) -> BorgishError | None:
+        """Read one watch to its end and return why it ended; None when another may begin at once."""
         try:
             for message in self._client.watch(_PARAMS, self._last_id):
                 self._hear(message)
                 if self._closed.is_set():
                     break
-        except Gone as error:
-            self._last_id = ""  # another master, or we were slow: begin anew
-            return error
+        except Gone:  # another master leads, or we were slow: a new watch begins with all there is
+            resumed, self._last_id = bool(self._last_id), ""
+            if resumed:
+                return None
         except BorgishError as error:
             return error
         return Unreachable("the master ended the watch")

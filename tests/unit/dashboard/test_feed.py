@@ -91,10 +91,33 @@ def test_a_broken_watch_keeps_the_view_and_resumes(client: ScriptedClient, feed:
 
 def test_after_gone_it_begins_anew(client: ScriptedClient, feed: Feed) -> None:
     client.script.put(summary("3.1", 5000))
+    client.script.put(Unreachable("the master was killed"))
     client.script.put(Gone("what came after 3.1 is not kept"))
     client.script.put(summary("4.0", 6000))
     eventually(lambda: feed.news.view.status.position == 6000)
-    assert client.last_ids == ["", ""]
+    assert client.last_ids == ["", "3.1", ""]
+
+
+def test_that_nothing_can_be_resumed_is_nobodys_business(
+    client: ScriptedClient, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read anew at once, however long the pause would be by now, and nothing is said of it."""
+    client.script.put(summary("3.1", 5000))
+    eventually(lambda: feed.news.view.status.position == 5000)
+    monkeypatch.setattr(feed, "_again_seconds", 3600.0)
+    client.script.put(Gone("what came after 3.1 is not kept", "Watch without an id"))
+    eventually(lambda: client.last_ids == ["", ""])
+    assert feed.news.error is None
+    client.script.put(summary("4.0", 6000))
+    eventually(lambda: feed.news.view.status.position == 6000)
+
+
+def test_a_master_that_lets_nobody_begin_is_not_asked_without_a_pause(
+    client: ScriptedClient, feed: Feed
+) -> None:
+    client.script.put(Gone("this watcher was too slow", "Watch without an id"))
+    eventually(lambda: feed.news.error is not None)
+    assert str(feed.news.error) == "the master ended the watch"
 
 
 def test_the_end_of_a_watch_is_a_loss_too(client: ScriptedClient, feed: Feed) -> None:
