@@ -47,6 +47,11 @@ class Daemon(msgspec.Struct, frozen=True):
     log: Path
     pid_file: Path
 
+    @property
+    def started_file(self) -> Path:
+        """What tells the daemon from another program that has its pid by now."""
+        return self.pid_file.with_name(self.pid_file.name + ".started")
+
 
 def exists(folder: Path) -> bool:
     """Whether a cell's folder is there."""

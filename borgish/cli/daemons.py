@@ -1,7 +1,8 @@
 """Starts and ends the daemons of a local cell, and knows which of them run.
 
-A pid file holds the pid and the start time that the kernel has for it, so that a pid which by now is
-another program's is never taken for the daemon, let alone signalled.
+A pid file holds the pid alone, as people and programs expect. Beside it is the start time that the kernel
+has for that pid, so that one which by now is another program's is never taken for the daemon, let alone
+signalled.
 """
 
 import contextlib
@@ -25,6 +26,9 @@ def running_pid(daemon: Daemon) -> int:
     """Return the daemon's pid; 0 when it does not run."""
     try:
         pid, _, started = daemon.pid_file.read_text().strip().partition(" ")
+        if not started:  # older versions wrote both into one file
+            whose, _, started = daemon.started_file.read_text().strip().partition(" ")
+            started = started if whose == pid else ""
     except (OSError, UnicodeDecodeError):
         return 0
     if not pid.isdecimal() or not started or _started_ticks(int(pid)) != started:
@@ -64,6 +68,7 @@ def stop(daemons: Sequence[Daemon], seconds_max: float) -> list[str]:
         if running_pid(daemon):
             _signal(pid, signal.SIGKILL)
         daemon.pid_file.unlink(missing_ok=True)
+        daemon.started_file.unlink(missing_ok=True)
     return [daemon.name for daemon in pids]
 
 
@@ -121,10 +126,16 @@ def _started_ticks(pid: int) -> str:
 
 
 def _write_pid(daemon: Daemon, pid: int) -> None:
-    new = daemon.pid_file.with_name(daemon.pid_file.name + ".new")
+    _write(daemon.started_file, f"{pid} {_started_ticks(pid)}\n")
+    _write(daemon.pid_file, f"{pid}\n")
+
+
+def _write(path: Path, text: str) -> None:
+    """Write all of a file or nothing."""
+    new = path.with_name(path.name + ".new")
     with open(new, "w", opener=_for_its_user) as file:
-        file.write(f"{pid} {_started_ticks(pid)}\n")
-    new.replace(daemon.pid_file)
+        file.write(text)
+    new.replace(path)
 
 
 def _for_its_user(path: str, flags: int) -> int:

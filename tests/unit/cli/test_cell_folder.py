@@ -5,10 +5,11 @@ import tomllib
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from borgish.cli import cell
-from borgish.cli.daemons import last_words, rotate, running_pid
+from borgish.cli.daemons import last_words, rotate, running_pid, start, stop
 from borgish.cli.locked import alone
 from borgish.cli.session import Session, nearest_folder
 from borgish.errors import Conflict, Invalid
@@ -102,11 +103,38 @@ def test_an_interrupted_up_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_pid_of_another_program_is_not_the_daemon(tmp_path: Path) -> None:
-    master = cell.master_of(tmp_path)
+    master, own = cell.master_of(tmp_path), os.getpid()
     assert running_pid(master) == 0
-    for words in ("", "x", f"{os.getpid()}", f"{os.getpid()} 1", "999999999 1"):
-        master.pid_file.write_text(words)
-        assert running_pid(master) == 0, words
+    started = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+    for pid in ("", "x", f"{own}", "999999999"):
+        for words in ("", "x", f"{own}", f"{own} 1", f"1 {started}", "999999999 1"):
+            master.pid_file.write_text(pid)
+            master.started_file.write_text(words)
+            assert running_pid(master) == 0, words
+    master.pid_file.write_text(f"{own}\n")
+    master.started_file.write_text(f"{own} {started}\n")
+    assert running_pid(master) == own
+
+
+def test_a_pid_file_holds_the_pid_alone(tmp_path: Path) -> None:
+    """What people and `pkill -F` do with it must reach nothing else."""
+    one = msgspec.structs.replace(cell.master_of(tmp_path), module="sleeper")
+    (tmp_path / "sleeper.py").write_text("import time\n\ntime.sleep(600)\n")
+    process = start(one)
+    try:
+        assert one.pid_file.read_text() == f"{process.pid}\n"
+        assert running_pid(one) == process.pid
+        assert {path.stat().st_mode & 0o777 for path in (one.pid_file, one.started_file)} == {0o600}
+        assert stop([one], 20) == ["borgmaster"]
+        assert not one.pid_file.exists()
+        assert not one.started_file.exists()
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_the_pid_file_of_an_older_version_is_understood(tmp_path: Path) -> None:
+    master = cell.master_of(tmp_path)
     started = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
     master.pid_file.write_text(f"{os.getpid()} {started}\n")
     assert running_pid(master) == os.getpid()
