@@ -14,7 +14,7 @@ import msgspec
 import uvicorn
 
 from borgish.api.door import App
-from borgish.errors import BorgishError, UnsafeConfiguration
+from borgish.errors import UnsafeConfiguration
 from borgish.wire.bounded_http import BoundedHttp
 from borgish.wire.bounds import is_loopback
 
@@ -55,8 +55,8 @@ class Serving:
 async def serve(app: App, host: str, port: int, tls: Tls | None = None) -> Serving:
     """Start serving; returns when connections are answered. Port 0: any free one.
 
-    Raises UnsafeConfiguration beyond loopback without TLS or with files that cannot be used, and
-    BorgishError when the address cannot be had.
+    Raises UnsafeConfiguration beyond loopback without TLS, with files that cannot be used, and when the
+    address cannot be had.
     """
     if tls is None and not is_loopback(host):
         raise UnsafeConfiguration(
@@ -102,9 +102,9 @@ def _bind(host: str, port: int) -> socket.socket:
     try:
         listener = socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise BorgishError(
-            f"cannot listen on {host}:{port}: {reason}", "Take another address, or stop what holds this one"
+        reason = (error.strerror or str(error)).lower().partition(" (while ")[0]
+        raise UnsafeConfiguration(
+            f"cannot listen on {host}:{port}: {reason}", "Give another `listen`, or stop what holds this one"
         ) from error
     listener.setblocking(False)
     return listener

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from borgish.addresses import several
+from borgish.configuration import Misread, typed
 from borgish.errors import UnsafeConfiguration
 from borgish.resources import (
     DEVICE_MILLIS,
@@ -100,22 +101,15 @@ def load(path: Path) -> Settings:
 
 def _read(path: Path) -> _File:
     try:
-        return msgspec.convert(tomllib.loads(path.read_text("utf-8")), _File)
+        return typed(tomllib.loads(path.read_text("utf-8")), _File)
     except OSError as error:
         hint = "Name the file with --config; configs/borglet.toml is an example."
         raise UnsafeConfiguration(f"{path}: cannot be read: {error.strerror}", hint) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UnsafeConfiguration(f"{path}: is not TOML: {error}") from None
-    except msgspec.ValidationError as error:
-        hint = "configs/borglet.toml shows every key."
-        raise UnsafeConfiguration(f"{path}: {_in_words(str(error))}", hint) from None
-
-
-def _in_words(text: str) -> str:
-    """Turn msgspec's sentence round, so that the key comes first."""
-    what, mark, where = text.partition(" - at `$")
-    key = where.strip("`.") if mark else ""
-    return f"{key}: {what}" if key else what
+    except Misread as error:
+        hint = " ".join(filter(None, (error.hint, "configs/borglet.toml shows every key.")))
+        raise UnsafeConfiguration(f"{path}: {error.message}", hint) from None
 
 
 def _checked(path: Path, key: str, check: Any, value: Any) -> Any:

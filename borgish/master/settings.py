@@ -11,6 +11,7 @@ import msgspec
 from borgish.addresses import address_of
 from borgish.bands import DEFAULT_BANDS, Bands, wrong_with
 from borgish.cell.model import Rules
+from borgish.configuration import Misread, typed
 from borgish.errors import Invalid, UnsafeConfiguration
 from borgish.master.lease import LeaseSettings
 from borgish.master.lease import wrong_with as wrong_with_lease
@@ -131,12 +132,15 @@ def read_settings(path: Path, listen: str = "") -> Settings:
     Raises UnsafeConfiguration.
     """
     try:
-        settings = msgspec.convert(tomllib.loads(path.read_text()), Settings)
+        settings = typed(tomllib.loads(path.read_text()), Settings)
     except OSError as error:
         raise UnsafeConfiguration(
             f"{path}: {error.strerror}", "give the file with --config, or make a cell with `borgctl up`"
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+    except Misread as error:
+        hint = " ".join(filter(None, (error.hint, "configs/cell.toml shows every key")))
+        raise UnsafeConfiguration(f"{path}: {error.message}", hint) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UnsafeConfiguration(f"{path}: {error}", "configs/cell.toml shows every key") from None
     if listen:
         settings = msgspec.structs.replace(settings, listen=listen)

@@ -16,7 +16,7 @@ from borgish.api.door import App
 from borgish.api.serve import Tls, serve
 from borgish.client import Client
 from borgish.clock import SystemClock
-from borgish.errors import BorgishError, Unreachable, UnsafeConfiguration
+from borgish.errors import Unreachable, UnsafeConfiguration
 from borgish.wire.api import StatusView
 from borgish.wire.bounds import is_loopback
 from tests.integration.api.fakes import TOKENS, FakeGateway
@@ -42,8 +42,12 @@ def test_loopback_is_known(host: str, loopback: bool) -> None:
 
 async def test_a_port_that_is_taken_is_named() -> None:
     serving = await serve(app(), "127.0.0.1", 0)
-    with pytest.raises(BorgishError, match=f"127.0.0.1:{serving.port}: address already in use"):
+    with pytest.raises(
+        UnsafeConfiguration, match=f"127.0.0.1:{serving.port}: address already in use"
+    ) as caught:
         await serve(app(), "127.0.0.1", serving.port)
+    assert caught.value.exit_code == 74
+    assert "another `listen`" in caught.value.hint
     await serving.stop()
     again = await serve(app(), "127.0.0.1", serving.port)
     await again.stop()

@@ -1,5 +1,6 @@
 """borglet.toml: the example works, and every mistake names the file and the key."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -45,11 +46,11 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "missing required field `machine`"),
+        ("", "machine: is missing"),
         ("machine = ", "is not TOML"),
-        (MINIMAL + "colour = 1", "unknown field `colour`"),
-        (MINIMAL + "[tls]\nkee = 1", "tls"),
-        (MINIMAL + "listen = 7", "listen: Expected `str`"),
+        (MINIMAL + "colour = 1", "colour: there is no such key"),
+        (MINIMAL + "[tls]\nkee = 1", "tls.kee: there is no such key"),
+        (MINIMAL + "listen = 7", "listen: must be a text in quotes, and is a whole number"),
         (MINIMAL.replace('"m1"', '"M 1"'), "machine = 'M 1' is no name"),
         (MINIMAL.replace('"s"', '""'), "state = '' names no folder"),
         (MINIMAL.replace("http://127.0.0.1", "127.0.0.1"), "master = '127.0.0.1:7400'"),
@@ -86,6 +87,15 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_the_daemon_ends_with_74_on_a_mistake(tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["--config", str(write(tmp_path, MINIMAL + 'listen = "0.0.0.0:0"'))])
+    assert caught.value.code == 74
+
+
+def test_a_port_that_is_taken_ends_with_74(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        address = f"127.0.0.1:{holder.getsockname()[1]}"
+        path = write(tmp_path, MINIMAL + f'listen = "{address}"')
+        with pytest.raises(SystemExit) as caught:
+            main(["--config", str(path)])
     assert caught.value.code == 74
 
 
