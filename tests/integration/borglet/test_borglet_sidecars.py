@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 from collections.abc import Callable
 
@@ -121,5 +122,6 @@ def test_a_stop_in_a_hurry_is_over_in_time_for_all_of_them(borglet: Borglet, mas
     master.generation += 1
     done = master.until(key, ended)
     assert done.ended is Ending.KILL
-    assert "within 0.3 s" in done.reason
+    # Less by what it took to tell the others.
+    assert re.search(r"within 0\.[0-3]\d* s of signal TERM", done.reason)
     assert not any(map(alive, pids(report)))
