@@ -23,6 +23,7 @@ from borgish.master.settings import Rollback
 from borgish.master.turn import Turn
 from borgish.store.base import Store
 from borgish.store.checkpoints import verified_snapshot
+from borgish.store.older import BEFORE_MIGRATION
 from borgish.wire.api import Accepted, AsOf
 from borgish.wire.api_past import RollbackPlan, RollbackRequest
 
@@ -81,6 +82,7 @@ class Rollbacks:
             await asyncio.to_thread(self._expect_told, moment, to)
         if moment.checkpoint:
             await asyncio.to_thread(self._expect_good, moment.checkpoint, to.position)
+        await asyncio.to_thread(self._expect_this_version, to)
         command = RollBack(
             await self._moments.cell(to),
             datetime.fromisoformat(to.at).timestamp(),
@@ -100,6 +102,17 @@ class Rollbacks:
                 f"what was at '{moment.text}' may be lost: history ends at {to.at}, and goes on at "
                 f"{instant(following.at)} from what was left",
                 f"What was left is position {to.position}; name that, or a moment after it went on",
+            )
+
+    def _expect_this_version(self, to: AsOf) -> None:
+        """What another version decided is shown as it was; nobody has tried whether this one allows it."""
+        kept = self._store.checkpoints()
+        migrated = max((one.position for one in kept if one.reason.startswith(BEFORE_MIGRATION)), default=0)
+        if to.position < migrated:
+            raise Conflict(
+                f"position {to.position} is from an older version of borgish: "
+                f"the database was migrated at position {migrated}",
+                f"`--at` and `borgctl diff` show it; go back that far at most: `borgctl rollback {migrated}`",
             )
 
     def _expect_good(self, name: str, position: int) -> None:

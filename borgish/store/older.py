@@ -17,36 +17,47 @@ from borgish.store.codec import compress, decode_events, encode_snapshot, sha256
 from borgish.store.replay import recover
 from borgish.store.tables import checkpoints, journal
 
+BEFORE_MIGRATION = "before the migration"
+"""How the reason of such a checkpoint begins."""
+
 _PAGE_ENTRIES = 500
 
 
 def keep_before(connection: Connection, cell: str, old: str, new: str) -> None:
     """Make a checkpoint of what is stored at schema ``old``, named for the schema ``new`` that follows.
 
-    Nothing is made of an empty journal, nor where a good checkpoint is at its end. Raises StoreDamaged for
-    a store from which no cell can be read: it is not migrated. Within the caller's transaction.
+    Nothing is made of an empty journal; a good checkpoint at its end is marked as this one. Within the
+    caller's transaction. Raises StoreDamaged for a store from which no cell can be read: it is not migrated.
     """
     found = recover(cell, _kept(connection), lambda after: _entries(connection, after)).cell
     if not found.position:
         return
+    named = {row["name"] for row in _rows(connection, checkpoints, "body") if row.get("name")}
+    values: dict[str, Any] = {"reason": f"{BEFORE_MIGRATION} from {old} to {new}"}
+    there = {column.name for column in _columns(connection, checkpoints)}
+    of_this = checkpoints.c.position == found.position
     for info, stored in _kept(connection):
         if info.position == found.position and is_good(cell, info, stored):
+            values["name"] = info.name or _free_name(new, named)
+            marked = {key: value for key, value in values.items() if key in there}
+            connection.execute(checkpoints.update().where(of_this).values(marked))
             return
     stored = compress(encode_snapshot(found.snapshot()))
-    named = {row["name"] for row in _rows(connection, checkpoints, "body") if "name" in row}
-    name = f"before-{new}"
-    values = {
+    values |= {
         "position": found.position,
         "at": SystemClock().now().wall,
-        "reason": f"before the migration from {old} to {new}",
         "sha256": sha256_of(stored),
         "bytes": len(stored),
         "body": stored,
-        "name": "" if name in named else name,
+        "name": _free_name(new, named),
     }
-    there = {column.name for column in _columns(connection, checkpoints)}
-    connection.execute(checkpoints.delete().where(checkpoints.c.position == found.position))
+    connection.execute(checkpoints.delete().where(of_this))
     connection.execute(insert(checkpoints), {key: value for key, value in values.items() if key in there})
+
+
+def _free_name(new: str, named: set[str]) -> str:
+    name = f"before-{new}"
+    return "" if name in named else name
 
 
 def _kept(connection: Connection) -> Iterator[tuple[CheckpointInfo, bytes]]:

@@ -86,10 +86,10 @@ def test_an_older_store_is_kept_as_it_was(url: str, revision: str) -> None:
     assert len(kept(url)) == 1
 
 
-def test_a_good_checkpoint_at_the_end_is_enough(url: str) -> None:
+def test_a_good_checkpoint_at_the_end_is_marked_as_this_one(url: str) -> None:
     life = left_behind(url, WITH_NAMES)
     keep(url, HEAD, life.body())
-    assert kept(url) == [(HEAD, "")]
+    assert kept(url) == [(HEAD, NAME)]
 
 
 def test_a_torn_one_there_is_replaced(url: str) -> None:

@@ -25,6 +25,7 @@ from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.base import Store
 from borgish.store.codec import compress, encode_snapshot, sha256_of
 from borgish.store.memory import MemoryStore
+from borgish.store.older import BEFORE_MIGRATION
 from borgish.store.open import open_store
 from borgish.wire.api import Accepted
 from borgish.wire.api_past import RollbackPlan, RollbackRequest
@@ -239,3 +240,13 @@ async def test_two_who_ask_at_once(bench: Bench) -> None:
     assert isinstance(one, Accepted)
     assert isinstance(other, Conflict)
     assert bench.core.cell.timeline == 2
+
+
+async def test_not_across_a_migration(bench: Bench) -> None:
+    migrated = bench.core.cell.position
+    await bench.checkpointer.make(f"{BEFORE_MIGRATION} from 0001 to 0002", "before-0002")
+    await bench.do(KillTasks("ann/web"))
+    hint = await bench.refused(Conflict, f"migrated at position {migrated}", str(GOOD), yes_stop=9)
+    assert f"`borgctl rollback {migrated}`" in hint
+    await bench.back(str(migrated), yes_stop=9)
+    assert bench.core.cell.jobs["ann/web"].spec == spec(tasks=4, run=("bad",))
