@@ -59,6 +59,12 @@ def fixed(status: int, body: bytes) -> Answer:
     return answer
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may be slow to answer: only tests about waiting wait for less than everybody."""
+    monkeypatch.setattr(heads, "WAIT_SECONDS", 60.0)
+
+
 async def test_each_is_asked_with_its_own_token() -> None:
     async with listening(well) as port:
         found = await ask_heads([record("m1", port), record("m2", port)], SECRET, None)
@@ -100,7 +106,8 @@ async def test_half_of_them_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_of_many_some_are_asked() -> None:
     async with listening(well) as port:
         found = await ask_heads([record(f"m{n}", port) for n in range(250)], SECRET, None)
-    assert 50 <= len(found) <= heads.ASKED_MAX
+    assert {reply.machine for reply in found} == {f"m{n}" for n in range(0, 250, 3)}
+    assert len(found) <= heads.ASKED_MAX
 
 
 async def test_a_cell_without_machines_has_nobody_to_ask() -> None:
