@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from borgish.durable import sync
 from borgish.errors import UnsafeConfiguration
 from borgish.failpoints import reach
 from borgish.ids import new_token
@@ -126,17 +127,8 @@ def write_private(path: Path, text: str) -> None:
         os.fsync(descriptor)  # a secret that a power cut empties cannot be made again
     reach("credentials.drafted")
     draft.replace(path)
-    _sync(path.parent)
+    sync(path.parent)
     reach("credentials.written")
-
-
-def _sync(folder: Path) -> None:
-    """Make the names in a folder durable; what a file holds is so already."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _table(admin: str, join: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from borgish.durable import sync
 from borgish.errors import BorgishError, Conflict
 from borgish.wire.archive import ArchiveBegin, ArchiveEnd, ArchivePiece, AttemptRow, EventRow, UsageRow
 
@@ -142,9 +143,9 @@ class Writer:
         manifest = self._manifest(self._begin)
         part = self._folder / f"{MANIFEST}{_PART}"
         part.write_bytes(msgspec.json.format(msgspec.json.encode(manifest)) + b"\n")
-        _sync(part)
+        sync(part)
         os.rename(part, self._folder / MANIFEST)
-        _sync(self._folder)
+        sync(self._folder)
         return manifest
 
     def _manifest(self, begin: ArchiveBegin) -> Manifest:
@@ -242,11 +243,3 @@ def _instant(at: float) -> str:
     from datetime import UTC, datetime
 
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

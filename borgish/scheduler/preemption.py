@@ -6,6 +6,7 @@ is lost. Who preempts is not placed at once: its place is kept while the victims
 """
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from heapq import heappop, heappush
 from typing import Protocol
 
@@ -91,12 +92,10 @@ class NoPreemptions:
 
 
 class Preemptions:
-    """What one pass preempts. ``left`` is how many more tasks it may."""
+    """What one pass preempts."""
 
     def __init__(self, cell: Cell, fleet: Fleet, now: Now, budget: Budget | None) -> None:
         self._cell, self._fleet, self._now, self._budget = cell, fleet, now, budget
-        running = sum(map(len, cell.placed.values()))
-        self.left = max(LIMIT_MIN, int(LIMIT_SHARE * running))
         self.stopped = False  # more would have been preempted but for the limit
         self._auctions: dict[TaskClass, Auction] = {}
         self._marks: dict[str, object] = {}  # by job; see ``_mark``
@@ -106,6 +105,12 @@ class Preemptions:
         self._evictions: dict[tuple[str, str], list[int]] = {}  # by victims' job and preemptor
         self._notice: dict[str, float] = {}
         self._promises: dict[str, tuple[list[int], list[str]]] = {}
+
+    @cached_property
+    def left(self) -> int:
+        """How many more tasks it may preempt: most passes preempt nobody, and need not count who runs."""
+        running = sum(map(len, self._cell.placed.values()))
+        return max(LIMIT_MIN, int(LIMIT_SHARE * running))
 
     def may_help(self, kind: TaskClass) -> bool:
         return any(priority < kind.reach for priority in self._fleet.held)

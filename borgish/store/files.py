@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
+from borgish.durable import sync
 from borgish.failpoints import reach
 
 LOGS = ("-wal", "-shm")
@@ -33,7 +34,7 @@ def finish_rebuild(path: Path) -> None:
 
 def settle(path: Path, built: Path) -> None:
     """Make a complete and closed database the one that will be opened."""
-    _sync(built)
+    sync(built)
     built.replace(_beside(path, ".rebuilt"))
     sync_folder(path)
     reach("rebuild.settled")
@@ -44,7 +45,7 @@ def put_aside(path: Path) -> list[Path]:
     aside = next(found for n in count(1) if not (found := _beside(path, f".damaged-{n}")).exists())
     copies = copied(path, aside)
     for copy in copies:
-        _sync(copy)
+        sync(copy)
     sync_folder(path)
     reach("rebuild.aside")
     return copies
@@ -89,15 +90,7 @@ def working_copies(path: Path) -> Iterator[Path]:
 
 def sync_folder(path: Path) -> None:
     """Make the names beside a file durable."""
-    _sync(path.parent)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync(path.parent)
 
 
 def _beside(path: Path, suffix: str) -> Path:

@@ -7,7 +7,7 @@ outcome of the one request that was cut off.
 
 import json
 import random
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -25,6 +25,8 @@ resources: {{cpu: 10m, ram: 8MiB, disk: 1MiB}}
 State = dict[int, bool] | None
 """Of a job: by index, whether the task is alive. None: there is no such job."""
 
+Held = TypeVar("Held")
+
 
 class Request(msgspec.Struct):
     """One thing asked. ``position`` is where it was acknowledged, ``status`` the answer's; 0: not yet."""
@@ -41,24 +43,12 @@ class Request(msgspec.Struct):
         return 200 <= self.status < 300
 
 
-class JobOwner:
-    """Does one thing after the other to a job of its own, and knows how it must be."""
+class _Owner(Generic[Held]):
+    """Knows how its thing was before the last request, and how it is when that was done."""
 
-    def __init__(self, name: str, chance: random.Random) -> None:
-        self.name = name
-        self.key = f"ann/{name}"
+    def __init__(self, held: Held) -> None:
         self.asked: list[Request] = []
-        self._chance = chance
-        self.before: State = None  # the last request that is not yet answered
-        self.after: State = None
-
-    def next_request(self) -> Request:
-        """Return what is asked next; it goes by the state that the last answer left behind."""
-        self.before = self.after
-        path, body, self.after = self._choose()
-        request = Request(path, body)
-        self.asked.append(request)
-        return request
+        self.before = self.after = held
 
     def answered(self, request: Request) -> None:
         """Take in that a request was answered for good."""
@@ -68,9 +58,27 @@ class JobOwner:
             self.after = self.before
 
     @property
-    def possible(self) -> list[State]:
-        """How the job may be: there are two ways while nobody has answered."""
+    def possible(self) -> list[Held]:
+        """How the thing may be: there are two ways while nobody has answered."""
         return [self.before, self.after]
+
+
+class JobOwner(_Owner[State]):
+    """Does one thing after the other to a job of its own, and knows how it must be."""
+
+    def __init__(self, name: str, chance: random.Random) -> None:
+        self.name = name
+        self.key = f"ann/{name}"
+        super().__init__(None)
+        self._chance = chance
+
+    def next_request(self) -> Request:
+        """Return what is asked next; it goes by the state that the last answer left behind."""
+        self.before = self.after
+        path, body, self.after = self._choose()
+        request = Request(path, body)
+        self.asked.append(request)
+        return request
 
     def _choose(self) -> tuple[str, bytes, State]:
         alive = self.before
@@ -98,13 +106,12 @@ class JobOwner:
         return "restart", {"indexes": [index]}, alive | {index: True}
 
 
-class MachineOwner:
-    """Cordons a machine of its own and lets it work again."""
+class MachineOwner(_Owner[bool]):
+    """Cordons a machine of its own and lets it work again: what it knows is whether it is cordoned."""
 
     def __init__(self, machine: str) -> None:
+        super().__init__(held=False)
         self.machine = machine
-        self.asked: list[Request] = []
-        self.before = self.after = False  # whether it is cordoned
 
     def next_request(self) -> Request:
         """Return what is asked next."""
@@ -113,18 +120,6 @@ class MachineOwner:
         request = Request(f"/v1/machines/{self.machine}/{verb}", b"{}")
         self.asked.append(request)
         return request
-
-    def answered(self, request: Request) -> None:
-        """Take in that a request was answered for good."""
-        if request.is_done:
-            self.before = self.after
-        else:
-            self.after = self.before
-
-    @property
-    def possible(self) -> list[bool]:
-        """Whether it may be cordoned."""
-        return [self.before, self.after]
 
 
 class Keeper:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from borgish.cell.apply import apply_entry
-from borgish.cell.commands import Command, JoinMachine, Observe, RollBack
+from borgish.cell.commands import Command, JoinMachine, KillTasks, Observe, RollBack, SubmitJob
 from borgish.cell.events import AnyEvent, Entry
 from borgish.cell.invariants import violations
 from borgish.cell.model import Machine, Snapshot
@@ -141,3 +141,9 @@ def wanted_of(cell: Cell) -> dict[str, object]:
         for key, job in cell.jobs.items()
     }
     return {"jobs": jobs, "cordons": {m.name: m.cordoned for m in cell.machines.values()}}
+
+
+def deploy(lived: Lived, name: str = "web", **changes: Any) -> None:
+    """Put another version in the place of a job."""
+    lived.do(KillTasks(f"ann/{name}"))
+    lived.do(SubmitJob(spec(name, **changes)))

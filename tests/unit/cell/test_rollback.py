@@ -23,23 +23,10 @@ from borgish.cell.model import Quota
 from borgish.resources import Resources
 from borgish.spec.job import Constraint, Override, Restart
 from borgish.vocabulary import Band, Ending, Eviction, JobKind, RestartPolicy, State, TaintEffect
-from tests.unit.cell.lived import Lived, machine, spec, wanted_of
+from tests.unit.cell.lived import Lived, deploy, machine, spec, wanted_of
 
 RUNS, DEAD = State.RUNNING, State.DEAD
 BATCH = Restart(RestartPolicy.ON_FAILURE)
-
-
-@pytest.fixture
-def lived() -> Lived:
-    made = Lived()
-    made.do(SubmitJob(spec()))
-    return made
-
-
-def deploy(lived: Lived, name: str = "web", **changes: Any) -> None:
-    """Put another version in the place of a job."""
-    lived.do(KillTasks(f"ann/{name}"))
-    lived.do(SubmitJob(spec(name, **changes)))
 
 
 # What comes back

@@ -1,7 +1,5 @@
 """How a rollback goes: on which timeline, at what pace, and when it is refused."""
 
-from typing import Any
-
 import msgspec
 import pytest
 
@@ -19,23 +17,10 @@ from borgish.cell.rollback import same_program
 from borgish.errors import Conflict, Invalid, NotFound
 from borgish.spec.job import Restart
 from borgish.vocabulary import Ending, Eviction, RestartPolicy, State
-from tests.unit.cell.lived import Lived, spec, wanted_of
+from tests.unit.cell.lived import Lived, deploy, spec, wanted_of
 
 RUNS, DEAD = State.RUNNING, State.DEAD
 BATCH = Restart(RestartPolicy.ON_FAILURE)
-
-
-@pytest.fixture
-def lived() -> Lived:
-    made = Lived()
-    made.do(SubmitJob(spec()))
-    return made
-
-
-def deploy(lived: Lived, name: str = "web", **changes: Any) -> None:
-    """Put another version in the place of a job."""
-    lived.do(KillTasks(f"ann/{name}"))
-    lived.do(SubmitJob(spec(name, **changes)))
 
 
 # One event, on a new timeline
