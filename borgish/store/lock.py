@@ -5,9 +5,15 @@ On SQLite this is the election: the kernel lets go of the lock when its holder i
 
 import fcntl
 import os
+import time
 from pathlib import Path
 
+from borgish.clock import SystemClock
 from borgish.errors import InUse, UnsafeConfiguration
+
+GOING_SECONDS_MAX = 5.0
+"""So long is waited for what a holder that is gone leaves behind."""
+_LOOK_SECONDS = 0.01
 
 
 class FileLock:
@@ -19,15 +25,24 @@ class FileLock:
         self.path = path
         self._file = _open(path)
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.pread(self._file, 32, 0).decode(errors="replace").strip()
-            os.close(self._file)
-            raise _taken(path, holder) from None
+            self._take()
         except BaseException:
             os.close(self._file)
             raise
         self._write(f"{os.getpid()}\n")
+
+    def _take(self) -> None:
+        """Lock. A child that its holder had just forked has the lock, too, until it runs its own program.
+
+        So a lock whose holder is gone is about to be free.
+        """
+        clock = SystemClock()
+        end = clock.now().mono + GOING_SECONDS_MAX
+        while not _locked(self._file):
+            holder = os.pread(self._file, 32, 0).decode(errors="replace").strip()
+            if not _is_gone(holder) or clock.now().mono >= end:
+                raise _taken(self.path, holder)
+            time.sleep(_LOOK_SECONDS)
 
     def release(self) -> None:
         """Let go. The file stays, as another may be waiting for it. Idempotent."""
@@ -39,6 +54,27 @@ class FileLock:
     def _write(self, text: str) -> None:
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, text.encode(), 0)
+
+
+def _locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_gone(holder: str) -> bool:
+    """Return whether a process has ended, by its number; without a number it may be any."""
+    if not holder.isdecimal():
+        return False
+    try:
+        os.kill(int(holder), 0)
+    except ProcessLookupError:
+        return True
+    except (OverflowError, PermissionError):
+        return False
+    return False
 
 
 def _open(path: Path) -> int:
