@@ -12,6 +12,8 @@ import docker
 import docker.errors
 import pytest
 
+from borgish.borglet.runtimes import docker_engine as engine_calls
+
 IMAGE = "borgish-test/busybox:1"
 SCRIPT = Path(__file__).parent.parent / "scripts" / "image"
 
@@ -19,7 +21,7 @@ SCRIPT = Path(__file__).parent.parent / "scripts" / "image"
 @pytest.fixture(scope="session")
 def docker_engine() -> Iterator[docker.DockerClient]:
     """The machine's engine."""
-    engine = docker.from_env(timeout=20)
+    engine = docker.from_env(timeout=120)
     yield engine
     engine.close()
 
@@ -35,8 +37,13 @@ def busybox_image(docker_engine: docker.DockerClient) -> str:
 
 
 @pytest.fixture
-def docker_mark(docker_engine: docker.DockerClient) -> Iterator[str]:
-    """A mark for the containers of one test, which are all removed behind it."""
+def docker_mark(docker_engine: docker.DockerClient, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A mark for the containers of one test, which are all removed behind it.
+
+    The engine of a busy machine may take its time: only tests about a silent one give up on it soon.
+    """
+    for limit in ("QUICK_SECONDS_MAX", "SLOW_SECONDS_MAX"):
+        monkeypatch.setattr(engine_calls, limit, 20.0)
     mark = secrets.token_hex(6)
     yield mark
     for container in docker_engine.containers.list(

@@ -1,7 +1,8 @@
 """One machine's containers, for tests that look at a real engine from both sides."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import docker
 import msgspec
@@ -18,8 +19,20 @@ SLEEP = ("sleep", "1000")
 KEY = "ann/web/0@7"
 
 
+@contextmanager
+def impatient(runtime: DockerRuntime) -> Iterator[None]:
+    """Give up soon on an engine that does not answer."""
+    clients = (runtime._engine._quick, runtime._engine._slow)
+    before = [client.timeout for client in clients]
+    for client in clients:
+        client.timeout = 0.5
+    yield
+    for client, seconds in zip(clients, before, strict=True):
+        client.timeout = seconds
+
+
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.01)
 

@@ -12,7 +12,7 @@ from borgish.borglet.runtimes.docker import DockerRuntime
 from borgish.borglet.runtimes.docker_container import Owner, Place, container_config
 from borgish.errors import Conflict, Unreachable
 from tests.integration.docker.engine_between import EngineBetween
-from tests.integration.docker.machine import SLEEP, Machine, ended, until
+from tests.integration.docker.machine import SLEEP, Machine, ended, impatient, until
 
 pytestmark = pytest.mark.docker
 
@@ -160,8 +160,6 @@ async def test_an_engine_that_hangs_loses_no_task(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Trouble of the machine while it is silent; then all is as it was, and a start that hung is found."""
-    monkeypatch.setattr(engine_calls, "QUICK_SECONDS_MAX", 0.5)
-    monkeypatch.setattr(engine_calls, "SLOW_SECONDS_MAX", 1.5)
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/between.sock")
     between = EngineBetween(tmp_path / "between.sock")
     await between.open()
@@ -170,18 +168,19 @@ async def test_an_engine_that_hangs_loses_no_task(
     before = await runtime.start(one, 1)
 
     between.fall_silent()
-    with pytest.raises(StartFailed, match="in time") as caught:
-        await runtime.start(two, 1)
-    assert not caught.value.permanent
-    await until(lambda: "did not answer in time" in runtime.trouble())
-    assert runtime.look(one.key) == before
+    with impatient(runtime):
+        with pytest.raises(StartFailed, match="in time") as caught:
+            await runtime.start(two, 1)
+        assert not caught.value.permanent
+        await until(lambda: "did not answer in time" in runtime.trouble())
+        assert runtime.look(one.key) == before
 
     between.speak_again()
     await until(lambda: runtime.trouble() == "")
     assert (await runtime.start(two, 1)).exit is None
     assert list(machine.containers().values()) == ["running", "running"]
     between.fall_silent()
-    with pytest.raises(Unreachable, match="in time"):
+    with impatient(runtime), pytest.raises(Unreachable, match="in time"):
         await runtime.kill(one.key)
     await runtime.close()
     await between.close()
