@@ -8,7 +8,7 @@ What runs inside an alloc holds nothing of the machine but its ports: the alloc 
 holds what it needs. What has yet to leave when its alloc has left already holds its needs of the machine.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -76,7 +76,7 @@ class Kinds:
 def take_census(cell: Cell, observed: Observed, machine: str, kinds: Kinds, mono: float) -> Census:
     """Count one machine. ``mono``: on the master's monotonic clock; blocked ports are free from then on."""
     census = Census({}, {}, set(), {}, {}, float("inf"))
-    current = _count_placed(census, cell, machine, kinds)
+    _count_placed(census, cell, machine, kinds)
     for key, index in sorted(cell.promised.get(machine, ())):
         job = cell.jobs[key]
         _count_needs(census, job.spec, index, kinds, job.spec.priority)
@@ -85,7 +85,7 @@ def take_census(cell: Cell, observed: Observed, machine: str, kinds: Kinds, mono
         census.devices_kept += job.spec.needs(index).devices.items()
     seen = observed.machines.get(machine)
     if seen is not None:
-        for attempt in _leaving(seen, current):
+        for attempt in _leaving(seen, cell, cell.placed.get(machine, ())):
             census.ports.update(attempt.ports)
             if not (attempt.alloc and is_reserved(cell, machine, attempt.alloc)):
                 _count_attempt(census, attempt, kinds)
@@ -98,22 +98,20 @@ def take_census(cell: Cell, observed: Observed, machine: str, kinds: Kinds, mono
 def take_alloc_census(cell: Cell, observed: Observed, allocs: Job, index: int, kinds: Kinds) -> Census:
     """Count one alloc that is on a machine. Its ports are the machine's, and not counted."""
     census = Census({}, {}, set(), {}, {}, float("inf"))
-    current = set()
+    current = []
     for job, task in inside(cell, allocs, index):
         _count_task(census, cell, job, task, kinds)
-        current.add((task_name(job.key, task.index), task.attempt))
+        current.append((job.key, task.index))
     seen = observed.machines.get(allocs.tasks[index].machine)
     if seen is not None:
         name = alloc_name(allocs, index)
-        for attempt in _leaving(seen, current):
+        for attempt in _leaving(seen, cell, current):
             if attempt.alloc == name:
                 _count_attempt(census, attempt, kinds)
     return census
 
 
-def _count_placed(census: Census, cell: Cell, machine: str, kinds: Kinds) -> set[tuple[str, int]]:
-    """Count what is placed there; return the attempts that should be there, as ``observed`` names them."""
-    current = set()
+def _count_placed(census: Census, cell: Cell, machine: str, kinds: Kinds) -> None:
     for key, index in cell.placed.get(machine, ()):
         job = cell.jobs[key]
         task = job.tasks[index]
@@ -122,8 +120,6 @@ def _count_placed(census: Census, cell: Cell, machine: str, kinds: Kinds) -> set
             _count_task(census, cell, job, task, kinds)
         else:
             _count_one(census, job)
-        current.add((task_name(key, index), task.attempt))
-    return current
 
 
 def _count_one(census: Census, job: Job) -> None:
@@ -154,7 +150,11 @@ def count_devices(used: dict[str, int], devices: tuple[str, ...], needs: dict[st
         used[device] = used.get(device, 0) + millis
 
 
-def _leaving(seen: SeenMachine, current: set[tuple[str, int]]) -> Iterator[SeenAttempt]:
+def _leaving(seen: SeenMachine, cell: Cell, placed: Iterable[tuple[str, int]]) -> Iterator[SeenAttempt]:
+    """Yield the attempts seen there that have not ended, but for those of tasks that should be there."""
+    if not seen.attempts:
+        return
+    current = {(task_name(key, index), cell.jobs[key].tasks[index].attempt) for key, index in placed}
     for key, attempt in seen.attempts.items():
         if attempt.ended is None and key not in current:
             yield attempt

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 RUNTIME_BIT = {runtime: 1 << number for number, runtime in enumerate(Runtime)}
 
 
-KnownCapacity = tuple[Resources, int, int, list[float]]
-"""What a machine's capacity was read from (record, ports, how many kinds), and what it came to by kind."""
+KnownCapacity = tuple[Resources, int]
+"""What a machine's capacity was last read from: its record, and how many ports it has."""
 
 
 class Widening(Protocol):
@@ -77,6 +77,7 @@ class Columns:
         self.free: FloatArray = np.zeros((KINDS, 0))
         self.held: dict[int, FloatArray] = {}
         self._known_capacity: dict[int, KnownCapacity] = {}  # by row
+        self._known_facts: dict[int, tuple[object, ...]] = {}  # by row: what its facts were last read from
         self.shares: FloatArray = np.zeros((2, 0))  # of the cpu: of tasks below prod, and of prod
         self._widen(size)
 

@@ -10,18 +10,17 @@ from functools import cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+import numpy as np
+
 from borgish.cell.model import Machine
 from borgish.cell.observed import Observed, SeenMachine
 from borgish.cell.state import Cell
 from borgish.resources import DEVICE_MILLIS
-from borgish.scheduler.census import (
-    CPU,
-    PORTS,
-    Amounts,
-    Census,
-    take_census,
-)
+from borgish.scheduler.arrays import BoolArray, FloatArray, IntArray
+from borgish.scheduler.census import CPU, PORTS, Amounts, Census, take_census
 from borgish.scheduler.columns import RUNTIME_BIT, Columns
+from borgish.scheduler.holdings import Holdings
 from borgish.scheduler.ports import PortRange
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Runtime
@@ -31,6 +30,9 @@ if TYPE_CHECKING:
 
 TIE_MAX = 2.0**-30
 """Ties are broken by adding less than this to a score: far below any difference that matters."""
+
+READ_AT_ONCE = 1000
+"""So many machines are counted before their rows are written; the counts of all would take much memory."""
 
 SHARE_STEP = 1e-9  # below any share of a machine that a task can have
 
@@ -48,6 +50,19 @@ def _runtime_bits(runtimes: tuple[Runtime, ...], unhealthy: tuple[Runtime, ...])
     return has, sum(RUNTIME_BIT[runtime] for runtime in set(runtimes) - set(unhealthy))
 
 
+class Reading(msgspec.Struct):
+    """What there is to read into one row."""
+
+    row: int
+    machine: Machine
+    census: Census
+    seen: SeenMachine
+
+
+UNSEEN = SeenMachine()
+"""What was seen of a machine that nobody has heard of yet."""
+
+
 class Part(Protocol):
     """Chooses the device of a kind, by its number, that gives a part of itself to a task."""
 
@@ -62,29 +77,45 @@ class Fleet(Columns):
         """Return the rows of all machines of a cell."""
         fleet = cls(seed, len(cell.machines))
         fleet.bands = cell.rules.bands
-        for name in sorted(cell.machines):
-            fleet.read(cell, observed, name, mono)
+        fleet.read(cell, observed, sorted(cell.machines), mono)
         return fleet
 
-    def read(self, cell: Cell, observed: Observed, name: str, mono: float) -> None:
-        """Make a machine's row anew. Its version changes only when the row does."""
-        machine = cell.machines.get(name)
-        if machine is None:
-            self._remove(cell, name)
-            return
-        census = take_census(cell, observed, name, self.kinds, mono)
-        self._read(cell, name, machine, census, observed.machines.get(name))
+    def read(self, cell: Cell, observed: Observed, names: Sequence[str], mono: float) -> None:
+        """Make the rows of machines anew, each once. A row's version changes only when the row does."""
+        for first in range(0, len(names), READ_AT_ONCE):
+            self._read(cell, self._readings(cell, observed, names[first : first + READ_AT_ONCE], mono))
 
-    def _read(
-        self, cell: Cell, name: str, machine: Machine, census: Census, seen: SeenMachine | None
-    ) -> None:
-        row = self.row[name] if name in self.row else self._add(name)
-        ports_changed = self._read_ports(row, machine, census)
-        self._read_jobs(cell, row, census.jobs)
-        facts_changed = self._read_facts(row, machine, seen or SeenMachine())
-        amounts_changed = self._read_amounts(row, machine, census)
-        if ports_changed or facts_changed or amounts_changed:
-            self.touch(row)
+    def _readings(self, cell: Cell, observed: Observed, names: Sequence[str], mono: float) -> list["Reading"]:
+        """Return what there is to read; machines that are gone have no row any more."""
+        readings = []
+        for name in names:
+            machine = cell.machines.get(name)
+            if machine is None:
+                self._remove(cell, name)
+                continue
+            row = self.row[name] if name in self.row else self._add(name)
+            census = take_census(cell, observed, name, self.kinds, mono)
+            readings.append(Reading(row, machine, census, observed.machines.get(name) or UNSEEN))
+        return readings
+
+    def _read(self, cell: Cell, readings: Sequence["Reading"]) -> None:
+        if not readings:
+            return
+        changed: BoolArray = np.array([self._read_one(cell, each) for each in readings])
+        rows = np.array([each.row for each in readings])
+        changed |= self._read_amounts(rows, readings)
+        if changed.any():
+            self.version += 1
+            self.changed[rows[changed]] = self.version
+
+    def _read_one(self, cell: Cell, each: "Reading") -> bool:
+        """Write what does not go by kind of resource; return whether what is free, or a fact, changed."""
+        self._read_jobs(cell, each.row, each.census.jobs)
+        ports_changed = self._read_ports(each.row, each.machine, each.census)
+        facts_changed = self._read_facts(each.row, each.machine, each.seen)
+        capacity_changed = self._read_capacity(each.row, each.machine)
+        devices_changed = self._read_devices(each.row, each.machine, each.census)
+        return ports_changed or facts_changed or capacity_changed or devices_changed
 
     # What the running pass places
 
@@ -203,82 +234,79 @@ class Fleet(Columns):
 
     def _read_facts(self, row: int, machine: Machine, seen: SeenMachine) -> bool:
         """Write what does not depend on tasks; return whether it changed."""
-        fresh = (machine.up, machine.cordoned, *_runtime_bits(machine.runtimes, seen.unhealthy_runtimes))
-        columns = (self.up, self.cordoned, self.runtimes, self.working)
-        marked = self.marks.read(row, machine.taints, seen.images)
-        if (
-            not marked
-            and self.attributes.rows[row] == machine.attributes
-            and fresh == tuple([column.item(row) for column in columns])
-        ):
+        fresh = (
+            machine.up,
+            machine.cordoned,
+            machine.runtimes,
+            machine.taints,
+            machine.attributes,
+            seen.unhealthy_runtimes,
+            seen.images,
+        )
+        if self._known_facts.get(row) == fresh:
             return False
-        for column, value in zip(columns, fresh, strict=True):
-            column[row] = value
+        self._known_facts[row] = fresh
+        self.up[row], self.cordoned[row] = machine.up, machine.cordoned
+        self.runtimes[row], self.working[row] = _runtime_bits(machine.runtimes, seen.unhealthy_runtimes)
+        self.marks.read(row, machine.taints, seen.images)
         self.attributes.set(row, machine.attributes)
         self._forget_facts()
         return True
 
-    def _read_amounts(self, row: int, machine: Machine, census: Census) -> bool:
-        """Write what there is and what is held; return whether what is free, or to preempt, changed."""
-        changed = self._read_capacity(row, machine)
-        free = self._known_capacity[row][-1].copy()
-        for amounts in (*census.held.values(), census.leaving):
-            for kind, amount in amounts.items():
-                free[kind] -= amount
-        free[PORTS] = self._free_ports(row, census)
-        changed |= self._read_held(row, census) | self._read_devices(row, machine, census)
-        if free != self.free[:, row].tolist():
-            self.free[:, row] = free
-            changed = True
-        return self._read_shares(row, census) or changed
-
     def _read_capacity(self, row: int, machine: Machine) -> bool:
         """Write what there is; return whether it changed."""
-        key = (machine.capacity, self.ports[row].size, len(self.kinds))
+        ports = self.ports[row].size
         known = self._known_capacity.get(row)
-        if known is not None and known[0] is machine.capacity and known[:3] == key:
+        if known is not None and known[0] is machine.capacity and known[1] == ports:
             return False
-        there: Amounts = {PORTS: self.ports[row].size}
+        self._known_capacity[row] = machine.capacity, ports
+        there: Amounts = {PORTS: ports}
         self.kinds.add(there, machine.capacity)
         self._deepen()
         capacity = [float(there.get(kind, 0)) for kind in range(len(self.kinds))]
-        self._known_capacity[row] = (*key[:2], len(self.kinds), capacity)
         if capacity == self.capacity[:, row].tolist():
             return False
         self.capacity[:, row] = capacity
         self.inverse[:, row] = [1.0 / amount if amount > 0 else 0.0 for amount in capacity]
         return True
 
+    def _read_amounts(self, rows: IntArray, readings: Sequence["Reading"]) -> BoolArray:
+        """Write what is held; return of which rows what is free, or to preempt, changed."""
+        self._deepen()
+        held = Holdings([each.census for each in readings], len(self.kinds))
+        free = self.capacity[:, rows] - held.total()
+        free[PORTS] = [self._free_ports(each.row, each.census) for each in readings]
+        changed: BoolArray = (free != self.free[:, rows]).any(axis=0)
+        self.free[:, rows] = free
+        return changed | self._read_held(rows, held) | self._read_shares(rows, held)
+
     def _free_ports(self, row: int, census: Census) -> int:
         """Return how many ports are free. Several may hold one, so that what is taken is not a sum."""
         return self.ports[row].free_count() - census.ports_kept
 
-    def _read_shares(self, row: int, census: Census) -> bool:
-        """Write who holds which share of the cpu; return whether it changed."""
-        inverse, shares = self.inverse.item(CPU, row), [0.0, 0.0]
-        for priority, amounts in census.held.items():
-            shares[self.bands.is_prod(priority)] += amounts.get(CPU, 0) * inverse
-        before = self.shares[:, row].tolist()
-        # The running pass adds up, so that the last digits may differ.
-        if all(abs(now - then) < SHARE_STEP for now, then in zip(shares, before, strict=True)):
-            return False
-        self.shares[:, row] = shares
-        return True
-
-    def _read_held(self, row: int, census: Census) -> bool:
-        """Write who holds how much; return whether it changed."""
-        changed = False
+    def _read_held(self, rows: IntArray, held: Holdings) -> BoolArray:
+        """Write who holds how much; return where it changed."""
+        changed: BoolArray = np.zeros(len(rows), dtype=np.bool_)
         if not self.gives_way:
             return changed
-        for priority in self.held.keys() | census.held.keys():
-            if self.bands.is_prod(priority):
-                continue
-            held, amounts = self._held(priority)[:, row], [0.0] * len(self.kinds)
-            for kind, amount in census.held.get(priority, {}).items():
-                amounts[kind] = float(amount)
-            if held.tolist() != amounts:
-                held[:] = amounts
-                changed = True
+        for priority in self.held.keys() | held.by_priority.keys():
+            if not self.bands.is_prod(priority):
+                before, now = self._held(priority), held.of(priority)
+                differs: BoolArray = (before[:, rows] != now).any(axis=0)
+                changed |= differs
+                before[:, rows] = now
+        return changed
+
+    def _read_shares(self, rows: IntArray, held: Holdings) -> BoolArray:
+        """Write who holds which share of the cpu; return where it changed."""
+        shares: FloatArray = np.zeros((2, len(rows)))
+        for priority, amounts in held.by_priority.items():
+            shares[int(self.bands.is_prod(priority))] += amounts[CPU]
+        shares *= self.inverse[CPU, rows]
+        # The running pass adds up, so that the last digits may differ.
+        below, prod = np.abs(shares - self.shares[:, rows]) >= SHARE_STEP
+        changed: BoolArray = below | prod
+        self.shares[:, rows[changed]] = shares[:, changed]
         return changed
 
     def _read_devices(self, row: int, machine: Machine, census: Census) -> bool:
@@ -314,6 +342,7 @@ class Fleet(Columns):
         self._read_jobs(cell, row, {})
         self.blocked.pop(row, None)
         self._known_capacity.pop(row, None)
+        self._known_facts.pop(row, None)
         self.ports[row] = PortRange(0, -1, 0, set())
         self.fixed_ports.read(row, self.ports[row])
         self.marks.read(row, (), {})

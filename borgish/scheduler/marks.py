@@ -37,18 +37,16 @@ class Marks:
         self._images += [{}] * (rows - len(self._images))
         self._having.clear()
 
-    def read(self, row: int, taints: TaintSet, images: Mapping[str, str]) -> bool:
-        """Note one machine's taints and images; return whether they changed."""
+    def read(self, row: int, taints: TaintSet, images: Mapping[str, str]) -> None:
+        """Note one machine's taints and images."""
         plain = tuple([Taint(taint.key, taint.value, taint.effect, 0.0) for taint in taints])
         number = self._numbers.get(plain)
         if number is None:
             number = self._numbers[plain] = len(self._sets)
             self._sets.append(plain)
-        changed = self.codes[row] != number or self._images[row] != images
         self.codes[row] = number
         if self._images[row] != images:
             self._note_images(row, images)
-        return bool(changed)
 
     def _note_images(self, row: int, images: Mapping[str, str]) -> None:
         for image, arch in self._images[row].items():

@@ -195,14 +195,16 @@ class Preemptions:
 
     def _ask(self, kind: TaskClass, auction: Auction, row: int) -> None:
         """Take in a machine's offer, if it has one."""
-        victims = self._victims(kind, row) if self._may_do(kind, row) else None
+        victims = None
+        if row not in self._coming or self._may_do(kind, row):
+            victims = self._victims(kind, row)
         auction.offers.pop(row, None)
         if victims is not None:
             auction.offers[row] = Offer(victims, self._fleet.version)
             heappush(auction.ranked, (self._total(row, victims), row))
 
     def _may_do(self, kind: TaskClass, row: int) -> bool:
-        """Return whether all who may leave a machine would be enough: seldom, once somebody made room."""
+        """Return whether all who may leave a machine would be enough: seldom, where somebody made room."""
         lower = [held for priority, held in self._fleet.held.items() if priority < kind.reach]
         free = self._fleet.free
         return all(
@@ -287,10 +289,13 @@ class Preemptions:
         key, index = tasks[0]
         job = self._cell.jobs[key]
         task, needs = job.tasks[index], job.spec.needs(index)
-        amounts: Amounts = {PORTS: self._fleet.ports[self._fleet.row[task.machine]].count(task.ports)}
+        amounts: Amounts = {}
         self._fleet.kinds.add(amounts, needs)
         devices: dict[str, int] = {}
-        count_devices(devices, task.devices, needs.devices)
+        if task.devices:
+            count_devices(devices, task.devices, needs.devices)
+        if task.ports:
+            amounts[PORTS] = self._fleet.ports[self._fleet.row[task.machine]].count(task.ports)
         priority = priority_of(self._cell, job, index)
         return Herd(tasks, priority, self._price(job, task), amounts, devices, task.ports)
 
@@ -322,7 +327,8 @@ class Preemptions:
         coming = self._coming.setdefault(row, {})
         devices: dict[str, int] = {}
         for herd, count in offer.victims:
-            devices |= {name: devices.get(name, 0) + millis for name, millis in herd.devices.items()}
+            for name, millis in herd.devices.items():
+                devices[name] = devices.get(name, 0) + millis
             for job, each in herd.tasks[:count]:
                 self._chosen[job, each] = None
                 self._taken_of[job] = self._taken_of.get(job, 0) + 1

@@ -78,19 +78,17 @@ def levels(
     by_priority: dict[int, dict[str, list[Waiting]]] = {}
     for key in sorted(waiting_by_room(cell)[""] if jobs is None else jobs):
         job = cell.jobs[key]
-        if not unpromised(cell, job):
-            continue
-        users = by_priority.setdefault(job.spec.priority, {})
-        users.setdefault(job.spec.user, []).append(waiting(cell, job, classes, fleet))
+        if indexes := unpromised(cell, job):
+            users = by_priority.setdefault(job.spec.priority, {})
+            users.setdefault(job.spec.user, []).append(_waiting(cell, job, indexes, classes, fleet))
     for priority in sorted(by_priority, reverse=True):
         users = by_priority[priority]
         yield _rotated([_rotated(users[user], cell.position) for user in sorted(users)], cell.position)
 
 
-def waiting(cell: Cell, job: Job, classes: Classes, fleet: Fleet) -> Waiting:
-    """Return what waits of one job, with the classes of its tasks."""
+def _waiting(cell: Cell, job: Job, indexes: list[int], classes: Classes, fleet: Fleet) -> Waiting:
+    """Return the waiting tasks of one job with their classes."""
     spec = job.spec
-    indexes = unpromised(cell, job)
     own = spec.overrides.keys() & cell.waiting[job.key] if spec.overrides else ()
     unusual = {
         index: classes.of(cell, spec, index, fleet)
@@ -105,7 +103,8 @@ def unpromised(cell: Cell, job: Job) -> list[int]:
     waiting = cell.waiting[job.key]
     if not cell.promised:
         return sorted(waiting)
-    return sorted(index for index in waiting if not job.tasks[index].promised)
+    tasks = job.tasks
+    return sorted([index for index in waiting if not tasks[index].promised])
 
 
 def first_turns(level: Level) -> Iterator[Waiting]:

@@ -17,7 +17,7 @@ from borgish.resources import DEVICE_MILLIS
 from borgish.scheduler.arrays import FloatArray, IntArray, widened
 from borgish.scheduler.census import PORTS, Census, take_alloc_census
 from borgish.scheduler.columns import Widening
-from borgish.scheduler.fleet import Fleet
+from borgish.scheduler.fleet import UNSEEN, Fleet, Reading
 from borgish.scheduler.topology import Choice, Counter
 from borgish.spec.job import MACHINE, Affinity, JobSpec
 from borgish.vocabulary import State, split_task_name, task_name
@@ -40,7 +40,7 @@ class RoomFleet(Fleet):
         self.machine_row: IntArray = np.zeros(0, dtype=np.int64)
         self._machine: dict[int, str] = {}  # by row: on which machine it is
         self._on: dict[str, set[int]] = {}  # by machine: the rows of its allocs
-        self._devices: tuple[str, ...] = ()  # those of the alloc that is being read
+        self._devices: dict[int, tuple[str, ...]] = {}  # by row: those of its alloc, by name
         super().__init__(machines.seed, 0)
         self.topology, self.bands = machines.topology, machines.bands
 
@@ -51,21 +51,22 @@ class RoomFleet(Fleet):
             names.update(self.names[row] for row in self._on.get(machine, ()))
             there = cell.placed.get(machine, ())
             names.update(task_name(key, index) for key, index in there if key == self.room)
-        for name in sorted(names):
-            self.read_alloc(cell, observed, name)
+        readings = [self._reading(cell, observed, name) for name in sorted(names)]
+        self._read(cell, [each for each in readings if each])
 
-    def read_alloc(self, cell: Cell, observed: Observed, name: str) -> None:
-        """Make an alloc's row anew; one that is on no machine has none."""
+    def _reading(self, cell: Cell, observed: Observed, name: str) -> Reading | None:
+        """Return what to read into an alloc's row; one that is on no machine has none."""
         allocs, index = cell.jobs.get(self.room), split_task_name(name)[1]
         task = allocs.tasks[index] if allocs and index < len(allocs.tasks) else None
         if allocs is None or task is None or task.state is not State.RUNNING:
             self._remove(cell, name)
-            return
-        self._settle(self.row[name] if name in self.row else self._add(name), task.machine)
-        self._devices = task.devices
+            return None
+        row = self.row[name] if name in self.row else self._add(name)
+        self._settle(row, task.machine)
+        self._devices[row] = task.devices
         census = take_alloc_census(cell, observed, allocs, index, self.kinds)
         machine = _with_room(cell.machines[task.machine], allocs, index)
-        self._read(cell, name, machine, census, observed.machines.get(task.machine))
+        return Reading(row, machine, census, observed.machines.get(task.machine) or UNSEEN)
 
     def _settle(self, row: int, machine: str) -> None:
         """Note on which machine an alloc is, and where that machine's row is now."""
@@ -79,6 +80,7 @@ class RoomFleet(Fleet):
     def _remove(self, cell: Cell, name: str) -> None:
         if name in self.row:
             self._leave(self.row[name])
+            self._devices.pop(self.row[name], None)
         super()._remove(cell, name)
 
     def _leave(self, row: int) -> None:
@@ -106,7 +108,8 @@ class RoomFleet(Fleet):
         changed = False
         for kind in machine.capacity.devices.keys() | self.devices.keys():
             devices, millis = self.device(kind), machine.capacity.devices.get(kind, 0)
-            numbers = [int(name.partition(":")[2]) for name in self._devices if name.startswith(f"{kind}:")]
+            own = [name for name in self._devices[row] if name.startswith(f"{kind}:")]
+            numbers = [int(name.partition(":")[2]) for name in own]
             before = devices.free[:, row].tolist()
             devices.write(row, dict.fromkeys(numbers, min(millis, DEVICE_MILLIS)), census.devices)
             changed |= before != devices.free[:, row].tolist()

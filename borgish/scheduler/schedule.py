@@ -66,10 +66,9 @@ class Scheduler:
     def refresh(self, cell: Cell, observed: Observed, machines: Iterable[str]) -> None:
         """Read these machines again: their record, their placements or what was seen there changed."""
         if self._fleet is not None:
-            names = sorted(machines)
-            for name in names:
-                self._fleet.read(cell, observed, name, self._mono)
-                self._planned.discard(name)
+            names = sorted(set(machines))
+            self._fleet.read(cell, observed, names, self._mono)
+            self._planned.difference_update(names)
             if self._rooms is not None:
                 self._rooms.refresh(names)
 

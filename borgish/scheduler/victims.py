@@ -69,11 +69,13 @@ class Room:
 
     def fits(self) -> bool:
         """Return whether the task has room."""
-        return (
-            all(self._free[number] >= amount for number, amount in self._kind.needs)
-            and not self._taken
-            and all(self._has_device(name, millis) for name, millis in self._kind.devices)
-        )
+        for number, amount in self._kind.needs:
+            if self._free[number] < amount:
+                return False
+        for name, millis in self._kind.devices:
+            if not self._has_device(name, millis):
+                return False
+        return not self._taken
 
     def _has_device(self, name: str, millis: int) -> bool:
         free = list(self._devices[name].values())

@@ -42,8 +42,7 @@ class Allowed:
         return [f"{name} holds more than it has" for name in sorted(there) if is_overfull(self._cell, name)]
 
     def _read(self) -> None:
-        for name in sorted(self._stale):
-            self._fleet.read(self._cell, Observed(), name, 0.0)
+        self._fleet.read(self._cell, Observed(), sorted(self._stale), 0.0)
         self._stale = set()
 
     def _of(self, event: TasksPlaced) -> list[str]:
