@@ -25,13 +25,11 @@ _LOOK_SECONDS = 0.02
 def running_pid(daemon: Daemon) -> int:
     """Return the daemon's pid; 0 when it does not run."""
     try:
-        pid, _, started = daemon.pid_file.read_text().strip().partition(" ")
-        if not started:  # older versions wrote both into one file
-            whose, _, started = daemon.started_file.read_text().strip().partition(" ")
-            started = started if whose == pid else ""
+        pid = daemon.pid_file.read_text().strip()
+        whose, _, started = daemon.started_file.read_text().strip().partition(" ")
     except (OSError, UnicodeDecodeError):
         return 0
-    if not pid.isdecimal() or not started or _started_ticks(int(pid)) != started:
+    if whose != pid or not pid.isdecimal() or not started or _started_ticks(int(pid)) != started:
         return 0
     return int(pid)
 

@@ -133,13 +133,6 @@ def test_a_pid_file_holds_the_pid_alone(tmp_path: Path) -> None:
         process.wait()
 
 
-def test_the_pid_file_of_an_older_version_is_understood(tmp_path: Path) -> None:
-    master = cell.master_of(tmp_path)
-    started = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
-    master.pid_file.write_text(f"{os.getpid()} {started}\n")
-    assert running_pid(master) == os.getpid()
-
-
 def test_logs_are_rotated_and_their_end_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     master = cell.master_of(tmp_path)
     master.log.write_text("".join(f"line {number}\n" for number in range(100)))
