@@ -18,7 +18,7 @@ SETTINGS = {
     "fsync": "off",
     "full_page_writes": "off",
     "listen_addresses": "",
-    "max_connections": "30",
+    "max_connections": "100",
     "shared_buffers": "64MB",
     "timezone": "UTC",
 }

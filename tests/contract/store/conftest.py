@@ -1,5 +1,7 @@
 """Every test that asks for ``place`` is run for every kind of store."""
 
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,11 +20,13 @@ def _place(kind: str, folder: Path, request: pytest.FixtureRequest) -> Place:
 
 
 @pytest.fixture(params=["memory", *DATABASES])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    return _place(request.param, tmp_path, request)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    with closing(_place(request.param, tmp_path, request)) as made:
+        yield made
 
 
 @pytest.fixture(params=DATABASES)
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """As ``place``, where there are tables."""
-    return _place(request.param, tmp_path, request)
+    with closing(_place(request.param, tmp_path, request)) as made:
+        yield made

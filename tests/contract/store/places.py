@@ -19,6 +19,10 @@ class Place(Protocol):
 
     def open(self, keep: Keep | None = None) -> Store: ...
 
+    def close(self) -> None:
+        """Close every store that was opened here."""
+        ...
+
     def usurp(self) -> None:
         """Become the leader behind the back of who leads."""
         ...
@@ -36,6 +40,9 @@ class InMemory:
 
     def open(self, keep: Keep | None = None) -> Store:
         return MemoryStore(CELL, keep, self.disk)
+
+    def close(self) -> None:
+        pass  # there is nothing that anybody else could want
 
     def usurp(self) -> None:
         self.open().lead("usurper", "")
@@ -58,9 +65,16 @@ class InDatabase:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self._opened: list[Store] = []
 
     def open(self, keep: Keep | None = None) -> Store:
-        return open_store(self.url, CELL, keep=keep)
+        self._opened.append(open_store(self.url, CELL, keep=keep))
+        return self._opened[-1]
+
+    def close(self) -> None:
+        """Let go of what a test left open: a server has only so many connections for all tests."""
+        for store in self._opened:
+            store.close()
 
     def usurp(self) -> None:
         self.run("UPDATE leadership SET epoch = epoch + 1")

@@ -41,6 +41,7 @@ def test_sudden_death_loses_nothing_that_was_acknowledged(database: InDatabase) 
         acknowledged = [int(next(said)) for _ in range(40)]
         process.kill()
         acknowledged += [int(line) for line in said if line.endswith("\n")]
+        process.wait()  # its output ends before the kernel has let go of its lock
 
     store = database.open()
     assert isinstance(store, SqlStore)

@@ -1,5 +1,8 @@
 """Between reading a cell and leading it, the one who led may have written once more: that is not missed."""
 
+from collections.abc import Iterator
+from contextlib import closing
+
 import pytest
 
 from borgish.cell.apply import apply_entry
@@ -11,11 +14,11 @@ from tests.contract.store.samples import Life, body_of
 
 
 @pytest.fixture(params=["memory", pytest.param("postgres", marks=pytest.mark.postgres)])
-def shared(request: pytest.FixtureRequest) -> Place:
+def shared(request: pytest.FixtureRequest) -> Iterator[Place]:
     """A store that two masters may have open at once, which SQLite's lock does not let them."""
-    if request.param == "memory":
-        return InMemory()
-    return InDatabase(request.getfixturevalue("postgres_url"))
+    in_memory = request.param == "memory"
+    with closing(InMemory() if in_memory else InDatabase(request.getfixturevalue("postgres_url"))) as made:
+        yield made
 
 
 def test_what_the_one_before_wrote_last_is_taken_in(shared: Place) -> None:
