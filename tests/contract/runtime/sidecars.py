@@ -9,7 +9,7 @@ import pytest
 from borgish.borglet.runtimes.base import StartFailed
 from borgish.spec.job import Program as Sidecar
 from borgish.wire.link import AttemptSpec
-from tests.contract.runtime.suite import Program, RuntimeCase, Watched, as_shell, text
+from tests.contract.runtime.suite import DEADLINE_SECONDS, Program, RuntimeCase, Watched, as_shell, text
 
 
 def grouped(
@@ -96,6 +96,7 @@ class SidecarContract:
         await opened.end_of(beside.key)
         logs = opened.runtime.logs(beside.key, previous=False, follow=False, tail=0)
         assert await text(logs) == "of the other\n"
+        await opened.has_said(main.key, b"of the main one")
         await opened.runtime.kill(main.key)
         await opened.end_of(main.key)
         logs = opened.runtime.logs(main.key, previous=False, follow=False, tail=0)
@@ -108,9 +109,9 @@ class SidecarContract:
         await opened.runtime.start(main, 1)
         await opened.runtime.start(beside, 1)
         command = ("sh", "-c", "echo $BORGISH_TASK $COLOUR")
-        output, *_ = await opened.runtime.exec(beside.key, command, 10)
+        output, *_ = await opened.runtime.exec(beside.key, command, DEADLINE_SECONDS)
         assert output == b"ann/web/0 red\n"
-        output, *_ = await opened.runtime.exec(main.key, command, 10)
+        output, *_ = await opened.runtime.exec(main.key, command, DEADLINE_SECONDS)
         assert output == b"ann/web/0\n"
 
     async def test_use_is_told_of_each(self, runtime_case: RuntimeCase, opened: Watched) -> None:
@@ -126,8 +127,8 @@ class SidecarContract:
         await opened.runtime.start(main, 1)
         await opened.runtime.start(beside, 1)
         command = ("readlink", "/proc/self/ns/net")
-        first, code, _ = await opened.runtime.exec(main.key, command, 10)
-        second, *_ = await opened.runtime.exec(beside.key, command, 10)
+        first, code, _ = await opened.runtime.exec(main.key, command, DEADLINE_SECONDS)
+        second, *_ = await opened.runtime.exec(beside.key, command, DEADLINE_SECONDS)
         assert (code, first) == (0, second)
 
     async def test_forgotten_ones_are_not_found_again(

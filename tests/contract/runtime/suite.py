@@ -30,14 +30,14 @@ from borgish.spec.job import Restart, Stop
 from borgish.vocabulary import Runtime
 from borgish.wire.link import AttemptSpec, Exit
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 120.0
 
 
 class Program(msgspec.Struct, frozen=True):
     """What a test wants of a program: it prints, runs for a time, ends."""
 
     prints: tuple[str, ...] = ()
-    runs_seconds: float = 60.0
+    runs_seconds: float = 300.0
     exit_code: int = 0
     ignores_term: bool = False
 
@@ -103,6 +103,16 @@ class Watched:
         ended = self._exit(key)
         assert ended is not None
         return ended
+
+    async def has_said(self, key: str, word: bytes) -> None:
+        """Wait until a word is in the output of the latest run: started is not yet having said anything."""
+        said = b""
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            async for chunk in self.runtime.logs(key, previous=False, follow=True, tail=0):
+                said += chunk
+                if word in said:
+                    return
+        raise AssertionError(f"{key} has ended and said {said!r}")
 
     def _exit(self, key: str) -> Exit | None:
         state = self.runtime.look(key)
@@ -249,6 +259,7 @@ class RunContract:
         assert state.exit is None
         later = await Watched(runtime_case.make()).open()
         assert later.found == [state]
+        await later.has_said(spec.key, b"second")
         await later.runtime.kill(spec.key)
         assert not (await later.end_of(spec.key)).ok
         assert await text(later.runtime.logs(spec.key, previous=False, follow=False, tail=0)) == "second\n"
@@ -296,9 +307,7 @@ class LogContract:
     ) -> None:
         spec = runtime_case.spec(Program(prints=("armed",), ignores_term=True))
         await opened.runtime.start(spec, 1)
-        async for chunk in opened.runtime.logs(spec.key, previous=False, follow=True, tail=0):
-            if b"armed" in chunk:
-                break
+        await opened.has_said(spec.key, b"armed")
         await opened.runtime.signal(spec.key, "TERM")
         await opened.runtime.kill(spec.key)
         ended = await opened.end_of(spec.key)
@@ -352,14 +361,15 @@ class ProgramContract:
         spec = runtime_case.spec(Program(), env={"COLOUR": "blue"})
         await opened.runtime.start(spec, 1)
         command = ("sh", "-c", "echo $COLOUR; echo wrong >&2; exit 6")
-        output, code, cut = await opened.runtime.exec(spec.key, command, 10)
+        output, code, cut = await opened.runtime.exec(spec.key, command, DEADLINE_SECONDS)
         # Two streams: which of them comes first is for the engine to say.
         assert (sorted(output.splitlines()), code, cut) == ([b"blue", b"wrong"], 6, False)
 
     async def test_the_output_of_a_command_is_cut(self, runtime_case: RuntimeCase, opened: Watched) -> None:
         spec = runtime_case.spec(Program())
         await opened.runtime.start(spec, 1)
-        output, _, cut = await opened.runtime.exec(spec.key, ("sh", "-c", "head -c 3000000 /dev/zero"), 10)
+        many = ("sh", "-c", "head -c 3000000 /dev/zero")
+        output, _, cut = await opened.runtime.exec(spec.key, many, DEADLINE_SECONDS)
         assert (len(output), cut) == (1024**2, True)
 
     async def test_use_is_told(self, runtime_case: RuntimeCase, opened: Watched) -> None:
