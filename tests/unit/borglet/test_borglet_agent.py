@@ -31,6 +31,7 @@ from borgish.wire.link import (
 )
 
 FACTS = Facts(Resources(1000, 2**30, 2**30), {}, (), 20000, 20999)
+PATIENCE_SECONDS = 60.0
 
 
 class MadeUp:
@@ -171,7 +172,7 @@ def make_spec(
 
 
 async def until(fulfilled: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not fulfilled():
             await asyncio.sleep(0.001)
 
@@ -226,7 +227,7 @@ async def test_a_poll_is_held_until_there_is_news(bench: Bench) -> None:
     await asyncio.sleep(0.01)
     assert not held.done()
     bench.runtime.end(KEY, Exit(code=0))
-    reply = await asyncio.wait_for(held, 5)
+    reply = await asyncio.wait_for(held, PATIENCE_SECONDS)
     assert reply.report is not None
     assert reply.report.attempts[0].ended is Ending.FINISH
     assert not bench.ledger.owes_sync, "an end is durable before it is told"
@@ -237,15 +238,15 @@ async def test_a_newer_poll_lets_the_held_one_go_and_so_does_the_end(bench: Benc
     first = asyncio.create_task(bench.agent.poll(bench.asked(30.0)))
     await asyncio.sleep(0.01)
     second = asyncio.create_task(bench.agent.poll(bench.asked(30.0)))
-    assert (await asyncio.wait_for(first, 5)).report is None
+    assert (await asyncio.wait_for(first, PATIENCE_SECONDS)).report is None
     assert not second.done()
     bench.agent.end_polls()
-    await asyncio.wait_for(second, 5)
+    await asyncio.wait_for(second, PATIENCE_SECONDS)
 
 
 async def test_a_poll_without_news_is_answered_when_its_time_is_over(bench: Bench) -> None:
     await bench.poll()
-    assert (await asyncio.wait_for(bench.poll(wait_seconds=0.02), 5)).report is None
+    assert (await asyncio.wait_for(bench.poll(wait_seconds=0.02), PATIENCE_SECONDS)).report is None
 
 
 async def test_the_master_of_another_cell_is_refused(bench: Bench) -> None:

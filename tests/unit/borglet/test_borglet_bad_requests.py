@@ -46,7 +46,7 @@ async def send(port: int, text: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(text)
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             head = await reader.readuntil(b"\r\n\r\n")
             length = re.search(rb"content-length: (\d+)", head)
             return head + await reader.readexactly(int(length[1]) if length else 0)

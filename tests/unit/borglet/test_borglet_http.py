@@ -1,7 +1,8 @@
 """Probes over real sockets, and the ASGI application's bounds."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
 
 import msgspec
@@ -37,11 +38,20 @@ class Commands:
 
 FACTS = Facts(Resources(1000), {}, (Runtime.FAKE,), 1, 2)
 NO_RUNTIME = cast("TaskRuntime", None)
+PATIENCE_SECONDS = 60.0
 
 
-async def ask(number: int = 0, runtime: object = None, **fields: Any) -> str:
-    probe = Probe("k", 1, Health(timeout_seconds=0.2, **fields), number)
+async def ask(
+    number: int = 0, runtime: object = None, timeout_seconds: float = PATIENCE_SECONDS, **fields: Any
+) -> str:
+    probe = Probe("k", 1, Health(timeout_seconds=timeout_seconds, **fields), number)
     return await health.ask(probe, cast("TaskRuntime", runtime))
+
+
+async def until(fulfilled: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not fulfilled():
+            await asyncio.sleep(0.001)
 
 
 class Listening:
@@ -78,13 +88,17 @@ class Listening:
         (b"hello\r\n", "the answer is not HTTP"),
         (b"x" * 100_000, "the answer is not HTTP"),
         (b"", "the connection was closed without an answer"),
-        (None, "no answer within 200ms"),
     ],
 )
-async def test_http_probes(answer: bytes | None, said: str) -> None:
+async def test_http_probes(answer: bytes, said: str) -> None:
     async with Listening(answer) as there:
         assert await ask(there.port, http="/ok", port="http") == said
         assert there.asked == b"GET /ok HTTP/1.1\r\n"
+
+
+async def test_a_probe_waits_no_longer_than_it_may() -> None:
+    async with Listening(None) as there:
+        assert await ask(there.port, timeout_seconds=0.2, http="/", port="http") == "no answer within 200ms"
 
 
 async def test_a_path_cannot_add_to_the_request() -> None:
@@ -96,8 +110,10 @@ async def test_a_path_cannot_add_to_the_request() -> None:
 async def test_tcp_probes() -> None:
     async with Listening(b"") as there:
         assert await ask(there.port, tcp=True, port="http") == ""
-        port = there.port
-    assert f"port {port}" in await ask(port, tcp=True, port="http")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound but not listening: nobody else can be there
+        port = taken.getsockname()[1]
+        assert f"port {port}" in await ask(port, tcp=True, port="http")
 
 
 async def test_command_probes() -> None:
@@ -147,10 +163,11 @@ async def call(
     query: bytes = b"",
     headers: tuple[tuple[bytes, bytes], ...] = ((b"authorization", b"Bearer bgt_right"),),
     gone: asyncio.Event | None = None,
+    answer: Answer | None = None,
 ) -> Answer:
     messages = [{"type": "http.request", "body": part, "more_body": True} for part in parts]
     messages.append({"type": "http.request", "body": b"", "more_body": False})
-    answer = Answer()
+    answer = answer or Answer()
 
     async def receive() -> dict[str, Any]:
         if messages:
@@ -159,7 +176,7 @@ async def call(
         return {"type": "http.disconnect"}
 
     scope = {"type": "http", "method": method, "path": path, "headers": headers, "query_string": query}
-    await asyncio.wait_for(app(scope, receive, answer.send), 5)
+    await asyncio.wait_for(app(scope, receive, answer.send), PATIENCE_SECONDS)
     return answer
 
 
@@ -195,10 +212,11 @@ async def test_what_is_not_a_poll_is_refused_with_words(app: BorgletApp) -> None
 
 
 async def test_a_stream_ends_with_its_reader_and_with_the_daemon(app: BorgletApp) -> None:
-    gone = asyncio.Event()
-    reading = asyncio.create_task(call(app, "GET", "/v1/logs", query=b"task=a/b/0&attempt=3", gone=gone))
-    other = asyncio.create_task(call(app, "GET", "/v1/logs", query=b"task=a/b/0&attempt=4"))
-    await asyncio.sleep(0.01)
+    gone, read, kept = asyncio.Event(), Answer(), Answer()
+    query = b"task=a/b/0&attempt="
+    reading = asyncio.create_task(call(app, "GET", "/v1/logs", query=query + b"3", gone=gone, answer=read))
+    other = asyncio.create_task(call(app, "GET", "/v1/logs", query=query + b"4", answer=kept))
+    await until(lambda: bool(read.body and kept.body))
     gone.set()
     assert (await reading).body == b"a/b/0@3"
     assert not other.done()
