@@ -117,7 +117,7 @@ async def test_the_loop_goes_on_meanwhile(bench: Bench, monkeypatch: pytest.Monk
 
     def slow(wanted: int) -> object:
         seen.set()
-        assert free.wait(10)
+        assert free.wait(60)
         return body(wanted)
 
     monkeypatch.setattr(bench.store, "checkpoint_body", slow)

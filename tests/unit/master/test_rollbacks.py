@@ -43,7 +43,8 @@ class Bench:
         self.store = store
         cell = store.load()
         epoch = self.store.lead("me", "here")
-        self.core = Core(cell, ReconcileSettings(), self.clock.now())
+        silence_is_fine = ReconcileSettings(down_after_seconds=3600.0)
+        self.core = Core(cell, silence_is_fine, self.clock.now())
         first = self.core.begin(epoch, "me", self.clock.now(), seen=seen)
         self.inbox = Inbox()
         self.turn = Turn(self.core, self.store, self.inbox, self.clock, lambda _: None, lambda _: None)

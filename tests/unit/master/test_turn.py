@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -22,6 +23,9 @@ from borgish.resources import Resources
 from borgish.store.memory import MemoryStore
 from borgish.vocabulary import Runtime
 
+PATIENCE_SECONDS = 60.0
+SILENCE_IS_FINE = ReconcileSettings(down_after_seconds=3600.0)  # no machine speaks here
+
 
 class Bench:
     def __init__(self, lease: Lease | None = None) -> None:
@@ -34,7 +38,7 @@ class Bench:
         cell.reindex()
         clock = SystemClock()
         self.inbox = Inbox()
-        core = Core(cell, ReconcileSettings(), clock.now())
+        core = Core(cell, SILENCE_IS_FINE, clock.now())
         epoch = self.store.lead("me", "here")
         mandate = Mandate(clock, lease)
         release = self.released.append
@@ -47,6 +51,24 @@ class Bench:
             for number in itertools.count():
                 asked.create_task(self.inbox.ask(CordonMachine("m1"), "ann", f"r{number}"))
                 await asyncio.sleep(0.001)
+
+
+class Held:
+    """Has the store hold every append from now on until it is let go, and then do it in a way of its own."""
+
+    def __init__(self, bench: Bench, patch: pytest.MonkeyPatch, append: Callable[..., None]) -> None:
+        self._begun, self._going_on, self._append = threading.Event(), threading.Event(), append
+        patch.setattr(bench.store, "append", self._hold)
+        self.let_go = self._going_on.set
+
+    def _hold(self, *arguments: object) -> None:
+        self._begun.set()
+        assert self._going_on.wait(PATIENCE_SECONDS)
+        self._append(*arguments)
+
+    async def begun(self) -> None:
+        """Wait until an append is held."""
+        assert await asyncio.to_thread(self._begun.wait, PATIENCE_SECONDS)
 
 
 @pytest.fixture
@@ -72,7 +94,7 @@ async def test_a_read_gets_through_however_much_arrives(
     for _ in range(3):
         await asyncio.sleep(0.01)
         before = commits
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await bench.turn.durable()
         assert commits - before <= 2
     asking.cancel()
@@ -83,18 +105,12 @@ async def test_a_read_gets_through_however_much_arrives(
 
 async def test_stopping_during_a_commit_waits_for_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     await bench.inbox.ask(CordonMachine("m1"), "ann")
-    going_on, append = threading.Event(), bench.store.append
-
-    def slow(*arguments: object) -> None:
-        going_on.wait(5)
-        append(*arguments)  # type: ignore[arg-type]  # passed on as they came
-
-    monkeypatch.setattr(bench.store, "append", slow)
+    commit = Held(bench, monkeypatch, bench.store.append)
     asked = asyncio.create_task(bench.inbox.ask(UncordonMachine("m1"), "ann"))
-    await asyncio.sleep(0.05)
+    await commit.begun()
     bench.turn.stop()
-    going_on.set()
-    await asyncio.wait_for(bench.running, 5)
+    commit.let_go()
+    await asyncio.wait_for(bench.running, PATIENCE_SECONDS)
     assert (await asked).position == len(bench.store.disk.entries)
     bench.turn.close()
 
@@ -103,19 +119,17 @@ async def test_stopping_during_a_commit_that_fails_ends_as_well(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await bench.inbox.ask(CordonMachine("m1"), "ann")
-    going_on = threading.Event()
 
     def fail(*_: object) -> None:
-        going_on.wait(5)
         raise OutcomeUnknown("the disk is gone")
 
-    monkeypatch.setattr(bench.store, "append", fail)
+    commit = Held(bench, monkeypatch, fail)
     asked = asyncio.create_task(bench.inbox.ask(UncordonMachine("m1"), "ann"))
-    await asyncio.sleep(0.05)
+    await commit.begun()
     bench.turn.stop()
-    going_on.set()
+    commit.let_go()
     with pytest.raises(OutcomeUnknown):
-        await asyncio.wait_for(bench.running, 5)
+        await asyncio.wait_for(bench.running, PATIENCE_SECONDS)
     asked.cancel()
     bench.turn.close()
 
@@ -130,7 +144,7 @@ async def test_nobody_reads_a_cell_that_a_step_broke(bench: Bench, monkeypatch: 
     monkeypatch.setattr(Core, "step", broken)
     asked = asyncio.create_task(bench.inbox.ask(UncordonMachine("m1"), "ann"))
     with pytest.raises(CellBroken):
-        await asyncio.wait_for(bench.running, 5)
+        await asyncio.wait_for(bench.running, PATIENCE_SECONDS)
     reading = asyncio.create_task(bench.turn.durable())
     await asyncio.sleep(0)
     assert not reading.done()

@@ -41,7 +41,7 @@ def publish(hub: WatchHub, count: int) -> None:
 
 
 async def take(stream: AsyncIterator[WatchMessage], count: int) -> list[WatchMessage]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         return [await anext(stream) for _ in range(count)]
 
 
