@@ -90,8 +90,9 @@ def _until(
             progress.show(f"{job}: the master does not answer; still trying")
             code = None
         if code == DONE and detail is not None and _may_be_a_flash(detail, goal):
-            settled_at = deadline.spent + SETTLE_SECONDS if settled_at is None else settled_at
-            code = None if deadline.spent < settled_at else code
+            now = deadline.spent
+            settled_at = now + SETTLE_SECONDS if settled_at is None else settled_at
+            code = None if now < settled_at else code
         elif code is None:
             settled_at = None
         if code is not None or not deadline.left:

@@ -1,5 +1,6 @@
 """Submitting and waiting: when it ends, with which exit code, and what is said to be missing."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -78,6 +79,21 @@ def test_what_ends_at_once_is_not_called_up(
 ) -> None:
     monkeypatch.setattr("borgish.cli.follow.SETTLE_SECONDS", 0.02)
     views = iter([job(), job(up=0), job(up=0), job(up=2, dead=1, running=2, failed=1)])
+    master.answers |= {
+        "POST /v1/jobs": Accepted(5, "ann/web", "submitted"),
+        "GET /v1/jobs/ann/web": lambda _: JobDetail(next(views), spec(), ()),
+        "GET /v1/tasks": TaskList(()),
+    }
+    assert run("job", "submit", file) == 1
+
+
+def test_a_stall_while_it_is_looked_at_is_not_the_time_between_two_looks(
+    master: FakeMaster, run: Run, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = itertools.count()  # whenever the clock is read, a second has gone by
+    monkeypatch.setattr("borgish.cli.changes.Deadline.spent", property(lambda _: float(next(seconds))))
+    monkeypatch.setattr("borgish.cli.follow.SETTLE_SECONDS", 0.3)
+    views = iter([job(), job(up=2, dead=1, running=2, failed=1)])
     master.answers |= {
         "POST /v1/jobs": Accepted(5, "ann/web", "submitted"),
         "GET /v1/jobs/ann/web": lambda _: JobDetail(next(views), spec(), ()),
