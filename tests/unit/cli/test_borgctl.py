@@ -9,7 +9,7 @@ import pytest
 
 import borgish
 from borgish.cli.borgctl import COMMANDS
-from borgish.cli.changes import Changes
+from borgish.cli.changes import Changes, Deadline
 from borgish.cli.progress import Progress
 from borgish.client import Client
 from tests.unit.cli.conftest import Run
@@ -96,10 +96,14 @@ def test_names_of_bands_are_completed() -> None:
     assert done.stdout.split() == ["production"]
 
 
-def test_a_watch_wakes_who_waits(master: FakeMaster) -> None:
+def test_a_watch_wakes_who_waits(master: FakeMaster, monkeypatch: pytest.MonkeyPatch) -> None:
+    for tick in ("TICK_SECONDS", "TICK_WITHOUT_WATCH_SECONDS"):
+        monkeypatch.setattr(f"borgish.cli.changes.{tick}", 60.0)
     master.answers["GET /v1/watch"] = b"id: 1\nevent: tasks\ndata: []\n\n"
     changes = Changes(Client(master.url, "bgt_x"), "tasks", "ann/web")
-    changes.wait(30.0)  # returns with the message, or fails the test by its length
+    deadline = Deadline(60.0)
+    changes.wait(60.0)
+    assert deadline.left  # it was the message, and not the time that was over
     changes.close()
     assert master.asked[0].query == {"kinds": "tasks", "job": "ann/web"}
 

@@ -1,5 +1,6 @@
 """The client against listeners that misbehave, and the folder it is found by."""
 
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -21,6 +22,17 @@ def answer(body: bytes, status: str = "200 OK", kind: str = "application/json") 
     return head.encode() + body
 
 
+def whole_request(connection: socket.socket) -> bytes:
+    """Read a request with its body, which comes by itself: who closes before has broken the connection."""
+    request = connection.recv(65536)
+    head, _, body = request.partition(b"\r\n\r\n")
+    length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+    left = int(length[1]) - len(body) if length else 0
+    while left > 0 and (more := connection.recv(left)):
+        request, left = request + more, left - len(more)
+    return request
+
+
 @contextmanager
 def listener(*turns: bytes | None) -> Iterator[tuple[str, list[bytes]]]:
     """Serve one connection per turn: read a request, answer so many bytes, close. None: close at once."""
@@ -31,14 +43,14 @@ def listener(*turns: bytes | None) -> Iterator[tuple[str, list[bytes]]]:
             for turn in turns:
                 connection, _ = server.accept()
                 with connection:
-                    requests.append(connection.recv(65536))
+                    requests.append(whole_request(connection))
                     if turn is not None:
                         connection.sendall(turn)
 
         thread = threading.Thread(target=run)
         thread.start()
         yield f"http://127.0.0.1:{server.getsockname()[1]}", requests
-        thread.join(5)
+        thread.join(60)
         assert not thread.is_alive()
 
 
@@ -72,10 +84,11 @@ def test_a_kept_connection_that_was_closed_meanwhile_is_made_anew() -> None:
 
 
 def test_nobody_there_is_told_at_once_with_a_way_out() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    with pytest.raises(Unreachable, match=f"127.0.0.1:{port}.*refused") as caught:
-        Client(f"http://127.0.0.1:{port}", "t").raw("GET", "/v1/status")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound but not listening: nobody else can be there
+        port = taken.getsockname()[1]
+        with pytest.raises(Unreachable, match=f"127.0.0.1:{port}.*refused") as caught:
+            Client(f"http://127.0.0.1:{port}", "t").raw("GET", "/v1/status")
     assert "Start it" in caught.value.hint
 
 

@@ -29,7 +29,7 @@ class ScriptedClient:
     def watch(self, params: Params | None = None, last_id: str = "") -> Iterator[Message]:
         assert params == {"kinds": "summary"}
         self.last_ids.append(last_id)
-        while (step := self.script.get(timeout=20)) is not END:
+        while (step := self.script.get(timeout=120)) is not END:
             if isinstance(step, BorgishError):
                 raise step
             assert isinstance(step, Message)
@@ -43,7 +43,7 @@ def summary(message_id: str, position: int) -> Message:
 
 def eventually(holds: Callable[[], bool]) -> None:
     clock, pause = SystemClock(), threading.Event()
-    end = clock.now().mono + 10
+    end = clock.now().mono + 60
     while not holds():
         assert clock.now().mono < end, "it did not come to that"
         pause.wait(0.005)
