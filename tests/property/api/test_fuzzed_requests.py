@@ -87,7 +87,7 @@ def test_nothing_that_is_asked_makes_the_master_fail(fuzzed: RunningApi, seed: i
     document = json.loads(fuzzed.client().raw("GET", "/v1/openapi.json"))
     maker = Maker(document, seed)
     answered: dict[int, int] = {}
-    connection = http.client.HTTPConnection("127.0.0.1", fuzzed.serving.port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", fuzzed.serving.port, timeout=60)
     for number in range(REQUESTS):
         method, target, body = maker.request()
         connection.request(method, target, body, {"Authorization": "Bearer bgt_admin"})

@@ -146,12 +146,13 @@ BOMBS: dict[str, Callable[[], str]] = {
 def test_bombs_are_refused_soon(name: str) -> None:
     source = BOMBS[name]()[:MIB]
     limit = SOON_SECONDS if name.startswith(("deep", "a number", "billion")) else LARGE_SECONDS
-    # The best of three: what is measured is the reader, not what else the machine does.
+    # The best of ten, by what this thread alone has used: what is measured is the reader, not what else
+    # this process and the machine do.
     taken = []
-    for _ in range(3):
-        start = time.process_time()
+    for _ in range(10):
+        start = time.thread_time()
         assert isinstance(read(source), Invalid)
-        taken.append(time.process_time() - start)
+        taken.append(time.thread_time() - start)
         if taken[-1] < limit:
             break
     assert min(taken) < limit

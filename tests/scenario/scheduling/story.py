@@ -194,7 +194,7 @@ class Story:
         for name, line in lines.items():
             if self._shown.get(name) != line:
                 self.tell(f"  {name} {line}")
-        for name in self._shown.keys() - lines.keys():
+        for name in sorted(self._shown.keys() - lines.keys()):
             self.tell(f"  {name} is no more")
         self._shown = lines
 
