@@ -44,7 +44,10 @@ def test_a_short_command_imports_nothing_slow(master: FakeMaster, tmp_path: Path
     assert [name for name in SLOW if name in imported] == []
 
 
-def test_version_and_help(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_and_help(
+    run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     assert run("--version") == 0
     assert capsys.readouterr().out == f"borgctl {borgish.__version__}\n"
     assert run("--help") == 0

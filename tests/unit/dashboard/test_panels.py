@@ -17,7 +17,14 @@ SIZES = [(80, 24), (200, 60)]
 
 def drawn(width: int, height: int, *, ascii_only: bool = False, no_color: bool = False) -> str:
     out = io.StringIO()
-    console = Console(file=out, force_terminal=True, color_system="truecolor", width=width, no_color=no_color)
+    console = Console(
+        file=out,
+        force_terminal=True,
+        color_system="truecolor",
+        width=width,
+        height=height,  # with both, it asks neither the terminal nor TERM
+        no_color=no_color,
+    )
     console.print(picture(frame(Shown(summaries.hostile()), width, height), ascii_only=ascii_only), end="")
     return out.getvalue()
 
