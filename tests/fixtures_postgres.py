@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from borgish.store import postgres
+
 START_SECONDS_MAX = 60
 # As fast as it goes: these databases need to outlive no crash of the machine.
 SETTINGS = {
@@ -129,6 +131,20 @@ def postgres_programs() -> Path:
     return Path(found).resolve().parent
 
 
+@contextmanager
+def patience() -> Iterator[None]:
+    """Have sessions of this process, as it uses them from now on, last although it is held up.
+
+    A borgmaster that stands still for five seconds has to lose its session, and a server that does not
+    answer for five seconds counts as away; a test on a busy machine does neither.
+    """
+    settings = tuple(setting.replace("'5s'", "'120s'") for setting in postgres._SETTINGS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(postgres, "_SETTINGS", settings)
+        patch.setitem(postgres._CONNECT, "connect_timeout", 120)
+        yield
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """A server for this test process."""
@@ -137,7 +153,8 @@ def postgres_server() -> Iterator[PostgresServer]:
         server = PostgresServer(Path(folder), postgres_programs())
         server.start()
         try:
-            yield server
+            with patience():
+                yield server
         finally:
             server.stop()
 
