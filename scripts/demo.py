@@ -49,7 +49,7 @@ def main() -> None:
     kill_and_watch("web")
     borgctl("events", "--job", "web")
     say("A batch job ends by itself, each of its tasks with exit code 0.")
-    borgctl("job", "wait", "primes", "--for", "finished", "--timeout", "60s")
+    borgctl("job", "wait", "primes", "--for", "finished", "--timeout", "4m")
     borgctl("job", "list")
     show_dashboard()
     print(NEXT)

@@ -17,7 +17,7 @@ from borgish.cli.daemons import running_pid
 from borgish.client import Client
 
 ROOT = Path(__file__).resolve().parent.parent
-COMMAND_SECONDS_MAX = 120.0
+COMMAND_SECONDS_MAX = 300.0
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -95,7 +95,7 @@ def cell(folder: Path, machines: int = 1) -> Iterator[RealCell]:
         assert said.code == 0, f"the cell could not be taken down: {said}"
 
 
-def wait_until(condition: Any, seconds_max: float = 20.0) -> Any:
+def wait_until(condition: Any, seconds_max: float = 60.0) -> Any:
     """Wait until the condition holds and return what it returned; fail when it does not in time."""
     import time
 

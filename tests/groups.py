@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 REQUIRED_BY = "BORGISH_REQUIRE"
-ENGINE_ANSWERS_SECONDS_MAX = 5
+ENGINE_ANSWERS_SECONDS_MAX = 60  # where there is none, that is said at once
 
 
 def required() -> set[str]:
@@ -29,7 +29,7 @@ def docker_lacks() -> str:
         engine = docker.from_env(timeout=ENGINE_ANSWERS_SECONDS_MAX)
         engine.ping()
         engine.close()
-    except DockerException as error:
+    except (DockerException, OSError) as error:  # requests' errors are of the second kind
         return f"no Docker engine answers ({error})"
     return "" if shutil.which("busybox") else "no busybox to make an image of; install busybox-static"
 

@@ -7,7 +7,6 @@ The client is ``borgish.client``, as borgctl uses it, with both addresses.
 import os
 import shutil
 import signal
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -35,6 +34,7 @@ from tests.faults.machines import Machines
 from tests.faults.nursery import Nursery
 from tests.fixtures_postgres import durable_server
 from tests.groups import postgres_lacks
+from tests.ports import free_port
 
 PATIENCE_SECONDS = 120.0
 LOOK_SECONDS = 0.02
@@ -125,7 +125,7 @@ class Two:
     def __init__(self, nursery: Nursery, folder: Path, url: str) -> None:
         self._nursery = nursery
         self._folders = [folder / "a", folder / "b"]
-        self._urls = [f"http://127.0.0.1:{port}" for port in _free_ports(2)]
+        self._urls = [f"http://127.0.0.1:{port}" for port in (free_port(), free_port())]
         self._pids: list[int] = [0, 0]
         self._leader = 0
         for own, address in zip(self._folders, self._urls, strict=True):
@@ -217,11 +217,3 @@ def _holds(condition: Callable[[], bool]) -> bool:
         return condition()
     except (BorgishError, OSError):  # not there yet
         return False
-
-
-def _free_ports(count: int) -> list[int]:
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(probe.getsockname()[1]) for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports

@@ -5,7 +5,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from tests.cells import RealCell, wait_until
-from tests.e2e.watched import PATIENCE_SECONDS, free_port, submitted, task_of, watched_cell
+from tests.e2e.watched import PATIENCE_SECONDS, submitted, task_of, watched_cell
+from tests.ports import free_port
 
 PAIR = "name: pair\ntasks: 2\nrun: [sleep, '100000']\nresources: {cpu: 10m, ram: 8MiB}\n"
 

@@ -14,7 +14,15 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.cells import RealCell, Said, wait_until
-from tests.e2e.watched import PATIENCE_SECONDS, lives, status_of, submitted, task_of, watched_cell
+from tests.e2e.watched import (
+    PATIENCE_SECONDS,
+    lives,
+    said_at_last,
+    status_of,
+    submitted,
+    task_of,
+    watched_cell,
+)
 
 SMALL = "resources: {cpu: 10m, ram: 32MiB}\n"
 BAD = {
@@ -34,6 +42,14 @@ BAD = {
     ),
 }
 FOLLOWED = "12s"
+TROUBLE = {
+    "no-command": "1 dead",
+    "no-folder": "1 dead",
+    "crashes": "restarts in",
+    "too-big": "machines fit",
+    "sick": "unhealthy",
+}
+"""What is said of each that cannot come up; the others may be up for a moment, and are dead then."""
 
 
 class Outcome(NamedTuple):
@@ -67,8 +83,16 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tried]:
 def try_job(made: RealCell, name: str) -> Outcome:
     text = f"name: {name}\n{BAD[name]}"
     said = made.borgctl("job", "submit", "-", "--user", "ann", "--timeout", FOLLOWED, stdin=text)
-    if name in ("hungry", "gives-up"):  # they may have been up for a moment
-        made.borgctl("job", "wait", name, "--for", "dead")
+    if name in TROUBLE:
+        said = said_at_last(made, f"ann/{name}", said, TROUBLE[name], FOLLOWED)
+    else:
+        made.ok("job", "wait", name, "--for", "dead")
+    if name == "crashes":
+        wait_until(
+            lambda: (task := task_of(made, "ann/crashes/0")).restarts >= 2 and not task.pid, PATIENCE_SECONDS
+        )
+    if name == "sick":
+        wait_until(lambda: task_of(made, "ann/sick/0").restarts >= 1, PATIENCE_SECONDS)
     shown = made.borgctl("task", "show", f"{name}/0", "-o", "json")
     return Outcome(said, made.borgctl("why", f"{name}/0").out, json.loads(shown.out or "{}"))
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-DEMO_SECONDS_MAX = 300
+DEMO_SECONDS_MAX = 600
 
 
 def test_the_demo_comes_to_its_end(tmp_path: Path) -> None:

@@ -7,14 +7,25 @@ import docker.errors
 import pytest
 from docker.models.containers import Container
 
+from borgish.borglet.runtimes.cgroups import group_name
 from tests.cells import RealCell, wait_until
-from tests.e2e.watched import JOBS, PATIENCE_SECONDS, Life, becomes, lives, task_of, watched_cell
+from tests.e2e.watched import (
+    JOBS,
+    PATIENCE_SECONDS,
+    Life,
+    becomes,
+    lives,
+    said_at_last,
+    task_of,
+    watched_cell,
+)
 
 pytestmark = pytest.mark.docker
 
 TASKS = ("ann/container/0", "ann/container/1")
 ENDED = (
-    "name: ended\nimage: {image}\nrun: [sh, -c, 'echo bye; sleep 2; exit 7']\nrestart: {{policy: never}}\n"
+    "name: ended\nimage: {image}\nrestart: {{policy: never}}\n"
+    "run: [sh, -c, 'echo bye; while ! [ -e /tmp/go ]; do sleep 0.05; done; exit 7']\n"
 )
 SEVERAL = (
     "name: several\nimage: {image}\nrun: [sleep, '1000']\nresources: {{cpu: 10m, ram: 16MiB}}\n"
@@ -33,14 +44,19 @@ def ship(
         assert busybox_image in text
         made.ok("job", "submit", "-", "--user", "ann", stdin=text)
         yield made
-    for job in ("ann/container", "ann/ended", "ann/several"):
-        assert containers_of(docker_engine, job) == {}  # the purge took them, also what stayed for its output
+    for job in ("ann/container", "ann/ended", "ann/several"):  # all purged, also what kept output
+        assert containers_of(made, docker_engine, job) == {}
 
 
-def containers_of(engine: docker.DockerClient, job: str) -> dict[str, str]:
+def its_own(made: RealCell) -> str:
+    """Return the label of this cell's containers: other test processes may have such jobs on the engine."""
+    return f"borgish.owner={group_name(made.folder / 'machines/m1/state').removeprefix('borgish-')}"
+
+
+def containers_of(made: RealCell, engine: docker.DockerClient, job: str) -> dict[str, str]:
     """Return the containers of a job's tasks, by id."""
     found = {}
-    for container in engine.containers.list(all=True, ignore_removed=True):
+    for container in engine.containers.list(all=True, filters={"label": its_own(made)}, ignore_removed=True):
         task = container.labels.get("borgish.task", "")
         if task.startswith(f"{job}/"):
             found[str(container.id)] = task
@@ -54,7 +70,9 @@ def running_since(engine: docker.DockerClient, ids: dict[str, str]) -> dict[str,
 
 def test_a_killed_container_comes_back(ship: RealCell, docker_engine: docker.DockerClient) -> None:
     before = lives(ship, "ann/container")
-    victim = next(i for i, task in containers_of(docker_engine, "ann/container").items() if task == TASKS[0])
+    victim = next(
+        i for i, task in containers_of(ship, docker_engine, "ann/container").items() if task == TASKS[0]
+    )
     docker_engine.containers.get(victim).kill()
     becomes(lambda: restarts(ship), {TASKS[0]: before[TASKS[0]].restarts + 1, TASKS[1]: 0})
     after = lives(ship, "ann/container")
@@ -74,13 +92,13 @@ def test_containers_do_not_notice_that_daemons_are_killed(
     ship: RealCell, docker_engine: docker.DockerClient, dead: tuple[str, ...]
 ) -> None:
     before: dict[str, Life] = lives(ship, "ann/container")
-    containers = running_since(docker_engine, containers_of(docker_engine, "ann/container"))
+    containers = running_since(docker_engine, containers_of(ship, docker_engine, "ann/container"))
     for name in dead:
         ship.kill(name)
     ship.ok("up")
     ship.ok("job", "wait", "container")
     becomes(lambda: lives(ship, "ann/container"), before)
-    assert running_since(docker_engine, containers_of(docker_engine, "ann/container")) == containers
+    assert running_since(docker_engine, containers_of(ship, docker_engine, "ann/container")) == containers
 
 
 def test_what_a_container_writes_can_be_read(ship: RealCell) -> None:
@@ -101,8 +119,12 @@ def test_an_exit_code_is_not_lost_while_the_borglet_is_dead(
 ) -> None:
     ship.ok("job", "submit", "-", "--user", "ann", stdin=ENDED.format(image=busybox_image))
     ship.kill("m1")
-    mine = containers_of(docker_engine, "ann/ended")
+    mine = containers_of(ship, docker_engine, "ann/ended")
     assert len(mine) == 1
+    opened = docker_engine.containers.get(next(iter(mine))).exec_run(
+        ["sh", "-c", "mkdir -p /tmp && touch /tmp/go"]
+    )
+    assert opened.exit_code == 0, opened
     wait_until(lambda: docker_engine.containers.get(next(iter(mine))).status == "exited", PATIENCE_SECONDS)
     ship.ok("up")
     ship.borgctl("job", "wait", "ended", "--for", "dead")
@@ -120,6 +142,7 @@ def let_go(engine: docker.DockerClient, ids: dict[str, str]) -> bool:
 def test_a_missing_image_is_said(ship: RealCell) -> None:
     text = "name: missing\nimage: borgish.invalid/no-such-image:1\nrun: [sh]\n"
     said = ship.borgctl("job", "submit", "-", "--user", "ann", "--timeout", "8s", stdin=text)
+    said = said_at_last(ship, "ann/missing", said, "borgish.invalid/no-such-image:1", "8s")
     assert said.code == 1, said
     assert "borgish.invalid/no-such-image:1" in said.err
     assert "borgish.invalid/no-such-image:1" in ship.ok("why", "missing/0")
@@ -131,26 +154,26 @@ def test_programs_of_a_task_keep_one_network_when_the_main_one_is_killed(
 ) -> None:
     text = SEVERAL.format(image=busybox_image)
     ship.ok("job", "submit", "-", "--user", "ann", stdin=text)
-    main, beside = wait_until(lambda: both(docker_engine), PATIENCE_SECONDS)
+    main, beside = wait_until(lambda: both(ship, docker_engine), PATIENCE_SECONDS)
     assert beside.attrs["HostConfig"]["NetworkMode"] == f"container:{main.id}"
     limits = {one.attrs["HostConfig"]["Memory"] for one in (main, beside)}
     assert limits == {16 * 1024**2}
     main.kill()
     gone = {main.id, beside.id}
     anew = wait_until(
-        lambda: (found := both(docker_engine)) and not gone & {one.id for one in found} and found,
+        lambda: (found := both(ship, docker_engine)) and not gone & {one.id for one in found} and found,
         PATIENCE_SECONDS,
     )
     assert anew[1].attrs["HostConfig"]["NetworkMode"] == f"container:{anew[0].id}"
     task = wait_until(lambda: (t := task_of(ship, "ann/several/0")).programs and t, PATIENCE_SECONDS)
     assert (task.restarts, task.attempt > 0) == (1, True)
     ship.ok("job", "kill", "several")
-    wait_until(lambda: not both(docker_engine), PATIENCE_SECONDS)
+    wait_until(lambda: not both(ship, docker_engine), PATIENCE_SECONDS)
 
 
-def both(engine: docker.DockerClient) -> tuple[Container, ...]:
+def both(made: RealCell, engine: docker.DockerClient) -> tuple[Container, ...]:
     """Return the containers that run of a task with two programs, the main one first; () before both do."""
-    filters = {"label": "borgish.task=ann/several/0", "status": "running"}
+    filters = {"label": ["borgish.task=ann/several/0", its_own(made)], "status": "running"}
     found = engine.containers.list(filters=filters, ignore_removed=True)
     main_first = sorted(found, key=lambda one: str(one.labels["borgish.program"]))
     return tuple(main_first) if len(main_first) == 2 else ()

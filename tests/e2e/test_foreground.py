@@ -7,10 +7,10 @@ from pathlib import Path
 from borgish.client import Client
 from borgish.wire.api import Accepted, MachineList, TaskView
 from tests.cells import ROOT, runs, wait_until
-from tests.e2e.watched import PATIENCE_SECONDS, Foreground, foreground, free_port
+from tests.e2e.watched import PATIENCE_SECONDS, Foreground, foreground
+from tests.ports import free_port
 
 JOB = b"name: web\nrun: [sleep, '100000']\nresources: {cpu: 10m, ram: 16MiB}\nconstraints: ['rack == r1']\n"
-EXIT_SECONDS_MAX = 10.0
 
 
 def copied(folder: Path, name: str, changes: dict[str, str]) -> Path:
@@ -76,5 +76,5 @@ def names_up(client: Client) -> list[str]:
 def end_in_order(daemon: Foreground, words: str) -> None:
     if daemon.process.poll() is None:
         os.kill(daemon.process.pid, signal.SIGTERM)
-    assert daemon.ended(EXIT_SECONDS_MAX) == 0, daemon.said()
+    assert daemon.ended() == 0, daemon.said()
     assert words in daemon.said()

@@ -8,12 +8,20 @@ from borgish.errors import Fenced, OutcomeUnknown, StoreOlder
 from tests.cells import runs, wait_until
 from tests.e2e.test_failover import serves, status_url
 from tests.e2e.test_postgres_cell import SLEEPERS, made_with
-from tests.e2e.watched import PATIENCE_SECONDS, foreground, lives, status_of, submitted, watched_cell
+from tests.e2e.watched import (
+    PATIENCE_SECONDS,
+    PATIENT_LEASE,
+    foreground,
+    lives,
+    status_of,
+    submitted,
+    watched_cell,
+)
 from tests.fixtures_postgres import durable_server
 
 pytestmark = pytest.mark.postgres
 LOST = "name: lost\ntasks: 2\nrun: [sleep, '100000']\nresources: {cpu: 10m, ram: 8MiB}\n"
-CONFIG = 'name = "local"\nlisten = "127.0.0.1:0"\nstate = "."\ndb = "{url}"\n'
+CONFIG = 'name = "local"\nlisten = "127.0.0.1:0"\nstate = "."\ndb = "{url}"\n' + PATIENT_LEASE
 
 
 def test_a_standby_leads_after_a_crash_of_the_server_and_not_on_an_older_replica(tmp_path: Path) -> None:

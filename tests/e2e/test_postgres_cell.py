@@ -6,7 +6,8 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 
-from tests.e2e.watched import becomes, free_port, lives, status_of, submitted, tasks_of, watched_cell
+from tests.e2e.watched import PATIENT_LEASE, becomes, lives, status_of, submitted, tasks_of, watched_cell
+from tests.ports import free_port
 
 pytestmark = pytest.mark.postgres
 
@@ -41,7 +42,8 @@ def made_with(folder: Path, url: str) -> None:
     """Make the cell's file as a user would who wants Postgres; `up` makes the rest."""
     folder.mkdir(mode=0o700)
     listen = f"127.0.0.1:{free_port()}"
-    (folder / "cell.toml").write_text(f'name = "local"\nlisten = "{listen}"\nstate = "."\ndb = "{url}"\n')
+    about = f'name = "local"\nlisten = "{listen}"\nstate = "."\ndb = "{url}"\n'
+    (folder / "cell.toml").write_text(about + PATIENT_LEASE)
 
 
 def count_by_state(url: str) -> dict[str, int]:

@@ -10,7 +10,8 @@ from borgish.spec.job import JobSpec
 from borgish.store.open import open_store
 from tests.cells import RealCell
 from tests.contract.store.samples import Life
-from tests.e2e.watched import foreground, free_port, status_of
+from tests.e2e.watched import foreground, status_of
+from tests.ports import free_port
 
 WHO = "quinn"
 BAND = ("--band", "production")

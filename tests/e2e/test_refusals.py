@@ -11,7 +11,8 @@ import pytest
 from borgish.errors import BorgishError, Invalid, TooLarge
 from borgish.wire.api import Accepted
 from tests.cells import RealCell
-from tests.e2e.watched import asking, end_jobs, foreground, free_port, lives, status_of, submitted
+from tests.e2e.watched import asking, end_jobs, foreground, lives, status_of, submitted
+from tests.ports import free_port
 
 WEB = "name: refused\ntasks: 3\nrun: [sleep, '100000']\nresources: {cpu: 10m, ram: 8MiB}\n"
 BOMB = "a: &a [x, x]\n" + "".join(f"b{i}: &b{i} [*a, *a, *a, *a]\n" for i in range(50)) + "name: bomb\n"

@@ -32,7 +32,12 @@ def page(made: RealCell) -> bytes:
     """Return what the one program writes and the other serves, once it does."""
     wait_until(lambda: task_of(made, TASK).phase is Phase.HEALTHY, PATIENCE_SECONDS)
     port = task_of(made, TASK).ports["http"]
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/now.txt", timeout=5) as answer:
+    found: bytes = wait_until(lambda: served(port), PATIENCE_SECONDS)  # it is empty while it is written anew
+    return found
+
+
+def served(port: int) -> bytes:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/now.txt", timeout=60) as answer:
         found: bytes = answer.read()
         return found
 

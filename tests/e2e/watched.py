@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,12 +16,15 @@ from borgish.cli.pages import every_job, every_task
 from borgish.client import Client
 from borgish.vocabulary import State
 from borgish.wire.api import Accepted, IndexesRequest, MachineList, StatusView, TaskView
-from tests.cells import ROOT, RealCell, cell, wait_until
+from tests.cells import ROOT, RealCell, Said, cell, wait_until
 
 JOBS = ROOT / "configs" / "jobs"
 PATIENCE_SECONDS = 60.0
 """How long anything may take on a loaded machine; whoever waits goes on as soon as it is so."""
 LOOK_SECONDS = 0.03
+PATIENT_LEASE = "[lease]\nttl_seconds = 60\nrenew_seconds = 1.5\ndeadline_seconds = 48\n"
+"""For masters on Postgres that are not to lose their lead when the host stands still for some seconds. Nobody
+waits for it: the session of one that was killed is gone."""
 
 OPEN: list[RealCell] = []
 """The cells that run now: whoever fails shows their logs."""
@@ -123,16 +125,21 @@ def submitted(made: RealCell, text: str, *options: object) -> str:
     return made.ok("job", "submit", "-", "--user", "ann", *options, stdin=text)
 
 
+def said_at_last(made: RealCell, job: str, said: Said, words: str, follow_for: str) -> Said:
+    """Follow a job again for as long as borgctl says something else, and return what it says then.
+
+    It tells how the job is when its time is over: on a busy host that may be before the trouble, or in the
+    moment in which a program runs that is about to end.
+    """
+    deadline = Deadline(PATIENCE_SECONDS)
+    while words not in said.err and deadline.left:
+        said = made.borgctl("job", "wait", job, "--timeout", follow_for)
+    return said
+
+
 def end_of(task: TaskView) -> tuple[str, int | None, str]:
     """Return how a task ended: state, exit code, reason."""
     return str(task.state), task.exit_code, task.reason
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def command_environment() -> dict[str, str]:

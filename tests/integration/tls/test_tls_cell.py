@@ -3,7 +3,6 @@
 import ipaddress
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,9 +20,10 @@ from cryptography.x509.oid import NameOID
 
 from borgish.cli.borgctl import run
 from borgish.clock import SystemClock
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[3]
-SECONDS_MAX = 30.0
+SECONDS_MAX = 60.0
 TLS = '[tls]\ncertificate = "{0}.pem"\nkey = "{0}.key"\nca = "ca.pem"\n'
 JOB = 'name: hello\nrun: [sleep, "600"]\nresources: {cpu: 10m, ram: 16MiB, disk: 1MiB}\n'
 
@@ -71,8 +71,7 @@ def daemon(module: str, config: Path, *options: str) -> "subprocess.Popen[bytes]
 @contextmanager
 def cell(folder: Path) -> Iterator[str]:
     """Run a master and a borglet in a folder with certificates; gives the master's address."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = int(free.getsockname()[1])
+    port = free_port()
     url, tls = f"https://127.0.0.1:{port}", TLS.format("cell")
     (folder / "cell.toml").write_text(f'name = "tls"\nlisten = "127.0.0.1:{port}"\n{tls}')
     about = f'machine = "m1"\nmaster = "{url}"\njoin_token_file = "tokens/join.token"\nstate = "m1"\n'
@@ -86,8 +85,8 @@ def cell(folder: Path) -> Iterator[str]:
     finally:
         for process in reversed(daemons):
             process.send_signal(signal.SIGTERM)
-        codes = [process.wait(20) for process in daemons]
-        daemon("borgish.borglet.main", folder / "borglet.toml", "--stop-all").wait(20)
+        codes = [process.wait(SECONDS_MAX) for process in daemons]
+        daemon("borgish.borglet.main", folder / "borglet.toml", "--stop-all").wait(SECONDS_MAX)
     assert codes == [0, 0]
 
 
