@@ -139,7 +139,7 @@ def _may_be_forgotten(owner: JobOwner) -> bool:
 
 def _named(named: Mapping[int, str], store: SqlStore) -> Iterator[str]:
     kept = {info.position: info.name for info in store.checkpoints()}
-    for position, name in named.items():
+    for position, name in dict(named).items():  # its client may take in a last answer meanwhile
         if kept.get(position) != name:
             yield f"the checkpoint '{name}' at {position} is gone, or is {kept.get(position)!r}"
 

@@ -12,6 +12,7 @@ from tests.faults.siege import Siege
 STARTING_SHARE = 0.25  # of the kills come while the master starts, the others while it works
 STARTING_SECONDS_MAX = 0.4
 WORKING_SECONDS_MAX = 0.15
+WORK_DONE = (1, 4)  # so many requests are acknowledged before; the kill comes in the middle of others
 
 
 class Report(msgspec.Struct):
@@ -60,6 +61,7 @@ def _one(siege: Siege, chance: random.Random, report: Report) -> None:
         time.sleep(chance.uniform(0, STARTING_SECONDS_MAX))
     elif siege.serves():
         report.start_seconds.append(SystemClock().now().mono - began)
+        siege.more(chance.randint(*WORK_DONE))  # however long that takes here
         time.sleep(chance.uniform(0, WORKING_SECONDS_MAX))
     if siege.has_ended():
         report.problems.append(f"a master ended by itself with {siege.ended()}: {siege.said()}")

@@ -39,26 +39,44 @@ db = "{url}"
 {more}
 [poll]
 hold_seconds = 0.5
+down_after_seconds = 600  # only a clock that leaps makes it so long, no busy host
 [checkpoints.keep]
 latest = 2
 hourly = 0
+[lease]
+ttl_seconds = {lease}
+renew_seconds = 1
+deadline_seconds = {deadline}
 """
 LOOK_SECONDS = 0.002
+REST_SECONDS = 0.2
 _SERVING = re.compile(r"serving \S+ on (http\S+)")
 
 
 class Siege:
     """A cell in a folder, its clients and its machines. One master at a time."""
 
-    def __init__(self, nursery: Nursery, folder: Path, url: str = "", more: str = "", seed: int = 0) -> None:
-        """``url`` is of an empty database; SQLite in the folder when empty. ``more`` goes into the file."""
+    def __init__(
+        self,
+        nursery: Nursery,
+        folder: Path,
+        url: str = "",
+        more: str = "",
+        seed: int = 0,
+        lease_seconds: float = 60.0,
+    ) -> None:
+        """``url`` is of an empty database; SQLite in the folder when empty. ``more`` goes into the file.
+
+        The lease is long: a host that stands still for some seconds must not end a master. Who leads next
+        does not wait for it, since a killed one's session is gone.
+        """
         self.folder = folder
         self.url = url or f"sqlite:///{folder}/cell.db"
         self.machines = Machines(2)
         self._nursery = nursery
         self._log = folder / "log"
         self._config = folder / "cell.toml"
-        self._config.write_text(CONFIG.format(name=CELL, url=self.url, more=more))
+        self._config.write_text(_configured(self.url, more, lease_seconds))
         self._where = Where()
         self._pid = 0
         self._said_before = 0
@@ -139,12 +157,12 @@ class Siege:
         """Wait until it serves or has ended; let the clients know if it serves. Return whether it does."""
         deadline = Deadline(PATIENCE_SECONDS)
         while deadline.left:
-            said = self.said()
-            if found := _SERVING.search(said):
+            ended = self.has_ended()  # before what it said is read: it may serve and end in between
+            if found := _SERVING.search(self.said()):
                 token = (self.folder / "tokens" / "admin.token").read_text().strip()
                 self._where.is_at(found[1], token)
                 return True
-            if self.has_ended():
+            if ended:
                 return False
             time.sleep(LOOK_SECONDS)
         raise AssertionError(f"the master neither serves nor ends:\n{self.said()}")
@@ -221,7 +239,7 @@ class Siege:
         Returns all that is wrong.
         """
         self.go_home()
-        deadline = Deadline(PATIENCE_SECONDS)
+        deadline, rest_seconds = Deadline(PATIENCE_SECONDS), REST_SECONDS
         while True:
             self.kill()
             wrong = wrongly_running(self.url, self.machines)
@@ -229,7 +247,8 @@ class Siege:
                 return wrong + self.problems()
             self.start()
             assert self.serves(), self.said()
-            time.sleep(0.2)  # for the machines to be asked; looked at again as often as it takes
+            time.sleep(rest_seconds)  # for the machines to be asked; looked at again as often as it takes
+            rest_seconds *= 2  # and each time a busy host gets more for it
 
     def close(self) -> None:
         """End whatever goes on."""
@@ -245,6 +264,11 @@ class Siege:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _configured(url: str, more: str, lease_seconds: float) -> str:
+    deadline = 0.8 * lease_seconds
+    return CONFIG.format(name=CELL, url=url, more=more, lease=lease_seconds, deadline=deadline)
 
 
 class _Past:

@@ -75,7 +75,7 @@ def test_a_file_that_may_not_grow(nursery: Nursery, tmp_path: Path) -> None:
 @contextmanager
 def held(siege: Siege) -> Iterator[None]:
     """Have another program write to the database, as nobody should, and not end its transaction."""
-    other = sqlite3.connect(siege.folder / "cell.db", isolation_level=None, timeout=10)
+    other = sqlite3.connect(siege.folder / "cell.db", isolation_level=None, timeout=60)
     other.execute("BEGIN IMMEDIATE")
     try:
         yield

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.postgres
 
 
 def test_a_leader_that_cannot_renew_stops_itself(nursery: Nursery, tmp_path: Path, postgres_url: str) -> None:
-    with Siege(nursery, tmp_path, postgres_url) as siege:
+    with Siege(nursery, tmp_path, postgres_url, lease_seconds=12.0) as siege:
         siege.found_cell()
         siege.start()
         assert siege.serves(), siege.said()
