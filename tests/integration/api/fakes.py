@@ -54,6 +54,8 @@ from tests.unit.api.cells import NOW, small_cell, small_observed, small_refusals
 
 CLOCK = SystemClock()
 T = TypeVar("T")
+PATIENCE_SECONDS = 60.0
+"""How long anything may take on a busy machine."""
 PAST = AsOf(2, "2025-12-31T23:56:40.000Z", 1, ("The checkpoint at 1 is passed over",))
 CHECKPOINT = CheckpointView(20, "2026-01-01T00:00:00.000Z", "test", 100, "ab" * 32)
 
@@ -270,7 +272,7 @@ class RunningApi:
 
     def call(self, work: Coroutine[None, None, T]) -> T:
         """Run a coroutine in the daemon's loop."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_SECONDS)
 
     def do(self, action: Callable[[], T]) -> T:
         """Call something in the daemon's loop."""
@@ -281,18 +283,20 @@ class RunningApi:
         return self.call(work())
 
     def client(self, token: str = "bgt_admin") -> Client:
-        return Client(self.serving.url, token, timeout_seconds=5, token_source="some/file.token")
+        return Client(
+            self.serving.url, token, timeout_seconds=PATIENCE_SECONDS, token_source="some/file.token"
+        )
 
     def stop(self) -> None:
         self.do(self.gateway.hub.close)
         self.call(self.serving.stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(PATIENCE_SECONDS)
         self._loop.close()
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = CLOCK.now().mono + 5
+    deadline = CLOCK.now().mono + PATIENCE_SECONDS
     while not condition():
-        assert CLOCK.now().mono < deadline, "it did not come about in 5 s"
+        assert CLOCK.now().mono < deadline, f"it did not come about in {PATIENCE_SECONDS:g} s"
         time.sleep(0.005)

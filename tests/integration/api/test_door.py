@@ -12,7 +12,7 @@ from borgish.api.auth import ALLOWED, POLICY, Policy, Role
 from borgish.api.openapi import document
 from borgish.client import Client
 from borgish.errors import BorgishError, Forbidden, Unauthenticated
-from tests.integration.api.fakes import PRINCIPALS, FakeGateway, RunningApi
+from tests.integration.api.fakes import PATIENCE_SECONDS, PRINCIPALS, FakeGateway, RunningApi
 
 
 def walk() -> list[tuple[str, str, Policy]]:
@@ -49,7 +49,7 @@ def filled(path: str, user: str) -> str:
 def ask(
     api: RunningApi, method: str, path: str, headers: dict[str, str]
 ) -> tuple[int, dict[str, str], bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", api.serving.port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", api.serving.port, timeout=PATIENCE_SECONDS)
     try:
         connection.request(method, path, headers=headers)
         response = connection.getresponse()
@@ -144,13 +144,13 @@ async def test_every_reference_in_the_description_is_there() -> None:
 
 
 def test_a_head_without_end_is_cut_off(api: RunningApi) -> None:
-    with socket.create_connection(("127.0.0.1", api.serving.port), timeout=5) as connection:
+    with socket.create_connection(("127.0.0.1", api.serving.port), timeout=PATIENCE_SECONDS) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"x" * 17_000)
         assert connection.recv(100).startswith(b"HTTP/1.1 431")
 
 
 def test_a_body_in_chunks_is_counted_as_it_comes(api: RunningApi) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", api.serving.port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", api.serving.port, timeout=PATIENCE_SECONDS)
     chunks = (b"#" * 65536 for _ in range(40))
     headers = {"Authorization": "Bearer bgt_admin"}
     connection.request("POST", "/v1/jobs?user=ann", chunks, headers, encode_chunked=True)

@@ -14,7 +14,7 @@ from borgish.api.standby import StandbyApp
 from borgish.client import Client
 from borgish.errors import Fenced, Unreachable
 from borgish.wire.api import Accepted, HealthView, ScaleRequest, StatusView
-from tests.integration.api.fakes import TOKENS, RunningApi
+from tests.integration.api.fakes import PATIENCE_SECONDS, TOKENS, RunningApi
 
 VIEW = HealthView("test", "1", "standby", "http://127.0.0.1:9", "", "", 1, 3, 20, True, 0.1, "", "2026-01-01")
 
@@ -33,7 +33,7 @@ class Standby:
         self.view = msgspec.structs.replace(VIEW, leader=leader)
 
     def ask(self, method: str, path: str, token: str, body: bytes = b"") -> tuple[int, dict[str, str], bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.serving.port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", self.serving.port, timeout=PATIENCE_SECONDS)
         try:
             connection.request(method, path, body or None, {"Authorization": f"Bearer {token}"})
             answer = connection.getresponse()

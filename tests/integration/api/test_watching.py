@@ -6,10 +6,11 @@ from itertools import islice
 import msgspec
 import pytest
 
+from borgish.api import serve
 from borgish.client import Client, Message
 from borgish.errors import Gone, Unreachable
 from borgish.wire.api import EventView, SummaryView, TaskView
-from tests.integration.api.fakes import CLOCK, RunningApi, until
+from tests.integration.api.fakes import PATIENCE_SECONDS, RunningApi, until
 
 
 def publish(api: RunningApi, *positions: int, job: str = "ann/web") -> None:
@@ -86,25 +87,22 @@ def test_a_follower_of_logs_that_goes_away_is_let_go(api: RunningApi, admin: Cli
     until(lambda: api.gateway.logs_open == 0)
 
 
-def test_stopping_with_50_open_streams_ends_them_all_within_a_second() -> None:
+def test_stopping_with_50_open_streams_ends_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By themselves: none has to be cut off when its time to end is over."""
+    monkeypatch.setattr(serve, "STOP_SECONDS", 2 * PATIENCE_SECONDS)
     api = RunningApi()
     streams = [api.client().watch({"kinds": "event"}) for _ in range(50)]
     until(lambda: api.gateway.hub.watchers == 50)
-    begun = CLOCK.now().mono
     api.stop()
-    took = CLOCK.now().mono - begun
     assert [list(stream) for stream in streams] == [[]] * 50, "they end in order, without an error"
-    assert took < 1
 
 
 def test_stopping_cuts_off_what_does_not_end_by_itself() -> None:
     api = RunningApi()
     stream = api.client().stream("/v1/tasks/ann/web/0/logs", {"follow": True})
     next(stream)
-    begun = CLOCK.now().mono
+    assert serve.STOP_SECONDS + serve._CUT_SECONDS < 1
     api.stop()
-    took = CLOCK.now().mono - begun
     with pytest.raises(Unreachable):
         list(stream)
-    assert took < 1.2
     assert api.gateway.logs_open == 0

@@ -28,7 +28,7 @@ from borgish.wire.link import (
 )
 
 JOIN_TOKEN, POLL_TOKEN = "bgt_join", "bgt_poll"
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 
 
 class Master:
@@ -83,7 +83,7 @@ class Master:
         return self.joins[-1].host, self.joins[-1].port
 
     def call(self, method: str, path: str, body: bytes = b"", token: str = POLL_TOKEN) -> tuple[int, bytes]:
-        connection = http.client.HTTPConnection(*self.address(), timeout=10)
+        connection = http.client.HTTPConnection(*self.address(), timeout=2 * DEADLINE_SECONDS)
         with contextlib.closing(connection):
             connection.request(method, path, body, {"Authorization": f"Bearer {token}"})
             response = connection.getresponse()
@@ -138,7 +138,9 @@ class Borglet:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        code = "from borgish.borglet.main import main; main()"
+        # Whatever is open has to be ended: to wait for it would be seen.
+        code = "from borgish.borglet import server; server.SHUTDOWN_SECONDS = 600\n"
+        code += "from borgish.borglet.main import main; main()"
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", code, "--config", str(self.config)], stderr=log
@@ -147,7 +149,7 @@ class Borglet:
     def end(self, number: int) -> int:
         assert self.process is not None
         self.process.send_signal(number)
-        return self.process.wait(10)
+        return self.process.wait(DEADLINE_SECONDS)
 
     def text(self) -> str:
         return self.log.read_text("utf-8")

@@ -8,17 +8,18 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from borgish.borglet.agent import HOLD_SECONDS_MAX
 from borgish.clock import SystemClock
 from borgish.spec.job import Health
 from borgish.vocabulary import Ending, Phase, RestartPolicy
 from borgish.wire.link import PollReply, PollRequest
 from tests.integration.borglet.harness import (
+    DEADLINE_SECONDS,
     JOIN_TOKEN,
     POLL_TOKEN,
     Borglet,
@@ -54,7 +55,7 @@ def test_a_held_poll_is_answered_by_news_and_by_a_newer_poll(borglet: Borglet, m
     report = master.until(key, up)
     quiet_since = SystemClock().now().mono
     answers: list[PollReply] = []
-    request = PollRequest("test", 1, 1, master.generation, 0, "", 30.0)
+    request = PollRequest("test", 1, 1, master.generation, 0, "", HOLD_SECONDS_MAX)
 
     def hold() -> None:
         asked = msgspec.structs.replace(request, seen=master.seen, seen_instance=master.instance)
@@ -68,10 +69,10 @@ def test_a_held_poll_is_answered_by_news_and_by_a_newer_poll(borglet: Borglet, m
     thread = threading.Thread(target=hold)
     thread.start()
     os.kill(report.pid, signal.SIGKILL)
-    thread.join(10)
+    thread.join(DEADLINE_SECONDS)
     assert len(answers) == 2
     assert answers[1].report is not None
-    assert SystemClock().now().mono - quiet_since < 15.0
+    assert SystemClock().now().mono - quiet_since < HOLD_SECONDS_MAX
 
 
 def test_kill_9_of_the_borglet_keeps_pids_and_exit_codes(borglet: Borglet, master: Master) -> None:
@@ -97,7 +98,7 @@ def test_kill_9_of_the_borglet_keeps_pids_and_exit_codes(borglet: Borglet, maste
 def test_sigterm_ends_it_in_order_with_polls_and_streams_open(borglet: Borglet, master: Master) -> None:
     key = master.place(make_spec("echo one; exec sleep 600"))
     before = master.until(key, up)
-    connection = http.client.HTTPConnection(*master.address(), timeout=10)
+    connection = http.client.HTTPConnection(*master.address(), timeout=DEADLINE_SECONDS)
     token = {"Authorization": f"Bearer {POLL_TOKEN}"}
     connection.request("GET", "/v1/logs?task=ann/web/0&attempt=7&follow=1", headers=token)
     stream = connection.getresponse()
@@ -107,10 +108,8 @@ def test_sigterm_ends_it_in_order_with_polls_and_streams_open(borglet: Borglet, 
         target=master.call, args=("POST", "/v1/poll", msgspec.json.encode(request)), daemon=True
     )
     held.start()
-    began = time.perf_counter()
     assert borglet.end(signal.SIGTERM) == 0
-    assert time.perf_counter() - began < 3.0
-    held.join(5)
+    held.join(DEADLINE_SECONDS)
     assert not held.is_alive()
     connection.close()
     os.kill(before.pid, 0)
@@ -157,7 +156,7 @@ def test_a_second_borglet_in_the_same_folder_is_refused(borglet: Borglet, master
     second = subprocess.run(
         [sys.executable, "-c", code, "--config", str(borglet.config)],
         capture_output=True,
-        timeout=20,
+        timeout=DEADLINE_SECONDS,
         check=False,
     )
     assert second.returncode == 74

@@ -21,6 +21,9 @@ from borgish.vocabulary import Phase, Runtime
 from borgish.wire.link import AttemptReport, Facts, PollReply, PollRequest, Report
 
 FACTS = Facts(Resources(1000, 1024**3), {}, (Runtime.PROCESS,), 20000, 20010)
+PATIENCE_SECONDS = 60.0
+LONG_SECONDS = 300.0
+"""Longer than any test: what is seen did not come of a poll's end, nor of one that a busy machine held up."""
 Answer = Callable[[PollRequest], Awaitable[bytes]]
 
 
@@ -97,7 +100,9 @@ class FakeInbox:
 
 
 class Bench:
-    def __init__(self, borglet: FakeBorglet, hold_seconds: float = 5.0) -> None:
+    def __init__(
+        self, borglet: FakeBorglet, hold_seconds: float = LONG_SECONDS, timeout_seconds: float = LONG_SECONDS
+    ) -> None:
         self.borglet = borglet
         self.inbox = FakeInbox()
         self.fenced: list[Fenced] = []
@@ -113,7 +118,7 @@ class Bench:
             observed,
             self.inbox,
             SystemClock(),
-            PollSettings(hold_seconds, 0.5),
+            PollSettings(hold_seconds, timeout_seconds),
             "s" * 32,
             None,
             self.fenced.append,
@@ -125,7 +130,7 @@ class Bench:
             raise Fenced("The lease is over")
 
     async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not condition():
                 await asyncio.sleep(0.005)
 
@@ -167,11 +172,8 @@ async def test_the_first_report_is_whole_and_then_only_differences_come(
 
 async def test_a_new_assignment_overtakes_a_held_poll(bench: Bench, borglet: FakeBorglet) -> None:
     await bench.until(lambda: any(r.seen for r in borglet.requests))
-    loop = asyncio.get_running_loop()
-    before = loop.time()
     bench.link.renew(["m1"])
     await bench.until(lambda: borglet.generation == 2)
-    assert loop.time() - before < 2.5  # the held poll alone would have taken five seconds
     await bench.until(lambda: borglet.requests[-1].assignment is None)
 
 
@@ -232,7 +234,7 @@ async def test_a_borglet_that_never_answers_is_a_miss(borglet: FakeBorglet) -> N
         return b""
 
     borglet.answer = never
-    bench = Bench(borglet, hold_seconds=0.2)
+    bench = Bench(borglet, hold_seconds=0.2, timeout_seconds=0.5)
     bench.link.sync(["m1"])
     await bench.until(lambda: "no answer" in bench.link.trouble("m1"))
     assert not bench.inbox.heard_of
@@ -298,6 +300,9 @@ async def test_a_connection_with_half_an_answer_on_it_is_not_used_again(borglet:
     for _ in range(2):
         with pytest.raises(Unreachable, match="no answer"):
             await peer.post("/v1/poll", b"", 0.2)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while len(sent) < 2:  # it may have been given up before it was taken there
+            await asyncio.sleep(0.005)
     assert len(sent) == 2
     server.close()
 
