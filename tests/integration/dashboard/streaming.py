@@ -1,5 +1,6 @@
 """A small master that streams summaries, and a person's terminal to look at the dashboard with."""
 
+import contextlib
 import fcntl
 import os
 import pty
@@ -20,7 +21,7 @@ import msgspec
 from borgish.clock import SystemClock
 from borgish.wire.api import Problem, SummaryView
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _HOME = "\x1b[H"
 
@@ -114,7 +115,7 @@ class Terminal:
         self._clock = SystemClock()
         self._ours, self._theirs = pty.openpty()
         self.resize(*size)
-        self.modes_before = termios.tcgetattr(self._theirs)
+        self.modes_before = self.modes
         program = PROGRAM.format(url=url, once=once, before=before)
         self.process = subprocess.Popen(
             [sys.executable, "-c", program],
@@ -133,7 +134,7 @@ class Terminal:
 
     @property
     def modes(self) -> list[object]:
-        return termios.tcgetattr(self._theirs)
+        return termios.tcgetattr(self._ours)  # both ends have the same
 
     def press(self, keys: str) -> None:
         os.write(self._ours, keys.encode())
@@ -158,8 +159,11 @@ class Terminal:
     def ended(self) -> int:
         """Read until the program has ended and return its exit code."""
         self.until(lambda: self.process.poll() is not None)
-        while self._read(0.0):
-            pass
+        self._let_go()
+        # What was written last may come late: where nobody else has the terminal, its end comes after it.
+        with contextlib.suppress(OSError):
+            while self._read(DEADLINE_SECONDS):
+                pass
         return self.process.wait()
 
     def close(self) -> None:
@@ -167,7 +171,12 @@ class Terminal:
             self.process.kill()
         self.process.wait()
         os.close(self._ours)
-        os.close(self._theirs)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._theirs >= 0:
+            os.close(self._theirs)
+        self._theirs = -1
 
     def _read(self, seconds: float) -> bool:
         ready, _, _ = select.select([self._ours], [], [], seconds)
