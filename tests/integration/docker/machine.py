@@ -15,8 +15,10 @@ from borgish.spec.job import Restart, Stop
 from borgish.vocabulary import Runtime
 from borgish.wire.link import AttemptSpec, Exit
 
+PATIENCE_SECONDS = 120.0
 SLEEP = ("sleep", "1000")
 KEY = "ann/web/0@7"
+GATE = "until [ -e /go ]; do sleep 0.02; done; "
 
 
 @contextmanager
@@ -32,7 +34,7 @@ def impatient(runtime: DockerRuntime) -> Iterator[None]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not condition():
             await asyncio.sleep(0.01)
 
@@ -81,6 +83,11 @@ class Machine:
         """Return the state of each container here, by name."""
         found = self.engine.api.containers(all=True, filters={"label": f"borgish.owner={self.mark}"})
         return {row["Names"][0].removeprefix("/"): row["State"] for row in found}
+
+
+async def let_it_go_on(runtime: DockerRuntime, key: str) -> None:
+    """Open the gate of a program that waits for it."""
+    assert (await runtime.exec(key, ("touch", "/go"), PATIENCE_SECONDS))[1] == 0
 
 
 async def ended(runtime: DockerRuntime, key: str) -> Exit:
