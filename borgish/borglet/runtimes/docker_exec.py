@@ -10,7 +10,6 @@ from borgish.borglet.runtimes.docker_engine import Client, Engine
 
 OUTPUT_BYTES_MAX = 1024**2
 TIMED_OUT_CODE = 124  # as timeout(1) has it
-END_LOOKS_MAX = 50
 END_LOOK_SECONDS = 0.02
 
 
@@ -36,13 +35,12 @@ async def run_beside(
 
 
 async def _exit_code(engine: Engine, command: str) -> int:
-    """The output ends a moment before the engine knows the exit code."""
-    for _ in range(END_LOOKS_MAX):
+    """The output ends a moment before the engine knows the exit code, or long before the command."""
+    while True:
         seen = await engine.quick(lambda client: client.exec_inspect(command))
         if not seen["Running"]:
             return int(seen["ExitCode"])
         await asyncio.sleep(END_LOOK_SECONDS)
-    return 0  # it let go of its output and goes on by itself
 
 
 async def _end(engine: Engine, container: str, command: str) -> None:

@@ -365,6 +365,14 @@ class ProgramContract:
         # Two streams: which of them comes first is for the engine to say.
         assert (sorted(output.splitlines()), code, cut) == ([b"blue", b"wrong"], 6, False)
 
+    async def test_a_command_that_closes_its_output_has_not_ended(
+        self, runtime_case: RuntimeCase, opened: Watched
+    ) -> None:
+        spec = runtime_case.spec(Program())
+        await opened.runtime.start(spec, 1)
+        command = ("sh", "-c", "echo first; exec >&- 2>&-; sleep 0.2; exit 6")
+        assert await opened.runtime.exec(spec.key, command, DEADLINE_SECONDS) == (b"first\n", 6, False)
+
     async def test_the_output_of_a_command_is_cut(self, runtime_case: RuntimeCase, opened: Watched) -> None:
         spec = runtime_case.spec(Program())
         await opened.runtime.start(spec, 1)
