@@ -16,7 +16,7 @@ ASKED_MAX = 100
 """Of more machines, so many are asked: whoever was led by a newer master has seen it."""
 WAIT_SECONDS = 0.5
 """All have so long; then it is enough that half have answered, or ended without an answer."""
-WAIT_SECONDS_MAX = 2.0
+WAIT_SECONDS_MAX = 4.0
 
 _decode = msgspec.json.Decoder(HeadReply).decode
 
