@@ -22,6 +22,18 @@ from borgish.cli.borgctl import run
 from borgish.clock import SystemClock
 from tests.ports import free_port
 
+# What an authority's key is for: Python 3.13 trusts none that does not say it.
+SIGNS = x509.KeyUsage(
+    digital_signature=True,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
 ROOT = Path(__file__).parents[3]
 SECONDS_MAX = 60.0
 TLS = '[tls]\ncertificate = "{0}.pem"\nkey = "{0}.key"\nca = "ca.pem"\n'
@@ -37,6 +49,7 @@ class Authority:
         itself = x509.SubjectKeyIdentifier.from_public_key(self.key.public_key())
         basic = x509.BasicConstraints(ca=True, path_length=None)
         builder = self._builder("authority", self.key.public_key()).add_extension(basic, critical=True)
+        builder = builder.add_extension(SIGNS, critical=True)
         certificate = builder.add_extension(itself, critical=False).sign(self.key, hashes.SHA256())
         (folder / "ca.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
 
