@@ -135,7 +135,9 @@ class Classes:
         return self._shared
 
     def of(self, cell: Cell, spec: JobSpec, index: int, fleet: Fleet) -> TaskClass:
-        """Return the class of one task, with its rules as they are now."""
+        """Return the class of one task, with its rules as they are now; below 0: of a job's usual tasks."""
+        if self._shared and not has_own_needs(spec, index):
+            index = -1
         known = self._known.get(spec.key)
         if index < 0 and known is not None and known.spec is spec and known.terms == fleet.topology.terms:
             return self._with_rules(known.kind, cell, spec, fleet)
@@ -171,6 +173,12 @@ class Classes:
         if len(self._classes) > CLASSES_KEPT or not self._shared:
             self._classes = {key: kind for key, kind in self._classes.items() if kind in used}
         self._known = {job: known for job, known in self._known.items() if known.kind in used}
+
+
+def has_own_needs(spec: JobSpec, index: int) -> bool:
+    """Return whether one task needs something else than the usual ones of its job."""
+    own = spec.overrides.get(index)
+    return own is not None and own.resources is not None
 
 
 def _key(spec: JobSpec, index: int, fleet: Fleet) -> ClassKey:

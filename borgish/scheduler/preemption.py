@@ -103,7 +103,9 @@ class Preemptions:
         self._taken_of: dict[str, int] = {}  # by job
         self._coming: dict[int, dict[int, float]] = {}  # by row and kind: what victims will leave
         self._evictions: dict[tuple[str, str], list[int]] = {}  # by victims' job and preemptor
-        self._notice: dict[str, float] = {}
+        self._notices: dict[
+            str, tuple[str, float]
+        ] = {}  # by preemptor: what victims are told, and how long before
         self._promises: dict[str, tuple[list[int], list[str]]] = {}
 
     @cached_property
@@ -336,7 +338,8 @@ class Preemptions:
             for number, amount in herd.amounts.items():
                 coming[number] = coming.get(number, 0.0) + amount * count
         self.left -= offer.count
-        self._notice[preemptor] = spec.preempt_within_seconds or -1.0
+        reason = f"preempted for {preemptor} ({self._fleet.bands.of(spec.priority)})"
+        self._notices[preemptor] = reason, spec.preempt_within_seconds or -1.0
         indexes, machines = self._promises.setdefault(spec.key, ([], []))
         indexes.append(index)
         machines.append(fleet.names[row])
@@ -374,18 +377,11 @@ class Preemptions:
 
     def preemptions(self) -> tuple[Preemption, ...]:
         return tuple(
-            Preemption(
-                job,
-                tuple(sorted(indexes)),
-                preemptor,
-                f"preempted for {preemptor} ({self._band(preemptor)})",
-                self._notice[preemptor],
-            )
-            for (job, preemptor), indexes in sorted(self._evictions.items())
+            [
+                Preemption(job, tuple(sorted(indexes)), preemptor, *self._notices[preemptor])
+                for (job, preemptor), indexes in sorted(self._evictions.items())
+            ]
         )
-
-    def _band(self, preemptor: str) -> str:
-        return str(self._fleet.bands.of(self._cell.jobs[preemptor.rpartition("/")[0]].spec.priority))
 
     def promises(self) -> tuple[Promise, ...]:
         return tuple(

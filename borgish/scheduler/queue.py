@@ -16,7 +16,7 @@ import msgspec
 
 from borgish.cell.model import Job
 from borgish.cell.state import Cell
-from borgish.scheduler.equivalence import Classes, TaskClass
+from borgish.scheduler.equivalence import Classes, TaskClass, has_own_needs
 from borgish.scheduler.fleet import Fleet
 
 _Item = TypeVar("_Item")
@@ -93,7 +93,7 @@ def _waiting(cell: Cell, job: Job, indexes: list[int], classes: Classes, fleet: 
     unusual = {
         index: classes.of(cell, spec, index, fleet)
         for index in (indexes if not classes.shared else sorted(own))
-        if not classes.shared or spec.overrides[index].resources
+        if not classes.shared or has_own_needs(spec, index)
     }
     return Waiting(job, indexes, classes.of(cell, spec, -1, fleet), unusual)
 
