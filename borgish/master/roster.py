@@ -5,7 +5,6 @@ comes later removes the files of the dead. What clients read is ``client.json``,
 turn: where the cell is asked first, and every address there is.
 """
 
-import fcntl
 import logging
 import os
 import time
@@ -17,6 +16,7 @@ from urllib.parse import quote
 from borgish.clock import SystemClock
 from borgish.credentials import tell_clients, told_url
 from borgish.errors import UnsafeConfiguration
+from borgish.store.lock import flocked
 
 TURN_SECONDS_MAX = 2.0
 """How long another may take to write, which is milliseconds; longer only when it was paused meanwhile."""
@@ -106,7 +106,7 @@ class Roster:
 def _taken(path: Path, address: str) -> int:
     """Return the file of an address, open and locked; -1 when another has it."""
     seat = _opened(path)
-    if not _locked(seat):
+    if not flocked(seat):
         os.close(seat)
         return -1
     os.ftruncate(seat, 0)
@@ -117,7 +117,7 @@ def _taken(path: Path, address: str) -> int:
 def _is_held(path: Path) -> bool:
     seat = _opened(path)
     try:
-        return not _locked(seat)
+        return not flocked(seat)
     finally:
         os.close(seat)
 
@@ -125,16 +125,8 @@ def _is_held(path: Path) -> bool:
 def _wait_for(lock: int) -> None:
     clock = SystemClock()
     end = clock.now().mono + TURN_SECONDS_MAX
-    while not _locked(lock) and clock.now().mono < end:
+    while not flocked(lock) and clock.now().mono < end:
         time.sleep(_LOOK_SECONDS)
-
-
-def _locked(file: int) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _opened(path: Path) -> int:

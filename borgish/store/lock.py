@@ -38,7 +38,7 @@ class FileLock:
         """
         clock = SystemClock()
         end = clock.now().mono + GOING_SECONDS_MAX
-        while not _locked(self._file):
+        while not flocked(self._file):
             holder = os.pread(self._file, 32, 0).decode(errors="replace").strip()
             if not _is_gone(holder) or clock.now().mono >= end:
                 raise _taken(self.path, holder)
@@ -56,7 +56,8 @@ class FileLock:
         os.pwrite(self._file, text.encode(), 0)
 
 
-def _locked(file: int) -> bool:
+def flocked(file: int) -> bool:
+    """Lock an open file, unless somebody has it locked; return whether it is ours now."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
