@@ -1,7 +1,8 @@
 """Ports for tests that must name one before somebody listens there."""
 
 import random
-import socket
+
+from borgish.cli.cell import is_free
 
 _LOW, _HIGH = 2000, 7399
 """Below those of local cells and of their tasks, and of those that the kernel gives to connections: such a
@@ -15,13 +16,6 @@ def free_port() -> int:
     chance = random.SystemRandom()
     while True:
         port = chance.randint(_LOW, _HIGH)
-        if port in _GIVEN:
-            continue
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
+        if port not in _GIVEN and is_free(port):
             _GIVEN.add(port)
             return port

@@ -202,17 +202,23 @@ def share_of_host(folder: Path, machines: int) -> tuple[int, int, int]:
     return max(1, cpu_millis // machines), max(1, ram_mib // machines), max(1, disk_mib // machines)
 
 
+def is_free(port: int) -> bool:
+    """Whether nobody listens on a port of this host now."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
 def _free_port(folder: Path) -> int:
     """Return a port that nobody listens on, the same for one folder where possible."""
     begin = zlib.crc32(os.fsencode(folder))
     for step in range(_MASTER_PORTS):
         port = _MASTER_PORTS_LOW + (begin + step) % _MASTER_PORTS
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
+        if is_free(port):
             return port
     raise Conflict(f"no port from {_MASTER_PORTS_LOW} on is free", "End some program that listens there")
 

@@ -51,12 +51,13 @@ def _runtime_bits(runtimes: tuple[Runtime, ...], unhealthy: tuple[Runtime, ...])
 
 
 class Reading(msgspec.Struct):
-    """What there is to read into one row."""
+    """What there is to read into one row. ``devices`` are those of an alloc, by name."""
 
     row: int
     machine: Machine
     census: Census
     seen: SeenMachine
+    devices: tuple[str, ...] = ()
 
 
 UNSEEN = SeenMachine()
@@ -85,7 +86,7 @@ class Fleet(Columns):
         for first in range(0, len(names), READ_AT_ONCE):
             self._read(cell, self._readings(cell, observed, names[first : first + READ_AT_ONCE], mono))
 
-    def _readings(self, cell: Cell, observed: Observed, names: Sequence[str], mono: float) -> list["Reading"]:
+    def _readings(self, cell: Cell, observed: Observed, names: Sequence[str], mono: float) -> list[Reading]:
         """Return what there is to read; machines that are gone have no row any more."""
         readings = []
         for name in names:
@@ -98,7 +99,7 @@ class Fleet(Columns):
             readings.append(Reading(row, machine, census, observed.machines.get(name) or UNSEEN))
         return readings
 
-    def _read(self, cell: Cell, readings: Sequence["Reading"]) -> None:
+    def _read(self, cell: Cell, readings: Sequence[Reading]) -> None:
         if not readings:
             return
         changed: BoolArray = np.array([self._read_one(cell, each) for each in readings])
@@ -108,13 +109,13 @@ class Fleet(Columns):
             self.version += 1
             self.changed[rows[changed]] = self.version
 
-    def _read_one(self, cell: Cell, each: "Reading") -> bool:
+    def _read_one(self, cell: Cell, each: Reading) -> bool:
         """Write what does not go by kind of resource; return whether what is free, or a fact, changed."""
         self._read_jobs(cell, each.row, each.census.jobs)
         ports_changed = self._read_ports(each.row, each.machine, each.census)
         facts_changed = self._read_facts(each.row, each.machine, each.seen)
         capacity_changed = self._read_capacity(each.row, each.machine)
-        devices_changed = self._read_devices(each.row, each.machine, each.census)
+        devices_changed = self._read_devices(each)
         return ports_changed or facts_changed or capacity_changed or devices_changed
 
     # What the running pass places
@@ -270,7 +271,7 @@ class Fleet(Columns):
         self.inverse[:, row] = [1.0 / amount if amount > 0 else 0.0 for amount in capacity]
         return True
 
-    def _read_amounts(self, rows: IntArray, readings: Sequence["Reading"]) -> BoolArray:
+    def _read_amounts(self, rows: IntArray, readings: Sequence[Reading]) -> BoolArray:
         """Write what is held; return of which rows what is free, or to preempt, changed."""
         self._deepen()
         held = Holdings([each.census for each in readings], len(self.kinds))
@@ -309,8 +310,8 @@ class Fleet(Columns):
         self.shares[:, rows[changed]] = shares[:, changed]
         return changed
 
-    def _read_devices(self, row: int, machine: Machine, census: Census) -> bool:
-        changed = False
+    def _read_devices(self, each: Reading) -> bool:
+        row, machine, census, changed = each.row, each.machine, each.census, False
         for name in machine.capacity.devices.keys() | self.devices.keys():
             devices = self.device(name)
             before = devices.free[:, row].tolist()

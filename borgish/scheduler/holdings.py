@@ -1,6 +1,6 @@
 """What some machines hold, as columns: from many censuses at once, so that no number is written by itself."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -11,25 +11,22 @@ Lists = list[list[float]]
 
 
 class Holdings:
-    """Amounts by kind and census, of tasks and kept places by priority, and of what is leaving."""
+    """Amounts by kind and census: of tasks and kept places by priority, and of what is leaving."""
 
     def __init__(self, censuses: Sequence[Census], kinds: int) -> None:
-        self.shape = (kinds, len(censuses))
+        self._shape = (kinds, len(censuses))
         lists: dict[int, Lists] = {}
-        leaving: list[tuple[int, Amounts]] = []
+        leaving = self._lists()
         for place, census in enumerate(censuses):
             for priority, amounts in census.held.items():
-                columns = lists.get(priority)
-                if columns is None:
-                    columns = lists[priority] = self._zeros()
-                for kind, amount in amounts.items():
-                    columns[kind][place] = amount
-            if census.leaving:
-                leaving.append((place, census.leaving))
+                if priority not in lists:
+                    lists[priority] = self._lists()
+                _write(lists[priority], place, amounts)
+            _write(leaving, place, census.leaving)
         self.by_priority: dict[int, FloatArray] = {
-            priority: np.array(columns, dtype=np.float64) for priority, columns in lists.items()
+            priority: np.array(columns) for priority, columns in lists.items()
         }
-        self.leaving = self._leaving(leaving)
+        self.leaving: FloatArray = np.array(leaving)
 
     def total(self) -> FloatArray:
         """Return all that is held."""
@@ -41,15 +38,13 @@ class Holdings:
     def of(self, priority: int) -> FloatArray:
         """Return what one priority holds; zeros when nobody has it."""
         found = self.by_priority.get(priority)
-        return np.zeros(self.shape) if found is None else found
+        return np.zeros(self._shape) if found is None else found
 
-    def _zeros(self) -> Lists:
-        kinds, censuses = self.shape
+    def _lists(self) -> Lists:
+        kinds, censuses = self._shape
         return [[0.0] * censuses for _ in range(kinds)]
 
-    def _leaving(self, found: Iterable[tuple[int, Amounts]]) -> FloatArray:
-        amounts: FloatArray = np.zeros(self.shape)
-        for place, leaving in found:
-            for kind, amount in leaving.items():
-                amounts[kind, place] = amount
-        return amounts
+
+def _write(columns: Lists, place: int, amounts: Amounts) -> None:
+    for kind, amount in amounts.items():
+        columns[kind][place] = amount

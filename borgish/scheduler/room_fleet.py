@@ -40,7 +40,6 @@ class RoomFleet(Fleet):
         self.machine_row: IntArray = np.zeros(0, dtype=np.int64)
         self._machine: dict[int, str] = {}  # by row: on which machine it is
         self._on: dict[str, set[int]] = {}  # by machine: the rows of its allocs
-        self._devices: dict[int, tuple[str, ...]] = {}  # by row: those of its alloc, by name
         super().__init__(machines.seed, 0)
         self.topology, self.bands = machines.topology, machines.bands
 
@@ -63,10 +62,9 @@ class RoomFleet(Fleet):
             return None
         row = self.row[name] if name in self.row else self._add(name)
         self._settle(row, task.machine)
-        self._devices[row] = task.devices
         census = take_alloc_census(cell, observed, allocs, index, self.kinds)
         machine = _with_room(cell.machines[task.machine], allocs, index)
-        return Reading(row, machine, census, observed.machines.get(task.machine) or UNSEEN)
+        return Reading(row, machine, census, observed.machines.get(task.machine) or UNSEEN, task.devices)
 
     def _settle(self, row: int, machine: str) -> None:
         """Note on which machine an alloc is, and where that machine's row is now."""
@@ -80,7 +78,6 @@ class RoomFleet(Fleet):
     def _remove(self, cell: Cell, name: str) -> None:
         if name in self.row:
             self._leave(self.row[name])
-            self._devices.pop(self.row[name], None)
         super()._remove(cell, name)
 
     def _leave(self, row: int) -> None:
@@ -104,11 +101,11 @@ class RoomFleet(Fleet):
     def _read_jobs(self, _cell: Cell, row: int, jobs: dict[str, int]) -> None:
         self.jobs[row] = jobs  # where they are is counted by machine
 
-    def _read_devices(self, row: int, machine: Machine, census: Census) -> bool:
-        changed = False
+    def _read_devices(self, each: Reading) -> bool:
+        row, machine, census, changed = each.row, each.machine, each.census, False
         for kind in machine.capacity.devices.keys() | self.devices.keys():
             devices, millis = self.device(kind), machine.capacity.devices.get(kind, 0)
-            own = [name for name in self._devices[row] if name.startswith(f"{kind}:")]
+            own = [name for name in each.devices if name.startswith(f"{kind}:")]
             numbers = [int(name.partition(":")[2]) for name in own]
             before = devices.free[:, row].tolist()
             devices.write(row, dict.fromkeys(numbers, min(millis, DEVICE_MILLIS)), census.devices)
