@@ -78,10 +78,16 @@ def check_health_port(values: Values) -> None:
     """The probe's port is one of the job's."""
     health = values.given.get("health")
     ports = values.given.get("ports", ())
-    if not isinstance(health, Health) or not (health.http or health.tcp):
+    node = values.nodes.get("health")
+    # By what is written, not by what is right: another mistake in the probe does not hide this one.
+    is_probe = _child(node, "http") is not None or _child(node, "tcp") is not None
+    if not isinstance(health, Health) or node is None or not is_probe:
         return
-    node = values.nodes["health"]
+    if "ports" in values.nodes and not isinstance(values.nodes["ports"], Sequence):
+        return
     place = values.place.at("health")
+    if not health.port and (_child(node, "port") is not None or _is_port_name(_child(node, "tcp"))):
+        return  # the port is a mistake of its own
     if not health.port and len(ports) != 1:
         what = f"one of {', '.join(ports)}" if ports else "NAME, and ports: [NAME] to the job"
         place.tell(node, "the probe needs a port", f"add port: {what}")
@@ -95,6 +101,10 @@ def check_health_port(values: Values) -> None:
         place.at(key).tell(
             _child(node, key) or node, f"{quote(health.port)} is not one of the job's ports", hint
         )
+
+
+def _is_port_name(tcp: Node | None) -> bool:
+    return isinstance(tcp, Scalar) and tcp.text not in ("true", "false")
 
 
 def check_overrides(values: Values) -> None:

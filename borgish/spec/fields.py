@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from borgish.spec.job import Health, Override, Restart, Stop
-from borgish.spec.kinds import Choice, Flag, ListOf, MapOf, Name, Port, Text, Whole
+from borgish.spec.kinds import Choice, Flag, ListOf, MapOf, Name, Port, Text, Whole, nearest
 from borgish.spec.mistakes import quote
 from borgish.spec.placing import AFFINITIES, PREFER, SPREAD, TOLERATIONS
 from borgish.spec.records import Field, Record, Values
@@ -68,7 +68,20 @@ def _make_restart(values: Values) -> Restart:
     return restart
 
 
-RESTART = Record("restart", RESTART_FIELDS, "{policy: on_failure}, or always, or never", _make_restart)
+def _restart_example(text: str) -> str:
+    """Return the policy that a single word means; Docker's and Compose's are among those understood."""
+    word = text.replace("-", "_")
+    docker = {"no": RestartPolicy.NEVER, "false": RestartPolicy.NEVER, "unless_stopped": RestartPolicy.ALWAYS}
+    return f"{{policy: {docker.get(word) or nearest(word, RestartPolicy) or RestartPolicy.ON_FAILURE}}}"
+
+
+RESTART = Record(
+    "restart",
+    RESTART_FIELDS,
+    "{policy: on_failure}, or always, or never",
+    _make_restart,
+    one=_restart_example,
+)
 
 STOP_FIELDS = (
     Field("signal", Signal(), "the signal that asks the task to end; TERM unless given"),

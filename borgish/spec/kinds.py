@@ -172,23 +172,28 @@ def _name_hint(text: str) -> str:
     return f"{rule}, like {better}" if better else rule
 
 
+_NUMBERED_PORT = re.compile(r"[0-9.:-]*[0-9]+[:-][0-9]+(/tcp|/udp)?|[0-9]+/(tcp|udp)")
+"""A port as Docker and Compose write it: 80:8080, 127.0.0.1:80:8080, 53/udp."""
+
+
 class Port(Name):
     """The name of a port. A number would be misread: borgish chooses the numbers."""
 
     def of(self, found: Scalar) -> str:
-        name = super().of(found)
-        if name.isdigit():
+        text = found.text
+        if text.isdigit() or (len(text) < 64 and _NUMBERED_PORT.fullmatch(text)):
+            what = f"{text} is a number" if text.isdigit() else f"{quote(text)} has numbers"
             hint = "name it, as ports: [http]; borgish chooses the number, and {{port.http}} tells it"
-            raise Wrong(f"{name} is a number; a port is given a name", hint)
-        return name
+            raise Wrong(f"{what}; a port is given a name", hint)
+        return super().of(found)
 
     def schema(self) -> Schema:
         return {**super().schema(), "not": {"pattern": "^[0-9]+$"}}
 
 
 class Whole(Leaf[int]):
-    """A whole number without quotes, both bounds included. ``hint`` is for one that is outside of them, or
-    for ``all_mistakes``.
+    """A whole number without quotes, both bounds included. ``hint`` is for one above them, or for
+    ``all_mistakes``.
     """
 
     def __init__(self, low: int, high: int, hint: str = "", *, all_mistakes: bool = False) -> None:
@@ -202,7 +207,8 @@ class Whole(Leaf[int]):
             return whole_number(found.text, self._low, self._high)
         except ValueError as error:
             message, hint = error.args
-            is_ours = self._all_mistakes or (self._hint and "outside" in message)
+            is_above = "outside" in message and not found.text.startswith("-") and found.text != "0"
+            is_ours = self._all_mistakes or (self._hint and is_above)
             raise Wrong(message, self._hint if is_ours else hint) from None
 
     def schema(self) -> Schema:

@@ -7,6 +7,7 @@ Where the mistakes come from is left to ``document`` (is it YAML?) and ``kinds``
 
 import re
 import unicodedata
+from typing import NoReturn
 
 from borgish.errors import Invalid, Mistake
 
@@ -41,6 +42,13 @@ class Found:
         self._count += 1
         if not self.full:
             self._kept.append(Mistake(message, line, column, hint, self._excerpt(line, column), path))
+
+    def only(self, line: int, column: int, message: str, hint: str) -> NoReturn:
+        """Raise Invalid with this mistake instead of all found before, which it explains."""
+        self._kept.clear()
+        self._count = 0
+        self.tell(line, column, message, hint)
+        raise self.invalid()
 
     def stop(self) -> None:
         """Raise Invalid when there is a mistake."""

@@ -14,6 +14,7 @@ from borgish.resources import Resources
 from borgish.spec.checks import CHECKS
 from borgish.spec.document import EMPTY_HINT, Node, Scalar, parse
 from borgish.spec.fields import JOB
+from borgish.spec.foreign import foreign_file
 from borgish.spec.job import Health, JobSpec, Override, Program, Restart
 from borgish.spec.kinds import Place, Wrong
 from borgish.spec.mistakes import quote
@@ -31,6 +32,8 @@ def read_job(text: str | bytes, default_user: str, bands: Bands = DEFAULT_BANDS)
     Raises Invalid with all mistakes found, each with line and column; nothing else, whatever the text.
     """
     root, found = parse(text)
+    if foreign := foreign_file(root):
+        found.only(root.line, root.column, f"this is {foreign.what}, not a job file of borgish", foreign.hint)
     values = _values(root, Place("", found, bands))
     _join_ports(values)
     for check in CHECKS:

@@ -104,12 +104,19 @@ class Record(Generic[T]):
     """A mapping with known fields, made into a value by ``make``, which may tell what does not go together.
 
     ``make`` gets the values that are right, of which some may be missing where mistakes were told.
+    ``one`` returns the mapping that a single text, written in its place, most likely stands for.
     """
 
     def __init__(
-        self, what: str, fields: tuple[Field, ...], example: str, make: Callable[[Values], T]
+        self,
+        what: str,
+        fields: tuple[Field, ...],
+        example: str,
+        make: Callable[[Values], T],
+        *,
+        one: Callable[[str], str] | None = None,
     ) -> None:
-        self._what, self._fields, self._example, self._make = what, fields, example, make
+        self._what, self._fields, self._example, self._make, self._one = what, fields, example, make, one
         self._by_name = {field.name: field for field in fields}
 
     def read(self, node: Node, place: Place, /) -> T:
@@ -117,7 +124,8 @@ class Record(Generic[T]):
 
     def values(self, node: Node, place: Place) -> Values:
         """Read every field and tell of unknown and missing ones."""
-        entries = pairs(node, self._example, _FIELDS_MAX)
+        example = self._one(node.text) if self._one and isinstance(node, Scalar) else self._example
+        entries = pairs(node, example, _FIELDS_MAX)
         if not isinstance(node, Mapping):  # pairs() has raised
             raise Wrong
         values = Values(node, place, {}, {})

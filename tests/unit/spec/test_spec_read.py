@@ -168,7 +168,7 @@ def test_a_name_that_looks_like_something_else_stays_a_name() -> None:
     ("text", "line", "column", "message", "hint"),
     [
         # numbers
-        ("tasks: 0", 3, 8, "tasks: 0 is outside 1 to 10000", "at most 10000 tasks"),
+        ("tasks: 0", 3, 8, "tasks: 0 is outside 1 to 10000", "from 1 to 10000"),
         ("tasks: 10001", 3, 8, "tasks: 10001 is outside 1 to 10000", "split it into several jobs"),
         ("tasks: -1", 3, 8, "tasks: -1 is outside 1 to 10000", ""),
         ("tasks: " + "9" * 31, 3, 8, "tasks: a number of 31 digits is outside 1 to 10000", "10000"),
@@ -245,7 +245,7 @@ def test_a_name_that_looks_like_something_else_stays_a_name() -> None:
             3,
             10,
             "restart: a single text, where a mapping is expected",
-            "{policy: on_failure}",
+            "{policy: never}",
         ),
         (
             "restart: {policy: never, attempts: 1}",

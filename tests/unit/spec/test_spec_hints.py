@@ -1,0 +1,133 @@
+"""What people write who come from elsewhere, and what they are told."""
+
+import pytest
+
+from borgish.errors import Invalid, Mistake
+from borgish.spec.read import read_job
+
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 3
+  template:
+    spec:
+      containers:
+      - {name: web, image: "nginx:1.25", args: [-g, daemon off;]}
+"""
+CRON_JOB = """
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: backup}
+spec: {jobTemplate: {spec: {template: {spec: {containers: [{image: busybox, command: [sh]}]}}}}}
+---
+apiVersion: v1
+kind: Service
+"""
+COMPOSE = """
+version: "3"
+services:
+  web: {image: nginx, ports: ["80:8080"]}
+  db: {image: "postgres:15", command: postgres -c fsync=on}
+volumes: {data: {}}
+"""
+
+
+def mistakes(text: str) -> tuple[Mistake, ...]:
+    with pytest.raises(Invalid) as caught:
+        read_job(text, "ann")
+    return caught.value.mistakes
+
+
+def hints(text: str) -> dict[str, str]:
+    """Return the hint of each mistake by its path, in a job that is otherwise right."""
+    return {each.path: each.hint for each in mistakes(f"name: web\nrun: [x]\n{text}")}
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "hint"),
+    [
+        (
+            DEPLOYMENT,
+            "a Kubernetes Deployment",
+            '{name: web, tasks: 3, image: "nginx:1.25", run: ["-g", "daemon off;"]}',
+        ),
+        (CRON_JOB, "a Kubernetes CronJob", '{name: backup, image: "busybox", run: ["sh"]}'),
+        (
+            "apiVersion: v1\nkind: Service\nspec: {ports: [{port: 80}]}",
+            "a Kubernetes Service",
+            "of this kind",
+        ),
+        (
+            COMPOSE,
+            "a Docker Compose file",
+            '{name: web, image: "nginx"} and {name: db, image: "postgres:15", run:',
+        ),
+        ('job "web" {\n  datacenters = ["dc1"]\n}', "a Nomad job file", "in YAML"),
+    ],
+    ids=["deployment", "cronjob", "service", "compose", "nomad"],
+)
+def test_files_of_other_systems_are_recognised(text: str, what: str, hint: str) -> None:
+    (only,) = mistakes(text)
+    assert only.message == f"this is {what}, not a job file of borgish"
+    assert hint in only.hint
+
+
+def test_what_is_suggested_for_another_system_s_file_is_a_job_file() -> None:
+    (only,) = mistakes(DEPLOYMENT)
+    suggested = only.hint.removeprefix("as a job file it begins ").partition("}")[0] + "}"
+    assert read_job(suggested, "ann").tasks == 3
+
+
+def test_a_hostile_file_of_another_system_gives_a_short_hint() -> None:
+    long = "x" * 10_000
+    (only,) = mistakes(f"services: {{{long}: {{image: {long}, command: {long}}}, b: [], c: 1, d: 2}}")
+    assert len(only.hint) < 1000
+
+
+@pytest.mark.parametrize(("tasks", "hint"), [("-1", "from 1 to"), ("0", "from 1 to"), ("10001", "split it")])
+def test_too_few_tasks_are_not_told_to_split_the_job(tasks: str, hint: str) -> None:
+    assert hint in hints(f"tasks: {tasks}")["tasks"]
+
+
+@pytest.mark.parametrize(
+    ("word", "policy"),
+    [
+        ("always", "always"),
+        ("OnFailure", "on_failure"),
+        ("unless-stopped", "always"),
+        ("no", "never"),
+        ("x", "on_"),
+    ],
+)
+def test_a_restart_policy_as_a_single_word_gets_its_mapping(word: str, policy: str) -> None:
+    assert f"{{policy: {policy}" in hints(f"restart: {word}")["restart"]
+
+
+@pytest.mark.parametrize("port", ["80:8080", "127.0.0.1:80:8080", "53/udp", "8000-8010", "8080"])
+def test_numbered_ports_are_told_to_get_a_name(port: str) -> None:
+    assert "ports: [http]" in hints(f'ports: ["{port}"]')["ports[0]"]
+
+
+def test_a_name_of_digits_and_a_dash_is_no_numbered_port() -> None:
+    assert read_job("{name: web, run: [x], ports: [h2-8080, p-1]}", "ann").ports == ("h2-8080", "p-1")
+
+
+@pytest.mark.parametrize(
+    "health",
+    [
+        "{http: no-path, port: htp}",
+        "{http: /, port: htp, interval: 5}",
+        "{tcp: 'true', port: htp, failures: x}",
+    ],
+)
+def test_an_unknown_port_of_a_probe_is_reported_beside_other_mistakes(health: str) -> None:
+    found = hints(f"ports: [http]\nhealth: {health}")
+    assert found.pop("health.port") == "did you mean http?"
+
+
+def test_a_port_of_a_probe_that_is_wrong_in_itself_is_one_mistake() -> None:
+    assert set(hints("ports: [http, admin]\nhealth: {http: /, port: 80}")) == {"health.port"}
+    assert set(hints("ports: [http, admin]\nhealth: {tcp: 80}")) == {"health.tcp"}
+    assert set(hints("ports: http\nhealth: {http: /, port: http}")) == {"ports"}
