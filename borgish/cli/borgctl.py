@@ -40,6 +40,30 @@ COMMANDS = (
 )
 
 
+_MEANT = {
+    "apply": "job submit",
+    "attach": "task exec",
+    "describe": "job show",
+    "exec": "task exec",
+    "get": "job list",
+    "init": "up",
+    "kill": "job kill",
+    "logs": "task logs",
+    "ls": "job list",
+    "node": "machine",
+    "nodes": "machine list",
+    "ps": "task list",
+    "restart": "job restart",
+    "run": "job submit",
+    "scale": "job scale",
+    "start": "up",
+    "stop": "down",
+    "submit": "job submit",
+    "top": "dashboard",
+}
+"""What other systems call a command of ours, or where it is."""
+
+
 class CommandsOnDemand(TyperGroup):
     """A group whose commands are imported when they are asked for."""
 
@@ -54,6 +78,11 @@ class CommandsOnDemand(TyperGroup):
         if self.commands[cmd_name] is _NOT_LOADED:
             self.commands[cmd_name] = _load(cmd_name)
         return self.commands[cmd_name]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if meant := _MEANT.get(args[0]):
+            ctx.fail(f"No such command '{args[0]}'. Did you mean '{meant}'?")
+        return super().resolve_command(ctx, args)
 
 
 _NOT_LOADED: Any = object()
