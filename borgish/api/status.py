@@ -8,7 +8,7 @@ from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy
 from borgish.api.moments import AT, NOW, Moment
 from borgish.api.views.status import EVENTS_SHOWN
-from borgish.wire.api import AsOf, HealthView, StatusView, SummaryView
+from borgish.wire.api import AsOf, HealthView, StatusView, SummaryView, WhoamiView
 
 Metrics = Callable[[StatusView], bytes]
 """Writes the figures of the cell as text for Prometheus."""
@@ -32,6 +32,12 @@ async def show_health(request: Asked) -> HealthView:
     return await request.gateway.health()
 
 
+@get("/v1/whoami", opt={POLICY: Policy.READ})
+async def show_whoami(request: Asked) -> WhoamiView:
+    """Show whom the token of this request stands for."""
+    return WhoamiView(request.user.name, request.user.role)
+
+
 @get("/v1/summary", opt={POLICY: Policy.READ})
 async def show_summary(request: Asked) -> SummaryView:
     """Show what a dashboard shows: the status, and what needs a look, cut to a screenful."""
@@ -47,4 +53,4 @@ async def show_metrics(request: Asked) -> Response[bytes]:
     return Response(metrics(status), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-STATUS = (show_status, show_health, show_moment, show_summary, show_metrics)
+STATUS = (show_status, show_whoami, show_health, show_moment, show_summary, show_metrics)

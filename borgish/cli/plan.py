@@ -8,7 +8,7 @@ import typer
 
 from borgish.cli.commands import single
 from borgish.cli.render import Form, FormOption, show_one
-from borgish.cli.session import session_of, who_asks
+from borgish.cli.session import session_of
 from borgish.wire.api import PlannedPlace, PlanView
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ def plan(
     from borgish.cli.failing import DONE, NOT_PLACED, USAGE
     from borgish.cli.submit import checked_file
 
-    session, user = session_of(context), user or who_asks()
+    session = session_of(context)
+    user = user or session.who_asks()
     found = checked_file(session, file, user)
     if found is None:
         raise typer.Exit(USAGE)

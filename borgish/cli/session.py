@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from borgish.client import Client
 
 FOLDER_NAME = ".borgish"
-BANDS_SECONDS_MAX = 5.0  # reading a job file can do without them
+CHECK_SECONDS_MAX = 5.0  # reading a job file can do without what the cell would answer
 
 DirOption = Annotated[
     Path | None,
@@ -63,9 +63,22 @@ class Session(msgspec.Struct):
         from borgish.bands import Bands
 
         try:
-            return self.client(BANDS_SECONDS_MAX).get("/v1/bands", None, Bands)
+            return self.client(CHECK_SECONDS_MAX).get("/v1/bands", None, Bands)
         except BorgishError:
             return None
+
+    def who_asks(self) -> str:
+        """Return whose jobs are meant by default: the token's user, else the login name.
+
+        An admin's token is no user's, and a file can be checked without a master to ask.
+        """
+        from borgish.wire.api import WhoamiView
+
+        try:
+            whoami = self.client(CHECK_SECONDS_MAX).get("/v1/whoami", None, WhoamiView)
+        except BorgishError:
+            return login_name()
+        return whoami.name if whoami.role == "user" else login_name()
 
 
 def session_of(context: typer.Context) -> Session:
@@ -93,8 +106,8 @@ def read_token(path: Path) -> str:
         ) from error
 
 
-def who_asks() -> str:
-    """Return the user whose jobs are meant by default: the login name, as a name in the cell."""
+def login_name() -> str:
+    """Return the login name, as a name in the cell."""
     import getpass
 
     try:

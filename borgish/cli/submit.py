@@ -9,7 +9,7 @@ import msgspec
 
 from borgish.cli.failing import DONE, FAILED, NOT_ALLOWED, NOT_PLACED, USAGE, report, say_error, say_note
 from borgish.cli.screen import data, say
-from borgish.cli.session import Session, who_asks
+from borgish.cli.session import Session
 from borgish.cli.text import plural
 from borgish.errors import BorgishError, Invalid
 from borgish.spec.job import JobSpec
@@ -34,7 +34,8 @@ def check_files(session: Session, paths: Sequence[Path], user: str) -> int:
     """Say for each file whether it is right, with all mistakes; return the exit code."""
     from borgish.spec.slips import resource_slips
 
-    files = [checked_file(session, path, user or who_asks()) for path in paths]
+    user = user or session.who_asks()
+    files = [checked_file(session, path, user) for path in paths]
     for file in files:
         if file is not None:
             tasks = plural(file.spec.tasks, "task")
@@ -48,7 +49,7 @@ def plan_files(session: Session, paths: Sequence[Path], user: str) -> int:
     """Say for each file what would follow if it alone were submitted; return the exit code."""
     from borgish.cli.plan import ask_for_plan, planned
 
-    user = user or who_asks()
+    user = user or session.who_asks()
     files = _all_right(session, paths, user)
     if files is None:
         return USAGE
@@ -77,7 +78,7 @@ def submit_files(
 
     ``plan`` is the token of the plan of the only file.
     """
-    user = user or who_asks()
+    user = user or session.who_asks()
     files = _all_right(session, paths, user)
     if files is None:
         return USAGE

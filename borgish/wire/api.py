@@ -277,6 +277,13 @@ class StatusView(msgspec.Struct, frozen=True):
     lagging: int = 0  # running tasks that a rollback has still to stop
 
 
+class WhoamiView(msgspec.Struct, frozen=True):
+    """Whom a token stands for."""
+
+    name: str
+    role: str  # admin, user or reader
+
+
 class HealthView(msgspec.Struct, frozen=True):
     """One borgmaster, which may be a standby: then the position is that of its copy of the cell."""
 

@@ -46,6 +46,7 @@ from borgish.wire.api import (
     TaskList,
     TaskView,
     UntaintRequest,
+    WhoamiView,
     WhyView,
 )
 from borgish.wire.api_past import (
@@ -91,6 +92,14 @@ def test_a_job_without_a_user_is_of_who_asks(api: RunningApi) -> None:
     submit(api.client("bgt_ann"))
     assert isinstance(command := api.gateway.asked[0].command, SubmitJob)
     assert command.spec.user == "ann"
+
+
+@pytest.mark.parametrize(
+    ("token", "name", "role"),
+    [("bgt_admin", "root", "admin"), ("bgt_ann", "ann", "user"), ("bgt_reader", "eve", "reader")],
+)
+def test_a_token_tells_whom_it_stands_for(api: RunningApi, token: str, name: str, role: str) -> None:
+    assert api.client(token).get("/v1/whoami", None, WhoamiView) == WhoamiView(name, role)
 
 
 @pytest.mark.parametrize(("text", "user"), [(JOB, "bob"), (b"user: bob\n" + JOB, "")])

@@ -170,6 +170,11 @@ class FakeMaster:
             self.answers[f"GET /v1/jobs/{one.name}"] = JobDetail(one, spec(tasks=one.tasks), ())
         return self
 
+    @property
+    def calls(self) -> list[str]:
+        """What was asked of it, in order, but for whose the token is."""
+        return [f"{it.method} {it.path}" for it in self.asked if it.path != "/v1/whoami"]
+
     def answer(self, asked: Asked) -> object:
         self.asked.append(asked)
         found = self.answers.get(f"{asked.method} {asked.path}")

@@ -128,7 +128,7 @@ def test_placed_and_not_up(master: FakeMaster, run: Run, file: Path, capsys: Out
 def test_detach_returns_at_once(master: FakeMaster, run: Run, file: Path) -> None:
     master.answers["POST /v1/jobs"] = Accepted(5, "ann/web", "submitted")
     assert run("job", "submit", file, "--detach") == 0
-    assert [asked.method for asked in master.asked] == ["POST"]
+    assert master.calls == ["POST /v1/jobs"]
 
 
 def test_ctrl_c_detaches(
@@ -153,7 +153,7 @@ def test_wrong_files_are_not_sent(
     assert f"{wrong}:2:" in shown
     assert f"{wrong}:4:" in shown
     assert "nothing was submitted" in shown
-    assert master.asked == []
+    assert master.calls == []
     assert run("job", "check", file, wrong) == 2
     assert "right: job ann/web, 3 tasks" in capsys.readouterr().out
 

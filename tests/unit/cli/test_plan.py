@@ -101,7 +101,7 @@ def test_a_dry_run_is_a_plan_without_its_token(master: FakeMaster, run: Run, cap
     shown = capsys.readouterr().out
     assert shown.count("TASKS") == 2
     assert "plan-abc" not in shown
-    assert {asked.path for asked in master.asked} == {"/v1/plan"}
+    assert set(master.calls) == {"POST /v1/plan"}
 
 
 def test_the_token_is_submitted_with_the_file(master: FakeMaster, run: Run, file: Path) -> None:
@@ -127,7 +127,7 @@ def test_mistakes_are_told_before_anything_is_asked(
     assert run("job", "submit", "--dry-run", wrong) == 2
     assert f"{wrong}:2" in capsys.readouterr().err
     assert run("plan", tmp_path / "none.yaml") == 2
-    assert master.asked == []
+    assert master.calls == []
 
 
 def test_a_token_is_of_one_file(master: FakeMaster, run: Run, capsys: Out, file: Path) -> None:
