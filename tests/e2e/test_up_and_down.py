@@ -1,9 +1,11 @@
 """A cell stopped and started in order: its state stays, its tasks run again, and a purge leaves nothing."""
 
 import os
+import re
 import signal
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from tests.cells import RealCell, runs, wait_until
@@ -59,6 +61,16 @@ def test_up_finds_the_state_that_down_left(own: RealCell) -> None:
     assert status_of(own).last_checkpoint is not None
     own.ok("down")  # what began anew is no less the machine's own
     assert not any(life.pid and runs(life.pid) for life in now.values())
+
+
+def test_the_tables_are_where_the_readme_says(tmp_path: Path) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    (path, query) = re.findall(r'sqlite3 "(file:\$HOME[^"]*)" "([^"]*)"', readme)[0]
+    with watched_cell(tmp_path / ".borgish") as made:  # the default folder of whoever lives in tmp_path
+        submitted(made, SLEEPERS)
+        becomes(lambda: len(lives(made)), 3)
+        with closing(sqlite3.connect(path.replace("$HOME", str(tmp_path)), uri=True)) as database:
+            assert database.execute(query).fetchall() == [("running", 3)]
 
 
 def test_a_purge_leaves_nothing(tmp_path: Path) -> None:
