@@ -97,13 +97,26 @@ def _submit(cell: Cell, _o: Observed, command: SubmitJob, _actor: str, now: Now)
         return Decision((JobSubmitted(spec),), spec.key, text, doubts(cell, spec))
     expect_restored(job)
     if job.spec == spec:
-        return Decision((), spec.key, f"{spec.key} is there already, exactly like this")
+        return _submit_again(cell, job, now)
     differ = "; ".join(differences(job.spec, spec, cell.rules.bands))
     raise Conflict(
         f"{spec.key} is {job.state} with another specification ({differ})",
         f"change the number of tasks with `borgctl job scale {spec.key} N`, or end it first with "
         f"`borgctl job kill {spec.key}`",
     )
+
+
+def _submit_again(cell: Cell, job: Job, now: Now) -> Decision:
+    """Bring back what was killed of a live job. What finished or failed keeps its outcome."""
+    text = f"{job.key} is there already, exactly like this"
+    killed = tuple(task.index for task in job.tasks if task.ending is Ending.KILL)
+    if not killed:
+        return Decision((), job.key, text)
+    check_inside(cell, job.spec)
+    admit(cell, job.spec, killed, now.wall)
+    again = f"{_tasks(len(killed))} that {'was' if len(killed) == 1 else 'were'} killed"
+    text = f"{text}; {again} {'is' if len(killed) == 1 else 'are'} pending again"
+    return Decision((TasksResubmitted(job.key, killed),), job.key, text)
 
 
 def _scale(cell: Cell, _o: Observed, command: ScaleJob, _actor: str, now: Now) -> Decision:

@@ -28,7 +28,7 @@ from borgish.cell.state import Cell, Touched
 from borgish.clock import Now
 from borgish.errors import CellBroken, Conflict, Poison, Refused
 from borgish.master.planned import evict_command, place_command, promise_command
-from borgish.master.planning import Foreseen, check_token, check_unchanged, foreseen
+from borgish.master.planning import Foreseen, check_token, check_unchanged, coming_back, foreseen
 from borgish.master.poison import CarefulScheduler, Failures, broken_by, failed_at, not_again
 from borgish.master.step import Ask, Heard, Input, Missed, Step, Unasked, UsageSeen
 from borgish.reconcilers import RECONCILERS, Reconciler
@@ -174,7 +174,8 @@ class Core:
         plan = Plan()
         if decision.events:
             unread = sorted(self._unread())
-            plan = self._scheduler.foresee(self.cell, self.observed, spec, unread, now)
+            again = coming_back(decision)
+            plan = self._scheduler.foresee(self.cell, self.observed, spec, unread, now, again)
         return foreseen(self.cell, spec, decision, plan)
 
     def _submit_as_planned(self, ask: Ask, command: SubmitJob, now: Now) -> Accepted:

@@ -21,11 +21,11 @@ def plan_view(cell: Cell, found: Foreseen) -> PlanView:
     places = tuple(sorted(_places(found), key=lambda place: place.index))
     return PlanView(
         job=spec.key,
-        text=_text(spec, places) if found.decision.events else found.decision.text,
+        text=_text(found, places) if found.decision.events else found.decision.text,
         position=cell.position,
         timeline=cell.timeline,
         token=found.token,
-        tasks=spec.tasks,
+        tasks=_count(found),
         places=places,
         refusals=refusals,
         changes=_changes(cell, spec),
@@ -45,8 +45,14 @@ def _places(found: Foreseen) -> Iterator[PlannedPlace]:
             yield PlannedPlace(index, machine, kept=True, victims=victims)
 
 
-def _text(spec: JobSpec, places: tuple[PlannedPlace, ...]) -> str:
+def _count(found: Foreseen) -> int:
+    """Return how many tasks it is about: all of a new job, or the killed ones that come back."""
+    return len(found.again) or found.spec.tasks
+
+
+def _text(found: Foreseen, places: tuple[PlannedPlace, ...]) -> str:
     """Return one sentence: ``ann/web: of 4 tasks 3 would be placed at once, and 1 would wait``."""
+    count = _count(found)
     later = [place for place in places if place.kept]
     victims = sum(len(place.victims) for place in later)
     left = "another has left" if victims == 1 else f"{victims} others have left"
@@ -56,11 +62,13 @@ def _text(spec: JobSpec, places: tuple[PlannedPlace, ...]) -> str:
             len(later),
             f"be placed when {left} for it" if len(later) == 1 else f"be placed when {left} for them",
         ),
-        (spec.tasks - len(places), "wait"),
+        (count - len(places), "wait"),
     )
-    parts = [f"{count:,} would {words}" for count, words in counts if count]
-    tasks = "1 task" if spec.tasks == 1 else f"{spec.tasks:,} tasks"
-    return f"{spec.key}: of {tasks} {', '.join(parts[:-1])}{', and ' * (len(parts) > 1)}{parts[-1]}"
+    parts = [f"{number:,} would {words}" for number, words in counts if number]
+    tasks = "1 task" if count == 1 else f"{count:,} tasks"
+    if found.again:
+        tasks = f"{tasks} that {'was' if count == 1 else 'were'} killed"
+    return f"{found.spec.key}: of {tasks} {', '.join(parts[:-1])}{', and ' * (len(parts) > 1)}{parts[-1]}"
 
 
 def _changes(cell: Cell, spec: JobSpec) -> tuple[str, ...]:

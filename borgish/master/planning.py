@@ -12,6 +12,7 @@ import msgspec
 
 from borgish.cell.allocs import inside, is_alloc_set
 from borgish.cell.decision import Decision
+from borgish.cell.events import TasksResubmitted
 from borgish.cell.state import Cell
 from borgish.errors import Conflict, Invalid
 from borgish.scheduler.plan import Plan
@@ -36,6 +37,11 @@ class Foreseen(msgspec.Struct, frozen=True):
     token: str = ""  # "" where nothing would be done
 
     @property
+    def again(self) -> tuple[int, ...]:
+        """The killed tasks of a live job that would come back; none where the job would be a new one."""
+        return coming_back(self.decision)
+
+    @property
     def digest(self) -> bytes:
         """What tells outcomes apart. Numbers of ports are the machines' choice, and not part of it."""
         placements = [msgspec.structs.replace(each, ports=()) for each in self.plan.placements]
@@ -51,6 +57,11 @@ class PlanToken(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     job: str
     spec: bytes
     plan: bytes
+
+
+def coming_back(decision: Decision) -> tuple[int, ...]:
+    """Return the killed tasks of a live job that its submission brings back."""
+    return next((event.indexes for event in decision.events if isinstance(event, TasksResubmitted)), ())
 
 
 def foreseen(cell: Cell, spec: JobSpec, decision: Decision, plan: Plan) -> Foreseen:

@@ -118,9 +118,17 @@ class CarefulScheduler:
             plan = self._without_culprits(cell, observed, now, error)
         return msgspec.structs.replace(plan, refusals=plan.refusals | self._refusals(cell))
 
-    def foresee(self, cell: Cell, observed: Observed, spec: JobSpec, unread: Iterable[str], now: Now) -> Plan:
+    def foresee(
+        self,
+        cell: Cell,
+        observed: Observed,
+        spec: JobSpec,
+        unread: Iterable[str],
+        now: Now,
+        again: Sequence[int] = (),
+    ) -> Plan:
         """Return the pass that would follow if a job were submitted now. Raises whatever it fails with."""
-        return self._scheduler.foresee(cell, observed, spec, unread, now)
+        return self._scheduler.foresee(cell, observed, spec, unread, now, again)
 
     def _pass(self, cell: Cell, observed: Observed, now: Now, jobs: Iterable[str]) -> Plan:
         """Plan for these jobs only; after a failure nothing that was kept is trusted."""

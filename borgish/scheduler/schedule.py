@@ -9,7 +9,7 @@ This only plans. The arrays already hold what was planned; whoever carries the p
 machines changed, and their rows are read again.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -119,10 +119,19 @@ class Scheduler:
         self._planned.update(name for promise in plan.promises for name in promise.machines if name)
         self._planned.update(cell.promised)
 
-    def foresee(self, cell: Cell, observed: Observed, spec: JobSpec, unread: Iterable[str], now: Now) -> Plan:
+    def foresee(
+        self,
+        cell: Cell,
+        observed: Observed,
+        spec: JobSpec,
+        unread: Iterable[str],
+        now: Now,
+        again: Sequence[int] = (),
+    ) -> Plan:
         """Return the pass that would follow if a job were submitted now and nothing else waited.
 
-        ``unread`` are machines that changed since they were refreshed. Nothing here changes.
+        ``unread`` are machines that changed since they were refreshed; ``again`` are the dead tasks that
+        the submission of a live job brings back, none for a new job. Nothing here changes.
         """
         other = Scheduler(self._seed, self._settings, self._budget)
         other._mono = now.mono
@@ -131,7 +140,7 @@ class Scheduler:
             other._fleet, other._planned = copy_of(self._fleet), set(self._planned)
             other.refresh(cell, observed, unread)
         other._current(cell, observed)
-        return other.schedule(with_only(cell, spec, now), observed, now, budget=spec.tasks)
+        return other.schedule(with_only(cell, spec, now, again), observed, now, budget=spec.tasks)
 
     def _current(self, cell: Cell, observed: Observed) -> Fleet:
         """Return the rows as the cell has them: a plan that was not carried out leaves no trace."""

@@ -155,6 +155,11 @@ def _restarted(_cell: Cell, entry: Entry, _then: Then) -> Iterator[Command]:
     yield RestartTasks(entry.subject, tuple(sorted(indexes)))
 
 
+def _submitted(cell: Cell, entry: Entry, _then: Then) -> Iterator[Command]:
+    again = any(isinstance(event, TasksResubmitted) for event in entry.events)
+    yield SubmitJob(cell.jobs[entry.subject].spec if again else _first(entry, JobSubmitted).spec)
+
+
 def _tainted(cell: Cell, entry: Entry, _then: Then) -> Iterator[Command]:
     event = _first(entry, MachineTainted)
     before = cell.machines[event.machine].taints if event.machine in cell.machines else ()
@@ -213,7 +218,7 @@ def _of(kind: type[Any], make: Callable[[Any], Command]) -> Callable[[Cell, Entr
 
 _COMMANDS: dict[str, Callable[[Cell, Entry, Then], Iterator[Command]]] = {
     "BeginEpoch": _began,
-    "SubmitJob": _of(JobSubmitted, lambda event: SubmitJob(event.spec)),
+    "SubmitJob": _submitted,
     "ScaleJob": _of(JobChanged, lambda event: ScaleJob(event.job, event.spec.tasks)),
     "KillTasks": _of(TasksEnded, lambda event: KillTasks(event.job, event.indexes)),
     "RestartTasks": _restarted,

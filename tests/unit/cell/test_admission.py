@@ -166,6 +166,18 @@ def test_the_same_job_again_is_no_new_demand(desk: Desk) -> None:
     assert "is there already" in desk.do(SubmitJob(spec(2)))
 
 
+def test_killed_tasks_come_back_only_within_the_quota(desk: Desk) -> None:
+    desk.quota(2000)
+    desk.do(SubmitJob(spec(2)))
+    desk.do(KillTasks("ann/web", (0,)))
+    desk.quota(1000)
+    with pytest.raises(OverQuota, match="1 cpu missing"):
+        desk.do(SubmitJob(spec(2)))
+    desk.quota(2000)
+    assert "1 task that was killed is pending again" in desk.do(SubmitJob(spec(2)))
+    assert desk.used().cpu_millis == 2000
+
+
 def test_tasks_in_an_alloc_set_ask_for_nothing_since_the_set_does(desk: Desk) -> None:
     desk.quota(2000)
     desk.do(SubmitJob(spec(2, "room", kind=JobKind.ALLOC_SET, run=())))

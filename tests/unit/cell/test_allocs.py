@@ -95,3 +95,6 @@ def test_only_a_live_alloc_set_of_ones_own_takes_jobs(desk: Desk) -> None:
     with pytest.raises(Conflict, match="which is dead"):
         desk.do(SubmitJob(spec("one", inside="ann/room")))
     desk.do(SubmitJob(GUEST))  # it is there already, and asks for nothing new
+    desk.do(KillTasks("ann/guest", (0,)))
+    with pytest.raises(Conflict, match="which is dead"):
+        desk.do(SubmitJob(GUEST))

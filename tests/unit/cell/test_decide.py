@@ -29,8 +29,8 @@ from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import Conflict, Invalid, NotFound
 from borgish.resources import Resources
-from borgish.spec.job import JobSpec
-from borgish.vocabulary import Ending, Eviction, Phase, Runtime, State
+from borgish.spec.job import JobSpec, Restart
+from borgish.vocabulary import Ending, Eviction, Phase, RestartPolicy, Runtime, State
 
 NOW = Now(1000.0, 10.0)
 GIB = 1024**3
@@ -112,6 +112,20 @@ def test_another_job_of_the_same_name_is_refused_with_the_difference(desk: Desk)
     with pytest.raises(Conflict, match="tasks: 2 -> 5") as refused:
         desk.do(SubmitJob(spec(tasks=5)))
     assert "borgctl job scale" in refused.value.hint
+
+
+def test_the_same_job_again_brings_back_killed_tasks_only(desk: Desk) -> None:
+    batch = spec(tasks=5, restart=Restart(RestartPolicy.ON_FAILURE))
+    desk.submit_and_place(batch)
+    desk.report(
+        seen(desk, 0, ended=Ending.FINISH, exit_code=0), seen(desk, 1, ended=Ending.FAIL, exit_code=3)
+    )
+    desk.do(KillTasks("ann/web", (2, 4)))
+    text = "ann/web is there already, exactly like this; 2 tasks that were killed are pending again"
+    assert desk.do(SubmitJob(batch)) == (text, 1)
+    assert desk.states() == [State.DEAD, State.DEAD, State.PENDING, State.RUNNING, State.PENDING]
+    assert [task.ending for task in desk.cell.jobs["ann/web"].tasks[:2]] == [Ending.FINISH, Ending.FAIL]
+    assert desk.do(SubmitJob(batch)) == ("ann/web is there already, exactly like this", 0)
 
 
 def test_a_dead_job_can_be_submitted_again(desk: Desk) -> None:

@@ -231,6 +231,21 @@ def test_a_job_that_lives_as_it_is_needs_nothing(planner: Planner) -> None:
     assert view.text == "ann/web is there already, exactly like this"
 
 
+def test_a_plan_of_killed_tasks_places_them_and_no_others(planner: Planner) -> None:
+    wanted = spec("ann/web", 3, 2000)
+    planner.submit(wanted)
+    planner.ask(KillTasks("ann/web", (0, 2)))
+    view = planner.view(wanted)
+    assert view.text == "ann/web: of 2 tasks that were killed 2 would be placed at once"
+    assert (view.tasks, [place.index for place in view.places]) == (2, [0, 2])
+    accepted = planner.submit(wanted, view.token, "r1")
+    assert accepted.text.endswith("; 2 tasks that were killed are pending again")
+    assert planner.where("ann/web").items() >= places(view).items()
+    planner.ask(KillTasks("ann/web", (0,)))
+    assert planner.submit(wanted, view.token, "r1").replayed
+    assert planner.where("ann/web").keys() == {1, 2}
+
+
 def test_a_job_that_lives_otherwise_is_refused_as_its_submission_is(planner: Planner) -> None:
     planner.submit(spec("ann/web", 3))
     with pytest.raises(Conflict, match=r"another specification \(tasks: 3 -> 4") as caught:
