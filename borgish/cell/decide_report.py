@@ -82,9 +82,10 @@ def _restarts(cell: Cell, news: list[SeenAttempt]) -> Iterator[AnyEvent]:
             job,
             tuple(index for index, _ in rows),
             tuple(a.restarts for _, a in rows),
-            tuple(a.exit_code for _, a in rows),
-            tuple(a.signal for _, a in rows),
-            tuple(a.exit_reason or a.reason for _, a in rows),
+            # The last exit of an attempt that has ended is its end, which has an event of its own.
+            tuple(None if a.ended else a.exit_code for _, a in rows),
+            tuple(None if a.ended else a.signal for _, a in rows),
+            tuple("" if a.ended else a.exit_reason or a.reason for _, a in rows),
         )
 
 

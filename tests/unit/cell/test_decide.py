@@ -20,7 +20,7 @@ from borgish.cell.commands import (
     UncordonMachine,
 )
 from borgish.cell.decide import decide
-from borgish.cell.events import Entry
+from borgish.cell.events import Entry, TasksEnded, TasksRestarted
 from borgish.cell.invariants import violations
 from borgish.cell.model import Machine, Snapshot
 from borgish.cell.observed import Observed, SeenAttempt, SeenMachine
@@ -254,6 +254,17 @@ def test_reported_restarts_count_once(desk: Desk) -> None:
     desk.report(seen(desk, restarts=2, signal=9, phase=Phase.HEALTHY))
     assert desk.cell.position == position
     assert (desk.cell.jobs["ann/web"].tasks[0].restarts, desk.cell.jobs["ann/web"].tasks[0].signal) == (2, 9)
+
+
+def test_a_restart_reported_with_the_end_says_nothing_of_how_the_end_was(desk: Desk) -> None:
+    desk.submit_and_place(spec())
+    attempt = seen(
+        desk, restarts=2, ended=Ending.FAIL, exit_code=5, reason="the limit of its restart.attempts"
+    )
+    report = Observe("m1", "b1", "i1", (attempt,))
+    restarted, ended = decide(desk.cell, desk.observed, report, "m1", NOW).events
+    assert restarted == TasksRestarted("ann/web", (0,), (2,), (None,), (None,), ("",))
+    assert ended == TasksEnded("ann/web", (0,), Ending.FAIL, (attempt.reason,), (5,), (None,), (0.0,))
 
 
 def test_restarts_before_the_end_count_though_told_with_it(desk: Desk) -> None:
