@@ -40,11 +40,16 @@ class Phase(StrEnum):
     """What is seen of a running task on its machine. Phases inform, states decide."""
 
     ASSIGNED = "assigned"  # placed; the machine has not yet said anything of it
-    STARTING = "starting"  # being started, or waiting for its next local restart
+    STARTING = "starting"  # being started
+    BACKING_OFF = "backing off"  # its program ended twice or did not start; waits for its next start
+    CRASH_LOOPING = "crash-looping"  # the same after CRASH_LOOP_STARTS in a row that ended early
     UP = "up"  # runs; not probed, or not probed long enough to tell
     HEALTHY = "healthy"  # runs and answers its probe
     UNHEALTHY = "unhealthy"  # runs and failed its probe; a restart follows
     STOPPING = "stopping"  # was asked to stop and has not ended
+
+
+CRASH_LOOP_STARTS = 3
 
 
 class Ending(StrEnum):

@@ -72,6 +72,12 @@ class Attempt(msgspec.Struct, kw_only=True):
     def stop_rule(self) -> Stop:
         return self.spec.stop if self.spec else Stop()
 
+    @property
+    def waiting(self) -> bool:
+        """Whether back-off holds its next start back."""
+        is_due = self.spec is None or not self.backoff.delay_seconds(self.spec.restart)
+        return self.stage is Stage.WAITING and not is_due
+
     # -- inputs ---------------------------------------------------------------------------------
 
     def learn(self, spec: AttemptSpec, now: Now) -> None:
@@ -224,6 +230,8 @@ class Attempt(msgspec.Struct, kw_only=True):
             last_exit=self.last_exit,
             reason=self.reason or self.note,
             port_in_use=self.port_in_use,
+            early_ends=self.backoff.ends,
+            waiting=self.waiting,
         )
 
     # -- steps of the machine ---------------------------------------------------------------------

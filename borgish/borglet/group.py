@@ -141,4 +141,6 @@ def _report(member: Attempt) -> ProgramReport:
         pid=member.pid if member.stage in LIVE else 0,
         restarts=max(0, member.run - 1),
         reason=member.reason or member.note,
+        early_ends=member.backoff.ends,
+        waiting=member.waiting,
     )

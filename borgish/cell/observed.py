@@ -40,6 +40,7 @@ class SeenAttempt(msgspec.Struct, frozen=True):
     devices: tuple[str, ...] = ()  # those it has, like gpu:0
     alloc: str = ""  # the attempt of the alloc that it is in, like user/room/3@1200
     programs: tuple[SeenProgram, ...] = ()
+    early_ends: int = 0
 
 
 class SeenMachine(msgspec.Struct):

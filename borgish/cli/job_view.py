@@ -6,7 +6,7 @@ from borgish.cli.text import plural
 from borgish.resources import show_bytes, show_cpu
 from borgish.spec.job import Health, JobSpec
 from borgish.text import age, safe
-from borgish.vocabulary import State
+from borgish.vocabulary import Phase, State
 from borgish.wire.api import JobDetail, JobView, TaskView
 
 _TASKS_SHOWN_MAX = 20
@@ -49,7 +49,7 @@ def job_in_full(detail: JobDetail, tasks: list[TaskView], *, wide: bool) -> str:
     from borgish.cli.missing import refusal_lines
     from borgish.cli.task_view import TASK_COLUMNS
 
-    parts = [_what_it_is(detail.job), _what_it_runs(detail.spec)]
+    parts = [_what_it_is(detail), _what_it_runs(detail.spec)]
     if detail.refusals:
         parts.append("\n".join(line for refusal in detail.refusals for line in refusal_lines(refusal)) + "\n")
     columns = [column for column in TASK_COLUMNS if wide or not column.wide]
@@ -63,12 +63,13 @@ def _more(job: JobView, count: int) -> str:
     return f"and {plural(count, 'task')} more: borgctl task list {safe(job.name)}\n" if count else ""
 
 
-def _what_it_is(job: JobView) -> str:
+def _what_it_is(detail: JobDetail) -> str:
+    job = detail.job
     return fields(
         [
             ("job", job.name),
             ("state", f"{job.state}, generation {job.generation}"),
-            ("tasks", _counts(job)),
+            ("tasks", _counts(detail)),
             ("reason", job.reason),
             ("priority", f"{job.priority} ({job.band}), {job.appclass}"),
             ("submitted", f"{age(job.submitted_at)} ago by {job.submitted_by}"),
@@ -76,9 +77,12 @@ def _what_it_is(job: JobView) -> str:
     )
 
 
-def _counts(job: JobView) -> str:
+def _counts(detail: JobDetail) -> str:
+    job = detail.job
+    not_up = {"not healthy yet" if phase is Phase.UP else phase: n for phase, n in detail.not_up.items()}
     counts = {
         "up": job.up,
+        **not_up,
         "pending": job.pending,
         "running": job.running,
         "finished": job.finished,

@@ -9,7 +9,12 @@ from borgish.text import age
 from borgish.vocabulary import Phase, State
 from borgish.wire.api import ProgramView, TaskView
 
-_PHASE_STYLES = {Phase.HEALTHY: "green", Phase.UP: "green", Phase.UNHEALTHY: "red"}
+_PHASE_STYLES = {
+    Phase.HEALTHY: "green",
+    Phase.UP: "green",
+    Phase.UNHEALTHY: "red",
+    Phase.CRASH_LOOPING: "red",
+}
 
 
 def task_style(task: TaskView) -> str:

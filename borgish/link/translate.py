@@ -12,7 +12,7 @@ from borgish.cell.observing import ORPHAN_SECONDS
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.spec.substitute import render
-from borgish.vocabulary import NAME_PATTERN, JobKind, State, task_name
+from borgish.vocabulary import CRASH_LOOP_STARTS, NAME_PATTERN, JobKind, Phase, State, task_name
 from borgish.wire.link import (
     Assignment,
     AttemptReport,
@@ -175,7 +175,7 @@ def seen_attempt(report: AttemptReport) -> SeenAttempt:
     return SeenAttempt(
         task=report.task,
         attempt=report.attempt,
-        phase=report.phase,
+        phase=seen_phase(report),
         needs=report.needs,
         ports=tuple(report.ports.values()),
         pid=report.pid,
@@ -190,12 +190,20 @@ def seen_attempt(report: AttemptReport) -> SeenAttempt:
         devices=report.devices,
         alloc=report.alloc if _ALLOC_NAME.fullmatch(report.alloc) else "",
         programs=tuple(seen_program(program) for program in report.programs),
+        early_ends=report.early_ends,
     )
 
 
 def seen_program(report: ProgramReport) -> SeenProgram:
     """Return a report of one of an attempt's programs as ``observed`` keeps it."""
-    return SeenProgram(report.name, report.phase, report.pid, report.restarts, report.reason)
+    return SeenProgram(report.name, seen_phase(report), report.pid, report.restarts, report.reason)
+
+
+def seen_phase(report: AttemptReport | ProgramReport) -> Phase:
+    """Return the phase of what was reported; the wire has one for what starts and what waits to."""
+    if report.phase is not Phase.STARTING or not report.waiting:
+        return report.phase
+    return Phase.CRASH_LOOPING if report.early_ends >= CRASH_LOOP_STARTS else Phase.BACKING_OFF
 
 
 def _exit_reason(last: Exit) -> str:

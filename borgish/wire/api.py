@@ -117,6 +117,7 @@ class JobDetail(msgspec.Struct, frozen=True):
     spec: JobSpec
     refusals: tuple["RefusalView", ...]
     as_of: AsOf | None = None
+    not_up: dict[Phase, int] = {}  # how many of its running tasks are not up, by phase; {} of the past
 
 
 class RefusalView(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,5 +1,6 @@
 """One job as the API shows it, in a list and complete."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -11,11 +12,12 @@ from borgish.cell.model import Job, Task
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import Ending, State, task_name
+from borgish.vocabulary import Ending, Phase, State, task_name
 from borgish.wire.api import JobDetail, JobView, RefusalView
 
 HIDDEN = "***"
 TASKS_LOOKED_AT_MAX = 200  # for the reason in a list; ``why`` looks at all
+HELD_BACK = (Phase.BACKING_OFF, Phase.CRASH_LOOPING)
 
 
 def job_view(
@@ -27,7 +29,10 @@ def job_view(
 ) -> JobView:
     """Return one line about a job. ``up`` is counted here unless a tally has it."""
     spec = job.spec
-    up = None if not observed.known else count_up(observed, job) if up is None else up
+    if not observed.known:
+        up = None
+    elif up is None:
+        up = job.running - count_not_up(observed, job).total()
     return JobView(
         name=job.key,
         user=spec.user,
@@ -55,12 +60,18 @@ def job_detail(
 ) -> JobDetail:
     """Return all of a job. Without ``secrets`` the values of its environment are hidden."""
     spec = job.spec if secrets else _without_values(job.spec)
-    return JobDetail(job_view(cell, observed, job, refusals), spec, tuple(refusals))
+    not_up = count_not_up(observed, job)
+    view = job_view(cell, observed, job, refusals, job.running - not_up.total())
+    return JobDetail(view, spec, tuple(refusals), not_up=dict(not_up))
 
 
-def count_up(observed: Observed, job: Job) -> int:
-    """Return how many tasks of a job are up; walks them."""
-    return job.running - sum(1 for _ in tasks_not_up(observed, job)) if job.running else 0
+def count_not_up(observed: Observed, job: Job) -> Counter[Phase]:
+    """Return how many running tasks of a job are not (yet) up, by phase; walks them."""
+    tasks = tasks_not_up(observed, job) if job.running else ()
+    return Counter(
+        phase_of(job, task, seen_attempt(observed, task_name(job.key, task.index), task)) or Phase.ASSIGNED
+        for task in tasks
+    )
 
 
 def count_failed(job: Job) -> int:
@@ -91,7 +102,8 @@ def _reason(observed: Observed, job: Job, refusals: Sequence[RefusalView], up: i
         for task in looked_at:
             seen = seen_attempt(observed, task_name(job.key, task.index), task)
             if seen and seen.reason:
-                return f"task {task.index}: {seen.reason}"
+                said = f" {seen.phase}" if seen.phase in HELD_BACK else ""
+                return f"task {task.index}{said}: {seen.reason}"
     if job.dead > job.finished:
         for task in looked_at:
             if task.state is State.DEAD and task.ending is not Ending.FINISH and task.reason:

@@ -6,7 +6,7 @@ from itertools import islice
 
 from borgish.api.views.indexes import has_index
 from borgish.api.views.instants import instant
-from borgish.api.views.jobs import tasks_not_up
+from borgish.api.views.jobs import HELD_BACK, count_not_up, tasks_not_up
 from borgish.api.views.kept import place_kept
 from borgish.api.views.tasks import exit_text, last_exit, phase_of, seen_attempt, task_view
 from borgish.cell.model import Job, Machine, Task
@@ -123,11 +123,15 @@ _NOT_KEPT = "What the scheduler had against it at that moment was not journalled
 _PHASES = {
     Phase.ASSIGNED: "was placed on {machine}, which has not yet said anything of it.",
     Phase.STARTING: "is being started on {machine}.",
+    Phase.BACKING_OFF: "is backing off on {machine}: it ended again, and waits for its next start.",
+    Phase.CRASH_LOOPING: "is crash-looping on {machine}: it ended early {early_ends} times in a row, "
+    "and each time waits longer for its next start.",
     Phase.UP: "runs on {machine}.",
     Phase.HEALTHY: "runs on {machine} and answers its probe.",
     Phase.UNHEALTHY: "runs on {machine} but fails its probe, so it will be restarted there.",
     Phase.STOPPING: "was asked to stop on {machine} and has not ended yet.",
 }
+_BEFORE_UP = (Phase.STARTING, Phase.BACKING_OFF, Phase.CRASH_LOOPING)
 _NOT_STARTED = "has its place on {machine}, where it could not be started yet."
 _RESERVED = "is reserved on {machine}, for the tasks of jobs that are submitted with `in`."
 
@@ -141,8 +145,9 @@ def _running(
     elif not observed.known:
         yield f"{name} has its place on {task.machine}; its phase at that moment was not journalled."
     else:
-        never = phase is Phase.STARTING and seen is not None and seen.reason.startswith("cannot start")
-        yield f"{name} {(_NOT_STARTED if never else _PHASES[phase]).format(machine=task.machine)}"
+        never = phase in _BEFORE_UP and seen is not None and seen.reason.startswith("cannot start")
+        words = _NOT_STARTED if never else _PHASES[phase]
+        yield f"{name} {words.format(machine=task.machine, early_ends=seen.early_ends if seen else 0)}"
     if task.alloc >= 0:
         yield f"It is in the alloc {task_name(job.spec.inside, task.alloc)}."
     if phase is Phase.UP and job.spec.health is not None:
@@ -177,7 +182,8 @@ def _restarts(name: str, task: Task, seen: SeenAttempt | None) -> Iterator[str]:
         ended = exit_text(*last_exit(task, seen))
         last = f"; its program last ended with {ended}" if ended else ""
         yield f"It was restarted {times} there{last}."
-        yield f"See `borgctl task logs --previous {name}`."
+        previous = " --previous" * (seen is None or seen.phase not in HELD_BACK)  # else nothing ran since
+        yield f"See `borgctl task logs{previous} {name}`."
 
 
 def _dead(name: str, job: Job, task: Task) -> Iterator[str]:
@@ -201,14 +207,12 @@ def _dead(name: str, job: Job, task: Task) -> Iterator[str]:
 
 def _counts(observed: Observed, job: Job) -> str:
     """Return what the tasks of a job do, by count: ``3 tasks: 2 up, 1 pending.``"""
-    not_up = Counter(
-        phase_of(job, task, seen_attempt(observed, task_name(job.key, task.index), task))
-        for task in tasks_not_up(observed, job)
-    )
+    not_up = count_not_up(observed, job)
     endings = Counter(task.ending for task in job.tasks if task.state is State.DEAD)
     words = {Ending.FINISH: "finished", Ending.FAIL: "failed", Ending.KILL: "killed", Ending.LOST: "lost"}
     well = "up" if observed.known else "running"
-    parts = [(job.running - not_up.total(), well), *((n, str(phase)) for phase, n in not_up.items())]
+    parts = [(job.running - not_up.total(), well)]
+    parts += [(n, "not healthy yet" if phase is Phase.UP else str(phase)) for phase, n in not_up.items()]
     parts += [(job.pending, "pending"), *((n, words[e]) for e, n in endings.items() if e)]
     shown = ", ".join(f"{count} {word}" for count, word in parts if count)
     return f"{job.key} has {len(job.tasks)} task{'s' * (len(job.tasks) != 1)}: {shown or 'nothing'}."

@@ -199,3 +199,14 @@ def test_summary_shows_trouble_first_and_fits_a_screen() -> None:
     assert len(summary.machines) == 100
     assert [j.name for j in summary.jobs] == ["ann/sum", "ann/web", "bob/db"]
     assert len(summary.pending) == 1
+
+
+def test_a_job_tells_which_of_its_tasks_crash_loops() -> None:
+    cell, observed = small_cell(), small_observed()
+    reason = "exit code 3; restarts in 4 s"
+    looping = SeenAttempt("bob/db/0", 14, Phase.CRASH_LOOPING, reason=reason, early_ends=3)
+    see(observed, "m2", "bob/db", 0, looping)
+    detail = job_detail(cell, observed, cell.jobs["bob/db"], (), secrets=True)
+    assert detail.not_up == {Phase.CRASH_LOOPING: 1}
+    assert (detail.job.state, detail.job.up) == (State.RUNNING, 0)
+    assert detail.job.reason == f"task 0 crash-looping: {reason}"

@@ -168,3 +168,41 @@ def test_a_task_shows_only_events_about_it_or_its_whole_job() -> None:
     ]
     why = why_task(cell, small_observed(), cell.jobs["ann/web"], 1, (), events)
     assert [event.text for event in why.events] == ["whole job", "this"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason", "words"),
+    [
+        (
+            Phase.BACKING_OFF,
+            "exit code 3; restarts in 1 s",
+            (
+                "bob/db/0 is backing off on m2: it ended again, and waits for its next start. Exit code 3; "
+                "restarts in 1 s. It was restarted 2 times there; its program last ended with exit code 3. "
+                "See `borgctl task logs bob/db/0`."
+            ),
+        ),
+        (
+            Phase.CRASH_LOOPING,
+            "exit code 3; restarts in 4 s",
+            (
+                "bob/db/0 is crash-looping on m2: it ended early 4 times in a row, and each time waits "
+                "longer for its next start. Exit code 3; restarts in 4 s."
+            ),
+        ),
+        (
+            Phase.BACKING_OFF,
+            "cannot start: no engine; tries again in 1 s",
+            "bob/db/0 has its place on m2, where it could not be started yet. Cannot start: no engine;",
+        ),
+    ],
+)
+def test_what_is_held_back_between_its_starts_says_so(phase: Phase, reason: str, words: str) -> None:
+    observed = small_observed()
+    attempt = SeenAttempt(
+        "bob/db/0", 14, phase, restarts=2, exit_code=3, exit_reason="", reason=reason, early_ends=4
+    )
+    see(observed, "m2", "bob/db", 0, attempt)
+    assert text_of(0, "bob/db", observed).startswith(words)
+    found = small_cell().jobs["bob/db"]
+    assert why_job(small_cell(), observed, found, (), ()).text.startswith(f"bob/db has 1 task: 1 {phase}.")

@@ -8,6 +8,7 @@ from borgish.borglet.probe import FIRST_SECONDS, first_probe
 from borgish.clock import Now
 from borgish.spec.job import Health, Restart
 from borgish.wire.link import Exit
+from tests.unit.borglet.test_borglet_core import Bench, make_spec
 
 T0 = Now(1_000_000.0, 100.0)
 
@@ -95,3 +96,19 @@ def test_delays_in_words() -> None:
     assert words.restarts("exit code 1", 4.0) == "exit code 1; restarts in 4 s"
     assert words.restarts("exit code 1", 300.0) == "exit code 1; restarts in 5 min"
     assert words.cannot_start("no x", 1) == "cannot start: no x; 1 try left"
+
+
+def test_a_report_says_how_often_it_ended_early_and_that_the_next_start_is_held_back() -> None:
+    bench = Bench(make_spec())
+    reported = []
+    for run in (1, 2, 3):
+        bench.began(run)
+        reported.append((bench.said.waiting, bench.said.early_ends))
+        bench.ended(run, code=1)
+        reported.append((bench.said.waiting, bench.said.early_ends))
+        bench.later(60.0)
+    assert reported == [(False, 0), (False, 1), (False, 1), (True, 2), (False, 2), (True, 3)]
+    bench.began(4)
+    bench.later(601.0)
+    bench.ended(4, code=1)
+    assert (bench.said.waiting, bench.said.early_ends) == (False, 1)

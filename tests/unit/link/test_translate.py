@@ -4,11 +4,11 @@ import pytest
 
 from borgish.cell.commands import CordonMachine, EvictTasks, JoinMachine, KillTasks, PlaceTasks, SubmitJob
 from borgish.cell.observed import SeenAttempt, SeenMachine
-from borgish.link.translate import Outgoing, attempt_spec, stop_orders
+from borgish.link.translate import Outgoing, attempt_spec, seen_attempt, stop_orders
 from borgish.resources import Resources
 from borgish.spec.job import Program
 from borgish.vocabulary import Eviction, JobKind, Phase
-from borgish.wire.link import StopOrder
+from borgish.wire.link import AttemptReport, ProgramReport, StopOrder
 from tests.unit.cell.test_decide import NOW, Desk, machine, spec
 
 
@@ -100,3 +100,23 @@ def test_a_task_has_all_programs_of_its_group(desk: Desk) -> None:
     env = main.beside(beside).env
     assert (env["A"], env["B"], env["BORGISH_PROGRAM"]) == ("0", "y", "proxy")
     assert env["BORGISH_TASK"] == "ann/several/0"
+
+
+@pytest.mark.parametrize(
+    ("phase", "waiting", "early_ends", "seen"),
+    [
+        (Phase.STARTING, False, 0, Phase.STARTING),
+        (Phase.STARTING, False, 5, Phase.STARTING),
+        (Phase.STARTING, True, 2, Phase.BACKING_OFF),
+        (Phase.STARTING, True, 3, Phase.CRASH_LOOPING),
+        (Phase.UP, False, 9, Phase.UP),
+        (Phase.STOPPING, True, 9, Phase.STOPPING),
+    ],
+)
+def test_what_waits_for_its_next_start_is_told_from_what_starts(
+    phase: Phase, waiting: bool, early_ends: int, seen: Phase
+) -> None:
+    beside = ProgramReport("proxy", phase, waiting=waiting, early_ends=early_ends)
+    report = AttemptReport("ann/web/0", 3, phase, programs=(beside,), waiting=waiting, early_ends=early_ends)
+    attempt = seen_attempt(report)
+    assert (attempt.phase, attempt.early_ends, attempt.programs[0].phase) == (seen, early_ends, seen)
