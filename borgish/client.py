@@ -24,6 +24,7 @@ from borgish.errors import (
     Invalid,
     NotFound,
     Refused,
+    StoreFull,
     TooLarge,
     Unauthenticated,
     Unreachable,
@@ -40,7 +41,8 @@ Params = Mapping[str, str | int | bool | None]
 
 WATCH_SILENCE_SECONDS_MAX = 30.0  # a living watch says something each 10 s
 _REFUSALS: dict[int, type[Refused]] = {
-    error.status: error for error in (Refused, NotFound, Conflict, TooLarge, Unauthenticated, Forbidden, Gone)
+    error.status: error
+    for error in (Refused, NotFound, Conflict, TooLarge, Unauthenticated, Forbidden, Gone, StoreFull)
 }
 _TLS_HINT = "The authority that signs the master is `ca` in client.json, or BORGISH_CA beside --url"
 _UP_HINT = "Is the cell up? `borgctl up` starts it"

@@ -11,6 +11,7 @@
     |   +-- Forbidden            the token does not reach that far
     |   +-- Gone                 the position asked for is no longer kept
     |   +-- Poison               the master fails at it, and goes on without it
+    |   +-- StoreFull            there is no room left to write what follows
     +-- Unreachable              nobody answers, or not in time
     +-- OutcomeUnknown           the store may or may not have it          exit 70
     +-- CellBroken               what is in memory is not whole            exit 70
@@ -118,6 +119,12 @@ class Poison(Refused):
     """The master fails at it, in a way that nobody foresaw; nothing was changed, and it goes on."""
 
     status = 500
+
+
+class StoreFull(Refused):
+    """There is no room left to write what would follow; nothing was decided."""
+
+    status = 507
 
 
 class Unreachable(BorgishError):

@@ -33,6 +33,8 @@ _OURS = (
     "masters",
     "machines",
     "cell.lock",
+    "cell.reserve",
+    "cell.checkpoints",
     "up.lock",
 )
 _OURS_BEGIN = ("cell.db", "borgmaster.log", "borgmaster.pid")

@@ -78,6 +78,7 @@ def in_full(view: StatusView, url: str, pid: int, masters: str = "") -> str:
             ("cell", view.cell),
             ("master", f"{url}, {where}" if now else ""),
             ("masters", masters),
+            ("refusing", "; ".join(view.refusing)),
             (
                 "journal",
                 f"{view.store}, position {view.position}, timeline {view.timeline}, epoch {view.epoch}",

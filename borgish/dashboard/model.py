@@ -42,6 +42,7 @@ def frame(shown: Shown, width: int, height: int, *, filled: bool = True) -> Fram
     """Return what to show on a screen of this size. Without ``filled`` it ends after its last row."""
     width, height = max(1, width), max(1, height)
     top = [line([], width, shown.banner, Role.BANNER)] if shown.banner else []
+    top += [line([], width, refused, Role.BANNER) for refused in shown.view.status.refusing]
     top += head(shown.view.status, shown.elapsed_seconds, width)
     bottom = [_foot(shown, width)]
     room = height - len(top) - len(bottom)

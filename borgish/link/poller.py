@@ -16,7 +16,7 @@ from borgish.cell.commands import Observe
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
 from borgish.clock import Clock
-from borgish.errors import BorgishError, Fenced, Unreachable
+from borgish.errors import BorgishError, Fenced, StoreFull, Unreachable
 from borgish.failpoints import reach
 from borgish.link.conversation import Conversation
 from borgish.link.transport import Peer, Response
@@ -125,6 +125,11 @@ class Poller:
                 self._lose(fenced)
                 if is_news:
                     self._on_fenced(fenced)
+                await self._pause()
+            except StoreFull:
+                # It was heard and is not missed. Not acknowledged, it reports the whole again until it is.
+                self.trouble = ""
+                self._conversation.lose()
                 await self._pause()
             except (Unreachable, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 self._lose(error)

@@ -3,6 +3,7 @@
 import asyncio
 
 from borgish.api.views.instants import instant
+from borgish.cell.room import Level, expect_ample
 from borgish.clock import Clock
 from borgish.failpoints import reach
 from borgish.master.core import Core
@@ -24,16 +25,22 @@ class Checkpointer:
         self.latest = kept[0] if kept else None
         self._tried = kept[0].position if kept else 0  # where one was last made, or could not be
 
+    @property
+    def has_room(self) -> bool:
+        """Whether the store has room for what can wait."""
+        return self._turn.room.level is Level.AMPLE
+
     def is_due(self, every_entries: int) -> bool:
         """Return whether the journal has grown so much since the last one that another is wanted."""
-        return self._core.cell.position - self._tried >= every_entries
+        return self._core.cell.position - self._tried >= every_entries and self.has_room
 
     async def make(self, reason: str, name: str = "") -> CheckpointView:
         """Keep the cell as it is now, under a name if one is given.
 
         A turn waits while it is encoded and while its row is written, not while it is compressed.
-        Raises Conflict for a name that is taken.
+        Raises Conflict for a name that is taken, and StoreFull.
         """
+        expect_ample(self._turn.room)
         reach("checkpoint.begin")
         await self._turn.durable()
         body = encode_snapshot(self._core.cell.snapshot())
@@ -46,8 +53,8 @@ class Checkpointer:
         return self.latest
 
     async def make_if_changed(self, reason: str) -> None:
-        """Keep the cell unless the latest checkpoint is of this very position."""
-        if self.latest is None or self.latest.position != self._core.cell.position:
+        """Keep the cell unless the latest checkpoint is of this very position, or there is no room for it."""
+        if self.has_room and (self.latest is None or self.latest.position != self._core.cell.position):
             await self.make(reason)
 
     async def kept(self) -> list[CheckpointView]:

@@ -24,6 +24,7 @@ from borgish.cell.events import (
 from borgish.cell.model import Rules
 from borgish.cell.observed import Observed
 from borgish.cell.observing import ORPHAN_SECONDS, absorb, forget, hear, miss, take_usage, watch, welcome
+from borgish.cell.room import AMPLE, Level, Room, expect_room, store_full
 from borgish.cell.state import Cell, Touched
 from borgish.clock import Now
 from borgish.errors import CellBroken, Conflict, Poison, Refused
@@ -65,6 +66,7 @@ class Core:
         self.refusals: dict[str, tuple[Refusal, ...]] = {}
         self._settings = msgspec.structs.replace(settings, led_since=now.mono, led_since_wall=now.wall)
         self._failures = Failures()
+        self._room = AMPLE
         self._scheduler = CarefulScheduler(Scheduler(seed, scheduling), self._failures)
         self._resync_at = self._stepped_at = now.mono
         self._woken: set[str] = set()  # names for the reconcilers
@@ -85,13 +87,19 @@ class Core:
         self._record(BeginEpoch(epoch, holder, rules, seen), "election", now)
         return self._finish((), frozenset(self.cell.machines), more=False)
 
-    def step(self, inputs: Iterable[Input], now: Now) -> Step:
-        """Take in what arrived, mend what differs, place what waits."""
+    def step(self, inputs: Iterable[Input], now: Now, room: Room = AMPLE) -> Step:
+        """Take in what arrived, mend what differs, place what waits.
+
+        ``room`` is what the store has left; where that is nothing, no entry comes of a step.
+        """
         self._mind_stall(now)
+        self._mind_room(room, now)
         timeline = self.cell.timeline
         replies = [reply for given in inputs if (reply := self._take(given, now)) is not None]
-        self._reconcile(now)
-        more = self._schedule(now)
+        more = False
+        if room.level is not Level.FULL:
+            self._reconcile(now)
+            more = self._schedule(now)
         assignments = self.cell.touched.placements | self._superseded()
         if self.cell.timeline != timeline:
             assignments |= self.cell.machines.keys()  # everyone is to hear of the new one
@@ -124,6 +132,12 @@ class Core:
             watch(self.observed, self.cell.machines, now)
         self._stepped_at = now.mono
 
+    def _mind_room(self, room: Room, now: Now) -> None:
+        if self._room.level is Level.FULL and room.level is not Level.FULL:
+            # A machine that came back at another address could not join: its silence is counted anew.
+            watch(self.observed, self.cell.machines, now)
+        self._room = room
+
     # Inputs
 
     def _take(self, given: Input, now: Now) -> tuple[int, Accepted | Refused] | None:
@@ -145,6 +159,7 @@ class Core:
             if known := self._known(ask):
                 return known
             self._expect_harmless(ask)
+            expect_room(self._room, ask.command)
             if isinstance(ask.command, SubmitJob) and ask.command.plan:
                 return self._submit_as_planned(ask, ask.command, now)
             return self._record(ask.command, ask.actor, now, ask)
@@ -201,6 +216,8 @@ class Core:
     def _record(self, command: Command, actor: str, now: Now, ask: Ask | None = None) -> Accepted:
         """Decide a command and apply what follows. Raises Refused, with nothing changed."""
         decision = decide(self.cell, self.observed, command, actor, now)
+        if decision.events and self._room.level is Level.FULL:
+            raise store_full(self._room)  # of a report: all else was refused before
         if decision.events or (ask is not None and ask.request_id):
             # Also when nothing follows: asked again, it must not come to mean something else.
             self._enter(decision, _cause(command), actor, now, ask)

@@ -12,6 +12,7 @@ from borgish.api.auth import Tokens
 from borgish.api.door import App, hosts_of
 from borgish.cell.commands import Seen
 from borgish.cell.decide_quota import decide_rules
+from borgish.cell.room import Level, refusing
 from borgish.cell.state import Cell
 from borgish.clock import SystemClock
 from borgish.credentials import Credentials
@@ -100,6 +101,7 @@ class Daemon:
         self._turn = Turn(
             self._core, store, self._inbox, self._clock, self._released, self._metrics.turn, self._mandate
         )
+        self._level = Level.AMPLE  # of the store's room, as it was last logged
         self._history = History(store.entries(max(0, cell.position - EVENTS_KEPT)))
         self._checkpointer = Checkpointer(self._core, self._turn, store, self._clock)
         self._keeper = Keeper(cell.name, store, self._checkpointer)
@@ -129,6 +131,7 @@ class Daemon:
 
     def _released(self, step: Step) -> None:
         """Let out what a step brought about; it is durable now."""
+        self._log_room()
         for failure in step.failures:
             log.error(
                 "the master failed at %s, position %d, and goes on:\n%s",
@@ -151,6 +154,15 @@ class Daemon:
         reach("release.renewed")
         if self._checkpointer.is_due(self._settings.checkpoints.every_entries):
             self._keep_soon()
+
+    def _log_room(self) -> None:
+        room = self._turn.room
+        if room.level is not self._level:
+            self._level = room.level
+            if words := refusing(room):
+                log.warning("%s; make room there, and it goes on by itself", words)
+            else:
+                log.info("the database's disk has room again: nothing is refused for that any more")
 
     def _keep_soon(self) -> None:
         """Make a checkpoint beside the turns, once at a time."""
@@ -267,7 +279,7 @@ class Daemon:
     async def _periodic_checkpoint(self) -> None:
         await self._keep("periodic")
         days = self._settings.journal.keep_days
-        if days:
+        if days and self._checkpointer.has_room:
             wall = self._clock.now().wall_unless_set_on(self._began)
             await self._keeper.prune(wall - days * DAY_SECONDS)
 
@@ -313,10 +325,11 @@ class Daemon:
         reach("shutdown.kept")
         if self._renewal is not None:
             self._renewal.stop()
-        try:
-            await self._turn.in_store(self._store.release)
-        except BorgishError as error:
-            log.error("%s", error)  # a standby has to wait for the end of the lease
+        if self._turn.room.level is not Level.FULL:
+            try:
+                await self._turn.in_store(self._store.release)
+            except BorgishError as error:
+                log.error("%s", error)  # a standby has to wait for the end of the lease
         reach("shutdown.released")
         log.info("stopped in order; tasks go on")
 

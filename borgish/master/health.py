@@ -28,6 +28,6 @@ def leader_health(status: StatusView, address: str) -> HealthView:
         position=status.position,
         warm=True,
         behind_seconds=0.0,
-        trouble="",
+        trouble="; ".join(status.refusing),
         started_at=status.started_at,
     )

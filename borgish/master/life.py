@@ -52,7 +52,9 @@ class Life:
         self._may_wait = may_wait
         self._take_over = take_over
         keep, lease = settings.checkpoints.keep, settings.lease
-        self._candidate = candidate(settings.db_url, settings.name, settings.folder, keep, lease.ttl_seconds)
+        self._candidate = candidate(
+            settings.db_url, settings.name, settings.folder, keep, lease.ttl_seconds, settings.disk
+        )
         self._standby = Standby(settings.name, self._candidate, SystemClock())
         ca = settings.tls.ca if settings.tls else ""
         self._roster = Roster(settings.folder, ca, settings.masters)

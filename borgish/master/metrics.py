@@ -4,6 +4,8 @@ The daemon ``observe``s what happens over time; what can be read from the status
 each scrape.
 """
 
+import math
+
 from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
 
 from borgish.wire.api import StatusView
@@ -20,6 +22,12 @@ class Metrics:
         self._position = Gauge("borgish_journal_position", "Last durable position", registry=registry)
         self._epoch = Gauge("borgish_epoch", "Elections so far", registry=registry)
         self._machines = Gauge("borgish_machines", "Machines in the cell", ["state"], registry=registry)
+        self._refusing = Gauge(
+            "borgish_refusing", "Reasons for which commands are refused now", registry=registry
+        )
+        self._free = Gauge(
+            "borgish_store_free_bytes", "Free on the disk of an SQLite database", registry=registry
+        )
         self._jobs = Gauge("borgish_jobs", "Jobs in the cell", registry=registry)
         self._tasks = Gauge("borgish_tasks", "Tasks by state", ["state"], registry=registry)
         self._tasks_up = Gauge(
@@ -42,6 +50,8 @@ class Metrics:
         self._epoch.set(status.epoch)
         self._machines.labels("up").set(status.machines_up)
         self._machines.labels("down").set(status.machines - status.machines_up)
+        self._refusing.set(len(status.refusing))
+        self._free.set(math.nan if status.store_free_bytes is None else status.store_free_bytes)
         self._jobs.set(status.jobs)
         self._tasks.labels("pending").set(status.pending)
         self._tasks.labels("running").set(status.running)

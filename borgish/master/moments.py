@@ -10,12 +10,15 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
+import msgspec
+
 from borgish.api.gateway import Reading
 from borgish.api.moments import Moment, no_such_name
 from borgish.api.views.instants import instant
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
 from borgish.cell.observed import Observed
+from borgish.cell.room import AMPLE
 from borgish.cell.state import Cell
 from borgish.clock import Clock
 from borgish.errors import Conflict, Gone, Invalid, NotFound, StoreDamaged, UnsafeConfiguration
@@ -91,7 +94,7 @@ class Moments:
 
     def _reading(self, past: PastCell) -> Reading:
         cell, observed, tally = past.cell, past.observed, past.tally
-        now, daemon = self._clock.now(), self._daemon()
+        now, daemon = self._clock.now(), msgspec.structs.replace(self._daemon(), room=AMPLE)
         return Reading(
             cell, observed, now, {}, lambda: status_view(cell, observed, tally, daemon, now), tally
         )

@@ -103,7 +103,7 @@ class Reader:
 
     def daemon(self) -> Daemon:
         """Return what the status says of this process."""
-        return Daemon(self._started_at, self._store_kind, self._checkpointer.latest)
+        return Daemon(self._started_at, self._store_kind, self._checkpointer.latest, self._turn.room)
 
     def _status(self) -> StatusView:
         core, now = self._core, self._clock.now()

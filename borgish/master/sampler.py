@@ -9,6 +9,7 @@ import logging
 from functools import partial
 from itertools import islice
 
+from borgish.cell.room import Level
 from borgish.clock import Clock
 from borgish.errors import BorgishError
 from borgish.master.core import Core
@@ -40,7 +41,10 @@ class Sampler:
         self._began = clock.now()
 
     async def sample(self) -> None:
-        """Keep what all tasks use now, and let go of what is old. What cannot be kept is logged."""
+        """Keep what all tasks use now, and let go of what is old. What cannot be kept is logged; nothing is
+        where the store has no room to spare."""
+        if self._turn.room.level is not Level.AMPLE:
+            return
         try:
             if self._settings.keep_days:
                 await self._keep()

@@ -11,6 +11,7 @@ import msgspec
 from borgish.addresses import address_of
 from borgish.bands import DEFAULT_BANDS, Bands, wrong_with
 from borgish.cell.model import Rules
+from borgish.cell.room import Floor
 from borgish.configuration import Misread, typed
 from borgish.errors import Invalid, UnsafeConfiguration
 from borgish.master.lease import LeaseSettings
@@ -89,6 +90,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     checkpoints: Checkpoints = Checkpoints()
     journal: Journal = Journal()
     usage: UsageSettings = UsageSettings()
+    disk: Floor = Floor()
     poll: Poll = Poll()
     keep: Keep = Keep()
     scheduler: SchedulerSettings = SchedulerSettings()
@@ -195,6 +197,14 @@ def _check_keeping(path: Path, settings: Settings) -> None:
             f"{path}: usage.keep_days: {settings.usage.keep_days:g} is not between 0 and 1e6",
             "write 0 to keep no samples, or remove it for the default",
         )
+    for key, amount, most in (
+        ("free_mib", settings.disk.free_mib, 1e9),
+        ("free_percent", settings.disk.free_percent, 50),
+    ):
+        if not 0 <= amount <= most:
+            raise UnsafeConfiguration(
+                f"{path}: disk.{key}: {amount:g} is not between 0 and {most:g}", "remove it for the default"
+            )
     if days and keep.daily <= days:
         raise UnsafeConfiguration(
             f"{path}: journal.keep_days: {days:g} days cannot be kept with checkpoints of {keep.daily} days: "

@@ -8,6 +8,7 @@ import msgspec
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.cell.events import Entry
 from borgish.cell.model import Job, Machine, Quota, Task, split_quota_key
+from borgish.cell.room import Room
 from borgish.cell.state import Cell, Touched
 from borgish.store.usage import UsageBlock
 
@@ -48,6 +49,10 @@ class Store(Protocol):
 
     kind: str  # sqlite, postgresql or memory
     warnings: list[str]  # what ``load`` had to pass over
+
+    def room(self) -> Room:
+        """Return what room is left to write in, as it is now; takes no time, beside whatever else is done."""
+        ...
 
     def load(self) -> Cell:
         """Return the cell: the newest good checkpoint and the journal after it. New stores: an empty one."""

@@ -15,6 +15,7 @@ from typing import Protocol
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
+from borgish.cell.room import Floor
 from borgish.errors import BorgishError, InUse
 from borgish.failpoints import reach
 from borgish.store import faults, leading, migrate, postgres, sqlite
@@ -56,14 +57,17 @@ class Candidate(Protocol):
         ...
 
 
-def candidate(url: str, cell: str, folder: Path, keep: Keep, lease_seconds: float) -> Candidate:
-    """Return a candidate for the store that a URL names. ``folder`` is the master's own.
+def candidate(
+    url: str, cell: str, folder: Path, keep: Keep, lease_seconds: float, floor: Floor | None = None
+) -> Candidate:
+    """Return a candidate for the store that a URL names. ``folder`` is the master's own; ``floor`` is as in
+    ``open_store``.
 
     Raises UnsafeConfiguration for a URL that cannot be used and, as InUse, for a folder that another master
     uses on a server's database.
     """
     if parse_url(url).drivername.startswith("sqlite"):
-        return FileCandidate(url, cell, folder / "cell.lock", keep)
+        return FileCandidate(url, cell, folder / "cell.lock", keep, floor)
     return ServerCandidate(url, cell, folder / "cell.lock", keep, lease_seconds)
 
 
@@ -109,16 +113,18 @@ class FileCandidate(_Reading):
 
     is_alone = False
 
-    def __init__(self, url: str, cell: str, lock_path: Path, keep: Keep) -> None:
+    def __init__(self, url: str, cell: str, lock_path: Path, keep: Keep, floor: Floor | None) -> None:
         super().__init__(cell, keep)
-        self._url, self._lock_path = url, lock_path
+        self._url, self._lock_path, self._floor = url, lock_path, floor
         self._path = sqlite.path_of(parse_url(url))
         self._taken: InUse | None = None
 
     def win(self) -> SqlStore | None:
         """Return the store, if the lock could be had."""
         try:
-            store = open_store(self._url, self._cell, lock_path=self._lock_path, keep=self._keep)
+            store = open_store(
+                self._url, self._cell, lock_path=self._lock_path, keep=self._keep, floor=self._floor
+            )
         except InUse as error:
             self._taken = error
             return None

@@ -6,6 +6,7 @@ On SQLite this is the election: the kernel lets go of the lock when its holder i
 import fcntl
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from borgish.clock import SystemClock
@@ -52,8 +53,10 @@ class FileLock:
             self._file = -1
 
     def _write(self, text: str) -> None:
+        """Say who has it. On a full disk nobody does; it is held all the same."""
         os.ftruncate(self._file, 0)
-        os.pwrite(self._file, text.encode(), 0)
+        with suppress(OSError):
+            os.pwrite(self._file, text.encode(), 0)
 
 
 def flocked(file: int) -> bool:

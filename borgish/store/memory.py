@@ -11,6 +11,7 @@ from functools import partial
 import msgspec
 
 from borgish.cell.events import Entry
+from borgish.cell.room import AMPLE, Room
 from borgish.cell.state import Cell
 from borgish.errors import BorgishError, OutcomeUnknown, StoreDamaged, Unreachable
 from borgish.store import faults
@@ -52,6 +53,7 @@ class Disk(msgspec.Struct):
     checkpoints: dict[int, tuple[CheckpointInfo, bytes]] = {}  # by position, with the stored body
     pruned: int = 0  # so many entries are no longer there
     usage: dict[tuple[float, int], UsageBlock] = {}  # by moment and part
+    room: Room = AMPLE
 
     @property
     def head(self) -> int:
@@ -98,6 +100,10 @@ class MemoryStore:
     def journal_sha256(self) -> str:
         """Return a hash of the whole journal: the same events at the same times give the same."""
         return hashlib.sha256(b"\n".join(self.disk.entries)).hexdigest()
+
+    def room(self) -> Room:
+        """Return what room the disk is said to have."""
+        return self.disk.room
 
     def load(self) -> Cell:
         """Return the cell, by the same way as from a database."""

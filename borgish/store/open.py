@@ -1,25 +1,21 @@
 """Opens the store that a URL names, ready for use: locked, at this version's schema, of this cell."""
 
-from collections.abc import Callable
 from pathlib import Path
 
-from sqlalchemy import URL, Connection, make_url
+from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
+from borgish.cell.room import Floor
 from borgish.errors import UnsafeConfiguration
 from borgish.failpoints import reach
 from borgish.store import faults, migrate, postgres, sqlite
+from borgish.store.disk import Disk
 from borgish.store.retention import Keep
 from borgish.store.sql import SqlStore
 
 FORMS = "Write it like sqlite:////var/lib/borgish/cell.db or postgresql://user:password@host/database"
 
-_CONNECT: dict[str, Callable[..., tuple[Connection, Callable[[], None]]]] = {
-    "sqlite": sqlite.connect,
-    "sqlite+pysqlite": sqlite.connect,
-    "postgresql": postgres.connect,
-    "postgresql+psycopg": postgres.connect,
-}
+_ON_SERVER = {"sqlite": False, "sqlite+pysqlite": False, "postgresql": True, "postgresql+psycopg": True}
 
 
 def open_store(
@@ -28,19 +24,27 @@ def open_store(
     *,
     lock_path: Path | None = None,
     keep: Keep | None = None,
+    floor: Floor | None = None,
 ) -> SqlStore:
     """Open, and make where it is not there, the store of a cell.
 
     ``lock_path`` is locked as long as the store is open (``cell.lock`` of the master's folder);
-    SQLite also locks the file beside the database. ``keep`` is which checkpoints are kept.
+    SQLite also locks the file beside the database. ``keep`` is which checkpoints are kept, ``floor`` how much
+    of an SQLite file's disk is to stay free.
 
     Raises UnsafeConfiguration for a URL that cannot be used and for a store that is in use (InUse), of
     another cell or of a newer version; Unreachable and StoreDamaged for what is wrong with the database.
     """
     parsed = parse_url(url)
-    connection, release = _CONNECT[parsed.drivername](parsed, lock_path)
+    disk = None
+    if _ON_SERVER[parsed.drivername]:
+        connection, release = postgres.connect(parsed, lock_path)
+    else:
+        disk = Disk(sqlite.path_of(parsed), floor or Floor())
+        connection, release = sqlite.connect(parsed, lock_path, disk.open)
     reach("open.connected")
     store = SqlStore(connection, cell, keep or Keep(), release)
+    store.disk = disk
     try:
         migrate.prepare(connection, cell)
     except SQLAlchemyError as error:
@@ -77,7 +81,7 @@ def parse_url(url: str) -> URL:
     except (ArgumentError, ValueError):
         # The text itself may hold a password, so it is not repeated.
         raise UnsafeConfiguration("The database URL cannot be read", FORMS) from None
-    if parsed.drivername not in _CONNECT:
+    if parsed.drivername not in _ON_SERVER:
         raise UnsafeConfiguration(
             f"Databases of the kind '{parsed.drivername}' cannot hold a cell", _hint(parsed)
         )
@@ -86,6 +90,6 @@ def parse_url(url: str) -> URL:
 
 def _hint(url: URL) -> str:
     kind = url.drivername.partition("+")[0]
-    if "+" in url.drivername and kind in _CONNECT:
+    if "+" in url.drivername and kind in _ON_SERVER:
         return f"Leave out the driver: {kind}://..."
     return "Write postgresql:// in full" if kind == "postgres" else FORMS

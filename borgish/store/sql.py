@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Executable, Text, cast, func, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from borgish.cell.events import Entry, follows
+from borgish.cell.room import AMPLE, Room
 from borgish.cell.state import Cell
 from borgish.errors import BorgishError, Fenced, StoreDamaged, Unreachable
 from borgish.failpoints import reach
@@ -31,6 +32,7 @@ from borgish.store.checkpoints import (
     name_for,
 )
 from borgish.store.codec import compress, decode_events, sha256_of
+from borgish.store.disk import Disk
 from borgish.store.replay import recover
 from borgish.store.retention import Keep
 from borgish.store.rows import Row, entry_row, job_row, machine_row, quota_row, task_rows
@@ -54,6 +56,7 @@ class SqlStore:
         self.kind = connection.dialect.name
         self.warnings: list[str] = []  # what ``load`` had to pass over
         self.won_after: int | None = None  # to lead only if nobody has since that epoch
+        self.disk: Disk | None = None  # where that is ours to look after
         self._connection = connection
         self._cell = cell
         self._keep = keep
@@ -64,6 +67,10 @@ class SqlStore:
         self._last: int | None = None  # position of the last entry
         self._end: BorgishError | None = None  # why nothing more is done
         self._open = True
+
+    def room(self) -> Room:
+        """Return what room is left; a server looks after its own disk."""
+        return AMPLE if self.disk is None else self.disk.room()
 
     # Reading
 

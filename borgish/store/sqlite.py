@@ -29,16 +29,19 @@ _PRAGMAS = (
 )
 
 
-def connect(url: URL, lock_path: Path | None) -> tuple[Connection, Callable[[], None]]:
+def connect(
+    url: URL, lock_path: Path | None, locked_now: Callable[[], None] = lambda: None
+) -> tuple[Connection, Callable[[], None]]:
     """Return a connection, and what lets go of its locks.
 
     Locks ``lock_path`` and the file beside the database (``cell.lock`` for ``cell.db``), so that
-    two masters with different settings do not both get in. Raises UnsafeConfiguration, as InUse when
-    another master has it.
+    two masters with different settings do not both get in; ``locked_now`` is called when both are ours and
+    nothing was opened. Raises UnsafeConfiguration, as InUse when another master has it.
     """
     path = path_of(url)
     with locked(path, lock_path) as held:
         reach("open.locked")
+        locked_now()
         finish_rebuild(path)
         _make_private(path)
         return open_file(path), held.pop_all().close

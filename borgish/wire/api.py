@@ -276,6 +276,10 @@ class StatusView(msgspec.Struct, frozen=True):
     last_checkpoint: CheckpointView | None
     as_of: AsOf | None = None
     lagging: int = 0  # running tasks that a rollback has still to stop
+    refusing: tuple[
+        str, ...
+    ] = ()  # which commands the master refuses now, and why; a sentence for each reason
+    store_free_bytes: int | None = None  # on the database's disk; null where the master cannot tell
 
 
 class WhoamiView(msgspec.Struct, frozen=True):
@@ -299,7 +303,7 @@ class HealthView(msgspec.Struct, frozen=True):
     position: int
     warm: bool  # it has a copy of the cell, or leads
     behind_seconds: float | None  # since its copy was last known to be whole; null before it ever was
-    trouble: str  # why a standby cannot follow; "" when it can
+    trouble: str  # why a standby cannot follow, or what a leader refuses; "" for nothing
     started_at: str
 
 

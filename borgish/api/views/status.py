@@ -15,6 +15,7 @@ from borgish.api.views.tally import Tally
 from borgish.bands import Bands
 from borgish.cell.model import Job, Machine
 from borgish.cell.observed import Observed
+from borgish.cell.room import AMPLE, Room, refusing
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.resources import Resources
@@ -33,6 +34,7 @@ class Daemon(msgspec.Struct, frozen=True):
     started_at: float  # seconds since 1970
     store: str  # sqlite, postgresql or memory
     last_checkpoint: CheckpointView | None = None
+    room: Room = AMPLE  # for the store
 
 
 def status_view(cell: Cell, observed: Observed, tally: Tally, daemon: Daemon, now: Now) -> StatusView:
@@ -61,6 +63,8 @@ def status_view(cell: Cell, observed: Observed, tally: Tally, daemon: Daemon, no
         store=daemon.store,
         last_checkpoint=daemon.last_checkpoint,
         lagging=sum(len(lagging.attempts) for key in cell.lagging if (lagging := cell.jobs[key].lagging)),
+        refusing=(words,) if (words := refusing(daemon.room)) else (),
+        store_free_bytes=daemon.room.free_bytes,
     )
 
 

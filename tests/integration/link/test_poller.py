@@ -12,7 +12,8 @@ from borgish.cell.model import Machine, Snapshot
 from borgish.cell.observed import Observed, SeenMachine
 from borgish.cell.state import Cell
 from borgish.clock import SystemClock
-from borgish.errors import Fenced, NotFound, Unreachable
+from borgish.errors import Fenced, NotFound, StoreFull, Unreachable
+from borgish.link import poller
 from borgish.link.link import Link, poll_token
 from borgish.link.poller import PollSettings
 from borgish.link.transport import Peer
@@ -83,10 +84,14 @@ class FakeInbox:
     def __init__(self) -> None:
         self.reports: list[Observe] = []
         self.heard_of: list[str] = []
+        self.missed_of = ("", "")
+        self.is_full = False
         self.arrived = asyncio.Event()
 
     async def observe(self, report: Observe) -> None:
         self.reports.append(report)
+        if self.is_full:
+            raise StoreFull("The store is full")
         self.arrived.set()
 
     def heard(self, machine: str, mono: float) -> None:
@@ -175,6 +180,24 @@ async def test_a_new_assignment_overtakes_a_held_poll(bench: Bench, borglet: Fak
     bench.link.renew(["m1"])
     await bench.until(lambda: borglet.generation == 2)
     await bench.until(lambda: borglet.requests[-1].assignment is None)
+
+
+async def test_a_report_for_which_there_is_no_room_comes_again_until_there_is(
+    bench: Bench, borglet: FakeBorglet, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(poller, "RETRY_SECONDS", 0.01)
+    await bench.until(lambda: any(r.seen for r in borglet.requests))
+    bench.inbox.is_full, before = True, len(bench.inbox.reports)
+    borglet.change(UP)
+    await bench.until(lambda: len(bench.inbox.reports) >= before + 3)
+    assert all(report.whole for report in bench.inbox.reports[before + 1 :])
+    assert len(bench.inbox.heard_of) >= before + 3
+    assert bench.inbox.missed_of == ("", "")
+    assert bench.link.trouble("m1") == ""
+    assert caplog.text == ""
+    bench.inbox.is_full = False
+    await bench.until(lambda: borglet.requests[-1].seen == borglet.report_generation)
+    assert [attempt.task for attempt in bench.inbox.reports[-1].changed] == ["a/b/0"]
 
 
 async def test_whose_time_is_over_sends_nothing_more(bench: Bench, borglet: FakeBorglet) -> None:

@@ -233,6 +233,13 @@ def test_checkpoints(master: FakeMaster, run: Run, capsys: Out) -> None:
     assert capsys.readouterr().out == f"checkpoint at position 7, 2KiB, sha256 {'cd' * 32}\n"
 
 
+def test_status_says_what_is_refused(master: FakeMaster, run: Run, capsys: Out) -> None:
+    refusing = ("all changes are refused: the database's disk has 20MiB free, less than 128MiB",)
+    master.answers["GET /v1/status"] = msgspec.structs.replace(status(), refusing=refusing)
+    assert run("status") == 0
+    assert f"refusing    {refusing[0]}\n" in capsys.readouterr().out
+
+
 def test_status(master: FakeMaster, run: Run, capsys: Out) -> None:
     master.answers["GET /v1/status"] = status()
     assert run("status") == 0
@@ -284,7 +291,7 @@ def test_logs_go_unchanged_into_a_pipe_and_safe_onto_a_terminal(
 def test_refusals_of_the_master_become_words_and_exit_codes(
     master: FakeMaster, run: Run, capsys: Out
 ) -> None:
-    for status_code, exit_code in ((401, 4), (403, 4), (404, 1), (409, 1), (422, 1), (500, 1)):
+    for status_code, exit_code in ((401, 4), (403, 4), (404, 1), (409, 1), (422, 1), (500, 1), (507, 1)):
         master.answers["GET /v1/jobs"] = Problem("x", status_code, "no \x1b[2J way", hint="turn back")
         assert run("job", "list") == exit_code
         shown = capsys.readouterr()

@@ -52,6 +52,15 @@ def test_the_banner_is_the_first_line() -> None:
     assert first[0].role is Role.BANNER
 
 
+def test_what_is_refused_is_a_line_of_its_own() -> None:
+    refusing = ("new work is refused: the database's disk has 300MiB free, less than 512MiB",)
+    view = SummaryView(summaries.status(refusing=refusing), (), (), (), ())
+    rows = frame(Shown(view), 80, 24).lines
+    assert text(rows[0]).rstrip() == refusing[0]
+    assert rows[0][0].role is Role.BANNER
+    assert text(rows[1]).startswith("cell local")
+
+
 def test_uptime_grows_while_nothing_is_told() -> None:
     assert "master up 3h" in text(frame(Shown(summaries.empty()), 80, 24).lines[0])
     assert "master up 5h" in text(frame(Shown(summaries.empty(), elapsed_seconds=7200), 80, 24).lines[0])

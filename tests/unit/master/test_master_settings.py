@@ -123,6 +123,8 @@ def test_what_is_kept_of_checkpoints_and_journal(tmp_path: Path) -> None:
         ("[rollback]\nstops_per_second = 0", "rollback.stops_per_second: 0 is not between"),
         ("[checkpoints]\nkeep = {weekly = 1}", "weekly"),
         ('[checkpoints]\nkeep = {named = "some"}', "named"),
+        ("[disk]\nfree_mib = -1", "disk.free_mib: -1 is not between 0"),
+        ("[disk]\nfree_percent = 51", "disk.free_percent: 51 is not between 0 and 50"),
         ("[journal]\nkeep_days = -1", "journal.keep_days: -1 is not between"),
         ("[journal]\nkeep_days = nan", "journal.keep_days: nan is not between"),
         ("[journal]\nkeep_days = 7", "cannot be kept with checkpoints of 7 days"),

@@ -1,5 +1,6 @@
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
+from borgish.cell.room import Level, Room
 from borgish.master.metrics import Metrics
 from tests.unit.api.cells import NOW, small_cell, small_observed
 
@@ -19,3 +20,13 @@ def test_the_figures_are_of_the_cell_and_their_number_does_not_grow_with_it() ->
     ):
         assert line in text
     assert "ann" not in text
+    assert "borgish_refusing 0.0" in text
+    assert "borgish_store_free_bytes NaN" in text
+
+
+def test_a_store_without_room_is_a_figure() -> None:
+    daemon = Daemon(NOW.wall, "sqlite", room=Room(Level.LOW, 300, 512))
+    status = status_view(small_cell(), small_observed(), Tally(), daemon, NOW)
+    text = Metrics().render(status).decode()
+    assert "borgish_refusing 1.0" in text
+    assert "borgish_store_free_bytes 300.0" in text

@@ -10,6 +10,7 @@ import pytest
 from borgish.api.moments import Moment, read_moment
 from borgish.api.views.status import Daemon
 from borgish.cell.events import AnyEvent, JobSubmitted, MachineUp
+from borgish.cell.room import Level, Room
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import Conflict, Gone, Invalid, NotFound
@@ -45,6 +46,9 @@ class CountingStore(MemoryStore):
             yield entry
 
 
+FULL = Room(Level.FULL, 20, 512)
+
+
 class Bench:
     """A cell with a story of six entries, and a master's parts around its store."""
 
@@ -54,7 +58,9 @@ class Bench:
         self.life.story()
         self.core = Core(self.life.cell, ReconcileSettings(), Now(200.0, 200.0))
         self.turn = Turn(self.core, self.store, Inbox(), Standing(), lambda _: None, lambda _: None)
-        self.moments = Moments(self.core, self.turn, self.store, Standing(), lambda: Daemon(1.0, "memory"))
+        self.moments = Moments(
+            self.core, self.turn, self.store, Standing(), lambda: Daemon(1.0, "memory", room=FULL)
+        )
 
     def go_on(self, entries: int) -> dict[int, bytes]:
         return {self.do(MachineUp("m1")): self.life.body() for _ in range(entries)}
@@ -132,6 +138,7 @@ async def test_what_was_merely_seen_is_not_known(bench: Bench) -> None:
     status = await bench.moments.read(found, lambda reading: reading.status())
     assert known == (False, {})
     assert (status.position, status.running, status.up) == (6, 1, None)
+    assert (status.refusing, status.store_free_bytes) == ((), None)  # that is of now
 
 
 @pytest.mark.parametrize(

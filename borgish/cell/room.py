@@ -1,0 +1,121 @@
+"""How much room is left where the cell is stored, and what is still written of what is asked. Pure.
+
+There are two floors. Below the first, what asks for more is refused, so that what is left is there for
+stopping and healing: kills, reports, machines that come and go, tasks placed anew. Below the second nothing
+is written at all, since a commit that fails ends the process. The master looks before each step, and goes on
+by itself.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from borgish.cell.commands import Command, Observe, RestartTasks, RollBack, ScaleJob, SetQuota, SubmitJob
+from borgish.errors import StoreFull
+from borgish.resources import show_bytes
+
+FULL_SHARE = 0.25
+"""Nothing is written with less than this part of the floor: one commit may be of some megabytes, and SQLite
+writes it twice."""
+MARGIN = 1.1
+"""A level is left for a better one only with so much more than its floor, or it would change all the time."""
+ASKS_FOR_MORE = (SubmitJob, ScaleJob, RestartTasks, RollBack, SetQuota)
+
+_MIB = 1024 * 1024
+
+
+class Level(StrEnum):
+    """What the room that is left allows."""
+
+    AMPLE = "ample"
+    LOW = "low"  # what asks for more is refused
+    FULL = "full"  # nothing is written
+
+
+_ORDER = (Level.FULL, Level.LOW, Level.AMPLE)
+
+
+class Floor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is to stay free of a file system: the smaller of the two, since 5 % of a large disk is a lot and
+    512 MiB of a small one is all of it. 0 for no floor."""
+
+    free_mib: float = 512.0
+    free_percent: float = 5.0
+
+    def bytes_of(self, total_bytes: int) -> int:
+        """Return the floor of a file system of this size."""
+        return int(min(self.free_mib * _MIB, self.free_percent / 100 * total_bytes))
+
+
+class Room(msgspec.Struct, frozen=True):
+    """What is left. ``free_bytes`` is None where nobody here can tell, as of a database on a server."""
+
+    level: Level = Level.AMPLE
+    free_bytes: int | None = None
+    floor_bytes: int = 0
+
+
+AMPLE = Room()
+
+
+def room_of(free_bytes: int, floor_bytes: int, before: Level = Level.AMPLE) -> Room:
+    """Return what so many free bytes allow, after ``before``."""
+    level = _level(free_bytes, floor_bytes)
+    if _ORDER.index(level) > _ORDER.index(before):
+        level = _level(free_bytes / MARGIN, floor_bytes)
+    return Room(level, free_bytes, floor_bytes)
+
+
+def _level(free_bytes: float, floor_bytes: int) -> Level:
+    if free_bytes < FULL_SHARE * floor_bytes:
+        return Level.FULL
+    return Level.LOW if free_bytes < floor_bytes else Level.AMPLE
+
+
+def expect_room(room: Room, command: Command) -> None:
+    """Raise StoreFull for a command that is not to be decided.
+
+    Reports are decided at any level: only one of which something is to be written is refused, by who
+    writes it, and the machine reports again until it is acknowledged.
+    """
+    if isinstance(command, ASKS_FOR_MORE):
+        expect_ample(room)
+    elif not isinstance(command, Observe):
+        expect_writable(room)
+
+
+def expect_ample(room: Room) -> None:
+    """Raise StoreFull unless everything may be written."""
+    if room.level is not Level.AMPLE:
+        raise store_full(room)
+
+
+def expect_writable(room: Room) -> None:
+    """Raise StoreFull where nothing is to be written."""
+    if room.level is Level.FULL:
+        raise store_full(room)
+
+
+def store_full(room: Room) -> StoreFull:
+    """Return what is answered to a command that there is no room for. Nothing was decided."""
+    others = "; jobs can be killed and machines removed meanwhile" if room.level is Level.LOW else ""
+    return StoreFull(
+        f"The store is full: {_why(room)}",
+        f"Make room on that disk: the borgmaster goes on by itself, and tasks run on{others}",
+    )
+
+
+def refusing(room: Room) -> str:
+    """Return what is refused now and why, "" where nothing is."""
+    match room.level:
+        case Level.FULL:
+            return f"all changes are refused: {_why(room)}"
+        case Level.LOW:
+            return f"new work is refused: {_why(room)}"
+        case Level.AMPLE:
+            return ""
+
+
+def _why(room: Room) -> str:
+    floor = room.floor_bytes if room.level is Level.LOW else int(FULL_SHARE * room.floor_bytes)
+    return f"the database's disk has {show_bytes(room.free_bytes or 0)} free, less than {show_bytes(floor)}"

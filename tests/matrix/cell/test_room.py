@@ -1,0 +1,114 @@
+"""Every command x every level of room in the store: what is refused before it is decided."""
+
+import itertools
+from typing import Any, get_type_hints
+
+import pytest
+
+from borgish.cell import commands
+from borgish.cell.commands import Command
+from borgish.cell.room import AMPLE, FULL_SHARE, Floor, Level, Room, expect_room, refusing, room_of
+from borgish.errors import StoreFull
+
+MIB = 1024**2
+FLOOR = 512 * MIB
+ROOMS = {
+    Level.AMPLE: AMPLE,
+    Level.LOW: Room(Level.LOW, 300 * MIB, FLOOR),
+    Level.FULL: Room(Level.FULL, 20 * MIB, FLOOR),
+}
+COMMANDS = {
+    name: each
+    for name, each in vars(commands).items()
+    if isinstance(each, type) and issubclass(each, Command) and each is not Command
+}
+# Written out, so that a command that is added has to be put into one of these.
+ASK_FOR_MORE = {"SubmitJob", "ScaleJob", "RestartTasks", "RollBack", "SetQuota"}
+STOP_OR_HEAL = {
+    *("BeginEpoch", "KillTasks", "EvictTasks", "ForgetJob", "PlaceTasks", "PromisePlaces", "GoOnRollingBack"),
+    *("JoinMachine", "CordonMachine", "UncordonMachine", "TaintMachine", "UntaintMachine", "RemoveQuota"),
+    *("RemoveMachine", "SetMachineDown", "SetMachineUp"),
+}
+REPORTS = {"Observe"}
+
+
+def allowed(level: Level, name: str) -> bool:
+    """What should be: at the lowest level only a report is looked at, which writes nothing by itself."""
+    match level:
+        case Level.AMPLE:
+            return True
+        case Level.LOW:
+            return name not in ASK_FOR_MORE
+        case Level.FULL:
+            return name in REPORTS
+
+
+def test_the_table_has_every_command() -> None:
+    assert COMMANDS.keys() == ASK_FOR_MORE | STOP_OR_HEAL | REPORTS
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("level", list(Level))
+def test_what_is_refused_at_which_level(level: Level, name: str) -> None:
+    made: Any = COMMANDS[name](**dict.fromkeys(get_type_hints(COMMANDS[name])))
+    if allowed(level, name):
+        expect_room(ROOMS[level], made)
+        return
+    with pytest.raises(StoreFull) as caught:
+        expect_room(ROOMS[level], made)
+    assert caught.value.status == 507
+    assert "Make room on that disk" in caught.value.hint
+
+
+def test_what_is_refused_is_told_with_the_amounts() -> None:
+    assert refusing(AMPLE) == ""
+    assert refusing(ROOMS[Level.LOW]) == (
+        "new work is refused: the database's disk has 300MiB free, less than 512MiB"
+    )
+    assert refusing(ROOMS[Level.FULL]) == (
+        "all changes are refused: the database's disk has 20MiB free, less than 128MiB"
+    )
+
+
+@pytest.mark.parametrize(
+    ("free_bytes", "level"),
+    [
+        (FLOOR, Level.AMPLE),
+        (FLOOR - 1, Level.LOW),
+        (int(FULL_SHARE * FLOOR), Level.LOW),
+        (int(FULL_SHARE * FLOOR) - 1, Level.FULL),
+        (0, Level.FULL),
+    ],
+)
+def test_the_two_floors(free_bytes: int, level: Level) -> None:
+    assert room_of(free_bytes, FLOOR).level is level
+
+
+@pytest.mark.parametrize("before", list(Level))
+def test_a_level_is_left_for_a_better_one_with_some_room_to_spare(before: Level) -> None:
+    """Near a floor the level does not change all the time, wherever it begins."""
+    for floor in (FLOOR, int(FULL_SHARE * FLOOR)):
+        level, changes = before, 0
+        for free in itertools.chain.from_iterable([(floor - 1, floor, floor + 1)] * 5):
+            after = room_of(free, FLOOR, level).level
+            changes += after is not level
+            level = after
+        assert changes <= 1
+    assert room_of(2 * FLOOR, FLOOR, before).level is Level.AMPLE
+
+
+@pytest.mark.parametrize(
+    ("floor", "total_bytes", "floor_bytes"),
+    [
+        (Floor(), 1000 * 1024 * MIB, 512 * MIB),
+        (Floor(), 1024 * MIB, int(51.2 * MIB)),
+        (Floor(free_mib=0), 1024 * MIB, 0),
+        (Floor(free_percent=0), 1024 * MIB, 0),
+    ],
+)
+def test_the_floor_is_the_smaller_of_the_two(floor: Floor, total_bytes: int, floor_bytes: int) -> None:
+    assert floor.bytes_of(total_bytes) == floor_bytes
+
+
+def test_without_a_floor_there_is_always_room() -> None:
+    assert room_of(0, 0).level is Level.AMPLE
