@@ -3,16 +3,19 @@
 import http.client
 import json
 import threading
+import time
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 import msgspec
 
 from borgish.cli.changes import Deadline
+from borgish.errors import StoreFull
 from tests.faults.ledger import Keeper, Owner, Request
 
 ANSWER_SECONDS_MAX = 120.0
 PATIENCE_SECONDS = 120.0
+FULL_SECONDS = 0.01
 
 
 class Where:
@@ -21,7 +24,7 @@ class Where:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._address: tuple[str, str] | None = None  # host:port and token
-        self._acknowledged = 0
+        self._acknowledged = self._full = 0
         self._at_stop: threading.Event | None = None
         self.is_over = False
         self.is_closing = False
@@ -65,6 +68,18 @@ class Where:
             self._acknowledged += 1
             self._changed.notify_all()
 
+    def was_full(self) -> None:
+        """Note that somebody was told that the store is full."""
+        with self._changed:
+            self._full += 1
+            self._changed.notify_all()
+
+    def wait_for_full(self, count: int) -> bool:
+        """Wait until so many more were told that the store is full; return whether they were in time."""
+        with self._changed:
+            goal = self._full + count
+            return self._changed.wait_for(lambda: self._full >= goal, PATIENCE_SECONDS)
+
     def wait_for_more(self, count: int) -> bool:
         """Wait until so many more requests were acknowledged; return whether they were in time."""
         with self._changed:
@@ -104,6 +119,11 @@ class Client(threading.Thread):
             return
         if status == 503 and not isinstance(self.owner, Keeper):
             return  # the outcome is unknown: the same again
+        if status == StoreFull.status:
+            self._where.was_full()
+            time.sleep(FULL_SECONDS)
+            if not isinstance(self.owner, Keeper):
+                return  # nothing was done: the same again, until there is room
         self._take(request, status, answer)
 
     def ask_again(self) -> None:
@@ -128,7 +148,7 @@ class Client(threading.Thread):
         if 200 <= status < 300:
             request.position = json.loads(answer)["position"]  # first: who sees it done looks for it there
             self.done += 1
-        elif status not in (404, 409, 503):
+        elif status not in (404, 409, 503, StoreFull.status):
             self.problems.append(f"{request.path} was answered {status}: {answer!r}")
         request.status = status
         self.owner.answered(request)

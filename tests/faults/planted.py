@@ -13,12 +13,13 @@ from borgish.cell.state import Cell
 from borgish.clock import Now, SystemClock
 from borgish.master import core
 from borgish.master.core import Core
-from borgish.store import sqlite
+from borgish.store import disk, sqlite
 from borgish.store.base import Records
 from borgish.store.rows import Row
 from borgish.store.sql import SqlStore
-from tests.faults.vfs import SYNC_FAILED, Done, watched
+from tests.faults.vfs import FULL, SYNC_FAILED, Done, watched
 
+PLENTY_BYTES = 100 * 2**30
 _UNTIL_THE_END = ExitStack()
 
 
@@ -98,6 +99,30 @@ def break_disk() -> None:
         return code if left < 0 and change.what in ("write", "sync") else 0
 
     watching.refuse = refuse
+
+
+def fill_disk() -> None:
+    """The disk has as many bytes free as a file says, and writes fail where that is 0: all of them as long
+    as the reserve takes up the rest, and else those beyond it. ``unnoticed`` instead of a number: nothing is
+    free, and who asks is told of plenty, as one who asked a moment ago."""
+    watching = _UNTIL_THE_END.enter_context(watched())
+    file = Path(os.environ["DISK_FREE_FILE"])
+    reserve = file.with_name("cell.reserve")
+    left = disk.RESERVE_BYTES_MAX
+
+    def refuse(change: Done) -> int:
+        nonlocal left
+        if change.what != "write" or file.read_text() not in ("0", "unnoticed"):
+            return 0
+        left -= len(change.data)
+        return FULL if reserve.exists() or left < 0 else 0
+
+    def space_of(_folder: Path) -> tuple[int, int]:
+        said = file.read_text()
+        return PLENTY_BYTES if said == "unnoticed" else int(said), PLENTY_BYTES
+
+    watching.refuse = refuse
+    _put(disk, "space_of", space_of)
 
 
 def do_not_wait_long() -> None:

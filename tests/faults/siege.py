@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from borgish.cell.commands import Command, JoinMachine, KillTasks, SubmitJob
 from borgish.cell.state import Cell
@@ -202,6 +203,22 @@ class Siege:
         """Wait until so many more requests were acknowledged."""
         assert self._where.wait_for_more(count), f"nothing more was done:\n{self.said()}"
 
+    def full(self, count: int) -> None:
+        """Wait until so many more requests were refused since the store is full."""
+        assert self._where.wait_for_full(count), f"nothing more was refused:\n{self.said()}"
+
+    def get(self, path: str) -> tuple[int, bytes]:
+        """Ask the master once how something is; return status and body."""
+        address = self._where.find()
+        assert address is not None
+        connection = http.client.HTTPConnection(address[0], timeout=PATIENCE_SECONDS)
+        try:
+            connection.request("GET", path, headers={"Authorization": f"Bearer {address[1]}"})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
     def join_machines(self) -> None:
         """Have the machines join, as their borglets would; those that get no answer are for another time."""
         token = (self.folder / "tokens" / "join.token").read_text().strip()
@@ -257,7 +274,7 @@ class Siege:
             self.kill()
         self.machines.close()
 
-    def __enter__(self) -> "Siege":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
