@@ -13,6 +13,7 @@
     |   +-- Poison               the master fails at it, and goes on without it
     |   +-- StoreFull            there is no room left to write what follows
     +-- Unreachable              nobody answers, or not in time
+    |   +-- NotListening         the host answers, and nothing listens there
     +-- OutcomeUnknown           the store may or may not have it          exit 70
     +-- CellBroken               what is in memory is not whole            exit 70
     +-- Fenced                   another master leads                      exit 71
@@ -132,6 +133,10 @@ class Unreachable(BorgishError):
 
     status = 503
     exit_code = 4
+
+
+class NotListening(Unreachable):
+    """The host refused the connection: it lives, and nothing listens on the port."""
 
 
 class OutcomeUnknown(BorgishError):

@@ -22,6 +22,7 @@ from borgish.cell.events import (
     MachineDown,
     MachineFacts,
     MachineJoined,
+    MachineLost,
     MachineRemoved,
     MachineTainted,
     MachineUncordoned,
@@ -51,7 +52,7 @@ from borgish.cell.moving import (
     touch,
     turn,
 )
-from borgish.cell.state import REQUESTS_KEPT, Cell
+from borgish.cell.state import LOSSES_KEPT_SECONDS, REQUESTS_KEPT, Cell
 from borgish.vocabulary import State
 
 
@@ -234,6 +235,12 @@ def _machine_down(cell: Cell, event: MachineDown, _entry: Entry) -> None:
     machine.up, machine.reason = False, event.reason
 
 
+def _machine_lost(cell: Cell, event: MachineLost, _entry: Entry) -> None:
+    # Those of a clock that was set since are dropped on either side.
+    kept = (at for at in cell.losses if abs(event.at - at) < LOSSES_KEPT_SECONDS)
+    cell.losses = (*kept, event.at)
+
+
 def _machine_up(cell: Cell, event: MachineUp, _entry: Entry) -> None:
     machine = _machine(cell, event.machine)
     machine.up, machine.reason = True, ""
@@ -294,6 +301,7 @@ _APPLY: dict[type[AnyEvent], Callable[[Cell, Any, Entry], None]] = {
     MachineJoined: _machine_joined,
     MachineFacts: _machine_facts,
     MachineDown: _machine_down,
+    MachineLost: _machine_lost,
     MachineUp: _machine_up,
     MachineCordoned: _machine_cordoned,
     MachineUncordoned: _machine_uncordoned,

@@ -172,6 +172,14 @@ class SetMachineDown(Command, frozen=True, tag=True):
     reason: str
 
 
+class LoseMachine(Command, frozen=True, tag=True):
+    """Reconcilers: evict what a machine holds that is down. ``at``: see ``MachineLost``."""
+
+    machine: str
+    reason: str
+    at: float
+
+
 class SetMachineUp(Command, frozen=True, tag=True):
     machine: str
 

@@ -19,6 +19,7 @@ from borgish.cell.commands import (
     GoOnRollingBack,
     JoinMachine,
     KillTasks,
+    LoseMachine,
     Observe,
     PlaceTasks,
     PromisePlaces,
@@ -52,6 +53,7 @@ from borgish.cell.events import (
     MachineCordoned,
     MachineDown,
     MachineJoined,
+    MachineLost,
     MachineTainted,
     MachineUncordoned,
     MachineUp,
@@ -61,7 +63,7 @@ from borgish.cell.events import (
     TasksPlaced,
     TasksResubmitted,
 )
-from borgish.cell.evicting import evicted_with, may_preempt
+from borgish.cell.evicting import evicted_as_lost, evicted_with, may_preempt
 from borgish.cell.model import Job, Machine, Taint
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
@@ -308,6 +310,16 @@ def _down(cell: Cell, _o: Observed, command: SetMachineDown, _actor: str, _now: 
     return Decision(events, machine.name, f"{machine.name} is down: {command.reason}")
 
 
+def _lose(cell: Cell, _o: Observed, command: LoseMachine, _actor: str, _now: Now) -> Decision:
+    machine = _machine(cell, command.machine)
+    placed = len(cell.placed[machine.name])
+    if machine.up or not placed:
+        return Decision((), machine.name, f"{machine.name} holds nothing that is lost")
+    evicted = evicted_as_lost(cell, machine.name, command.reason)
+    text = f"{machine.name} is given up: {_tasks(placed)} evicted"
+    return Decision((MachineLost(machine.name, command.at), *evicted), machine.name, text)
+
+
 def _up(cell: Cell, _o: Observed, command: SetMachineUp, _actor: str, _now: Now) -> Decision:
     machine = _machine(cell, command.machine)
     events = (MachineUp(machine.name),) * (not machine.up)
@@ -384,6 +396,7 @@ _DECIDE: dict[type[Command], Callable[[Cell, Observed, Any, str, Now], Decision]
     UntaintMachine: _untaint,
     RemoveMachine: _remove,
     SetMachineDown: _down,
+    LoseMachine: _lose,
     SetMachineUp: _up,
     SetQuota: decide_set_quota,
     RemoveQuota: decide_remove_quota,

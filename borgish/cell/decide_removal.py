@@ -2,13 +2,13 @@
 
 from borgish.cell.commands import RemoveMachine
 from borgish.cell.decision import Decision
-from borgish.cell.events import MachineRemoved, TasksEvicted
+from borgish.cell.events import MachineRemoved
+from borgish.cell.evicting import evicted_as_lost
 from borgish.cell.model import Machine
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import Conflict, NotFound
-from borgish.vocabulary import Eviction
 
 SILENT_SECONDS = 10.0
 """What a machine that is down holds is given up when it was silent for so long under this master."""
@@ -29,15 +29,7 @@ def decide_removal(cell: Cell, observed: Observed, command: RemoveMachine, now: 
         _expect_empty(cell, observed, machine)
     elif placed:
         _expect_silent(observed, machine, now)
-    evicted = tuple(
-        TasksEvicted(
-            job,
-            tuple(sorted(index for key, index in placed if key == job)),
-            Eviction.MACHINE_LOST,
-            f"{machine.name} is down: it was removed from the cell",
-        )
-        for job in sorted({key for key, _ in placed})
-    )
+    evicted = evicted_as_lost(cell, machine.name, "it was removed from the cell")
     return Decision((*evicted, MachineRemoved(machine.name)), machine.name, _said(machine, len(placed)))
 
 

@@ -142,10 +142,21 @@ class MachineFacts(Event, frozen=True, tag=True):
 
 
 class MachineDown(Event, frozen=True, tag=True):
-    """A machine has been silent too long. Its tasks are evicted by events of their own."""
+    """A machine did not answer for too long. Its tasks are evicted later, with a ``MachineLost``."""
 
     machine: str
     reason: str
+
+
+class MachineLost(Event, frozen=True, tag=True):
+    """A machine that is down is given up: what it holds is evicted, by the events after this one.
+
+    ``at`` is on a clock that nobody steps while a master leads (``ReconcileSettings.steady_wall``): the rate
+    of such evictions is measured by it.
+    """
+
+    machine: str
+    at: float
 
 
 class MachineUp(Event, frozen=True, tag=True):
@@ -262,6 +273,7 @@ AnyEvent = (
     | MachineJoined
     | MachineFacts
     | MachineDown
+    | MachineLost
     | MachineUp
     | MachineCordoned
     | MachineUncordoned

@@ -20,6 +20,15 @@ def may_preempt(cell: Cell, preemptor: str, job: Job, index: int) -> bool:
     return priority_of(cell, job, index) < min(for_job.spec.priority, cell.rules.bands.production)
 
 
+def evicted_as_lost(cell: Cell, machine: str, reason: str) -> Iterator[TasksEvicted]:
+    """Yield the evictions of all that a machine holds that is down, job by job."""
+    jobs: dict[str, list[int]] = {}
+    for key, index in sorted(cell.placed[machine]):
+        jobs.setdefault(key, []).append(index)
+    for key, indexes in jobs.items():
+        yield TasksEvicted(key, tuple(indexes), Eviction.MACHINE_LOST, f"{machine} is down: {reason}")
+
+
 def evicted_with(
     cell: Cell, job: Job, indexes: Iterable[int], why: str, notice_seconds: float = -1.0
 ) -> Iterator[TasksEvicted]:

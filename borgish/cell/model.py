@@ -173,3 +173,4 @@ class Snapshot(msgspec.Struct):
     requests: dict[str, Answer] = {}  # the latest, oldest first; bounded
     rules: Rules = Rules()
     lost: tuple[tuple[int, int], ...] = ()  # positions, first and last, of entries that were lost
+    losses: tuple[float, ...] = ()  # when machines were given up, of the last minute (``MachineLost.at``)

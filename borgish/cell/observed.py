@@ -43,6 +43,22 @@ class SeenAttempt(msgspec.Struct, frozen=True):
     early_ends: int = 0
 
 
+MISSES_MAX = 2
+"""So many polls missed in a row, and a machine is not answering: it gets no new tasks. One may be lost."""
+
+
+class Miss(msgspec.Struct, frozen=True):
+    """Polls in a row that got no valid answer."""
+
+    trouble: str  # of the last of them
+    refused: float = 0.0  # when a connection was last refused, on the monotonic clock; 0: by none of them
+    polls: int = 1
+
+    def then(self, later: "Miss") -> "Miss":
+        """Return this and what followed as one."""
+        return Miss(later.trouble, max(self.refused, later.refused), self.polls + later.polls)
+
+
 class SeenMachine(msgspec.Struct):
     """One machine as last heard. Times are of the master's monotonic clock."""
 
@@ -50,6 +66,8 @@ class SeenMachine(msgspec.Struct):
     heard: float = 0.0
     watched_since: float = 0.0  # since when this master has tried to reach it
     trouble: str = ""  # why the last poll got no valid answer; "" when it did
+    misses: int = 0  # polls in a row without a valid answer
+    refused: float = 0.0  # when its host last refused a connection, and so was alive
     returned: float = 0.0  # when it last came up after being down; 0: not under this master
     boot_id: str = ""
     instance: str = ""
@@ -61,6 +79,16 @@ class SeenMachine(msgspec.Struct):
     usage: dict[tuple[str, int], tuple[int, int]] = {}  # (cpu_millis, ram_bytes)
     images: dict[str, str] = {}  # container images that are there: by name:tag the architecture
     ports_blocked: dict[int, float] = {}  # a port that a foreign program holds, until when
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether fewer polls in a row were missed than may be lost on the way."""
+        return self.misses < MISSES_MAX
+
+    @property
+    def answered(self) -> float:
+        """Since when it has not given a valid answer, though it was asked."""
+        return max(self.heard, self.watched_since)
 
 
 class Observed:

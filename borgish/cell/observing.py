@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from borgish.cell.commands import Observe
-from borgish.cell.observed import Observed, SeenMachine
+from borgish.cell.observed import Miss, Observed, SeenMachine
 from borgish.cell.state import Cell
 from borgish.clock import Now
 
@@ -32,21 +32,34 @@ def forget(observed: Observed, machine: str) -> None:
     observed.machines.pop(machine, None)
 
 
-def hear(observed: Observed, heard: Mapping[str, float]) -> None:
-    """Note when machines last gave a valid answer (master's monotonic clock)."""
+def hear(observed: Observed, heard: Mapping[str, float]) -> set[str]:
+    """Note when machines last gave a valid answer (master's monotonic clock); return those that had not
+    been answering."""
+    back = set()
     for name, mono in heard.items():
         seen = observed.machines.get(name)
         if seen is not None:
+            if not seen.is_answering:
+                back.add(name)
             seen.first_heard = seen.first_heard or mono
             seen.heard = max(seen.heard, mono)
-            seen.trouble = ""
+            seen.trouble, seen.misses = "", 0
+    return back
 
 
-def miss(observed: Observed, missed: Mapping[str, str]) -> None:
-    """Note why machines gave no valid answer when last asked."""
-    for name, trouble in missed.items():
-        if name in observed.machines:
-            observed.machines[name].trouble = trouble
+def miss(observed: Observed, missed: Mapping[str, Miss]) -> set[str]:
+    """Note that polls of machines got no valid answer; return those that are not answering from now on."""
+    silent = set()
+    for name, found in missed.items():
+        seen = observed.machines.get(name)
+        if seen is not None:
+            was_answering = seen.is_answering
+            seen.trouble = found.trouble
+            seen.misses += found.polls
+            seen.refused = max(seen.refused, found.refused)
+            if was_answering and not seen.is_answering:
+                silent.add(name)
+    return silent
 
 
 def take_usage(observed: Observed, machine: str, usage: Mapping[tuple[str, int], tuple[int, int]]) -> None:

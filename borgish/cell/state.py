@@ -11,6 +11,8 @@ from borgish.cell.model import Answer, Job, Machine, Quota, Rules, Snapshot, Tas
 from borgish.vocabulary import State, split_task_name
 
 REQUESTS_KEPT = 10_000
+LOSSES_KEPT_SECONDS = 60.0
+"""Longer than any time in which the machines given up are counted."""
 
 
 class Touched(msgspec.Struct):
@@ -43,6 +45,7 @@ class Cell:
         self.requests: dict[str, Answer] = snapshot.requests
         self.rules: Rules = snapshot.rules
         self.lost = snapshot.lost
+        self.losses = snapshot.losses
         self.placed: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of running tasks
         self.waiting: dict[str, set[int]] = {}  # by job: indexes of pending tasks
         self.promised: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of promised places
@@ -64,6 +67,7 @@ class Cell:
             self.requests,
             self.rules,
             self.lost,
+            self.losses,
         )
 
     def reindex(self) -> None:

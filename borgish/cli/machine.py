@@ -51,13 +51,17 @@ def _taint(taint: TaintView) -> str:
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
 
 
+def _style(machine: MachineView) -> str:
+    return _STYLES.get(machine.state, "") if machine.answering or machine.state == "down" else "yellow"
+
+
 def _trouble(machine: MachineView) -> str:
     return "; ".join([*([machine.reason] if machine.reason else []), *machine.conditions])
 
 
 MACHINE_COLUMNS: tuple[Column[MachineView], ...] = (
     Column("NAME", lambda machine: machine.name),
-    Column("STATE", lambda machine: machine.state, lambda machine: _STYLES.get(machine.state, "")),
+    Column("STATE", lambda machine: machine.state, _style),
     Column("TASKS", lambda machine: str(machine.tasks), right=True),
     Column("CPU", lambda machine: _of_capacity(machine, cpu=True), right=True),
     Column("RAM", lambda machine: _of_capacity(machine, cpu=False), right=True),

@@ -84,7 +84,7 @@ def in_full(view: StatusView, url: str, pid: int, masters: str = "") -> str:
                 f"{view.store}, position {view.position}, timeline {view.timeline}, epoch {view.epoch}",
             ),
             ("checkpoint", f"position {kept.position}, {age(kept.at)} ago" if kept else "none yet" * now),
-            ("machines", f"{view.machines_up} of {view.machines} up"),
+            ("machines", f"{view.machines_up} of {view.machines} up{_silent(view)}"),
             ("jobs", str(view.jobs)),
             ("tasks", _task_counts(view)),
             ("rollback", f"{plural(view.lagging, 'task')} still to be stopped" if view.lagging else ""),
@@ -95,6 +95,10 @@ def in_full(view: StatusView, url: str, pid: int, masters: str = "") -> str:
         ]
     )
     return text + ("\n" + draw(view.bands, _band_columns(view)) if view.bands else "")
+
+
+def _silent(view: StatusView) -> str:
+    return f", {view.machines_silent} of them not answering" if view.machines_silent else ""
 
 
 def _task_counts(view: StatusView) -> str:

@@ -113,7 +113,9 @@ def not_heard(folder: Path) -> list[str]:
         return ["borgmaster"]
     finally:
         client.close()
-    heard = {it.name for it in machines if it.heard_seconds_ago is not None and it.state != "down"}
+    heard = {
+        it.name for it in machines if it.heard_seconds_ago is not None and it.answering and it.state != "down"
+    }
     return [name for name in machine_names(folder) if name not in heard]
 
 

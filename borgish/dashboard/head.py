@@ -47,6 +47,7 @@ def _counts(status: StatusView, width: int) -> Line:
     starting = status.running - (status.up or 0)
     pieces = [
         words(f"machines {status.machines_up}/{status.machines} up", Role.BAD if down else Role.PLAIN),
+        *([words(f"{status.machines_silent} not answering", Role.WARN)] if status.machines_silent else ()),
         words(f"jobs {status.jobs}"),
         words(f"tasks {status.tasks}:"),
         words(f"{status.up} up", Role.GOOD if status.up else Role.PLAIN),

@@ -126,12 +126,18 @@ def _machine(machine: MachineView, width: int, named: int, bar: int) -> Line:
     use, held, has = machine.usage or UsageView(0, 0), machine.committed, machine.capacity
     pieces = [
         name(machine.name, named),
-        piece(machine.state, _STATE_COLUMNS, _MACHINE_ROLES.get(machine.state, Role.WARN)),
+        piece(machine.state, _STATE_COLUMNS, _state_role(machine)),
         *_resource(use.cpu_millis, held.cpu_millis, has.cpu_millis, bar),
         *_resource(use.ram_bytes, held.ram_bytes, has.ram_bytes, bar),
         piece(str(machine.tasks), _COUNT_COLUMNS, right=True),
     ]
     return line(pieces, width, _trouble(machine), Role.WARN)
+
+
+def _state_role(machine: MachineView) -> Role:
+    if machine.state == "up" and not machine.answering:
+        return Role.WARN
+    return _MACHINE_ROLES.get(machine.state, Role.WARN)
 
 
 def _resource(used: int, held: int, whole: int, bar: int) -> list[Piece]:

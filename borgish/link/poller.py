@@ -13,10 +13,10 @@ from typing import Any, Protocol
 import msgspec
 
 from borgish.cell.commands import Observe
-from borgish.cell.observed import Observed
+from borgish.cell.observed import Miss, Observed
 from borgish.cell.state import Cell
 from borgish.clock import Clock
-from borgish.errors import BorgishError, Fenced, StoreFull, Unreachable
+from borgish.errors import BorgishError, Fenced, NotListening, StoreFull, Unreachable
 from borgish.failpoints import reach
 from borgish.link.conversation import Conversation
 from borgish.link.transport import Peer, Response
@@ -50,8 +50,8 @@ class Inbox(Protocol):
         """Note that a machine gave a valid answer."""
         ...
 
-    def missed(self, machine: str, trouble: str) -> None:
-        """Note why a machine gave no valid answer."""
+    def missed(self, machine: str, miss: Miss) -> None:
+        """Note that a poll of a machine got no valid answer."""
         ...
 
     def used(self, machine: str, usage: dict[tuple[str, int], tuple[int, int]]) -> None:
@@ -142,7 +142,8 @@ class Poller:
     def _lose(self, error: Exception) -> None:
         self.trouble = error.message if isinstance(error, BorgishError) else f"answer not understood: {error}"
         self._conversation.lose()
-        self._inbox.missed(self.machine, self.trouble)
+        refused = self._clock.now().mono if isinstance(error, NotListening) else 0.0
+        self._inbox.missed(self.machine, Miss(self.trouble, refused))
 
     async def _pause(self) -> None:
         seconds = RETRY_SECONDS * (1 + RETRY_JITTER * self._random.uniform(-1, 1))

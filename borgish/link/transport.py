@@ -12,7 +12,7 @@ from typing import cast
 import httptools
 import msgspec
 
-from borgish.errors import Unreachable
+from borgish.errors import NotListening, Unreachable
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
 CONNECT_SECONDS_MAX = 2.0
@@ -142,7 +142,8 @@ class Peer:
         return (self.host, self.port, self.tls) == (other.host, other.port, other.tls)
 
     async def post(self, path: str, body: bytes, timeout_seconds: float) -> Response:
-        """Send a body, return the whole answer. Raises Unreachable."""
+        """Send a body, return the whole answer. Raises Unreachable; NotListening, which is one, when the
+        connection was refused."""
         try:
             async with asyncio.timeout(timeout_seconds):
                 connection, status = await self._exchange("POST", path, body)
@@ -152,6 +153,8 @@ class Peer:
                     self._give_back(connection)
         except TimeoutError:
             raise Unreachable(f"no answer from {self.host}:{self.port} in {timeout_seconds:.1f} s") from None
+        except ConnectionRefusedError:
+            raise NotListening(f"{self.host}:{self.port}: connection refused") from None
         except OSError as error:
             raise Unreachable(f"{self.host}:{self.port}: {error}") from None
 

@@ -143,11 +143,11 @@ class Core:
     def _take(self, given: Input, now: Now) -> tuple[int, Accepted | Refused] | None:
         match given:
             case Heard(machines):
-                hear(self.observed, machines)
+                self._stale |= hear(self.observed, machines)
             case Unasked(machines):
                 watch(self.observed, [name for name in machines if name in self.cell.machines], now)
             case Missed(machines):
-                miss(self.observed, machines)
+                self._stale |= miss(self.observed, machines)
             case UsageSeen(machine, usage):
                 take_usage(self.observed, machine, usage)
             case Ask():

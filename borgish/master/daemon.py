@@ -125,7 +125,9 @@ class Daemon:
     def _reconcile_settings(self) -> ReconcileSettings:
         return ReconcileSettings(
             down_after_seconds=self._settings.poll.down_after_seconds,
+            down_after_refused_seconds=self._settings.poll.down_after_refused_seconds,
             dead_jobs_seconds=self._settings.keep.dead_jobs_hours * 3600,
+            lost_share_max=self._settings.eviction.lost_share_max,
             rollback_stops_max=self._settings.rollback.stops_per_second,
         )
 

@@ -5,6 +5,7 @@ import itertools
 from typing import Any
 
 from borgish.cell.commands import Command, Observe
+from borgish.cell.observed import Miss
 from borgish.errors import Refused
 from borgish.master.step import Ask, Heard, Input, Missed, Unasked, UsageSeen
 from borgish.wire.api import Accepted
@@ -19,7 +20,7 @@ class Inbox:
     def __init__(self) -> None:
         self._asks: list[Ask] = []
         self._heard: dict[str, float] = {}
-        self._missed: dict[str, str] = {}
+        self._missed: dict[str, Miss] = {}
         self._unasked: tuple[str, ...] = ()
         self._usage: dict[str, dict[tuple[str, int], tuple[int, int]]] = {}
         self._waiting: dict[int, asyncio.Future[Accepted]] = {}
@@ -51,9 +52,10 @@ class Inbox:
         """Note which machines were not asked yet."""
         self._unasked = machines
 
-    def missed(self, machine: str, trouble: str) -> None:
-        """Note why a machine gave no valid answer."""
-        self._missed[machine] = trouble
+    def missed(self, machine: str, miss: Miss) -> None:
+        """Note that a poll of a machine got no valid answer."""
+        before = self._missed.get(machine)
+        self._missed[machine] = before.then(miss) if before else miss
 
     def used(self, machine: str, usage: dict[tuple[str, int], tuple[int, int]]) -> None:
         """Hand in a machine's latest samples."""

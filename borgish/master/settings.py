@@ -33,11 +33,12 @@ class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Poll(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How machines are polled, and after how much silence one counts as down. Seconds."""
+    """How machines are polled, and when one that does not answer counts as down. Seconds."""
 
     hold_seconds: float = 2.0
     timeout_seconds: float = 2.0
-    down_after_seconds: float = 10.0
+    down_after_seconds: float = 10.0  # of silence
+    down_after_refused_seconds: float = 60.0  # while its host refuses connections, and so is alive
 
 
 class Keep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -80,6 +81,12 @@ class Rollback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stop_share_max: float = 0.2
 
 
+class EvictionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How fast machines that are down are given up: this share of all in ten seconds, one in any case."""
+
+    lost_share_max: float = 0.02
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """See ``configs/cell.toml`` for each field."""
 
@@ -97,6 +104,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     quota: QuotaSettings = QuotaSettings()
     bands: Bands = DEFAULT_BANDS
     rollback: Rollback = Rollback()
+    eviction: EvictionSettings = EvictionSettings()
     tls: Tls | None = None
     advertise: str = ""
     masters: tuple[str, ...] = ()
@@ -227,6 +235,19 @@ def _check_failing_over(path: Path, settings: Settings) -> None:
             ) from None
 
 
+def _check_shares(path: Path, settings: Settings) -> None:
+    """Raise UnsafeConfiguration for a share that is none."""
+    shares = {
+        "rollback.stop_share_max": (settings.rollback.stop_share_max, Rollback().stop_share_max),
+        "eviction.lost_share_max": (settings.eviction.lost_share_max, EvictionSettings().lost_share_max),
+    }
+    for key, (share, default) in shares.items():
+        if not 0 <= share <= 1:
+            raise UnsafeConfiguration(
+                f"{path}: {key}: {share:g} is not between 0 and 1", f"remove it for the default, {default:g}"
+            )
+
+
 def _checked(path: Path, settings: Settings) -> Settings:
     host, _, port = settings.listen.rpartition(":")
     if not re.fullmatch(NAME_PATTERN, settings.name):
@@ -258,6 +279,7 @@ def _checked(path: Path, settings: Settings) -> Settings:
         "poll.hold_seconds": settings.poll.hold_seconds,
         "poll.timeout_seconds": settings.poll.timeout_seconds,
         "poll.down_after_seconds": settings.poll.down_after_seconds,
+        "poll.down_after_refused_seconds": settings.poll.down_after_refused_seconds,
         "keep.dead_jobs_hours": settings.keep.dead_jobs_hours,
         "rollback.stops_per_second": settings.rollback.stops_per_second,
     }
@@ -268,11 +290,7 @@ def _checked(path: Path, settings: Settings) -> Settings:
             )
     _check_keeping(path, settings)
     _check_failing_over(path, settings)
-    if not 0 <= settings.rollback.stop_share_max <= 1:
-        raise UnsafeConfiguration(
-            f"{path}: rollback.stop_share_max: {settings.rollback.stop_share_max:g} is not between 0 and 1",
-            "remove it for the default, 0.2",
-        )
+    _check_shares(path, settings)
     poll = settings.poll
     if poll.down_after_seconds <= poll.hold_seconds + poll.timeout_seconds:
         raise UnsafeConfiguration(

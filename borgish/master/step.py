@@ -6,6 +6,7 @@ import msgspec
 
 from borgish.cell.commands import Command
 from borgish.cell.events import Entry
+from borgish.cell.observed import Miss
 from borgish.cell.state import Touched
 from borgish.errors import Refused
 from borgish.master.poison import Failure
@@ -35,9 +36,9 @@ class Unasked(msgspec.Struct, frozen=True):
 
 
 class Missed(msgspec.Struct, frozen=True):
-    """Machines that gave no valid answer when last asked, and why."""
+    """Machines that gave no valid answer since the last step."""
 
-    machines: Mapping[str, str]
+    machines: Mapping[str, Miss]
 
 
 class UsageSeen(msgspec.Struct, frozen=True):

@@ -3,6 +3,10 @@
 Silence is judged on this master's own clock and only from the time that this master began to ask. A
 report says at once that its machine is up (``decide_report``); here it is seen as well when there is
 nothing new to report.
+
+A host that refuses connections is alive: only its borglet is dead, and its tasks run. Such a machine is given
+longer, for a borglet that is started again goes on with them. Each refusal is a sign of life of the host, so
+when refusals turn to silence, the time of silence begins with the last of them.
 """
 
 from collections.abc import Iterator
@@ -17,16 +21,15 @@ from borgish.reconcilers.settings import ReconcileSettings
 def reconcile(
     cell: Cell, observed: Observed, names: frozenset[str] | None, settings: ReconcileSettings, now: Now
 ) -> Iterator[Command]:
-    """Set machines down and up. Only a resync can find silence, so a wake-up by name is not looked at."""
+    """Set machines down and up. Only a resync can find silence, so a wake-up by name is ignored."""
     if names is not None:
         return
     for name, machine in sorted(cell.machines.items()):
         seen = observed.machines.get(name)
         if seen is None:
             continue
-        silent_seconds = now.mono - max(seen.heard, seen.watched_since)
-        if machine.up and silent_seconds > settings.down_after_seconds:
+        if machine.up and settings.is_gone(seen, now):
             why = f" ({seen.trouble})" if seen.trouble else ""
-            yield SetMachineDown(name, f"no answer for {silent_seconds:.0f} s{why}")
+            yield SetMachineDown(name, f"no answer for {now.mono - seen.answered:.0f} s{why}")
         elif not machine.up and seen.heard and now.mono - seen.heard < settings.down_after_seconds:
             yield SetMachineUp(name)

@@ -2,8 +2,15 @@
 
 import msgspec
 
+from borgish.cell.observed import SeenMachine
+from borgish.clock import Now
+
 EVICTIONS_MAX = 100
 """How many tasks a reconciler sends away at one resync, that is each second, where it is not urgent."""
+
+
+LOST_SECONDS = 10.0
+"""The time in which the machines that are given up are counted."""
 
 
 class ReconcileSettings(msgspec.Struct, frozen=True):
@@ -13,7 +20,20 @@ class ReconcileSettings(msgspec.Struct, frozen=True):
     led_since: float = 0.0
     led_since_wall: float = 0.0
     down_after_seconds: float = 10.0  # of silence until a machine counts as down
+    down_after_refused_seconds: float = 60.0  # without an answer, while its host refuses connections
     election_grace_seconds: float = 60.0  # nobody is evicted earlier, or until half have answered
     thaw_seconds: float = 10.0  # after coming back, a machine still counts towards a mass failure
+    lost_share_max: float = 0.02  # of the machines, given up in LOST_SECONDS; one may be in any case
     dead_jobs_seconds: float = 24 * 3600.0  # dead jobs are kept so long
     rollback_stops_max: int = 50  # tasks that a rollback stops in a second
+
+    def is_gone(self, seen: SeenMachine, now: Now) -> bool:
+        """Return whether a machine has given this master no answer for so long that it counts as down."""
+        # A host that is known to be alive is never given less time than one of which nothing is known.
+        refused_seconds_max = max(self.down_after_refused_seconds, self.down_after_seconds)
+        silent_seconds = now.mono - max(seen.answered, seen.refused)
+        return silent_seconds > self.down_after_seconds or now.mono - seen.answered > refused_seconds_max
+
+    def steady_wall(self, now: Now) -> float:
+        """Return the wall clock as it would be, had nobody set it since this master began to lead."""
+        return self.led_since_wall + now.mono - self.led_since

@@ -1,25 +1,29 @@
 """Tasks on machines that are down go elsewhere: they are evicted, and the scheduler does the rest.
 
-Only of machines that this master itself has found silent: the one before may have set a machine down
-that has come back since. And not in the first minute of a master's life unless half of the machines
+Only of machines that this master itself has found without an answer: the one before may have set a machine
+down that has come back since. And not in the first minute of a master's life unless half of the machines
 have answered it.
 
 Not when so much is silent that the fault is more likely ours: with all machines, or with half and at
 least three of them, unreachable, everything is left as it is (Borg section 4 limits the rate for this
-reason: mass failure and partition look alike). When such a failure ends, machines come back one after
-another; so one that has just come back counts as unreachable a little longer, or the first to return
-would cost the others their tasks.
+reason: mass failure and partition look alike). When machines fail one after another, most of them are not
+down yet when the first is; so all that missed their last polls count. When such a failure ends, machines
+come back one after another; so one that has just come back counts as unreachable a little longer, or the
+first to return would cost the others their tasks.
+
+And only a few machines at a time, those with most production first: what seems to be a few dead machines may
+be the beginning of more, and whether it is a mass failure is judged again before the next few. When machines
+were given up is in the journal, so a new master goes on at the same rate.
 """
 
 import math
 from collections.abc import Iterator
 
-from borgish.cell.commands import Command, EvictTasks
+from borgish.cell.commands import Command, LoseMachine
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
 from borgish.clock import Now
-from borgish.reconcilers.settings import ReconcileSettings
-from borgish.vocabulary import Eviction
+from borgish.reconcilers.settings import LOST_SECONDS, ReconcileSettings
 
 FROZEN_SHARE = 0.5
 FROZEN_MACHINES_MIN = 3
@@ -28,42 +32,46 @@ FROZEN_MACHINES_MIN = 3
 def reconcile(
     cell: Cell, observed: Observed, names: frozenset[str] | None, settings: ReconcileSettings, now: Now
 ) -> Iterator[Command]:
-    """Evict what stands on machines that are down."""
-    looked_at = cell.placed if names is None else sorted(names & cell.placed.keys())
-    lost = now.mono - settings.down_after_seconds
-    stranded = [name for name in looked_at if cell.placed[name] and _is_lost(cell, observed, name, lost)]
+    """Give up machines that are down. Only at a resync: no change makes one that is down more urgent."""
+    if names is not None:
+        return
+    down = (name for name, machine in cell.machines.items() if not machine.up and cell.placed[name])
+    # This master, too, has to be without an answer: the one before may have set it down.
+    lost = [name for name in down if settings.is_gone(observed.machines[name], now)]
     if (
-        not stranded
+        not lost
         or is_frozen(cell, observed, settings, now)
         or not _has_settled(cell, observed, settings, now)
     ):
         return
-    for name in sorted(stranded):
-        reason = f"{name} is down: {cell.machines[name].reason}"
-        for job, indexes in _by_job(cell.placed[name]).items():
-            yield EvictTasks(job, tuple(indexes), Eviction.MACHINE_LOST, reason)
+    at = settings.steady_wall(now)
+    lost.sort(key=lambda name: (-_production(cell, name), name))
+    for name in lost[: allowance(cell, settings, at)]:
+        yield LoseMachine(name, cell.machines[name].reason, at)
+
+
+def allowance(cell: Cell, settings: ReconcileSettings, at: float) -> int:
+    """Return how many machines may be given up now. ``at`` is ``settings.steady_wall``."""
+    share = math.floor(settings.lost_share_max * len(cell.machines) + 1e-9)  # 0.29 of 100 are 29
+    recent = sum(abs(at - lost_at) < LOST_SECONDS for lost_at in cell.losses)
+    return max(0, max(1, share) - recent)
 
 
 def is_frozen(cell: Cell, observed: Observed, settings: ReconcileSettings, now: Now) -> bool:
-    """Return whether so many machines are down, or were a moment ago, that none of their tasks is moved."""
+    """Return whether so many machines do not answer, or did not a moment ago, that no task is moved."""
     thawed = now.mono - settings.thaw_seconds
     failed = sum(
-        not machine.up or _returned(observed, name) > thawed for name, machine in cell.machines.items()
+        not machine.up or _is_unreachable(observed, name, thawed) for name, machine in cell.machines.items()
     )
     return failed == len(cell.machines) or (
         failed >= FROZEN_MACHINES_MIN and failed >= FROZEN_SHARE * len(cell.machines)
     )
 
 
-def _returned(observed: Observed, name: str) -> float:
+def _is_unreachable(observed: Observed, name: str, thawed: float) -> bool:
+    """Return whether a machine missed its last polls, or was down and is back only since ``thawed``."""
     seen = observed.machines.get(name)
-    return seen.returned if seen and seen.returned else -math.inf
-
-
-def _is_lost(cell: Cell, observed: Observed, name: str, lost: float) -> bool:
-    """Return whether a machine is down and was not heard since ``lost`` (monotonic), though asked."""
-    seen = observed.machines[name]
-    return not cell.machines[name].up and max(seen.heard, seen.watched_since) < lost
+    return seen is not None and (not seen.is_answering or (seen.returned or -math.inf) > thawed)
 
 
 def _has_settled(cell: Cell, observed: Observed, settings: ReconcileSettings, now: Now) -> bool:
@@ -73,8 +81,7 @@ def _has_settled(cell: Cell, observed: Observed, settings: ReconcileSettings, no
     return 2 * answered >= len(cell.machines)
 
 
-def _by_job(placed: set[tuple[str, int]]) -> dict[str, list[int]]:
-    jobs: dict[str, list[int]] = {}
-    for job, index in sorted(placed):
-        jobs.setdefault(job, []).append(index)
-    return jobs
+def _production(cell: Cell, machine: str) -> int:
+    """Return how many tasks of production, or above, a machine holds."""
+    bands = cell.rules.bands
+    return sum(bands.is_prod(cell.jobs[key].spec.priority) for key, _ in cell.placed[machine])

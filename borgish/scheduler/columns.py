@@ -67,6 +67,7 @@ class Columns:
         self._spare: list[int] = []
         self.present: BoolArray = np.zeros(0, dtype=np.bool_)
         self.up: BoolArray = np.zeros(0, dtype=np.bool_)
+        self.silent: BoolArray = np.zeros(0, dtype=np.bool_)  # up, and missed its last polls
         self.cordoned: BoolArray = np.zeros(0, dtype=np.bool_)
         self.runtimes: BitArray = np.zeros(0, dtype=np.uint8)  # bits: has it
         self.working: BitArray = np.zeros(0, dtype=np.uint8)  # bits: has it, and it works
@@ -117,7 +118,7 @@ class Columns:
 
     def usable(self) -> BoolArray:
         """Return which machines take new tasks at all."""
-        return self.up & ~self.cordoned
+        return self.up & ~self.silent & ~self.cordoned
 
     def codes(self, attribute: str) -> IntArray:
         """Return the number of each row's value of an attribute; over machines each has its own."""
@@ -173,8 +174,8 @@ class Columns:
         self.jobs += [{} for _ in range(added)]
         for part in self._parts():
             part.widen(size)
-        self.present, self.up, self.cordoned = (
-            widened(flags, size) for flags in (self.present, self.up, self.cordoned)
+        self.present, self.up, self.silent, self.cordoned = (
+            widened(flags, size) for flags in (self.present, self.up, self.silent, self.cordoned)
         )
         self.runtimes, self.working = widened(self.runtimes, size), widened(self.working, size)
         self.changed = widened(self.changed, size)

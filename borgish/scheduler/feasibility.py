@@ -69,7 +69,7 @@ class Filter(Protocol):
 
 
 class Up:
-    """The machine answers."""
+    """The machine is not down."""
 
     def concerns(self, _kind: TaskClass) -> bool:
         return True
@@ -79,6 +79,20 @@ class Up:
 
     def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Failing]:
         yield Failing("down", ~self.mask(fleet, kind, ALL), "is down", "are down")
+
+
+class Answers:
+    """It answered one of its last polls. Most often it is about to be down, and what is placed there would
+    be moved again."""
+
+    def concerns(self, _kind: TaskClass) -> bool:
+        return True
+
+    def mask(self, fleet: Fleet, _kind: TaskClass, rows: Rows) -> BoolArray:
+        return ~fleet.silent[rows]
+
+    def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Failing]:
+        yield Failing("not answering", ~self.mask(fleet, kind, ALL), "is not answering", "are not answering")
 
 
 class NotCordoned:
@@ -351,6 +365,7 @@ def _forbidden(fleet: Fleet, rule: Rule) -> Failing:
 
 FACTS: tuple[Filter, ...] = (
     Up(),
+    Answers(),
     NotCordoned(),
     HasRuntime(),
     RuntimeWorks(),

@@ -237,6 +237,7 @@ class Fleet(Columns):
         """Write what does not depend on tasks; return whether it changed."""
         fresh = (
             machine.up,
+            seen.is_answering,
             machine.cordoned,
             machine.runtimes,
             machine.taints,
@@ -248,6 +249,7 @@ class Fleet(Columns):
             return False
         self._known_facts[row] = fresh
         self.up[row], self.cordoned[row] = machine.up, machine.cordoned
+        self.silent[row] = machine.up and not seen.is_answering
         self.runtimes[row], self.working[row] = _runtime_bits(machine.runtimes, seen.unhealthy_runtimes)
         self.marks.read(row, machine.taints, seen.images)
         self.attributes.set(row, machine.attributes)
@@ -347,7 +349,7 @@ class Fleet(Columns):
         self.ports[row] = PortRange(0, -1, 0, set())
         self.fixed_ports.read(row, self.ports[row])
         self.marks.read(row, (), {})
-        for flags in (self.present, self.up, self.cordoned):
+        for flags in (self.present, self.up, self.silent, self.cordoned):
             flags[row] = False
         for amounts in (self.capacity, self.inverse, self.free, *self.held.values()):
             amounts[..., row] = 0

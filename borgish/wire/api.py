@@ -201,6 +201,7 @@ class MachineView(msgspec.Struct, frozen=True, omit_defaults=True):
     orphans: tuple[str, ...]
     as_of: AsOf | None = None
     taints: tuple[TaintView, ...] = ()  # in order of their keys
+    answering: bool = True  # false: it missed its last polls, and gets no new tasks
 
 
 class EventView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -276,10 +277,9 @@ class StatusView(msgspec.Struct, frozen=True):
     last_checkpoint: CheckpointView | None
     as_of: AsOf | None = None
     lagging: int = 0  # running tasks that a rollback has still to stop
-    refusing: tuple[
-        str, ...
-    ] = ()  # which commands the master refuses now, and why; a sentence for each reason
+    refusing: tuple[str, ...] = ()  # which commands the master refuses now, a sentence for each reason
     store_free_bytes: int | None = None  # on the database's disk; null where the master cannot tell
+    machines_silent: int = 0  # of those that are up; they missed their last polls and get no new tasks
 
 
 class WhoamiView(msgspec.Struct, frozen=True):

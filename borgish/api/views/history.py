@@ -38,6 +38,7 @@ ASKED = {
     "UncordonMachine": "uncordon",
     "RemoveMachine": "remove",
     "SetMachineDown": "set down",
+    "LoseMachine": "give up",
     "SetMachineUp": "set up",
     "Observe": "report",
     "PromisePlaces": "promise",

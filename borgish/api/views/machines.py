@@ -6,6 +6,7 @@ from borgish.cell.model import Machine
 from borgish.cell.observed import Observed, SeenMachine
 from borgish.cell.state import Cell
 from borgish.clock import Now
+from borgish.text import span
 from borgish.wire.api import MachineView, TaintView, UsageView
 
 _NEVER_HEARD = SeenMachine()
@@ -27,11 +28,12 @@ def machine_view(cell: Cell, observed: Observed, tally: Tally, machine: Machine,
         conditions=seen.conditions,
         heard_seconds_ago=round(max(0.0, now.mono - seen.heard), 3) if seen.heard else None,
         joined_at=instant(machine.joined_at),
-        reason=machine.reason or seen.trouble,
+        reason=_reason(machine, seen, now),
         orphans=tuple(f"{task}@{attempt}" for task, attempt in sorted(seen.orphans)),
         taints=tuple(
             TaintView(taint.key, taint.effect, instant(taint.since), taint.value) for taint in machine.taints
         ),
+        answering=seen.is_answering,
     )
 
 
@@ -45,7 +47,22 @@ def machine_state(machine: Machine) -> str:
 def has_trouble(machine: Machine, observed: Observed) -> bool:
     """Return whether a person should look at this machine."""
     seen = observed.machines.get(machine.name, _NEVER_HEARD)
-    return not machine.up or machine.cordoned or bool(seen.conditions or seen.orphans)
+    return (
+        not machine.up or machine.cordoned or not seen.is_answering or bool(seen.conditions or seen.orphans)
+    )
+
+
+def is_answering(machine: Machine, observed: Observed) -> bool:
+    """Return whether a machine answered one of its last polls, or was not polled yet."""
+    return observed.machines.get(machine.name, _NEVER_HEARD).is_answering
+
+
+def _reason(machine: Machine, seen: SeenMachine, now: Now) -> str:
+    """Return why it is down or cordoned, and what is wrong with its answers before it counts as down."""
+    if not machine.up or seen.is_answering:
+        return machine.reason or seen.trouble
+    silence = f"not answering for {span(now.mono - seen.answered)} ({seen.trouble})"
+    return f"{machine.reason}; {silence}" if machine.reason else silence
 
 
 def _address(machine: Machine) -> str:

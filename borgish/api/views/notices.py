@@ -21,6 +21,7 @@ from borgish.cell.events import (
     MachineDown,
     MachineFacts,
     MachineJoined,
+    MachineLost,
     MachineRemoved,
     MachineRestored,
     MachineTainted,
@@ -166,6 +167,10 @@ def _down(event: MachineDown, _entry: Entry) -> Iterator[_Line]:
     yield _machine(event.machine, f"is down: {event.reason}", bad=True)
 
 
+def _lost(event: MachineLost, _entry: Entry) -> Iterator[_Line]:
+    yield _machine(event.machine, "is given up, and its tasks are placed elsewhere", bad=True)
+
+
 def _up(event: MachineUp, _entry: Entry) -> Iterator[_Line]:
     yield _machine(event.machine, "is up again")
 
@@ -281,6 +286,7 @@ _LINES: dict[type[AnyEvent], Callable[[Any, Entry], Iterator[_Line]]] = {
     MachineJoined: _joined,
     MachineFacts: _facts,
     MachineDown: _down,
+    MachineLost: _lost,
     MachineUp: _up,
     MachineCordoned: _cordoned,
     MachineUncordoned: _uncordoned,

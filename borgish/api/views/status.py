@@ -10,7 +10,7 @@ import borgish
 from borgish.api.views.amounts import total
 from borgish.api.views.instants import instant
 from borgish.api.views.jobs import count_failed, job_view
-from borgish.api.views.machines import has_trouble, machine_view
+from borgish.api.views.machines import has_trouble, is_answering, machine_view
 from borgish.api.views.tally import Tally
 from borgish.bands import Bands
 from borgish.cell.model import Job, Machine
@@ -65,6 +65,7 @@ def status_view(cell: Cell, observed: Observed, tally: Tally, daemon: Daemon, no
         lagging=sum(len(lagging.attempts) for key in cell.lagging if (lagging := cell.jobs[key].lagging)),
         refusing=(words,) if (words := refusing(daemon.room)) else (),
         store_free_bytes=daemon.room.free_bytes,
+        machines_silent=sum(not is_answering(machine, observed) for machine in machines_up),
     )
 
 

@@ -16,6 +16,7 @@ from borgish.cell.commands import (
     GoOnRollingBack,
     JoinMachine,
     KillTasks,
+    LoseMachine,
     PlaceTasks,
     PromisePlaces,
     RemoveMachine,
@@ -42,6 +43,7 @@ from borgish.cell.events import (
     MachineCordoned,
     MachineDown,
     MachineJoined,
+    MachineLost,
     MachineRemoved,
     MachineTainted,
     MachineUncordoned,
@@ -160,6 +162,12 @@ def _submitted(cell: Cell, entry: Entry, _then: Then) -> Iterator[Command]:
     yield SubmitJob(cell.jobs[entry.subject].spec if again else _first(entry, JobSubmitted).spec)
 
 
+def _lost(_cell: Cell, entry: Entry, _then: Then) -> Iterator[Command]:
+    event = _first(entry, MachineLost)
+    _, _, reason = _first(entry, TasksEvicted).reason.partition(": ")
+    yield LoseMachine(event.machine, reason, event.at)
+
+
 def _tainted(cell: Cell, entry: Entry, _then: Then) -> Iterator[Command]:
     event = _first(entry, MachineTainted)
     before = cell.machines[event.machine].taints if event.machine in cell.machines else ()
@@ -233,6 +241,7 @@ _COMMANDS: dict[str, Callable[[Cell, Entry, Then], Iterator[Command]]] = {
     "RemoveQuota": _no_quota,
     "RemoveMachine": _of(MachineRemoved, lambda event: RemoveMachine(event.machine)),
     "SetMachineDown": _of(MachineDown, lambda event: SetMachineDown(event.machine, event.reason)),
+    "LoseMachine": _lost,
     "SetMachineUp": _of(MachineUp, lambda event: SetMachineUp(event.machine)),
     "RollBack": _rolled_back,
     "GoOnRollingBack": _went_on,

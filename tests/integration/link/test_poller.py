@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import msgspec
@@ -9,7 +10,7 @@ import pytest
 
 from borgish.cell.commands import Observe
 from borgish.cell.model import Machine, Snapshot
-from borgish.cell.observed import Observed, SeenMachine
+from borgish.cell.observed import Miss, Observed, SeenMachine
 from borgish.cell.state import Cell
 from borgish.clock import SystemClock
 from borgish.errors import Fenced, NotFound, StoreFull, Unreachable
@@ -84,8 +85,8 @@ class FakeInbox:
     def __init__(self) -> None:
         self.reports: list[Observe] = []
         self.heard_of: list[str] = []
-        self.missed_of = ("", "")
         self.is_full = False
+        self.misses: list[Miss] = []
         self.arrived = asyncio.Event()
 
     async def observe(self, report: Observe) -> None:
@@ -97,8 +98,8 @@ class FakeInbox:
     def heard(self, machine: str, mono: float) -> None:
         self.heard_of.append(machine)
 
-    def missed(self, machine: str, trouble: str) -> None:
-        self.missed_of = (machine, trouble)
+    def missed(self, machine: str, miss: Miss) -> None:
+        self.misses.append(miss)
 
     def used(self, machine: str, usage: dict[tuple[str, int], tuple[int, int]]) -> None:
         raise AssertionError("this borglet sends no usage")
@@ -192,7 +193,7 @@ async def test_a_report_for_which_there_is_no_room_comes_again_until_there_is(
     await bench.until(lambda: len(bench.inbox.reports) >= before + 3)
     assert all(report.whole for report in bench.inbox.reports[before + 1 :])
     assert len(bench.inbox.heard_of) >= before + 3
-    assert bench.inbox.missed_of == ("", "")
+    assert bench.inbox.misses == []
     assert bench.link.trouble("m1") == ""
     assert caplog.text == ""
     bench.inbox.is_full = False
@@ -261,7 +262,19 @@ async def test_a_borglet_that_never_answers_is_a_miss(borglet: FakeBorglet) -> N
     bench.link.sync(["m1"])
     await bench.until(lambda: "no answer" in bench.link.trouble("m1"))
     assert not bench.inbox.heard_of
+    assert not any(miss.refused for miss in bench.inbox.misses)
     await bench.link.close()
+
+
+async def test_a_refused_connection_is_told_from_silence(bench: Bench) -> None:
+    await bench.until(lambda: bench.inbox.reports)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        bench.cell.machines["m1"].port = free.getsockname()[1]
+    began = SystemClock().now().mono
+    bench.link.sync(["m1"])
+    await bench.until(lambda: any(miss.refused for miss in bench.inbox.misses))
+    assert "connection refused" in bench.link.trouble("m1")
+    assert bench.inbox.misses[-1].refused >= began
 
 
 async def test_a_machine_that_moved_is_polled_there(bench: Bench, borglet: FakeBorglet) -> None:

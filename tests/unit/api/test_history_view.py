@@ -7,7 +7,8 @@ import pytest
 from borgish.api.moments import moment
 from borgish.api.views.history import ASKED, Wanted, history_view
 from borgish.cell import events as happened
-from borgish.cell.commands import Command, EvictTasks
+from borgish.cell.commands import Command
+from borgish.cell.decide import decide
 from borgish.cell.events import AnyEvent, Entry
 from borgish.errors import Invalid
 from borgish.reconcilers import stranded
@@ -99,13 +100,13 @@ def test_of_a_machine_the_tasks_that_were_lost_with_it() -> None:
     observed.machines["m2"].heard = NOW.mono
     settings = ReconcileSettings(thaw_seconds=0.0, led_since=-math.inf)
     cell.machines["m3"].up = True
-    (evict,) = stranded.reconcile(cell, observed, None, settings, NOW)
-    assert isinstance(evict, EvictTasks)
-    evicted = happened.TasksEvicted(evict.job, evict.indexes, evict.cause, evict.reason)
-    found = entry(evicted, cause="EvictTasks", actor="stranded", subject=evict.job)
+    (lose,) = stranded.reconcile(cell, observed, None, settings, NOW)
+    lost = decide(cell, observed, lose, "stranded", NOW)
+    evicted = next(event for event in lost.events if isinstance(event, happened.TasksEvicted))
+    found = entry(evicted, cause="EvictTasks", actor="stranded", subject=evicted.job)
     assert words(found, Wanted(machine="m1")) is not None
     assert words(found, Wanted(machine="m")) is None
-    drained = happened.TasksEvicted(evict.job, evict.indexes, Eviction.DRAIN, "m1 is down")
+    drained = happened.TasksEvicted(evicted.job, evicted.indexes, Eviction.DRAIN, "m1 is down")
     assert words(entry(drained), Wanted(machine="m1")) is None
 
 

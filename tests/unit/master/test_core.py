@@ -8,7 +8,7 @@ from borgish.cell.commands import Command, JoinMachine, KillTasks, Observe, Rest
 from borgish.cell.events import Entry
 from borgish.cell.invariants import violations
 from borgish.cell.model import Machine, Snapshot
-from borgish.cell.observed import SeenAttempt
+from borgish.cell.observed import Miss, SeenAttempt
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import Conflict, NotFound
@@ -161,7 +161,7 @@ def test_a_new_master_evicts_nobody_before_half_have_answered() -> None:
         driver.wait(1, "m1")
     assert driver.states() == [State.RUNNING] * 3
     assert {t.machine for t in core.cell.jobs["ann/web"].tasks} == {"m1", "m2", "m3"}
-    for _ in range(50):
+    for _ in range(60):
         driver.wait(1, "m1")
     assert {t.machine for t in core.cell.jobs["ann/web"].tasks} == {"m1"}
 
@@ -332,6 +332,49 @@ def test_a_machine_that_is_heard_again_is_up_though_it_has_nothing_new_to_say(dr
     assert driver.core.cell.machines["m1"].up
 
 
+def refuse(driver: Driver, name: str) -> None:
+    driver.step(Missed({name: Miss("127.0.0.1:7500: connection refused", refused=driver.now.mono)}))
+
+
+def test_a_host_that_refuses_connections_keeps_its_tasks_for_a_minute() -> None:
+    driver = Driver(7)
+    driver.ask(SubmitJob(JOB))
+    driver.wait(1, *names(7))
+    before = placed(driver)
+    others = [name for name in names(7) if name != before[0][0]]
+    for _ in range(59):
+        refuse(driver, before[0][0])
+        driver.wait(1, *others)
+    assert placed(driver) == before
+    for _ in range(3):
+        refuse(driver, before[0][0])
+        driver.wait(1, *others)
+    assert before[0][0] not in {machine for machine, _ in placed(driver)}
+
+
+def test_a_machine_that_missed_two_polls_gets_no_new_tasks_until_it_answers() -> None:
+    driver = Driver(1)
+    driver.wait(1, "m1")
+    driver.step(Missed({"m1": Miss("lost")}))
+    driver.step(Missed({"m1": Miss("lost")}))
+    driver.ask(SubmitJob(JOB))
+    (refusal,) = driver.core.refusals["ann/web"]
+    assert refusal.text == "0 of 1 machine fits: 1 is not answering"
+    assert refusal.hint == "would fit 1 machine that is not answering"
+    assert not refusal.impossible
+    driver.wait(1, "m1")
+    assert len(placed(driver)) == JOB.tasks
+
+
+def test_one_missed_poll_is_no_reason_to_place_nothing() -> None:
+    driver = Driver(1)
+    for _ in range(3):
+        driver.wait(1, "m1")
+        driver.step(Missed({"m1": Miss("lost")}))
+    driver.ask(SubmitJob(JOB))
+    assert len(placed(driver)) == JOB.tasks
+
+
 def test_an_orphan_stays_one_when_the_journal_grows_past_it(driver: Driver) -> None:
     orphan = SeenAttempt("bob/db/0", driver.core.cell.position + 2, Phase.UP)
     driver.report("m1", orphan)
@@ -360,9 +403,9 @@ def test_a_name_whose_machine_may_still_answer_is_not_given_to_another(driver: D
 def test_a_machine_that_is_down_says_why_it_gave_no_answer(driver: Driver) -> None:
     driver.wait(1, "m1", "m2", "m3")
     for _ in range(12):
-        driver.step(Missed({"m1": "127.0.0.1:7500: connection refused"}))
+        driver.step(Missed({"m1": Miss("127.0.0.1:7500: no route to host")}))
         driver.wait(1, "m2", "m3")
-    assert "connection refused" in driver.core.cell.machines["m1"].reason
+    assert "no route to host" in driver.core.cell.machines["m1"].reason
     driver.wait(1, "m1", "m2", "m3")
     assert driver.core.cell.machines["m1"].up
     assert driver.core.observed.machines["m1"].trouble == ""

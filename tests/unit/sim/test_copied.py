@@ -67,7 +67,7 @@ def test_what_is_lost_runs_again_when_it_is_seen_to_be_lost(cell: Cell) -> None:
     assert found.machines == ("m3", "m4")
     assert found.lost == {"ann/web": tuple(sorted(i for name in names for _, i in cell.placed[name]))}
     assert 10.0 < found.seen_seconds < 12.0
-    assert found.seen_seconds <= found.again_seconds < 12.0
+    assert found.seen_seconds + 10.0 <= found.again_seconds < 22.0  # one machine in ten seconds
     assert (found.again, found.waiting, found.frozen) == (2, {}, False)
     assert not any(copy.cell.placed[name] for name in names)
 

@@ -1,0 +1,84 @@
+"""When a machine that does not answer is down: by silence, and by refused connections."""
+
+import pytest
+
+from borgish.cell.commands import Command, SetMachineDown, SetMachineUp
+from borgish.cell.model import Snapshot
+from borgish.cell.observed import MISSES_MAX, Miss, Observed, SeenMachine
+from borgish.cell.observing import hear, miss, watch
+from borgish.cell.state import Cell
+from borgish.clock import Now
+from borgish.reconcilers import machines
+from borgish.reconcilers.settings import ReconcileSettings
+from tests.unit.cell.test_decide import machine
+
+BEGAN = 1000.0
+SETTINGS = ReconcileSettings()
+
+
+def wanted(
+    seen: SeenMachine, seconds: float, *, up: bool = True, settings: ReconcileSettings = SETTINGS
+) -> list[Command]:
+    cell, observed = Cell(Snapshot("c")), Observed()
+    cell.machines["m1"] = machine("m1")
+    cell.machines["m1"].up = up
+    observed.machines["m1"] = seen
+    return list(machines.reconcile(cell, observed, None, settings, Now(0.0, BEGAN + seconds)))
+
+
+@pytest.mark.parametrize(
+    ("refused_after", "down_from"),
+    [
+        (None, 10.0),  # silence alone
+        (4.0, 14.0),  # refused once, then silence: it counts from the refusal
+        (59.0, 60.0),  # refused to the end
+    ],
+)
+def test_when_it_is_down(refused_after: float | None, down_from: float) -> None:
+    seen = SeenMachine(heard=BEGAN, watched_since=BEGAN)
+    seen.refused = 0.0 if refused_after is None else BEGAN + refused_after
+    assert wanted(seen, down_from - 0.1) == []
+    (down,) = wanted(seen, down_from + 0.1)
+    assert isinstance(down, SetMachineDown)
+    assert down.reason.startswith(f"no answer for {down_from:.0f} s")
+
+
+def test_a_refusal_of_long_ago_does_not_shorten_what_silence_has() -> None:
+    seen = SeenMachine(heard=BEGAN, watched_since=BEGAN, refused=BEGAN - 50)
+    assert wanted(seen, 9.9) == []
+    assert wanted(seen, 10.1)
+
+
+def test_a_minute_of_refusals_begins_anew_with_each_master() -> None:
+    seen = SeenMachine(heard=BEGAN - 100, watched_since=BEGAN, refused=BEGAN + 59)
+    assert wanted(seen, 59.9) == []
+    assert wanted(seen, 60.1)
+
+
+def test_who_is_known_to_live_never_has_less_than_who_is_silent() -> None:
+    seen = SeenMachine(heard=BEGAN, watched_since=BEGAN, refused=BEGAN + 299)
+    settings = ReconcileSettings(down_after_seconds=300.0)
+    assert wanted(seen, 299.0, settings=settings) == []
+    assert wanted(seen, 301.0, settings=settings)
+
+
+def test_what_answers_is_up_again() -> None:
+    assert wanted(SeenMachine(heard=BEGAN), 1.0, up=False) == [SetMachineUp("m1")]
+
+
+def test_polls_missed_in_a_row_are_counted_until_there_is_an_answer() -> None:
+    observed = Observed()
+    watch(observed, ["m1"], Now(0.0, BEGAN))
+    seen = observed.machines["m1"]
+    assert miss(observed, {"m1": Miss("lost")}) == set()
+    assert miss(observed, {"m1": Miss("lost", refused=BEGAN + 1)}) == {"m1"}
+    assert not seen.is_answering
+    assert miss(observed, {"m1": Miss("lost")}) == set()  # it is known already
+    assert (seen.misses, seen.refused, seen.trouble) == (MISSES_MAX + 1, BEGAN + 1, "lost")
+    assert hear(observed, {"m1": BEGAN + 3}) == {"m1"}
+    assert (seen.is_answering, seen.trouble) == (True, "")
+    assert hear(observed, {"m1": BEGAN + 4}) == set()
+
+
+def test_misses_of_one_step_are_taken_together() -> None:
+    assert Miss("reset", 7.0).then(Miss("no answer")) == Miss("no answer", 7.0, 2)
