@@ -10,6 +10,7 @@
     |   +-- Unauthenticated      no token, or a wrong one
     |   +-- Forbidden            the token does not reach that far
     |   +-- Gone                 the position asked for is no longer kept
+    |   +-- TooManyRequests      more than one caller may ask for in so short a time
     |   +-- Poison               the master fails at it, and goes on without it
     |   +-- StoreFull            there is no room left to write what follows
     +-- Unreachable              nobody answers, or not in time
@@ -114,6 +115,16 @@ class Gone(Refused):
     """The position asked for is no longer kept."""
 
     status = 410
+
+
+class TooManyRequests(Refused):
+    """More than one caller may ask for in so short a time. Nothing was done: the same may be asked again."""
+
+    status = 429
+
+    def __init__(self, message: str, hint: str = "", retry_after_seconds: float = 1.0) -> None:
+        super().__init__(message, hint)
+        self.retry_after_seconds = retry_after_seconds
 
 
 class Poison(Refused):

@@ -137,7 +137,8 @@ CHECKPOINT_NAME_PATTERN = r"(?!(all|now)$)[a-z]([a-z0-9-]{0,61}[a-z0-9])?"  # no
 TAINT_KEY_PATTERN = r"[A-Za-z_][A-Za-z0-9_./-]{0,62}"  # as attributes of machines
 TAINT_VALUE_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_./-]{0,252}"
 TASKS_PER_JOB_MAX = 10_000
-BODY_BYTES_MAX = 1024 * 1024
+BODY_BYTES_MAX = 1024 * 1024  # of a job file
+JSON_BYTES_MAX = 64 * 1024  # of any other body of the API, unless its route says more: 10,000 indexes fit
 CHECKPOINT_FILE_BYTES_MAX = 256 * 1024**2  # a cell of 200,000 tasks has a hundredth of it
 
 

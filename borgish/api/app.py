@@ -19,6 +19,7 @@ from borgish.api.history import HISTORY
 from borgish.api.jobs import JOBS
 from borgish.api.machines import MACHINES
 from borgish.api.openapi import show_openapi
+from borgish.api.parser import Parser
 from borgish.api.queries import check_query
 from borgish.api.quotas import QUOTAS
 from borgish.api.rollback import ROLLBACK
@@ -26,7 +27,7 @@ from borgish.api.status import STATUS, Metrics
 from borgish.api.tasks import TASKS
 from borgish.api.watch import WATCH
 from borgish.errors import BorgishError
-from borgish.vocabulary import BODY_BYTES_MAX
+from borgish.vocabulary import JSON_BYTES_MAX
 
 ROUTES = (
     *(
@@ -65,9 +66,9 @@ def create_routes(gateway: Gateway, metrics: Metrics) -> Litestar:
         ROUTES,
         request_class=Asked,
         guards=[guard, check_query],
-        request_max_body_size=BODY_BYTES_MAX,
+        request_max_body_size=JSON_BYTES_MAX,
         openapi_config=None,
-        state=State({"gateway": gateway, "metrics": metrics}),
+        state=State({"gateway": gateway, "metrics": metrics, "parser": Parser()}),
         exception_handlers={
             BorgishError: on_borgish_error,
             HTTPException: on_framework_error,

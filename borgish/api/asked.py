@@ -12,6 +12,7 @@ from litestar.datastructures import State
 
 from borgish.api.gateway import Gateway, Principal, Reading
 from borgish.api.moments import AT, NOW, read_moment
+from borgish.api.parser import Parser
 from borgish.api.views.history import Wanted
 from borgish.cell.commands import Command
 from borgish.errors import Invalid, Mistake
@@ -20,6 +21,7 @@ from borgish.wire.api import Accepted, AsOf, EventView
 
 T = TypeVar("T")
 
+AT_ONCE_BYTES_MAX = 512  # what many callers at a time may send, without a turn for each
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
 _WHERE = re.compile(r" - at `\$\.?(.*)`$")
 
@@ -34,6 +36,25 @@ class Asked(Request[Principal, None, State]):
         """The master."""
         gateway: Gateway = self.app.state["gateway"]
         return gateway
+
+    @property
+    def parser(self) -> Parser:
+        """What reads long job files."""
+        parser: Parser = self.app.state["parser"]
+        return parser
+
+    async def short_body(self) -> bytes:
+        """Return a body that is small enough to be read here, when it is its turn."""
+        body = await self.body()
+        if len(body) > AT_ONCE_BYTES_MAX:
+            await self.parser.pause()
+        return body
+
+    @property
+    def body_bytes(self) -> int:
+        """How long the body is; -1 when that was not said."""
+        length = self.headers.get("content-length", "")
+        return int(length) if length.isascii() and length.isdigit() else -1
 
     @property
     def request_id(self) -> str:
@@ -54,7 +75,7 @@ class Asked(Request[Principal, None, State]):
 
     async def json_as(self, shape: type[T]) -> T:
         """Return the body read as ``shape``; an empty body is an empty object. Raises Invalid."""
-        body = await self.body() or b"{}"
+        body = await self.short_body() or b"{}"
         try:
             decoded = msgspec.json.decode(body, type=shape, strict=True)
             json.loads(body, object_pairs_hook=_each_key_once)
@@ -117,6 +138,8 @@ def _dated(answer: T, as_of: AsOf) -> T:
 
 def _each_key_once(pairs: list[tuple[str, object]]) -> None:
     """Refuse what JSON leaves open: which of two values counts. Raises Invalid."""
+    if len(dict(pairs)) == len(pairs):
+        return
     seen: set[str] = set()
     for key, _ in pairs:
         if key in seen:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from borgish.api.auth import Tokens, bearer
-from borgish.api.errors import encode, problem_of
+from borgish.api.errors import encode, headers_of, problem_of
 from borgish.errors import BorgishError, Forbidden, Unauthenticated
 from borgish.failpoints import reach
 from borgish.wire.bounds import is_loopback
@@ -102,7 +102,6 @@ def _raised_on_purpose(error: Exception) -> BorgishError | None:
 
 async def _refuse(refused: BorgishError, send: Send) -> None:
     body, headers = encode(problem_of(refused))
-    if isinstance(refused, Unauthenticated):
-        headers.append((b"www-authenticate", b"Bearer"))
+    headers += headers_of(refused)
     await send({"type": "http.response.start", "status": refused.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -5,6 +5,7 @@ that the caller is told.
 """
 
 import logging
+import math
 from http import HTTPStatus
 from typing import Any
 
@@ -13,9 +14,9 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException
 
 from borgish.api.queries import public_name
-from borgish.errors import BorgishError, Invalid, Mistake
+from borgish.errors import BorgishError, Invalid, Mistake, TooManyRequests, Unauthenticated
 from borgish.ids import new_instance
-from borgish.vocabulary import BODY_BYTES_MAX
+from borgish.vocabulary import JSON_BYTES_MAX
 from borgish.wire.api import Problem
 
 PROBLEM = "application/problem+json"
@@ -44,9 +45,17 @@ def problem_of(error: BorgishError) -> Problem:
     )
 
 
+def headers_of(error: BorgishError) -> list[tuple[bytes, bytes]]:
+    """Return the headers that an error has beside those of its body."""
+    if isinstance(error, TooManyRequests):
+        return [(b"retry-after", b"%d" % math.ceil(error.retry_after_seconds))]
+    return [(b"www-authenticate", b"Bearer")] if isinstance(error, Unauthenticated) else []
+
+
 def on_borgish_error(_request: Request[Any, Any, Any], error: BorgishError) -> Response[bytes]:
     """Answer an error that was raised on purpose."""
-    return _response(problem_of(error))
+    headers = {name.decode(): value.decode() for name, value in headers_of(error)}
+    return _response(problem_of(error), headers)
 
 
 def on_framework_error(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
@@ -58,7 +67,7 @@ def on_framework_error(request: Request[Any, Any, Any], error: HTTPException) ->
     if mistakes and not hint:
         hint = "GET /v1/openapi.json lists what it takes"
     limit = getattr(request.scope.get("route_handler"), "request_max_body_size", None)
-    limit = limit if isinstance(limit, int) else BODY_BYTES_MAX
+    limit = limit if isinstance(limit, int) else JSON_BYTES_MAX
     problem = Problem(
         title=HTTPStatus(status).phrase,
         status=status,

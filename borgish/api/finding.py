@@ -1,12 +1,12 @@
 """Finds what a path names in the cell, or says what is there instead."""
 
-import difflib
 from collections.abc import Iterable
 from itertools import islice
 
 from borgish.cell.model import Job, Machine
 from borgish.cell.state import Cell
 from borgish.errors import NotFound
+from borgish.spec.slips import meant_by_slip
 from borgish.vocabulary import job_key
 
 _NAMES_COMPARED_MAX = 2000
@@ -43,5 +43,10 @@ def find_machine(cell: Cell, name: str) -> Machine:
 
 
 def _near(name: str, names: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name[:200], islice(names, _NAMES_COMPARED_MAX), 1)
-    return f"Did you mean {near[0]}?" if near else ""
+    """Return which of the names may be meant: one slip away, the same of another user, or begun by it."""
+    known = list(islice(names, _NAMES_COMPARED_MAX))
+    last = "/" + name.rpartition("/")[2]
+    same = (other for other in known if other.endswith(last))
+    begun = (other for other in known if other.startswith(name))
+    near = meant_by_slip(name, known) or next(same, "") or next(begun, "")
+    return f"Did you mean {near}?" if near else ""

@@ -1,7 +1,5 @@
 """``/v1/jobs`` and ``/v1/plan``: submit, plan, list, show, kill, restart, scale."""
 
-import asyncio
-
 from litestar import get, post
 
 from borgish.api.asked import Asked
@@ -12,24 +10,32 @@ from borgish.api.moments import AT
 from borgish.api.openapi import TAKES
 from borgish.api.pages import cut
 from borgish.api.parameters import LIMIT_MAX, After, AsPlanned, DefaultUser, JobName, Limit, Owner
+from borgish.api.parser import SHORT_BYTES_MAX
 from borgish.api.views.jobs import job_detail, job_view
-from borgish.bands import Bands
 from borgish.cell.commands import KillTasks, RestartTasks, ScaleJob, SubmitJob
 from borgish.spec.job import JobSpec
 from borgish.spec.read import read_job
-from borgish.vocabulary import job_key
+from borgish.vocabulary import BODY_BYTES_MAX, job_key
 from borgish.wire.api import Accepted, IndexesRequest, JobDetail, JobList, PlanView, ScaleRequest
 
-READ_AT_ONCE_BYTES = 16 * 1024
 
-
-@post("/v1/jobs", opt={POLICY: Policy.SUBMIT, TAKES: "job file"}, status_code=201)
+@post(
+    "/v1/jobs",
+    opt={POLICY: Policy.SUBMIT, TAKES: "job file"},
+    status_code=201,
+    request_max_body_size=BODY_BYTES_MAX,
+)
 async def submit_job(request: Asked, user: DefaultUser = "", plan: AsPlanned = "") -> Accepted:
     """Submit a job. The body is the text of a job file, YAML or JSON."""
     return await request.command(SubmitJob(await _asked(request, user), plan))
 
 
-@post("/v1/plan", opt={POLICY: Policy.SUBMIT, TAKES: "job file"}, status_code=200)
+@post(
+    "/v1/plan",
+    opt={POLICY: Policy.SUBMIT, TAKES: "job file"},
+    status_code=200,
+    request_max_body_size=BODY_BYTES_MAX,
+)
 async def plan_job(request: Asked, user: DefaultUser = "") -> PlanView:
     """Say what would follow if a job were submitted. Nothing is changed. The body is as for a submission."""
     return await request.gateway.plan(await _asked(request, user), request.user.name)
@@ -97,16 +103,13 @@ async def scale_job(request: Asked, user: Owner, name: JobName) -> Accepted:
 
 async def _asked(request: Asked, user: str) -> JobSpec:
     """Read the job file in a request, which must be of who asks."""
-    spec = await _read(await request.body(), user or request.user.name, request.gateway.bands())
+    asker, bands = request.user.name, request.gateway.bands()
+    if 0 <= request.body_bytes <= SHORT_BYTES_MAX:
+        spec = read_job(await request.short_body(), user or asker, bands)
+    else:
+        spec = await request.parser.read(asker, request.body, user or asker, bands)
     check_owner(request.user, spec.user)
     return spec
-
-
-async def _read(body: bytes, user: str, bands: Bands) -> JobSpec:
-    """Read a job file; a long one beside the loop, which polls machines meanwhile."""
-    if len(body) <= READ_AT_ONCE_BYTES:
-        return read_job(body, user, bands)
-    return await asyncio.to_thread(read_job, body, user, bands)
 
 
 JOBS = (submit_job, plan_job, list_jobs, show_job, kill_tasks, restart_tasks, scale_job)

@@ -34,9 +34,15 @@ from borgish.wire.bounds import mistakes_in_join
 from borgish.wire.link import JoinReply, JoinRequest
 
 REASON_CHARACTERS_MAX = 500
+JOIN_BYTES_MAX = 384 * 1024  # what wire/bounds.py lets a machine say fits in
 
 
-@post("/v1/machines", opt={POLICY: Policy.JOIN, TAKES: JoinRequest}, status_code=200)
+@post(
+    "/v1/machines",
+    opt={POLICY: Policy.JOIN, TAKES: JoinRequest},
+    status_code=200,
+    request_max_body_size=JOIN_BYTES_MAX,
+)
 async def join(request: Asked) -> JoinReply:
     """Take a machine into the cell; for borglets."""
     asked = await request.json_as(JoinRequest)

@@ -15,16 +15,27 @@ from borgish.wire.api_past import RollbackPlan, RollbackRequest
 
 _JOB = re.compile(f"{NAME_PATTERN}/{NAME_PATTERN}", re.ASCII)
 ONLY_MAX = 1000
+ROLLBACK_BYTES_MAX = 256 * 1024  # so many names fit
 
 
-@post("/v1/rollback/plan", opt={POLICY: Policy.ADMIN, TAKES: RollbackRequest}, status_code=200)
+@post(
+    "/v1/rollback/plan",
+    opt={POLICY: Policy.ADMIN, TAKES: RollbackRequest},
+    status_code=200,
+    request_max_body_size=ROLLBACK_BYTES_MAX,
+)
 async def plan_rollback(request: Asked) -> RollbackPlan:
     """Say what a rollback would do, done now. Nothing is changed."""
     asked, moment = await _read(request)
     return await request.gateway.plan_rollback(moment, asked)
 
 
-@post("/v1/rollback", opt={POLICY: Policy.ADMIN, TAKES: RollbackRequest}, status_code=200)
+@post(
+    "/v1/rollback",
+    opt={POLICY: Policy.ADMIN, TAKES: RollbackRequest},
+    status_code=200,
+    request_max_body_size=ROLLBACK_BYTES_MAX,
+)
 async def roll_back(request: Asked) -> Accepted:
     """Make the cell what it was to be at a moment: one new event, on a new timeline."""
     asked, moment = await _read(request)

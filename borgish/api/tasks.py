@@ -37,6 +37,7 @@ from borgish.wire.link import ExecReply
 
 EXEC_SECONDS_MAX = 3600.0
 EXEC_WORDS_MAX = 1000
+EXEC_BYTES_MAX = 256 * 1024  # two words of the longest that Linux gives to a program
 FIRST_PIECE_SECONDS = 1.0
 
 
@@ -101,6 +102,7 @@ async def task_logs(
     "/v1/tasks/{user:str}/{name:str}/{index:int}/exec",
     opt={POLICY: Policy.OWN, TAKES: ExecCall},
     status_code=200,
+    request_max_body_size=EXEC_BYTES_MAX,
 )
 async def exec_beside_task(request: Asked, user: Owner, name: JobName, index: TaskIndex) -> ExecReply:
     """Run a command beside a running task, with its folder, limits and environment."""

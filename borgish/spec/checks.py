@@ -11,6 +11,7 @@ from borgish.spec.job import Health
 from borgish.spec.kinds import Place, nearest
 from borgish.spec.mistakes import quote
 from borgish.spec.records import Values
+from borgish.spec.slips import meant_by_slip
 from borgish.spec.substitute import VARIABLES, port_variable, references
 from borgish.vocabulary import TASKS_PER_JOB_MAX, JobKind, Runtime
 
@@ -95,7 +96,7 @@ def check_health_port(values: Values) -> None:
         key = "port" if _child(node, "port") else "tcp"
         hint = (
             f"did you mean {close}?"
-            if (close := nearest(health.port, ports))
+            if (close := meant_by_slip(health.port, ports))
             else f"add ports: [{health.port}]"
         )
         place.at(key).tell(
@@ -180,12 +181,12 @@ def _check_text(node: Scalar, place: Place, ports: tuple[str, ...], *, ports_kno
 
 
 def _reference_hint(kind: str, port: str, name: str, ports: tuple[str, ...]) -> str:
-    known = [*VARIABLES, *(f"port.{port}" for port in ports)]
-    if close := nearest(name, known):
+    of_ports = [f"port.{port}" for port in ports]
+    if close := nearest(name, VARIABLES) or meant_by_slip(name, of_ports):
         return f"did you mean {{{{{close}}}}}?"
     if kind == "port" and port:
         return f"add ports: [{port[:64]}] to the job"
-    return f"known are {', '.join(known)}"
+    return f"known are {', '.join((*VARIABLES, *of_ports))}"
 
 
 def _texts(node: Node | None, place: Place) -> Iterator[tuple[Scalar, Place]]:

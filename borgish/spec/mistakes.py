@@ -21,49 +21,44 @@ _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 
 
 class Found:
-    """The mistakes found so far in one text. Above ``MISTAKES_MAX`` they are only counted."""
+    """The mistakes found so far in one text. The one after ``MISTAKES_MAX`` ends the reading, so that a text
+    full of mistakes costs no more than one of the same size that is right."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._lines: list[str] | None = None
         self._kept: list[Mistake] = []
-        self._count = 0
+        self._has_more = False
 
     def __len__(self) -> int:
-        return self._count
-
-    @property
-    def full(self) -> bool:
-        """Whether further mistakes are only counted, so that their hints need not be worked out."""
-        return len(self._kept) >= MISTAKES_MAX
+        return len(self._kept)
 
     def tell(self, line: int, column: int, message: str, hint: str = "", path: str = "") -> None:
-        """Add a mistake at a line and column, both counted from 1."""
-        self._count += 1
-        if not self.full:
-            self._kept.append(Mistake(message, line, column, hint, self._excerpt(line, column), path))
+        """Add a mistake at a line and column, both counted from 1. Raises Invalid when there are too many."""
+        if len(self._kept) >= MISTAKES_MAX:
+            self._has_more = True
+            raise self.invalid()
+        self._kept.append(Mistake(message, line, column, hint, self._excerpt(line, column), path))
 
     def only(self, line: int, column: int, message: str, hint: str) -> NoReturn:
         """Raise Invalid with this mistake instead of all found before, which it explains."""
         self._kept.clear()
-        self._count = 0
         self.tell(line, column, message, hint)
         raise self.invalid()
 
     def stop(self) -> None:
         """Raise Invalid when there is a mistake."""
-        if self._count:
+        if self._kept:
             raise self.invalid()
 
     def invalid(self) -> Invalid:
         """Return the error that carries every mistake found, of which there must be one, as in the text."""
         mistakes = sorted(self._kept, key=lambda m: (m.line, m.column))
-        if more := self._count - len(mistakes):
-            mistakes.append(Mistake(f"and {more} more mistakes, not shown"))
-        first = mistakes[0]
-        head = (
-            "the job file has a mistake" if self._count == 1 else f"the job file has {self._count} mistakes"
-        )
+        first, count = mistakes[0], f"{len(mistakes)} mistakes"
+        if self._has_more:
+            count = f"more than {count}"
+            mistakes.append(Mistake(f"more than {MISTAKES_MAX} mistakes; the rest was not checked"))
+        head = f"the job file has {'a mistake' if len(mistakes) == 1 else count}"
         where = f"line {first.line}: " if first.line else ""
         return Invalid(f"{head}; {where}{first.message}", first.hint, tuple(mistakes))
 

@@ -141,7 +141,7 @@ class Record(Generic[T]):
     def _read_field(self, key: Scalar, child: Node, values: Values) -> None:
         field = self._by_name.get(key.text)
         if field is None:
-            hint = "" if values.place.found.full else self._unknown_hint(key.text)
+            hint = self._unknown_hint(key.text)
             message = f"{quote(key.text)} is not a field of {self._what}"
             values.place.found.tell(key.line, key.column, message, hint, values.place.at(key.text).path)
             return

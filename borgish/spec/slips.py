@@ -1,14 +1,24 @@
-"""Resources of a name of their own that were most likely meant to be one that every machine has.
+"""Names that are one slip of the hand away from another, as resources of a name of their own that were most
+likely meant to be one that every machine has.
 
 Any name is a resource that machines may have, so that ``rma: 1`` is right in itself.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from borgish.spec.job import JobSpec
 
 USUAL = ("cpu", "ram", "disk", "devices")
 _OTHERS = ("gpu", "tpu", "npu", "dpu", "vpu")  # one letter from cpu, and meant as they are
+
+
+def meant_by_slip(word: str, names: Iterable[str]) -> str:
+    """Return the first of the names that is one slip away from a word, or "".
+
+    For names that users choose: it takes some microseconds a name, whatever they are, and ``difflib``, which
+    finds more, milliseconds for each of some names.
+    """
+    return next((name for name in names if _is_one_slip(word, name)), "")
 
 
 def usual_resource(name: str) -> str:

@@ -4,16 +4,18 @@ import asyncio
 import json
 import re
 import socket
-import threading
+import time
 
 import pytest
 
 from borgish.api import jobs
 from borgish.bands import Bands
+from borgish.cell.commands import SubmitJob
 from borgish.cli.changes import Deadline
 from borgish.client import Client
 from borgish.errors import BorgishError, Invalid
 from borgish.spec.job import JobSpec
+from borgish.spec.read import read_job
 from borgish.wire import bounded_http
 from borgish.wire.bounded_http import HEAD_BYTES_MAX
 from tests.integration.api.fakes import PATIENCE_SECONDS, RunningApi
@@ -175,7 +177,7 @@ def test_an_error_repeats_only_the_beginning_of_a_path(api: RunningApi) -> None:
         ("/v1/jobs/ann/web/scale", b'{"tasks": 3, "tasks": 2}', "'tasks' is given twice"),
         ("/v1/tasks/ann/web/0/exec", b'{"run": ["a\\u0000b"]}', "NUL"),
         ("/v1/tasks/ann/web/0/exec", b'{"run": [""]}', "no program"),
-        ("/v1/jobs/ann/web/scale", b'{"tasks": ' + b"[" * 100_000, ""),
+        ("/v1/jobs/ann/web/scale", b'{"tasks": ' + b"[" * 60_000, ""),
         ("/v1/machines", b'{"x": ' + b"[" * 100_000, ""),
         ("/v1/machines", b'{"x": "\xff"}', ""),
         ("/v1/machines/m1/cordon", b'{"reason": "a\\u0000"}', "NUL"),
@@ -202,20 +204,28 @@ def test_machines_that_cannot_join(api: RunningApi, field: str, value: object) -
     assert (status, f"cannot join: {field}: " in said["detail"]) == (400, True)
 
 
-@pytest.mark.parametrize(("lines", "beside"), [(1, False), (5000, True)])
-def test_a_long_job_file_is_read_beside_the_loop(
-    api: RunningApi,
-    lines: int,
-    beside: bool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_long_job_file_is_read_by_another_process(api: RunningApi, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a second of the loop for one file would be half a second in which no machine is polled."""
-    threads: list[threading.Thread] = []
 
     def read(_text: bytes, _user: str, _bands: Bands) -> JobSpec:
-        threads.append(threading.current_thread())
-        raise Invalid("as it is")
+        raise Invalid("read by this process")
 
     monkeypatch.setattr(jobs, "read_job", read)
-    assert ask(api, "/v1/jobs", b"# a line\n" * lines)[0] == 400
-    assert [thread is not api.do(threading.current_thread) for thread in threads] == [beside]
+    assert ask(api, "/v1/jobs", b"# a line\n")[1]["detail"] == "read by this process"
+    status, said = ask(api, "/v1/jobs", b"# a line\n" * 5000 + b"nmae: web\n")
+    assert (status, said["detail"]) == (
+        400,
+        "the job file has 3 mistakes; line 5001: 'nmae' is not a field of the job",
+    )
+    assert ask(api, "/v1/jobs", b"# a line\n" * 5000 + b"name: web\nrun: [sleep]\n")[0] == 201
+    assert api.gateway.asked[0].command == SubmitJob(read_job(b"name: web\nrun: [sleep]\n", "root"))
+
+
+def test_a_name_that_nobody_has_is_cheap_to_refuse(api: RunningApi) -> None:
+    """Names may be chosen so that to compare them closely takes milliseconds for each."""
+    cell = api.gateway.cell
+    job = cell.jobs["ann/web"]
+    cell.jobs.update({f"ann/{'a' * 50}{number}": job for number in range(2000)})
+    began = api.do(time.thread_time)
+    assert ask(api, f"/v1/jobs/ann/{'a' * 60}")[0] == 404
+    assert api.do(time.thread_time) - began < 0.5

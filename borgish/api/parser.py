@@ -1,0 +1,184 @@
+"""Reads long job files in a process of its own, so that the event loop never waits for one.
+
+A thread would not do: a parser holds the interpreter's lock, for which every step of the loop would wait. The
+process is started for the first long file and forks for each, so that whatever a file costs, its memory too,
+ends with it. It lives until its standard input ends, which is when this process does.
+"""
+
+import asyncio
+import os
+import resource
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import IO
+
+import msgspec
+
+from borgish.bands import Bands
+from borgish.errors import Invalid, Mistake, Poison, TooLarge, TooManyRequests
+from borgish.spec.job import JobSpec
+from borgish.spec.read import read_job
+
+SHORT_BYTES_MAX = 4 * 1024
+"""A file of so many bytes is read at once: the worst of them takes some 20 ms."""
+
+CPU_SECONDS_MAX = 10  # for one file; the worst of 1 MiB takes one
+MEMORY_BYTES_MAX = 1024**3
+WAITING_OF_USER_MAX = 8  # long files of one user at a time; none of those that wait has left its socket
+NICE = 10
+_LENGTH_BYTES = 4
+
+
+class _Question(msgspec.Struct, frozen=True):
+    text: bytes
+    user: str
+    bands: Bands
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """Either the job, or what ``Invalid`` was raised with."""
+
+    spec: JobSpec | None
+    message: str = ""
+    hint: str = ""
+    mistakes: tuple[Mistake, ...] = ()
+
+
+class Parser:
+    """Reads one long file at a time; users take turns."""
+
+    def __init__(self) -> None:
+        self._process = _Process()
+        self._turn = asyncio.Lock()
+        self._pausing = asyncio.Lock()
+        self._turns: dict[str, asyncio.Lock] = {}
+        self._waiting: Counter[str] = Counter()
+
+    async def pause(self) -> None:
+        """Return when it is this request's turn to hold the loop for some milliseconds.
+
+        Between two that do, the loop serves all others.
+        """
+        async with self._pausing:
+            await asyncio.sleep(0)
+
+    async def read(
+        self, asker: str, body: Callable[[], Awaitable[bytes]], user: str, bands: Bands
+    ) -> JobSpec:
+        """Read the body of a request as ``spec.read.read_job`` does. It is received only when it is its turn
+        among those of who asks."""
+        if self._waiting[asker] >= WAITING_OF_USER_MAX:
+            raise TooManyRequests(
+                f"{WAITING_OF_USER_MAX} long job files of {asker} are being read already",
+                "Send one at a time",
+            )
+        self._waiting[asker] += 1
+        try:
+            async with self._turns.setdefault(asker, asyncio.Lock()):
+                text = await body()
+                async with self._turn:
+                    return await asyncio.to_thread(self._process.read, text, user, bands)
+        finally:
+            self._waiting[asker] -= 1
+            if not self._waiting[asker]:
+                del self._waiting[asker], self._turns[asker]
+
+
+class _Process:
+    """The other side of the pipe. Its methods block."""
+
+    def __init__(self) -> None:
+        self._child: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()  # who asked may have been cancelled, and its thread goes on
+
+    def read(self, text: bytes, user: str, bands: Bands) -> JobSpec:
+        """Return the job. Raises Invalid, TooLarge for one that takes too much, and Poison."""
+        question = msgspec.msgpack.encode(_Question(text, user, bands))
+        with self._lock:
+            reply = self._ask(question)
+            if reply is None:  # it was killed, since the last one most likely
+                reply = self._ask(question)
+        if reply is None:
+            raise Poison("the process that reads long job files was killed", "Submit the job again")
+        if not reply:
+            raise TooLarge(
+                "this job file takes too much time or memory to read", "Split it into several jobs"
+            )
+        answer = msgspec.msgpack.decode(reply, type=_Answer)
+        if answer.spec is None:
+            raise Invalid(answer.message, answer.hint, answer.mistakes)
+        return answer.spec
+
+    def _ask(self, question: bytes) -> bytes | None:
+        """Return what is answered, b"" by one that reached its limits; None when there was nobody."""
+        child = self._child = self._child or _start()
+        assert child.stdin is not None
+        assert child.stdout is not None
+        try:
+            _send(child.stdin, question)
+            return _receive(child.stdout)
+        except (OSError, EOFError):
+            child.kill()
+            child.communicate()
+            self._child = None
+            return None
+
+
+def _start() -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", __name__]
+    # In a session of its own: what a terminal sends to its programs is not for it.
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+
+
+def _send(pipe: IO[bytes], message: bytes) -> None:
+    pipe.write(len(message).to_bytes(_LENGTH_BYTES, "big") + message)
+    pipe.flush()
+
+
+def _receive(pipe: IO[bytes]) -> bytes:
+    """Return the next message. Raises EOFError when there is none any more."""
+    length = pipe.read(_LENGTH_BYTES)
+    message = pipe.read(int.from_bytes(length, "big"))
+    if len(length) < _LENGTH_BYTES or len(message) < int.from_bytes(length, "big"):
+        raise EOFError
+    return message
+
+
+def main() -> None:
+    """Answer questions until the standard input ends."""
+    os.nice(NICE)
+    while True:
+        try:
+            question = _receive(sys.stdin.buffer)
+        except EOFError:
+            return
+        child = os.fork()
+        if not child:
+            _answer(question)
+        del question
+        if os.waitpid(child, 0)[1] != 0:
+            _send(sys.stdout.buffer, b"")
+
+
+def _answer(message: bytes) -> None:
+    """Answer one question, and end this process; with 1, having said nothing, where that takes too much."""
+    code = 1
+    try:
+        resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS_MAX, CPU_SECONDS_MAX))
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
+        question = msgspec.msgpack.decode(message, type=_Question)
+        try:
+            answer = _Answer(read_job(question.text, question.user, question.bands))
+        except Invalid as invalid:
+            answer = _Answer(None, invalid.message, invalid.hint, invalid.mistakes)
+        _send(sys.stdout.buffer, msgspec.msgpack.encode(answer))
+        code = 0
+    finally:
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main()
