@@ -4,6 +4,9 @@ import ast
 import re
 from collections.abc import Iterator
 
+import hypothesis
+import pytest
+
 from tests.tidy.texts import ROOT, name, pythons, texts
 
 LINES_MAX = 450
@@ -86,3 +89,10 @@ def test_configs_are_in_the_readme_and_tried() -> None:
         assert name(config) in readme, f"README.md does not say what {name(config)} is for"
         assert config.name in tried, f"no test reads {name(config)}"
     assert "configs/jobs" in readme
+
+
+@pytest.mark.parametrize("profile", ["borgish", "explore"])
+def test_no_property_fails_because_the_machine_is_busy(profile: str) -> None:
+    found = hypothesis.settings.get_profile(profile)
+    assert found.deadline is None
+    assert hypothesis.HealthCheck.too_slow in found.suppress_health_check

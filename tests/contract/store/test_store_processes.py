@@ -30,17 +30,29 @@ def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def lines(process: subprocess.Popen[str]) -> Iterator[str]:
+def next_line(process: subprocess.Popen[str]) -> str:
+    """Return the next line a process prints. Fails with its exit code and stderr when it prints no more."""
     assert process.stdout is not None
-    return iter(process.stdout.readline, "")
+    line = process.stdout.readline()
+    if not line:
+        _, errors = process.communicate()
+        pytest.fail(f"{process.args!r} ended with exit code {process.returncode} before its line: {errors}")
+    return line
+
+
+def test_a_process_that_ends_too_early_is_reported_with_its_exit_code_and_stderr() -> None:
+    with running("-c", "import sys; print('one'); sys.exit('no such database')") as process:
+        assert next_line(process) == "one\n"
+        with pytest.raises(pytest.fail.Exception, match=r"(?s)exit code 1 .*no such database"):
+            next_line(process)
 
 
 def test_sudden_death_loses_nothing_that_was_acknowledged(database: InDatabase) -> None:
     with running("-m", "tests.contract.store.appender", database.url) as process:
-        said = lines(process)
-        acknowledged = [int(next(said)) for _ in range(40)]
+        acknowledged = [int(next_line(process)) for _ in range(40)]
         process.kill()
-        acknowledged += [int(line) for line in said if line.endswith("\n")]
+        assert process.stdout is not None
+        acknowledged += [int(line) for line in process.stdout if line.endswith("\n")]
         process.wait()  # its output ends before the kernel has let go of its lock
 
     store = database.open()
@@ -56,7 +68,7 @@ def test_sudden_death_loses_nothing_that_was_acknowledged(database: InDatabase) 
 def test_a_second_master_is_told_who_holds_the_store(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/cell.db"
     with running("-m", "tests.contract.store.appender", url) as holder:
-        assert next(lines(holder))
+        assert next_line(holder)
         with pytest.raises(UnsafeConfiguration) as caught:
             open_store(url, CELL)
 
