@@ -1,9 +1,20 @@
-"""Runs migrations on the connection it is given, or, for developers, on ``alembic -x url=...``."""
+"""Runs migrations on the connection it is given by a borgmaster, or by hand on a database that is named:
+
+    alembic -x url=sqlite:////var/lib/borgish/cell.db current
+    alembic -x url=postgresql://user:password@host/database upgrade head
+    alembic history
+
+``[tool.alembic]`` in pyproject.toml names this folder, so run it at the root of a checkout. The database is
+locked as a borgmaster locks it: SQLite is refused while one runs.
+"""
 
 from alembic import context
-from sqlalchemy import Connection, create_engine
+from alembic.util import CommandError
+from sqlalchemy import Connection
 
+from borgish.errors import BorgishError
 from borgish.failpoints import reach
+from borgish.store.open import connect
 from borgish.store.tables import metadata
 
 
@@ -20,9 +31,22 @@ def run(connection: Connection) -> None:
 
 
 def run_by_hand() -> None:
-    with create_engine(context.get_x_argument(as_dictionary=True)["url"]).connect() as connection:
-        run(connection)
-        connection.commit()
+    if context.is_offline_mode():
+        raise CommandError("--sql is not supported: migrations read the database. Name one with -x url=...")
+    url = context.get_x_argument(as_dictionary=True).get("url")
+    if not url:
+        raise CommandError("no database is named. Write: alembic -x url=sqlite:////path/to/cell.db current")
+    try:
+        connection, release = connect(url)
+    except BorgishError as error:
+        raise CommandError(f"{error}. {error.hint}") from error
+    try:
+        with connection:
+            run(connection)
+            connection.commit()
+    finally:
+        connection.engine.dispose()
+        release()
 
 
 given = context.config.attributes.get("connection")

@@ -1,8 +1,9 @@
 """Opens the store that a URL names, ready for use: locked, at this version's schema, of this cell."""
 
+from collections.abc import Callable
 from pathlib import Path
 
-from sqlalchemy import URL, make_url
+from sqlalchemy import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from borgish.cell.room import Floor
@@ -36,12 +37,8 @@ def open_store(
     another cell or of a newer version; Unreachable and StoreDamaged for what is wrong with the database.
     """
     parsed = parse_url(url)
-    disk = None
-    if _ON_SERVER[parsed.drivername]:
-        connection, release = postgres.connect(parsed, lock_path)
-    else:
-        disk = Disk(sqlite.path_of(parsed), floor or Floor())
-        connection, release = sqlite.connect(parsed, lock_path, disk.open)
+    disk = None if _ON_SERVER[parsed.drivername] else Disk(sqlite.path_of(parsed), floor or Floor())
+    connection, release = connect(url, lock_path, disk)
     reach("open.connected")
     store = SqlStore(connection, cell, keep or Keep(), release)
     store.disk = disk
@@ -54,6 +51,20 @@ def open_store(
         store.close()
         raise
     return store
+
+
+def connect(
+    url: str, lock_path: Path | None = None, disk: Disk | None = None
+) -> tuple[Connection, Callable[[], None]]:
+    """Return a connection to a database, locked as a master locks it, and what releases the locks.
+
+    Its schema is not looked at. ``disk`` is given the room of an SQLite file as soon as that is locked.
+    Raises UnsafeConfiguration and Unreachable as ``open_store`` does.
+    """
+    parsed = parse_url(url)
+    if _ON_SERVER[parsed.drivername]:
+        return postgres.connect(parsed, lock_path)
+    return sqlite.connect(parsed, lock_path, *([disk.open] if disk else []))
 
 
 def open_reader(url: str) -> tuple[SqlStore, str]:

@@ -157,3 +157,43 @@ def test_checkpoints_from_before_names_have_none(url: str) -> None:
 
     assert [(info.position, info.name) for info in store.checkpoints()] == [(7, "")]
     store.close()
+
+
+def alembic(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "alembic", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_alembic_works_from_the_command_line(url: str) -> None:
+    raised = alembic("-x", f"url={url}", "upgrade", "head")
+    assert raised.returncode == 0, raised.stderr
+    current = alembic("-x", f"url={url}", "current")
+    assert current.stdout == f"{REVISION} (head)\n", current.stderr
+    assert f"-> {REVISION} (head)" in alembic("history").stdout
+    assert alembic("-x", f"url={url}", "check").returncode == 0
+
+    open_store(url, "c").close()  # a borgmaster takes over what was migrated by hand
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("current",), "alembic -x url="),
+        (("-x", "url=mysql://host/db", "current"), "'mysql' cannot hold a cell"),
+        (("-x", "url=sqlite:////dev/null/cell.db", "current"), "/dev/null"),
+        (("-x", "url=sqlite:////dev/null/cell.db", "upgrade", "head", "--sql"), "--sql is not supported"),
+    ],
+)
+def test_what_alembic_cannot_use_is_reported_in_one_line(arguments: tuple[str, ...], expected: str) -> None:
+    failed = alembic(*arguments)
+    assert failed.returncode != 0
+    assert expected in failed.stdout + failed.stderr
+    assert "Traceback" not in failed.stderr
+
+
+def test_alembic_leaves_a_database_alone_that_a_master_has_open(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/cell.db", "c")
+    failed = alembic("-x", f"url=sqlite:///{tmp_path}/cell.db", "upgrade", "head")
+    store.close()
+    assert failed.returncode != 0
+    assert f"process {os.getpid()} holds" in failed.stdout + failed.stderr
