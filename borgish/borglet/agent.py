@@ -160,8 +160,14 @@ class Agent:
                     yield chunk
                 if some:
                     return
+        machine = self.core.machine
+        if why := next(filter(None, (runtime.removed(key) for runtime in self._runtimes.values())), ""):
+            raise NotFound(
+                f"machine {machine} has removed the output of {key}: {why}",
+                f"[keep] in the borglet.toml of {machine} says what stays, and for how long.",
+            )
         raise NotFound(
-            f"machine {self.core.machine} has no {'earlier ' if previous else ''}output of {key}",
+            f"machine {machine} has no {'earlier ' if previous else ''}output of {key}",
             "It has not run here, or its output was removed, by age or when the cell was taken down.",
         )
 

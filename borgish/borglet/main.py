@@ -106,16 +106,16 @@ def _factories(settings: Settings, *, leaving: bool = False) -> Factories:
     def process(_cell: str) -> TaskRuntime:
         from borgish.borglet.runtimes.process import ProcessRuntime
 
-        return ProcessRuntime(settings.state / "process")
+        return ProcessRuntime(settings.state / "process", keep=settings.keep)
 
     def docker(cell: str) -> TaskRuntime:
         from borgish.borglet.runtimes.cgroups import group_name
         from borgish.borglet.runtimes.docker import DockerRuntime
-        from borgish.borglet.runtimes.docker_kept import NOTHING, Keep
+        from borgish.borglet.runtimes.keep import NOTHING
 
         mark = group_name(settings.state).removeprefix("borgish-")
         publish = "127.0.0.1" if is_loopback(settings.host) else "0.0.0.0"  # noqa: S104 - as programs listen
-        keep = NOTHING if leaving else Keep()
+        keep = NOTHING if leaving else settings.keep
         return DockerRuntime(cell, settings.machine, mark=mark, publish=publish, keep=keep)
 
     known: Factories = {Runtime.PROCESS: process, Runtime.DOCKER: docker}

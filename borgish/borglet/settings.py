@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from borgish.addresses import several
+from borgish.borglet.runtimes.keep import Keep
 from borgish.configuration import Misread, typed
 from borgish.errors import UnsafeConfiguration
 from borgish.resources import (
@@ -19,10 +20,13 @@ from borgish.resources import (
     Resources,
     parse_bytes,
     parse_cpu_millis,
+    parse_seconds,
 )
 from borgish.vocabulary import NAME_PATTERN, Runtime
 from borgish.wire.bounds import KEY_CHARACTERS_MAX, VALUE_CHARACTERS_MAX, is_loopback
 
+KEPT_MAX = 100_000
+ROOM_BYTES_MIN = 1024**2
 USABLE_RUNTIMES = (Runtime.PROCESS, Runtime.DOCKER)
 
 
@@ -32,6 +36,17 @@ class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     certificate: str
     key: str
     ca: str = ""
+
+
+class _Keep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``[keep]`` as it is written; ``runtimes.keep.Keep`` has the defaults."""
+
+    age: str | None = None
+    last: int | None = None
+    last_age: str | None = None
+    folders: int | None = None
+    room: str | None = None
+    containers: int | None = None
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,6 +62,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     capacity: dict[str, str | int | float] = {}
     devices: dict[str, int] = {}
     attributes: dict[str, str] = {}
+    keep: _Keep = _Keep()
     tls: Tls | None = None
 
 
@@ -67,6 +83,7 @@ class Settings(msgspec.Struct, frozen=True):
     runtimes: tuple[Runtime, ...] | None
     capacity: Resources
     attributes: dict[str, str]
+    keep: Keep
     tls: Tls | None
 
 
@@ -95,6 +112,7 @@ def load(path: Path) -> Settings:
             _capacity(path, file.capacity), devices=_devices(path, file.devices)
         ),
         attributes=_attributes(path, file.attributes),
+        keep=_keep(path, file.keep),
         tls=_tls(path, base, file.tls),
     )
 
@@ -227,6 +245,39 @@ def _attributes(path: Path, attributes: dict[str, str]) -> dict[str, str]:
                 f"{VALUE_CHARACTERS_MAX} printable characters"
             )
     return attributes
+
+
+def _keep(path: Path, keep: _Keep) -> Keep:
+    """Return what stays of ended tasks; what is not written is as ``Keep`` has it."""
+    found: dict[str, Any] = {}
+    for key, field, read in (
+        ("age", "seconds", parse_seconds),
+        ("last", "last", _kept_number),
+        ("last_age", "last_seconds", parse_seconds),
+        ("folders", "folders", _kept_number),
+        ("containers", "containers", _kept_number),
+    ):
+        if (value := getattr(keep, key)) is not None:
+            found[field] = _checked(path, f"keep.{key}", read, value)
+    if keep.room is not None:
+        found["room_bytes"], found["room_share"] = _checked(path, "keep.room", _room, keep.room)
+    return Keep(**found)
+
+
+def _kept_number(value: int) -> int:
+    if not 0 <= value <= KEPT_MAX:
+        raise ValueError(f"is outside 0 to {KEPT_MAX}")
+    return value
+
+
+def _room(text: str) -> tuple[int, float]:
+    """Return a number of bytes, or else a share of the file system."""
+    if not text.endswith("%"):
+        return parse_bytes(text, ROOM_BYTES_MIN), 0.0
+    number = text.removesuffix("%").strip()
+    if not (number.isdecimal() and 1 <= int(number) <= 90):
+        raise ValueError("is no share: write it like 5%, from 1% to 90%, or like 1GiB")
+    return 0, int(number) / 100
 
 
 def _tls(path: Path, base: Path, tls: Tls | None) -> Tls | None:

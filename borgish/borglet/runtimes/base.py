@@ -77,6 +77,10 @@ class TaskRuntime(Protocol):
         """Yield the output of the latest run (or the one before), from its last ``tail`` lines (0: all)."""
         ...
 
+    def removed(self, key: str) -> str:
+        """Return why the output of an attempt that was let go is not there any more, "" when nobody knows."""
+        ...
+
     async def exec(self, key: str, run: tuple[str, ...], timeout_seconds: float) -> tuple[bytes, int, bool]:
         """Run a command beside the task; return output (at most 1 MiB), exit code, whether it was cut."""
         ...

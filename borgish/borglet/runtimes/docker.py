@@ -25,10 +25,10 @@ from borgish.borglet.runtimes.docker_container import Container, Owner, Place
 from borgish.borglet.runtimes.docker_engine import Client, Engine
 from borgish.borglet.runtimes.docker_exec import run_beside
 from borgish.borglet.runtimes.docker_images import EVENTS, Images
-from borgish.borglet.runtimes.docker_kept import Keep
 from borgish.borglet.runtimes.docker_roll import Roll
 from borgish.borglet.runtimes.docker_start import Starter
 from borgish.borglet.runtimes.docker_use import Meter
+from borgish.borglet.runtimes.keep import Keep
 from borgish.clock import Clock, SystemClock
 from borgish.errors import Conflict, Unreachable
 from borgish.vocabulary import Runtime
@@ -46,7 +46,7 @@ class DockerRuntime:
     ``mark`` tells machines apart that have one name and share an engine, as several local cells do:
     a word of the borglet's state folder that stays. ``publish`` is the machine's address on which
     the ports of tasks are opened. ``keep`` is what stays of attempts that were let go; with
-    ``docker_kept.NOTHING`` all of it is gone once ``open`` returns.
+    ``keep.NOTHING`` all of it is gone once ``open`` returns.
     """
 
     kind = Runtime.DOCKER
@@ -182,6 +182,9 @@ class DockerRuntime:
             return  # it was just removed
         except APIError as error:
             raise Unreachable(f"the output of {key} cannot be read ({error.explanation})") from None
+
+    def removed(self, key: str) -> str:
+        return self._roll.kept.removed.why(key)
 
     async def exec(self, key: str, run: tuple[str, ...], timeout_seconds: float) -> tuple[bytes, int, bool]:
         """As in the protocol. Raises Conflict when the task does not run, Unreachable."""

@@ -1,7 +1,8 @@
 """Containers of attempts that were let go: they stay for a while, so that their output can be read.
 
 Their name is the mark and has the time in it. Labels stay as they were made, but a name can change,
-and the engine keeps it for the borglets to come. Removing what is outdated is left to ``docker_roll``.
+and the engine keeps it for the borglets to come. Removing what is outdated is left to ``docker_roll``. The
+output of one takes at most 30 MiB, see ``docker_container.LOG_OPTIONS``.
 """
 
 import asyncio
@@ -13,24 +14,15 @@ from docker.errors import APIError
 
 from borgish.borglet.runtimes.docker_container import Container, Owner, identity
 from borgish.borglet.runtimes.docker_engine import Client, Engine, Listed
+from borgish.borglet.runtimes.keep import Keep, Left, Removed, Room, surplus
 from borgish.clock import Clock
 from borgish.errors import Unreachable
+from borgish.resources import show_bytes
 
+AT_ONCE = 20  # are removed by a sweep: engines remove one at a time
 GONE_NAME = re.compile(r"/?borgish\.gone\.(\d+\.\d{3})\.")  # no other name of ours begins like this
 
 log = logging.getLogger(__name__)
-
-
-class Keep(msgspec.Struct, frozen=True):
-    """What stays of attempts that were let go; the oldest go first. The output of one container takes
-    at most 30 MiB, see ``docker_container.LOG_OPTIONS``."""
-
-    seconds: float = 24 * 3600.0
-    containers: int = 50  # on this machine; 0: none stays, not even one from before
-    written_bytes: int = 64 * 1024**2  # in its own root; a container with more goes at once
-
-
-NOTHING = Keep(containers=0)
 
 
 class Gone(msgspec.Struct, frozen=True):
@@ -48,6 +40,7 @@ class Kept:
     ) -> None:
         self._engine, self._owner, self._clock, self._keep = engine, owner, clock, keep
         self._one_leaves = one_leaves
+        self.removed = Removed()
         self._by_id: dict[str, Gone] = {}
 
     def __contains__(self, container_id: str) -> bool:
@@ -89,10 +82,15 @@ class Kept:
         self._by_id.pop(container.id, None)
 
     def outdated(self) -> list[Container]:
-        """Return those that are too old or too many, oldest first."""
-        aged = sorted(self._by_id.values(), key=lambda gone: (gone.at, gone.container.run))
-        too_many, oldest = len(aged) - self._keep.containers, self._clock.now().wall - self._keep.seconds
-        return [gone.container for place, gone in enumerate(aged) if place < too_many or gone.at < oldest]
+        """Return those that have to go, in that order, but only some: the rest is for the next sweep."""
+        lefts = [
+            Left(one, gone.container.key, gone.at, gone.container.run) for one, gone in self._by_id.items()
+        ]
+        now, room = self._clock.now().wall, Room(self._keep.containers)
+        found = surplus(lefts, self._keep, room, now)[:AT_ONCE]
+        for left, why in found:
+            self.removed.add(left.key, why)
+        return [self._by_id[left.name].container for left, _ in found]
 
     async def _is_small(self, container: Container) -> bool:
         """Nobody can take away what its program has written and leave the output. A volume has no size."""
@@ -102,7 +100,14 @@ class Kept:
             return rows
 
         rows = await self._engine.slow(look, "tell the size of a container")
-        return all(not row.get("Mounts") and row.get("SizeRw", 0) <= self._keep.written_bytes for row in rows)
+        if any(row.get("Mounts") for row in rows):
+            self.removed.add(container.key, "its container had a volume")
+        elif any(row.get("SizeRw", 0) > self._keep.written_bytes for row in rows):
+            most = show_bytes(self._keep.written_bytes)
+            self.removed.add(container.key, f"its program had written more than {most} into its container")
+        else:
+            return True
+        return False
 
     async def _mark(self, gone: Gone) -> None:
         name = gone_name(self._owner, gone)

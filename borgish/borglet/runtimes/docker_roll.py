@@ -15,7 +15,8 @@ from borgish.borglet.runtimes import docker_container as containers
 from borgish.borglet.runtimes.base import RunState
 from borgish.borglet.runtimes.docker_container import Container, Owner, Place
 from borgish.borglet.runtimes.docker_engine import Engine, Listed, News
-from borgish.borglet.runtimes.docker_kept import Keep, Kept, is_gone
+from borgish.borglet.runtimes.docker_kept import Kept, is_gone
+from borgish.borglet.runtimes.keep import Keep
 from borgish.clock import Clock
 from borgish.errors import Unreachable
 from borgish.wire.link import Exit
@@ -84,16 +85,17 @@ class Roll:
         self.sweep()
 
     def sweep(self) -> None:
-        """Remove what was kept long enough, soon."""
+        """Remove some of what was kept long enough, soon; it is called again and again."""
         for container in self.kept.outdated():
             self.kept.drop(container)
             self.let_go(container)
 
     async def sweep_now(self) -> None:
-        """Remove what was kept long enough, and return when that is done."""
-        for container in self.kept.outdated():
-            self.kept.drop(container)
-            await self.remove(container)
+        """Remove all that was kept long enough, and return when that is done."""
+        while outdated := self.kept.outdated():
+            for container in outdated:
+                self.kept.drop(container)
+                await self.remove(container)
 
     async def remove(self, container: Container) -> None:
         """Remove it from the engine; one that stays is found by the next look."""

@@ -14,7 +14,6 @@ The shim writes nearly all of it, and holds a lock on the folder itself while it
 """
 
 import contextlib
-import os
 import shutil
 from pathlib import Path
 from typing import Any, TypeVar
@@ -141,14 +140,6 @@ class RunFolder:
         for name in ("starting.json", "run.json", "exit.json", "forgotten"):
             (self.path / name).unlink(missing_ok=True)
 
-    def log_bytes(self) -> int:
-        """Return the size of all output kept."""
-        files = [*self.log_files(previous=False), *self.log_files(previous=True)]
-        return sum(_size(file) for file in files)
-
-    def remove(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
-
     def _read(self, name: str, kind: type[T]) -> T | None:
         try:
             return msgspec.json.decode((self.path / name).read_bytes(), type=kind)
@@ -164,10 +155,3 @@ def program_lives(record: Record, boot: str) -> bool:
 def shim_lives(record: Record, boot: str) -> bool:
     """Tell whether a run's shim is there."""
     return record.boot == boot and is_alive(record.shim, record.shim_ticks)
-
-
-def _size(file: Path) -> int:
-    try:
-        return os.stat(file).st_size
-    except OSError:
-        return 0

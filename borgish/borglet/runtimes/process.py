@@ -24,6 +24,8 @@ from borgish.borglet.runtimes.folders import (
     name_of,
     program_lives,
 )
+from borgish.borglet.runtimes.keep import Keep
+from borgish.borglet.runtimes.kept_folders import KeptFolders
 from borgish.borglet.runtimes.logs import read_log
 from borgish.borglet.runtimes.members import kill_run, signal_run
 from borgish.borglet.runtimes.processes import boot_id, open_process
@@ -39,13 +41,6 @@ from borgish.wire.link import AttemptSpec, Usage, main_key, split_attempt_key
 
 LOOK_SECONDS = 1.0
 SWEEP_SECONDS_MAX = 0.2  # what is left of a run that lost both program and shim; the loop waits for it
-
-
-class Keep(msgspec.Struct, frozen=True):
-    """How long, and how many bytes of, output of attempts that were let go stays for people to read."""
-
-    seconds: float = 24 * 3600.0
-    log_bytes: int = 1024**3
 
 
 class Known(msgspec.Struct):
@@ -75,7 +70,7 @@ class ProcessRuntime:
         self._folder = folder
         self._clock = clock or SystemClock()
         self._use_cgroups = use_cgroups
-        self._keep = keep
+        self._kept = KeptFolders(folder, self._clock, keep)
         self._zygote = Zygote(folder / "shim.log")
         self._boot = boot_id()
         self._starter = Starter(self._zygote, self._boot, path)
@@ -97,24 +92,25 @@ class ProcessRuntime:
     # Open and close
 
     async def open(self, changed: Callable[[str], None]) -> list[RunState]:
-        """Begin: adopt what is on disk, remove what is old."""
+        """Begin: adopt what is on disk. What was let go is removed from then on, by the rule of ``keep``."""
         self._changed = changed
         runs = self._folder / "runs"
         runs.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._zygote.begin()
         if self._use_cgroups:
             self._starter.groups = cgroups.find(self._folder, is_root=os.geteuid() == 0)
-        self._remove_old()
         for path in sorted(runs.iterdir()):
             folder = RunFolder(path)
-            record = None if folder.forgotten_at() else folder.record()
-            if record:
+            if at := folder.forgotten_at():
+                self._kept.found(folder, at)
+            elif record := folder.record():
                 self._adopt(folder, record)
         if self._starter.groups:
             records = [known.record for known in self._known.values()]
             groups = [group for record in records for group, _ in record.within or record.groups]
             self._starter.groups.remove_stale({os.path.basename(group) for group in groups})
         self._looking = asyncio.create_task(self._look_regularly())
+        self._kept.begin()
         return [known.state for known in self._known.values()]
 
     async def close(self) -> None:
@@ -122,6 +118,7 @@ class ProcessRuntime:
         if self._looking:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
+        await self._kept.close()
         for known in self._known.values():
             self._unwatch(known)
         await self._zygote.close()
@@ -148,6 +145,7 @@ class ProcessRuntime:
                 raise StartFailed("nothing to run", "give 'run' of the job a command", permanent=True)
             check_ports(spec)
             folder = RunFolder(self._path_of(spec.key))
+            self._kept.give_back(spec.key)
             if known is None and folder.forgotten_at():
                 folder.begin_anew()
             record = await self._starter.launch(spec, run, folder, self._main_of(spec))
@@ -184,14 +182,19 @@ class ProcessRuntime:
             kill_run(known.record)
 
     async def forget(self, key: str) -> None:
-        """Let go of an ended attempt. Its output stays readable for a day, or while there is room."""
+        """Let go of an ended attempt. Its output stays readable by the rule of ``keep``."""
         known = self._known.get(key)
-        if known is None or known.state.exit is None:
+        if known is not None and known.state.exit is None:
             return
-        self._unwatch(self._known.pop(key))
+        if known is not None:
+            self._unwatch(self._known.pop(key))
         self._used.pop(key, None)
         self._locks.pop(key, None)
-        await asyncio.to_thread(known.folder.forget)
+        await self._kept.take(RunFolder(self._path_of(key)), has_run=known is not None)
+
+    def removed(self, key: str) -> str:
+        """Return why the output of an attempt was removed; "" when it was not, or nobody knows."""
+        return self._kept.removed.why(key)
 
     # What people and the borglet want to know
 
@@ -311,19 +314,6 @@ class ProcessRuntime:
 
     def _path_of(self, key: str) -> Path:
         return self._folder / "runs" / name_of(key)
-
-    def _remove_old(self) -> None:
-        """Remove what was let go, oldest first, by age and by the room that all of it takes."""
-        folders = [RunFolder(path) for path in (self._folder / "runs").iterdir()]
-        aged = sorted(
-            ((at, folder) for folder in folders if (at := folder.forgotten_at())),
-            key=lambda one: one[0],  # many are let go in the same moment
-        )
-        now, room = self._clock.now().wall, self._keep.log_bytes
-        for at, folder in reversed(aged):
-            room -= folder.log_bytes()
-            if room < 0 or now - at > self._keep.seconds:
-                folder.remove()
 
 
 def _signal_number(name: str) -> signal.Signals:

@@ -8,7 +8,7 @@ import docker
 import msgspec
 
 from borgish.borglet.runtimes.docker import DockerRuntime
-from borgish.borglet.runtimes.docker_kept import Keep
+from borgish.borglet.runtimes.keep import Keep
 from borgish.clock import Clock
 from borgish.resources import Resources
 from borgish.spec.job import Restart, Stop

@@ -10,7 +10,7 @@ import pytest
 from borgish.borglet.ledger import Ledger
 from borgish.borglet.opening import Factories
 from borgish.borglet.runtimes.docker import DockerRuntime
-from borgish.borglet.runtimes.docker_kept import NOTHING, Keep
+from borgish.borglet.runtimes.keep import NOTHING, Keep
 from borgish.borglet.stop_all import stop_all
 from borgish.clock import Now, SystemClock
 from borgish.vocabulary import Runtime
@@ -110,7 +110,7 @@ async def test_the_oldest_go_when_there_are_too_many(machine: Machine) -> None:
 
 async def test_what_is_old_goes_at_the_next_look(machine: Machine) -> None:
     clock = AheadClock()
-    runtime = await machine.runtime(look_seconds=SOON_SECONDS, clock=clock)
+    runtime = await machine.runtime(look_seconds=SOON_SECONDS, clock=clock, keep=Keep(last=1))
     old = await let_go(machine, runtime, "old", attempt=1)
     clock.ahead_seconds = DAY_SECONDS - 600
     new = await let_go(machine, runtime, "new", attempt=2)
@@ -119,6 +119,7 @@ async def test_what_is_old_goes_at_the_next_look(machine: Machine) -> None:
     clock.ahead_seconds = DAY_SECONDS + 600
     await until(lambda: len(machine.containers()) == 1)
     assert (await output(runtime, old), await output(runtime, new)) == ("", "new\n")
+    assert runtime.removed(old) == "it ended more than 24h ago"
 
 
 async def test_what_is_old_goes_when_a_borglet_starts(machine: Machine) -> None:
@@ -127,7 +128,7 @@ async def test_what_is_old_goes_when_a_borglet_starts(machine: Machine) -> None:
     await first.close()
     clock = AheadClock()
     clock.ahead_seconds = DAY_SECONDS + 600
-    await machine.runtime(clock=clock)
+    await machine.runtime(clock=clock, keep=Keep(last=0))
     await until(lambda: machine.containers() == {})
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from borgish.borglet.runtimes import cgroups
 from borgish.borglet.runtimes.folders import Record, RunFolder, name_of, program_lives, shim_lives
+from borgish.borglet.runtimes.keep import Keep
 from borgish.borglet.runtimes.members import kill_run
 from borgish.borglet.runtimes.process import ProcessRuntime
 from borgish.borglet.runtimes.processes import boot_id
@@ -29,12 +30,12 @@ class Machine:
         self.folder = folder
         self.use_cgroups = use_cgroups
 
-    def runtime(self) -> ProcessRuntime:
-        return ProcessRuntime(self.folder, use_cgroups=self.use_cgroups)
+    def runtime(self, keep: Keep = Keep()) -> ProcessRuntime:  # noqa: B008 - frozen
+        return ProcessRuntime(self.folder, use_cgroups=self.use_cgroups, keep=keep)
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[Watched]:
-        watched = await Watched(self.runtime()).open()
+    async def opened(self, keep: Keep = Keep()) -> AsyncIterator[Watched]:  # noqa: B008 - frozen
+        watched = await Watched(self.runtime(keep)).open()
         yield watched
         await watched.runtime.close()
 

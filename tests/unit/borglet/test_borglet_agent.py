@@ -49,6 +49,7 @@ class MadeUp:
         self.faults: list[BaseException] = []
         self.open_fault = ""
         self.bad = ""
+        self.gone: dict[str, str] = {}
         self.here: dict[str, str] = {}
 
     async def open(self, changed: Callable[[str], None]) -> list[RunState]:
@@ -99,6 +100,9 @@ class MadeUp:
 
     def images(self) -> dict[str, str]:
         return self.here
+
+    def removed(self, key: str) -> str:
+        return self.gone.get(key, "")
 
     def trouble(self) -> str:
         return self.bad
@@ -335,3 +339,12 @@ async def test_exec_and_logs_are_for_what_is_here(bench: Bench) -> None:
         await bench.agent.exec(request)
     with pytest.raises(NotFound, match="has no output"):
         await anext(bench.agent.logs("ann/web/9@9", previous=False, follow=False, tail=0))
+
+
+async def test_output_that_was_removed_is_reported_with_the_reason(bench: Bench) -> None:
+    bench.runtime.gone["ann/web/9@9"] = "it ended more than 24h ago"
+    with pytest.raises(
+        NotFound, match="m1 has removed the output of ann/web/9@9: it ended more than"
+    ) as caught:
+        await anext(bench.agent.logs("ann/web/9@9", previous=False, follow=False, tail=0))
+    assert "[keep]" in caught.value.hint

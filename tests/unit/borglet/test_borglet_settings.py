@@ -9,6 +9,7 @@ from borgish.borglet import facts
 from borgish.borglet.lock import FolderLock
 from borgish.borglet.main import main
 from borgish.borglet.membership import Membership
+from borgish.borglet.runtimes.keep import Keep
 from borgish.borglet.settings import load
 from borgish.errors import UnsafeConfiguration
 from borgish.resources import Resources
@@ -33,8 +34,16 @@ def test_the_example_is_right_and_so_is_what_it_shows_in_comments(tmp_path: Path
     settings = load(write(tmp_path, "\n".join(shown)))
     assert settings.runtimes == (Runtime.PROCESS, Runtime.DOCKER)
     assert settings.capacity == Resources(4000, 8 * 2**30, 100 * 2**30, {"licences": 2}, {"gpu": 4000})
+    assert settings.keep == Keep()
     assert settings.tls is not None
     assert settings.tls.ca == str(tmp_path / "ca.pem")
+
+
+def test_what_stays_of_ended_tasks_is_set(tmp_path: Path) -> None:
+    text = '[keep]\nage = "2h"\nlast = 1\nlast_age = "3d"\nfolders = 7\nroom = "5%"\ncontainers = 0\n'
+    assert load(write(tmp_path, MINIMAL + text)).keep == Keep(7200.0, 1, 3 * 86400.0, 7, 0, 0.05, 0)
+    assert load(write(tmp_path, MINIMAL + '[keep]\nroom = "2GiB"')).keep == Keep(room_bytes=2 * 2**30)
+    assert load(write(tmp_path, MINIMAL)).keep == Keep()
 
 
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
@@ -68,6 +77,11 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         (MINIMAL + "[devices]\ngpu = 65", "devices.gpu = 65 is outside 0 to 64 devices"),
         (MINIMAL + "[devices]\nGPU = 1", "devices.GPU = 1 is no name"),
         (MINIMAL + "[attributes]\nrack = 1", "attributes"),
+        (MINIMAL + '[keep]\nage = "soon"', "keep.age = 'soon' is not a number"),
+        (MINIMAL + '[keep]\nroom = "95%"', "keep.room = '95%' is no share"),
+        (MINIMAL + '[keep]\nroom = "1KiB"', "keep.room = '1KiB' is outside 1MiB"),
+        (MINIMAL + "[keep]\nlast = -1", "keep.last = -1 is outside 0 to 100000"),
+        (MINIMAL + "[keep]\nlogs = 1", "keep.logs: there is no such key"),
         (MINIMAL + '[tls]\ncertificate = "c"\nkey = "k"', "tls.certificate: there is no file"),
     ],
 )

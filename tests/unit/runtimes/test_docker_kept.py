@@ -7,7 +7,8 @@ import pytest
 
 from borgish.borglet.runtimes.docker_container import Container, Owner
 from borgish.borglet.runtimes.docker_engine import Engine, Listed
-from borgish.borglet.runtimes.docker_kept import Gone, Keep, Kept, gone_name
+from borgish.borglet.runtimes.docker_kept import AT_ONCE, Gone, Kept, gone_name
+from borgish.borglet.runtimes.keep import Keep
 from borgish.clock import Now
 
 NOW = 1_000_000.0
@@ -67,6 +68,20 @@ def test_too_many_and_too_old_ones_go_oldest_first(engine: Engine) -> None:
     assert ids(kept(engine, Keep(containers=1), *rows).outdated()) == ["old", "mid"]
     assert ids(kept(engine, Keep(containers=0), *rows).outdated()) == ["old", "mid", "new"]
     assert ids(kept(engine, Keep(), *rows).outdated()) == []
+
+
+def test_why_a_container_went_is_known(engine: Engine) -> None:
+    rows = row("new", 9), row("last", 8, at=NOW - 200), row("old", 7, at=NOW - 200)
+    here = kept(engine, Keep(seconds=100), *rows)
+    assert ids(here.outdated()) == ["old"]
+    assert here.removed.why("ann/web/3@7") == "it ended more than 100s ago"
+    assert here.removed.why("ann/web/3@8") == ""
+
+
+def test_of_many_only_some_go_at_once(engine: Engine) -> None:
+    rows = [row(f"{n:03}", n, at=NOW - 100 + n) for n in range(1, 90)]
+    here = kept(engine, Keep(containers=1), *rows)
+    assert ids(here.outdated()) == [f"{n:03}" for n in range(1, AT_ONCE + 1)]
 
 
 def test_of_one_moment_the_earlier_run_goes_first(engine: Engine) -> None:

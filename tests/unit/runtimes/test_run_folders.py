@@ -1,4 +1,4 @@
-"""Names on disk are reversible; a torn or foreign record is no record; what was let go goes by age."""
+"""Names on disk are reversible; a torn or foreign record is no record."""
 
 from pathlib import Path
 
@@ -7,8 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from borgish.borglet.runtimes.folders import Record, RunFolder, key_of, name_of
-from borgish.borglet.runtimes.process import Keep, ProcessRuntime
-from borgish.clock import Now
 from borgish.wire.link import Exit
 
 RECORD = Record(run=2, boot="b", pid=1, ticks=2, shim=3, shim_ticks=4, at=5.0, groups=[], oom="")
@@ -45,31 +43,3 @@ def test_a_run_being_started_comes_before_the_one_before(tmp_path: Path) -> None
     record = RunFolder(tmp_path).record()
     assert record is not None
     assert record.run == 3
-
-
-class Later:
-    """A clock an hour ahead of the files made now."""
-
-    def __init__(self, wall: float) -> None:
-        self._wall = wall
-
-    def now(self) -> Now:
-        return Now(self._wall, 0.0)
-
-
-async def test_what_was_let_go_goes_by_age_and_by_room(tmp_path: Path) -> None:
-    for name, size in (("a", 10), ("b", 10), ("c", 10)):
-        folder = tmp_path / "runs" / name
-        folder.mkdir(parents=True)
-        (folder / "log").write_bytes(b"x" * size)
-        RunFolder(folder).forget()
-    at = RunFolder(tmp_path / "runs/c").forgotten_at()
-    for keep, wall, left in (
-        (Keep(3600, 100), at + 60, 3),
-        (Keep(3600, 15), at + 60, 1),
-        (Keep(30, 99), at + 60, 0),
-    ):
-        runtime = ProcessRuntime(tmp_path, clock=Later(wall), use_cgroups=False, keep=keep)
-        assert await runtime.open(lambda key: None) == []
-        await runtime.close()
-        assert len(list((tmp_path / "runs").iterdir())) == left
