@@ -22,6 +22,7 @@ class Faults(msgspec.Struct, frozen=True):
     machine_wiped_seconds: float = 120.0  # any one: its disk is gone as well
     master_stalls_seconds: float = 45.0  # nothing of it happens for a while; the others go on
     clock_steps_seconds: float = 40.0  # all wall clocks are set on or back
+    store_fills_seconds: float = 0.0  # there is little room in the store for a while, or none
     away_seconds: float = 25.0  # at most, for all of these
 
 

@@ -5,7 +5,8 @@ from typing import ParamSpec
 
 from borgish.cell.commands import Command
 from borgish.cell.invariants import violations
-from borgish.errors import Conflict, OutcomeUnknown, Refused
+from borgish.cell.room import Level
+from borgish.errors import Conflict, OutcomeUnknown, Refused, StoreFull
 from borgish.link.conversation import Conversation
 from borgish.master.core import Core
 from borgish.master.step import Ask, Heard, Input, Step
@@ -130,7 +131,7 @@ class SimMaster:
     def _checkpoint(self) -> None:
         assert self.core is not None
         cell = self.core.cell
-        if cell.position == len(self.store.disk.entries):
+        if self.store.room().level is Level.AMPLE and cell.position == len(self.store.disk.entries):
             body = encode_snapshot(cell.snapshot())
             self.store.save_checkpoint(body, cell.position, self._clock.now().wall, "sim")
         self.after(CHECKPOINT_SECONDS, self._checkpoint)
@@ -145,7 +146,11 @@ class SimMaster:
         inputs: list[Input] = [Heard(self._heard)] if self._heard else []
         inputs += self._inputs
         self._inputs, self._heard = [], {}
-        self._commit(self.core.step(inputs, self._clock.now()))
+        room = self.store.room()
+        step = self.core.step(inputs, self._clock.now(), room)
+        if step.entries and room.level is Level.FULL:
+            self.problems.append(f"entry {step.entries[0].position} is written, and the store is full")
+        self._commit(step)
 
     def _commit(self, step: Step) -> None:
         """Persist, then speak: what a step came to is let out one commit later."""
@@ -262,7 +267,13 @@ class SimPoller:
         if report is None:
             self._done(number, reply)
         else:
-            self._master.ask(report, lambda _reply: self._done(number, reply), self._machine.name)
+            self._master.ask(report, lambda answer: self._reported(number, reply, answer), self._machine.name)
+
+    def _reported(self, number: int, reply: PollReply, answer: Accepted | Refused) -> None:
+        if not isinstance(answer, StoreFull):
+            self._done(number, reply)
+        elif number == self._asked:
+            self._give_up(number)
 
     def _refused(self, number: int) -> None:
         """Who leads is for the store to say; if we do, it was asked on a timeline that is over by now."""

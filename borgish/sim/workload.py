@@ -13,7 +13,7 @@ from borgish.cell.commands import (
     SubmitJob,
     UncordonMachine,
 )
-from borgish.errors import Refused
+from borgish.errors import Refused, StoreFull
 from borgish.resources import Resources
 from borgish.sim.clock import VirtualClock
 from borgish.sim.faults import Fate
@@ -77,6 +77,8 @@ class People:
             return
 
         def take(reply: Accepted | Refused) -> None:
+            if isinstance(reply, StoreFull):
+                return  # nothing was done, and there will be room again
             if isinstance(reply, Accepted) and not answered:
                 self.acknowledged.append(request_id)
             answered.append(True)

@@ -11,6 +11,7 @@ import msgspec
 
 from borgish.cell.commands import JoinMachine
 from borgish.cell.model import Machine
+from borgish.cell.room import AMPLE, Level, Room
 from borgish.errors import Refused
 from borgish.sim.checkers import Overseer, misheard, settled_problems
 from borgish.sim.clock import VirtualClock
@@ -22,6 +23,7 @@ from borgish.sim.workload import People
 from borgish.store.memory import MemoryStore
 from borgish.wire.api import Accepted
 
+LOW, FULL = Room(Level.LOW, 2, 4), Room(Level.FULL, 0, 4)
 STORM_SECONDS = 120.0
 CALM_SECONDS = 300.0
 """Longer than any restart may still be backed off after such a storm, and than all grace."""
@@ -120,6 +122,7 @@ class World:
             (faults.machine_wiped_seconds, partial(self._lose, SimMachine.lose_disk)),
             (faults.master_stalls_seconds, self._stall_master),
             (faults.clock_steps_seconds, self._step_clock),
+            (faults.store_fills_seconds, self._fill_store),
         ):
             if mean_seconds:
                 self._plan(mean_seconds, strike)
@@ -152,6 +155,15 @@ class World:
 
     def _step_clock(self) -> None:
         self.clock.step_wall(self.fate.clock_step_seconds())
+
+    def _fill_store(self) -> None:
+        disk = self.master.store.disk
+        if disk.room is AMPLE:
+            disk.room = self.fate.random.choice((LOW, FULL))
+            self.clock.after(self.fate.away_seconds(), self._clear_store)
+
+    def _clear_store(self) -> None:
+        self.master.store.disk.room = AMPLE
 
     def _kill_borglet(self) -> None:
         self._lose(SimMachine.die)

@@ -16,7 +16,8 @@ from borgish.cell.state import Cell
 from borgish.link import conversation, translate
 from borgish.master.core import Core
 from borgish.reconcilers import stranded
-from borgish.sim.faults import NO_FAULTS
+from borgish.sim.faults import NO_FAULTS, Faults
+from borgish.sim.master import SimPoller
 from borgish.sim.world import World
 
 
@@ -49,6 +50,33 @@ def test_it_would_be_found_if_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stranded, "_is_unreachable", lambda *_: False)
     problems = [text for seed in range(5) for text in World(seed, faults=STALLS).run().problems]
     assert any("is said to be lost" in text for text in problems)
+
+
+FILLS = msgspec.structs.replace(Faults(), store_fills_seconds=12.0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_store_that_fills_up_now_and_then_loses_nothing(seed: int) -> None:
+    verdict = World(seed, faults=FILLS).run()
+    assert verdict.problems == ()
+    assert verdict.starts > 20
+
+
+def write_though_it_is_full(patch: pytest.MonkeyPatch) -> None:
+    step = Core.step
+    patch.setattr(Core, "step", lambda self, inputs, now, _room: step(self, inputs, now))
+
+
+def acknowledge_what_was_refused(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SimPoller, "_reported", lambda self, number, reply, _answer: self._done(number, reply))
+
+
+@pytest.mark.parametrize("plant", [write_though_it_is_full, acknowledge_what_was_refused])
+def test_a_store_that_is_not_minded_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    assert any(World(seed, faults=FILLS).run().problems for seed in range(5))
 
 
 def hash_in_another_process(seed: int, hash_seed: str) -> str:
