@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import ssl
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
@@ -48,6 +49,7 @@ from borgish.master.turn import Turn
 from borgish.master.watch import WatchHub
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.base import Store
+from borgish.store.checkpoint_files import CheckpointFiles
 from borgish.store.replay import replay
 from borgish.store.retention import DAY_SECONDS
 
@@ -58,7 +60,8 @@ class Daemon:
     """The parts of a borgmaster that leads. ``store`` is open and was won; ``cell`` is what it holds, or held
     a moment ago. ``address`` is where this master is found.
 
-    ``seen`` is what machines have seen and the store has not, where such a store is taken over.
+    ``seen`` is what machines have seen and the store has not, where such a store is taken over. ``files`` is
+    where checkpoints are kept beside it.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Daemon:
         cell: Cell,
         address: str,
         seen: Seen | None = None,
+        files: CheckpointFiles | None = None,
     ) -> None:
         self._address = address
         self._settings = settings
@@ -103,7 +107,7 @@ class Daemon:
         )
         self._level = Level.AMPLE  # of the store's room, as it was last logged
         self._history = History(store.entries(max(0, cell.position - EVENTS_KEPT)))
-        self._checkpointer = Checkpointer(self._core, self._turn, store, self._clock)
+        self._checkpointer = Checkpointer(self._core, self._turn, store, self._clock, files)
         self._keeper = Keeper(cell.name, store, self._checkpointer)
         self._keeping: asyncio.Task[None] | None = None
         self._reader = Reader(
@@ -155,7 +159,9 @@ class Daemon:
         self._link.renew(sorted(step.assignments))
         reach("release.renewed")
         if self._checkpointer.is_due(self._settings.checkpoints.every_entries):
-            self._keep_soon()
+            self._keep_soon(lambda: self._keep("the journal has grown"))
+        elif self._checkpointer.is_file_due:
+            self._keep_soon(self._checkpointer.make_file)
 
     def _log_room(self) -> None:
         room = self._turn.room
@@ -166,10 +172,10 @@ class Daemon:
             else:
                 log.info("the database's disk has room again: nothing is refused for that any more")
 
-    def _keep_soon(self) -> None:
+    def _keep_soon(self, keep: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Make a checkpoint beside the turns, once at a time."""
         if self._keeping is None or self._keeping.done():
-            self._keeping = asyncio.create_task(self._keep("the journal has grown"), name="checkpoint")
+            self._keeping = asyncio.create_task(keep(), name="checkpoint")
 
     def _doubt(self, fenced: Fenced) -> None:
         """A machine obeys somebody newer: look into the store whether we still lead, once at a time."""

@@ -15,6 +15,7 @@ from borgish.errors import UnsafeConfiguration
 from borgish.master.daemon import Daemon, seen_by_machines
 from borgish.master.front import Front
 from borgish.master.garbage import settle
+from borgish.master.older import seen_in_files
 from borgish.master.roster import Roster
 from borgish.master.settings import Settings
 from borgish.master.standby import Standby
@@ -100,7 +101,11 @@ class Life:
             take_over=self._take_over,
             one_of_several=self._may_wait,
         )
-        self._daemon = Daemon(self._settings, store, credentials, cell, self._standby.address, seen)
+        if store.files is not None:
+            seen = seen_in_files(cell, store.files, seen, take_over=self._take_over)
+        self._daemon = Daemon(
+            self._settings, store, credentials, cell, self._standby.address, seen, store.files
+        )
         settle()
         await self._daemon.run(front, self._stopping)
 

@@ -12,7 +12,7 @@ import msgspec
 from borgish.cell.model import Snapshot
 from borgish.errors import BorgishError
 from borgish.store.base import CheckpointInfo
-from borgish.store.checkpoints import verified_snapshot
+from borgish.store.checkpoints import info_of, verified_snapshot
 from borgish.store.codec import sha256_of
 from borgish.store.packed import PackedJournal
 from borgish.wire.api_past import CheckpointContents
@@ -59,10 +59,7 @@ def found_in(file: bytes) -> Found:
     """Return what is in a packed checkpoint."""
     try:
         header, stored = unpack_checkpoint(file)
-        info = CheckpointInfo(
-            header.position, header.at, header.reason, header.sha256, header.bytes, header.name
-        )
-        return Found(contents_of(verified_snapshot(header.cell, info, stored)))
+        return Found(contents_of(verified_snapshot(header.cell, info_of(header), stored)))
     except BorgishError as error:
         return Found(None, error.message)
 

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from borgish.cell.commands import Seen
 from borgish.cell.decide_lost import is_older
 from borgish.cell.state import Cell
-from borgish.errors import StoreOlder
+from borgish.errors import StoreDamaged, StoreOlder
+from borgish.store.checkpoint_files import CheckpointFiles
+from borgish.store.checkpoints import verified_snapshot
 from borgish.wire.link import HeadReply
 
 log = logging.getLogger("borgmaster")
@@ -38,6 +40,30 @@ def seen_beyond(cell: Cell, heads: Sequence[HeadReply], *, take_over: bool) -> S
     log.warning("%s; taken over as asked for", _what(cell, newer, len(heads)))
     highest = max(newer, key=lambda head: (head.timeline, head.epoch))
     return Seen(highest.timeline, highest.epoch, max(head.attempt for head in newer))
+
+
+def seen_in_files(cell: Cell, files: CheckpointFiles, seen: Seen | None, *, take_over: bool) -> Seen | None:
+    """Return what machines have ``seen``, and the checkpoints in files beside the database, of a history that
+    the database has not; None where it has all of it.
+
+    Raises StoreDamaged unless such a store is to be taken over: it lost its log, or was put back.
+    """
+    newest = next((start for start in files.good() if start.position > cell.position), None)
+    if newest is None:
+        return seen
+    if not take_over:
+        raise StoreDamaged(
+            f"The database ends at position {cell.position}, and beside it is a checkpoint of position "
+            f"{newest.position}: {newest.path}",
+            "What followed is lost, or an older database was put back. To go on from the older one all the "
+            f"same, start once with {FLAG}",
+        )
+    log.warning("%s is of a history that the database has not; taken over as asked for", newest.path)
+    assert newest.info is not None
+    kept = verified_snapshot(cell.name, newest.info, newest.stored)
+    before = seen or Seen()
+    timeline, epoch = max((before.timeline, before.epoch), (kept.timeline, kept.epoch))
+    return Seen(timeline, epoch, max(before.attempt, kept.position))
 
 
 def _seen(head: HeadReply) -> Seen:

@@ -12,10 +12,10 @@ from borgish.api.views.instants import instant
 from borgish.clock import SystemClock
 from borgish.errors import BorgishError, Invalid
 from borgish.master.settings import Settings
-from borgish.store.base import CheckpointInfo
+from borgish.store.checkpoints import Start, info_of
 from borgish.store.recovery import Recovered, Recovery
 from borgish.store.rows import Row
-from borgish.store.salvage import Salvaged, Start
+from borgish.store.salvage import Salvaged
 from borgish.wire.checkpoint_file import unpack_checkpoint
 
 SHOWN_MAX = 20
@@ -67,7 +67,8 @@ def told(done: Recovered) -> Iterator[str]:
 def findings(saved: Salvaged) -> Iterator[str]:
     """Yield what is wrong with a store, and what of it is good."""
     yield from _cut([*saved.bad, *saved.unread, *saved.wrong, *filter(None, [saved.stop])])
-    start = f"The checkpoint at {saved.start} is good, and so is" if saved.start else "What is good is"
+    which = f"{saved.start}, in {saved.start_path}," if saved.start_path else str(saved.start)
+    start = f"The checkpoint at {which} is good, and so is" if saved.start else "What is good is"
     yield f"{start} the journal up to {saved.head}"
     if saved.resumes_at:
         further = "" if saved.is_end_known else ", and whatever may have followed"
@@ -95,8 +96,7 @@ def _from_file(path: Path) -> Start:
             f"{path} cannot be read: {error.strerror}",
             "Give the position of a kept checkpoint, or the file of an exported one",
         ) from error
-    info = CheckpointInfo(header.position, header.at, header.reason, header.sha256, header.bytes, header.name)
-    return Start(header.position, stored, info)
+    return Start(header.position, stored, info_of(header), str(path))
 
 
 def _recovery(settings: Settings) -> Recovery:

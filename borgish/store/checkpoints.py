@@ -2,10 +2,22 @@
 
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from borgish.cell.model import Snapshot
 from borgish.errors import BorgishError, Conflict, NotFound, StoreDamaged
 from borgish.store.base import CheckpointInfo
 from borgish.store.codec import decode_snapshot, decompress
+from borgish.wire.checkpoint_file import CheckpointHeader
+
+
+class Start(msgspec.Struct, frozen=True):
+    """Where to go on from: a checkpoint that is good, kept or from a file. ``position`` 0: the beginning."""
+
+    position: int
+    stored: bytes = b""
+    info: CheckpointInfo | None = None
+    path: str = ""  # of the file, where it is from one
 
 
 def verified_snapshot(cell: str, info: CheckpointInfo, stored: bytes) -> Snapshot:
@@ -17,6 +29,11 @@ def verified_snapshot(cell: str, info: CheckpointInfo, stored: bytes) -> Snapsho
     if snapshot.position != info.position:
         raise StoreDamaged(f"It holds position {snapshot.position}", "Use another checkpoint")
     return snapshot
+
+
+def info_of(header: CheckpointHeader) -> CheckpointInfo:
+    """Return what a checkpoint's file says of it."""
+    return CheckpointInfo(header.position, header.at, header.reason, header.sha256, header.bytes, header.name)
 
 
 Judge = Callable[[CheckpointInfo, bytes], bool]

@@ -10,6 +10,7 @@ from borgish.cell.room import Floor
 from borgish.errors import UnsafeConfiguration
 from borgish.failpoints import reach
 from borgish.store import faults, migrate, postgres, sqlite
+from borgish.store.checkpoint_files import CheckpointFiles
 from borgish.store.disk import Disk
 from borgish.store.retention import Keep
 from borgish.store.sql import SqlStore
@@ -37,11 +38,14 @@ def open_store(
     another cell or of a newer version; Unreachable and StoreDamaged for what is wrong with the database.
     """
     parsed = parse_url(url)
-    disk = None if _ON_SERVER[parsed.drivername] else Disk(sqlite.path_of(parsed), floor or Floor())
+    disk = files = None
+    if not _ON_SERVER[parsed.drivername]:
+        path = sqlite.path_of(parsed)
+        disk, files = Disk(path, floor or Floor()), CheckpointFiles(path, cell)
     connection, release = connect(url, lock_path, disk)
     reach("open.connected")
     store = SqlStore(connection, cell, keep or Keep(), release)
-    store.disk = disk
+    store.disk, store.files = disk, files
     try:
         migrate.prepare(connection, cell)
     except SQLAlchemyError as error:

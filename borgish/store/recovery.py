@@ -18,10 +18,12 @@ from borgish.errors import NotFound, StoreDamaged, UnsafeConfiguration
 from borgish.failpoints import reach
 from borgish.store import faults, files, migrate, postgres, sqlite
 from borgish.store.base import CheckpointInfo
+from borgish.store.checkpoint_files import CheckpointFiles
+from borgish.store.checkpoints import Start
 from borgish.store.open import parse_url
 from borgish.store.rebuild import copy_history, drop_lost, write_cell
 from borgish.store.remains import Remains
-from borgish.store.salvage import Salvaged, Start, salvage
+from borgish.store.salvage import Salvaged, salvage
 from borgish.store.tables import journal, leadership
 
 
@@ -42,6 +44,7 @@ class Recovery:
         self._url = parse_url(url)
         self._name = name
         self._folder = folder
+        self._files = CheckpointFiles(self._path, name) if self._is_file else None
         self._at = at
 
     def look(self) -> Salvaged:
@@ -52,10 +55,11 @@ class Recovery:
     def recover(self, given: Start | None = None, position: int = 0) -> Recovered:
         """Bring the store back from the newest good checkpoint, or from ``given``, or that at ``position``.
 
-        Raises StoreDamaged when there is nothing to go on from, NotFound for a position that has none.
+        The newest may be in a file beside an SQLite database. Raises StoreDamaged when there is nothing to go
+        on from, NotFound for a position that has none.
         """
         with self._opened() as remains:
-            start = given or (_kept_at(remains, position) if position else None)
+            start = given or (self._kept_at(remains, position) if position else None)
             saved = self._salvaged(remains, start)
             if saved.is_sound:
                 return Recovered(saved)
@@ -76,10 +80,24 @@ class Recovery:
             raise UnsafeConfiguration(
                 f"The database belongs to cell '{name}', not to '{self._name}'", "Name the right cell"
             )
-        saved = salvage(remains, self._name, start)
+        saved = salvage(remains, self._name, start, self._beside())
         if self._is_file:
             saved.wrong += remains.integrity()
         return saved
+
+    def _beside(self) -> list[Start]:
+        return list(self._files.good()) if self._files is not None else []
+
+    def _kept_at(self, remains: Remains, position: int) -> Start:
+        for info in remains.checkpoints():
+            if info.position == position:
+                return Start(position, remains.body(position), info)
+        for start in self._beside():
+            if start.position == position:
+                return start
+        raise NotFound(
+            f"no checkpoint is kept at position {position}", "Leave it out for the newest good one"
+        )
 
     # Reading
 
@@ -184,13 +202,6 @@ def _rebuild_in_place(target: Connection, saved: Salvaged, at: float) -> Checkpo
     assert transaction is not None
     transaction.commit()
     return checkpoint
-
-
-def _kept_at(remains: Remains, position: int) -> Start:
-    for info in remains.checkpoints():
-        if info.position == position:
-            return Start(position, remains.body(position), info)
-    raise NotFound(f"no checkpoint is kept at position {position}", "Leave it out for the newest good one")
 
 
 def _has_revision(connection: Connection) -> bool:

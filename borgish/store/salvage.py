@@ -1,6 +1,6 @@
 """Finds what of a damaged store can go on: a good checkpoint, and the entries after it that hold."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -10,7 +10,7 @@ from borgish.cell.model import Snapshot
 from borgish.cell.state import Cell
 from borgish.errors import BorgishError, StoreDamaged
 from borgish.store.base import CheckpointInfo
-from borgish.store.checkpoints import verified_snapshot
+from borgish.store.checkpoints import Start, verified_snapshot
 from borgish.store.remains import Remains, entry_of
 from borgish.store.rows import Row
 from borgish.store.tablecheck import table_differences
@@ -19,20 +19,13 @@ UNKNOWN_SKIPPED = 1_000_000
 """So many positions are left out where nobody knows how far the journal went: no number comes again."""
 
 
-class Start(msgspec.Struct, frozen=True):
-    """Where to go on from: a checkpoint that is good, kept or from a file. ``position`` 0: the beginning."""
-
-    position: int
-    stored: bytes = b""
-    info: CheckpointInfo | None = None
-
-
 class Salvaged(msgspec.Struct):
     """What can be saved, and what cannot."""
 
     cell: Cell  # as the last entry that holds left it
     head: int  # its position
     start: int  # that of the checkpoint that it was made from; 0: of none
+    start_path: str  # of its file, where it was in one
     good: list[int]  # positions of the kept checkpoints that stay
     bad: list[str]  # why others do not
     stop: str  # why the cell is not followed any further, "" when it is to the end
@@ -56,19 +49,27 @@ class Salvaged(msgspec.Struct):
         return self.top + 1 + (0 if self.is_end_known else UNKNOWN_SKIPPED)
 
 
-def salvage(remains: Remains, name: str, given: Start | None = None) -> Salvaged:
+def salvage(
+    remains: Remains, name: str, given: Start | None = None, beside: Sequence[Start] = ()
+) -> Salvaged:
     """Look through a database; ``given`` is a checkpoint to start from, instead of the newest good one.
 
-    Raises StoreDamaged when there is nothing to go on from.
+    ``beside`` are good ones in files, newest first: one is used where the database does not lead as far by
+    itself. Raises StoreDamaged when there is nothing to go on from.
     """
     good, bad, newest = _checkpoints(remains, name)
     start = given or newest or Start(0)
-    if given and not remains.tells_of(given.position):
-        remains.is_end_known = False
-        remains.troubles.append(f"The journal does not tell of position {given.position}")
     cell, stop, lost = _followed(remains, name, start)
+    if beside and not given and beside[0].position > cell.position:
+        start = beside[0]
+        cell, stop, lost = _followed(remains, name, start)
+    is_ahead = start in (given, *beside) and not remains.tells_of(start.position)
+    if is_ahead:
+        remains.is_end_known = False
+        remains.troubles.append(f"The journal does not tell of position {start.position}")
     _, timeline, epoch = remains.led()
-    top = max(remains.top(), cell.position, *(info.position for info in remains.checkpoints()), *_ids(cell))
+    kept = [info.position for info in remains.checkpoints()] + [each.position for each in beside]
+    top = max(remains.top(), cell.position, *kept, *_ids(cell))
     if not stop and top > cell.position:
         stop = f"The journal ends at {cell.position}, and something tells of a position {top}"
     if not start.position and not cell.position and (top or remains.troubles):
@@ -81,13 +82,14 @@ def salvage(remains: Remains, name: str, given: Start | None = None) -> Salvaged
         cell,
         cell.position,
         start.position,
+        start.path,
         [info.position for info in good if info.position <= cell.position],
         bad,
         stop,
         top,
         lost,
         remains.troubles,
-        [] if stop else table_differences(cell, remains.rows),
+        [] if stop or is_ahead else table_differences(cell, remains.rows),  # they are of an older cell then
         max(epoch, cell.epoch),
         remains.is_end_known,
     )

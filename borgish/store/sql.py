@@ -21,6 +21,7 @@ from borgish.errors import BorgishError, Fenced, StoreDamaged, Unreachable
 from borgish.failpoints import reach
 from borgish.store import faults, kept, leading, sampled
 from borgish.store.base import CheckpointInfo, Records
+from borgish.store.checkpoint_files import CheckpointFiles
 from borgish.store.checkpoints import (
     Judge,
     expect_base,
@@ -56,7 +57,8 @@ class SqlStore:
         self.kind = connection.dialect.name
         self.warnings: list[str] = []  # what ``load`` had to pass over
         self.won_after: int | None = None  # to lead only if nobody has since that epoch
-        self.disk: Disk | None = None  # where that is ours to look after
+        self.disk: Disk | None = None  # where that is ours to look after, as are
+        self.files: CheckpointFiles | None = None
         self._connection = connection
         self._cell = cell
         self._keep = keep

@@ -14,8 +14,7 @@ import msgspec
 
 from borgish.errors import NotFound
 from borgish.sim.faux.exported import Exported
-from borgish.store.base import CheckpointInfo
-from borgish.store.checkpoints import verified_snapshot
+from borgish.store.checkpoints import info_of, verified_snapshot
 from borgish.store.moment import Source, earliest_position
 from borgish.store.open import open_reader, open_store, parse_url
 from borgish.store.packed import unpack_entries
@@ -72,7 +71,7 @@ def _open_file(file: Path, held: ExitStack) -> Opened:
 
 def _exported(file: Path, content: bytes) -> Opened:
     header, stored, journal = unpack_with_journal(content)
-    info = CheckpointInfo(header.position, header.at, header.reason, header.sha256, header.bytes, header.name)
+    info = info_of(header)
     verified_snapshot(header.cell, info, stored)
     return _told(
         str(file),

@@ -9,9 +9,9 @@ import pytest
 from borgish.cell.events import EntriesLost, JobSubmitted, MachineUp
 from borgish.errors import Fenced, NotFound, StoreDamaged, UnsafeConfiguration
 from borgish.master.recover import findings, told
-from borgish.store.checkpoints import is_good
+from borgish.store.checkpoints import Start, is_good
 from borgish.store.recovery import Recovered, Recovery
-from borgish.store.salvage import UNKNOWN_SKIPPED, Start
+from borgish.store.salvage import UNKNOWN_SKIPPED
 from borgish.store.sql import SqlStore
 from borgish.store.tablecheck import differences
 from tests.contract.store.places import InDatabase

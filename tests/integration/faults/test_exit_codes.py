@@ -1,9 +1,12 @@
 """How a real borgmaster ends when its store is gone, taken or damaged, and how it is brought back."""
 
 import http.client
+import json
 import re
 import shlex
-from collections.abc import Iterator
+import shutil
+import signal
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -113,6 +116,7 @@ def test_a_checkpoint_that_was_exported_brings_a_lost_database_back(siege: Siege
     exported = siege.folder / "exported.checkpoint"
     exported.write_bytes(pack_checkpoint(header, stored))
     (siege.folder / "cell.db").write_bytes(b"not what it was" * 1000)
+    shutil.rmtree(siege.folder / "cell.checkpoints")
 
     siege.start()
     assert not siege.serves()
@@ -123,6 +127,79 @@ def test_a_checkpoint_that_was_exported_brings_a_lost_database_back(siege: Siege
     assert "cell.db.damaged-1" in siege.said()
     siege.start()
     assert siege.serves(), siege.said()
+
+
+def lose_log(folder: Path) -> None:
+    """Leave of the database what SQLite has carried over into it: of a young one next to nothing."""
+    for name in ("cell.db-wal", "cell.db-shm"):
+        (folder / name).unlink()
+
+
+def lose_database(folder: Path) -> None:
+    for path in folder.glob("cell.db*"):
+        path.unlink()
+
+
+@pytest.mark.parametrize("lose", [lose_log, lose_database])
+def test_a_young_cell_that_lost_its_log_or_its_database_is_brought_back(
+    nursery: Nursery, tmp_path: Path, lose: Callable[[Path], None]
+) -> None:
+    """Minutes old: no checkpoint was due yet, and nobody asked for one."""
+    with Siege(nursery, tmp_path) as siege:
+        siege.start()
+        assert siege.serves(), siege.said()
+        siege.join_machines()
+        for name in LATE:
+            assert siege.ask(submission(name))[0] == 201
+        siege.until(lambda: all(running(siege, f"ann/{name}/0") for name in LATE))
+        filed = siege.folder / "cell.checkpoints"
+        siege.until(lambda: any(int(path.stem) >= 4 for path in filed.glob("*.checkpoint")))
+        siege.kill()
+        newest = max((path for path in filed.glob("*.checkpoint")), key=lambda path: int(path.stem))
+        assert newest.stat().st_mode & 0o077 == 0
+        lose(siege.folder)
+
+        arguments = refused_as_damaged(siege)
+        assert arguments[-2:] == ["--recover", newest.stem]
+        assert str(newest) in siege.said()
+        siege.run([*arguments[:-1]])  # without the position, it is the newest one
+        assert siege.ended() == 0, siege.said()
+        siege.start()
+        assert siege.serves(), siege.said()
+        machines = json.loads(siege.get("/v1/machines")[1])["items"]
+        assert {machine["name"] for machine in machines} == set(siege.machines.joins)
+        siege.kill()
+        siege.start()  # what is in the files is older than what it has now
+        assert siege.serves(), siege.said()
+
+
+def test_an_older_database_beside_newer_files_is_gone_on_from_only_when_told(
+    nursery: Nursery, tmp_path: Path
+) -> None:
+    """Without any machine that could tell what the database has lost."""
+    with Siege(nursery, tmp_path) as siege:
+        siege.start()
+        assert siege.serves(), siege.said()
+        siege.signal(signal.SIGTERM)
+        assert siege.ended() == 0
+        shutil.copy(siege.folder / "cell.db", siege.folder / "older.db")
+        siege.begin()
+        siege.start()
+        assert siege.serves(), siege.said()
+        siege.more(6)
+        siege.go_home()
+        siege.signal(signal.SIGTERM)
+        assert siege.ended() == 0
+        lose_database(siege.folder)
+        shutil.copy(siege.folder / "older.db", siege.folder / "cell.db")
+        refused_as_damaged(siege)
+        assert "--take-over-from-older-store" in siege.said()
+        siege.run(["--config", str(siege.folder / "cell.toml"), "--take-over-from-older-store"])
+        assert siege.serves(), siege.said()
+        siege.until(lambda: json.loads(siege.get("/v1/status")[1])["position"] > 1_000_000)
+        siege.kill()
+        siege.start()
+        assert siege.serves(), siege.said()
 
 
 def test_one_who_does_not_lead_any_more_writes_nothing(siege: Siege) -> None:
