@@ -1,6 +1,7 @@
 """A damaged store is brought back: what is good goes on, what is lost is said, and no number comes again."""
 
 import json
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import pytest
 from borgish.cell.events import EntriesLost, JobSubmitted, MachineUp
 from borgish.errors import Fenced, NotFound, StoreDamaged, UnsafeConfiguration
 from borgish.master.recover import findings, told
+from borgish.store.base import CheckpointInfo
 from borgish.store.checkpoints import Start, is_good
+from borgish.store.codec import compress, sha256_of
 from borgish.store.recovery import Recovered, Recovery
 from borgish.store.salvage import UNKNOWN_SKIPPED
 from borgish.store.sql import SqlStore
@@ -202,6 +205,53 @@ def test_one_that_is_ahead_of_the_journal_skips_what_nobody_knows(damaged: Damag
     assert done.saved.resumes_at == info.position + 1 + UNKNOWN_SKIPPED
     assert "and whatever may have followed" in " ".join(told(done))
     assert "ann/ahead" in damaged.jobs()
+
+
+@pytest.fixture
+def filed(tmp_path: Path) -> Iterator[Damaged]:
+    """The same on SQLite, with files beside it at 7, 9 and one beyond its checkpoints."""
+    place = InDatabase(f"sqlite:///{tmp_path}/cell.db")
+    damaged = Damaged(place, tmp_path)
+    store = place.open()
+    assert isinstance(store, SqlStore)
+    assert store.files is not None
+    for position in (7, 9, 12):
+        stored = compress(damaged.bodies[position])
+        store.files.write(CheckpointInfo(position, 1.0, "test", sha256_of(stored), len(stored)), stored)
+    store.close()
+    yield damaged
+    place.close()
+
+
+def test_files_that_the_database_leads_beyond_are_not_needed(filed: Damaged) -> None:
+    assert filed.recovery().look().is_sound
+    filed.place.garble_entry(13)
+    assert (filed.recovered().saved.start, filed.jobs()) == (9, {"ann/later", "ann/web"})
+
+
+def test_a_file_bridges_what_is_damaged_before_it(filed: Damaged) -> None:
+    filed.place.garble_entry(10)
+    saved = filed.recovery().look()
+    assert (saved.start, saved.head) == (12, filed.head)
+    assert f"The checkpoint at 12, in {saved.start_path}, is good" in " ".join(findings(saved))
+    assert [row[0] for row in filed.recovered().saved.lost] == [10]  # to history only
+
+
+def test_a_bad_file_is_passed_over(filed: Damaged) -> None:
+    filed.place.garble_entry(8)
+    filed.place.damage_checkpoint(9)
+    file = filed.folder / "cell.checkpoints" / "12.checkpoint"
+    file.write_bytes(file.read_bytes()[:-1])
+    assert (filed.recovery().look().start, filed.recovered(position=7).saved.start) == (9, 7)
+
+
+def test_without_any_database_the_newest_file_is_the_cell(filed: Damaged) -> None:
+    for path in filed.folder.glob("cell.db*"):
+        path.unlink()
+    done = filed.recovered()
+    assert (done.saved.start, done.saved.head) == (12, 12)
+    assert done.saved.resumes_at == 13 + UNKNOWN_SKIPPED
+    assert filed.recovery().look().is_sound
 
 
 def test_an_older_one_that_is_asked_for_comes_to_the_same(damaged: Damaged) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -18,6 +19,7 @@ from borgish.master.past import Past
 from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.base import CheckpointInfo
+from borgish.store.checkpoint_files import CheckpointFiles
 from borgish.store.imported import NOT_REPLAYED
 from borgish.store.memory import MemoryStore
 from borgish.store.packed import unpack_entries
@@ -235,6 +237,45 @@ async def test_one_that_could_not_be_kept_is_not_tried_at_each_turn(
     assert not bench.checkpointer.is_due(1)
     bench.life.do(MachineUp("m1"))
     assert bench.checkpointer.is_due(1)
+
+
+async def test_a_young_cell_is_in_a_file_each_time_that_it_has_doubled(bench: Bench, tmp_path: Path) -> None:
+    files = CheckpointFiles(tmp_path / "cell.db", CELL)
+    maker = Checkpointer(bench.core, bench.turn, bench.store, Standing(), files)
+    kept = bench.positions()
+    assert maker.is_file_due
+    await maker.make_file()
+    assert (files.positions(), maker.is_file_due) == ([20], False)
+    while bench.head < 39:
+        bench.life.do(MachineUp("m1"))
+    assert not maker.is_file_due
+    bench.life.do(MachineUp("m1"))
+    assert maker.is_file_due
+    assert not Checkpointer(bench.core, bench.turn, bench.store, Standing()).is_file_due
+    await maker.make_file()
+    assert [start.position for start in files.good()] == [40, 20]
+    assert bench.positions() == kept  # nothing of that is in the database
+    assert not Checkpointer(bench.core, bench.turn, bench.store, Standing(), files).is_file_due
+
+
+async def test_each_checkpoint_is_in_a_file_as_well(bench: Bench, tmp_path: Path) -> None:
+    files = CheckpointFiles(tmp_path / "cell.db", CELL)
+    maker = Checkpointer(bench.core, bench.turn, bench.store, Standing(), files)
+    bench.life.do(MachineUp("m1"))
+    made = await maker.make("asked for", "noon")
+    [start] = files.good()
+    assert start.info is not None
+    assert (start.position, start.info.name, start.info.sha256) == (21, "noon", made.sha256)
+
+
+async def test_a_file_that_cannot_be_written_is_logged_and_not_tried_at_each_turn(
+    bench: Bench, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = CheckpointFiles(tmp_path / "gone" / "cell.db", CELL)
+    maker = Checkpointer(bench.core, bench.turn, bench.store, Standing(), files)
+    await maker.make_file()
+    assert "the checkpoint at 20 cannot be kept in" in caplog.text
+    assert not maker.is_file_due
 
 
 # Pruned
