@@ -8,12 +8,12 @@ held here; what they say is durable first. HTTP is the matter of ``server``.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from borgish.borglet import usage
 from borgish.borglet.actions import Action, Actions, Forget, Start
-from borgish.borglet.core import BorgletCore
+from borgish.borglet.core import HOLD_SECONDS_MAX, BorgletCore
 from borgish.borglet.facts import with_runtimes
 from borgish.borglet.ledger import Ledger
 from borgish.borglet.opening import Factories, Opener
@@ -29,6 +29,7 @@ from borgish.wire.link import (
     ExecReply,
     ExecRequest,
     Facts,
+    HeadReply,
     PollReply,
     PollRequest,
     Usage,
@@ -37,8 +38,9 @@ from borgish.wire.link import (
 
 log = logging.getLogger("borglet.agent")
 
-HOLD_SECONDS_MAX = 60.0
 STOP_SECONDS = 1.0
+Caller = tuple[str, int] | None
+"""Where a connection comes from, host and port; None where nobody knows."""
 
 
 class Agent:
@@ -72,6 +74,7 @@ class Agent:
         self._alarm: asyncio.TimerHandle | None = None
         self._bell = asyncio.get_running_loop().create_future()
         self._newest_poll = 0
+        self._caller: Caller = None
         self._closing = False
 
     # -- its life -----------------------------------------------------------------------------------
@@ -112,7 +115,7 @@ class Agent:
 
     # -- the master ---------------------------------------------------------------------------------
 
-    async def poll(self, request: PollRequest) -> PollReply:
+    async def poll(self, request: PollRequest, caller: Caller = None) -> PollReply:
         """Answer a poll: at once when there is something to say, else when it is, or time is over.
 
         Raises Conflict for a master that was superseded, or that of another cell.
@@ -124,6 +127,7 @@ class Agent:
             )
         fresh = self.core.poll(request, self._clock.now())
         self.heard = self._clock.now().mono
+        self._caller = caller
         self._newest_poll += 1
         number = self._newest_poll
         self._ring()
@@ -134,6 +138,10 @@ class Agent:
             await self._hold(request, number)
         await self._make_durable()
         return self.core.reply(request, self._usage)
+
+    def head(self, is_open: Callable[[Caller], bool]) -> HeadReply:
+        """Return what was seen of masters. ``is_open`` tells whether a caller's connection still is."""
+        return self.core.seen(self._clock.now(), connected=is_open(self._caller))
 
     async def exec(self, request: ExecRequest) -> ExecReply:
         """Run a command beside a running attempt. Raises NotFound when it does not run here."""

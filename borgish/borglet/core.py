@@ -15,6 +15,8 @@ No clock, no disk, no network here: the simulator runs this same class.
 import heapq
 from collections.abc import Iterable, Mapping
 
+import msgspec
+
 from borgish.borglet import words
 from borgish.borglet.actions import Action, Actions, Forget
 from borgish.borglet.attempt import Attempt
@@ -26,17 +28,24 @@ from borgish.clock import Now
 from borgish.errors import Conflict
 from borgish.vocabulary import Runtime
 from borgish.wire.link import (
+    UNKNOWN,
     Assignment,
     AttemptReport,
     Condition,
     Facts,
     HeadReply,
+    Leader,
     PollReply,
     PollRequest,
     Report,
     Usage,
     split_attempt_key,
 )
+
+HOLD_SECONDS_MAX = 60.0
+"""No poll is held for longer, whatever it asks for."""
+POLLED_AGAIN_SECONDS = 2.0
+"""A master that lives asks again within this time after the answer, unless it is held up."""
 
 
 class BorgletCore:
@@ -78,34 +87,43 @@ class BorgletCore:
         self._wake: dict[str, float] = {}
         self._reports: dict[str, AttemptReport] = {}
         self._told: dict[str, int] = {}  # ended attempts: the report generation that says so
+        self._polls = 0  # that were obeyed
+        self._polled_until = now.mono  # when the next one should be here
 
     # -- the master ---------------------------------------------------------------------------------
 
     def poll(self, request: PollRequest, now: Now) -> bool:
         """Take in a poll; return whether it brought an assignment that was not known yet.
 
-        Raises Conflict when a later master, or a later timeline, has been heard already.
+        Raises Conflict as ``hear`` does.
         """
-        self.hear(request.timeline, request.epoch)
+        self.hear(request.timeline, request.epoch, request.leader)
+        self._polls += 1
+        self._polled_until = now.mono + min(request.wait_seconds, HOLD_SECONDS_MAX) + POLLED_AGAIN_SECONDS
         fresh = False
         if request.assignment is not None:
             fresh = self.assign(request.assignment, request.timeline, request.epoch, now)
         self.acknowledge(self._seen_by(request))
         return fresh
 
-    def hear(self, timeline: int, epoch: int) -> None:
-        """Take in who leads. Raises Conflict when (timeline, epoch) is lower than one heard before."""
-        term = (timeline, epoch)
-        if term < self.head.term:
+    def hear(self, timeline: int, epoch: int, leader: Leader = UNKNOWN) -> None:
+        """Take in who leads. Raises Conflict when (timeline, epoch) is lower than one heard before, or the
+        same and another master's."""
+        term, head = (timeline, epoch), self.head
+        if term < head.term or (term == head.term and leader.is_another(head.leader)):
+            where = f" of the borgmaster at {head.leader.address}" if head.leader.address else ""
+            why = "is another's" if term == head.term else "was superseded"
             raise Conflict(
-                f"machine {self.machine} obeys timeline {self.head.timeline}, epoch {self.head.epoch}; "
-                f"timeline {timeline}, epoch {epoch} was superseded",
+                f"machine {self.machine} obeys timeline {head.timeline}, epoch {head.epoch}{where}; "
+                f"timeline {timeline}, epoch {epoch} {why}",
                 "Another borgmaster has taken over this cell: stop the one that asks. If the cell was made "
                 "anew, give this borglet an empty state folder.",
             )
-        if term > self.head.term:
-            self.head = Head(self.machine, timeline, epoch)
+        if term > head.term:
+            self.head = Head(self.machine, timeline, epoch, leader=leader)
             self._assignment, self._named, self._seen = None, frozenset(), 0
+        elif leader.nonce and not head.leader.nonce:  # known from a borglet that did not keep who led
+            self.head = msgspec.structs.replace(head, leader=leader)
 
     def assign(self, assignment: Assignment, timeline: int, epoch: int, now: Now) -> bool:
         """Take in an assignment; return whether it is obeyed anew. An older generation is ignored.
@@ -117,7 +135,7 @@ class BorgletCore:
             return False
         if self._assignment and self._assignment.generation == assignment.generation:
             return False
-        self.head = Head(self.machine, timeline, epoch, assignment.generation)
+        self.head = msgspec.structs.replace(self.head, generation=assignment.generation)
         self._assignment = assignment
         self._named = frozenset(s.key for s in assignment.run)
         self._obey(assignment, now)
@@ -130,10 +148,20 @@ class BorgletCore:
             self._seen = report_generation
             self._touch(self._told)
 
-    def seen(self) -> HeadReply:
-        """Return who was heard so far, and the highest attempt that is known here."""
-        highest = max((attempt.attempt for attempt in self._attempts.values()), default=0)
-        return HeadReply(self.machine, self.head.timeline, self.head.epoch, highest)
+    def seen(self, now: Now, *, connected: bool) -> HeadReply:
+        """Return who was heard so far, whether that one goes on polling, and the highest attempt known here.
+
+        ``connected``: the connection of the last poll is open, as it is while its master lives.
+        """
+        return HeadReply(
+            machine=self.machine,
+            timeline=self.head.timeline,
+            epoch=self.head.epoch,
+            attempt=max((attempt.attempt for attempt in self._attempts.values()), default=0),
+            leader=self.head.leader,
+            polls=self._polls,
+            polled=connected and now.mono < self._polled_until,
+        )
 
     # -- the machine --------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import msgspec
 
 from borgish.clock import Now
 from borgish.vocabulary import Ending
-from borgish.wire.link import AttemptSpec, Exit, attempt_key
+from borgish.wire.link import UNKNOWN, AttemptSpec, Exit, Leader, attempt_key
 
 
 class Stage(StrEnum):
@@ -74,6 +74,7 @@ class Head(msgspec.Struct, frozen=True):
     timeline: int = 0
     epoch: int = 0
     generation: int = 0
+    leader: Leader = UNKNOWN
 
     @property
     def term(self) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs
 import msgspec
 import uvicorn
 
-from borgish.borglet.agent import Agent
+from borgish.borglet.agent import Agent, Caller
 from borgish.borglet.membership import Membership
 from borgish.borglet.settings import Tls
 from borgish.errors import (
@@ -54,10 +54,15 @@ _exec_request = msgspec.json.Decoder(ExecRequest)
 
 
 class BorgletApp:
-    """The ASGI application. ``end`` ends all that is open, so that the server can stop."""
+    """The ASGI application. ``end`` ends all that is open, so that the server can stop.
+
+    ``is_open`` tells whether there still is a connection from an address; the server that is made for the
+    application (``make_server``) knows.
+    """
 
     def __init__(self, agent: Agent, membership: Membership) -> None:
         self._agent, self._membership = agent, membership
+        self.is_open: Callable[[Caller], bool] = lambda _: False
         self._ending = asyncio.Event()
         self._routes = {
             ("POST", "/v1/poll"): self._poll,
@@ -94,11 +99,11 @@ class BorgletApp:
 
     async def _poll(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = _decode(await _body(scope, receive, POLL_BYTES_MAX), _poll_request)
-        await _send_json(send, await self._agent.poll(request))
+        await _send_json(send, await self._agent.poll(request, scope.get("client")))
 
     async def _head(self, scope: Scope, receive: Receive, send: Send) -> None:
         del scope, receive  # nothing is asked but this
-        await _send_json(send, self._agent.core.seen())
+        await _send_json(send, self._agent.head(self.is_open))
 
     async def _exec(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = _decode(await _body(scope, receive, EXEC_BYTES_MAX), _exec_request)
@@ -254,4 +259,12 @@ def make_server(app: BorgletApp, tls: Tls | None) -> Server:
         ) from None
     if config.ssl is not None:
         config.ssl.minimum_version = ssl.TLSVersion.TLSv1_3
-    return Server(config)
+    server = Server(config)
+    connections = server.server_state.connections
+
+    # A master that lives keeps idle connections open; of one that was killed the kernel closes all.
+    def is_open(caller: Caller) -> bool:
+        return caller is not None and any(getattr(each, "client", None) == caller for each in connections)
+
+    app.is_open = is_open
+    return server

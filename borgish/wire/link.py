@@ -114,8 +114,28 @@ class Assignment(msgspec.Struct, frozen=True):
     stop: tuple[StopOrder, ...] = ()
 
 
+class Leader(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A master that leads: where it is found, and the nonce of its term. Both are "" when it does not say.
+
+    (timeline, epoch) alone does not name a master: two that lead copies of one store may come to the same.
+    The nonce is drawn by the process and stored nowhere, so no copy has it.
+    """
+
+    address: str = ""
+    nonce: str = ""
+
+    def is_another(self, other: "Leader") -> bool:
+        """Whether both are known, and not the same."""
+        return bool(self.nonce and other.nonce) and self.nonce != other.nonce
+
+
+UNKNOWN = Leader()
+"""The leader of who does not say it: one that is a release older."""
+
+
 class PollRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The master's question. A lower (timeline, epoch) than one already seen is refused with 409.
+    """The master's question. A lower (timeline, epoch) than one already seen is refused with 409, and so is a
+    second leader of the same one.
 
     ``generation`` is that of the assignment the master last made; ``assignment`` is there when the
     master does not know that the borglet has it. ``seen`` is the ``report_generation`` the master
@@ -131,6 +151,7 @@ class PollRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     seen_instance: str = ""  # the borglet run that `seen` counts in
     wait_seconds: float = 0.0
     assignment: Assignment | None = None
+    leader: Leader = UNKNOWN
 
 
 class Exit(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -251,6 +272,9 @@ class HeadReply(msgspec.Struct, frozen=True):
     timeline: Small
     epoch: Small
     attempt: Whole = 0  # the highest id among the attempts it knows
+    leader: Leader = UNKNOWN  # of that timeline and epoch
+    polls: Whole | None = None  # that it has obeyed since it started; null: it does not count them
+    polled: bool = False  # as far as it can tell, its master goes on polling
 
 
 class JoinRequest(msgspec.Struct, frozen=True, omit_defaults=True):

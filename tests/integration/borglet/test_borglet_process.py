@@ -13,11 +13,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from borgish.borglet.agent import HOLD_SECONDS_MAX
+from borgish.borglet.core import HOLD_SECONDS_MAX
 from borgish.clock import SystemClock
 from borgish.spec.job import Health
 from borgish.vocabulary import Ending, Phase, RestartPolicy
-from borgish.wire.link import PollReply, PollRequest
+from borgish.wire.link import HeadReply, Leader, PollReply, PollRequest
 from tests.integration.borglet.harness import (
     DEADLINE_SECONDS,
     JOIN_TOKEN,
@@ -73,6 +73,29 @@ def test_a_held_poll_is_answered_by_news_and_by_a_newer_poll(borglet: Borglet, m
     assert len(answers) == 2
     assert answers[1].report is not None
     assert SystemClock().now().mono - quiet_since < HOLD_SECONDS_MAX
+
+
+def test_it_tells_whether_its_master_lives_and_whose_polls_it_obeys(borglet: Borglet, master: Master) -> None:
+    def head() -> HeadReply:
+        status, body = master.call("GET", "/v1/head")
+        assert status == 200
+        return msgspec.json.decode(body, type=HeadReply)
+
+    leader = Leader("http://127.0.0.1:1", "nonce")
+    poll = PollRequest("test", 1, 1, 0, wait_seconds=HOLD_SECONDS_MAX, leader=leader)
+    kept = http.client.HTTPConnection(*master.address(), timeout=DEADLINE_SECONDS)
+    known = head().polls or 0
+    for more in (1, 2):
+        kept.request("POST", "/v1/poll", msgspec.json.encode(poll), {"Authorization": f"Bearer {POLL_TOKEN}"})
+        assert kept.getresponse().read()
+        assert (head().leader, head().polls, head().polled) == (leader, known + more, True)
+    rival = msgspec.structs.replace(poll, leader=Leader("http://127.0.0.1:2", "another"))
+    status, body = master.call("POST", "/v1/poll", msgspec.json.encode(rival))
+    assert status == 409
+    assert "of the borgmaster at http://127.0.0.1:1; timeline 1, epoch 1 is another's" in body.decode()
+    assert head().polls == known + 2
+    kept.close()
+    wait_until(lambda: not head().polled, "the end of the connection is seen")
 
 
 def test_kill_9_of_the_borglet_keeps_pids_and_exit_codes(borglet: Borglet, master: Master) -> None:

@@ -18,7 +18,6 @@ from borgish.wire.link import (
     ConditionKind,
     Exit,
     Facts,
-    HeadReply,
     PollRequest,
     StopOrder,
 )
@@ -439,12 +438,3 @@ def test_conditions_and_facts_are_news() -> None:
     report = bench.core.reply(PollRequest("local", 1, 1, 1)).report
     assert report is not None
     assert report.conditions == wrong
-
-
-def test_it_says_whom_it_has_heard_and_what_it_knows() -> None:
-    core = BorgletCore("m1", "boot", "i1", FACTS, now=T0)
-    assert core.seen() == HeadReply("m1", 0, 0, 0)
-    bench = Bench(make_spec(), make_spec(attempt=12))
-    assert bench.core.seen() == HeadReply("m1", 1, 1, 12)
-    bench.core.hear(2, 5)
-    assert bench.core.seen() == HeadReply("m1", 2, 5, 12)

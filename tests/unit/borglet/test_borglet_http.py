@@ -10,7 +10,7 @@ import pytest
 
 from borgish.borglet import health
 from borgish.borglet.actions import Probe
-from borgish.borglet.agent import Agent
+from borgish.borglet.agent import Agent, Caller
 from borgish.borglet.core import BorgletCore
 from borgish.borglet.entry import Head
 from borgish.borglet.membership import Membership
@@ -184,11 +184,14 @@ async def test_what_it_has_seen_of_masters_is_told(tmp_path: Any) -> None:
     class Seeing(Logging):
         core = BorgletCore("m1", "boot", "i1", FACTS, head=Head("m1", 2, 7), now=Now(1.0, 1.0))
 
+        def head(self, is_open: Callable[[Caller], bool]) -> HeadReply:
+            return self.core.seen(Now(1.0, 1.0), connected=is_open(None))
+
     membership = Membership(tmp_path)
     membership.keep("local", "bgt_right")
     answer = await call(BorgletApp(cast("Agent", Seeing()), membership), "GET", "/v1/head")
     assert answer.status == 200
-    assert msgspec.json.decode(answer.body, type=HeadReply) == HeadReply("m1", 2, 7)
+    assert msgspec.json.decode(answer.body, type=HeadReply) == HeadReply("m1", 2, 7, polls=0)
 
 
 async def test_without_the_token_nothing_answers(app: BorgletApp) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import zlib
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from borgish.borglet.entry import Entry, Head, Stage
 from borgish.borglet.ledger import FILE_NAME, Ledger
 from borgish.errors import UnsafeConfiguration
 from borgish.vocabulary import Ending
+from borgish.wire.link import Leader
 
 
 def entry(attempt: int, *, ended: Ending | None = None, run: int = 1) -> Entry:
@@ -30,6 +32,18 @@ def test_it_gives_back_what_was_kept(tmp_path: Path) -> None:
     again = reopened(tmp_path)
     assert (again.entries, again.head) == ({"a": entry(1, run=2)}, Head("m1", 2, 3, 4))
     assert again.damaged_lines == 0
+
+
+def test_the_leader_of_a_term_is_kept_with_it(tmp_path: Path) -> None:
+    head = Head("m1", 2, 3, 4, Leader("http://a:7400", "nonce"))
+    Ledger(tmp_path, "m1").append({}, head)
+    assert reopened(tmp_path).head == head
+
+
+def test_a_head_from_before_leaders_were_kept_is_read(tmp_path: Path) -> None:
+    text = b'{"head":{"machine":"m1","timeline":2,"epoch":3,"generation":4}}'
+    (tmp_path / FILE_NAME).write_bytes(b"%08x %s\n" % (zlib.crc32(text), text))
+    assert reopened(tmp_path).head == Head("m1", 2, 3, 4)
 
 
 def test_a_kill_needs_no_close(tmp_path: Path) -> None:
