@@ -76,6 +76,15 @@ class PostgresServer:
             connection.execute(f"CREATE DATABASE {name}".encode())
         return f"postgresql://postgres@/{name}?host={self.folder}"
 
+    def copied(self, url: str) -> str:
+        """Return the URL of a new database with all that is in another one, which may be in use."""
+        made = self.fresh_url()
+        dump, load = (self._programs / name for name in ("pg_dump", "psql"))
+        taken = subprocess.run([dump, "-d", url], check=True, capture_output=True)
+        arguments = ["-q", "-v", "ON_ERROR_STOP=1", "-d", made]
+        subprocess.run([load, *arguments], input=taken.stdout, check=True, capture_output=True)
+        return made
+
     @property
     def _data(self) -> str:
         return str(self.folder / "data")

@@ -15,11 +15,15 @@ class Command(msgspec.Struct, frozen=True, tag_field="type"):
 
 
 class Seen(msgspec.Struct, frozen=True, order=True):
-    """The most that machines have seen of masters before: who led, and the highest attempt placed."""
+    """The most that machines have seen of masters before: who led, and the highest attempt placed.
+
+    ``reason``: why the store has not; "" for one that is older.
+    """
 
     timeline: int = 0
     epoch: int = 0
     attempt: int = 0
+    reason: str = ""
 
 
 class BeginEpoch(Command, frozen=True, tag=True):

@@ -22,4 +22,5 @@ def entries_lost(cell: Cell, seen: Seen) -> EntriesLost:
     """Return what a master says first that goes on from what is left."""
     last = max(cell.position, seen.attempt) + POSITIONS_MORE
     timeline = max(cell.timeline, seen.timeline) + 1
-    return EntriesLost(cell.position + 1, last, timeline, "the store was older than what machines have seen")
+    reason = seen.reason or "the store was older than what machines have seen"
+    return EntriesLost(cell.position + 1, last, timeline, reason)

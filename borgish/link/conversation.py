@@ -8,14 +8,23 @@ from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.link.translate import Incoming, Outgoing
-from borgish.wire.link import Assignment, PollReply, PollRequest
+from borgish.wire.link import UNKNOWN, Assignment, Leader, PollReply, PollRequest
 
 
 class Conversation:
     """One machine's assignment, what the machine is known to have of it, and what it last reported."""
 
-    def __init__(self, cell: Cell, observed: Observed, machine: str, generation: int = 0) -> None:
-        """``generation`` is that of the last assignment made for this machine under this epoch, if any."""
+    def __init__(
+        self,
+        cell: Cell,
+        observed: Observed,
+        machine: str,
+        generation: int = 0,
+        leader: Leader = UNKNOWN,
+    ) -> None:
+        """``generation`` is that of the last assignment made for this machine under this epoch, if any;
+        ``leader`` is who asks."""
+        self._leader = leader
         self._cell = cell
         self._observed = observed
         self._machine = machine
@@ -51,6 +60,7 @@ class Conversation:
             seen_instance=self._seen_instance,
             wait_seconds=wait_seconds if self._seen_instance else 0.0,
             assignment=None if has_assignment else self._assignment,
+            leader=self._leader,
         )
 
     def observe(self, reply: PollReply) -> Observe | None:

@@ -15,9 +15,10 @@ from borgish.cell.state import Cell
 from borgish.clock import Clock
 from borgish.errors import Fenced, NotFound, Refused, Unreachable
 from borgish.link.poller import Inbox, Poller, PollSettings
+from borgish.link.refusals import Refusals
 from borgish.link.transport import Peer, Response
 from borgish.wire.api import Problem
-from borgish.wire.link import ExecReply, ExecRequest
+from borgish.wire.link import UNKNOWN, ExecReply, ExecRequest, Leader
 
 
 def poll_token(secret: str, machine: str) -> str:
@@ -40,8 +41,11 @@ class Link:
         tls: ssl.SSLContext | None,
         on_fenced: Callable[[Fenced], None],
         permit: Callable[[], None] = lambda: None,
+        leader: Leader = UNKNOWN,
     ) -> None:
-        """``permit`` raises Fenced when nothing may be sent to machines any more."""
+        """``permit`` raises Fenced when nothing may be sent to machines any more; ``leader`` is who asks."""
+        self.refusals = Refusals()
+        self._leader = leader
         self._cell = cell
         self._observed = observed
         self._inbox = inbox
@@ -86,7 +90,9 @@ class Link:
             self._clock,
             self._settings,
             self._on_fenced,
+            self.refusals,
             self._generations.get(record.name, 0),
+            self._leader,
         )
         self._pollers[record.name] = poller
         poller.renew()

@@ -19,14 +19,18 @@ from borgish.clock import Clock
 from borgish.errors import BorgishError, Fenced, NotListening, StoreFull, Unreachable
 from borgish.failpoints import reach
 from borgish.link.conversation import Conversation
+from borgish.link.refusals import Refusals
 from borgish.link.transport import Peer, Response
+from borgish.text import safe
+from borgish.wire.api import Problem
 from borgish.wire.bounds import mistakes_in_facts
-from borgish.wire.link import PollReply
+from borgish.wire.link import UNKNOWN, Leader, PollReply
 
 log = logging.getLogger("borgmaster.link")
 
 RETRY_SECONDS = 1.0
 RETRY_JITTER = 0.1
+_REFUSAL_CHARACTERS_MAX = 300
 
 _encoder = msgspec.json.Encoder()
 _reply_decoder = msgspec.json.Decoder(PollReply)
@@ -72,7 +76,9 @@ class Poller:
         clock: Clock,
         settings: PollSettings,
         on_fenced: Callable[[Fenced], None],
+        refusals: Refusals,
         generation: int = 0,
+        leader: Leader = UNKNOWN,
     ) -> None:
         self.machine = machine
         self.peer = peer
@@ -82,7 +88,8 @@ class Poller:
         self._clock = clock
         self._settings = settings
         self._on_fenced = on_fenced
-        self._conversation = Conversation(cell, observed, machine, generation)
+        self._refusals = refusals
+        self._conversation = Conversation(cell, observed, machine, generation, leader)
         self._renewed = asyncio.Event()
         self._random = random.Random(machine)  # noqa: S311 - jitter, not a secret
         self._task: asyncio.Task[None] | None = None
@@ -94,6 +101,7 @@ class Poller:
 
     def start(self) -> None:
         """Begin to poll."""
+        self._refusals.note(self.machine)
         self._task = asyncio.create_task(self._run(), name=f"poll {self.machine}")
 
     async def close(self) -> None:
@@ -102,6 +110,7 @@ class Poller:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         self.peer.close()
+        self._refusals.drop(self.machine)
 
     def move(self, peer: Peer) -> None:
         """Poll at another address from now on: the borglet was started again there."""
@@ -141,6 +150,8 @@ class Poller:
 
     def _lose(self, error: Exception) -> None:
         self.trouble = error.message if isinstance(error, BorgishError) else f"answer not understood: {error}"
+        if not isinstance(error, Fenced):
+            self._refusals.drop(self.machine)
         self._conversation.lose()
         refused = self._clock.now().mono if isinstance(error, NotListening) else 0.0
         self._inbox.missed(self.machine, Miss(self.trouble, refused))
@@ -201,10 +212,12 @@ class Poller:
 
     def _read(self, response: Response) -> PollReply:
         if response.status == 409:
+            detail = _detail(response.body)
+            self._refusals.note(self.machine, detail or f"machine {self.machine} obeys it")
             raise Fenced(
-                f"{self.machine} obeys a newer master of this cell",
-                "if there is none, the database is older than what the machine has seen: start once with "
-                "--take-over-from-older-store",
+                f"{self.machine} obeys another master of this cell" + (f": {detail}" if detail else ""),
+                "stop this borgmaster and start it again: it then says who leads the machines, or that its "
+                "database is older than what they have seen",
             )
         if response.status != 200:
             raise Unreachable(f"{self.machine} answered {response.status}: {response.body[:200]!r}")
@@ -214,4 +227,14 @@ class Poller:
             raise Unreachable(f"{self.machine} is at {self.peer.host}:{self.peer.port} no more")
         if reply.report and (mistakes := mistakes_in_facts(reply.report.facts)):
             raise Unreachable(f"{self.machine} says of itself: {mistakes[0].path}: {mistakes[0].message}")
+        self._refusals.note(self.machine)
         return reply
+
+
+def _detail(body: bytes) -> str:
+    """Return why a borglet refused a poll, as it says; "" where that is not understood."""
+    try:
+        detail = msgspec.json.decode(body, type=Problem).detail
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    return safe(detail[:_REFUSAL_CHARACTERS_MAX])

@@ -19,6 +19,7 @@ from borgish.clock import SystemClock
 from borgish.credentials import Credentials
 from borgish.errors import BorgishError, CellBroken, Fenced, OutcomeUnknown, UnsafeConfiguration
 from borgish.failpoints import reach
+from borgish.ids import new_instance
 from borgish.link.heads import ask_heads
 from borgish.link.link import Link
 from borgish.link.poller import PollSettings
@@ -40,6 +41,17 @@ from borgish.master.older import seen_beyond
 from borgish.master.past import Past
 from borgish.master.reading import Reader
 from borgish.master.renewal import Renewal
+from borgish.master.rival import (
+    PAUSE_SECONDS,
+    PAUSE_SECONDS_MAX,
+    Found,
+    RivalSearch,
+    TakeOver,
+    refused_for,
+    rival_text,
+    seen_of_rival,
+    until_refused,
+)
 from borgish.master.rollbacks import Rollbacks
 from borgish.master.sampler import Sampler
 from borgish.master.settings import Settings
@@ -52,6 +64,7 @@ from borgish.store.base import Store
 from borgish.store.checkpoint_files import CheckpointFiles
 from borgish.store.replay import replay
 from borgish.store.retention import DAY_SECONDS
+from borgish.wire.link import Leader
 
 log = logging.getLogger("borgmaster")
 
@@ -111,7 +124,13 @@ class Daemon:
         self._keeper = Keeper(cell.name, store, self._checkpointer)
         self._keeping: asyncio.Task[None] | None = None
         self._reader = Reader(
-            self._core, self._turn, self._history, self._checkpointer, self._clock, store.kind
+            self._core,
+            self._turn,
+            self._history,
+            self._checkpointer,
+            self._clock,
+            store.kind,
+            lambda: refused.text if (refused := self._link.refusals.found()) else "",
         )
         self._hub = WatchHub(epoch, self._reader)
         self._link = Link(
@@ -124,6 +143,7 @@ class Daemon:
             _borglet_tls(settings),
             self._doubt,
             self._mandate.expect,
+            Leader(address, new_instance()),
         )
 
     def _reconcile_settings(self) -> ReconcileSettings:
@@ -199,6 +219,7 @@ class Daemon:
         """Serve until it is to stop. Raises what ended it otherwise."""
         turns = asyncio.create_task(self._turn.run(self._first), name="turns")
         minding = asyncio.create_task(self._mind_lease(), name="lease")
+        obeyed = asyncio.create_task(self._mind_refusals(), name="refusals")
         cell = self._core.cell
         meeting = asyncio.create_task(meet_machines(cell, self._link, self._turn, self._inbox, self._clock))
         housekeeping = self._housekeeping()
@@ -212,6 +233,7 @@ class Daemon:
             reach("shutdown.begun")
             housekeeping.shutdown(wait=False)
             meeting.cancel()
+            obeyed.cancel()
             await self._close(front, turns, minding)
         await self._last_checkpoint(turns)
 
@@ -225,6 +247,10 @@ class Daemon:
             self._mandate.expect()
         except Fenced as over:
             self._fail(over)
+
+    async def _mind_refusals(self) -> None:
+        """Fail the daemon when the machines are led by another one, which its store has never heard of."""
+        self._fail(await until_refused(self._link.refusals, self._clock))
 
     def _renewing(self, store: Store, lease: Lease) -> Renewal:
         loop = asyncio.get_running_loop()
@@ -360,17 +386,38 @@ class Daemon:
 
 
 async def seen_by_machines(
-    settings: Settings, cell: Cell, credentials: Credentials, *, take_over: bool, one_of_several: bool
+    settings: Settings,
+    cell: Cell,
+    credentials: Credentials,
+    stopping: "asyncio.Future[None]",
+    *,
+    settle_seconds: float,
+    take_over: TakeOver,
+    one_of_several: bool,
 ) -> Seen | None:
     """Return what machines have seen and the store has not; None where it is as new as they are.
 
-    Raises StoreOlder unless such a store is to be taken over, and UnsafeConfiguration for ``one_of_several``
-    masters that has another secret than those before: it would lead and be obeyed by nobody.
+    ``settle_seconds``: for so long the predecessor on this store may go on polling. Raises InUse where a
+    master on another store polls the machines and StoreOlder where they have seen more, unless that is to be
+    taken over; and UnsafeConfiguration for ``one_of_several`` masters that has another secret than those
+    before: it would lead and be obeyed by nobody.
     """
     known = [machine for _, machine in sorted(cell.machines.items())]
     asked = [machine for machine in known if machine.up] or known
     strangers: list[str] = []
-    heads = await ask_heads(asked, credentials.secret, _borglet_tls(settings), strangers)
+    tls, clock = _borglet_tls(settings), SystemClock()
+    search = RivalSearch(clock.now().mono + settle_seconds)
+    heads = await ask_heads(asked, credentials.secret, tls, strangers)
+    pause_seconds = PAUSE_SECONDS
+    while (found := search.look(heads, clock.now().mono)) is Found.UNSURE and not stopping.done():
+        await asyncio.wait({stopping}, timeout=pause_seconds)
+        pause_seconds = min(2 * pause_seconds, PAUSE_SECONDS_MAX)
+        heads = await ask_heads(asked, credentials.secret, tls)
+    if found is Found.RIVAL:
+        if take_over < TakeOver.MACHINES:
+            raise refused_for(heads)
+        log.warning("%s; taken over as asked for", rival_text(heads))
+        return seen_of_rival(heads)
     if len(strangers) > len(heads):
         error = UnsafeConfiguration(
             f"{len(strangers)} of {len(heads) + len(strangers)} machines that answered know another secret "
@@ -380,7 +427,7 @@ async def seen_by_machines(
         if one_of_several:
             raise error
         log.warning("%s", error)
-    return seen_beyond(cell, heads, take_over=take_over)
+    return seen_beyond(cell, heads, take_over=take_over >= TakeOver.OLDER_STORE)
 
 
 def _borglet_tls(settings: Settings) -> ssl.SSLContext | None:

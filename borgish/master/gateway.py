@@ -84,6 +84,7 @@ class MasterGateway:
 
     async def command(self, command: Command, actor: str, request_id: str, digest: str) -> Accepted:
         """Hand in a command; return when it is durable."""
+        self._link.refusals.expect_few()
         return await self._inbox.ask(command, actor, request_id, digest)
 
     async def health(self) -> HealthView:
@@ -123,10 +124,12 @@ class MasterGateway:
         self, moment: Moment, asked: RollbackRequest, actor: str, request_id: str, digest: str
     ) -> Accepted:
         """Roll the cell back; return when it is durable."""
+        self._link.refusals.expect_few()
         return await self._rollbacks.roll_back(moment, asked, actor, request_id, digest)
 
     async def join(self, request: JoinRequest) -> JoinReply:
         """Take a machine into the cell, or back into it."""
+        self._link.refusals.expect_few()  # its borglet asks the next master that it knows
         token = poll_token(self._secret, request.machine)
         if request.poll_token and request.poll_token != token:
             raise Forbidden(

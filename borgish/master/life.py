@@ -16,6 +16,7 @@ from borgish.master.daemon import Daemon, seen_by_machines
 from borgish.master.front import Front
 from borgish.master.garbage import settle
 from borgish.master.older import seen_in_files
+from borgish.master.rival import TakeOver
 from borgish.master.roster import Roster
 from borgish.master.settings import Settings
 from borgish.master.standby import Standby
@@ -29,11 +30,11 @@ _LOOK_SECONDS = 0.1
 log = logging.getLogger("borgmaster")
 
 
-async def live(settings: Settings, *, may_wait: bool, take_over: bool) -> None:
+async def live(settings: Settings, *, may_wait: bool, take_over: TakeOver) -> None:
     """Live until a signal asks to stop. Raises what ended it otherwise.
 
-    ``may_wait``: stand by while another leads, rather than refuse to run. ``take_over`` a store that is
-    older than what the machines have seen.
+    ``may_wait``: stand by while another leads, rather than refuse to run. ``take_over``: what to lead though
+    the machines say that it should not be.
     """
     life = Life(settings, _stop_signals(), may_wait=may_wait, take_over=take_over)
     try:
@@ -46,7 +47,7 @@ class Life:
     """What one borgmaster is at the moment, and becomes."""
 
     def __init__(
-        self, settings: Settings, stopping: "asyncio.Future[None]", *, may_wait: bool, take_over: bool
+        self, settings: Settings, stopping: "asyncio.Future[None]", *, may_wait: bool, take_over: TakeOver
     ) -> None:
         self._settings = settings
         self._stopping = stopping
@@ -98,11 +99,15 @@ class Life:
             self._settings,
             cell,
             credentials,
+            self._stopping,
+            settle_seconds=self._settings.lease.deadline_seconds if store.kind == "postgresql" else 0.0,
             take_over=self._take_over,
             one_of_several=self._may_wait,
         )
+        if self._stopping.done():
+            return
         if store.files is not None:
-            seen = seen_in_files(cell, store.files, seen, take_over=self._take_over)
+            seen = seen_in_files(cell, store.files, seen, take_over=self._take_over >= TakeOver.OLDER_STORE)
         self._daemon = Daemon(
             self._settings, store, credentials, cell, self._standby.address, seen, store.files
         )

@@ -13,7 +13,8 @@ import msgspec
 import borgish
 from borgish.errors import BorgishError, Fenced, StoreDamaged, UnsafeConfiguration
 from borgish.failpoints import arm
-from borgish.master.older import FLAG
+from borgish.master import older, rival
+from borgish.master.rival import TakeOver
 from borgish.master.settings import Settings, read_settings
 
 log = logging.getLogger("borgmaster")
@@ -38,7 +39,7 @@ def main() -> None:
         if arguments.recover:
             _recover(settings, arguments.recover)
         else:
-            _run(settings, may_wait=arguments.standby, take_over=arguments.take_over_from_older_store)
+            _run(settings, may_wait=arguments.standby, take_over=_take_over(arguments))
     except StoreDamaged as error:
         _say(error)
         if settings is not None and not arguments.recover:
@@ -112,15 +113,27 @@ def _arguments() -> argparse.Namespace:
         "in a file; say what is lost, and end",
     )
     parser.add_argument(
-        FLAG,
+        older.FLAG,
         action="store_true",
         help="go on from a database that is older than what the machines have seen (exit code 73)",
+    )
+    parser.add_argument(
+        rival.FLAG,
+        action="store_true",
+        help="lead though a borgmaster on another database leads the machines (exit code 74), or they have "
+        "seen more than is stored (73)",
     )
     parser.add_argument("--version", action="version", version=f"borgmaster {borgish.__version__}")
     return parser.parse_args()
 
 
-def _run(settings: Settings, *, may_wait: bool, take_over: bool) -> None:
+def _take_over(arguments: argparse.Namespace) -> TakeOver:
+    if arguments.take_over:
+        return TakeOver.MACHINES
+    return TakeOver.OLDER_STORE if arguments.take_over_from_older_store else TakeOver.NOTHING
+
+
+def _run(settings: Settings, *, may_wait: bool, take_over: TakeOver) -> None:
     _prepare(settings.folder)
     import uvloop
 

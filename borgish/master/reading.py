@@ -66,13 +66,16 @@ class Reader:
         checkpointer: Checkpointer,
         clock: Clock,
         store_kind: str,
+        refused: Callable[[], str] = lambda: "",
     ) -> None:
+        """``refused`` tells why the machines' refusal lets no command be accepted, "" when they obey."""
         self._core = core
         self._turn = turn
         self._history = history
         self._checkpointer = checkpointer
         self._clock = clock
         self._store_kind = store_kind
+        self._refused = refused
         self._started_at = clock.now().wall
         self._tally = Tally()
 
@@ -103,7 +106,9 @@ class Reader:
 
     def daemon(self) -> Daemon:
         """Return what the status says of this process."""
-        return Daemon(self._started_at, self._store_kind, self._checkpointer.latest, self._turn.room)
+        return Daemon(
+            self._started_at, self._store_kind, self._checkpointer.latest, self._turn.room, self._refused()
+        )
 
     def _status(self) -> StatusView:
         core, now = self._core, self._clock.now()

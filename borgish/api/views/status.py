@@ -35,6 +35,7 @@ class Daemon(msgspec.Struct, frozen=True):
     store: str  # sqlite, postgresql or memory
     last_checkpoint: CheckpointView | None = None
     room: Room = AMPLE  # for the store
+    refused: str = ""  # why the machines' refusal lets no command be accepted; "" when they obey
 
 
 def status_view(cell: Cell, observed: Observed, tally: Tally, daemon: Daemon, now: Now) -> StatusView:
@@ -63,7 +64,7 @@ def status_view(cell: Cell, observed: Observed, tally: Tally, daemon: Daemon, no
         store=daemon.store,
         last_checkpoint=daemon.last_checkpoint,
         lagging=sum(len(lagging.attempts) for key in cell.lagging if (lagging := cell.jobs[key].lagging)),
-        refusing=(words,) if (words := refusing(daemon.room)) else (),
+        refusing=tuple(words for words in (daemon.refused, refusing(daemon.room)) if words),
         store_free_bytes=daemon.room.free_bytes,
         machines_silent=sum(not is_answering(machine, observed) for machine in machines_up),
     )

@@ -20,9 +20,11 @@ from borgish.link.poller import PollSettings
 from borgish.link.transport import Peer
 from borgish.resources import Resources
 from borgish.vocabulary import Phase, Runtime
-from borgish.wire.link import AttemptReport, Facts, PollReply, PollRequest, Report
+from borgish.wire.api import Problem
+from borgish.wire.link import AttemptReport, Facts, Leader, PollReply, PollRequest, Report
 
 FACTS = Facts(Resources(1000, 1024**3), {}, (Runtime.PROCESS,), 20000, 20010)
+LEADER = Leader("http://a:7400", "nonce")
 PATIENCE_SECONDS = 60.0
 LONG_SECONDS = 300.0
 """Longer than any test: what is seen did not come of a poll's end, nor of one that a busy machine held up."""
@@ -129,6 +131,7 @@ class Bench:
             None,
             self.fenced.append,
             self.permit,
+            LEADER,
         )
 
     def permit(self) -> None:
@@ -238,18 +241,48 @@ async def test_a_bad_status_is_trouble_with_its_number(
     await bench.until(lambda: str(status) in bench.link.trouble("m1"))
 
 
-async def test_a_borglet_that_obeys_a_newer_master_is_told_of_and_asked_again(
-    bench: Bench, borglet: FakeBorglet
+@pytest.mark.parametrize(
+    ("refusal", "said"),
+    [
+        (b"{}", ""),
+        (msgspec.json.encode(Problem("", 409, "it obeys epoch 7\n of b")), ": it obeys epoch 7\\x0a of b"),
+    ],
+)
+async def test_a_borglet_that_obeys_another_master_is_told_of_and_asked_again(
+    bench: Bench, borglet: FakeBorglet, refusal: bytes, said: str
 ) -> None:
     async def newer(_request: PollRequest) -> bytes:
-        return http(409, b"{}")
+        return http(409, refusal)
 
     borglet.answer = newer
     borglet.change()
     await bench.until(lambda: bench.fenced)
-    assert "newer master" in bench.link.trouble("m1")
+    assert f"m1 obeys another master of this cell{said}" in bench.link.trouble("m1")
+    found = bench.link.refusals.found()
+    assert found is not None
+    assert said in found.text
     borglet.answer = borglet.poll
     await bench.until(lambda: not bench.link.trouble("m1"))
+    assert bench.link.refusals.found() is None
+
+
+async def test_a_machine_that_does_not_answer_refuses_nothing(bench: Bench, borglet: FakeBorglet) -> None:
+    async def refuses(_request: PollRequest) -> bytes:
+        return http(409, b"{}")
+
+    async def fails(_request: PollRequest) -> bytes:
+        return http(500, b"")
+
+    borglet.answer = refuses
+    borglet.change()
+    await bench.until(bench.link.refusals.found)
+    borglet.answer = fails
+    await bench.until(lambda: bench.link.refusals.found() is None)
+
+
+async def test_each_poll_says_who_leads(bench: Bench, borglet: FakeBorglet) -> None:
+    await bench.until(lambda: borglet.requests)
+    assert borglet.requests[0].leader == LEADER
 
 
 async def test_a_borglet_that_never_answers_is_a_miss(borglet: FakeBorglet) -> None:

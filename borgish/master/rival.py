@@ -1,0 +1,118 @@
+"""Whether another master leads the machines of this cell, on another store: looked at before one leads.
+
+A copy of a cell, as a backup or a cloned machine, has the same secrets, history and leadership row. It wins a
+lock or lease of its own and would take every machine by a higher epoch, while the master of the original goes
+on. Only the machines know both: who has won its own store asks them who polls them.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from enum import Enum, IntEnum
+
+from borgish.cell.commands import Seen
+from borgish.clock import Clock
+from borgish.errors import Fenced, InUse
+from borgish.link.refusals import REFUSED_SECONDS_MAX, Refusals
+from borgish.wire.link import HeadReply
+
+FLAG = "--take-over"
+POLLS_MORE = 2
+"""One poll more may be the last word of a dead master, which waited at a machine that was busy."""
+PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.05, 0.2
+LOOK_SECONDS = 0.5
+
+log = logging.getLogger("borgmaster")
+
+
+class TakeOver(IntEnum):
+    """What is led all the same, since somebody said so. Each includes those before it."""
+
+    NOTHING = 0
+    OLDER_STORE = 1  # machines have seen more than the store
+    MACHINES = 2  # another master polls the machines
+
+
+class Found(Enum):
+    """What a look at the machines says of other masters."""
+
+    NOBODY = "nobody"
+    UNSURE = "unsure"
+    RIVAL = "rival"
+
+
+class RivalSearch:
+    """Looks at what machines say, until it is sure. Pure.
+
+    Where nobody polls the first look says so. Where somebody seems to, the polls are counted until they go on
+    or end, for a host that vanished leaves its connections behind. One machine cannot keep a master from its
+    cell: at least half of those that can tell must be polled.
+    """
+
+    def __init__(self, settled_at: float) -> None:
+        """``settled_at``: polls before this moment may be those of the predecessor on our own store, which
+        does not know yet that it leads no more."""
+        self._settled_at = settled_at
+        self._first: dict[str, int] = {}  # polls of each machine, at the first look that counts
+
+    def look(self, heads: Sequence[HeadReply], mono: float) -> Found:
+        """Take in what the machines say now."""
+        counts = {head.machine: head.polls for head in heads if head.polls is not None}
+        polled = [head.machine for head in heads if head.polled and head.machine in counts]
+        if not polled or 2 * len(polled) < len(counts):
+            return Found.NOBODY
+        for machine, count in counts.items():
+            first = self._first.get(machine, count)
+            # Fewer than before: the borglet was started again.
+            self._first[machine] = count if mono < self._settled_at else min(first, count)
+        led = [machine for machine in polled if counts[machine] >= self._first[machine] + POLLS_MORE]
+        return Found.RIVAL if 2 * len(led) >= len(counts) else Found.UNSURE
+
+
+def refused_for(heads: Sequence[HeadReply]) -> InUse:
+    """Return the error of one that finds a rival, with its address."""
+    return InUse(
+        f"{rival_text(heads)}, and it is not on this database",
+        "Nothing was commanded and nothing written. One of the two databases is a copy of the other: keep "
+        "the one whose history is to go on, and stop the borgmaster of the other one. If that one cannot be "
+        f"stopped, start this one once with {FLAG}: the machines then obey it, on a new timeline",
+    )
+
+
+def rival_text(heads: Sequence[HeadReply]) -> str:
+    """Return who leads the machines, in words."""
+    polled = [head for head in heads if head.polled]
+    highest = max(polled, key=lambda head: (head.timeline, head.epoch))
+    where = highest.leader.address or "an address that it does not tell"
+    return (
+        f"Another borgmaster, at {where}, leads {len(polled)} of {len(heads)} machines that answered "
+        f"(timeline {highest.timeline}, epoch {highest.epoch})"
+    )
+
+
+def seen_of_rival(heads: Sequence[HeadReply]) -> Seen:
+    """Return what has to be gone beyond so that the machines obey this master instead."""
+    highest = max(heads, key=lambda head: (head.timeline, head.epoch))
+    polled = max((head for head in heads if head.polled), key=lambda head: (head.timeline, head.epoch))
+    where = f" at {polled.leader.address}" if polled.leader.address else ""
+    return Seen(
+        highest.timeline,
+        highest.epoch,
+        max(head.attempt for head in heads),
+        f"the machines were led by another borgmaster{where}, on another store",
+    )
+
+
+async def until_refused(refusals: Refusals, clock: Clock) -> Fenced:
+    """Return when half of the machines have refused this master for too long, with what it ends with."""
+    was_refused = False
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        seconds, refused = refusals.seconds(clock.now().mono), refusals.found()
+        if refused is not None and seconds > REFUSED_SECONDS_MAX:
+            return refused.error()
+        if refused is not None and not was_refused:
+            log.error("%s", refused.error())
+        elif refused is None and was_refused:
+            log.info("the machines obey this borgmaster again; commands are accepted")
+        was_refused = refused is not None
