@@ -37,7 +37,6 @@ from borgish.master.mandate import Mandate
 from borgish.master.meeting import meet_machines
 from borgish.master.metrics import Metrics
 from borgish.master.moments import Moments
-from borgish.master.older import seen_beyond
 from borgish.master.past import Past
 from borgish.master.reading import Reader
 from borgish.master.renewal import Renewal
@@ -47,9 +46,7 @@ from borgish.master.rival import (
     Found,
     RivalSearch,
     TakeOver,
-    refused_for,
-    rival_text,
-    seen_of_rival,
+    to_take_over,
     until_refused,
 )
 from borgish.master.rollbacks import Rollbacks
@@ -413,11 +410,6 @@ async def seen_by_machines(
         await asyncio.wait({stopping}, timeout=pause_seconds)
         pause_seconds = min(2 * pause_seconds, PAUSE_SECONDS_MAX)
         heads = await ask_heads(asked, credentials.secret, tls)
-    if found is Found.RIVAL:
-        if take_over < TakeOver.MACHINES:
-            raise refused_for(heads)
-        log.warning("%s; taken over as asked for", rival_text(heads))
-        return seen_of_rival(heads)
     if len(strangers) > len(heads):
         error = UnsafeConfiguration(
             f"{len(strangers)} of {len(heads) + len(strangers)} machines that answered know another secret "
@@ -427,7 +419,7 @@ async def seen_by_machines(
         if one_of_several:
             raise error
         log.warning("%s", error)
-    return seen_beyond(cell, heads, take_over=take_over >= TakeOver.OLDER_STORE)
+    return to_take_over(cell, heads, found, take_over)
 
 
 def _borglet_tls(settings: Settings) -> ssl.SSLContext | None:

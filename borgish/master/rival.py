@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from enum import Enum, IntEnum
 
 from borgish.cell.commands import Seen
+from borgish.cell.state import Cell
 from borgish.clock import Clock
 from borgish.errors import Fenced, InUse
 from borgish.link.refusals import REFUSED_SECONDS_MAX, Refusals
+from borgish.master.older import seen_beyond
 from borgish.wire.link import HeadReply
 
 FLAG = "--take-over"
@@ -67,6 +69,20 @@ class RivalSearch:
             self._first[machine] = count if mono < self._settled_at else min(first, count)
         led = [machine for machine in polled if counts[machine] >= self._first[machine] + POLLS_MORE]
         return Found.RIVAL if 2 * len(led) >= len(counts) else Found.UNSURE
+
+
+def to_take_over(cell: Cell, heads: Sequence[HeadReply], found: Found, take_over: TakeOver) -> Seen | None:
+    """Return what machines have seen and the store has not, where it is to be gone beyond; None where the
+    store is as new and nobody else leads.
+
+    Raises InUse for a rival and StoreOlder for a store that is not as new, unless told to ``take_over``.
+    """
+    if found is not Found.RIVAL:
+        return seen_beyond(cell, heads, take_over=take_over >= TakeOver.OLDER_STORE)
+    if take_over < TakeOver.MACHINES:
+        raise refused_for(heads)
+    log.warning("%s; taken over as asked for", rival_text(heads))
+    return seen_of_rival(heads)
 
 
 def refused_for(heads: Sequence[HeadReply]) -> InUse:

@@ -23,6 +23,9 @@ class Faults(msgspec.Struct, frozen=True):
     master_stalls_seconds: float = 45.0  # nothing of it happens for a while; the others go on
     clock_steps_seconds: float = 40.0  # all wall clocks are set on or back
     store_fills_seconds: float = 0.0  # there is little room in the store for a while, or none
+    # A second master begins on a copy of the store, of now or of some time before. Never by default: while
+    # the first one is dead or held up nobody polls the machines, and a copy leads them.
+    master_copied_seconds: float = 0.0
     away_seconds: float = 25.0  # at most, for all of these
 
 

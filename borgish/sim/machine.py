@@ -14,7 +14,7 @@ from borgish.sim.clock import VirtualClock
 from borgish.sim.faults import Fate
 from borgish.sim.runtime import START_SECONDS, Program, SimRuntime
 from borgish.vocabulary import Runtime
-from borgish.wire.link import AttemptSpec, Facts, PollReply, PollRequest, main_key
+from borgish.wire.link import AttemptSpec, Facts, HeadReply, PollReply, PollRequest, main_key
 
 GIB = 1024**3
 FORGET_SECONDS = 0.005
@@ -65,6 +65,7 @@ class SimMachine:
         self._lives = 0
         self._core: BorgletCore | None = None
         self._held: _Held | None = None
+        self._is_connected: Callable[[], bool] = lambda: False  # who polled last
 
     @property
     def instance(self) -> str:
@@ -128,6 +129,7 @@ class SimMachine:
         """End the borglet as kill -9 does: what it held in memory is gone, the programs go on."""
         self._core = None
         self._held = None
+        self._is_connected = lambda: False
         self._is_joined = False
         self.runtime.changed = None
         self._note()
@@ -169,8 +171,15 @@ class SimMachine:
     def _is_reached(self) -> bool:
         return self._is_joined and not self.is_cut_off
 
-    def poll(self, request: PollRequest, answer: Answer) -> None:
-        """Take in a poll; ``answer`` is called at once or later, or never when the borglet dies."""
+    def head(self) -> HeadReply | None:
+        """Return what its borglet has seen of masters; None while none runs."""
+        if self._core is None:
+            return None
+        return self._core.seen(self._clock.now(), connected=self._is_connected())
+
+    def poll(self, request: PollRequest, answer: Answer, is_open: Callable[[], bool] = lambda: False) -> None:
+        """Take in a poll; ``answer`` is called at once or later, or never when the borglet dies. ``is_open``
+        tells whether its connection still is."""
         if self._core is None:
             return
         self.polled_at = self._clock.now().mono
@@ -179,6 +188,7 @@ class SimMachine:
         except Conflict as conflict:
             answer(conflict)
             return
+        self._is_connected = is_open
         self._release()
         self._held = _Held(request, answer)
         if fresh or not request.wait_seconds:

@@ -3,12 +3,15 @@
 from collections.abc import Callable, Mapping
 from typing import ParamSpec
 
-from borgish.cell.commands import Command
+from borgish.cell.commands import Command, Observe, Seen
 from borgish.cell.invariants import violations
 from borgish.cell.room import Level
-from borgish.errors import Conflict, OutcomeUnknown, Refused, StoreFull
+from borgish.cell.state import Cell
+from borgish.errors import BorgishError, Conflict, OutcomeUnknown, Refused, StoreFull
 from borgish.link.conversation import Conversation
+from borgish.link.refusals import REFUSED_SECONDS_MAX, Refusals
 from borgish.master.core import Core
+from borgish.master.rival import Found, RivalSearch, TakeOver, to_take_over
 from borgish.master.step import Ask, Heard, Input, Step
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.sim.clock import VirtualClock
@@ -19,8 +22,10 @@ from borgish.store.base import records_of
 from borgish.store.codec import encode_snapshot
 from borgish.store.memory import MemoryStore
 from borgish.wire.api import Accepted
-from borgish.wire.link import PollReply
+from borgish.wire.link import HeadReply, Leader, PollReply, PollRequest
 
+HEADS_SECONDS, HEADS_SECONDS_MAX = 0.5, 4.0
+LOOK_SECONDS = 0.2
 TICK_SECONDS = 0.5
 COMMIT_SECONDS = 0.002
 HOLD_SECONDS = 2.0
@@ -46,7 +51,12 @@ class SimMaster:
         network: Network,
         machines: Mapping[str, SimMachine],
         store: MemoryStore,
+        name: str = "sim",
     ) -> None:
+        """``name`` is that of its host; no two that live at a time have the same."""
+        self.name = name
+        self.ended: BorgishError | None = None  # what a life ended with by itself, the last that did
+        self.refusals = Refusals()
         self.problems: list[str] = []
         self.committed_at: dict[int, float] = {}  # by position; monotonic, as wall clocks are stepped
         self.store = store
@@ -56,6 +66,8 @@ class SimMaster:
         self._network = network
         self._machines = machines
         self._life = 0
+        self._is_up = False
+        self.leader = Leader(name)
         self._inputs: list[Input] = []
         self._heard: dict[str, float] = {}
         self._replies: dict[int, Reply] = {}
@@ -65,19 +77,61 @@ class SimMaster:
         self._pollers: dict[str, SimPoller] = {}
         self._generations: dict[str, int] = {}  # of machines that were let go of
 
-    def begin(self) -> None:
-        """Start on the disk as it is."""
+    @property
+    def is_up(self) -> bool:
+        """Whether its process runs; whether it leads, is said by ``core``."""
+        return self._is_up
+
+    def begin(self, take_over: TakeOver = TakeOver.NOTHING) -> None:
+        """Start on the disk as it is: ask the machines for another leader, then lead."""
         self._life += 1
+        self._is_up = True
         self._stalled_until = 0.0
         self.store = self.store.reopen()
+        self._look(self.store.load(), RivalSearch(self._clock.now().mono), take_over)
+
+    def _look(self, cell: Cell, search: RivalSearch, take_over: TakeOver) -> None:
+        """Ask the machines, and judge when all have answered, or enough when it takes long."""
+        known = [machine for _, machine in sorted(cell.machines.items())]
+        asked = [machine for machine in known if machine.up] or known
+        heads: list[HeadReply] = []
+        judged: list[bool] = []
+
+        def judge(enough: int) -> None:
+            if not judged and len(heads) >= enough:
+                judged.append(True)
+                self._judge(cell, heads, search, take_over)
+
+        def take(head: HeadReply) -> None:
+            heads.append(head)
+            judge(len(asked))
+
+        for machine in asked:
+            self._network.head(self._machines[machine.name], machine.port, self.guarded(take))
+        judge(len(asked))  # at once where there is nobody to ask
+        self.after(HEADS_SECONDS, lambda: judge((len(asked) + 1) // 2))
+        self.after(HEADS_SECONDS_MAX, lambda: judge(0))
+
+    def _judge(self, cell: Cell, heads: list[HeadReply], search: RivalSearch, take_over: TakeOver) -> None:
+        found = search.look(heads, self._clock.now().mono)
+        if found is Found.UNSURE:
+            self.after(LOOK_SECONDS, lambda: self._look(cell, search, take_over))
+            return
+        try:
+            self._lead(cell, to_take_over(cell, heads, found, take_over))
+        except BorgishError as error:
+            self._end(error)
+
+    def _lead(self, cell: Cell, seen: Seen | None) -> None:
         now = self._clock.now()
-        cell = self.store.load()
-        epoch = self.store.lead("sim", "sim")
+        epoch = self.store.lead(self.name, self.name)
         self.core = Core(cell, ReconcileSettings(), now, seed=self._fate.seed)
+        self.leader = Leader(self.name, f"{self.name}-{self._life}")
+        self.refusals = Refusals()
         self._inputs, self._heard, self._replies = [], {}, {}
         self._pollers, self._generations = {}, {}
         self._is_turning = True
-        self._commit(self.core.begin(epoch, "sim", now))
+        self._commit(self.core.begin(epoch, self.name, now, seen=seen))
         if self.core is not None:
             self._sync(sorted(cell.machines))
             self.after(TICK_SECONDS, self._tick)
@@ -86,7 +140,16 @@ class SimMaster:
     def die(self) -> None:
         """End at once; what was not committed is gone."""
         self._life += 1
-        self.core = None
+        self._is_up, self.core = False, None
+
+    def _end(self, error: BorgishError) -> None:
+        self.ended = error
+        self.die()
+
+    def is_living(self) -> Callable[[], bool]:
+        """Return what tells whether this life goes on, as its connections do."""
+        life = self._life
+        return lambda: self._life == life
 
     def stall(self, seconds: float) -> None:
         """Do nothing for a while, as a process that is stopped; what arrives waits."""
@@ -114,7 +177,10 @@ class SimMaster:
     def ask(
         self, command: Command, reply: Reply, actor: str = "sim", request_id: str = "", digest: str = ""
     ) -> None:
-        """Hand in a command. The reply never comes when the master dies first."""
+        """Hand in a command. The reply never comes when the master dies first, nor where it is refused, since
+        the machines obey another one."""
+        if not isinstance(command, Observe) and self.refusals.found():
+            return
         self._handles += 1
         self._replies[self._handles] = reply
         self._inputs.append(Ask(self._handles, command, actor, request_id, digest))
@@ -125,13 +191,17 @@ class SimMaster:
         self._heard[machine] = self._clock.now().mono
 
     def _tick(self) -> None:
+        refused = self.refusals.found()
+        if self.refusals.seconds(self._clock.now().mono) > REFUSED_SECONDS_MAX and refused:
+            self._end(refused.error())
+            return
         self._wake()
         self.after(TICK_SECONDS, self._tick)
 
     def _checkpoint(self) -> None:
         assert self.core is not None
         cell = self.core.cell
-        if self.store.room().level is Level.AMPLE and cell.position == len(self.store.disk.entries):
+        if self.store.room().level is Level.AMPLE and cell.position == self.store.disk.head:
             body = encode_snapshot(cell.snapshot())
             self.store.save_checkpoint(body, cell.position, self._clock.now().wall, "sim")
         self.after(CHECKPOINT_SECONDS, self._checkpoint)
@@ -216,11 +286,13 @@ class SimPoller:
         self._clock = clock
         self._records = core.cell.machines
         self._port = self._records[machine.name].port
-        self._conversation = Conversation(core.cell, core.observed, machine.name, generation)
+        self._cell = core.cell
+        self._conversation = Conversation(core.cell, core.observed, machine.name, generation, master.leader)
         self._asked = 0  # polls so far; only the latest one's answer or silence moves on
 
     def begin(self) -> None:
         """Make the first assignment and poll."""
+        self._master.refusals.note(self._machine.name)
         self._conversation.renew(self._clock.now())
         self._ask()
 
@@ -238,6 +310,7 @@ class SimPoller:
 
     def end(self) -> int:
         """Poll no more; return the generation of the last assignment."""
+        self._master.refusals.drop(self._machine.name)
         self._asked = ENDED
         return self._conversation.generation
 
@@ -247,21 +320,23 @@ class SimPoller:
         self._asked += 1
         number = self._asked
         request = self._conversation.request(HOLD_SECONDS)
-        answer = self._master.guarded(lambda reply: self._take(number, reply))
-        self._network.poll(self._machine, self._port, request, answer)
+        answer = self._master.guarded(lambda reply: self._take(number, request, reply))
+        self._network.poll(self._machine, self._port, request, answer, self._master.is_living())
         self._master.after(request.wait_seconds + TIMEOUT_SECONDS, lambda: self._give_up(number))
 
     def _give_up(self, number: int) -> None:
         if number == self._asked:
             self._asked += 1
             self._conversation.lose()
+            self._master.refusals.drop(self._machine.name)
             again = self._asked
             self._master.after(RETRY_SECONDS, lambda: self._ask() if self._asked == again else None)
 
-    def _take(self, number: int, reply: PollReply | Conflict) -> None:
+    def _take(self, number: int, request: PollRequest, reply: PollReply | Conflict) -> None:
         if isinstance(reply, Conflict):
-            self._refused(number)
+            self._refused(number, request, reply)
             return
+        self._master.refusals.note(self._machine.name)
         self._master.heard(self._machine.name)
         report = self._conversation.observe(reply)
         if report is None:
@@ -275,12 +350,16 @@ class SimPoller:
         elif number == self._asked:
             self._give_up(number)
 
-    def _refused(self, number: int) -> None:
-        """Who leads is for the store to say; if we do, it was asked on a timeline that is over by now."""
+    def _refused(self, number: int, request: PollRequest, reply: Conflict) -> None:
+        """Who leads is for the store to say. If we do, it was asked on a timeline that is over by now, or the
+        machine obeys a master on another store."""
         if not self._master.store.leads():
             self._master.die()
-        elif number == self._asked:
+            return
+        if number == self._asked:
             self._give_up(number)
+        if request.timeline == self._cell.timeline:
+            self._master.refusals.note(self._machine.name, reply.message)
 
     def _done(self, number: int, reply: PollReply) -> None:
         self._conversation.acknowledge(reply)

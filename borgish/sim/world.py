@@ -41,6 +41,7 @@ class Verdict(msgspec.Struct, frozen=True):
     stops: int
     masters: int
     borglet_deaths: int
+    copies: int  # of the master, that began beside it
 
 
 class World:
@@ -52,26 +53,29 @@ class World:
         self.clock = VirtualClock()
         self.fate = Fate(seed, Faults() if faults is None else faults)
         self.overseer = Overseer()
-        network = Network(self.clock, self.fate)
+        self.network = Network(self.clock, self.fate)
         names = [f"m{number}" for number in range(1, machines + 1)]
         self.machines = {name: SimMachine(name, self.clock, self.fate, self.overseer) for name in names}
-        self.master = SimMaster(self.clock, self.fate, network, self.machines, MemoryStore("sim"))
+        self.master = SimMaster(self.clock, self.fate, self.network, self.machines, MemoryStore("sim"))
         self.overseer.store, self.overseer.master = self.master.store, self.master
         self.overseer.machines = self.machines
         self.people = People(self.clock, self.fate, self.master, names, pause_seconds)
+        self.copies: list[SimMaster] = []
+        self._backup: MemoryStore | None = None
         self.masters = 0
         self.borglet_deaths = 0
 
     def run(self, storm_seconds: float = STORM_SECONDS, calm_seconds: float = CALM_SECONDS) -> Verdict:
         """Let it all happen, and judge."""
-        self._begin()
+        self.begin()
         self.clock.run_until(storm_seconds)
         self.fate.calm()
         self.people.stop()
         self.clock.run_until(storm_seconds + calm_seconds)
         return self._verdict()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Start everybody; what follows happens as the clock goes on."""
         self._begin_master()
         for machine in self.machines.values():
             self._begin_borglet(machine)
@@ -123,6 +127,7 @@ class World:
             (faults.master_stalls_seconds, self._stall_master),
             (faults.clock_steps_seconds, self._step_clock),
             (faults.store_fills_seconds, self._fill_store),
+            (faults.master_copied_seconds, self._begin_copy),
         ):
             if mean_seconds:
                 self._plan(mean_seconds, strike)
@@ -138,7 +143,7 @@ class World:
 
     def _watch_master(self) -> None:
         """Start the master again some time after it ended, whatever ended it."""
-        if self.master.core is None:
+        if not self.master.is_up:
             self.clock.after(self.fate.away_seconds(), self._revive_master)
         else:
             self.clock.after(0.5, self._watch_master)
@@ -152,6 +157,20 @@ class World:
 
     def _stall_master(self) -> None:
         self.master.stall(self.fate.away_seconds())
+
+    def _begin_copy(self) -> None:
+        """Start a master on a copy of the disk, of now or of the last time."""
+        if self.master.core is not None and self.master.core.cell.machines:
+            latest = self.master.store.copy()
+            self.copy_of(self.fate.random.choice([latest, self._backup or latest])).begin()
+            self._backup = latest
+
+    def copy_of(self, store: MemoryStore) -> SimMaster:
+        """Return a master on a copy of a disk, on a host of its own."""
+        name = f"copy-{len(self.copies) + 1}"
+        copy = SimMaster(self.clock, self.fate, self.network, self.machines, store.copy(), name)
+        self.copies.append(copy)
+        return copy
 
     def _step_clock(self) -> None:
         self.clock.step_wall(self.fate.clock_step_seconds())
@@ -191,6 +210,7 @@ class World:
         problems = [*self.master.problems, *self.overseer.problems]
         store = self.master.store
         problems += misheard(store, self.people.acknowledged)
+        problems += [f"{copy.name} leads beside the master" for copy in self.copies if copy.is_up]
         if self.master.core is None:
             problems.append("there is no master")
         else:
@@ -205,6 +225,7 @@ class World:
             stops=self.overseer.stops,
             masters=self.masters,
             borglet_deaths=self.borglet_deaths,
+            copies=len(self.copies),
         )
 
 

@@ -10,7 +10,7 @@ from functools import partial
 
 import msgspec
 
-from borgish.cell.events import Entry
+from borgish.cell.events import Entry, follows
 from borgish.cell.room import AMPLE, Room
 from borgish.cell.state import Cell
 from borgish.errors import BorgishError, OutcomeUnknown, StoreDamaged, Unreachable
@@ -49,16 +49,22 @@ class Disk(msgspec.Struct):
 
     cell: str
     epoch: int = 0
-    entries: list[bytes] = []  # in order, the first at position ``pruned`` + 1
+    entries: list[bytes] = []  # in order, all above position ``pruned``
     checkpoints: dict[int, tuple[CheckpointInfo, bytes]] = {}  # by position, with the stored body
-    pruned: int = 0  # so many entries are no longer there
+    pruned: int = 0  # the last position of those that are no longer there
     usage: dict[tuple[float, int], UsageBlock] = {}  # by moment and part
     room: Room = AMPLE
+    gaps: tuple[tuple[int, int], ...] = ()  # positions left out, above ``pruned``: the first and last of each
 
     @property
     def head(self) -> int:
         """The position of the last entry."""
-        return self.pruned + len(self.entries)
+        return self.pruned + len(self.entries) + sum(last - first + 1 for first, last in self.gaps)
+
+    def count(self, position: int) -> int:
+        """Return how many entries there are up to a position."""
+        left_out = sum(min(position, last) - first + 1 for first, last in self.gaps if first <= position)
+        return max(0, position - self.pruned - left_out)
 
 
 class MemoryStore:
@@ -90,6 +96,7 @@ class MemoryStore:
             dict(disk.checkpoints),
             disk.pruned,
             dict(disk.usage),
+            disk.gaps,
         )
         return MemoryStore(self._cell, self._keep, copied)
 
@@ -139,7 +146,10 @@ class MemoryStore:
         encoded = [_encode(entry) for entry in entries]
         fault, self._fault = self._fault, None
         if fault is not False:
-            self.disk.entries.extend(encoded)
+            for entry, text in zip(entries, encoded, strict=True):
+                if entry.position > (due := self.disk.head + 1):
+                    self.disk.gaps += ((due, entry.position - 1),)
+                self.disk.entries.append(text)
         if fault is not None:
             self._end = OutcomeUnknown("The store may not have the last write: asked for", "Start again")
             raise self._end
@@ -147,13 +157,13 @@ class MemoryStore:
     def entries(self, after: int, limit: int = 0) -> Iterator[Entry]:
         """Return journal entries with a position above ``after``, in order; ``limit`` 0 is all."""
         self._expect_usable()
-        first = max(0, after - self.disk.pruned)
+        first = self.disk.count(after)
         return map(_decoded, self.disk.entries[first : first + limit if limit else None])
 
     def entries_before(self, before: int, limit: int) -> Iterator[Entry]:
         """Return the ``limit`` entries next below position ``before``, newest first, decoded when taken."""
         self._expect_usable()
-        end = min(max(0, before - 1 - self.disk.pruned), len(self.disk.entries))
+        end = min(self.disk.count(before - 1), len(self.disk.entries))
         return map(_decoded, reversed(self.disk.entries[max(0, end - limit) : end]))
 
     def save_checkpoint(
@@ -184,10 +194,12 @@ class MemoryStore:
         """Delete the first entries of the journal, of those below a checkpoint. Raises Conflict."""
         self._expect_leader()
         expect_base(self.checkpoints(), below)
-        gone = max(0, min(below - 1 - self.disk.pruned, limit))
-        del self.disk.entries[:gone]
-        self.disk.pruned += gone
-        return gone
+        gone = min(self.disk.count(below - 1), limit)
+        if gone > 0:
+            self.disk.pruned = _decoded(self.disk.entries[gone - 1]).position
+            self.disk.gaps = tuple(gap for gap in self.disk.gaps if gap[0] > self.disk.pruned)
+            del self.disk.entries[:gone]
+        return max(0, gone)
 
     def checkpoints(self) -> list[CheckpointInfo]:
         """Return what is kept, newest first."""
@@ -247,9 +259,11 @@ class MemoryStore:
             raise self._end
 
     def _expect_follow(self, entries: Sequence[Entry]) -> None:
-        for position, entry in enumerate(entries, self.disk.head + 1):
-            if entry.position != position:
+        position = self.disk.head
+        for entry in entries:
+            if not follows(entry, position):
                 raise StoreDamaged(
-                    f"Journal entry {entry.position} does not follow {position - 1}; nothing was written",
+                    f"Journal entry {entry.position} does not follow {position}; nothing was written",
                     "Start again: the journal is read back",
                 )
+            position = entry.position
