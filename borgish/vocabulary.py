@@ -61,6 +61,24 @@ class Ending(StrEnum):
     LOST = "lost"  # nobody can say what became of it
 
 
+class Outcome(StrEnum):
+    """How what is dead came out; states do not tell it. A job failed when any of its tasks did or was lost,
+    was killed when any was, and else finished."""
+
+    FINISHED = "finished"
+    FAILED = "failed"
+    KILLED = "killed"
+    LOST = "lost"
+
+
+OUTCOMES = {
+    Ending.FINISH: Outcome.FINISHED,
+    Ending.FAIL: Outcome.FAILED,
+    Ending.KILL: Outcome.KILLED,
+    Ending.LOST: Outcome.LOST,
+}
+
+
 class Eviction(StrEnum):
     """Why a running task was sent back to pending."""
 

@@ -17,7 +17,7 @@ from borgish.cell.state import Cell
 from borgish.resources import Resources, show_amounts
 from borgish.spec.diff import differences
 from borgish.text import show_indexes
-from borgish.vocabulary import Band, Ending, State
+from borgish.vocabulary import OUTCOMES, Band, Ending, State
 
 R = TypeVar("R")
 
@@ -221,7 +221,7 @@ class _Alike(NamedTuple):
 
 
 _STAY = (
-    _Aspect("state", lambda stay: f"{stay.state} ({stay.ending})" if stay.ending else stay.state),
+    _Aspect("state", lambda stay: f"{stay.state} ({OUTCOMES[stay.ending]})" if stay.ending else stay.state),
     _Aspect("restarts", lambda stay: stay.restarts),
     _Aspect("last exit code", lambda stay: stay.exit_code, lambda code: "" if code is None else str(code)),
     _Aspect("last signal", lambda stay: stay.signal, lambda signal: "" if signal is None else str(signal)),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from borgish.cli.changes import Changes, Deadline
 from borgish.cli.failing import DONE, FAILED, NOT_ALLOWED, NOT_PLACED, say_error
 from borgish.cli.progress import Progress
-from borgish.cli.text import plural
+from borgish.cli.text import outcomes, plural
 from borgish.client import quoted
 from borgish.errors import Invalid, Unreachable
 from borgish.text import safe, span
@@ -108,8 +108,7 @@ def _may_be_a_flash(detail: JobDetail, goal: Goal) -> bool:
 def one_line(job: JobView) -> str:
     """Return where a job is, as one line."""
     counts = [f"{job.up} of {plural(job.tasks, 'task')} up"]
-    counts += [f"{job.finished} finished"] if job.finished else []
-    counts += [f"{job.dead - job.finished} dead"] if job.dead > job.finished else []
+    counts += outcomes(job.finished, job.failed, job.killed)
     counts += [f"{job.pending} pending"] if job.pending else []
     reason = f": {safe(job.reason)}" if job.reason else ""
     return f"{job.name}: {', '.join(counts)}{reason}"

@@ -2,7 +2,7 @@
 
 from borgish.cli.render import fields
 from borgish.cli.table import Column, draw
-from borgish.cli.text import plural
+from borgish.cli.text import outcomes, plural, state_text
 from borgish.resources import show_bytes, show_cpu
 from borgish.spec.job import Health, JobSpec
 from borgish.text import age, safe
@@ -21,9 +21,17 @@ def job_style(job: JobView) -> str:
     return _STYLES.get(job.state, "yellow" if job.pending else "green")
 
 
+def job_state(job: JobView) -> str:
+    """Return the state, of a dead job with its outcome, or with counts where there are several."""
+    counts = outcomes(job.finished, job.failed, job.killed)
+    if job.outcome and len(counts) > 1:
+        return f"{job.state} ({', '.join(counts)})"
+    return state_text(job.state, job.outcome)
+
+
 JOB_COLUMNS: tuple[Column[JobView], ...] = (
     Column("NAME", lambda job: job.name),
-    Column("STATE", lambda job: job.state, job_style),
+    Column("STATE", job_state, job_style),
     Column("UP", lambda job: f"{job.up}/{job.tasks}", right=True),
     Column("PENDING", lambda job: str(job.pending), right=True),
     Column("FINISHED", lambda job: str(job.finished), right=True),
@@ -68,7 +76,7 @@ def _what_it_is(detail: JobDetail) -> str:
     return fields(
         [
             ("job", job.name),
-            ("state", f"{job.state}, generation {job.generation}"),
+            ("state", f"{job_state(job)}, generation {job.generation}"),
             ("tasks", _counts(detail)),
             ("reason", job.reason),
             ("priority", f"{job.priority} ({job.band}), {job.appclass}"),
@@ -80,16 +88,10 @@ def _what_it_is(detail: JobDetail) -> str:
 def _counts(detail: JobDetail) -> str:
     job = detail.job
     not_up = {"not healthy yet" if phase is Phase.UP else phase: n for phase, n in detail.not_up.items()}
-    counts = {
-        "up": job.up,
-        **not_up,
-        "pending": job.pending,
-        "running": job.running,
-        "finished": job.finished,
-        "failed": job.failed,
-        "dead": job.dead,
-    }
-    return f"{job.tasks}: " + ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    running = job.running if job.up is None else 0  # else they are told by their phases
+    live = {"up": job.up, **not_up, "pending": job.pending, "running": running}
+    counts = [f"{count} {word}" for word, count in live.items() if count]
+    return f"{job.tasks}: {', '.join([*counts, *outcomes(job.finished, job.failed, job.killed)])}"
 
 
 def _what_it_runs(spec: JobSpec) -> str:

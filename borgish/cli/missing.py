@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from borgish.cli.pages import every_task
 from borgish.cli.screen import say
-from borgish.cli.text import plural
+from borgish.cli.text import plural, state_text
 from borgish.text import safe, show_indexes
-from borgish.vocabulary import Ending, Phase, State
+from borgish.vocabulary import Outcome, Phase, State
 from borgish.wire.api import JobDetail, RefusalView, TaskView
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def refusal_lines(refusal: RefusalView) -> list[str]:
 def is_trouble(task: TaskView) -> bool:
     """Whether a task is placed and yet not up, or dead without having finished."""
     if task.state is State.DEAD:
-        return not task.reason.startswith(Ending.FINISH) and task.exit_code != 0
+        return task.outcome is not Outcome.FINISHED
     return task.state is State.RUNNING and task.phase not in (Phase.UP, Phase.HEALTHY)
 
 
@@ -67,7 +67,7 @@ def _trouble_lines(tasks: Sequence[TaskView]) -> list[str]:
 
 def _trouble(task: TaskView) -> str:
     """Return what is wrong with a task: where it is, how it ended, and the reason if that says more."""
-    words = [str(task.phase or task.state), last_exit(task)]
+    words = [task.phase or state_text(task.state, task.outcome), last_exit(task)]
     words = [word for word in words if word and word not in task.reason]
     return ", ".join([*words, task.reason] if task.reason else words)
 

@@ -11,7 +11,7 @@ from borgish.cli.render import Form, FormOption, fields, show_one
 from borgish.cli.screen import can_show
 from borgish.cli.session import DirOption, Session, session_of
 from borgish.cli.table import Column, draw
-from borgish.cli.text import plural
+from borgish.cli.text import outcomes, plural
 from borgish.errors import BorgishError, Unreachable
 from borgish.resources import show_bytes, show_cpu
 from borgish.text import age
@@ -103,7 +103,9 @@ def _silent(view: StatusView) -> str:
 
 def _task_counts(view: StatusView) -> str:
     up = "" if view.up is None else f" ({view.up} up)"
-    counts = f"{view.pending} pending, {view.running} running{up}, {view.dead} dead"
+    ended = ", ".join(outcomes(view.finished, view.failed, view.killed))
+    dead = f"{view.dead} dead" + (f" ({ended})" if ended else "")
+    counts = f"{view.pending} pending, {view.running} running{up}, {dead}"
     return f"{view.tasks}: {counts}" if view.tasks else "0"
 
 

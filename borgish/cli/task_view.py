@@ -3,10 +3,10 @@
 from borgish.cli.missing import last_exit
 from borgish.cli.render import fields
 from borgish.cli.table import Column
-from borgish.cli.text import plural
+from borgish.cli.text import plural, state_text
 from borgish.resources import DEVICE_MILLIS, show_bytes, show_cpu, show_devices
 from borgish.text import age
-from borgish.vocabulary import Phase, State
+from borgish.vocabulary import Outcome, Phase, State
 from borgish.wire.api import ProgramView, TaskView
 
 _PHASE_STYLES = {
@@ -21,7 +21,9 @@ def task_style(task: TaskView) -> str:
     """Return the colour of a task's state."""
     if task.state is State.RUNNING:
         return _PHASE_STYLES.get(task.phase or Phase.ASSIGNED, "yellow")
-    return "yellow" if task.state is State.PENDING else "dim" if task.exit_code == 0 else "red"
+    if task.state is State.PENDING:
+        return "yellow"
+    return "red" if task.outcome in (Outcome.FAILED, Outcome.LOST) else "dim"
 
 
 def machine_now(task: TaskView) -> str:
@@ -49,7 +51,7 @@ def program_text(program: ProgramView) -> str:
 
 TASK_COLUMNS: tuple[Column[TaskView], ...] = (
     Column("NAME", lambda task: task.name),
-    Column("STATE", lambda task: task.state, task_style),
+    Column("STATE", lambda task: state_text(task.state, task.outcome), task_style),
     Column("PHASE", lambda task: task.phase or "-", task_style),
     Column("MACHINE", lambda task: machine_now(task) or "-"),
     Column("PORTS", lambda task: show_ports(task) or "-"),
@@ -80,7 +82,7 @@ def task_in_full(task: TaskView, *, wide: bool) -> str:
     return fields(
         [
             ("task", task.name),
-            ("state", f"{task.state} {task.phase or ''}".strip()),
+            ("state", f"{state_text(task.state, task.outcome)} {task.phase or ''}".strip()),
             ("reason", task.reason),
             ("since", f"{age(task.since)} ago"),
             ("machine", machine_now(task)),

@@ -1,9 +1,10 @@
-"""What programs wrote, made fit for a terminal; counts, and indexes as people write them."""
+"""What programs wrote, made fit for a terminal; states, counts and indexes as people write them."""
 
 import codecs
 from collections.abc import Iterable, Iterator
 
 from borgish.text import safe_lines
+from borgish.vocabulary import TASKS_PER_JOB_MAX, Outcome, State
 
 
 def safe_output(pieces: Iterable[bytes]) -> Iterator[str]:
@@ -19,10 +20,19 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def state_text(state: State, outcome: Outcome | None) -> str:
+    """Return the state, of what is dead with its outcome: ``dead (failed)``."""
+    return f"{state} ({outcome})" if outcome else state
+
+
+def outcomes(finished: int, failed: int, killed: int) -> list[str]:
+    """Return ``2 finished``, ``1 failed``: how dead tasks came out, those that are none left out."""
+    counts = ((finished, "finished"), (failed, "failed"), (killed, "killed"))
+    return [f"{count} {word}" for count, word in counts if count]
+
+
 def parse_indexes(text: str) -> tuple[int, ...]:
     """Read ``0-2,5`` as 0, 1, 2 and 5. Raises ValueError with the reason."""
-    from borgish.vocabulary import TASKS_PER_JOB_MAX
-
     indexes: set[int] = set()
     for part in text.split(","):
         low, dash, high = part.strip().partition("-")

@@ -34,9 +34,10 @@ def explained(view: WhyView, *, wide: bool) -> str:
     from borgish.cli.missing import refusal_lines
     from borgish.cli.table import draw
     from borgish.cli.task_view import TASK_COLUMNS
+    from borgish.cli.text import state_text
     from borgish.text import safe, safe_lines
 
-    parts = [f"{safe(view.name)} is {view.state}: {safe_lines(view.text)}\n"]
+    parts = [f"{safe(view.name)} is {state_text(view.state, view.outcome)}: {safe_lines(view.text)}\n"]
     if view.refusals:
         parts.append("\n".join(line for refusal in view.refusals for line in refusal_lines(refusal)) + "\n")
     if view.tasks:

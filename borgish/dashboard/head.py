@@ -54,7 +54,9 @@ def _counts(status: StatusView, width: int) -> Line:
     ]
     pieces += [words(f"{starting} not up", Role.WARN)] if starting > 0 else []
     pieces += [words(f"{status.pending} pending", Role.WARN)] if status.pending else []
-    pieces += [words(f"{status.dead} dead", Role.DIM)] if status.dead else []
+    pieces += [words(f"{status.failed} failed", Role.BAD)] if status.failed else []
+    pieces += [words(f"{status.finished} finished", Role.DIM)] if status.finished else []
+    pieces += [words(f"{status.killed} killed", Role.DIM)] if status.killed else []
     return line(pieces, width)
 
 

@@ -14,7 +14,7 @@ from borgish.text import clock_time
 from borgish.vocabulary import State
 from borgish.wire.api import EventView, JobView, MachineView, RefusalView, SummaryView, UsageView
 
-_STATE_COLUMNS = 8  # cordoned
+_STATE_COLUMNS = 8  # cordoned, finished
 _PERCENT_COLUMNS = 4
 _COUNT_COLUMNS = 5
 _BAND_COLUMNS = 10  # production
@@ -156,7 +156,7 @@ def _job(job: JobView, width: int, named: int) -> Line:
     role = _job_role(job)
     pieces = [
         name(job.name, named),
-        piece(job.state, _STATE_COLUMNS, role),
+        piece(job.outcome or job.state, _STATE_COLUMNS, role),
         piece(job.band, _BAND_COLUMNS, Role(job.band)),
         piece(f"{job.up}/{job.tasks}", _UP_COLUMNS, right=True),
     ]
@@ -172,7 +172,7 @@ def _job_role(job: JobView) -> Role:
 
 
 def _ended(job: JobView) -> str:
-    counts = ((job.finished, "finished"), (job.failed, "failed"))
+    counts = ((job.finished, "finished"), (job.failed, "failed"), (job.killed, "killed"))
     return ", ".join(f"{count} {word}" for count, word in counts if count)
 
 

@@ -96,7 +96,7 @@ class MemoryStore:
             dict(disk.checkpoints),
             disk.pruned,
             dict(disk.usage),
-            disk.gaps,
+            gaps=disk.gaps,
         )
         return MemoryStore(self._cell, self._keep, copied)
 

@@ -7,7 +7,7 @@ import msgspec
 from borgish.errors import Mistake
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import Band, Phase, State, TaintEffect
+from borgish.vocabulary import Band, Outcome, Phase, State, TaintEffect
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -85,10 +85,12 @@ class TaskView(msgspec.Struct, frozen=True, omit_defaults=True):
     alloc: str = ""  # the alloc it runs in: user/set/0
     devices: tuple[str, ...] = ()  # those it was given, like gpu:0
     programs: tuple[ProgramView, ...] = ()  # beside its main one, as its machine last told of them
+    outcome: Outcome | None = None  # of a dead one
 
 
 class JobView(msgspec.Struct, frozen=True):
-    """One job in a list. ``up`` counts tasks that run and, where probed, are healthy; None of the past."""
+    """One job in a list. ``up`` counts tasks that run and, where probed, are healthy; None of the past.
+    Those that were lost are among the failed."""
 
     name: str  # user/job
     user: str
@@ -108,6 +110,8 @@ class JobView(msgspec.Struct, frozen=True):
     submitted_at: str
     submitted_by: str
     reason: str  # the first thing in the way, for people; ""
+    killed: int = 0
+    outcome: Outcome | None = None  # of a dead one
 
 
 class JobDetail(msgspec.Struct, frozen=True):
@@ -144,6 +148,7 @@ class WhyView(msgspec.Struct, frozen=True, omit_defaults=True):
     tasks: tuple[TaskView, ...] = ()
     events: tuple["EventView", ...] = ()
     as_of: AsOf | None = None
+    outcome: Outcome | None = None  # of what is dead
 
 
 class TaintView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -280,6 +285,9 @@ class StatusView(msgspec.Struct, frozen=True):
     refusing: tuple[str, ...] = ()  # which commands the master refuses now, a sentence for each reason
     store_free_bytes: int | None = None  # on the database's disk; null where the master cannot tell
     machines_silent: int = 0  # of those that are up; they missed their last polls and get no new tasks
+    finished: int = 0  # of the dead; those that were lost are among the failed
+    failed: int = 0
+    killed: int = 0
 
 
 class WhoamiView(msgspec.Struct, frozen=True):

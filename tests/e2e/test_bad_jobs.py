@@ -43,8 +43,8 @@ BAD = {
 }
 FOLLOWED = "12s"
 TROUBLE = {
-    "no-command": "1 dead",
-    "no-folder": "1 dead",
+    "no-command": "1 failed",
+    "no-folder": "1 failed",
     "crashes": "restarts in",
     "too-big": "machines fit",
     "sick": "unhealthy",
@@ -111,7 +111,7 @@ def test_the_daemons_live_on(tried: Tried) -> None:
 def test_what_cannot_start_is_tried_and_then_dead(tried: Tried, name: str, words: str) -> None:
     said, why, task = tried.outcomes[name]
     assert said.code == 1, said
-    assert f"0 of 1 task up, 1 dead: task 0: cannot start: {words}" in said.err
+    assert f"0 of 1 task up, 1 failed: task 0: cannot start: {words}" in said.err
     assert f"hint: borgctl why ann/{name}/0" in said.err
     assert f"ann/{name}/0 is dead" in why
     assert words in why
@@ -138,7 +138,7 @@ def test_what_fails_too_often_is_dead(tried: Tried) -> None:
     _, why, task = tried.outcomes["gives-up"]
     said = tried.made.borgctl("job", "wait", "gives-up", "--for", "finished")
     assert said.code == 1, said
-    assert "1 dead" in said.err
+    assert "1 failed" in said.err
     assert "exit code 5; failed 2 times within 10 min" in why
     assert (task["state"], task["exit_code"], task["restarts"]) == ("dead", 5, 1)
 

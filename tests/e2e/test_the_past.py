@@ -50,7 +50,7 @@ def test_two_moments_are_compared(tidied: RealCell) -> None:
         {"kind": "changed", "name": "ann/apart", "lines": ["tasks: 2 -> 3"]},
     ]
     ended, new = found["changes"]["tasks"]
-    assert (ended["indexes"], ended["lines"][0]) == ("0", "state: running -> dead (kill)")
+    assert (ended["indexes"], ended["lines"][0]) == ("0", "state: running -> dead (killed)")
     assert (new["kind"], new["indexes"], new["lines"]) == ("added", "2", ["running"])
     assert "~ ann/apart: tasks: 2 -> 3" in tidied.ok("diff", before)
     assert "nothing differs" in tidied.ok("diff", "now", "now")

@@ -12,7 +12,7 @@ from borgish.cell.model import Job, Task
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import Ending, Phase, State, task_name
+from borgish.vocabulary import Ending, Outcome, Phase, State, task_name
 from borgish.wire.api import JobDetail, JobView, RefusalView
 
 HIDDEN = "***"
@@ -33,6 +33,7 @@ def job_view(
         up = None
     elif up is None:
         up = job.running - count_not_up(observed, job).total()
+    failed = count_failed(job)
     return JobView(
         name=job.key,
         user=spec.user,
@@ -43,7 +44,7 @@ def job_view(
         up=up,
         dead=job.dead,
         finished=job.finished,
-        failed=count_failed(job),
+        failed=failed,
         priority=spec.priority,
         band=cell.rules.bands.of(spec.priority),
         appclass=spec.appclass,
@@ -52,7 +53,18 @@ def job_view(
         submitted_at=instant(job.submitted_at),
         submitted_by=job.submitted_by,
         reason=_reason(observed, job, refusals, up),
+        killed=job.dead - job.finished - failed,
+        outcome=job_outcome(job, failed),
     )
+
+
+def job_outcome(job: Job, failed: int) -> Outcome | None:
+    """Return how a dead job came out, of which so many tasks failed; None of any other."""
+    if job.state is not State.DEAD:
+        return None
+    if failed:
+        return Outcome.FAILED
+    return Outcome.FINISHED if job.finished == job.dead else Outcome.KILLED
 
 
 def job_detail(

@@ -40,7 +40,7 @@ from borgish.cell.events import (
     TasksResubmitted,
 )
 from borgish.resources import show_amounts, show_bytes, show_cpu
-from borgish.vocabulary import Band, Ending, Eviction
+from borgish.vocabulary import OUTCOMES, Band, Ending, Eviction
 from borgish.wire.api import EventView
 
 LINES_PER_EVENT_MAX = 5
@@ -129,16 +129,9 @@ def _evicted(event: TasksEvicted, _entry: Entry) -> Iterator[_Line]:
     yield _Line("evicted", text, event.job, event.indexes, bad=event.cause is not Eviction.RESTART)
 
 
-_ENDED = {
-    Ending.FINISH: ("ended", "finished"),
-    Ending.FAIL: ("ended", "failed"),
-    Ending.KILL: ("killed", "killed"),
-    Ending.LOST: ("ended", "lost"),
-}
-
-
 def _ended(event: TasksEnded, _entry: Entry) -> Iterator[_Line]:
-    kind, word = _ENDED[event.ending]
+    word = OUTCOMES[event.ending]
+    kind = "killed" if event.ending is Ending.KILL else "ended"
     bad = event.ending in (Ending.FAIL, Ending.LOST)
     unknown = (None,) * len(event.indexes)
     rows = zip(event.reasons, event.exit_codes or unknown, event.signals or unknown, strict=True)

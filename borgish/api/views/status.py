@@ -39,10 +39,13 @@ class Daemon(msgspec.Struct, frozen=True):
 
 
 def status_view(cell: Cell, observed: Observed, tally: Tally, daemon: Daemon, now: Now) -> StatusView:
-    """Return the cell at one glance. Costs a walk over jobs and machines, not over tasks."""
+    """Return the cell at one glance. Costs a walk over jobs and machines, and over the tasks of
+    jobs of which some are dead and did not finish."""
     tally.fill(cell, observed)
     jobs = cell.jobs.values()
     machines_up = [machine for machine in cell.machines.values() if machine.up]
+    dead, finished = sum(job.dead for job in jobs), sum(job.finished for job in jobs)
+    failed = sum(map(count_failed, jobs))
     return StatusView(
         cell=cell.name,
         version=borgish.__version__,
@@ -58,7 +61,7 @@ def status_view(cell: Cell, observed: Observed, tally: Tally, daemon: Daemon, no
         pending=sum(job.pending for job in jobs),
         running=sum(job.running for job in jobs),
         up=sum(tally.up(key) for key in cell.jobs) if observed.known else None,
-        dead=sum(job.dead for job in jobs),
+        dead=dead,
         capacity=total((machine.capacity, 1) for machine in machines_up),
         bands=_bands(jobs, cell.rules.bands),
         store=daemon.store,
@@ -67,6 +70,9 @@ def status_view(cell: Cell, observed: Observed, tally: Tally, daemon: Daemon, no
         refusing=tuple(words for words in (daemon.refused, refusing(daemon.room)) if words),
         store_free_bytes=daemon.room.free_bytes,
         machines_silent=sum(not is_answering(machine, observed) for machine in machines_up),
+        finished=finished,
+        failed=failed,
+        killed=dead - finished - failed,
     )
 
 

@@ -7,7 +7,7 @@ from borgish.api.views.instants import instant, instant_or_none
 from borgish.cell.model import Job, Machine, Task
 from borgish.cell.observed import Observed, SeenAttempt, SeenProgram
 from borgish.cell.suitability import objection
-from borgish.vocabulary import JobKind, Phase, State, task_name
+from borgish.vocabulary import OUTCOMES, JobKind, Phase, State, task_name
 from borgish.wire.api import ProgramView, RefusalView, TaskView, UsageView
 
 
@@ -49,6 +49,7 @@ def task_view(
         devices=task.devices if task.state is State.RUNNING else (),
         programs=tuple(map(_program, seen.programs)) if seen else (),
         alloc=task_name(job.spec.inside, task.alloc) if task.alloc >= 0 else "",
+        outcome=OUTCOMES.get(task.ending) if task.ending else None,
     )
 
 

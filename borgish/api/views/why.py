@@ -6,7 +6,7 @@ from itertools import islice
 
 from borgish.api.views.indexes import has_index
 from borgish.api.views.instants import instant
-from borgish.api.views.jobs import HELD_BACK, count_not_up, tasks_not_up
+from borgish.api.views.jobs import HELD_BACK, count_failed, count_not_up, job_outcome, tasks_not_up
 from borgish.api.views.kept import place_kept
 from borgish.api.views.tasks import exit_text, last_exit, phase_of, seen_attempt, task_view
 from borgish.cell.model import Job, Machine, Task
@@ -14,7 +14,7 @@ from borgish.cell.observed import Observed, SeenAttempt
 from borgish.cell.state import Cell
 from borgish.cell.suitability import objection
 from borgish.cell.taints import leaves_at
-from borgish.vocabulary import Ending, JobKind, Phase, Recheck, State, task_name
+from borgish.vocabulary import OUTCOMES, Ending, JobKind, Phase, Recheck, State, task_name
 from borgish.wire.api import EventView, RefusalView, WhyView
 
 TASKS_SHOWN = 20
@@ -41,6 +41,7 @@ def why_task(
         refusals=mine,
         tasks=(task_view(observed, job, index, mine, cell.machines.get(task.machine)),),
         events=tuple(about[-EVENTS_SHOWN:]),
+        outcome=OUTCOMES.get(task.ending) if task.ending else None,
     )
 
 
@@ -65,6 +66,7 @@ def why_job(
             for task in troubled
         ),
         events=tuple(events[-EVENTS_SHOWN:]),
+        outcome=job_outcome(job, count_failed(job)),
     )
 
 
@@ -209,11 +211,10 @@ def _counts(observed: Observed, job: Job) -> str:
     """Return what the tasks of a job do, by count: ``3 tasks: 2 up, 1 pending.``"""
     not_up = count_not_up(observed, job)
     endings = Counter(task.ending for task in job.tasks if task.state is State.DEAD)
-    words = {Ending.FINISH: "finished", Ending.FAIL: "failed", Ending.KILL: "killed", Ending.LOST: "lost"}
     well = "up" if observed.known else "running"
     parts = [(job.running - not_up.total(), well)]
     parts += [(n, "not healthy yet" if phase is Phase.UP else str(phase)) for phase, n in not_up.items()]
-    parts += [(job.pending, "pending"), *((n, words[e]) for e, n in endings.items() if e)]
+    parts += [(job.pending, "pending"), *((n, OUTCOMES[e]) for e, n in endings.items() if e)]
     shown = ", ".join(f"{count} {word}" for count, word in parts if count)
     return f"{job.key} has {len(job.tasks)} task{'s' * (len(job.tasks) != 1)}: {shown or 'nothing'}."
 

@@ -8,15 +8,19 @@ from borgish.api.views.machines import machine_view
 from borgish.api.views.status import Daemon, status_view, summary_view
 from borgish.api.views.tally import Tally
 from borgish.api.views.tasks import exit_text, task_view
+from borgish.api.views.why import why_job
 from borgish.cell.observed import Observed, SeenAttempt, SeenMachine, SeenProgram
 from borgish.resources import Resources
+from borgish.spec.job import JobSpec
 from borgish.text import show_indexes
-from borgish.vocabulary import Band, Ending, Phase, State
+from borgish.vocabulary import OUTCOMES, Band, Ending, Outcome, Phase, State
 from borgish.wire.api import ProgramView
 from tests.unit.api.cells import (
     LARGE,
     NOW,
     SMALL,
+    dead,
+    job,
     machine,
     see,
     small_cell,
@@ -121,7 +125,30 @@ def test_finished_failed_and_killed_are_counted_apart() -> None:
     total = job_view(cell, observed, cell.jobs["ann/sum"], ())
     assert (total.dead, total.finished, total.failed, total.state) == (2, 1, 1, State.DEAD)
     web = job_view(cell, observed, cell.jobs["ann/web"], ())
-    assert (web.dead, web.failed, web.band) == (1, 0, Band.PRODUCTION)
+    assert (web.dead, web.failed, web.killed, web.band) == (1, 0, 1, Band.PRODUCTION)
+
+
+@pytest.mark.parametrize(
+    ("endings", "outcome"),
+    [
+        ((Ending.FINISH, Ending.FINISH), Outcome.FINISHED),
+        ((Ending.FINISH, Ending.FAIL), Outcome.FAILED),
+        ((Ending.KILL, Ending.LOST), Outcome.FAILED),
+        ((Ending.FINISH, Ending.KILL), Outcome.KILLED),
+    ],
+)
+def test_the_outcome_of_a_dead_job(endings: tuple[Ending, ...], outcome: Outcome) -> None:
+    ended = [dead(index, ending, "because") for index, ending in enumerate(endings)]
+    cell, found = small_cell(), job(JobSpec("x", "ann", 2, ("x",)), ended, uid=9)
+    assert job_view(cell, small_observed(), found, ()).outcome is outcome
+    assert why_job(cell, small_observed(), found, (), ()).outcome is outcome
+    assert task_view(small_observed(), found, 0).outcome is OUTCOMES[endings[0]]
+
+
+def test_what_lives_has_no_outcome() -> None:
+    cell, observed = small_cell(), small_observed()
+    assert job_view(cell, observed, cell.jobs["ann/web"], ()).outcome is None
+    assert task_view(observed, cell.jobs["ann/web"], 0).outcome is None
 
 
 def test_values_of_the_environment_are_hidden_from_those_who_may_not_see_them() -> None:
@@ -178,6 +205,7 @@ def test_status_sums_the_cell() -> None:
     status = status_view(cell, observed, Tally(), Daemon(NOW.wall - 60, "memory"), NOW)
     assert (status.jobs, status.tasks, status.running, status.up) == (3, 7, 3, 2)
     assert (status.pending, status.dead, status.machines, status.machines_up) == (1, 3, 3, 2)
+    assert (status.finished, status.failed, status.killed) == (1, 1, 1)
     assert status.capacity.named == {"gpu": 4}
     bands = {use.band: use for use in status.bands}
     assert list(bands) == list(Band)

@@ -148,7 +148,7 @@ def test_tasks_that_differ_alike_are_told_together(old: Cell, new: Cell) -> None
         (
             "changed",
             "ann/web/0-1",
-            ("state: running -> dead (fail)", "last signal: nothing -> 9", "machine: m1 -> none"),
+            ("state: running -> dead (failed)", "last signal: nothing -> 9", "machine: m1 -> none"),
         ),
         ("changed", "ann/web/2", ("state: pending -> running", "machine: none -> m2")),
     ]

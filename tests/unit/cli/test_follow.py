@@ -8,7 +8,7 @@ import pytest
 
 from borgish.cli.follow import Goal, verdict
 from borgish.cli.missing import missing_lines
-from borgish.vocabulary import Phase, State
+from borgish.vocabulary import Outcome, Phase, State
 from borgish.wire.api import Accepted, JobDetail, JobView, Problem, TaskList
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.samples import Asked, FakeMaster, job, refusal, spec, task, to_completion
@@ -204,12 +204,14 @@ def test_a_service_never_finishes(master: FakeMaster, run: Run, capsys: Out) -> 
 
 
 def test_tasks_with_one_trouble_are_one_group() -> None:
-    same = [task(index=i, state=State.DEAD, phase=None, exit_code=1, reason="fail") for i in (0, 1, 2, 7)]
-    lines = missing_lines(
-        (), [*same, task(index=3), task(index=4, state=State.DEAD, phase=None, exit_code=0)]
-    )
+    same = [
+        task(index=i, state=State.DEAD, phase=None, outcome=Outcome.FAILED, exit_code=1, reason="no try left")
+        for i in (0, 1, 2, 7)
+    ]
+    finished = task(index=4, state=State.DEAD, phase=None, outcome=Outcome.FINISHED, exit_code=0)
+    lines = missing_lines((), [*same, task(index=3), finished])
     assert lines == [
-        "  ann/web/0-2,7 (4 tasks): dead, exit 1, fail",
+        "  ann/web/0-2,7 (4 tasks): dead (failed), exit 1, no try left",
         "    hint: borgctl task logs ann/web/0",
     ]
 

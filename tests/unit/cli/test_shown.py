@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from borgish.spec.job import Health
-from borgish.vocabulary import Phase, State, TaintEffect
+from borgish.vocabulary import Outcome, Phase, State, TaintEffect
 from borgish.wire.api import (
     Accepted,
     CheckpointView,
@@ -103,7 +103,7 @@ def test_a_job_for_people(master: FakeMaster, run: Run, capsys: Out) -> None:
     master.answers["GET /v1/tasks"] = TaskList((task(),))
     assert run("job", "show", "web") == 0
     shown = capsys.readouterr().out
-    assert "tasks      3: 1 up, 2 pending, 1 running\n" in shown
+    assert "tasks      3: 1 up, 2 pending\n" in shown
     assert "runs     sleep 60\n" in shown
     assert "health   http / on http, each 10s\n" in shown
     assert "ann/web/1-2 (2 tasks) pending: 0 of 3 machines fit: 3 have too little ram free" in shown
@@ -248,6 +248,28 @@ def test_status(master: FakeMaster, run: Run, capsys: Out) -> None:
     assert "tasks       3: 0 pending, 3 running (3 up), 0 dead\n" in shown
     assert "production      3    4  ██████████··········  4GiB  █████···············\n" in shown
     assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_status_tells_how_dead_tasks_came_out(master: FakeMaster, run: Run, capsys: Out) -> None:
+    ended = msgspec.structs.replace(status(), dead=6, finished=3, failed=2, killed=1)
+    master.answers["GET /v1/status"] = ended
+    assert run("status") == 0
+    counts = "0 pending, 3 running (3 up), 6 dead (3 finished, 2 failed, 1 killed)"
+    assert f"tasks       3: {counts}\n" in capsys.readouterr().out
+
+
+def test_a_dead_job_is_shown_with_its_outcome(master: FakeMaster, run: Run, capsys: Out) -> None:
+    ended = job(state=State.DEAD, up=0, running=0, dead=3, finished=2, failed=1, outcome=Outcome.FAILED)
+    failed = task(state=State.DEAD, phase=None, outcome=Outcome.FAILED, exit_code=3)
+    master.has(ended).answers["GET /v1/tasks"] = {"items": [failed]}
+    assert run("job", "show", "web") == 0
+    shown = capsys.readouterr().out
+    assert "state      dead (2 finished, 1 failed), generation 1\n" in shown
+    assert "tasks      3: 2 finished, 1 failed\n" in shown
+    assert "ann/web/0  dead (failed)" in shown
+    assert run("job", "list", "-o", "json") == 0
+    assert (found := json.loads(capsys.readouterr().out)[0])["state"] == "dead"
+    assert (found["outcome"], found["finished"], found["failed"], found["killed"]) == ("failed", 2, 1, 0)
 
 
 def test_changes_say_what_was_done(master: FakeMaster, run: Run, capsys: Out) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from borgish.cli.table import Column, cell_width, cut, draw
 from borgish.text import clock_time
-from borgish.vocabulary import TaintEffect
+from borgish.vocabulary import Outcome, TaintEffect
 from borgish.wire.api import TaintView
 from tests.unit.cli.samples import event, job, machine, task
 
@@ -44,13 +44,31 @@ def columns_of(kind: str, *, wide: bool = False) -> list[Column[Any]]:
 def test_jobs() -> None:
     jobs = [
         job(),
-        job(name="bob/sum", state="dead", up=0, finished=2, tasks=3, dead=3, failed=1, reason="exit 1"),
+        job(name="bob/a", state="dead", up=0, finished=3, dead=3, outcome="finished"),
+        job(name="bob/b", state="dead", up=0, failed=3, dead=3, outcome="failed", reason="exit 1"),
+        job(name="bob/c", state="dead", up=0, killed=3, dead=3, outcome="killed"),
+        job(name="bob/d", state="dead", up=0, finished=1, failed=1, killed=1, dead=3, outcome="failed"),
     ]
     assert draw(jobs, columns_of("job"), io.StringIO()) == (
-        "NAME     STATE     UP  PENDING  FINISHED  FAILED  BAND        REASON\n"
-        "ann/web  running  3/3        0         0       0  production\n"
-        "bob/sum  dead     0/3        0         2       1  production  exit 1\n"
+        "NAME     STATE                                   UP  PENDING  FINISHED  FAILED  BAND        REASON\n"
+        "ann/web  running                                3/3        0         0       0  production\n"
+        "bob/a    dead (finished)                        0/3        0         3       0  production\n"
+        "bob/b    dead (failed)                          0/3        0         0       3  production  exit 1\n"
+        "bob/c    dead (killed)                          0/3        0         0       0  production\n"
+        "bob/d    dead (1 finished, 1 failed, 1 killed)  0/3        0         1       1  production\n"
     )
+
+
+def test_how_dead_tasks_came_out() -> None:
+    tasks = [task(state="dead", phase=None, outcome=outcome) for outcome in (*Outcome, None)]
+    state = next(column for column in columns_of("task") if column.title == "STATE")
+    assert [(state.text(each), state.style(each)) for each in tasks] == [
+        ("dead (finished)", "dim"),
+        ("dead (failed)", "red"),
+        ("dead (killed)", "dim"),
+        ("dead (lost)", "red"),
+        ("dead", "dim"),
+    ]
 
 
 def test_tasks() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from borgish.resources import Resources
-from borgish.vocabulary import Band, State
+from borgish.vocabulary import Band, Outcome, State
 from borgish.wire.api import (
     BandUse,
     EventView,
@@ -120,7 +120,9 @@ def busy() -> SummaryView:
             pending=5,
             running=22,
             up=20,
-            dead=4,
+            dead=5,
+            finished=4,
+            failed=1,
             capacity=Resources(24000, 48 * GIB),
             bands=(
                 BandUse(Band.MONITORING, 150, 64 * 1024**2, 3),
@@ -169,6 +171,7 @@ def busy() -> SummaryView:
                 dead=4,
                 finished=3,
                 failed=1,
+                outcome=Outcome.FAILED,
                 band=Band.FREE,
                 reason="task 2: exit code 1",
             ),
@@ -180,6 +183,7 @@ def busy() -> SummaryView:
                 up=0,
                 dead=1,
                 finished=1,
+                outcome=Outcome.FINISHED,
                 band=Band.FREE,
             ),
             job(name="ops/probe", band=Band.MONITORING),
@@ -226,6 +230,9 @@ def full(machines: int = 100, jobs: int = 100, pending: int = 50, events: int = 
             running=99_000,
             up=98_800,
             dead=500,
+            finished=300,
+            failed=150,
+            killed=50,
             capacity=Resources(160_000_000, 640_000 * GIB),
             bands=tuple(
                 BandUse(band, 20_000_000 * i, 90_000 * GIB * i, 25_000) for i, band in enumerate(Band)

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from borgish.dashboard import lists
 from borgish.dashboard.fit import Line, Role
 from borgish.dashboard.model import Shown, frame, shares
-from borgish.vocabulary import State
+from borgish.vocabulary import Outcome, State
 from borgish.wire.api import SummaryView
 from tests.unit.dashboard import summaries
 
@@ -107,6 +107,19 @@ def test_the_colour_of_a_job(changes: dict[str, object], role: Role) -> None:
     view = SummaryView(summaries.status(jobs=1), (), (summaries.job(**changes),), (), ())
     row = lists.jobs(view).draw(80, 1)[1]
     assert row[1].role is role
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FINISHED, Outcome.FAILED, Outcome.KILLED])
+def test_a_dead_job_is_shown_by_its_outcome(outcome: Outcome) -> None:
+    ended = summaries.job(state=State.DEAD, up=0, running=0, dead=3, outcome=outcome)
+    view = SummaryView(summaries.status(jobs=1), (), (ended,), (), ())
+    assert lists.jobs(view).draw(80, 1)[1][1].text.rstrip() == outcome
+
+
+def test_dead_tasks_are_counted_by_their_outcome() -> None:
+    counts = summaries.status(dead=6, finished=3, failed=2, killed=1)
+    line = next(row for row in texts(SummaryView(counts, (), (), (), ())) if "tasks" in row)
+    assert line.rstrip().endswith("2 failed  3 finished  1 killed")
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=5), st.integers(-3, 120))
