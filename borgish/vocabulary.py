@@ -49,6 +49,7 @@ class Phase(StrEnum):
     STOPPING = "stopping"  # was asked to stop and has not ended
 
 
+HELD_BACK = frozenset({Phase.BACKING_OFF, Phase.CRASH_LOOPING})
 CRASH_LOOP_STARTS = 3
 
 

@@ -77,7 +77,7 @@ def submit(file: Path) -> None:
     if "image:" in file.read_text() and not has_image("busybox:1"):
         print(f"# {file} is left out: it wants Docker and an image, which ./scripts/image busybox:1 makes")
     else:
-        borgctl("job", "submit", str(file))
+        borgctl("job", "submit", "--settle", "0", str(file))
 
 
 def has_image(name: str) -> bool:

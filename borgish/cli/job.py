@@ -21,6 +21,12 @@ UserOption = Annotated[
     str, typer.Option("--user", help="Whose job it is, when the file does not say. Default: you.")
 ]
 _NO_JOBS = "no jobs; `borgctl job submit FILE` makes one"
+SettleOption = Annotated[
+    str | None,
+    typer.Option(
+        "--settle", help="How long what is up must stay so. Default: 3s, and 1s where a probe answers."
+    ),
+]
 TimeoutOption = Annotated[str, typer.Option("--timeout", help="How long to wait: 500ms, 60s, 5m.")]
 
 
@@ -30,6 +36,7 @@ def submit(
     files: Files,
     user: UserOption = "",
     timeout: TimeoutOption = "60s",
+    settle: SettleOption = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return as soon as it is accepted.")] = False,
     plan: Annotated[
         str, typer.Option("--plan", metavar="TOKEN", help="Do as planned by `borgctl plan`, or refuse.")
@@ -38,19 +45,23 @@ def submit(
         bool, typer.Option("--dry-run", help="Only say what would follow, as `borgctl plan` does.")
     ] = False,
 ) -> None:
-    """Submit jobs and follow them until they are up.
+    """Submit jobs and follow them until they are up, and stay so for a moment.
 
-    Ends when every task is up, or says exactly what is missing.
-    Ctrl-C detaches: the jobs go on. Exit code 3: not all tasks were placed in time; 1: placed, but not up.
+    Says at once when every task is up; ends when all stayed so or finished, or says exactly what is missing
+    and what failing programs wrote last. Ctrl-C detaches: the jobs go on.
+    Exit code 3: not all tasks were placed in time; 1: placed, but not up, or not for long.
     """
     from borgish.cli.submit import plan_files, submit_files
 
     seconds, session = seconds_of(timeout, "--timeout"), session_of(context)
+    settle_seconds = None if settle is None else seconds_of(settle, "--settle")
     if plan and (dry_run or len(files) > 1):
         raise typer.BadParameter("goes with one file, and without --dry-run", param_hint="--plan")
     if dry_run:
         raise typer.Exit(plan_files(session, files, user))
-    raise typer.Exit(submit_files(session, files, user, seconds, detach=detach, plan=plan))
+    raise typer.Exit(
+        submit_files(session, files, user, seconds, detach=detach, plan=plan, settle_seconds=settle_seconds)
+    )
 
 
 @app.command()
@@ -130,6 +141,7 @@ def wait(
     job: JobName,
     goal: Annotated[str, typer.Option("--for", metavar="up|dead|finished", help="What to wait for.")] = "up",
     timeout: TimeoutOption = "60s",
+    settle: SettleOption = None,
 ) -> None:
     """Wait for a job. Exit code 0: it is so; 1: it cannot become so, or is not up; 3: not in time."""
     from borgish.cli.follow import Goal, follow, look, refuse_hopeless
@@ -140,7 +152,8 @@ def wait(
     client = session_of(context).client()
     name = _found(client, job)
     refuse_hopeless(look(client, name), Goal(goal))
-    raise typer.Exit(follow(client, name, Goal(goal), seconds))
+    settle_seconds = None if settle is None else seconds_of(settle, "--settle")
+    raise typer.Exit(*follow(client, [name], Goal(goal), seconds, settle_seconds))
 
 
 def change_tasks(client: "Client", job: str, verb: str, indexes: tuple[int, ...] | None) -> None:

@@ -1,35 +1,50 @@
 """Says exactly what a job lacks: for what is not placed the refusal and the way out, for what does not
-stay up how it ended and where to look."""
+stay up how it ended, what it wrote last and where to look."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from borgish.cli.pages import every_task
 from borgish.cli.screen import say
-from borgish.cli.text import plural, state_text
+from borgish.cli.table import cut
+from borgish.cli.text import plural, safe_output, state_text
+from borgish.client import quoted
+from borgish.errors import BorgishError
 from borgish.text import safe, show_indexes
-from borgish.vocabulary import Outcome, Phase, State
+from borgish.vocabulary import HELD_BACK, Outcome, Phase, State
 from borgish.wire.api import JobDetail, RefusalView, TaskView
 
 if TYPE_CHECKING:
     from borgish.client import Client
 
 _GROUPS_MAX = 5
+_TAIL_LINES = 10
+_TAIL_BYTES_MAX = 64 * 1024
+_TAIL_WIDTH = 200
 
 
-def say_missing(client: "Client", detail: JobDetail) -> None:
-    """Say, to stderr, what keeps the job from being up."""
-    for line in missing_lines(detail.refusals, every_task(client, job=detail.job.name)):
+def say_missing(client: "Client", detail: JobDetail, died: Sequence[TaskView] = ()) -> None:
+    """Say, to stderr, what keeps the job from being up; of those that ``died`` as they were seen then."""
+    seen = {task.index: task for task in died}
+    tasks = [seen.get(task.index, task) for task in every_task(client, job=detail.job.name)]
+    trouble = [task for task in tasks if is_trouble(task) or task.index in seen]
+    for line in missing_lines(detail.refusals, tasks, trouble, lambda task: log_tail(client, task)):
         say(line)
 
 
-def missing_lines(refusals: Sequence[RefusalView], tasks: Sequence[TaskView]) -> list[str]:
-    """Return what is missing, in lines: groups of tasks with one reason, each with a hint."""
+def missing_lines(
+    refusals: Sequence[RefusalView],
+    tasks: Sequence[TaskView],
+    trouble: Sequence[TaskView],
+    tail: Callable[[TaskView], Sequence[str]],
+) -> list[str]:
+    """Return what is missing, in lines: groups of tasks with one reason, each with the ``tail`` of the
+    output of one of them, and a hint."""
     lines = [line for refusal in refusals for line in refusal_lines(refusal)]
     pending = [task for task in tasks if task.state is State.PENDING]
     if pending and not refusals:
-        lines += _group_lines(pending[0].reason or "waits to be placed", pending, None)
-    return lines + _trouble_lines([task for task in tasks if is_trouble(task)])
+        lines += _group_lines(pending[0].reason or "waits to be placed", pending)
+    return lines + _trouble_lines(trouble, tail)
 
 
 def refusal_lines(refusal: RefusalView) -> list[str]:
@@ -48,6 +63,11 @@ def is_trouble(task: TaskView) -> bool:
     return task.state is State.RUNNING and task.phase not in (Phase.UP, Phase.HEALTHY)
 
 
+def died(task: TaskView) -> bool:
+    """Whether back-off holds a task back whose program ended, rather than could not be started."""
+    return task.phase in HELD_BACK and not task.reason.startswith("cannot start")
+
+
 def last_exit(task: TaskView) -> str:
     """Return how the task's program last ended, in words; empty when it never has."""
     if task.signal is not None:
@@ -55,33 +75,55 @@ def last_exit(task: TaskView) -> str:
     return f"exit {task.exit_code}" if task.exit_code is not None else ""
 
 
-def _trouble_lines(tasks: Sequence[TaskView]) -> list[str]:
+def log_tail(client: "Client", task: TaskView) -> list[str]:
+    """Return the last lines that the program which ended wrote; none where they cannot be had."""
+    params = {"tail": _TAIL_LINES, "previous": int(_runs_again(task))}
+    output = b""
+    try:
+        for piece in client.stream(f"{quoted('tasks', *task.name.split('/'))}/logs", params):
+            output += piece
+            if len(output) > _TAIL_BYTES_MAX:
+                break
+    except BorgishError:
+        return []
+    lines = "".join(safe_output([output])).splitlines()
+    return [cut(line, _TAIL_WIDTH) for line in lines[-_TAIL_LINES:]]
+
+
+def _trouble_lines(tasks: Sequence[TaskView], tail: Callable[[TaskView], Sequence[str]]) -> list[str]:
     groups: dict[str, list[TaskView]] = {}
     for task in tasks:
         groups.setdefault(_trouble(task), []).append(task)
     largest = sorted(groups.items(), key=lambda group: -len(group[1]))
-    lines = [line for why, group in largest[:_GROUPS_MAX] for line in _group_lines(why, group, group[0])]
+    lines: list[str] = []
+    for why, group in largest[:_GROUPS_MAX]:
+        lines += [*_group_lines(why, group), *_where_to_look(group[0], tail)]
     rest = sum(len(group) for _, group in largest[_GROUPS_MAX:])
     return [*lines, f"  and {plural(rest, 'task')} more"] if rest else lines
 
 
 def _trouble(task: TaskView) -> str:
     """Return what is wrong with a task: where it is, how it ended, and the reason if that says more."""
-    words = [task.phase or state_text(task.state, task.outcome), last_exit(task)]
-    words = [word for word in words if word and word not in task.reason]
+    where = task.phase or state_text(task.state, task.outcome)
+    if not is_trouble(task):
+        where = f"{where} again after {plural(task.restarts, 'restart')}"
+    ended = "" if f"exit code {task.exit_code}" in task.reason else last_exit(task)
+    words = [word for word in (where, ended) if word and word not in task.reason]
     return ", ".join([*words, task.reason] if task.reason else words)
 
 
-def _group_lines(why: str, tasks: Iterable[TaskView], example: TaskView | None) -> list[str]:
-    some = list(tasks)
-    who = f"{some[0].job}/{show_indexes(task.index for task in some)}"
-    lines = [f"  {safe(who)} ({plural(len(some), 'task')}): {safe(why)}"]
-    if example is None:
-        return lines
-    return [*lines, f"    hint: borgctl {_where_to_look(example)}"]
+def _group_lines(why: str, tasks: Sequence[TaskView]) -> list[str]:
+    who = f"{tasks[0].job}/{show_indexes(task.index for task in tasks)}"
+    return [f"  {safe(who)} ({plural(len(tasks), 'task')}): {safe(why)}"]
 
 
-def _where_to_look(task: TaskView) -> str:
+def _where_to_look(task: TaskView, tail: Callable[[TaskView], Sequence[str]]) -> list[str]:
     if task.pid is None and not last_exit(task):
-        return f"why {safe(task.name)}"  # it never ran, so it wrote nothing
-    return f"task logs {safe(task.name)}" + (" --previous" if task.pid is None and task.restarts else "")
+        return [f"    hint: borgctl why {safe(task.name)}"]  # it never ran, so it wrote nothing
+    output = [f"    | {line}" for line in tail(task)] if last_exit(task) else []
+    return [*output, f"    hint: borgctl task logs {safe(task.name)}{' --previous' * _runs_again(task)}"]
+
+
+def _runs_again(task: TaskView) -> bool:
+    """Whether a program of the task began, or is about to, since the one that ended."""
+    return task.restarts > 0 and task.phase in (Phase.STARTING, Phase.UP, Phase.HEALTHY)

@@ -73,10 +73,11 @@ def submit_files(
     *,
     detach: bool,
     plan: str = "",
+    settle_seconds: float | None = None,
 ) -> int:
     """Submit all files, or none when one has mistakes; follow the jobs; return the exit code.
 
-    ``plan`` is the token of the plan of the only file.
+    ``plan`` is the token of the plan of the only file; ``settle_seconds`` as in ``follow``.
     """
     user = user or session.who_asks()
     files = _all_right(session, paths, user)
@@ -93,7 +94,7 @@ def submit_files(
         except BorgishError as error:
             codes.append(report(error))
     if not detach:
-        codes += _follow_all(client, jobs, timeout_seconds)
+        codes += _follow_all(client, jobs, timeout_seconds, settle_seconds)
     return worst(codes)
 
 
@@ -174,14 +175,14 @@ def _sent(client: "Client", file: JobFile, user: str, plan: str) -> str:
     return file.spec.key
 
 
-def _follow_all(client: "Client", jobs: Sequence[str], timeout_seconds: float) -> list[int]:
-    from borgish.cli.changes import Deadline
+def _follow_all(
+    client: "Client", jobs: Sequence[str], timeout_seconds: float, settle_seconds: float | None
+) -> list[int]:
     from borgish.cli.follow import Goal, follow
 
-    deadline = Deadline(timeout_seconds)
     sys.stdout.flush()
     try:
-        return [follow(client, job, Goal.UP, deadline.left) for job in jobs]
+        return follow(client, jobs, Goal.UP, timeout_seconds, settle_seconds, until_death=True)
     except KeyboardInterrupt:
         for job in jobs:
             say(f"{job} goes on. Follow: borgctl job wait {job}   End it: borgctl job kill {job}")

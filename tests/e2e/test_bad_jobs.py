@@ -29,6 +29,7 @@ BAD = {
     "no-command": "run: [no-such-program-here]\n" + SMALL,
     "no-folder": "run: [sleep, '1000']\nworkdir: /no/such/folder\n" + SMALL,
     "crashes": "run: [sh, -c, 'echo oh dear; exit 3']\n" + SMALL,
+    "dies-soon": "run: [sh, -c, 'echo oh dear; sleep 0.5; exit 3']\n" + SMALL,
     "too-big": "tasks: 2\nrun: [sleep, '1000']\nresources: {cpu: 10m, ram: 10TiB}\n",
     "sick": (
         "run: [sleep, '1000']\n"
@@ -46,6 +47,7 @@ TROUBLE = {
     "no-command": "1 failed",
     "no-folder": "1 failed",
     "crashes": "restarts in",
+    "dies-soon": "restarts in",
     "too-big": "machines fit",
     "sick": "unhealthy",
 }
@@ -119,13 +121,19 @@ def test_what_cannot_start_is_tried_and_then_dead(tried: Tried, name: str, words
     assert words in task["reason"]
 
 
-def test_what_crashes_again_and_again_waits_longer_each_time(tried: Tried) -> None:
-    said, why, task = tried.outcomes["crashes"]
+@pytest.mark.parametrize("name", ["crashes", "dies-soon"])
+def test_what_dies_soon_fails_the_submission_with_its_last_words(tried: Tried, name: str) -> None:
+    said, _, _ = tried.outcomes[name]
     assert said.code == 1, said
-    assert re.search(
-        r"0 of 1 task up: task 0 (backing off|crash-looping): exit code 3; restarts in", said.err
-    )
-    assert "hint: borgctl task logs ann/crashes/0" in said.err
+    reason = r"0 of 1 task up: task 0 (backing off|crash-looping): exit code 3; restarts in"
+    assert re.search(reason, said.err)
+    assert "    | oh dear\n" in said.err
+    assert f"hint: borgctl task logs ann/{name}/0\n" in said.err
+
+
+def test_what_crashes_again_and_again_waits_longer_each_time(tried: Tried) -> None:
+    _, why, task = tried.outcomes["crashes"]
+    assert task["phase"] in ("backing off", "crash-looping")
     assert "its program last ended with exit code 3" in why
     assert "restart 2" in why
     assert (task["state"], task["exit_code"], task["signal"]) == ("running", 3, None)

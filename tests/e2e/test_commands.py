@@ -98,7 +98,7 @@ def test_scale_up_and_down_leaves_the_rest_alone(tidied: RealCell) -> None:
     submitted(tidied, SLEEPERS)
     before = lives(tidied, "ann/sleepers")
     tidied.ok("job", "scale", "sleepers", 5)
-    tidied.ok("job", "wait", "sleepers")
+    tidied.ok("job", "wait", "sleepers", "--settle", 0)
     grown = lives(tidied, "ann/sleepers")
     assert len(grown) == 5
     assert {name: life for name, life in grown.items() if name in before} == before
@@ -114,7 +114,7 @@ def test_restart_gives_the_named_tasks_a_fresh_attempt(tidied: RealCell) -> None
     before = lives(tidied, "ann/sleepers")
     tidied.ok("job", "restart", "sleepers", "0,2")
     wait_until(lambda: fresh(tidied) > before["ann/sleepers/0"].attempt, PATIENCE_SECONDS)
-    tidied.ok("job", "wait", "sleepers")
+    tidied.ok("job", "wait", "sleepers", "--settle", 0)
     after = lives(tidied, "ann/sleepers")
     assert after["ann/sleepers/1"] == before["ann/sleepers/1"]
     for index in (0, 2):
@@ -146,7 +146,7 @@ def test_nothing_is_placed_on_a_cordoned_machine(tidied: RealCell) -> None:
     assert submitted_text.code == 3, submitted_text
     assert "cordoned" in submitted_text.err
     tidied.ok("machine", "uncordon", "m1")
-    tidied.ok("job", "wait", "sleepers")
+    tidied.ok("job", "wait", "sleepers", "--settle", 0)
     assert {task.machine for task in tasks_of(tidied, "ann/sleepers").values()} == {"m1"}
     tidied.ok("machine", "uncordon", "m2")
 
@@ -189,7 +189,9 @@ def test_names_can_be_shortened_where_unique(tidied: RealCell) -> None:
     for name in ("sleepers/0", "ann/sleepers/0"):
         assert tidied.items("task", "show", name)["name"] == "ann/sleepers/0"
     for user in ("ann", "bob"):
-        tidied.ok("job", "submit", "-", "--user", user, stdin=SLEEPERS.replace("sleepers", "twice"))
+        tidied.ok(
+            "job", "submit", "-", "--settle", 0, "--user", user, stdin=SLEEPERS.replace("sleepers", "twice")
+        )
     said = tidied.borgctl("job", "show", "twice")
     assert said.code == 2, said
     assert "ann/twice, bob/twice" in said.err

@@ -52,7 +52,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCell]:
     """A cell in which the example jobs run, as in the demo."""
     with watched_cell(tmp_path_factory.mktemp("deaths") / "cell", machines=2) as made:
         files = [JOBS / f"{name}.yaml" for name in ("web", "placed", "ticker", "batch")]
-        made.ok("job", "submit", *files, "--user", "demo")
+        made.ok("job", "submit", "--settle", 0, *files, "--user", "demo")
         made.ok("job", "wait", "primes", "--for", "finished", "--timeout", "240s")  # it computes
         yield made
 
@@ -147,7 +147,7 @@ def test_daemons_killed_in_the_middle_of_starting_start_nothing_twice(
     for name in dead:
         demo.kill(name)
     demo.ok("up")
-    demo.ok("job", "wait", f"ann/{job}")
+    demo.ok("job", "wait", f"ann/{job}", "--settle", 0)
     becomes(lambda: living(file), {index: [life.pid] for index, life in by_index(demo, job).items()})
     assert len(living(file)) == 12
     assert {name: life for name, life in lives(demo).items() if not name.startswith("ann/")} == steady

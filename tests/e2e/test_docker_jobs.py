@@ -42,7 +42,7 @@ def ship(
         wait_until(lambda: "docker" in made.items("machine", "show", "m1")["runtimes"], PATIENCE_SECONDS)
         text = (JOBS / "container.yaml").read_text().replace("busybox:1", busybox_image)
         assert busybox_image in text
-        made.ok("job", "submit", "-", "--user", "ann", stdin=text)
+        made.ok("job", "submit", "-", "--settle", 0, "--user", "ann", stdin=text)
         yield made
     for job in ("ann/container", "ann/ended", "ann/several"):  # all purged, also what kept output
         assert containers_of(made, docker_engine, job) == {}
@@ -96,7 +96,7 @@ def test_containers_do_not_notice_that_daemons_are_killed(
     for name in dead:
         ship.kill(name)
     ship.ok("up")
-    ship.ok("job", "wait", "container")
+    ship.ok("job", "wait", "container", "--settle", 0)
     becomes(lambda: lives(ship, "ann/container"), before)
     assert running_since(docker_engine, containers_of(ship, docker_engine, "ann/container")) == containers
 
@@ -117,7 +117,7 @@ def test_a_command_beside_a_container_runs_in_it(ship: RealCell) -> None:
 def test_an_exit_code_is_not_lost_while_the_borglet_is_dead(
     ship: RealCell, docker_engine: docker.DockerClient, busybox_image: str
 ) -> None:
-    ship.ok("job", "submit", "-", "--user", "ann", stdin=ENDED.format(image=busybox_image))
+    ship.ok("job", "submit", "-", "--settle", 0, "--user", "ann", stdin=ENDED.format(image=busybox_image))
     ship.kill("m1")
     mine = containers_of(ship, docker_engine, "ann/ended")
     assert len(mine) == 1
@@ -153,7 +153,7 @@ def test_programs_of_a_task_keep_one_network_when_the_main_one_is_killed(
     ship: RealCell, docker_engine: docker.DockerClient, busybox_image: str
 ) -> None:
     text = SEVERAL.format(image=busybox_image)
-    ship.ok("job", "submit", "-", "--user", "ann", stdin=text)
+    ship.ok("job", "submit", "-", "--settle", 0, "--user", "ann", stdin=text)
     main, beside = wait_until(lambda: both(ship, docker_engine), PATIENCE_SECONDS)
     assert beside.attrs["HostConfig"]["NetworkMode"] == f"container:{main.id}"
     limits = {one.attrs["HostConfig"]["Memory"] for one in (main, beside)}

@@ -18,7 +18,7 @@ def told(made: RealCell, *arguments: str) -> list[tuple[str, str, str]]:
 def test_a_life_is_told_from_the_journal(own: RealCell) -> None:
     submitted(own, PAIR)
     own.ok("job", "scale", "pair", 3)
-    own.ok("job", "wait", "pair")
+    own.ok("job", "wait", "pair", "--settle", 0)
     own.ok("task", "kill", "pair/1")
     admin = next(entry["actor"] for entry in own.items("history", "pair"))
     wanted = [

@@ -43,7 +43,9 @@ def test_a_standby_leads_after_a_crash_of_the_server_and_not_on_an_older_replica
                 server.start_again()
                 wait_until(lambda: made.pid("borgmaster") == 0, PATIENCE_SECONDS)
                 wait_until(lambda: serves(second), PATIENCE_SECONDS)
-                made.ok("--url", serves(second), "job", "submit", "-", "--user", "ann", stdin=LOST)
+                made.ok(
+                    "--url", serves(second), "job", "submit", "-", "--settle", 0, "--user", "ann", stdin=LOST
+                )
                 with foreground("borgish.master.main", made.folder / "cell.toml", "--standby") as third:
                     status_url(third)
                     every = lives(made)

@@ -53,7 +53,7 @@ def test_an_older_database_is_refused_and_taken_over_when_told(tmp_path: Path) -
         made.ok("up")
         made.ok("job", "scale", "steady", 5)
         submitted(made, JOB.format(name="lost", tasks=1))
-        made.ok("job", "wait", "steady")
+        made.ok("job", "wait", "steady", "--settle", 0)
         every = lives(made)
         placed = {f"{name}@{life.attempt}" for name, life in every.items() if name not in steady}
         made.kill("borgmaster")
@@ -74,7 +74,7 @@ def test_an_older_database_is_refused_and_taken_over_when_told(tmp_path: Path) -
             becomes(lambda: lives(made), steady)
             becomes(lambda: orphans(made), placed)
             made.ok("job", "scale", "steady", 5)
-            made.ok("job", "wait", "steady")
+            made.ok("job", "wait", "steady", "--settle", 0)
             fresh = [task.attempt for name, task in tasks_of(made).items() if name not in steady]
             assert min(fresh) > 1_000_000
             assert (status_of(made).timeline, orphans(made)) == (2, placed)

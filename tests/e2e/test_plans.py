@@ -30,7 +30,7 @@ def test_a_plan_changes_nothing_and_comes_true(tidied: RealCell, file: Path) -> 
     dry_run = tidied.ok("job", "submit", "--dry-run", file)
     assert status_of(tidied).position == before
     assert dry_run.startswith("ann/planned: of 4 tasks 4 would be placed at once\n")
-    tidied.ok("job", "submit", "--plan", plan["token"], file)
+    tidied.ok("job", "submit", "--settle", 0, "--plan", plan["token"], file)
     there = {task.index: task.machine for task in tasks_of(tidied, "ann/planned").values()}
     assert there == {place["index"]: place["machine"] for place in plan["places"]}
     assert sorted(map(str, there.values())) == ["m1", "m1", "m2", "m2"]

@@ -33,7 +33,7 @@ def test_a_cell_on_postgres_outlives_its_master(tmp_path: Path, postgres_url: st
         )
         made.ok("down")
         made.ok("up")
-        made.ok("job", "wait", "sleepers")
+        made.ok("job", "wait", "sleepers", "--settle", 0)
         assert len(lives(made)) == 2
     assert not (folder / "cell.db").exists()
 

@@ -23,7 +23,7 @@ def test_old_history_goes_by_rule_and_what_is_left_is_told(own: RealCell) -> Non
     submitted(own, ONE)
     for tasks in (2, 3, 4, 5):
         own.ok("job", "scale", "one", tasks)
-    own.ok("job", "wait", "one")
+    own.ok("job", "wait", "one", "--settle", 0)
 
     def begins() -> int:
         return int(own.items("history", "-n", "10000")[0]["position"])

@@ -33,7 +33,7 @@ def limited(tidied: RealCell) -> Iterator[RealCell]:
 
 
 def test_a_quota_is_used_up_refuses_at_once_and_goes(limited: RealCell) -> None:
-    assert "2 of 2 tasks up" in limited.ok("job", "submit", "-", stdin=job("within", 2))
+    assert "2 of 2 tasks up" in limited.ok("job", "submit", "--settle", 0, "-", stdin=job("within", 2))
     (quota,) = limited.items("quota", "list", WHO)
     assert [quota[part]["cpu_millis"] for part in ("limits", "used", "free")] == [30, 20, 10]
     position = status_of(limited).position
@@ -45,7 +45,7 @@ def test_a_quota_is_used_up_refuses_at_once_and_goes(limited: RealCell) -> None:
     assert status_of(limited).position == position
 
     limited.ok("quota", "remove", WHO, *BAND)
-    assert "2 of 2 tasks up" in limited.ok("job", "submit", "-", stdin=job("beyond", 2))
+    assert "2 of 2 tasks up" in limited.ok("job", "submit", "--settle", 0, "-", stdin=job("beyond", 2))
     assert "removed the quota quinn/production" in limited.ok("history", "--cell", "-n", 20)
 
 

@@ -99,7 +99,7 @@ def test_one_bad_file_keeps_the_others_out(unchanged: RealCell, tmp_path: Path) 
     good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
     good.write_text("name: good\nrun: ['true']\n")
     bad.write_text("name: bad\nrun: ['true']\ntasks: 20000\n")
-    said = unchanged.borgctl("job", "submit", good, bad)
+    said = unchanged.borgctl("job", "submit", "--settle", 0, good, bad)
     assert said.code == 2
     assert "nothing was submitted" in said.err
 

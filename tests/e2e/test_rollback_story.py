@@ -115,7 +115,7 @@ def test_all_is_as_before_and_then_undone(made: RealCell, tmp_path: Path) -> Non
     submitted(made, SLEEPER.format(name="web", tasks=5, version="bad"))
     said = made.ok("quota", "set", "ann", "--band", "production", "--cpu", "50m", "--ram", "1GiB")
     assert "that goes on, and nothing more is admitted" in said
-    made.ok("job", "wait", "db")
+    made.ok("job", "wait", "db", "--settle", 0)
     assert versions(made, "ann/web") == ["bad"] * 5
     untouched = lives(made, "ann/db")
     assert {name: life for name, life in db.items() if name not in lost}.items() <= untouched.items()
@@ -146,7 +146,7 @@ def test_all_is_as_before_and_then_undone(made: RealCell, tmp_path: Path) -> Non
     assert kept["checkpoint"]["reason"] == "before a rollback"
     becomes(lambda: versions(made, "ann/web"), ["good"] * 3)
     becomes(lambda: status_of(made).lagging, 0)
-    made.ok("job", "wait", "web")
+    made.ok("job", "wait", "web", "--settle", 0)
     assert lives(made, "ann/db") == untouched
     assert machines(made) == {"m1": "up", "m2": "up"}
     assert quotas(made) == {"ann": 200}
@@ -194,6 +194,6 @@ def test_a_rollback_outlives_its_master(made: RealCell) -> None:
     made.ok("up")
     becomes(lambda: versions(made, "ann/many"), ["good"] * 20)
     becomes(lambda: status_of(made).lagging, 0)
-    made.ok("job", "wait", "many")
+    made.ok("job", "wait", "many", "--settle", 0)
     after = {name: life for name, life in lives(made).items() if not name.startswith("ann/many")}
     assert after == others

@@ -44,7 +44,7 @@ def served(port: int) -> bytes:
 
 @pytest.fixture
 def busy(own: RealCell) -> RealCell:
-    own.ok("job", "submit", JOBS / "sidecar.yaml", "--user", "ann")
+    own.ok("job", "submit", "--settle", 0, JOBS / "sidecar.yaml", "--user", "ann")
     return own
 
 

@@ -13,11 +13,11 @@ resources: {cpu: 10m, ram: 16MiB}
 
 def test_a_cell_is_read_as_it_was(tidied: RealCell) -> None:
     empty = tidied.items("status")["position"]
-    tidied.ok("job", "submit", "-", stdin=JOB)
+    tidied.ok("job", "submit", "--settle", 0, "-", stdin=JOB)
     tidied.ok("checkpoint", "create", "--name", "two-tasks")
     two = tidied.items("status")
     tidied.ok("job", "scale", "ann/past", 5)
-    tidied.ok("job", "wait", "ann/past")
+    tidied.ok("job", "wait", "ann/past", "--settle", 0)
 
     assert "ann/past" not in {job["name"] for job in tidied.items("job", "list", "--at", empty)}
     for at in (two["position"], two["now"], "two-tasks"):
@@ -37,10 +37,10 @@ def test_a_cell_is_read_as_it_was(tidied: RealCell) -> None:
 
 
 def test_two_moments_are_compared(tidied: RealCell) -> None:
-    tidied.ok("job", "submit", "-", stdin=JOB.replace("past", "apart"))
+    tidied.ok("job", "submit", "--settle", 0, "-", stdin=JOB.replace("past", "apart"))
     before = tidied.items("status")["position"]
     tidied.ok("job", "scale", "ann/apart", 3)
-    tidied.ok("job", "wait", "ann/apart")
+    tidied.ok("job", "wait", "ann/apart", "--settle", 0)
     tidied.ok("task", "kill", "ann/apart/0")
 
     found = tidied.items("diff", before)

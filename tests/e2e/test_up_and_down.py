@@ -43,7 +43,7 @@ def test_up_finds_the_state_that_down_left(own: RealCell) -> None:
     machine = own.items("machine", "list")[0]
     assert (machine["state"], machine["reason"]) == ("cordoned", "for a look inside")
     own.ok("machine", "uncordon", "m1")
-    own.ok("job", "wait", "sleepers")
+    own.ok("job", "wait", "sleepers", "--settle", 0)
     again = own.items("job", "list")
     assert {job["name"]: job["submitted_at"] for job in again} == {
         job["name"]: job["submitted_at"] for job in jobs
@@ -104,7 +104,7 @@ def test_sigterm_ends_each_daemon_in_order_and_no_task_notices(own: RealCell) ->
     with in_the_foreground(own, "m1") as borglet:
         with in_the_foreground(own, "borgmaster") as master, asking(own) as client:
             watch = client.watch({"kinds": "event"})  # what is open must not hold up the end
-            own.ok("job", "wait", "sleepers")
+            own.ok("job", "wait", "sleepers", "--settle", 0)
             becomes(lambda: lives(own), before)
             master.process.send_signal(signal.SIGTERM)
             assert master.ended() == 0, master.said()

@@ -122,7 +122,7 @@ def running_tasks(made: RealCell) -> int:
 
 def submitted(made: RealCell, text: str, *options: object) -> str:
     """Submit a job as ann and follow it; it must come up. Returns what was said."""
-    return made.ok("job", "submit", "-", "--user", "ann", *options, stdin=text)
+    return made.ok("job", "submit", "-", "--user", "ann", "--settle", 0, *options, stdin=text)
 
 
 def said_at_last(made: RealCell, job: str, said: Said, words: str, follow_for: str) -> Said:

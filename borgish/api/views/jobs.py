@@ -12,12 +12,11 @@ from borgish.cell.model import Job, Task
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import Ending, Outcome, Phase, State, task_name
+from borgish.vocabulary import HELD_BACK, Ending, Outcome, Phase, State, task_name
 from borgish.wire.api import JobDetail, JobView, RefusalView
 
 HIDDEN = "***"
 TASKS_LOOKED_AT_MAX = 200  # for the reason in a list; ``why`` looks at all
-HELD_BACK = (Phase.BACKING_OFF, Phase.CRASH_LOOPING)
 
 
 def job_view(

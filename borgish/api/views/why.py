@@ -6,7 +6,7 @@ from itertools import islice
 
 from borgish.api.views.indexes import has_index
 from borgish.api.views.instants import instant
-from borgish.api.views.jobs import HELD_BACK, count_failed, count_not_up, job_outcome, tasks_not_up
+from borgish.api.views.jobs import count_failed, count_not_up, job_outcome, tasks_not_up
 from borgish.api.views.kept import place_kept
 from borgish.api.views.tasks import exit_text, last_exit, phase_of, seen_attempt, task_view
 from borgish.cell.model import Job, Machine, Task
@@ -14,7 +14,7 @@ from borgish.cell.observed import Observed, SeenAttempt
 from borgish.cell.state import Cell
 from borgish.cell.suitability import objection
 from borgish.cell.taints import leaves_at
-from borgish.vocabulary import OUTCOMES, Ending, JobKind, Phase, Recheck, State, task_name
+from borgish.vocabulary import HELD_BACK, OUTCOMES, Ending, JobKind, Phase, Recheck, State, task_name
 from borgish.wire.api import EventView, RefusalView, WhyView
 
 TASKS_SHOWN = 20
@@ -133,7 +133,7 @@ _PHASES = {
     Phase.UNHEALTHY: "runs on {machine} but fails its probe, so it will be restarted there.",
     Phase.STOPPING: "was asked to stop on {machine} and has not ended yet.",
 }
-_BEFORE_UP = (Phase.STARTING, Phase.BACKING_OFF, Phase.CRASH_LOOPING)
+_BEFORE_UP = HELD_BACK | {Phase.STARTING}
 _NOT_STARTED = "has its place on {machine}, where it could not be started yet."
 _RESERVED = "is reserved on {machine}, for the tasks of jobs that are submitted with `in`."
 

@@ -21,7 +21,7 @@ def pids(local: RealCell) -> dict[str, int]:
 
 
 def test_up_again_starts_what_was_killed_and_no_task_notices(local: RealCell) -> None:
-    assert "2 of 2 tasks up" in local.ok("job", "submit", "-", "--user", "ann", stdin=SLEEPER)
+    assert "2 of 2 tasks up" in local.ok("job", "submit", "-", "--user", "ann", "--settle", 0, stdin=SLEEPER)
     before = pids(local)
     assert len(before) == 2
     daemons = {name: local.pid(name) for name in ("borgmaster", "m1", "m2")}
@@ -37,21 +37,21 @@ def test_up_again_starts_what_was_killed_and_no_task_notices(local: RealCell) ->
 
 
 def test_down_stops_every_task_and_up_runs_them_again(local: RealCell) -> None:
-    local.ok("job", "submit", "-", "--user", "ann", stdin=SLEEPER)
+    local.ok("job", "submit", "-", "--user", "ann", "--settle", 0, stdin=SLEEPER)
     before = pids(local)
     assert "stopped borgmaster, m1, m2 and every task" in local.ok("down")
     assert not any(map(runs, before.values()))
     assert "nothing runs" in local.ok("down")
     assert local.borgctl("status").code == 4
     local.ok("up")
-    local.ok("job", "wait", "sleeper")
+    local.ok("job", "wait", "sleeper", "--settle", 0)
     again = pids(local)
     assert again.keys() == before.keys()
     assert not set(again.values()) & set(before.values())
 
 
 def test_down_stops_tasks_whose_daemons_were_killed(local: RealCell) -> None:
-    local.ok("job", "submit", "-", "--user", "ann", stdin=SLEEPER)
+    local.ok("job", "submit", "-", "--user", "ann", "--settle", 0, stdin=SLEEPER)
     before = pids(local)
     for name in ("borgmaster", "m1", "m2"):
         local.kill(name)

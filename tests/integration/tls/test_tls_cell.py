@@ -120,7 +120,7 @@ def test_a_cell_on_tls(
     here, token = ["--dir", str(tmp_path)], str(tmp_path / "tokens" / "admin.token")
     with cell(tmp_path) as url:
         until_up(tmp_path)
-        assert run([*here, "job", "submit", str(tmp_path / "job.yaml")]) == 0
+        assert run([*here, "job", "submit", "--settle", "0", str(tmp_path / "job.yaml")]) == 0
         assert run([*here, "task", "exec", "hello/0", "--", "echo", "over tls"]) == 0
         assert "over tls" in capfd.readouterr().out
         assert run([*here, "--token-file", token, "status"]) == 0

@@ -2,14 +2,17 @@
 
 import itertools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from borgish.cli.follow import Goal, verdict
 from borgish.cli.missing import missing_lines
+from borgish.spec.job import Health
 from borgish.vocabulary import Outcome, Phase, State
-from borgish.wire.api import Accepted, JobDetail, JobView, Problem, TaskList
+from borgish.wire.api import Accepted, JobDetail, JobView, Problem, TaskList, TaskView
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.samples import Asked, FakeMaster, job, refusal, spec, task, to_completion
 
@@ -54,7 +57,7 @@ def test_submit_follows_until_every_task_is_up(master: FakeMaster, run: Run, fil
         "POST /v1/jobs": Accepted(5, "ann/web", "submitted ann/web"),
         "GET /v1/jobs/ann/web": looked,
     }
-    assert run("job", "submit", file) == 0
+    assert run("job", "submit", file, "--settle", "0") == 0
     shown = capsys.readouterr().out.splitlines()
     assert shown[0] == "submitted ann/web"
     assert shown[1].startswith("ann/web: 3 of 3 tasks up after ")
@@ -74,17 +77,137 @@ def test_what_is_doubtful_is_noted_beside_what_was_done(
     assert shown.err == "note: no machine has \\x1b\nnote: b\n"
 
 
-def test_what_ends_at_once_is_not_called_up(
+class Course:
+    """A master whose one job changes from look to look; the last look and the last tasks stay."""
+
+    def __init__(
+        self, master: FakeMaster, *looks: JobView | JobDetail, tasks: Sequence[TaskView] = ()
+    ) -> None:
+        self.tasks = [(task,) for task in tasks] or [(task(),)]
+        self.asked_for_tasks = 0
+        details = [one if isinstance(one, JobDetail) else JobDetail(one, spec(), ()) for one in looks]
+        self._looks = itertools.chain(details, itertools.repeat(details[-1]))
+        master.has(job()).answers |= {
+            "POST /v1/jobs": Accepted(5, "ann/web", "submitted"),
+            "GET /v1/jobs/ann/web": lambda _: next(self._looks),
+            "GET /v1/tasks": self._task_list,
+            "GET /v1/tasks/ann/web/0/logs": lambda asked: f"wrote {asked.query}\nlast words\x1b\n".encode(),
+        }
+
+    def _task_list(self, _: Asked) -> TaskList:
+        self.asked_for_tasks += 1
+        return TaskList(self.tasks[min(self.asked_for_tasks, len(self.tasks)) - 1])
+
+
+DYING = job(up=2, reason="task 0 backing off: exit code 3; restarts in 1 s")
+HELD = task(phase=Phase.BACKING_OFF, pid=None, restarts=1, exit_code=3, reason="exit code 3; restarts in 1 s")
+
+
+def test_up_is_said_at_once_and_the_end_comes_when_it_stayed_so(
+    master: FakeMaster, run: Run, file: Path, capsys: Out
+) -> None:
+    course = Course(master, job())
+    assert run("job", "submit", file, "--settle", "100ms") == 0
+    assert course.asked_for_tasks == 2
+    said = capsys.readouterr().out.splitlines()
+    assert [line.partition(" after ")[0] for line in said] == ["submitted", "ann/web: 3 of 3 tasks up"]
+
+
+def test_what_was_restarted_meanwhile_has_to_stay_up_anew(master: FakeMaster, run: Run, file: Path) -> None:
+    course = Course(master, job(), tasks=[task(), task(restarts=1), task(restarts=1)])
+    assert run("job", "submit", file, "--settle", "10ms") == 0
+    assert course.asked_for_tasks == 3
+
+
+def test_how_long_it_has_to_stay_up_depends_on_whether_it_is_probed(
     master: FakeMaster, run: Run, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("borgish.cli.follow.SETTLE_SECONDS", 0.02)
-    views = iter([job(), job(up=0), job(up=0), job(up=2, dead=1, running=2, failed=1)])
+    probed = JobDetail(job(), spec(health=Health(tcp=True, port="http")), ())
+    for settle_seconds, detail, other in (
+        ("SETTLE_SECONDS", JobDetail(job(), spec(), ()), "SETTLE_PROBED_SECONDS"),
+        ("SETTLE_PROBED_SECONDS", probed, "SETTLE_SECONDS"),
+    ):
+        monkeypatch.setattr(f"borgish.cli.follow.{settle_seconds}", 0.01)
+        monkeypatch.setattr(f"borgish.cli.follow.{other}", 3600.0)
+        course = Course(master, detail)
+        assert run("job", "submit", file) == 0
+        assert course.asked_for_tasks == 2
+
+
+def test_a_program_that_dies_and_dies_again_ends_the_submission(
+    master: FakeMaster, run: Run, file: Path, capsys: Out
+) -> None:
+    Course(master, job(), JobDetail(DYING, spec(), (), not_up={Phase.BACKING_OFF: 1}), tasks=[task(), HELD])
+    assert run("job", "submit", file, "--settle", "1h") == 1
+    shown = capsys.readouterr()
+    assert "ann/web: 3 of 3 tasks up after " in shown.out
+    assert shown.err.splitlines()[-5:] == [
+        "ann/web: 2 of 3 tasks up: task 0 backing off: exit code 3; restarts in 1 s",
+        "  ann/web/0 (1 task): backing off, exit code 3; restarts in 1 s",
+        "    | wrote {'tail': '10', 'previous': '0'}",
+        "    | last words\\x1b",
+        "    hint: borgctl task logs ann/web/0",
+    ]
+
+
+def test_what_could_not_be_started_yet_is_not_given_up(master: FakeMaster, run: Run, file: Path) -> None:
+    held = msgspec.structs.replace(HELD, reason="cannot start: no engine; tries again in 1 s")
+    not_yet = JobDetail(job(up=2), spec(), (), not_up={Phase.BACKING_OFF: 1})
+    Course(master, not_yet, not_yet, job(), tasks=[held])
+    assert run("job", "submit", file, "--settle", "0") == 0
+
+
+def test_who_waits_for_a_job_waits_on_when_a_program_dies(master: FakeMaster, run: Run) -> None:
+    Course(master, JobDetail(DYING, spec(), (), not_up={Phase.BACKING_OFF: 1}), job(), tasks=[HELD])
+    assert run("job", "wait", "web", "--settle", "0") == 0
+
+
+def test_a_job_that_finishes_meanwhile_says_so(master: FakeMaster, run: Run, file: Path, capsys: Out) -> None:
+    batch = {"service": False, "up": 0, "running": 0, "dead": 3, "state": State.DEAD}
+    finished = job(**batch, finished=3, outcome=Outcome.FINISHED)
+    Course(master, *(JobDetail(look, to_completion(), ()) for look in (job(service=False), finished)))
+    assert run("job", "submit", file, "--settle", "1h") == 0
+    assert "ann/web: 3 of 3 tasks finished after " in capsys.readouterr().out
+    failed = job(**batch, finished=2, failed=1, outcome=Outcome.FAILED)
+    dead = task(state=State.DEAD, phase=None, pid=None, outcome=Outcome.FAILED, exit_code=3)
+    Course(
+        master,
+        *(JobDetail(look, to_completion(), ()) for look in (job(service=False), failed)),
+        tasks=[task(), dead],
+    )
+    assert run("job", "submit", file, "--settle", "1h") == 1
+    shown = capsys.readouterr().err
+    assert "  ann/web/0 (1 task): dead (failed), exit 3\n    | wrote " in shown
+
+
+@pytest.mark.parametrize(("restarts", "code"), [(0, 0), (2, 1)])
+def test_the_time_is_over_while_it_is_watched(
+    master: FakeMaster, run: Run, file: Path, capsys: Out, restarts: int, code: int
+) -> None:
+    Course(master, job(), tasks=[task(), task(restarts=restarts, exit_code=3 if restarts else None)])
+    assert run("job", "submit", file, "--settle", "1h", "--timeout", "10ms") == code
+    shown = capsys.readouterr().err
+    assert ("  ann/web/0 (1 task): healthy again after 2 restarts, exit 3\n" in shown) == bool(restarts)
+    assert ("    | wrote {'tail': '10', 'previous': '1'}" in shown) == bool(restarts)
+
+
+def test_jobs_are_watched_side_by_side(master: FakeMaster, run: Run, file: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(FILE.replace("web", "db"))
+    looked_at: list[str] = []
+
+    def looked(asked: Asked) -> JobDetail:
+        """The first is up as soon as the second was looked at."""
+        looked_at.append(name := asked.path.removeprefix("/v1/jobs/"))
+        return JobDetail(job(name=name, up=3 if "ann/db" in looked_at else 0), spec(), ())
+
     master.answers |= {
         "POST /v1/jobs": Accepted(5, "ann/web", "submitted"),
-        "GET /v1/jobs/ann/web": lambda _: JobDetail(next(views), spec(), ()),
-        "GET /v1/tasks": TaskList(()),
+        "GET /v1/jobs/ann/web": looked,
+        "GET /v1/jobs/ann/db": looked,
+        "GET /v1/tasks": TaskList((task(),)),
     }
-    assert run("job", "submit", file) == 1
+    assert run("job", "submit", file, other, "--settle", "10ms") == 0
 
 
 def test_a_stall_while_it_is_looked_at_is_not_the_time_between_two_looks(
@@ -92,14 +215,8 @@ def test_a_stall_while_it_is_looked_at_is_not_the_time_between_two_looks(
 ) -> None:
     seconds = itertools.count()  # whenever the clock is read, a second has gone by
     monkeypatch.setattr("borgish.cli.changes.Deadline.spent", property(lambda _: float(next(seconds))))
-    monkeypatch.setattr("borgish.cli.follow.SETTLE_SECONDS", 0.3)
-    views = iter([job(), job(up=2, dead=1, running=2, failed=1)])
-    master.answers |= {
-        "POST /v1/jobs": Accepted(5, "ann/web", "submitted"),
-        "GET /v1/jobs/ann/web": lambda _: JobDetail(next(views), spec(), ()),
-        "GET /v1/tasks": TaskList(()),
-    }
-    assert run("job", "submit", file) == 1
+    Course(master, job(), job(up=2, dead=1, running=2, failed=1))
+    assert run("job", "submit", file, "--settle", "300ms") == 1
 
 
 def test_not_placed_in_time(master: FakeMaster, run: Run, file: Path, capsys: Out) -> None:
@@ -134,7 +251,7 @@ def test_detach_returns_at_once(master: FakeMaster, run: Run, file: Path) -> Non
 def test_ctrl_c_detaches(
     master: FakeMaster, run: Run, file: Path, capsys: Out, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: object) -> int:
+    def interrupted(*_: object, **__: object) -> int:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("borgish.cli.follow.follow", interrupted)
@@ -189,7 +306,7 @@ def test_wait(master: FakeMaster, run: Run, capsys: Out) -> None:
     done = job(state=State.DEAD, up=0, running=0, dead=3, finished=3, service=False)
     master.has(done).answers["GET /v1/jobs/ann/web"] = JobDetail(done, to_completion(), ())
     assert run("job", "wait", "web", "--for", "finished") == 0
-    assert "3 finished" in capsys.readouterr().out
+    assert "3 of 3 tasks finished" in capsys.readouterr().out
 
 
 def test_wait_over(master: FakeMaster, run: Run) -> None:
@@ -209,9 +326,11 @@ def test_tasks_with_one_trouble_are_one_group() -> None:
         for i in (0, 1, 2, 7)
     ]
     finished = task(index=4, state=State.DEAD, phase=None, outcome=Outcome.FINISHED, exit_code=0)
-    lines = missing_lines((), [*same, task(index=3), finished])
+    lines = missing_lines((), [*same, task(index=3), finished], same, lambda _: ["oh", "dear"])
     assert lines == [
         "  ann/web/0-2,7 (4 tasks): dead (failed), exit 1, no try left",
+        "    | oh",
+        "    | dear",
         "    hint: borgctl task logs ann/web/0",
     ]
 
