@@ -183,6 +183,7 @@ class Course:
             settle_seconds = SETTLE_PROBED_SECONDS if detail.spec.health else SETTLE_SECONDS
         if not detail.job.running or not settle_seconds:
             return DONE
+        self.line = f"{self.line}; watching for {settle_seconds:g}s whether it stays so"
         if self._settled_at is not None and asked_at < self._settled_at:
             return None
         running = self._running()
@@ -195,7 +196,6 @@ class Course:
             progress.end()
             data(f"{self._announced} after {self._deadline.spent:.1f}s")
             sys.stdout.flush()
-        self.line = f"{self.line}; watching for {settle_seconds:g}s whether it stays so"
         return None
 
     def _running(self) -> list[TaskView]:
