@@ -18,9 +18,10 @@ from borgish.master.lease import LeaseSettings
 from borgish.master.lease import wrong_with as wrong_with_lease
 from borgish.scheduler.policies import POLICIES
 from borgish.scheduler.settings import SchedulerSettings
+from borgish.spec.job import MACHINE
 from borgish.store.retention import ALL
 from borgish.store.retention import Keep as CheckpointsKept
-from borgish.vocabulary import NAME_PATTERN
+from borgish.vocabulary import NAME_PATTERN, TAINT_KEY_PATTERN
 from borgish.wire.bounds import is_loopback
 
 
@@ -248,6 +249,21 @@ def _check_shares(path: Path, settings: Settings) -> None:
             )
 
 
+def _check_scheduler(path: Path, scheduler: SchedulerSettings) -> None:
+    """Raise UnsafeConfiguration for a policy that is unknown, and failure domains that cannot be."""
+    policy = scheduler.policy
+    if policy not in POLICIES:
+        raise UnsafeConfiguration(
+            f"{path}: scheduler.policy: {policy!r} is not known", f"known are {', '.join(POLICIES)}"
+        )
+    for name in scheduler.failure_domains:
+        if not re.fullmatch(TAINT_KEY_PATTERN, name) or name == MACHINE:
+            raise UnsafeConfiguration(
+                f"{path}: scheduler.failure_domains: {name!r} cannot be an attribute of machines",
+                'write names of attributes, like ["rack", "zone"]; over machines replicas are spread anyway',
+            )
+
+
 def _checked(path: Path, settings: Settings) -> Settings:
     host, _, port = settings.listen.rpartition(":")
     if not re.fullmatch(NAME_PATTERN, settings.name):
@@ -264,11 +280,7 @@ def _checked(path: Path, settings: Settings) -> Settings:
             f"{path}: listen: {settings.listen} can be reached from other machines and there is no [tls]",
             "listen on 127.0.0.1, or give [tls] certificate, key and ca",
         )
-    policy = settings.scheduler.policy
-    if policy not in POLICIES:
-        raise UnsafeConfiguration(
-            f"{path}: scheduler.policy: {policy!r} is not known", f"known are {', '.join(POLICIES)}"
-        )
+    _check_scheduler(path, settings.scheduler)
     wrong, hint = wrong_with(settings.bands)
     if wrong:
         raise UnsafeConfiguration(f"{path}: bands: {wrong}", hint)

@@ -45,6 +45,7 @@ class Columns:
     are_apart = True  # what is taken on one row changes no other
     gives_way = True  # lower tasks have to leave for higher ones
     room = ""  # the alloc set whose allocs these are; "": they are machines
+    failure_domains: tuple[str, ...] = ()  # of the cell's settings; see ``domains``
 
     def __init__(self, seed: int, size: int) -> None:
         self.seed = seed
@@ -64,6 +65,7 @@ class Columns:
         self.topology = Topology()
         self.devices: dict[str, Devices] = {}
         self.suitable: dict[object, BoolArray] = {}  # what ``feasibility`` keeps until facts change
+        self._domains: tuple[int, dict[str, int]] = (-1, {})  # as of a version of the facts
         self._spare: list[int] = []
         self.present: BoolArray = np.zeros(0, dtype=np.bool_)
         self.up: BoolArray = np.zeros(0, dtype=np.bool_)
@@ -124,6 +126,21 @@ class Columns:
         """Return the number of each row's value of an attribute; over machines each has its own."""
         return np.arange(len(self.names)) if attribute == MACHINE else self.attributes.codes(attribute)
 
+    def domains(self) -> dict[str, int]:
+        """Return the failure domains in which machines differ, each with a number above those of its values.
+
+        One that all machines share, or none has, is nothing to spread over and costs nothing.
+        """
+        if self._domains[0] != self.facts_version:
+            found = {}
+            for name in self.failure_domains:
+                codes = self.codes(name)
+                there = codes[self.present]
+                if len(there) and there.min() != there.max():
+                    found[name] = int(codes.max()) + 1
+            self._domains = self.facts_version, found
+        return self._domains[1]
+
     def absent(self, attribute: str) -> int:
         """Return the number that stands for no value of an attribute; below 0: each has one."""
         return self.attributes.absent(attribute)
@@ -145,6 +162,10 @@ class Columns:
     def counter(self, cell: Cell, choice: Choice) -> Counter:
         """Return a counter of tasks by machine."""
         return self.topology.counter(choice, cell, self.row, self.jobs)
+
+    def rows_of(self, cell: Cell, job: str) -> list[int]:
+        """Return the row of each task of a job that has one, those placed by the running pass among them."""
+        return self.topology.rows_of(job, cell, self.row, self.jobs)
 
     def terms(self) -> Iterator[Affinity]:
         """Yield the hard terms of ``apart`` of jobs that have tasks somewhere, or are about to."""

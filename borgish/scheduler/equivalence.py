@@ -1,8 +1,9 @@
 """Equivalence classes: tasks that are alike in all that placing looks at are looked at once.
 
-Alike means: the same needs, facts wanted of a machine, likings, ports, band, and priority where that
-decides what they may preempt. A job with rules of its own on where its tasks are is a class by
-itself. What a class keeps follows from the machines' rows and is told stale by their version numbers.
+Alike means: the same needs, facts wanted of a machine, likings, ports, band, priority where that
+decides what they may preempt, and whether they are replicas of a service. A job with rules of its own
+on where its tasks are is a class by itself. What a class keeps follows from the machines' rows and is
+told stale by their version numbers.
 """
 
 from collections.abc import Iterator
@@ -45,6 +46,7 @@ class ClassKey(NamedTuple):
     prefer: tuple[Preference, ...]
     band: int
     reach: int  # tasks below this priority may be preempted
+    is_service: bool
     alone: str  # of one job, or one task; "": of any
 
 
@@ -75,6 +77,7 @@ class TaskClass(msgspec.Struct, eq=False):
     reach: int
     priority: int
     is_prod: bool
+    is_service: bool
     cpu: float
     ram: float
     ports: int  # those whose numbers are ours to choose
@@ -191,6 +194,7 @@ def _key(spec: JobSpec, index: int, fleet: Fleet) -> ClassKey:
         spec.prefer,
         BAND_INDEX[fleet.bands.of(spec.priority)],
         _reach(spec.priority, fleet.bands),
+        spec.is_service,
         "",
     )
 
@@ -230,6 +234,7 @@ def _make(key: ClassKey, priority: int, bands: Bands) -> TaskClass:
         key.reach,
         priority,
         bands.is_prod(priority),
+        key.is_service,
         by_kind.get(CPU, 0.0),
         by_kind.get(RAM, 0.0),
         int(by_kind.get(PORTS, 0)),

@@ -10,6 +10,7 @@ from borgish.cell.model import Job
 from borgish.cell.state import Cell
 from borgish.scheduler.census import CPU, RAM
 from borgish.scheduler.changed import Changed
+from borgish.scheduler.domains import Evenly, Replicas, domains_of
 from borgish.scheduler.equivalence import Classes, Explanation, TaskClass
 from borgish.scheduler.explain import Explainer
 from borgish.scheduler.fleet import Fleet
@@ -18,39 +19,11 @@ from borgish.scheduler.placing import Taken, place
 from borgish.scheduler.plan import Placement, Plan, Promise, Refusal
 from borgish.scheduler.policy import Policy
 from borgish.scheduler.preemption import Preempting
-from borgish.scheduler.queue import Level, Waiting, first_turns, levels, turns
+from borgish.scheduler.queue import Level, Waiting, Window, first_turns, levels, turns
 from borgish.scheduler.scoring import ScoreCache, Scored
 from borgish.scheduler.typical import CellDemand
 
 EXPLAINED_AGAIN = 50  # how many known refusals a pass puts in new words; the rest has its turn later
-
-
-class Window:
-    """Tasks whose order hardly matters, by class and job."""
-
-    def __init__(self, cpu: float, ram: float) -> None:
-        self.cpu_left = cpu  # of what the window may need
-        self.ram_left = ram
-        self.tasks = 0
-        self.runs: dict[TaskClass, dict[str, tuple[Job, list[int]]]] = {}
-
-    def takes(self, kind: TaskClass, job: Job) -> bool:
-        """Return whether a task still belongs in it: there is room, or nobody else's task is in it."""
-        if kind.cpu <= self.cpu_left and kind.ram <= self.ram_left:
-            return True
-        return not self.runs or (len(self.runs) == 1 and self.runs.get(kind, {}).keys() == {job.key})
-
-    def add(self, kind: TaskClass, job: Job, indexes: list[int]) -> None:
-        """Add tasks of one class and job."""
-        self.tasks += len(indexes)
-        self.cpu_left -= kind.cpu * len(indexes)
-        self.ram_left -= kind.ram * len(indexes)
-        self.runs.setdefault(kind, {}).setdefault(job.key, (job, []))[1].extend(indexes)
-
-    @property
-    def holds(self) -> bool:
-        """Whether what was added is no more than it may need."""
-        return self.cpu_left >= 0 and self.ram_left >= 0
 
 
 class Placed:
@@ -93,6 +66,7 @@ class Pass:
         self._budget = budget
         self._more = False
         self._placed: dict[str, Placed] = {}
+        self._replicas: dict[str, Replicas] = {}  # by job: where it is, for those spread over failure domains
         self._taken_back: list[Promise] = []
         self._full: set[TaskClass] = set()  # these have to preempt: room only becomes less within a pass
         self._failed: dict[TaskClass, None] = {}  # nothing of these fits any more, in this pass
@@ -296,7 +270,15 @@ class Pass:
         if kind.rules:
             costs = self._scores.costs(self._fleet, kind)
             return [
-                place_by_rules(self._fleet, self._policy, kind, costs, (job.spec, count), own_max)
+                place_by_rules(
+                    self._fleet,
+                    self._policy,
+                    kind,
+                    costs,
+                    (job.spec, count),
+                    own_max,
+                    self._replicas_of(job),
+                )
                 for job, count in runs
             ]
         scored = self._scores.scored(self._fleet, kind, own_max + sum(count for _, count in runs))
@@ -312,8 +294,20 @@ class Pass:
     def _place_on(
         self, kind: TaskClass, scored: Scored, runs: Sequence[tuple[Job, int]], own_max: int
     ) -> list[Taken]:
+        if kind.is_service and any(domains_of(self._fleet, job.spec) for job, _ in runs):
+            evenly = Evenly(self._fleet, self._policy, kind, scored)
+            return [evenly.place(job.spec, count, self._replicas_of(job)) for job, count in runs]
         counts = [(job.spec, count) for job, count in runs]
         return place(self._fleet, self._policy, kind, scored, counts, own_max)
+
+    def _replicas_of(self, job: Job) -> Replicas:
+        """Return where a job's tasks are, by failure domain where it is spread over any."""
+        found = self._replicas.get(job.key)
+        if found is None:
+            names = domains_of(self._fleet, job.spec)
+            rows = self._fleet.rows_of(self._cell, job.key) if names and self._running(job) else []
+            found = self._replicas[job.key] = Replicas(names, rows)
+        return found
 
     def _place_gang(self, waiting: Waiting) -> None:
         """Place all that waits of a job, or nothing of it."""
@@ -338,6 +332,7 @@ class Pass:
             kind.explanation = self._explainer.explain_gang(kind, len(taken[kind].rows), len(indexes))
         for kind, placed in taken.items():
             placed.undo(self._fleet, kind, spec)
+        self._replicas.pop(job.key, None)
         may_help = any(self._preemptions.may_help(kind) for kind in classes)
         if may_help and self._preemptions.make_room_for_all(classes, spec):
             for kind in classes:

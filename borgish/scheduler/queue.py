@@ -57,6 +57,34 @@ class Waiting(msgspec.Struct, eq=False):
         return self.unusual.get(index, self.usual) if self.unusual else self.usual
 
 
+class Window:
+    """Tasks whose order hardly matters, by class and job."""
+
+    def __init__(self, cpu: float, ram: float) -> None:
+        self.cpu_left = cpu  # of what the window may need
+        self.ram_left = ram
+        self.tasks = 0
+        self.runs: dict[TaskClass, dict[str, tuple[Job, list[int]]]] = {}
+
+    def takes(self, kind: TaskClass, job: Job) -> bool:
+        """Return whether a task still belongs in it: there is room, or nobody else's task is in it."""
+        if kind.cpu <= self.cpu_left and kind.ram <= self.ram_left:
+            return True
+        return not self.runs or (len(self.runs) == 1 and self.runs.get(kind, {}).keys() == {job.key})
+
+    def add(self, kind: TaskClass, job: Job, indexes: list[int]) -> None:
+        """Add tasks of one class and job."""
+        self.tasks += len(indexes)
+        self.cpu_left -= kind.cpu * len(indexes)
+        self.ram_left -= kind.ram * len(indexes)
+        self.runs.setdefault(kind, {}).setdefault(job.key, (job, []))[1].extend(indexes)
+
+    @property
+    def holds(self) -> bool:
+        """Whether what was added is no more than it may need."""
+        return self.cpu_left >= 0 and self.ram_left >= 0
+
+
 Level = list[list[Waiting]]
 """All of one priority: for each user, the waiting jobs."""
 

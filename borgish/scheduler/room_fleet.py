@@ -42,6 +42,7 @@ class RoomFleet(Fleet):
         self._on: dict[str, set[int]] = {}  # by machine: the rows of its allocs
         super().__init__(machines.seed, 0)
         self.topology, self.bands = machines.topology, machines.bands
+        self.failure_domains = machines.failure_domains
 
     def read_on(self, cell: Cell, observed: Observed, machines: Iterable[str]) -> None:
         """Make the rows anew of allocs that are on these machines, or were."""
@@ -174,6 +175,9 @@ class RoomFleet(Fleet):
 
     def counter(self, cell: Cell, choice: Choice) -> Counter:
         return self._machines.counter(cell, choice)
+
+    def rows_of(self, _cell: Cell, job: str) -> list[int]:
+        return [row for row, jobs in enumerate(self.jobs) for _ in range(jobs.get(job, 0))]
 
     def terms(self) -> Iterator[Affinity]:
         return self._machines.terms()

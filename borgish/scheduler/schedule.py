@@ -146,6 +146,7 @@ class Scheduler:
         """Return the rows as the cell has them: a plan that was not carried out leaves no trace."""
         if self._fleet is None:
             self._fleet = Fleet.of(cell, observed, self._seed, self._mono)
+            self._fleet.failure_domains = self._settings.failure_domains
             self._planned.clear()
         fleet = self._fleet
         unblocked = {fleet.names[row] for row, until in fleet.blocked.items() if until <= self._mono}

@@ -28,9 +28,15 @@ VECTORS_KEPT = 256  # classes whose costs are kept; 80 kB each at 10,000 machine
 RENEW_SHARE = 4  # when more than a fourth of the rows changed, all are computed anew
 FEW_SHARE = 2  # where no more than half of the rows fits, only those are scored
 SPREAD_COST = 2.0  # of a task of the same job on the machine: above packing, mixing and images together
+DOMAIN_WORTH = 4.0
+"""What a less used failure domain may cost a replica of a service: above all of these and above keeping off
+machines with devices together, so that none of them puts replicas into one domain.
+"""
+REPLICA_COST = 2 * DOMAIN_WORTH
+"""Of a replica of the same service on the machine: above a domain and all the rest together."""
 MIX_COST = 0.1
 IMAGE_COST = 0.5
-AVOID_COST = 20.0  # beside a preference of the highest weight, which is 10
+AVOID_COST = 10 * REPLICA_COST  # beside a preference of the highest weight, which is 10
 
 
 class There(NamedTuple, Generic[Number]):
@@ -41,6 +47,7 @@ class There(NamedTuple, Generic[Number]):
 
     same_job: int
     others: Number
+    is_service: bool
 
 
 class Scorer(Protocol):
@@ -51,7 +58,7 @@ class Scorer(Protocol):
 
 def spread(there: There[Number]) -> Number | float:
     """Few tasks of the same job, so that one machine's end takes few of them."""
-    return there.same_job * SPREAD_COST
+    return there.same_job * (REPLICA_COST if there.is_service else SPREAD_COST)
 
 
 def mix(there: There[Number]) -> Number | float:
@@ -122,7 +129,7 @@ def cost_of(fleet: Fleet, policy: Policy, kind: TaskClass, row: int, same_job: i
         return UNFIT
     if kind.fixed_ports and not fleet.has_fixed_ports(row, kind):
         return UNFIT
-    there = There(same_job, fleet.shares.item(int(not kind.is_prod), row))
+    there = There(same_job, fleet.shares.item(int(not kind.is_prod), row), kind.is_service)
     total: float = liking(fleet, kind).item(row) + policy.cost(fleet, kind, row)
     for scorer in SCORERS:
         total = total + scorer(there)
@@ -131,7 +138,7 @@ def cost_of(fleet: Fleet, policy: Policy, kind: TaskClass, row: int, same_job: i
 
 def decides_first(fleet: Fleet, kind: TaskClass) -> bool:
     """Return whether tasks of the same job on a machine outweigh everything else there is to like."""
-    keeps_off_devices = bool(fleet.devices) and not kind.devices
+    keeps_off_devices = bool(fleet.devices) and not kind.devices and not kind.is_service
     return not (kind.prefer or kind.wanted.image or fleet.marks.tainted or keeps_off_devices)
 
 
@@ -151,7 +158,7 @@ def costs_of(fleet: Fleet, policy: Policy, kind: TaskClass, rows: Rows = ALL) ->
 
 def _costs(fleet: Fleet, policy: Policy, kind: TaskClass, rows: Rows) -> FloatArray:
     """Return the costs of machines as if the task fitted on each."""
-    there = There(0, fleet.shares[int(not kind.is_prod)][rows])
+    there = There(0, fleet.shares[int(not kind.is_prod)][rows], kind.is_service)
     total: FloatArray = liking(fleet, kind)[rows] + policy.costs(fleet, kind, rows)
     for scorer in SCORERS:
         cost = scorer(there)

@@ -185,10 +185,7 @@ class Topology:
     def _fill(
         self, counter: Counter, cell: Cell, rows: dict[str, int], jobs: Sequence[dict[str, int]]
     ) -> None:
-        """Count what is there already. A job without tasks anywhere has nothing to count.
-
-        What the running pass has placed is not in the cell yet; then all rows are looked at.
-        """
+        """Count what is there already."""
         keys = [counter.choice.job] if isinstance(counter.choice, OfJob) else list(self._jobs)
         for key in keys:
             known = self._jobs.get(key)
@@ -196,13 +193,25 @@ class Topology:
                 continue
             if counted := self._own(key):
                 counted.counters = None
-            tasks = cell.jobs[key].tasks if key in cell.jobs else ()
-            running = [task.machine for task in tasks if task.state is State.RUNNING]
-            there = [rows[machine] for machine in running if machine in rows]
-            if len(there) != known.tasks:
-                there = [row for row, at in enumerate(jobs) for _ in range(at.get(key, 0))]
-            for row in there:
+            for row in self.rows_of(key, cell, rows, jobs):
                 counter.add(row, 1)
+
+    def rows_of(
+        self, key: str, cell: Cell, rows: dict[str, int], jobs: Sequence[dict[str, int]]
+    ) -> list[int]:
+        """Return the row of each task of a job that is on a machine; none where it has none anywhere.
+
+        What the running pass has placed is not in the cell yet; then all rows are looked at.
+        """
+        known = self._jobs.get(key)
+        if known is None:
+            return []
+        tasks = cell.jobs[key].tasks if key in cell.jobs else ()
+        running = [task.machine for task in tasks if task.state is State.RUNNING]
+        there = [rows[machine] for machine in running if machine in rows]
+        if len(there) != known.tasks:
+            there = [row for row, at in enumerate(jobs) for _ in range(at.get(key, 0))]
+        return there
 
     def forget_unused(self) -> None:
         """Drop counters that no pass asked for since the last call, when there are many."""

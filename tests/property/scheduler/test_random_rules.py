@@ -237,3 +237,44 @@ def test_even_means_even(tasks: int, zones: list[str]) -> None:
     found = Counter(cell.machines[task.machine].attributes["zone"] for task in cell.jobs["ann/web"].tasks)
     counts = [found[zone] for zone in set(zones)]
     assert max(counts) - min(counts) <= 1
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_replicas_go_over_machines_and_then_over_failure_domains(data: st.DataObject) -> None:
+    """Zones have equally many racks, and each rack a machine for each of its replicas."""
+    zones, racks, tasks = (data.draw(st.integers(low, high)) for low, high in ((1, 3), (1, 3), (2, 14)))
+    in_each = -(-tasks // (zones * racks)) + data.draw(st.integers(0, 2))
+    count = zones * racks * in_each
+    places = [(f"z{n % zones}", f"z{n % zones}-r{n // zones % racks}") for n in range(count)]
+    cpus, devices = st.sampled_from([9_000, 30_000]), st.sampled_from([{}, {"gpu": 2000}])
+    machines = [
+        machine(
+            f"m{n}",
+            capacity=Resources(data.draw(cpus), 90 * GIB, 0, {}, data.draw(devices)),
+            attributes={"zone": zone, "rack": rack},
+        )
+        for n, (zone, rack) in enumerate(data.draw(st.permutations(places)))
+    ]
+    sizes = data.draw(st.lists(st.integers(1, 9), max_size=3))
+    others = [spec(f"bob/j{n}", size, cpu=700) for n, size in enumerate(sizes)]
+    apart = data.draw(st.sampled_from([(), (Affinity(SELECTORS[3]),)]))
+    cell = cell_of(machines, [*others, spec("ann/web", tasks, apart=apart, cpu=500)])
+    scheduler = Scheduler(data.draw(st.integers(0, 9)))
+    settle(cell, scheduler)
+    story(cell)
+    check_even(cell)
+    down = data.draw(st.sampled_from(sorted(cell.machines)))
+    gone = tuple(task.index for task in cell.jobs["ann/web"].tasks if task.machine == down)
+    if gone:
+        happen(cell, TasksEvicted("ann/web", gone, Eviction.DRAIN))
+    settle(cell, scheduler)
+    check_even(cell)
+
+
+def check_even(cell: Cell) -> None:
+    tasks = cell.jobs["ann/web"].tasks
+    for over in (MACHINE, "rack", "zone"):
+        found = Counter(value_of(cell.machines[task.machine], over) for task in tasks)
+        counts = [found[value] for value in {value_of(there, over) for there in cell.machines.values()}]
+        assert max(counts) - min(counts) <= 1, over

@@ -72,6 +72,8 @@ def test_the_scheduler_is_as_the_file_says(tmp_path: Path) -> None:
         ("policy = 7", "scheduler.policy: must be a text in quotes, and is a whole number"),
         ("score_cache = 1", "scheduler.score_cache: must be true or false, and is a whole number"),
         ("cache = true", "scheduler.cache: there is no such key"),
+        ("failure_domains = ['a b']", "scheduler.failure_domains: 'a b' cannot be an attribute of machines"),
+        ("failure_domains = ['machine']", "'machine' cannot be an attribute of machines"),
     ],
 )
 def test_a_scheduler_that_nobody_knows_ends_it(tmp_path: Path, text: str, words: str) -> None:
