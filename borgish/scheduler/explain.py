@@ -4,16 +4,24 @@ A machine is counted under every reason that holds for it. Whether it can ever f
 is in ``outlook``; which small changes would help is in ``misses``.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 import numpy as np
 
 from borgish.cell.state import Cell
+from borgish.scheduler.arrays import FloatArray
+from borgish.scheduler.census import PORTS, Amounts
 from borgish.scheduler.circles import Circles, nobody_near
 from borgish.scheduler.equivalence import Explanation, TaskClass
 from borgish.scheduler.failures import Failures
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.misses import misses, nearest
 from borgish.scheduler.outlook import impossible, unmet, waits_for
+from borgish.vocabulary import State
+
+Members = Sequence[tuple[TaskClass, list[int]]]
+"""Tasks of a gang by class, and the rows that they are on."""
 
 
 class Explainer:
@@ -37,14 +45,18 @@ class Explainer:
             return True
         return known.position != self._cell.position and nobody_near(kind) is not None
 
-    def explain(self, kind: TaskClass, refused: int = 1) -> Explanation:
-        """Return why no machine takes these tasks, as things are now; ``refused``: how many were not."""
+    def explain(self, kind: TaskClass, refused: int = 1, others: Members = ()) -> Explanation:
+        """Return why no machine takes these tasks, as things are now; ``refused``: how many were not.
+
+        ``others`` are tasks of their job that are on machines for the time being.
+        """
         cell, fleet = self._cell, self._fleet
         failures = Failures(fleet, kind)
         never = impossible(cell, fleet, kind, failures)
-        waits = "" if never else waits_for(fleet, kind, failures)
+        staying = self._staying(kind, others)
+        waits = "" if never else waits_for(fleet, kind, failures, staying)
         near = unmet(self._circles, kind)
-        hint = _hint(fleet, [never, near, *misses(fleet, kind, failures, refused, ever=not never)])
+        hint = _hint(fleet, [never, near, *misses(fleet, kind, failures, refused, staying, ever=not never)])
         return Explanation(
             fleet.version,
             cell.position,
@@ -56,19 +68,33 @@ class Explainer:
             waits,
         )
 
-    def explain_gang(self, kind: TaskClass, fitting: int, wanted: int) -> Explanation:
+    def _staying(self, kind: TaskClass, others: Members) -> FloatArray:
+        """Return what tasks of a gang hold, by kind of resource and row: none of them leaves for another."""
+        fleet, job = self._fleet, self._cell.jobs.get(kind.key.alone)
+        held: FloatArray = np.zeros_like(fleet.free)
+        for other, rows in others:
+            for number, amount in other.needs:
+                np.add.at(held[number], rows, amount)
+        for task in job.tasks if job is not None and job.spec.gang else ():
+            row = fleet.row.get(task.machine) if task.state is State.RUNNING else None
+            if job is not None and row is not None:
+                amounts: Amounts = {PORTS: len(task.ports)}
+                fleet.kinds.add(amounts, job.spec_of(task).needs(task.index))
+                for number, taken in amounts.items():
+                    held[number, row] += taken
+        return held
+
+    def explain_gang(self, kind: TaskClass, fitting: int, wanted: int, others: Members) -> Explanation:
         """Return why a gang is not placed, while those of its tasks that fit are on the machines."""
-        found = self.explain(kind, wanted - fitting)
+        found = self.explain(kind, wanted - fitting, others)
         if not fitting:
             return found
         if fitting < wanted:
             text = f"{fitting} of {wanted} tasks fit, and a gang is placed whole; for one more, {found.text}"
             return msgspec.structs.replace(found, text=text, of_gang=True)
         text = f"all {wanted} of these tasks fit, but not the others of their gang, and it is placed whole"
-        hint = "see the other tasks of the job"
-        return msgspec.structs.replace(
-            found, text=text, hint=hint, reasons={}, impossible=False, of_gang=True
-        )
+        hint = found.hint if found.impossible else "see the other tasks of the job"
+        return msgspec.structs.replace(found, text=text, hint=hint, reasons={}, of_gang=True)
 
 
 def _text(fleet: Fleet, failures: Failures) -> str:

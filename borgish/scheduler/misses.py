@@ -5,7 +5,7 @@ from math import floor, log10
 import numpy as np
 
 from borgish.resources import DEVICE_MILLIS, show_devices
-from borgish.scheduler.arrays import FloatArray, IntArray
+from borgish.scheduler.arrays import BoolArray, FloatArray, IntArray
 from borgish.scheduler.census import CPU, DISK, RAM
 from borgish.scheduler.columns import device_kind
 from borgish.scheduler.equivalence import TaskClass
@@ -18,14 +18,17 @@ NEAR_ENOUGH = 0.95  # of an amount, for fewer figures
 SINGLE_MAX = 2  # changes of one condition that are told
 
 
-def misses(fleet: Fleet, kind: TaskClass, failures: Failures, refused: int, *, ever: bool) -> list[str]:
+def misses(
+    fleet: Fleet, kind: TaskClass, failures: Failures, refused: int, staying: FloatArray, *, ever: bool
+) -> list[str]:
     """Return the nearest misses in words; ``refused`` is how many tasks were not placed.
 
-    ``ever``: it can fit on the machines there are, when others leave.
+    ``staying`` is what the job's own tasks hold, by kind of resource and row: nobody leaves for a task of the
+    same job. ``ever``: it can fit on the machines there are, when others leave.
     """
     found = [_with_less(fleet, kind, failures)]
     if ever and fleet.gives_way:
-        found.append(_with_more_rights(fleet, kind, failures))
+        found.append(_with_more_rights(fleet, kind, failures, staying))
     return [*filter(None, found), *_without_one(fleet, kind, failures, refused)]
 
 
@@ -107,14 +110,15 @@ def _bytes_written(amount: int) -> tuple[float, str]:
 # Others who would have to leave
 
 
-def _with_more_rights(fleet: Fleet, kind: TaskClass, failures: Failures) -> str:
+def _with_more_rights(fleet: Fleet, kind: TaskClass, failures: Failures, staying: FloatArray) -> str:
     """Return where tasks that it may not preempt, or not now, hold enough for it."""
     if kind.devices:  # what is free of them in sum does not tell
         return ""
     rows = np.flatnonzero(failures.only(failures.short()))
     level = np.full(len(rows), -1.0)
     for number, amount in kind.needs:
-        level = np.maximum(level, _level(fleet, number, amount, rows))
+        level = np.maximum(level, _level(fleet, kind, number, amount, rows, staying))
+    level[~can_come_free(fleet, kind, rows, staying)] = np.inf
     reached = int(np.count_nonzero(level < kind.reach))
     if reached:
         hold = "holds" if reached == 1 else "hold"
@@ -127,12 +131,26 @@ def _with_more_rights(fleet: Fleet, kind: TaskClass, failures: Failures) -> str:
     return f"would fit {where} if it could preempt {band}, by a priority above {int(least)}"
 
 
-def _level(fleet: Fleet, number: int, amount: float, rows: IntArray) -> FloatArray:
+def can_come_free(fleet: Fleet, kind: TaskClass, rows: IntArray, staying: FloatArray) -> BoolArray:
+    """Return which machines would have enough for a task if all left but what is ``staying``."""
+    enough: BoolArray = np.ones(len(rows), dtype=np.bool_)
+    for number, amount in kind.needs:
+        enough &= fleet.capacity[number][rows] - staying[number][rows] >= amount
+    if kind.fixed_ports:  # all tasks of a job want the same ones
+        enough &= ~(staying[:, rows] > 0).any(axis=0)
+    return enough
+
+
+def _level(
+    fleet: Fleet, kind: TaskClass, number: int, amount: float, rows: IntArray, staying: FloatArray
+) -> FloatArray:
     """Return up to which priority tasks would have to leave for enough of a resource; inf: prod as well."""
     free = fleet.free[number][rows]
     level = np.where(free >= amount, -1.0, np.inf)
     for priority in sorted(priority for priority in fleet.held if not fleet.bands.is_prod(priority)):
         free = free + fleet.held[priority][number][rows]
+        if priority == kind.priority:
+            free = free - staying[number][rows]
         level = np.where((level == np.inf) & (free >= amount), float(priority), level)
     return level
 

@@ -3,15 +3,21 @@
 import numpy as np
 
 from borgish.cell.doubts import unknown_attribute
+from borgish.cell.model import Job
 from borgish.cell.state import Cell
+from borgish.resources import DEVICE_MILLIS
+from borgish.scheduler.arrays import BoolArray, FloatArray, IntArray
+from borgish.scheduler.census import Amounts
 from borgish.scheduler.circles import Circles, nobody_near
+from borgish.scheduler.devices import ABSENT
 from borgish.scheduler.equivalence import TaskClass
 from borgish.scheduler.failures import Failures
-from borgish.scheduler.feasibility import Failing
+from borgish.scheduler.feasibility import Failing, kind_name, show_amount
 from borgish.scheduler.fleet import Fleet
-from borgish.scheduler.misses import shortage
+from borgish.scheduler.misses import can_come_free, shortage
 from borgish.scheduler.rules import UNFIT, Rule
 from borgish.spec.contradiction import contradiction_words
+from borgish.vocabulary import TASKS_PER_JOB_MAX, State
 
 NAMES_SHOWN = 3
 
@@ -22,6 +28,7 @@ def impossible(cell: Cell, fleet: Fleet, kind: TaskClass, failures: Failures) ->
         contradiction_words(kind.wanted.constraints)
         or _nowhere(fleet, failures)
         or _too_many(cell, fleet, kind, failures)
+        or _too_large_a_gang(cell, fleet, kind, failures)
     )
     return f"can never fit: {why}" if why else ""
 
@@ -63,11 +70,71 @@ def _too_many(cell: Cell, fleet: Fleet, kind: TaskClass, failures: Failures) -> 
 
 def _values(fleet: Fleet, failures: Failures, rule: Rule) -> int:
     """Return on how many values of a rule's attribute there are machines that would do when empty."""
+    return len(np.unique(rule.values(fleet)[_possible(fleet, failures)]))
+
+
+def _possible(fleet: Fleet, failures: Failures) -> BoolArray:
+    """Return which machines would do when empty."""
     possible = fleet.present
     for each in failures.all:
         if each.never is not None:
             possible = possible & ~each.never
-    return len(np.unique(rule.values(fleet)[possible]))
+    return possible
+
+
+def _too_large_a_gang(cell: Cell, fleet: Fleet, kind: TaskClass, failures: Failures) -> str:
+    """Return that the machines could not hold all of a gang at once.
+
+    Of tasks that differ in their needs only the sums are compared: these may fit, and the gang never.
+    """
+    job = cell.jobs.get(kind.key.alone)
+    if job is None or not job.spec.gang:
+        return ""
+    runs = job.lagging is None  # else what runs has other needs
+    if any(override.resources for override in job.spec.overrides.values()):
+        return _too_much(fleet, job, runs=runs)
+    tasks = job.pending + (job.running if runs else 0)
+    room = _room_when_empty(fleet, kind, np.flatnonzero(_possible(fleet, failures)))
+    if room >= tasks:
+        return ""
+    have = "has" if len(fleet) == 1 else "have"
+    return (
+        f"a gang is placed whole, and the {fleet.count_words(len(fleet))} {have} room for {room} of its "
+        f"{tasks} tasks when empty"
+    )
+
+
+def _room_when_empty(fleet: Fleet, kind: TaskClass, rows: IntArray) -> int:
+    """Return how many tasks of a class empty machines hold, as far as its own rules let them."""
+    copies = np.full(len(rows), 1.0 if kind.fixed_ports else np.inf)
+    for number, amount in kind.needs:
+        copies = np.minimum(copies, fleet.capacity[number][rows] // amount)
+    for name, millis in kind.devices:
+        devices = np.count_nonzero(fleet.device(name).free[:, rows] != ABSENT, axis=0)
+        parts = DEVICE_MILLIS // millis if millis < DEVICE_MILLIS else 1 / (millis // DEVICE_MILLIS)
+        copies = np.minimum(copies, devices * parts // 1)
+    least = float(copies.sum())
+    for rule in kind.rules:
+        if rule.own and rule.below < UNFIT:
+            at_value = np.zeros(int(rule.values(fleet).max(initial=0)) + 1)
+            np.add.at(at_value, rule.values(fleet)[rows], copies)
+            least = min(least, float(np.minimum(at_value, rule.below).sum()))
+    return int(min(least, TASKS_PER_JOB_MAX))
+
+
+def _too_much(fleet: Fleet, job: Job, *, runs: bool) -> str:
+    """Return of which resource the tasks of a gang ask for more than all machines have."""
+    asked: Amounts = {}
+    for task in job.tasks:
+        if task.state is State.PENDING or (runs and task.state is State.RUNNING):
+            fleet.kinds.add(asked, job.spec.needs(task.index))
+    for number, amount in asked.items():
+        there = float(fleet.capacity[number][fleet.present].sum()) if number < len(fleet.capacity) else 0.0
+        if amount > there:
+            name = kind_name(fleet, number)
+            asks = f"its tasks ask for {show_amount(number, amount)} of {name} together"
+            return f"a gang is placed whole, and {asks}: all {fleet.noun}s have {show_amount(number, there)}"
+    return ""
 
 
 def unmet(circles: Circles, kind: TaskClass) -> str:
@@ -83,16 +150,17 @@ def _labels(rule: Rule) -> str:
     return rule.reason.removeprefix("near ").rpartition(" over ")[0]
 
 
-def waits_for(fleet: Fleet, kind: TaskClass, failures: Failures) -> str:
-    """Return what it waits for, in words; "" where waiting alone does not help."""
+def waits_for(fleet: Fleet, kind: TaskClass, failures: Failures, staying: FloatArray) -> str:
+    """Return what it waits for, in words; "" where waiting alone does not help.
+
+    ``staying`` is what the job's own tasks hold, by kind of resource and row.
+    """
     rule = nobody_near(kind)
     if rule is not None:
         return f"a task with {_labels(rule)} to run"
     would = failures.only([each for each in failures.all if each.comes_free])
-    for each in failures.all:
-        if each.never is not None:
-            would = would & ~each.never
-    rows = np.flatnonzero(would)
+    rows = np.flatnonzero(would & _possible(fleet, failures))
+    rows = rows[can_come_free(fleet, kind, rows, staying)]
     if not len(rows):
         return ""
     short = shortage({number: fleet.free[number][rows] for number, _ in kind.needs}, kind)

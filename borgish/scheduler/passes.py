@@ -328,8 +328,10 @@ class Pass:
                 self._note(kind, job, indexes, taken[kind])
                 self._failed.pop(kind, None)
             return
+        members = [(kind, placed.rows) for kind, placed in taken.items()]
         for kind, indexes in classes.items():
-            kind.explanation = self._explainer.explain_gang(kind, len(taken[kind].rows), len(indexes))
+            fitting = len(taken[kind].rows)
+            kind.explanation = self._explainer.explain_gang(kind, fitting, len(indexes), members)
         for kind, placed in taken.items():
             placed.undo(self._fleet, kind, spec)
         self._replicas.pop(job.key, None)

@@ -2,10 +2,13 @@
 
 from typing import Any
 
-from borgish.cell.events import MachineJoined
+import pytest
+
+from borgish.cell.events import JobChanged, MachineJoined
 from borgish.cell.observed import SeenMachine
 from borgish.resources import Resources
 from borgish.scheduler.fleet import Fleet
+from borgish.scheduler.plan import Refusal
 from borgish.scheduler.schedule import Scheduler
 from borgish.spec.job import JobSpec, Override, Spread
 from tests.unit.scheduler.cells import (
@@ -89,3 +92,80 @@ def test_those_that_are_preempted_for_a_spread_gang_are_on_different_machines() 
     plan = cluster.run()
     assert {name for each in plan.promises for name in each.machines} == {"m1", "m2"}
     assert set(where(cluster.run()).values()) == {"m1", "m2"}
+
+
+# What a gang that waits is told
+
+
+def told(cluster: Cluster) -> tuple[Refusal, ...]:
+    return cluster.run().refusals["ann/gang"]
+
+
+@pytest.mark.parametrize("priority", [0, 100, 200])
+def test_a_gang_that_the_empty_cell_cannot_hold_never_fits(priority: int) -> None:
+    cluster = Cluster(4, capacity=Resources(500, 8 * GIB))
+    cluster.submit(gang(5, cpu=400, priority=priority))
+    (found,) = told(cluster)
+    assert found.text.startswith("4 of 5 tasks fit, and a gang is placed whole")
+    assert found.hint.startswith(
+        "can never fit: a gang is placed whole, and the 4 machines have room for 4 of its 5 tasks when empty"
+    )
+    assert found.impossible
+    assert not found.waits_for
+    assert "preempt" not in found.hint
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"cpu": 100, "fixed_ports": {"f": 20001}, "ports": ("f",)},
+        {"cpu": 100, "ports": ("a", "b", "c", "d", "e", "f")},
+        {"resources": Resources(100, GIB, devices={"gpu": 700})},
+        {"cpu": 100, "spread": (Spread(max=1),)},
+    ],
+)
+def test_a_gang_never_fits_for_ports_devices_and_rules_too(asked: dict[str, Any]) -> None:
+    capacity = Resources(4000, 8 * GIB, 0, {}, {"gpu": 1000})
+    cluster = Cluster(2, capacity=capacity)
+    cluster.submit(gang(2, **asked))
+    assert set(where(cluster.run())) == {"ann/gang/0", "ann/gang/1"}
+    cluster = Cluster(2, capacity=capacity)
+    cluster.submit(gang(3, **asked))
+    (found,) = told(cluster)
+    assert found.impossible
+    assert "room for 2 of its 3 tasks" in found.hint
+
+
+def test_a_gang_of_different_tasks_never_fits_when_they_ask_for_more_than_there_is() -> None:
+    cluster = Cluster(1, capacity=Resources(500, 8 * GIB))
+    cluster.submit(differing(300, 400))
+    for found in told(cluster):
+        assert "preempt" not in found.hint
+        assert not found.waits_for
+    assert [found.impossible for found in told(cluster)] == [True, True]
+
+
+def test_a_gang_waits_for_others_to_leave_and_not_for_its_own() -> None:
+    """m1 has room for one task of two when the other job has left; m2 has not, whoever leaves."""
+    cluster = Cluster(2, spec("bob/low", 1, cpu=3000, priority=200))
+    cluster.submit(gang(2, cpu=2500, priority=100))
+    (found,) = told(cluster)
+    (busy,) = (task.machine for task in cluster.cell.jobs["bob/low"].tasks)
+    assert not found.impossible
+    assert found.waits_for == f"room on {busy}"
+    assert "preempt" not in found.hint
+
+
+def test_what_runs_of_a_gang_leaves_no_room_either() -> None:
+    cluster = Cluster(2, gang(1, cpu=2500, priority=100))
+    happen(cluster.cell, JobChanged("ann/gang", gang(3, cpu=2500, priority=100)))
+    (found,) = told(cluster)
+    assert found.impossible
+    assert "the 2 machines have room for 2 of its 3 tasks" in found.hint
+
+
+def test_lower_tasks_of_others_are_still_told_of() -> None:
+    cluster = Cluster(2, spec("bob/same", 1, cpu=3000, priority=100))
+    cluster.submit(gang(2, cpu=2500, priority=100))
+    (found,) = told(cluster)
+    assert "would fit 1 machine if it could preempt batch, by a priority above 100" in found.hint
