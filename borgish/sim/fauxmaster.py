@@ -6,17 +6,19 @@ machines that are only simulated. What can be asked is in ``faux/verbs.py``.
 
 import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import borgish
 from borgish.api.moments import NOW
 from borgish.errors import BorgishError, Invalid
-from borgish.sim.faux.opened import opened
-from borgish.sim.faux.prompt import put, run_prompt, run_script, tell
-from borgish.sim.faux.session import Session
-from borgish.sim.faux.verbs import AT_THE_PROMPT_ONLY, VERBS
-from borgish.sim.pack_command import add_pack, run_pack
+from borgish.sim.faux.helps import AT_THE_PROMPT_ONLY, HELP
 from borgish.spec.mistakes import show_mistakes
+
+if TYPE_CHECKING:
+    from borgish.sim.faux.session import Session
+
+# The scheduler, the store and what they need take a second of cpu to import: help comes without them.
 
 OPENED = "FILE|URL"
 MOMENT = "TIME|POSITION|CHECKPOINT"
@@ -26,14 +28,14 @@ _AT = "as it was then; the end of what is opened if not given"
 
 def main() -> None:
     """Answer one question about a copy of a cell, or many."""
-    arguments = _arguments()
+    arguments = _arguments(sys.argv[1:])
     try:
         code = _run(arguments)
     except Invalid as error:
         _tell_mistakes(error, arguments)
         code = error.exit_code
     except BorgishError as error:
-        tell(error)
+        _tell(error)
         code = error.exit_code
     except KeyboardInterrupt:
         code = 130
@@ -42,8 +44,15 @@ def main() -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.question == "pack":
+        from borgish.sim.pack_command import run_pack
+
         run_pack(arguments)
         return 0
+    from borgish.sim.faux.opened import opened
+    from borgish.sim.faux.prompt import put
+    from borgish.sim.faux.session import Session
+    from borgish.sim.faux.verbs import VERBS
+
     with opened(arguments.opened) as there:
         session = Session(there, arguments.at)
         for warning in session.warnings:
@@ -55,7 +64,9 @@ def _run(arguments: argparse.Namespace) -> int:
         return answer.code
 
 
-def _converse(session: Session, arguments: argparse.Namespace) -> int:
+def _converse(session: "Session", arguments: argparse.Namespace) -> int:
+    from borgish.sim.faux.prompt import run_prompt, run_script
+
     if arguments.command:
         return run_script(session, arguments.command, json=arguments.json)
     if sys.stdin.isatty():
@@ -72,10 +83,18 @@ def _tell_mistakes(error: Invalid, arguments: argparse.Namespace) -> None:
     if error.mistakes and arguments.question == "pack":
         sys.stderr.write(show_mistakes(error.mistakes, "") + "\n")
     else:
-        tell(error)
+        _tell(error)
 
 
-def _arguments() -> argparse.Namespace:
+def _tell(error: BorgishError) -> None:
+    from borgish.sim.faux.prompt import tell
+
+    tell(error)
+
+
+def _arguments(words: Sequence[str]) -> argparse.Namespace:
+    """Return what was asked. Of all commands only the one that was asked for learns its own words."""
+    asked = next((word for word in words if not word.startswith("-")), "")
     parser = argparse.ArgumentParser(
         prog="fauxmaster",
         description="Ask the real borgmaster about a copy of a cell.",
@@ -86,13 +105,26 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--version", action="version", version=f"fauxmaster {borgish.__version__}")
     questions = parser.add_subparsers(dest="question", required=True, metavar="COMMAND")
     _add_open(questions)
-    for name, verb in VERBS.items():
+    for name, text in HELP.items():
         if name not in AT_THE_PROMPT_ONLY:
-            question = questions.add_parser(name, help=verb.help)
+            question = questions.add_parser(name, help=text)
             _add_common(question)
-            verb.words(question)
-    add_pack(questions)
-    return parser.parse_args()
+            if name == asked:
+                from borgish.sim.faux.verbs import VERBS
+
+                VERBS[name].words(question)
+    _add_pack(questions, full=asked == "pack")
+    return parser.parse_args(words)
+
+
+def _add_pack(questions: "argparse._SubParsersAction[argparse.ArgumentParser]", *, full: bool) -> None:
+    pack = questions.add_parser(
+        "pack", help="how well the real scheduler packs tasks on machines that are in CSV files"
+    )
+    if full:
+        from borgish.sim.pack_command import add_words
+
+        add_words(pack)
 
 
 def _add_open(questions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

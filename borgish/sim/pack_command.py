@@ -23,16 +23,14 @@ SHOWN_PERCENT = 5
 SEED_MAX = 2**32 - 1
 
 
-def add_pack(questions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command and its options."""
-    pack = questions.add_parser(
-        "pack",
-        help="how well the real scheduler packs tasks on machines that are in CSV files",
-        description="Pack tasks on machines that are in CSV files, with the real scheduler.",
-        epilog=f"Machines have the columns {','.join(MACHINE_COLUMNS)}, and further ones are attributes. "
+def add_words(pack: argparse.ArgumentParser) -> None:
+    """Add what the command says of itself, and its options."""
+    pack.description = "Pack tasks on machines that are in CSV files, with the real scheduler."
+    pack.epilog = (
+        f"Machines have the columns {','.join(MACHINE_COLUMNS)}, and further ones are attributes. "
         f"Tasks have {','.join(TASK_COLUMNS)}, in order of arrival; several constraints have ; between. "
         "arrive: tasks come one at a time, and what finds no place goes. compact: how few machines, "
-        "drawn at random, hold all tasks.",
+        "drawn at random, hold all tasks."
     )
     pack.add_argument("--machines", type=Path, required=True, metavar="M.csv")
     pack.add_argument("--tasks", type=Path, required=True, metavar="T.csv")

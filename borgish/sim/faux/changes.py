@@ -40,7 +40,6 @@ class Change(msgspec.Struct, frozen=True):
     """A change by its name: its words, and what it asks of the cell."""
 
     name: str
-    help: str
     words: Callable[[Parser], None]
     command: Callable[[Parsed, Cell], Command]
 
@@ -136,42 +135,35 @@ def _quota_command(words: Parsed, _cell: Cell) -> Command:
 CHANGES: dict[str, Change] = {
     change.name: change
     for change in (
-        Change(
-            "submit", "submit a job file", file_words, lambda w, cell: SubmitJob(job_in(w.job, cell, w.user))
-        ),
-        Change("kill", "end a job, or one task of it", _task, lambda w, c: KillTasks(*find_tasks(c, w.job))),
+        Change("submit", file_words, lambda w, cell: SubmitJob(job_in(w.job, cell, w.user))),
+        Change("kill", _task, lambda w, c: KillTasks(*find_tasks(c, w.job))),
         Change(
             "restart",
-            "give a job, or one task of it, a fresh attempt",
             _task,
             lambda w, cell: RestartTasks(*find_tasks(cell, w.job)),
         ),
-        Change("scale", "change a job's tasks", _scale, lambda w, c: ScaleJob(find_job(c, w.job), w.tasks)),
+        Change("scale", _scale, lambda w, c: ScaleJob(find_job(c, w.job), w.tasks)),
         Change(
             "drain",
-            "have everything leave a machine, by a taint that evicts",
             _machine,
             lambda w, cell: msgspec.structs.replace(DRAIN, machine=find_machine(cell, w.machine)),
         ),
         Change(
             "cordon",
-            "place nothing new on a machine",
             _machine,
             lambda w, cell: CordonMachine(find_machine(cell, w.machine), "by fauxmaster"),
         ),
         Change(
             "uncordon",
-            "place new tasks on a machine again",
             _machine,
             lambda w, cell: UncordonMachine(find_machine(cell, w.machine)),
         ),
-        Change("taint", "mark a machine", _taint, _taint_command),
+        Change("taint", _taint, _taint_command),
         Change(
             "untaint",
-            "take a mark away",
             _untaint,
             lambda w, cell: UntaintMachine(find_machine(cell, w.machine), w.key),
         ),
-        Change("quota", "set what a user may ask for in a band", _quota, _quota_command),
+        Change("quota", _quota, _quota_command),
     )
 }

@@ -10,6 +10,7 @@ import msgspec
 from borgish.errors import Invalid, NotFound
 from borgish.sim.faux import asking, past, replaying, trying
 from borgish.sim.faux.changes import CHANGES, file_words
+from borgish.sim.faux.helps import HELP
 from borgish.sim.faux.names import nearest
 from borgish.sim.faux.session import Session
 from borgish.sim.faux.words import Answer
@@ -35,34 +36,25 @@ def _none(_parser: Parser) -> None:
     """No words."""
 
 
-def _change(name: str) -> Verb:
-    change = CHANGES[name]
-    return Verb(name, f"on the copy: {change.help}", change.words, trying.changer(change))
-
-
-VERBS: dict[str, Verb] = {
-    verb.name: verb
-    for verb in (
-        Verb("show", "what is in the cell", past.show_words, past.show),
-        Verb("step", "go through what really happened next", past.step_words, past.step),
-        Verb("next", "go on to the next event of a kind", past.next_words, past.next_event),
-        Verb("at", "go to another moment", past.at_words, past.at),
-        Verb("diff", "what differs between two moments", past.diff_words, past.diff),
-        *map(_change, CHANGES),
-        Verb("schedule", "on the copy: place what waits", _none, trying.schedule),
-        Verb("run", "on the copy: let time pass", trying.run_words, trying.run),
-        Verb("why", "on the copy: why tasks wait", trying.why_words, trying.why),
-        Verb("back", "let go of the copy", _none, trying.back),
-        Verb("fits", "how many more tasks of a job find room", file_words, asking.fits),
-        Verb("evicts", "whom a change would evict", asking.evicts_words, asking.evicts),
-        Verb("lose", "what follows when machines die at once", asking.lose_words, asking.lose),
-        Verb("replay", "what would be decided otherwise today", replaying.replay_words, replaying.replay_all),
-        Verb("compact", "how few machines would do", asking.compact_words, asking.compact),
-    )
+_ASKED: dict[str, tuple[Callable[[Parser], object], Run]] = {
+    "show": (past.show_words, past.show),
+    "step": (past.step_words, past.step),
+    "next": (past.next_words, past.next_event),
+    "at": (past.at_words, past.at),
+    "diff": (past.diff_words, past.diff),
+    **{name: (change.words, trying.changer(change)) for name, change in CHANGES.items()},
+    "schedule": (_none, trying.schedule),
+    "run": (trying.run_words, trying.run),
+    "why": (trying.why_words, trying.why),
+    "back": (_none, trying.back),
+    "fits": (file_words, asking.fits),
+    "evicts": (asking.evicts_words, asking.evicts),
+    "lose": (asking.lose_words, asking.lose),
+    "replay": (replaying.replay_words, replaying.replay_all),
+    "compact": (asking.compact_words, asking.compact),
 }
-"""In the order of the help: where to look, what to try, what to ask."""
 
-AT_THE_PROMPT_ONLY = frozenset({"back"})
+VERBS: dict[str, Verb] = {name: Verb(name, text, *_ASKED[name]) for name, text in HELP.items()}
 
 
 class _Words(Parser):

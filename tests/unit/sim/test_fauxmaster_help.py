@@ -1,0 +1,57 @@
+"""Help comes at once: nothing is imported for it that help does not need."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from borgish.sim.faux.changes import CHANGES
+from borgish.sim.faux.helps import HELP
+from borgish.sim.faux.verbs import VERBS
+
+HEAVY = {"numpy", "sqlalchemy", "borgish.scheduler", "borgish.store", "borgish.master", "borgish.cell"}
+RUN = """
+import json, sys
+from borgish.sim.fauxmaster import main
+sys.argv[0] = "fauxmaster"
+try:
+    main()
+except SystemExit as end:
+    print(json.dumps([end.code, sorted(sys.modules)]), file=sys.stderr)
+"""
+
+
+def run(*words: str) -> tuple[str, int, set[str]]:
+    """Return what a call prints, its exit code and the modules it imported."""
+    done = subprocess.run([sys.executable, "-c", RUN, *words], capture_output=True, text=True, check=True)
+    code, modules = json.loads(done.stderr.splitlines()[-1])
+    return done.stdout, code, set(modules)
+
+
+@pytest.mark.parametrize("words", [("-h",), ("--version",), ("open", "-h")])
+def test_help_imports_neither_scheduler_nor_store(words: tuple[str, ...]) -> None:
+    text, code, modules = run(*words)
+    assert text
+    assert not code
+    assert not HEAVY & modules
+
+
+def test_help_names_every_command() -> None:
+    text, _, _ = run("-h")
+    for name in HELP.keys() - {"back"} | {"open", "pack"}:
+        assert f"\n    {name} " in text, name
+
+
+@pytest.mark.parametrize(
+    ("verb", "words"), [("compact", "--policy"), ("scale", "JOB N"), ("pack", "--trials")]
+)
+def test_a_command_shows_its_own_words(verb: str, words: str) -> None:
+    text, code, _ = run(verb, "-h")
+    assert words in text
+    assert not code
+
+
+def test_every_command_has_help_and_does_something() -> None:
+    assert VERBS.keys() == HELP.keys()
+    assert CHANGES.keys() <= HELP.keys()
