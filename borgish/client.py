@@ -175,9 +175,12 @@ class Client:
         except (OSError, http.client.HTTPException) as error:
             self._unreachable(error, method)
 
-    def stream(self, path: str, params: Params | None = None) -> Iterator[bytes]:
-        """Return the body of the answer in pieces as they come; waits for the next without limit."""
-        connection, response = self._masters.ask(lambda: self._open_stream(path, params, {}), self.close)
+    def stream(self, path: str, params: Params | None = None, body: object = None) -> Iterator[bytes]:
+        """Return the answer to a GET, or to a POST of a struct, in pieces as they come; waits for the next
+        without limit."""
+        connection, response = self._masters.ask(
+            lambda: self._open_stream(path, params, {}, body), self.close
+        )
         if connection.sock:
             connection.sock.settimeout(None)
         return self._pieces(connection, response)
@@ -214,17 +217,20 @@ class Client:
         return content
 
     def _open_stream(
-        self, path: str, params: Params | None, headers: dict[str, str]
+        self, path: str, params: Params | None, headers: dict[str, str], body: object = None
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
         connection = self._connection()
+        method, data, kind = "GET", None, ""
+        if body is not None:
+            method, data, kind = "POST", msgspec.json.encode(body), "application/json"
         try:
-            connection.request("GET", _target(path, params), headers=self._headers("GET") | headers)
+            connection.request(method, _target(path, params), data, self._headers(method, kind) | headers)
             response = connection.getresponse()
             if response.status != 200:
                 raise self._refusal(response, response.read())
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            self._unreachable(error)
+            self._unreachable(error, method)
         except BorgishError:
             connection.close()
             raise

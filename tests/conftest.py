@@ -42,7 +42,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             report.nodeid
             for outcome in ("passed", "failed", "error", "skipped")
             for report in terminalreporter.getreports(outcome)
-            if group in report.keywords
+            if group in getattr(report, "keywords", ())  # none where collection failed
         }
         if not asked:
             said = "no test of this group was in this run"

@@ -34,7 +34,7 @@ from borgish.wire.api_past import (
     RollbackPlan,
     RollbackRequest,
 )
-from borgish.wire.link import ExecReply, JoinReply, JoinRequest
+from borgish.wire.link import ExecReply, JoinReply, JoinRequest, StdinReply
 
 T = TypeVar("T")
 
@@ -157,6 +157,19 @@ class Gateway(Protocol):
         self, task: str, run: tuple[str, ...], timeout_seconds: float, program: str = ""
     ) -> ExecReply:
         """Run a command beside one of a running task's programs."""
+        ...
+
+    async def exec_stream(
+        self, task: str, run: tuple[str, ...], timeout_seconds: float, program: str, session: str
+    ) -> AsyncIterator[bytes]:
+        """Run a command, and return lines of ``ExecPiece`` while it runs; it ends with who reads them.
+        ``session`` names its input; "" for none."""
+        ...
+
+    async def exec_stdin(
+        self, task: str, program: str, session: str, offset: int, data: bytes, *, end: bool
+    ) -> StdinReply:
+        """Pass a piece of input, which begins at ``offset``, to the command of this session."""
         ...
 
     async def checkpoint(self, reason: str, name: str = "") -> CheckpointView:

@@ -23,7 +23,8 @@ from borgish.api.moments import AT, AT_CHARACTERS_MAX
 from borgish.wire.api import Problem
 
 TAKES = "takes"  # the key in a route's ``opt``: a struct, or words for a body that is not JSON
-_FILES = {"job file": "application/yaml", "checkpoint file": "application/octet-stream"}
+_BYTES = "application/octet-stream"
+_FILES = {"job file": "application/yaml", "checkpoint file": _BYTES, "piece of input": _BYTES}
 _NOT_SHOWN = {"request"}
 _AT_PARAMETER = {
     "name": AT,

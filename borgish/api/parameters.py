@@ -66,4 +66,6 @@ Tail = Annotated[
 OfProgram = Annotated[
     str, QueryParameter(name="program", max_length=63, description="of this program beside the main one")
 ]
+Session = Annotated[str, QueryParameter(max_length=128, description="names the input of one command")]
+Offset = Annotated[int, QueryParameter(ge=0, le=2**63 - 1, description="where this piece begins, in bytes")]
 Flag = FromQuery[bool]

@@ -20,10 +20,12 @@ from borgish.api.parameters import (
     InState,
     JobName,
     Limit,
+    Offset,
     OfJob,
     OfProgram,
     OnMachine,
     Owner,
+    Session,
     Tail,
     TaskIndex,
 )
@@ -33,7 +35,7 @@ from borgish.cell.state import Cell
 from borgish.errors import Invalid
 from borgish.vocabulary import job_key, split_task_name, task_name
 from borgish.wire.api import ExecCall, TaskList, TaskView
-from borgish.wire.link import ExecReply
+from borgish.wire.link import ExecReply, StdinReply
 
 EXEC_SECONDS_MAX = 3600.0
 EXEC_WORDS_MAX = 1000
@@ -106,6 +108,57 @@ async def task_logs(
 )
 async def exec_beside_task(request: Asked, user: Owner, name: JobName, index: TaskIndex) -> ExecReply:
     """Run a command beside a running task, with its folder, limits and environment."""
+    call = await _exec_call(request)
+    await request.read(lambda reading: find_task(reading.cell, user, name, index))
+    task = task_name(job_key(user, name), index)
+    return await request.gateway.exec(task, call.run, call.timeout_seconds, call.program)
+
+
+@post(
+    "/v1/tasks/{user:str}/{name:str}/{index:int}/exec/stream",
+    opt={POLICY: Policy.OWN, TAKES: ExecCall},
+    status_code=200,
+)
+async def exec_and_stream(
+    request: Asked, user: Owner, name: JobName, index: TaskIndex, session: Session = ""
+) -> Stream:
+    """Run a command as exec does, and answer while it runs: lines of JSON with output, base64, and in the
+    last one exit_code, or error. It ends when nobody reads them. With a session it reads what is sent to
+    exec/stdin."""
+    call = await _exec_call(request)
+    await request.read(lambda reading: find_task(reading.cell, user, name, index))
+    task = task_name(job_key(user, name), index)
+    lines = await request.gateway.exec_stream(task, call.run, call.timeout_seconds, call.program, session)
+    return Stream(await _begun(lines), media_type="application/x-ndjson")
+
+
+@post(
+    "/v1/tasks/{user:str}/{name:str}/{index:int}/exec/stdin",
+    opt={POLICY: Policy.OWN, TAKES: "piece of input"},
+    status_code=200,
+)
+async def pass_input(
+    request: Asked,
+    user: Owner,
+    name: JobName,
+    index: TaskIndex,
+    session: Session = "",
+    offset: Offset = 0,
+    program: OfProgram = "",
+    *,
+    end: Flag = False,
+) -> StdinReply:
+    """Pass a piece of input to a command of exec/stream. The answer says how much was taken so far: what
+    was not is to be sent again, and is not while the command does not read."""
+    if not session:
+        raise Invalid("session is missing", "Give the one that exec/stream was called with")
+    await request.read(lambda reading: find_task(reading.cell, user, name, index))
+    task = task_name(job_key(user, name), index)
+    data = await request.body()
+    return await request.gateway.exec_stdin(task, program, session, offset, data, end=end)
+
+
+async def _exec_call(request: Asked) -> ExecCall:
     call = await request.json_as(ExecCall)
     if not call.run or len(call.run) > EXEC_WORDS_MAX:
         raise Invalid(f"run needs 1 to {EXEC_WORDS_MAX} words", 'Write it like {"run": ["ls", "-l"]}')
@@ -113,9 +166,7 @@ async def exec_beside_task(request: Asked, user: Owner, name: JobName, index: Ta
         raise Invalid("run has no program, or a word with a NUL", "No program can be given a NUL")
     if not 0 < call.timeout_seconds <= EXEC_SECONDS_MAX:
         raise Invalid(f"timeout_seconds is outside 0 to {EXEC_SECONDS_MAX:.0f}", "Leave it out for a minute")
-    await request.read(lambda reading: find_task(reading.cell, user, name, index))
-    task = task_name(job_key(user, name), index)
-    return await request.gateway.exec(task, call.run, call.timeout_seconds, call.program)
+    return call
 
 
 def _view(reading: Reading, job: Job, index: int) -> TaskView:
@@ -165,4 +216,4 @@ def _on_machine(cell: Cell, machine: str, job: str) -> list[tuple[str, int]]:
     return sorted((key, index) for key, index in placed if not job or key == job)
 
 
-TASKS = (list_tasks, show_task, task_logs, exec_beside_task)
+TASKS = (list_tasks, show_task, task_logs, exec_beside_task, exec_and_stream, pass_input)

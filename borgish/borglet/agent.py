@@ -18,7 +18,7 @@ from borgish.borglet.facts import with_runtimes
 from borgish.borglet.ledger import Ledger
 from borgish.borglet.opening import Factories, Opener
 from borgish.borglet.runner import Runner
-from borgish.borglet.runtimes.base import RunState, StartFailed, TaskRuntime
+from borgish.borglet.runtimes.base import Input, RunState, StartFailed, TaskRuntime, Write
 from borgish.clock import Clock
 from borgish.errors import BorgishError, Conflict, NotFound
 from borgish.vocabulary import Runtime
@@ -143,8 +143,11 @@ class Agent:
         """Return what was seen of masters. ``is_open`` tells whether a caller's connection still is."""
         return self.core.seen(self._clock.now(), connected=is_open(self._caller))
 
-    async def exec(self, request: ExecRequest) -> ExecReply:
-        """Run a command beside a running attempt. Raises NotFound when it does not run here."""
+    async def exec(
+        self, request: ExecRequest, stdin: Input | None = None, write: Write | None = None
+    ) -> ExecReply:
+        """Run a command beside a running attempt; see ``TaskRuntime.exec``. Raises NotFound when it does
+        not run here."""
         key = attempt_key(request.task, request.attempt, request.program)
         runtime = self._runtime_of(key)
         state = runtime.look(key) if runtime else None
@@ -153,7 +156,7 @@ class Agent:
                 f"{request.task} does not run on machine {self.core.machine} now",
                 "See 'borgctl why' for what it is doing.",
             )
-        output, code, cut = await runtime.exec(key, request.run, request.timeout_seconds)
+        output, code, cut = await runtime.exec(key, request.run, request.timeout_seconds, stdin, write)
         return ExecReply(output, code, cut)
 
     async def logs(self, key: str, *, previous: bool, follow: bool, tail: int) -> AsyncIterator[bytes]:

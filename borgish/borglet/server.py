@@ -1,6 +1,6 @@
-"""The borglet's HTTP: four routes, each behind the poll token, as a bare ASGI application.
+"""The borglet's HTTP: a few routes, each behind the poll token, as a bare ASGI application.
 
-Bare, because it is four routes that one caller uses: a framework would cost each borglet 0.2 s of
+Bare, because it is few routes that one caller uses: a framework would cost each borglet 0.2 s of
 start and 11 MB, and half of the time of a poll. uvicorn serves it. Streams and commands end when the
 daemon does: uvicorn would wait for them for ever.
 """
@@ -18,9 +18,11 @@ import uvicorn
 
 from borgish.borglet.agent import Agent, Caller
 from borgish.borglet.membership import Membership
+from borgish.borglet.runtimes.stdin import Stdin
 from borgish.borglet.settings import Tls
 from borgish.errors import (
     BorgishError,
+    Conflict,
     Invalid,
     NotFound,
     TooLarge,
@@ -30,7 +32,7 @@ from borgish.errors import (
 )
 from borgish.wire.api import Problem
 from borgish.wire.bounded_http import BoundedHttp
-from borgish.wire.link import ExecRequest, PollRequest, attempt_key
+from borgish.wire.link import ExecPiece, ExecRequest, PollRequest, attempt_key
 
 log = logging.getLogger("borglet.server")
 
@@ -43,6 +45,7 @@ T = TypeVar("T")
 POLL_BYTES_MAX = 16 * 1024 * 1024
 EXEC_BYTES_MAX = 1024 * 1024
 EXEC_SECONDS_MAX = 3600.0
+STDIN_SECONDS = 5.0  # that a piece of input waits for a command that does not read
 TAIL_LINES_MAX = 100_000
 DIGITS_MAX = 20  # reading thousands of them would take long, and Python refuses
 FIRST_CHUNK_SECONDS = 0.25
@@ -69,7 +72,10 @@ class BorgletApp:
             ("GET", "/v1/head"): self._head,
             ("GET", "/v1/logs"): self._logs,
             ("POST", "/v1/exec"): self._exec,
+            ("POST", "/v1/exec/stream"): self._exec_stream,
+            ("POST", "/v1/exec/stdin"): self._exec_stdin,
         }
+        self._stdins: dict[tuple[str, str], Stdin] = {}  # of commands, by attempt and session
 
     def end(self) -> None:
         """End held polls, streams and commands."""
@@ -106,16 +112,46 @@ class BorgletApp:
         await _send_json(send, self._agent.head(self.is_open))
 
     async def _exec(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = _decode(await _body(scope, receive, EXEC_BYTES_MAX), _exec_request)
-        if not request.run or not 0 < request.timeout_seconds <= EXEC_SECONDS_MAX:
-            raise Invalid(f"exec needs a command, and a timeout of at most {EXEC_SECONDS_MAX:.0f} s")
+        request = await _exec_asked(scope, receive)
         work = asyncio.ensure_future(self._agent.exec(request))
         if not await self._before_end(work, receive):
             raise Unreachable("the borglet is ending; the command was given up")
         await _send_json(send, work.result())
 
+    async def _exec_stream(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run a command, and answer while it runs. Its input comes by ``_exec_stdin``."""
+        request = await _exec_asked(scope, receive)
+        session = attempt_key(request.task, request.attempt, request.program), request.session
+        if session in self._stdins:
+            raise Conflict("there is a command with this session already")
+        stdin = Stdin() if request.session else None
+        if stdin:
+            self._stdins[session] = stdin
+        try:
+            work = asyncio.ensure_future(_stream_command(self._agent, request, stdin, send))
+            await self._before_end(work, receive)
+            if not work.cancelled():
+                work.result()
+        finally:
+            if stdin:
+                stdin.close()
+                del self._stdins[session]
+
+    async def _exec_stdin(self, scope: Scope, receive: Receive, send: Send) -> None:
+        query = _query(scope)
+        data = await _body(scope, receive, EXEC_BYTES_MAX)
+        key = attempt_key(query.get("task", ""), _number(query, "attempt", 2**63), query.get("program", ""))
+        stdin = self._stdins.get((key, query.get("session", "")))
+        if stdin is None:
+            raise NotFound("there is no such command: it has ended, or its task has")
+        work = asyncio.ensure_future(
+            stdin.put(_number(query, "offset", 2**63), data, STDIN_SECONDS, end=query.get("end") == "1")
+        )
+        if await self._before_end(work, receive):
+            await _send_json(send, work.result())
+
     async def _logs(self, scope: Scope, receive: Receive, send: Send) -> None:
-        query = {k: v[-1] for k, v in parse_qs(scope["query_string"].decode("latin-1")).items()}
+        query = _query(scope)
         attempt = _number(query, "attempt", 2**63)
         key = attempt_key(query.get("task", ""), attempt, query.get("program", ""))
         chunks = self._agent.logs(
@@ -145,6 +181,50 @@ class BorgletApp:
                 if not future.done():
                     future.cancel()
                     await asyncio.wait({future})
+
+
+async def _stream_command(agent: Agent, request: ExecRequest, stdin: Stdin | None, send: Send) -> None:
+    """Run a command, and send lines while it runs. What is wrong from the start is an error, not a line."""
+    begun = False
+
+    async def line(piece: ExecPiece) -> None:
+        nonlocal begun
+        if not begun:
+            begun = True
+            head = [(b"content-type", b"application/x-ndjson"), (b"cache-control", b"no-store")]
+            await send({"type": "http.response.start", "status": 200, "headers": head})
+        await send({"type": "http.response.body", "body": _encode(piece) + b"\n", "more_body": True})
+
+    async def write(output: bytes) -> None:
+        await line(ExecPiece(output))
+
+    running = asyncio.ensure_future(agent.exec(request, stdin, write))
+    wanted = asyncio.ensure_future(stdin.wanted.wait() if stdin else asyncio.sleep(FIRST_CHUNK_SECONDS))
+    try:
+        await asyncio.wait(
+            {running, wanted}, timeout=FIRST_CHUNK_SECONDS, return_when=asyncio.FIRST_COMPLETED
+        )
+        if not running.done():
+            await line(ExecPiece())  # whoever asked may begin to send input
+        last = ExecPiece(exit_code=(await running).exit_code)
+    except BorgishError as error:
+        if not begun:
+            raise
+        last = ExecPiece(error=str(error))
+    finally:
+        for future in (running, wanted):
+            if not future.done():
+                future.cancel()
+                await asyncio.wait({future})
+    await line(last)
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _exec_asked(scope: Scope, receive: Receive) -> ExecRequest:
+    request = _decode(await _body(scope, receive, EXEC_BYTES_MAX), _exec_request)
+    if not request.run or not 0 < request.timeout_seconds <= EXEC_SECONDS_MAX:
+        raise Invalid(f"exec needs a command, and a timeout of at most {EXEC_SECONDS_MAX:.0f} s")
+    return request
 
 
 async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:
@@ -203,6 +283,10 @@ def _decode(body: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
         raise Invalid(f"the body is not what this route takes: {error}") from None
     except RecursionError:
         raise Invalid("the body is nested too deeply") from None
+
+
+def _query(scope: Scope) -> dict[str, str]:
+    return {k: v[-1] for k, v in parse_qs(scope["query_string"].decode("latin-1")).items()}
 
 
 def _number(query: dict[str, str], name: str, most: int) -> int:

@@ -1,5 +1,6 @@
 """``borgctl task``: list, show, logs, kill, exec."""
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated
@@ -22,7 +23,6 @@ ProgramOption = Annotated[
     str, typer.Option("--program", metavar="NAME", help="One of its `group`; the main program unless given.")
 ]
 TAIL_LINES_MAX = 100_000
-_EXEC_ANSWER_SECONDS = 10.0  # on top of the command's own time
 
 
 @app.command("list")
@@ -103,25 +103,38 @@ def exec_(
     timeout: Annotated[str, typer.Option("--timeout", help="How long it may take.")] = "60s",
     _at: NowOnly = "",
     program: ProgramOption = "",
+    stdin: Annotated[
+        bool | None,
+        typer.Option(
+            "--stdin/--no-stdin",
+            "-i",
+            help="Whether it reads the standard input. Unless given: when that is not a terminal.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Run a command beside a task: in its folder, limits and environment. Ends with its exit code.
 
-    Its output is shown like that of `borgctl task logs`.
+    A pipe or a file at the standard input is passed to it, so in a loop that reads one itself write
+    --no-stdin. Its output is shown as it comes, like that of `borgctl task logs -f`.
     """
+    from borgish.cli.beside import run_beside
     from borgish.cli.job import seconds_of
     from borgish.wire.api import ExecCall
-    from borgish.wire.link import ExecReply
 
     seconds = seconds_of(timeout, "--timeout")
     call = ExecCall(_words(command), seconds, program)
-    client = session_of(context).client(seconds + _EXEC_ANSWER_SECONDS)
-    reply = client.post(f"{_path(client, task)}/exec", call, ExecReply)
-    pass_on([reply.output])
-    if reply.cut:
-        from borgish.cli.screen import say
+    client = session_of(context).client()
+    raise typer.Exit(run_beside(client, f"{_path(client, task)}/exec", call, _input(wanted=stdin), pass_on))
 
-        say("the output was longer than 1 MiB and was cut")
-    raise typer.Exit(reply.exit_code)
+
+def _input(*, wanted: bool | None) -> int:
+    """Return the descriptor of the standard input that is to be passed on; -1 for none."""
+    try:
+        fd = sys.stdin.fileno()
+    except (AttributeError, OSError, ValueError):  # closed, or replaced by what is no file
+        return -1
+    return fd if (not os.isatty(fd) if wanted is None else wanted) else -1
 
 
 def _words(command: list[str]) -> tuple[str, ...]:

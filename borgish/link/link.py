@@ -18,7 +18,9 @@ from borgish.link.poller import Inbox, Poller, PollSettings
 from borgish.link.refusals import Refusals
 from borgish.link.transport import Peer, Response
 from borgish.wire.api import Problem
-from borgish.wire.link import UNKNOWN, ExecReply, ExecRequest, Leader
+from borgish.wire.link import UNKNOWN, ExecReply, ExecRequest, Leader, StdinReply
+
+STDIN_SECONDS_MAX = 20.0  # a borglet answers earlier, also when the command does not read
 
 
 def poll_token(secret: str, machine: str) -> str:
@@ -146,6 +148,32 @@ class Link:
         response = await self._poller(machine).peer.post("/v1/exec", body, request.timeout_seconds + 5)
         _check(response)
         return msgspec.json.decode(response.body, type=ExecReply)
+
+    async def exec_stream(self, machine: str, request: ExecRequest) -> AsyncIterator[bytes]:
+        """Run a command beside an attempt on its machine, and yield lines of ``ExecPiece`` while it runs."""
+        body = msgspec.json.encode(request)
+        async for part in self._poller(machine).peer.stream("/v1/exec/stream", body):
+            _check(part)
+            yield part.body
+
+    async def exec_stdin(
+        self, machine: str, request: ExecRequest, offset: int, data: bytes, *, end: bool
+    ) -> StdinReply:
+        """Pass a piece of input to the command with the same session."""
+        query = urlencode(
+            {
+                "task": request.task,
+                "attempt": request.attempt,
+                "program": request.program,
+                "session": request.session,
+                "offset": offset,
+                "end": int(end),
+            }
+        )
+        path = f"/v1/exec/stdin?{query}"
+        response = await self._poller(machine).peer.post(path, data, STDIN_SECONDS_MAX)
+        _check(response)
+        return msgspec.json.decode(response.body, type=StdinReply)
 
     def _poller(self, machine: str) -> Poller:
         poller = self._pollers.get(machine)

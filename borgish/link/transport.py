@@ -158,11 +158,12 @@ class Peer:
         except OSError as error:
             raise Unreachable(f"{self.host}:{self.port}: {error}") from None
 
-    async def stream(self, path: str) -> AsyncIterator[Response]:
-        """Yield the answer to a GET in parts, each with the status. Raises Unreachable."""
+    async def stream(self, path: str, body: bytes | None = None) -> AsyncIterator[Response]:
+        """Yield the answer to a GET, or a POST of a body, in parts with the status. Raises Unreachable."""
         try:
             async with asyncio.timeout(HEAD_SECONDS_MAX):
-                connection, status = await self._exchange("GET", path, b"")
+                method = "GET" if body is None else "POST"
+                connection, status = await self._exchange(method, path, body or b"")
         except TimeoutError:
             raise Unreachable(f"no answer from {self.host}:{self.port} in {HEAD_SECONDS_MAX:.0f} s") from None
         except OSError as error:

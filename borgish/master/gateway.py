@@ -39,7 +39,7 @@ from borgish.wire.api_past import (
     RollbackPlan,
     RollbackRequest,
 )
-from borgish.wire.link import ExecReply, ExecRequest, JoinReply, JoinRequest
+from borgish.wire.link import ExecReply, ExecRequest, JoinReply, JoinRequest, StdinReply
 
 T = TypeVar("T")
 
@@ -193,11 +193,31 @@ class MasterGateway:
         self, task: str, run: tuple[str, ...], timeout_seconds: float, program: str = ""
     ) -> ExecReply:
         """Run a command beside a running task."""
+        found = await self._running(task, program)
+        request = ExecRequest(task, found.attempt, run, timeout_seconds, program)
+        return await self._link.exec(found.machine, request)
+
+    async def exec_stream(
+        self, task: str, run: tuple[str, ...], timeout_seconds: float, program: str, session: str
+    ) -> AsyncIterator[bytes]:
+        """Run a command beside a running task, and return what is to be told while it runs."""
+        found = await self._running(task, program)
+        request = ExecRequest(task, found.attempt, run, timeout_seconds, program, session)
+        return self._link.exec_stream(found.machine, request)
+
+    async def exec_stdin(
+        self, task: str, program: str, session: str, offset: int, data: bytes, *, end: bool
+    ) -> StdinReply:
+        """Pass a piece of input to a command that was begun with the same session."""
+        found = await self._running(task, program)
+        request = ExecRequest(task, found.attempt, (), program=program, session=session)
+        return await self._link.exec_stdin(found.machine, request, offset, data, end=end)
+
+    async def _running(self, task: str, program: str) -> Task:
         found = await self._task(task, program)
         if found.state is not State.RUNNING:
             raise Conflict(f"{task} is {found.state}", f"`borgctl why {task}` says why")
-        request = ExecRequest(task, found.attempt, run, timeout_seconds, program)
-        return await self._link.exec(found.machine, request)
+        return found
 
     async def _task(self, name: str, program: str) -> Task:
         """Return a task that runs a program, or ran one; ``program``, where it is not its main one."""

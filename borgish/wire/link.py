@@ -302,13 +302,35 @@ class JoinReply(msgspec.Struct, frozen=True):
 
 
 class ExecRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Run a command beside a task: ``POST /v1/exec`` on the borglet, in its folder, limits, environment."""
+    """Run a command beside a task: ``POST /v1/exec`` on the borglet, in its folder, limits, environment.
+
+    ``POST /v1/exec/stream`` answers with lines of ``ExecPiece`` while it runs, and the body of each
+    ``POST /v1/exec/stdin`` with the same session is passed to it.
+    """
 
     task: str
     attempt: int
     run: tuple[str, ...]
     timeout_seconds: float = 60.0
     program: str = ""  # beside which of the task's programs; "": the main one
+    session: str = ""  # names its input; "": it has none
+
+
+class ExecPiece(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line of the answer while a command runs: JSON, some output; the last line has the exit code, or
+    why there is none. Lines with neither may come at any time."""
+
+    output: bytes = b""
+    exit_code: int | None = None
+    error: str = ""
+
+
+class StdinReply(msgspec.Struct, frozen=True):
+    """How much of a command's input was taken so far; what was sent beyond it is to be sent again."""
+
+    received: int
+    ended: bool = False  # its end was taken, too
+    closed: bool = False  # the command takes no more
 
 
 class ExecReply(msgspec.Struct, frozen=True, omit_defaults=True):

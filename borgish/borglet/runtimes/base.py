@@ -8,7 +8,7 @@ They can be started while the main program runs, in its network and within its l
 themselves or when told to, as it does.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Protocol
 
 import msgspec
@@ -16,6 +16,8 @@ import msgspec
 from borgish.errors import BorgishError
 from borgish.vocabulary import Runtime
 from borgish.wire.link import AttemptSpec, Exit, Usage
+
+Write = Callable[[bytes], Awaitable[None]]
 
 
 class StartFailed(BorgishError):
@@ -37,6 +39,18 @@ class RunState(msgspec.Struct, frozen=True):
     started_at: float  # seconds since 1970
     exit: Exit | None = None
     note: str = ""  # something people should know: 3 MiB of output dropped, disk full
+
+
+class Input(Protocol):
+    """What a command reads; ``stdin.Stdin`` is one."""
+
+    def pieces(self) -> AsyncIterator[bytes]:
+        """Yield it as it comes, to its end. To ask for the first piece says that the command has begun."""
+        ...
+
+    def close(self) -> None:
+        """Take no more: the command has ended, or closed its input."""
+        ...
 
 
 class TaskRuntime(Protocol):
@@ -81,8 +95,19 @@ class TaskRuntime(Protocol):
         """Return why the output of an attempt that was let go is not there any more, "" when nobody knows."""
         ...
 
-    async def exec(self, key: str, run: tuple[str, ...], timeout_seconds: float) -> tuple[bytes, int, bool]:
-        """Run a command beside the task; return output (at most 1 MiB), exit code, whether it was cut."""
+    async def exec(
+        self,
+        key: str,
+        run: tuple[str, ...],
+        timeout_seconds: float,
+        stdin: Input | None = None,
+        write: Write | None = None,
+    ) -> tuple[bytes, int, bool]:
+        """Run a command beside the task; return output (at most 1 MiB), exit code, whether it was cut.
+
+        With ``stdin`` it reads that, else nothing. With ``write`` all output goes there as it comes, and
+        none is returned.
+        """
         ...
 
     def images(self) -> dict[str, str]:

@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Callable
 
 from docker.errors import APIError, NotFound
 
-from borgish.borglet.runtimes.base import RunState
+from borgish.borglet.runtimes.base import Input, RunState, Write
 from borgish.borglet.runtimes.docker_container import Container, Owner, Place
 from borgish.borglet.runtimes.docker_engine import Client, Engine
 from borgish.borglet.runtimes.docker_exec import run_beside
@@ -186,13 +186,20 @@ class DockerRuntime:
     def removed(self, key: str) -> str:
         return self._roll.kept.removed.why(key)
 
-    async def exec(self, key: str, run: tuple[str, ...], timeout_seconds: float) -> tuple[bytes, int, bool]:
+    async def exec(
+        self,
+        key: str,
+        run: tuple[str, ...],
+        timeout_seconds: float,
+        stdin: Input | None = None,
+        write: Write | None = None,
+    ) -> tuple[bytes, int, bool]:
         """As in the protocol. Raises Conflict when the task does not run, Unreachable."""
         container = self._roll.latest.get(key)
         if container is None or not container.alive:
             raise Conflict(f"{key} does not run here", "A command needs a running task to run beside.")
         try:
-            return await run_beside(self._engine, container.id, run, timeout_seconds)
+            return await run_beside(self._engine, container.id, run, timeout_seconds, stdin, write)
         except APIError as error:
             raise Conflict(f"{key} takes no command now ({error.explanation})") from None
 

@@ -78,6 +78,10 @@ class Engine:
         finally:
             self._end(stream)
 
+    async def endless(self, call: Callable[[], T], what: str) -> T:
+        """Do what may take as long as it likes, beside streams."""
+        return await _within(self._stream_threads, call, what)
+
     async def whole(self, call: Callable[[Client], Any], what: str) -> AsyncIterator[bytes]:
         """Yield what a call streams that ends by itself, many frames at a time."""
         frames: Iterator[bytes] = await _within(self._slow_threads, lambda: call(self._slow), what)

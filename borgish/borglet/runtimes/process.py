@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from borgish.borglet.runtimes import cgroups
-from borgish.borglet.runtimes.base import RunState, StartFailed
+from borgish.borglet.runtimes.base import Input, RunState, StartFailed, Write
 from borgish.borglet.runtimes.commands import run_beside
 from borgish.borglet.runtimes.folders import (
     REBOOTED,
@@ -223,14 +223,21 @@ class ProcessRuntime:
         folder = RunFolder(self._path_of(key))
         return read_log(folder, previous=previous, follow=follow, tail=tail, ended=ended)
 
-    async def exec(self, key: str, run: tuple[str, ...], timeout_seconds: float) -> tuple[bytes, int, bool]:
+    async def exec(
+        self,
+        key: str,
+        run: tuple[str, ...],
+        timeout_seconds: float,
+        stdin: Input | None = None,
+        write: Write | None = None,
+    ) -> tuple[bytes, int, bool]:
         """Run a command in the task's folder, environment and limits. Raises Conflict when it is not up."""
         known = self._known.get(key)
         program = known.folder.program() if known else None
         if known is None or program is None or known.state.exit is not None:
             raise Conflict(f"{key} does not run here", "look at the task: it may have ended or moved")
         request = self._starter.command(run, program.env, program.workdir) | {"groups": known.record.groups}
-        return await run_beside(self._zygote, request, timeout_seconds)
+        return await run_beside(self._zygote, request, timeout_seconds, stdin, write)
 
     # Watching
 

@@ -12,6 +12,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,18 +49,30 @@ def memory_file(content: bytes) -> int:
 async def read_some(fd: int) -> bytes:
     """Wait for a pipe and return what is in it, b"" at its end."""
     loop = asyncio.get_running_loop()
-    ready: asyncio.Future[None] = loop.create_future()
+    await _ready(fd, loop.add_reader, loop.remove_reader)
+    return os.read(fd, CHUNK_BYTES)
+
+
+async def writable(fd: int) -> None:
+    """Wait until a pipe has room, or nobody reads it any more."""
+    loop = asyncio.get_running_loop()
+    await _ready(fd, loop.add_writer, loop.remove_writer)
+
+
+async def _ready(
+    fd: int, watch: Callable[[int, Callable[[], None]], None], unwatch: Callable[[int], object]
+) -> None:
+    ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def wake() -> None:
         if not ready.done():
             ready.set_result(None)
 
-    loop.add_reader(fd, wake)
+    watch(fd, wake)
     try:
         await ready
     finally:
-        loop.remove_reader(fd)
-    return os.read(fd, CHUNK_BYTES)
+        unwatch(fd)
 
 
 class Answer:

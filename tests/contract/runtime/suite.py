@@ -9,7 +9,7 @@ To hold a new runtime to it, write ``tests/contract/runtime/test_KIND_runtime.py
     @pytest.fixture
     def runtime_case(...) -> Iterator[RuntimeCase]: yield KindCase(...)   # and clean up behind it
 
-    class TestKind(RunContract, LogContract, ProgramContract): ...
+    class TestKind(RunContract, LogContract, ProgramContract, CommandContract): ...
 
 ``RunContract`` is for all, the fake too; ``LogContract`` for what keeps output; ``ProgramContract``
 for what starts real programs. ``as_shell(program)`` is a program as a shell command for the latter.
@@ -356,29 +356,6 @@ class ProgramContract:
         await opened.end_of(spec.key)
         logs = opened.runtime.logs(spec.key, previous=False, follow=False, tail=0)
         assert await text(logs) == "blue é\n$HOME é\n"
-
-    async def test_a_command_beside_the_task(self, runtime_case: RuntimeCase, opened: Watched) -> None:
-        spec = runtime_case.spec(Program(), env={"COLOUR": "blue"})
-        await opened.runtime.start(spec, 1)
-        command = ("sh", "-c", "echo $COLOUR; echo wrong >&2; exit 6")
-        output, code, cut = await opened.runtime.exec(spec.key, command, DEADLINE_SECONDS)
-        # Two streams: which of them comes first is for the engine to say.
-        assert (sorted(output.splitlines()), code, cut) == ([b"blue", b"wrong"], 6, False)
-
-    async def test_a_command_that_closes_its_output_has_not_ended(
-        self, runtime_case: RuntimeCase, opened: Watched
-    ) -> None:
-        spec = runtime_case.spec(Program())
-        await opened.runtime.start(spec, 1)
-        command = ("sh", "-c", "echo first; exec >&- 2>&-; sleep 0.2; exit 6")
-        assert await opened.runtime.exec(spec.key, command, DEADLINE_SECONDS) == (b"first\n", 6, False)
-
-    async def test_the_output_of_a_command_is_cut(self, runtime_case: RuntimeCase, opened: Watched) -> None:
-        spec = runtime_case.spec(Program())
-        await opened.runtime.start(spec, 1)
-        many = ("sh", "-c", "head -c 3000000 /dev/zero")
-        output, _, cut = await opened.runtime.exec(spec.key, many, DEADLINE_SECONDS)
-        assert (len(output), cut) == (1024**2, True)
 
     async def test_use_is_told(self, runtime_case: RuntimeCase, opened: Watched) -> None:
         spec = runtime_case.spec(Program())

@@ -7,6 +7,7 @@ from borgish.borglet.runtimes import docker_init, docker_start
 from borgish.borglet.runtimes.docker import DockerRuntime
 from borgish.vocabulary import Runtime
 from borgish.wire.link import AttemptSpec
+from tests.contract.runtime.commands import CommandContract
 from tests.contract.runtime.sidecars import SidecarContract
 from tests.contract.runtime.suite import (
     DEADLINE_SECONDS,
@@ -47,5 +48,5 @@ def _looked_at_until_it_is_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(docker_start, "EARLY_END_SECONDS_MAX", DEADLINE_SECONDS)
 
 
-class TestDocker(RunContract, LogContract, ProgramContract, SidecarContract):
+class TestDocker(RunContract, LogContract, ProgramContract, CommandContract, SidecarContract):
     """Everything that is asked of a runtime is asked of this one."""

@@ -9,6 +9,7 @@ from borgish.borglet.runtimes.base import TaskRuntime
 from borgish.borglet.runtimes.process import ProcessRuntime
 from borgish.vocabulary import Runtime
 from borgish.wire.link import AttemptSpec
+from tests.contract.runtime.commands import CommandContract
 from tests.contract.runtime.sidecars import SidecarContract
 from tests.contract.runtime.suite import (
     LogContract,
@@ -41,5 +42,5 @@ def runtime_case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pro
     end_all(tmp_path / "m1")
 
 
-class TestProcess(RunContract, LogContract, ProgramContract, SidecarContract):
+class TestProcess(RunContract, LogContract, ProgramContract, CommandContract, SidecarContract):
     """All of it."""

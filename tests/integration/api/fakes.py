@@ -49,7 +49,7 @@ from borgish.wire.api_past import (
     RollbackPlan,
     RollbackRequest,
 )
-from borgish.wire.link import ExecReply, JoinReply, JoinRequest
+from borgish.wire.link import ExecPiece, ExecReply, JoinReply, JoinRequest, StdinReply
 from tests.unit.api.cells import NOW, small_cell, small_observed, small_refusals
 
 CLOCK = SystemClock()
@@ -93,6 +93,7 @@ class FakeGateway:
         self.log_break: Exception | None = None
         self.log_silence = False
         self.logs_open = 0
+        self.inputs: list[tuple[str, str, str, int, bytes, bool]] = []
         self.hub = WatchHub(3, self, kept=100)
 
     async def command(self, command: Command, actor: str, request_id: str, digest: str) -> Accepted:
@@ -217,6 +218,23 @@ class FakeGateway:
         if run == ("gone",):
             raise Unreachable("m1 does not answer", "`borgctl machine show m1` says more")
         return ExecReply(f"{task} {program} {' '.join(run)} {timeout_seconds}".encode() + b"\xff", 7)
+
+    async def exec_stream(
+        self, task: str, run: tuple[str, ...], timeout_seconds: float, program: str, session: str
+    ) -> AsyncIterator[bytes]:
+        told = await self.exec(task, run, timeout_seconds, program)
+
+        async def lines() -> AsyncIterator[bytes]:
+            yield msgspec.json.encode(ExecPiece(told.output + session.encode())) + b"\n"
+            yield msgspec.json.encode(ExecPiece(exit_code=told.exit_code)) + b"\n"
+
+        return lines()
+
+    async def exec_stdin(
+        self, task: str, program: str, session: str, offset: int, data: bytes, *, end: bool
+    ) -> StdinReply:
+        self.inputs.append((task, program, session, offset, data, end))
+        return StdinReply(offset + len(data), ended=end)
 
     async def checkpoint(self, reason: str, name: str = "") -> CheckpointView:
         return msgspec.structs.replace(CHECKPOINT, reason=reason, name=name)

@@ -33,7 +33,6 @@ from borgish.wire.api import (
     CheckpointView,
     CordonRequest,
     EventList,
-    ExecCall,
     IndexesRequest,
     JobDetail,
     JobList,
@@ -56,7 +55,7 @@ from borgish.wire.api_past import (
     CheckpointVerdict,
     Imported,
 )
-from borgish.wire.link import ExecReply, Facts, JoinReply, JoinRequest
+from borgish.wire.link import Facts, JoinReply, JoinRequest
 from tests.integration.api.fakes import RunningApi, until
 
 JOB = b"name: hello\ntasks: 2\nrun: [sleep, '60']\n"
@@ -262,19 +261,6 @@ def test_logs_that_break_off_are_not_taken_for_whole(
         next(pieces)
     until(lambda: "broke off: m1 went away" in caplog.text)
     assert "Traceback" not in caplog.text
-
-
-def test_exec_returns_bytes_and_exit_code(admin: Client) -> None:
-    reply = admin.post(
-        quoted("tasks", "ann", "web", 0, "exec"), ExecCall(("ls", "-l"), 5, "proxy"), ExecReply
-    )
-    assert (reply.output, reply.exit_code) == (b"ann/web/0 proxy ls -l 5.0\xff", 7)
-
-
-@pytest.mark.parametrize("call", [ExecCall(()), ExecCall(("x",), 0), ExecCall(("x",), 1e9)])
-def test_exec_out_of_bounds_is_refused(admin: Client, call: ExecCall) -> None:
-    with pytest.raises(Invalid):
-        admin.post(quoted("tasks", "ann", "web", 0, "exec"), call, ExecReply)
 
 
 def test_why(admin: Client) -> None:

@@ -1,5 +1,6 @@
 """A real borglet with real programs, over HTTP, with this test as its master."""
 
+import base64
 import contextlib
 import http.client
 import json
@@ -157,8 +158,18 @@ def test_exec_and_refusals_over_http(borglet: Borglet, master: Master) -> None:
     master.until(key, up)
     asked = {"task": "ann/web/0", "attempt": 7, "run": ["sh", "-c", "echo $GREETING; exit 3"]}
     status, body = master.call("POST", "/v1/exec", json.dumps(asked).encode())
-    assert (status, json.loads(body)["exit_code"]) == (200, 3)
+    whole = json.loads(body)
+    assert (status, whole["exit_code"]) == (200, 3)
     assert master.call("POST", "/v1/exec", json.dumps({**asked, "attempt": 8}).encode())[0] == 404
+    status, body = master.call("POST", "/v1/exec/stream", json.dumps(asked).encode())
+    lines = [json.loads(line) for line in body.splitlines()]
+    assert (status, lines[-1]) == (200, {"exit_code": 3})
+    output = b"".join(base64.b64decode(line.get("output", "")) for line in lines)
+    assert output == base64.b64decode(whole["output"]) != b""
+    assert master.call("POST", "/v1/exec/stream", json.dumps({**asked, "attempt": 8}).encode())[0] == 404
+    where = "/v1/exec/stdin?task=ann/web/0&attempt=7"
+    assert master.call("POST", f"{where}&session=ended", b"x")[0] == 404
+    assert master.call("POST", f"{where}&session=ended&offset=-1", b"x")[0] == 404
     assert master.call("GET", "/v1/logs?task=ann/nosuch/0&attempt=1")[0] == 404
     assert master.call("GET", "/v1/logs?task=ann/web/0&attempt=x")[0] == 400
     assert master.call("GET", "/nosuch")[0] == 404

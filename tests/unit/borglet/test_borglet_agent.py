@@ -10,7 +10,7 @@ import pytest
 from borgish.borglet import opening
 from borgish.borglet.agent import Agent
 from borgish.borglet.ledger import Ledger
-from borgish.borglet.runtimes.base import RunState, StartFailed
+from borgish.borglet.runtimes.base import Input, RunState, StartFailed, Write
 from borgish.clock import SystemClock
 from borgish.errors import Conflict, NotFound, Unreachable
 from borgish.resources import Resources
@@ -95,7 +95,14 @@ class MadeUp:
         if key in self.runs:
             yield b"hello\n"
 
-    async def exec(self, key: str, run: tuple[str, ...], timeout_seconds: float) -> tuple[bytes, int, bool]:
+    async def exec(
+        self,
+        key: str,
+        run: tuple[str, ...],
+        timeout_seconds: float,
+        stdin: Input | None = None,
+        write: Write | None = None,
+    ) -> tuple[bytes, int, bool]:
         return b"said", 0, False
 
     def images(self) -> dict[str, str]:

@@ -155,7 +155,8 @@ class Asked(msgspec.Struct):
 class FakeMaster:
     """Answers what the test puts into ``answers``: by ``METHOD path``, a value or a function of the request.
 
-    A ``Problem`` is answered with its status, bytes as they are, all else as JSON.
+    A ``Problem`` is answered with its status, bytes as they are, an iterator of them as they come, all
+    else as JSON.
     """
 
     def __init__(self) -> None:
@@ -216,7 +217,9 @@ def _handler(answer: Callable[[Asked], object]) -> type[BaseHTTPRequestHandler]:
             query = {key: values[0] for key, values in parse_qs(parts.query).items()}
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             found = answer(Asked(method, parts.path, query, body, dict(self.headers)))
-            if isinstance(found, bytes):
+            if isinstance(found, Iterator):
+                self._send_all(found)
+            elif isinstance(found, bytes):
                 self._send(200, "application/octet-stream", found)
             elif isinstance(found, Problem):
                 self._send(found.status, "application/problem+json", msgspec.json.encode(found))
@@ -229,6 +232,13 @@ def _handler(answer: Callable[[Asked], object]) -> type[BaseHTTPRequestHandler]:
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
+
+        def _send_all(self, parts: Iterator[bytes]) -> None:
+            self.send_response(200)
+            self.send_header("Connection", "close")
+            self.end_headers()
+            for part in parts:
+                self.wfile.write(part)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name in the library
             pass

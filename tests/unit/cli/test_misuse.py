@@ -111,7 +111,7 @@ def test_options_of_exec_go_before_or_after_the_task(
     words: tuple[str, ...], run: Run, master: FakeMaster
 ) -> None:
     master.has(job())
-    master.answers["POST /v1/tasks/ann/web/0/exec"] = {"output": "", "exit_code": 7}
+    master.answers["POST /v1/tasks/ann/web/0/exec/stream"] = b'{"exit_code": 7}\n'
     assert run("task", "exec", *words, "--", "ls", "-l", "--timeout") == 7
     assert json.loads(master.asked[-1].body) == {"run": ["ls", "-l", "--timeout"], "timeout_seconds": 5.0}
 

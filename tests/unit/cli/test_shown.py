@@ -1,7 +1,9 @@
 """What is listed and shown, in every form, against a small master."""
 
-import base64
 import json
+import tempfile
+import threading
+from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -22,7 +24,7 @@ from borgish.wire.api import (
     TaskView,
     WhyView,
 )
-from borgish.wire.link import ExecReply
+from borgish.wire.link import ExecPiece, StdinReply
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.samples import (
     AMOUNTS,
@@ -169,7 +171,7 @@ def test_the_programs_of_a_task(master: FakeMaster, run: Run, capsys: Out) -> No
 
 def test_logs_and_exec_can_name_a_program(master: FakeMaster, run: Run) -> None:
     master.has(job()).answers["GET /v1/tasks/ann/web/0/logs"] = b"x"
-    master.answers["POST /v1/tasks/ann/web/0/exec"] = ExecReply(b"", 0)
+    master.answers["POST /v1/tasks/ann/web/0/exec/stream"] = b'{"exit_code": 0}\n'
     assert run("task", "logs", "web/0", "--program", "proxy") == 0
     assert master.asked[-1].query["program"] == "proxy"
     assert run("task", "exec", "web/0", "--program", "proxy", "--", "ls") == 0
@@ -291,11 +293,62 @@ def test_changes_say_what_was_done(master: FakeMaster, run: Run, capsys: Out) ->
 def test_exec_ends_with_the_exit_code_of_the_command(
     master: FakeMaster, run: Run, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    output = base64.b64encode(b"\x1b[31m\xff").decode()
-    master.has(job()).answers["POST /v1/tasks/ann/web/0/exec"] = {"output": output, "exit_code": 7}
+    lines = (ExecPiece(), ExecPiece(b"\x1b[31m"), ExecPiece(b"\xff"), ExecPiece(exit_code=7))
+    answer = b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
+    master.has(job()).answers["POST /v1/tasks/ann/web/0/exec/stream"] = answer
     assert run("task", "exec", "web/0", "--", "ls", "-l", "--", "x") == 7
     assert capfdbinary.readouterr().out == b"\x1b[31m\xff"
     assert json.loads(master.asked[-1].body)["run"] == ["ls", "-l", "--", "x"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b'{"output": "aGk="}\n', "the connection broke before the command ended"),
+        (b'{"error": "the Docker engine did not answer"}\n', "the Docker engine did not answer"),
+    ],
+)
+def test_a_command_whose_end_is_not_known_fails(
+    answer: bytes, said: str, master: FakeMaster, run: Run, capsys: Out
+) -> None:
+    master.has(job()).answers["POST /v1/tasks/ann/web/0/exec/stream"] = answer
+    assert run("task", "exec", "web/0", "--", "ls") not in (0, 7)
+    assert said in capsys.readouterr().err
+
+
+def given_as_stdin(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - open for as long as the test
+    file.write(content)
+    file.seek(0)
+    monkeypatch.setattr("sys.stdin", file)
+
+
+def test_input_is_sent_in_pieces_and_again_from_where_it_was_not_taken(
+    master: FakeMaster, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = bytearray()
+    ended = threading.Event()
+
+    def take(asked: Asked) -> StdinReply:
+        assert int(asked.query["offset"]) == len(taken)
+        taken.extend(asked.body[:100_000])  # a command that reads slowly
+        all_taken = len(asked.body) <= 100_000
+        if all_taken and asked.query["end"] == "true":
+            ended.set()
+        return StdinReply(len(taken), ended=ended.is_set())
+
+    def lines(asked: Asked) -> Iterator[bytes]:
+        assert asked.query["session"]
+        yield b"{}\n"
+        ended.wait()
+        yield b'{"exit_code": 3}\n'
+
+    given = bytes(range(256)) * 4096
+    given_as_stdin(monkeypatch, given)
+    master.has(job()).answers["POST /v1/tasks/ann/web/0/exec/stream"] = lines
+    master.answers["POST /v1/tasks/ann/web/0/exec/stdin"] = take
+    assert run("task", "exec", "web/0", "--", "cat") == 3
+    assert bytes(taken) == given
 
 
 def test_logs_go_unchanged_into_a_pipe_and_safe_onto_a_terminal(

@@ -7,7 +7,8 @@ zygote nor whoever asked, so programs and their exit codes survive both. Nothing
 memory or disk that could be missing then: room for the last records is made at the start.
 
 A request is a message with file descriptors: a file with the request as JSON, the pipe for the answer,
-and for ``exec`` the pipe for the output. Names of files are relative to the attempt's folder.
+and for ``exec`` the pipe for the output, and that of the input if it has any. Names of files are
+relative to the attempt's folder.
 """
 
 MODULES = ("basics", "groups", "output", "program", "runs", "main")  # each imports only what is before it

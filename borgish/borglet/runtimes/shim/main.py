@@ -21,6 +21,8 @@ from borgish.borglet.runtimes.shim.basics import (
 )
 from borgish.borglet.runtimes.shim.runs import execute, start, watch
 
+FDS_MAX = 4  # request, answer, output, input
+
 
 def work(fds: list[int]) -> None:
     """Do one request, in a process of its own."""
@@ -40,7 +42,7 @@ def work(fds: list[int]) -> None:
 def serve(requests: socket.socket) -> None:
     """Fork a shim for each request, until whoever asks is gone."""
     while True:
-        message, fds, _, _ = socket.recv_fds(requests, 16, 3)
+        message, fds, _, _ = socket.recv_fds(requests, 16, FDS_MAX)
         if not message:
             return
         for fd in fds:

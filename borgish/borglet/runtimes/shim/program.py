@@ -37,7 +37,7 @@ IGNORED_HERE = (
 )
 
 
-def become(request: Request, output: int) -> None:
+def become(request: Request, output: int, stdin: int) -> None:
     """Turn this process into the program. Returns never; raises Trouble."""
     os.setsid()
     with stage("group"):
@@ -47,6 +47,8 @@ def become(request: Request, output: int) -> None:
         set_limit(number, most)
     with contextlib.suppress(OSError):
         write_file("/proc/self/oom_score_adj", str(request["oom_score_adj"]))
+    if stdin >= 0:
+        os.dup2(stdin, 0)
     for fd in (1, 2):
         os.dup2(output, fd)
     for number in IGNORED_HERE:
@@ -68,16 +70,16 @@ def set_limit(number: int, most: int) -> None:
         resource.setrlimit(number, (min(most, hard), hard))
 
 
-def launch(request: Request, output: int, before: Callable[[int], None]) -> int:
+def launch(request: Request, output: int, before: Callable[[int], None], stdin: int = -1) -> int:
     """Start the program and return its pid. ``before`` is called with it before the program may act:
-    a program whose record could not be written never begins."""
+    a program whose record could not be written never begins. Without ``stdin`` it reads nothing."""
     go_read, go_write = os.pipe()
     told_read, told_write = os.pipe()
     with stage("fork"):
         pid = os.fork()
     if pid == 0:
         os.close(go_write)
-        wait_and_become(request, output, go_read, told_write)
+        wait_and_become(request, output, stdin, go_read, told_write)
     os.close(told_write)
     try:
         with stage("folder"):
@@ -93,11 +95,11 @@ def launch(request: Request, output: int, before: Callable[[int], None]) -> int:
     return pid
 
 
-def wait_and_become(request: Request, output: int, go: int, told: int) -> None:
+def wait_and_become(request: Request, output: int, stdin: int, go: int, told: int) -> None:
     """Live as the program's process up to its first instruction."""
     try:
         if os.read(go, 1):
-            become(request, output)
+            become(request, output, stdin)
     except Trouble as trouble:
         os.write(told, json.dumps(trouble.args).encode())
     finally:

@@ -170,7 +170,7 @@ def watch(request: Request, answer: int) -> None:
     finish(record, log, output, room, {"reason": reason, "oom": killed_for_memory})
 
 
-def execute(request: Request, answer: int, output: int) -> None:
+def execute(request: Request, answer: int, output: int, stdin: int = -1) -> None:
     """Run a command beside a task: its pid first, then how it ended, each a line of the answer."""
     wake = wake_on_child()
     os.chdir("/")
@@ -178,8 +178,10 @@ def execute(request: Request, answer: int, output: int) -> None:
     def before(pid: int) -> None:
         reply(answer, {"pid": pid, "ticks": start_ticks(pid)})
 
-    pid = launch(request, output, before)
+    pid = launch(request, output, before, stdin)
     os.close(output)
+    if stdin >= 0:
+        os.close(stdin)  # or whoever writes would not notice that the command has closed it
     status = None
     while status is None:
         select.select([wake], [], [])
