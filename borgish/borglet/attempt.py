@@ -73,7 +73,7 @@ class Attempt(msgspec.Struct, kw_only=True):
         return self.spec.stop if self.spec else Stop()
 
     @property
-    def waiting(self) -> bool:
+    def held_back(self) -> bool:
         """Whether back-off holds its next start back."""
         is_due = self.spec is None or not self.backoff.delay_seconds(self.spec.restart)
         return self.stage is Stage.WAITING and not is_due
@@ -231,7 +231,7 @@ class Attempt(msgspec.Struct, kw_only=True):
             reason=self.reason or self.note,
             port_in_use=self.port_in_use,
             early_ends=self.backoff.ends,
-            waiting=self.waiting,
+            held_back=self.held_back,
         )
 
     # -- steps of the machine ---------------------------------------------------------------------

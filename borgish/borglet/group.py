@@ -142,5 +142,5 @@ def _report(member: Attempt) -> ProgramReport:
         restarts=max(0, member.run - 1),
         reason=member.reason or member.note,
         early_ends=member.backoff.ends,
-        waiting=member.waiting,
+        held_back=member.held_back,
     )

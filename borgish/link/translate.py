@@ -201,7 +201,7 @@ def seen_program(report: ProgramReport) -> SeenProgram:
 
 def seen_phase(report: AttemptReport | ProgramReport) -> Phase:
     """Return the phase of what was reported; the wire has one for what starts and what waits to."""
-    if report.phase is not Phase.STARTING or not report.waiting:
+    if report.phase is not Phase.STARTING or not report.held_back:
         return report.phase
     return Phase.CRASH_LOOPING if report.early_ends >= CRASH_LOOP_STARTS else Phase.BACKING_OFF
 

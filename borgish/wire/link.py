@@ -177,14 +177,14 @@ class ProgramReport(msgspec.Struct, frozen=True, omit_defaults=True):
     restarts: Small = 0
     reason: str = ""
     early_ends: Small = 0  # as of an attempt
-    waiting: bool = False
+    held_back: bool = False
 
 
 class AttemptReport(msgspec.Struct, frozen=True, omit_defaults=True):
     """One attempt as it is on its machine. ``ended`` is final; the phase means nothing from then on.
 
     All is of its main program, but that it has ended only when all of its programs have. What waits for its
-    next start has the phase STARTING, which masters of every version know, and ``waiting`` set.
+    next start has the phase STARTING, which masters of every version know, and ``held_back`` set.
     """
 
     task: str
@@ -203,7 +203,7 @@ class AttemptReport(msgspec.Struct, frozen=True, omit_defaults=True):
     port_in_use: Port = 0  # a port of the attempt that a foreign program holds: place it elsewhere
     programs: tuple[ProgramReport, ...] = ()
     early_ends: Small = 0  # starts in a row that failed, or whose program ended before a good run
-    waiting: bool = False  # back-off holds its next start back
+    held_back: bool = False  # back-off holds its next start back
 
     @property
     def key(self) -> str:

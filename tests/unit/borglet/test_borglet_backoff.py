@@ -103,12 +103,12 @@ def test_a_report_says_how_often_it_ended_early_and_that_the_next_start_is_held_
     reported = []
     for run in (1, 2, 3):
         bench.began(run)
-        reported.append((bench.said.waiting, bench.said.early_ends))
+        reported.append((bench.said.held_back, bench.said.early_ends))
         bench.ended(run, code=1)
-        reported.append((bench.said.waiting, bench.said.early_ends))
+        reported.append((bench.said.held_back, bench.said.early_ends))
         bench.later(60.0)
     assert reported == [(False, 0), (False, 1), (False, 1), (True, 2), (False, 2), (True, 3)]
     bench.began(4)
     bench.later(601.0)
     bench.ended(4, code=1)
-    assert (bench.said.waiting, bench.said.early_ends) == (False, 1)
+    assert (bench.said.held_back, bench.said.early_ends) == (False, 1)

@@ -103,7 +103,7 @@ def test_a_task_has_all_programs_of_its_group(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("phase", "waiting", "early_ends", "seen"),
+    ("phase", "held_back", "early_ends", "seen"),
     [
         (Phase.STARTING, False, 0, Phase.STARTING),
         (Phase.STARTING, False, 5, Phase.STARTING),
@@ -114,9 +114,11 @@ def test_a_task_has_all_programs_of_its_group(desk: Desk) -> None:
     ],
 )
 def test_what_waits_for_its_next_start_is_told_from_what_starts(
-    phase: Phase, waiting: bool, early_ends: int, seen: Phase
+    phase: Phase, held_back: bool, early_ends: int, seen: Phase
 ) -> None:
-    beside = ProgramReport("proxy", phase, waiting=waiting, early_ends=early_ends)
-    report = AttemptReport("ann/web/0", 3, phase, programs=(beside,), waiting=waiting, early_ends=early_ends)
+    beside = ProgramReport("proxy", phase, held_back=held_back, early_ends=early_ends)
+    report = AttemptReport(
+        "ann/web/0", 3, phase, programs=(beside,), held_back=held_back, early_ends=early_ends
+    )
     attempt = seen_attempt(report)
     assert (attempt.phase, attempt.early_ends, attempt.programs[0].phase) == (seen, early_ends, seen)
