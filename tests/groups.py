@@ -7,6 +7,8 @@ A group that cannot run is left out, and the end of the run says so and why; nam
 import functools
 import os
 import shutil
+import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,6 +44,21 @@ def postgres_lacks() -> str:
     return "no initdb on PATH or in /usr/lib/postgresql; install postgresql"
 
 
+@functools.cache
+def mounts_lacks() -> str:
+    """Return why no file system can be mounted here, "" when one can."""
+    with tempfile.TemporaryDirectory() as folder:
+        mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder]
+        try:
+            subprocess.run(mount, check=True, capture_output=True, text=True)
+        except OSError as error:
+            return f"no mount to call ({error})"
+        except subprocess.CalledProcessError as error:
+            return f"no right to mount a tmpfs ({error.stderr.strip()})"
+        subprocess.run(["umount", folder], check=True)
+    return ""
+
+
 def traces_lacks() -> str:
     """Return which public trace is not here, "" when all are."""
     from tests.bench.traces import lacking  # only wanted where a test asks
@@ -51,6 +68,7 @@ def traces_lacks() -> str:
 
 LACKS: dict[str, Callable[[], str]] = {
     "docker": docker_lacks,
+    "mounts": mounts_lacks,
     "postgres": postgres_lacks,
     "traces": traces_lacks,
 }

@@ -1,7 +1,10 @@
 """A real borgmaster under load whose disk fills up: it refuses, goes on serving, and recovers by itself."""
 
+import contextlib
 import json
 import signal
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -99,4 +102,48 @@ def test_a_disk_that_is_full_at_a_commit_ends_in_a_master_that_serves(
         siege.has(str(PLENTY_BYTES))
         siege.more(6)
         assert (tmp_path / "cell.reserve").exists()
+        assert siege.end_in_peace() == []
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own with room for a cell and little more."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", folder], check=True)
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def filled(folder: Path) -> Path:
+    """Fill a file system to its last block; return the file to remove for it to be empty again."""
+    ballast = folder / "ballast"
+    with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+    return ballast
+
+
+@pytest.mark.mounts
+def test_a_file_system_that_is_full_to_its_last_block(nursery: Nursery, small_disk: Path) -> None:
+    """Nothing of ours stands between: a lock that cannot name its holder, the roster, SQLite, its log."""
+    with Siege(nursery, small_disk) as siege:
+        siege.found_cell()
+        siege.begin()
+        siege.start()
+        assert siege.serves(), siege.said()
+        siege.more(6)
+        siege.kill()
+        ballast = filled(small_disk)
+        for _ in range(3):
+            siege.start()
+            assert siege.serves(), siege.said()
+            siege.full(3)
+            assert json.loads(siege.get("/v1/status")[1])["refusing"]
+            siege.kill()
+        siege.start()
+        assert siege.serves(), siege.said()
+        ballast.unlink()
+        siege.more(6)
+        assert (small_disk / "cell.reserve").exists()
         assert siege.end_in_peace() == []
