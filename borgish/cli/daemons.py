@@ -47,7 +47,12 @@ def start(daemon: Daemon) -> subprocess.Popen[bytes]:
             env=_environment(),
             start_new_session=True,
         )
-    _write_pid(daemon, process.pid)
+    try:
+        _write_pid(daemon, process.pid)
+    except OSError:
+        process.kill()  # `borgctl down` would not know of it
+        process.wait()
+        raise
     return process
 
 
