@@ -14,7 +14,7 @@ import msgspec
 from sqlalchemy import Connection, update
 from sqlalchemy.exc import SQLAlchemyError
 
-from borgish.errors import NotFound, StoreDamaged, UnsafeConfiguration
+from borgish.errors import BorgishError, NotFound, StoreDamaged, UnsafeConfiguration
 from borgish.failpoints import reach
 from borgish.store import faults, files, migrate, postgres, sqlite
 from borgish.store.base import CheckpointInfo
@@ -132,8 +132,7 @@ class Recovery:
             files.finish_rebuild(self._path)
             work, building = files.working_copies(self._path)
             try:
-                files.copied(self._path, work)
-                work.touch(0o600)
+                _copy(self._path, work)
                 reach("rebuild.copied")
                 remains = self._open_copy(work)
                 with _closing(remains.connection):
@@ -192,6 +191,17 @@ class Recovery:
             os.fsync(file.fileno())
         files.sync_folder(path)
         return path
+
+
+def _copy(path: Path, work: Path) -> None:
+    try:
+        files.copied(path, work)
+        work.touch(0o600)
+    except OSError as error:
+        raise BorgishError(
+            f"{work}, the copy in which a damaged database is read, cannot be made: {error.strerror}",
+            "Make room beside the database for two more of its size",
+        ) from error
 
 
 def _rebuild_in_place(target: Connection, saved: Salvaged, at: float) -> CheckpointInfo:

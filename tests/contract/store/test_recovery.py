@@ -1,6 +1,8 @@
 """A damaged store is brought back: what is good goes on, what is lost is said, and no number comes again."""
 
+import errno
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -8,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from borgish.cell.events import EntriesLost, JobSubmitted, MachineUp
-from borgish.errors import Fenced, NotFound, StoreDamaged, UnsafeConfiguration
+from borgish.errors import BorgishError, Fenced, NotFound, StoreDamaged, UnsafeConfiguration
 from borgish.master.recover import findings, told
 from borgish.store.base import CheckpointInfo
 from borgish.store.checkpoints import Start, is_good
@@ -252,6 +254,16 @@ def test_without_any_database_the_newest_file_is_the_cell(filed: Damaged) -> Non
     assert (done.saved.start, done.saved.head) == (12, 12)
     assert done.saved.resumes_at == 13 + UNKNOWN_SKIPPED
     assert filed.recovery().look().is_sound
+
+
+def test_without_room_for_a_copy_that_is_said(filed: Damaged, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfileobj", full)
+    with pytest.raises(BorgishError, match=r"cell\.db\.salvage, .* cannot be made: No space left") as caught:
+        filed.recovery().look()
+    assert "Make room beside the database" in caught.value.hint
 
 
 def test_an_older_one_that_is_asked_for_comes_to_the_same(damaged: Damaged) -> None:
