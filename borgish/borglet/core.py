@@ -20,7 +20,7 @@ import msgspec
 from borgish.borglet import words
 from borgish.borglet.actions import Action, Actions, Forget
 from borgish.borglet.attempt import Attempt
-from borgish.borglet.entry import Entry, Head, Purpose, Stage
+from borgish.borglet.entry import LIVE, Entry, Head, Purpose, Stage
 from borgish.borglet.group import Groups
 from borgish.borglet.recall import from_entry, to_entry
 from borgish.borglet.runtimes.base import RunState
@@ -280,9 +280,14 @@ class BorgletCore:
         self._touched.update(dict.fromkeys(keys))
 
     def _obey(self, assignment: Assignment, now: Now) -> None:
-        """Stops before starts, so that what a stop and a start both want is let go of first."""
+        """Stops before starts, so that what a stop and a start both want is let go of first.
+
+        What may have ended by itself while nobody watched is told to stop only when its runtime is open and
+        has said so: else its result would be taken for that of the stop. ``adopted`` comes here again.
+        """
         for order in assignment.stop:
-            if attempt := self._attempts.get(order.key):
+            attempt = self._attempts.get(order.key)
+            if attempt and (self._is_open(attempt) or attempt.stage not in LIVE):
                 why = order.reason or "stopped as asked"
                 bound = now.later(order.grace_seconds) if order.grace_seconds is not None else None
                 attempt.order_stop(why, Purpose.KILL, now, end_by=bound)

@@ -41,7 +41,7 @@ from borgish.cell.events import (
     follows,
 )
 from borgish.cell.lifecycle import OF_ENDING, Happening
-from borgish.cell.model import Answer, Job, Machine
+from borgish.cell.model import LOST_ATTEMPTS_MAX, Answer, Job, LostAttempt, Machine, Task
 from borgish.cell.moving import (
     drop_promises,
     expect,
@@ -53,7 +53,7 @@ from borgish.cell.moving import (
     turn,
 )
 from borgish.cell.state import LOSSES_KEPT_SECONDS, REQUESTS_KEPT, Cell
-from borgish.vocabulary import State
+from borgish.vocabulary import Eviction, State
 
 
 def apply_entry(cell: Cell, entry: Entry) -> None:
@@ -182,8 +182,25 @@ def _tasks_evicted(cell: Cell, event: TasksEvicted, entry: Entry) -> None:
         leave_machine(cell, event.job, task)
         turn(job, task, State.PENDING, entry.at, reason)
         task.notice_seconds = event.notice_seconds
+        if event.results_count:
+            task.lost = (*task.lost, _lost_attempt(task))[-LOST_ATTEMPTS_MAX:]
+        elif event.cause is Eviction.RESTART:
+            task.lost = ()  # its user wants it to run anew
     cell.waiting.setdefault(event.job, set()).update(event.indexes)
     touch(cell, job, event.indexes)
+
+
+def _lost_attempt(task: Task) -> LostAttempt:
+    return LostAttempt(task.attempt, task.machine, task.ports, task.devices, task.alloc, task.restarts)
+
+
+def _return_to(task: Task, attempt: int) -> None:
+    """Let a task's record be about an attempt that was lost. The one since then is the one before it now."""
+    lost = next(each for each in task.lost if each.attempt == attempt)
+    if lost.attempt != task.attempt:
+        task.previous_attempt, task.previous_machine = task.attempt, task.machine
+    task.attempt, task.machine, task.ports = lost.attempt, lost.machine, lost.ports
+    task.devices, task.alloc, task.restarts = lost.devices, lost.alloc, lost.restarts
 
 
 def _tasks_ended(cell: Cell, event: TasksEnded, entry: Entry) -> None:
@@ -195,6 +212,8 @@ def _tasks_ended(cell: Cell, event: TasksEnded, entry: Entry) -> None:
         if task.state is State.RUNNING:
             leave_machine(cell, event.job, task)
             task.notice_seconds = -1.0  # it was of an attempt before the one that ends
+        if event.attempts:
+            _return_to(task, event.attempts[place])
         turn(job, task, State.DEAD, entry.at, event.reasons[place], event.ending)
         if event.exit_codes:
             task.exit_code, task.signal = event.exit_codes[place], event.signals[place]

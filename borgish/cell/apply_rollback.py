@@ -8,6 +8,7 @@ import msgspec
 from borgish.cell.events import Entry, JobRestored, RollbackWentOn, RolledBack
 from borgish.cell.model import Job, Task
 from borgish.cell.moving import count, drop_promises, grow, leave_machine, shrink, stop_waiting, touch, turn
+from borgish.cell.rollback import same_program
 from borgish.cell.state import Cell
 from borgish.vocabulary import Ending, State
 
@@ -39,6 +40,9 @@ def _restore(cell: Cell, one: JobRestored, reason: str, at: float) -> None:
         job = cell.jobs[one.job] = Job(one.job, one.uid, one.spec, one.submitted_at, one.submitted_by)
     if job.spec != one.spec:
         drop_promises(cell, job, range(len(job.tasks)))
+        for task in job.tasks:
+            if task.lost and not same_program(job.spec, one.spec, task.index):
+                task.lost = ()  # they run another version
     job.uid, job.spec, job.generation = one.uid, one.spec, one.generation
     job.submitted_at, job.submitted_by = one.submitted_at, one.submitted_by
     shrink(cell, job, one.tasks)
@@ -119,7 +123,7 @@ def _take_on(cell: Cell, job: Job, record: Task, at: float) -> None:
         leave_machine(cell, job.key, task)
     count(job, task, -1)
     fresh = job.tasks[record.index] = copy.copy(record)
-    fresh.since = at
+    fresh.since, fresh.lost = at, ()
     count(job, fresh, +1)
     stop_waiting(cell, job, (record.index,))
     touch(cell, job, (record.index,))

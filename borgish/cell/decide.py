@@ -244,6 +244,7 @@ def _join(cell: Cell, observed: Observed, command: JoinMachine, _actor: str, _no
         machine = msgspec.structs.replace(
             machine,
             joined_at=there.joined_at,
+            boot_id=there.boot_id,  # of the last report: the next one tells what a new boot has ended
             cordoned=there.cordoned,
             reason=there.reason if there.cordoned else "",
             port_next=there.port_next,

@@ -1,7 +1,8 @@
 """What follows from what a machine reports: ends, restarts, and tasks it no longer has.
 
-Only news about *current* attempts has consequences. The rest (attempts that were superseded, or
-that nobody knows) is absorbed into ``observed`` and answered by the machine's next assignment.
+Only news about *current* attempts has consequences, and the results of attempts that were lost with the
+machine. The rest (attempts that were superseded, or that nobody knows) is absorbed into ``observed`` and
+answered by the machine's next assignment.
 """
 
 from collections.abc import Iterator
@@ -20,7 +21,10 @@ from borgish.cell.model import Machine
 from borgish.cell.observed import SeenAttempt
 from borgish.cell.state import Cell
 from borgish.clock import Now
-from borgish.vocabulary import Ending, Eviction, split_task_name
+from borgish.vocabulary import Ending, Eviction, Phase, split_task_name
+
+RESULTS = frozenset({Ending.FINISH, Ending.FAIL})
+"""What a program comes to by itself."""
 
 
 def decide_report(cell: Cell, report: Observe, _now: Now) -> Decision:
@@ -30,10 +34,40 @@ def decide_report(cell: Cell, report: Observe, _now: Now) -> Decision:
         return Decision((), report.machine, "not in this cell")
     events: list[AnyEvent] = [*_machine_events(machine, report)]
     news = [a for a in report.changed if cell.is_current(machine.name, a.task, a.attempt)]
+    if report.boot_id != machine.boot_id:
+        gone = [a for a in news if _is_gone_with_boot(a)]
+        news = [a for a in news if a not in gone]
+        events.extend(_rebooted(machine, gone))
     events.extend(_restarts(cell, news))  # first: of a task that has ended since, the count is history too
-    events.extend(_endings(news))
+    ended = [a for a in news if a.ended in RESULTS]
+    events.extend(_endings(ended))
     events.extend(_evictions(cell, machine, report, news))
+    events.extend(_late_endings(cell, machine, report, {a.task for a in ended}))
     return Decision(tuple(events), machine.name, f"report of {machine.name}")
+
+
+def _is_gone_with_boot(attempt: SeenAttempt) -> bool:
+    """Return whether an attempt of before its machine booted has not been started again there since.
+
+    How it ended is known only if that was before.
+    """
+    if attempt.ended in RESULTS:
+        return not _is_exit_known(attempt)
+    was_running = _is_exit_known(attempt) or bool(attempt.exit_reason)
+    return attempt.ended is None and was_running and attempt.phase is Phase.STARTING
+
+
+def _is_exit_known(attempt: SeenAttempt) -> bool:
+    return attempt.exit_code is not None or attempt.signal is not None
+
+
+def _rebooted(machine: Machine, gone: list[SeenAttempt]) -> Iterator[AnyEvent]:
+    jobs: dict[str, list[int]] = {}
+    for attempt in gone:
+        job, index = split_task_name(attempt.task)
+        jobs.setdefault(job, []).append(index)
+    for job, indexes in sorted(jobs.items()):
+        yield TasksEvicted(job, tuple(sorted(indexes)), Eviction.VANISHED, f"{machine.name} was rebooted")
 
 
 def _machine_events(machine: Machine, report: Observe) -> Iterator[AnyEvent]:
@@ -49,10 +83,10 @@ def _machine_events(machine: Machine, report: Observe) -> Iterator[AnyEvent]:
         yield MachineFacts(machine.name, *facts)
 
 
-def _endings(news: list[SeenAttempt]) -> Iterator[AnyEvent]:
+def _endings(ended: list[SeenAttempt], *, late: bool = False) -> Iterator[AnyEvent]:
     groups: dict[tuple[str, Ending], list[tuple[int, SeenAttempt]]] = {}
-    for attempt in news:
-        if attempt.ended in (Ending.FINISH, Ending.FAIL):
+    for attempt in ended:
+        if attempt.ended is not None:
             job, index = split_task_name(attempt.task)
             groups.setdefault((job, attempt.ended), []).append((index, attempt))
     for (job, ending), rows in sorted(groups.items()):
@@ -65,7 +99,22 @@ def _endings(news: list[SeenAttempt]) -> Iterator[AnyEvent]:
             tuple(a.exit_code for _, a in rows),
             tuple(a.signal for _, a in rows),
             tuple(a.started_at for _, a in rows),
+            tuple(a.attempt for _, a in rows) if late else (),
         )
+
+
+def _late_endings(cell: Cell, machine: Machine, report: Observe, ended: set[str]) -> Iterator[AnyEvent]:
+    """Yield the ends of attempts that were lost with the machine, of tasks that have none otherwise.
+
+    Whoever was told to stop ends with KILL, so these ended by themselves. The work is done: a later attempt
+    would do it again, and is stopped, as whatever runs of a task that is dead.
+    """
+    late: dict[str, SeenAttempt] = {}
+    for attempt in sorted(report.changed, key=lambda a: a.attempt):
+        is_result = attempt.ended in RESULTS and _is_exit_known(attempt) and attempt.task not in ended
+        if is_result and cell.is_awaited(machine.name, attempt.task, attempt.attempt):
+            late.setdefault(attempt.task, attempt)
+    yield from _endings(list(late.values()), late=True)
 
 
 def _restarts(cell: Cell, news: list[SeenAttempt]) -> Iterator[AnyEvent]:

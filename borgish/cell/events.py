@@ -104,6 +104,7 @@ class TasksEvicted(Event, frozen=True, tag=True):
     reason: str = ""
     notice_seconds: float = -1.0  # bounds the grace of their stop; below 0: does not
     preemptor: str = ""  # the task that needed their room
+    results_count: bool = False  # these attempts may end by themselves yet, and that counts
 
 
 class TasksEnded(Event, frozen=True, tag=True):
@@ -116,6 +117,7 @@ class TasksEnded(Event, frozen=True, tag=True):
     exit_codes: tuple[int | None, ...] = ()  # empty when none is known
     signals: tuple[int | None, ...] = ()
     started_at: tuple[float, ...] = ()
+    attempts: tuple[int, ...] = ()  # lost ones that ended by themselves; empty: the current ones
 
 
 class TasksResubmitted(Event, frozen=True, tag=True):

@@ -21,12 +21,27 @@ def may_preempt(cell: Cell, preemptor: str, job: Job, index: int) -> bool:
 
 
 def evicted_as_lost(cell: Cell, machine: str, reason: str) -> Iterator[TasksEvicted]:
-    """Yield the evictions of all that a machine holds that is down, job by job."""
-    jobs: dict[str, list[int]] = {}
+    """Yield the evictions of all that a machine holds that is down, job by job.
+
+    Of what runs to completion the result counts, should it be reported when the machine is back.
+    """
+    groups: dict[tuple[str, bool], list[int]] = {}
     for key, index in sorted(cell.placed[machine]):
-        jobs.setdefault(key, []).append(index)
-    for key, indexes in jobs.items():
-        yield TasksEvicted(key, tuple(indexes), Eviction.MACHINE_LOST, f"{machine} is down: {reason}")
+        groups.setdefault((key, _has_result(cell.jobs[key], index)), []).append(index)
+    for (key, results_count), indexes in groups.items():
+        yield TasksEvicted(
+            key,
+            tuple(indexes),
+            Eviction.MACHINE_LOST,
+            f"{machine} is down: {reason}",
+            results_count=results_count,
+        )
+
+
+def _has_result(job: Job, index: int) -> bool:
+    """Return whether what a task runs now has a result for its job; another version's is of no use."""
+    is_current = job.spec_of(job.tasks[index]) is job.spec
+    return is_current and not job.spec.is_service and not is_alloc_set(job)
 
 
 def evicted_with(

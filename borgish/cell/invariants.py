@@ -189,6 +189,14 @@ def ports_are_held_once(cell: Cell) -> Iterator[str]:
                 yield f"port {port} of {task.machine} is held by {other} and by {name}"
 
 
+def lost_attempts_are_of_live_tasks(cell: Cell) -> Iterator[str]:
+    """Only what runs to completion waits for late results, and only until it has one."""
+    for key, job in cell.jobs.items():
+        for task in job.tasks:
+            if task.lost and (task.state is State.DEAD or job.spec.is_service):
+                yield f"{task_name(key, task.index)} is {task.state} and waits for {task.lost}"
+
+
 def _running(cell: Cell) -> Iterator[tuple[str, Job, Task]]:
     for key, job in cell.jobs.items():
         for task in job.tasks:
@@ -208,4 +216,5 @@ CHECKS = (
     tasks_have_their_devices,
     promises_are_of_those_who_wait,
     ports_are_held_once,
+    lost_attempts_are_of_live_tasks,
 )

@@ -26,6 +26,7 @@ TABLE: dict[tuple[State | None, Happening], State] = {
     (None, Happening.SUBMIT): State.PENDING,
     (State.PENDING, Happening.SCHEDULE): State.RUNNING,
     (State.PENDING, Happening.UPDATE): State.PENDING,
+    (State.PENDING, Happening.FINISH): State.DEAD,  # by an attempt that was taken for lost
     (State.PENDING, Happening.FAIL): State.DEAD,
     (State.PENDING, Happening.KILL): State.DEAD,
     (State.PENDING, Happening.LOST): State.DEAD,

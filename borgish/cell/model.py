@@ -10,6 +10,20 @@ from borgish.resources import Resources
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Band, Ending, Runtime, State, TaintEffect
 
+LOST_ATTEMPTS_MAX = 8
+"""Of one task, so many attempts that were lost with their machines are remembered."""
+
+
+class LostAttempt(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """An attempt that was evicted since its machine was down: it may still run there to its end."""
+
+    attempt: int
+    machine: str
+    ports: tuple[int, ...] = ()
+    devices: tuple[str, ...] = ()
+    alloc: int = -1
+    restarts: int = 0
+
 
 class Task(msgspec.Struct, gc=False, omit_defaults=True):
     """One index of a job. ``machine`` and ``ports`` are those of ``attempt``, also when it is over."""
@@ -32,6 +46,7 @@ class Task(msgspec.Struct, gc=False, omit_defaults=True):
     alloc: int = -1  # the index of the alloc it is in, in the set of its job; -1: in none
     promised: str = ""  # while pending: the machine where its place is kept until its victims left
     notice_seconds: float = -1.0  # bounds the grace of the attempt last evicted; below 0: does not
+    lost: tuple[LostAttempt, ...] = ()  # while not dead: attempts whose result counts, should it come late
 
 
 class Lagging(msgspec.Struct, frozen=True):

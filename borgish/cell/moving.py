@@ -57,6 +57,8 @@ def turn(job: Job, task: Task, state: State, at: float, reason: str, ending: End
     """Put a task into a state; its counts follow, its place and its waiting do not."""
     count(job, task, -1)
     task.state, task.since, task.reason, task.ending = state, at, reason, ending
+    if state is State.DEAD:
+        task.lost = ()  # what is over has its result
     count(job, task, +1)
 
 

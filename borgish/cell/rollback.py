@@ -323,8 +323,13 @@ def _fate(task: Task, then: Task, *, same: bool, completes: bool) -> _Fate:
 
 
 def _has_ended_since(task: Task, then: Task) -> bool:
-    """Return whether a task that is over had not ended so when it was last to run, by the attempts."""
-    return task.attempt > then.attempt or (task.attempt == then.attempt and then.state is State.RUNNING)
+    """Return whether a task that is over had not ended so when it was last to run, by the attempts.
+
+    The result may be that of an attempt that was lost then, and came late.
+    """
+    was_lost = any(lost.attempt == task.attempt for lost in then.lost)
+    was_running = task.attempt == then.attempt and then.state is State.RUNNING
+    return task.attempt > then.attempt or was_running or was_lost
 
 
 def same_program(a: JobSpec, b: JobSpec, index: int) -> bool:

@@ -162,6 +162,9 @@ def _ways(entry: Entry) -> Iterator[tuple[tuple[str, int], _Way]]:
             yield from (((event.job, index), way) for index in event.indexes)
         elif isinstance(event, TasksEnded):
             for row, index in enumerate(event.indexes):
+                if event.attempts:  # the stay that ends here is a later one, which is stopped for it
+                    yield (event.job, index), _Way("superseded", f"attempt {event.attempts[row]} had ended")
+                    continue
                 yield (
                     (event.job, index),
                     _Way(

@@ -135,7 +135,13 @@ def _ended(event: TasksEnded, _entry: Entry) -> Iterator[_Line]:
     bad = event.ending in (Ending.FAIL, Ending.LOST)
     unknown = (None,) * len(event.indexes)
     rows = zip(event.reasons, event.exit_codes or unknown, event.signals or unknown, strict=True)
-    for how, indexes in _grouped(event.indexes, [_how(*row) for row in rows]):
+    ends = [_how(*row) for row in rows]
+    if event.attempts:
+        ends = [
+            f"{how} (by attempt {lost}, taken for lost)"
+            for how, lost in zip(ends, event.attempts, strict=True)
+        ]
+    for how, indexes in _grouped(event.indexes, ends):
         told = how[1:] if how.startswith(f": {word} by ") else f" {word}{how}"
         yield _Line(kind, f"{_tasks(event.job, indexes)}{told}", event.job, indexes, bad=bad)
 

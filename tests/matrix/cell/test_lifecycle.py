@@ -7,11 +7,12 @@ import pytest
 from borgish.cell.lifecycle import TABLE, Happening, IllegalTransition, after, allows, diagram
 from borgish.vocabulary import State
 
-# Written out from figure 2 of the Borg paper, so that the code's table is held to something.
+# Written out from figure 2 of the Borg paper, so that the code's table is held to something. Not in the
+# figure: a pending task finishes when an attempt that was taken for lost did.
 P, R, D = State.PENDING, State.RUNNING, State.DEAD
 PAPER: dict[State | None, dict[str, State]] = {
     None: {"submit": P},
-    P: {"schedule": R, "update": P, "fail": D, "kill": D, "lost": D},
+    P: {"schedule": R, "update": P, "finish": D, "fail": D, "kill": D, "lost": D},
     R: {"update": R, "evict": P, "finish": D, "fail": D, "kill": D, "lost": D},
     D: {"submit": P},
 }
