@@ -8,7 +8,7 @@ from borgish.borglet.actions import Action, Actions, Forget, Kill, Signal, Start
 from borgish.borglet.core import BorgletCore
 from borgish.borglet.entry import Entry, Head, Stage
 from borgish.borglet.runtimes.base import RunState
-from borgish.errors import Conflict
+from borgish.errors import Conflict, Unreachable
 from borgish.resources import Resources
 from borgish.sim.clock import VirtualClock
 from borgish.sim.faults import Fate
@@ -21,7 +21,7 @@ FORGET_SECONDS = 0.005
 UNHEARD_SECONDS = 15.0
 """A borglet that was not polled for so long joins again."""
 FACTS = Facts(Resources(8000, 16 * GIB, 100 * GIB), {"os": "sim"}, (Runtime.FAKE,), 20000, 20199)
-Answer = Callable[[PollReply | Conflict], None]
+Answer = Callable[[PollReply | Conflict | Unreachable], None]
 
 
 class Watcher:
@@ -52,10 +52,14 @@ class SimMachine:
         self.facts = facts
         self.runtime = SimRuntime(clock, fate)
         self.is_cut_off = False
+        self.is_on = True  # the host, whether or not its borglet runs
+        self.answered_at: list[float] = []  # when a master got an answer of it
+        self.refused_at: list[float] = []  # when a master was refused a connection by its host
         self.is_known = True  # has the token of its first joining
         self._is_joined = False  # this run of its borglet
         self.polled_at = 0.0
         self.boots = 1
+        self.booted_at = 0.0
         self._reached: list[tuple[float, bool]] = []  # since when it could be reached, or not
         self._clock = clock
         self._fate = fate
@@ -94,6 +98,7 @@ class SimMachine:
 
     def begin(self) -> None:
         """Start the borglet, from its ledger and what runs."""
+        self.is_on = True
         self._lives += 1
         now = self._clock.now()
         self._core = BorgletCore(
@@ -128,11 +133,18 @@ class SimMachine:
     def die(self) -> None:
         """End the borglet as kill -9 does: what it held in memory is gone, the programs go on."""
         self._core = None
-        self._held = None
+        held, self._held = self._held, None
+        if held is not None and self.is_on:
+            held.answer(Unreachable("closed the connection"))
         self._is_connected = lambda: False
         self._is_joined = False
         self.runtime.changed = None
         self._note()
+
+    def switch_off(self) -> None:
+        """End the borglet and be silent until one is started."""
+        self.is_on = False
+        self.die()
 
     def joined(self) -> None:
         """Take in that the master knows where this run of the borglet listens."""
@@ -141,8 +153,9 @@ class SimMachine:
 
     def lose_programs(self) -> None:
         """End as a machine does that boots: no program is left, nor word of how it ended."""
-        self.die()
+        self.switch_off()
         self.boots += 1
+        self.booted_at = self._clock.now().mono
         self.runtime.programs.clear()
 
     def lose_disk(self) -> None:

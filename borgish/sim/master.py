@@ -5,14 +5,23 @@ from typing import ParamSpec
 
 from borgish.cell.commands import Command, Observe, Seen
 from borgish.cell.invariants import violations
+from borgish.cell.observed import Miss
 from borgish.cell.room import Level
 from borgish.cell.state import Cell
-from borgish.errors import BorgishError, Conflict, OutcomeUnknown, Refused, StoreFull
+from borgish.errors import (
+    BorgishError,
+    Conflict,
+    NotListening,
+    OutcomeUnknown,
+    Refused,
+    StoreFull,
+    Unreachable,
+)
 from borgish.link.conversation import Conversation
 from borgish.link.refusals import REFUSED_SECONDS_MAX, Refusals
 from borgish.master.core import Core
 from borgish.master.rival import Found, RivalSearch, TakeOver, to_take_over
-from borgish.master.step import Ask, Heard, Input, Step
+from borgish.master.step import Ask, Heard, Input, Missed, Step
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.sim.clock import VirtualClock
 from borgish.sim.faults import Fate
@@ -58,6 +67,7 @@ class SimMaster:
         self.ended: BorgishError | None = None  # what a life ended with by itself, the last that did
         self.refusals = Refusals()
         self.problems: list[str] = []
+        self.began_at: list[float] = []  # each life
         self.committed_at: dict[int, float] = {}  # by position; monotonic, as wall clocks are stepped
         self.store = store
         self.core: Core | None = None
@@ -70,6 +80,7 @@ class SimMaster:
         self.leader = Leader(name)
         self._inputs: list[Input] = []
         self._heard: dict[str, float] = {}
+        self._missed: dict[str, Miss] = {}
         self._replies: dict[int, Reply] = {}
         self._handles = 0
         self._is_turning = False
@@ -124,11 +135,12 @@ class SimMaster:
 
     def _lead(self, cell: Cell, seen: Seen | None) -> None:
         now = self._clock.now()
+        self.began_at.append(now.mono)
         epoch = self.store.lead(self.name, self.name)
         self.core = Core(cell, ReconcileSettings(), now, seed=self._fate.seed)
         self.leader = Leader(self.name, f"{self.name}-{self._life}")
         self.refusals = Refusals()
-        self._inputs, self._heard, self._replies = [], {}, {}
+        self._inputs, self._heard, self._missed, self._replies = [], {}, {}, {}
         self._pollers, self._generations = {}, {}
         self._is_turning = True
         self._commit(self.core.begin(epoch, self.name, now, seen=seen))
@@ -188,7 +200,13 @@ class SimMaster:
 
     def heard(self, machine: str) -> None:
         """Note that a machine answered."""
+        self._missed.pop(machine, None)
         self._heard[machine] = self._clock.now().mono
+
+    def missed(self, machine: str, miss: Miss) -> None:
+        """Note that a poll of a machine got no valid answer."""
+        before = self._missed.get(machine)
+        self._missed[machine] = before.then(miss) if before else miss
 
     def _tick(self) -> None:
         refused = self.refusals.found()
@@ -214,8 +232,10 @@ class SimMaster:
     def _turn(self) -> None:
         assert self.core is not None
         inputs: list[Input] = [Heard(self._heard)] if self._heard else []
+        if self._missed:
+            inputs.append(Missed(self._missed))
         inputs += self._inputs
-        self._inputs, self._heard = [], {}
+        self._inputs, self._heard, self._missed = [], {}, {}
         room = self.store.room()
         step = self.core.step(inputs, self._clock.now(), room)
         if step.entries and room.level is Level.FULL:
@@ -322,21 +342,37 @@ class SimPoller:
         request = self._conversation.request(HOLD_SECONDS)
         answer = self._master.guarded(lambda reply: self._take(number, request, reply))
         self._network.poll(self._machine, self._port, request, answer, self._master.is_living())
-        self._master.after(request.wait_seconds + TIMEOUT_SECONDS, lambda: self._give_up(number))
+        self._master.after(
+            request.wait_seconds + TIMEOUT_SECONDS, lambda: self._give_up(number, Unreachable("no answer"))
+        )
 
-    def _give_up(self, number: int) -> None:
-        if number == self._asked:
-            self._asked += 1
-            self._conversation.lose()
-            self._master.refusals.drop(self._machine.name)
-            again = self._asked
-            self._master.after(RETRY_SECONDS, lambda: self._ask() if self._asked == again else None)
+    def _give_up(self, number: int, why: Unreachable) -> None:
+        if number != self._asked:
+            return
+        now = self._clock.now().mono
+        is_refused = isinstance(why, NotListening)
+        if is_refused:
+            self._machine.refused_at.append(now)
+        self._master.missed(self._machine.name, Miss(why.message, now if is_refused else 0.0))
+        self._master.refusals.drop(self._machine.name)
+        self._ask_again()
 
-    def _take(self, number: int, request: PollRequest, reply: PollReply | Conflict) -> None:
+    def _ask_again(self) -> None:
+        """Have the whole reported again, a moment later."""
+        self._asked += 1
+        self._conversation.lose()
+        again = self._asked
+        self._master.after(RETRY_SECONDS, lambda: self._ask() if self._asked == again else None)
+
+    def _take(self, number: int, request: PollRequest, reply: PollReply | Conflict | Unreachable) -> None:
         if isinstance(reply, Conflict):
             self._refused(number, request, reply)
             return
+        if isinstance(reply, Unreachable):
+            self._give_up(number, reply)
+            return
         self._master.refusals.note(self._machine.name)
+        self._machine.answered_at.append(self._clock.now().mono)
         self._master.heard(self._machine.name)
         report = self._conversation.observe(reply)
         if report is None:
@@ -348,7 +384,7 @@ class SimPoller:
         if not isinstance(answer, StoreFull):
             self._done(number, reply)
         elif number == self._asked:
-            self._give_up(number)
+            self._ask_again()  # it was heard, and is not missed
 
     def _refused(self, number: int, request: PollRequest, reply: Conflict) -> None:
         """Who leads is for the store to say. If we do, it was asked on a timeline that is over by now, or the
@@ -356,8 +392,7 @@ class SimPoller:
         if not self._master.store.leads():
             self._master.die()
             return
-        if number == self._asked:
-            self._give_up(number)
+        self._give_up(number, Unreachable("obeys another master"))
         if request.timeline == self._cell.timeline:
             self._master.refusals.note(self._machine.name, reply.message)
 

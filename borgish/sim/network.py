@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from borgish.errors import Conflict
+from borgish.errors import Conflict, NotListening, Unreachable
 from borgish.sim.clock import VirtualClock
 from borgish.sim.faults import Fate
 from borgish.sim.machine import Answer, SimMachine
@@ -13,7 +13,10 @@ LATE_SECONDS = 1.0
 
 
 class Network:
-    """Carries polls and their answers. What is lost says nothing: the asker has its own time limit."""
+    """Carries polls and their answers. What is lost says nothing: the asker has its own time limit.
+
+    A host without a borglet refuses the connection; one that is off says nothing.
+    """
 
     def __init__(self, clock: VirtualClock, fate: Fate) -> None:
         self._clock = clock
@@ -57,7 +60,7 @@ class Network:
         answer: Answer,
         is_open: Callable[[], bool],
     ) -> None:
-        def back(reply: PollReply | Conflict) -> None:
+        def back(reply: PollReply | Conflict | Unreachable) -> None:
             seconds = self._travel(machine)
             if seconds is not None:
                 # What was sent arrives, also when the borglet that sent it is gone by then.
@@ -65,6 +68,8 @@ class Network:
 
         if machine.is_up and machine.port == port:
             machine.poll(request, back, is_open)
+        elif machine.is_on:
+            back(NotListening("connection refused"))
 
     def _travel(self, machine: SimMachine) -> float | None:
         seconds = None if machine.is_cut_off else self._fate.travel_seconds()

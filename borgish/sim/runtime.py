@@ -24,6 +24,7 @@ class Program(msgspec.Struct):
 
     spec: AttemptSpec
     state: RunState
+    is_signalled: bool = False  # it was asked to end, or killed
 
     @property
     def is_alive(self) -> bool:
@@ -36,6 +37,8 @@ class SimRuntime:
 
     def __init__(self, clock: VirtualClock, fate: Fate) -> None:
         self.programs: dict[str, Program] = {}  # the latest run of each attempt
+        self.results: dict[tuple[str, int], tuple[float, int]] = {}
+        """By (task, attempt): when its main program last ended by itself, unasked, and its exit code."""
         self.changed: Callable[[str], None] | None = None
         self._clock = clock
         self._fate = fate
@@ -66,6 +69,10 @@ class SimRuntime:
     def _end_by_itself(self, spec: AttemptSpec, run: int, code: int) -> None:
         calm = not self._fate.faults.task_lives_seconds
         if not calm or (spec.labels.get("sim") == "batch" and not spec.program):
+            program = self.programs.get(spec.key)
+            unasked = program is not None and program.is_alive and not program.is_signalled
+            if unasked and program is not None and program.state.run == run and not spec.program:
+                self.results[spec.task, spec.attempt] = self._clock.now().mono, code
             self._end(spec.key, run, Exit(code=code, at=self._clock.now().wall))
 
     def _end(self, key: str, run: int, exit_: Exit) -> None:
@@ -90,6 +97,7 @@ class SimRuntime:
 
     def _plan_stop(self, program: Program, signal: int) -> None:
         key, run = program.state.key, program.state.run
+        program.is_signalled = True
         self._clock.after(
             STOP_SECONDS, lambda: self._end(key, run, Exit(signal=signal, at=self._clock.now().wall))
         )

@@ -19,6 +19,7 @@ from borgish.sim.faults import Fate, Faults
 from borgish.sim.machine import FACTS, UNHEARD_SECONDS, SimMachine
 from borgish.sim.master import SimMaster
 from borgish.sim.network import Network
+from borgish.sim.policy import Loss, Record
 from borgish.sim.workload import People
 from borgish.store.memory import MemoryStore
 from borgish.wire.api import Accepted
@@ -42,6 +43,7 @@ class Verdict(msgspec.Struct, frozen=True):
     masters: int
     borglet_deaths: int
     copies: int  # of the master, that began beside it
+    losses: tuple[Loss, ...]  # machines that were taken for lost with their tasks
 
 
 class World:
@@ -78,7 +80,7 @@ class World:
         """Start everybody; what follows happens as the clock goes on."""
         self._begin_master()
         for machine in self.machines.values():
-            self._begin_borglet(machine)
+            self.begin_borglet(machine)
         self.people.begin()
         self._plan_disasters()
         self._join_again()
@@ -87,7 +89,8 @@ class World:
         self.masters += 1
         self.master.begin()
 
-    def _begin_borglet(self, machine: SimMachine) -> None:
+    def begin_borglet(self, machine: SimMachine) -> None:
+        """Start a machine's borglet, and have it join, where none runs."""
         if not machine.is_up:
             machine.begin()
             self._join(machine, machine.instance, joined=[])
@@ -193,7 +196,7 @@ class World:
         if machine.is_up:
             self.borglet_deaths += 1
             what(machine)
-            self.clock.after(self.fate.away_seconds(), lambda: self._begin_borglet(machine))
+            self.clock.after(self.fate.away_seconds(), lambda: self.begin_borglet(machine))
 
     def _cut_off(self) -> None:
         machine = self._any()
@@ -211,6 +214,10 @@ class World:
         store = self.master.store
         problems += misheard(store, self.people.acknowledged)
         problems += [f"{copy.name} leads beside the master" for copy in self.copies if copy.is_up]
+        record = Record(
+            list(store.reopen().entries(0)), self.master.committed_at, self.master.began_at, self.machines
+        )
+        problems += record.problems
         if self.master.core is None:
             problems.append("there is no master")
         else:
@@ -226,6 +233,7 @@ class World:
             masters=self.masters,
             borglet_deaths=self.borglet_deaths,
             copies=len(self.copies),
+            losses=tuple(record.losses),
         )
 
 

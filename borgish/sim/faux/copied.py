@@ -5,7 +5,7 @@ from when its first new assignment is made; of the others it is known what they 
 differs, and only that is played. Programs start in an instant, and end when they are told to.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 import msgspec
 
@@ -13,15 +13,15 @@ from borgish.cell.allocs import alloc_name, is_alloc_set
 from borgish.cell.commands import Command, Observe
 from borgish.cell.events import Entry
 from borgish.cell.model import Job, Machine, Task
-from borgish.cell.observed import SeenAttempt
+from borgish.cell.observed import Miss, SeenAttempt
 from borgish.cell.state import Cell
 from borgish.clock import Now
-from borgish.errors import Conflict, Refused
+from borgish.errors import Conflict, Refused, Unreachable
 from borgish.link.conversation import Conversation
 from borgish.link.translate import attempt_spec
 from borgish.master.core import Core
 from borgish.master.poison import Failure
-from borgish.master.step import Ask, Heard, Input, Step
+from borgish.master.step import Ask, Heard, Input, Missed, Step
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.sim.clock import VirtualClock
 from borgish.sim.faults import NO_FAULTS, Fate
@@ -36,6 +36,8 @@ ACTOR = "fauxmaster"
 TICK_SECONDS = 0.5
 COMMIT_SECONDS = 0.002
 HOLD_SECONDS = 2.0
+TIMEOUT_SECONDS = 2.0
+RETRY_SECONDS = 1.0
 TRAVEL_SECONDS = 0.0005
 QUIET_SECONDS = 3.0
 """So long nothing happens, and nothing more is expected; longer than the pauses of any loop."""
@@ -90,12 +92,23 @@ class Copy:
             raise answer
         return answer
 
-    def lose(self, machines: Iterable[str]) -> None:
+    def lose(self, machines: Collection[str]) -> None:
         """End machines, with all that runs on them, without a word."""
         for name in machines:
             self._alive.discard(name)
             if name in self._awake:
-                self._awake[name].machine.die()
+                self._awake[name].machine.switch_off()
+        self._miss(frozenset(machines), HOLD_SECONDS + TIMEOUT_SECONDS)
+
+    def _miss(self, machines: frozenset[str], seconds: float) -> None:
+        """Have polls of machines missed, the first one in so many seconds."""
+
+        def miss() -> None:
+            silent = machines - self._alive
+            self._inputs.append(Missed(dict.fromkeys(sorted(silent), Miss("no answer"))))
+            self._miss(machines, RETRY_SECONDS + TIMEOUT_SECONDS)
+
+        self.clock.after(seconds, miss)
 
     def run(self, seconds: float) -> None:
         """Let time pass."""
@@ -198,13 +211,13 @@ class Copy:
         line.asked += 1
         number, request = line.asked, line.conversation.request(HOLD_SECONDS)
 
-        def back(reply: PollReply | Conflict) -> None:
+        def back(reply: PollReply | Conflict | Unreachable) -> None:
             self.clock.after(TRAVEL_SECONDS, lambda: self._take(line, number, reply))
 
         self.clock.after(TRAVEL_SECONDS, lambda: line.machine.poll(request, back))
 
-    def _take(self, line: "_Line", number: int, reply: PollReply | Conflict) -> None:
-        if isinstance(reply, Conflict):
+    def _take(self, line: "_Line", number: int, reply: PollReply | Conflict | Unreachable) -> None:
+        if isinstance(reply, Conflict | Unreachable):
             raise reply
         report = line.conversation.observe(reply)
         if report is None:

@@ -1,0 +1,187 @@
+"""How machines that gave no answer were treated, judged by what truly happened: who was moved, and when.
+
+From the journal as it is on the disk, when its entries were committed, and what machines and programs did.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from borgish.cell.events import (
+    AnyEvent,
+    Entry,
+    JobChanged,
+    JobSubmitted,
+    MachineJoined,
+    MachineRemoved,
+    RolledBack,
+    TasksEnded,
+    TasksEvicted,
+    TasksPlaced,
+    TasksResubmitted,
+)
+from borgish.sim.machine import SimMachine
+from borgish.vocabulary import Ending, Eviction, split_task_name, task_name
+
+SILENT_SECONDS = 10.0
+"""Nobody is moved whose host gave a sign of life in so long,"""
+UNANSWERED_SECONDS = 60.0
+"""unless its borglet gave no answer for so long."""
+RATE_SECONDS = 10.0
+RATE_SHARE = 0.02
+MISSED_SECONDS = 15.0
+"""A machine without an answer for so long has missed two polls, whatever else was polled for."""
+SLOW_SECONDS = 4.0
+"""No message is under way for longer."""
+HEARD_SECONDS = 3.0
+"""What a machine said is durable so long after, unless the master died."""
+
+Attempt = tuple[str, int]  # the task's name, and the attempt
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """Tasks were moved from a machine that was taken for lost."""
+
+    at: float  # monotonic
+    machine: str
+
+
+class Record:
+    """What the journal says, entry by entry."""
+
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        committed_at: Mapping[int, float],
+        began_at: Sequence[float],
+        machines: Mapping[str, SimMachine],
+    ) -> None:
+        """``began_at``: when each master began."""
+        self.losses: list[Loss] = []
+        self.problems: list[str] = []
+        self._began_at = began_at
+        self._machines = machines
+        self._members: set[str] = set()
+        self._on: dict[str, str] = {}  # by task: where its last attempt was placed
+        self._attempt: dict[str, int] = {}  # by task: its last attempt
+        self._lost: dict[str, list[tuple[int, str]]] = {}  # by task: attempts that were lost, and where
+        for entry in entries:
+            at = committed_at[entry.position]
+            for machine in sorted(set(self._lost_from(entry))):
+                self._judge_loss(Loss(at, machine))
+            for event in entry.events:
+                self._take(event, entry, at)
+
+    # Who is moved
+
+    def _lost_from(self, entry: Entry) -> Iterator[str]:
+        """Yield where tasks are moved from; what people remove is their own decision."""
+        for event in entry.events:
+            is_loss = isinstance(event, TasksEvicted) and event.cause is Eviction.MACHINE_LOST
+            if isinstance(event, TasksEvicted) and is_loss and entry.cause != "RemoveMachine":
+                yield from (self._on[task_name(event.job, index)] for index in event.indexes)
+
+    def _judge_loss(self, loss: Loss) -> None:
+        self.losses.append(loss)
+        machine = self._machines[loss.machine]
+        answered = _since_last(machine.answered_at, loss.at)
+        alive = min(answered, _since_last(machine.refused_at, loss.at))
+        if answered < UNANSWERED_SECONDS and alive < SILENT_SECONDS:
+            self.problems.append(f"{loss.machine} lost its tasks {alive:.1f} s after its host was alive")
+        most = max(1, int(RATE_SHARE * len(self._members)))
+        recent = [each for each in self.losses if each.at > loss.at - RATE_SECONDS]
+        if len(recent) > most:
+            self.problems.append(f"{len(recent)} machines lost their tasks within {RATE_SECONDS:g} s")
+        away = [name for name in self._members if self._unanswered(name, loss.at) > MISSED_SECONDS]
+        if len(away) >= 3 and 2 * len(away) >= len(self._members):
+            self.problems.append(f"{loss.machine} lost its tasks while {', '.join(sorted(away))} were away")
+
+    def _unanswered(self, name: str, at: float) -> float:
+        return _since_last(self._machines[name].answered_at, at)
+
+    # What is done twice
+
+    def _take(self, event: AnyEvent, entry: Entry, at: float) -> None:
+        match event:
+            case MachineJoined():
+                self._members.add(event.machine.name)
+            case MachineRemoved():
+                self._members.discard(event.machine)
+            case TasksPlaced(job, indexes, machines):
+                for index, machine in zip(indexes, machines, strict=True):
+                    name = task_name(job, index)
+                    self._on[name], self._attempt[name] = machine, entry.position
+            case TasksEvicted(job, indexes, cause):
+                for index in indexes:
+                    self._evicted(task_name(job, index), cause)
+            case TasksEnded():
+                self._judge_end(event, at)
+            case _:
+                self._run_anew(event)
+
+    def _run_anew(self, event: AnyEvent) -> None:
+        """Await no results of before where something is to run anew, or to run something else."""
+        match event:
+            case TasksResubmitted(job, indexes):
+                for index in indexes:
+                    self._lost.pop(task_name(job, index), None)
+            case JobSubmitted():
+                self._forget(event.spec.key, 0)
+            case JobChanged():
+                self._forget(event.job, event.spec.tasks)
+            case RolledBack():
+                self._lost.clear()
+
+    def _evicted(self, name: str, cause: Eviction) -> None:
+        if cause is Eviction.MACHINE_LOST:
+            self._lost.setdefault(name, []).append((self._attempt[name], self._on[name]))
+        elif cause is Eviction.RESTART:
+            self._lost.pop(name, None)
+
+    def _forget(self, job: str, tasks: int) -> None:
+        """Of the tasks of a job from this index on nothing is awaited any more."""
+        for name in list(self._lost):
+            key, index = split_task_name(name)
+            if key == job and index >= tasks:
+                del self._lost[name]
+
+    def _judge_end(self, event: TasksEnded, at: float) -> None:
+        """A late result is a true one; and no later attempt has one when an earlier one's could be heard."""
+        for row, index in enumerate(event.indexes):
+            name = task_name(event.job, index)
+            lost = self._lost.pop(name, [])
+            if event.attempts:
+                code = event.exit_codes[row] if event.exit_codes else None
+                self._judge_late(name, event.attempts[row], lost, code)
+            elif event.ending in (Ending.FINISH, Ending.FAIL):
+                for attempt, machine in lost:
+                    if self._could_be_heard(self._machines[machine], (name, attempt), at):
+                        self.problems.append(
+                            f"{name} has a result of attempt {self._attempt[name]}, and attempt {attempt} "
+                            f"had finished on {machine}, which said so before"
+                        )
+
+    def _judge_late(self, name: str, attempt: int, lost: list[tuple[int, str]], code: int | None) -> None:
+        machine = dict(lost).get(attempt)
+        true = self._machines[machine].runtime.results.get((name, attempt)) if machine else None
+        if true is None or true[1] != code:
+            self.problems.append(f"{name} has the result {code} of attempt {attempt}, which ended as {true}")
+
+    def _could_be_heard(self, machine: SimMachine, attempt: Attempt, before: float) -> bool:
+        """Whether a master heard from a machine after an attempt had finished there, and lived on, and so
+        the result had to count."""
+        result = machine.runtime.results.get(attempt)
+        if result is None or result[1] != 0 or machine.booted_at > result[0]:
+            return False
+        heard = machine.answered_at[bisect_left(machine.answered_at, result[0] + SLOW_SECONDS) :]
+        return any(at + HEARD_SECONDS < before and not self._died(at, at + HEARD_SECONDS) for at in heard)
+
+    def _died(self, since: float, until: float) -> bool:
+        return any(since <= at <= until for at in self._began_at)
+
+
+def _since_last(times: Sequence[float], at: float) -> float:
+    """Return how long before a moment the last of these was."""
+    place = bisect_right(times, at)
+    return at - times[place - 1] if place else float("inf")
