@@ -26,6 +26,7 @@ from borgish.errors import (
     Refused,
     StoreFull,
     TooLarge,
+    TooManyRequests,
     Unauthenticated,
     Unreachable,
 )
@@ -42,7 +43,10 @@ Params = Mapping[str, str | int | bool | None]
 WATCH_SILENCE_SECONDS_MAX = 30.0  # a living watch says something each 10 s
 _REFUSALS: dict[int, type[Refused]] = {
     error.status: error
-    for error in (Refused, NotFound, Conflict, TooLarge, Unauthenticated, Forbidden, Gone, StoreFull)
+    for error in (
+        *(Refused, NotFound, Conflict, TooLarge, TooManyRequests, Unauthenticated, Forbidden, Gone),
+        StoreFull,
+    )
 }
 _TLS_HINT = "The authority that signs the master is `ca` in client.json, or BORGISH_CA beside --url"
 _UP_HINT = "Is the cell up? `borgctl up` starts it"
@@ -153,8 +157,8 @@ class Client:
     ) -> bytes:
         """Do one request and return the body of the answer as it came.
 
-        A connection that breaks is tried once more, and another master asked, with the same request id:
-        nothing is done twice.
+        A connection that breaks is tried once more, another master asked, and one that is asked too often
+        asked later, with the same request id: nothing is done twice.
         """
         headers = self._headers(method, content_type if body else "", request_id)
         return self._masters.ask(
@@ -279,8 +283,11 @@ class Client:
                 "Look at the address in client.json",
             )
         error = _error_of(_problem(body, response.status))
-        if isinstance(error, Unreachable) and response.headers.get("retry-after"):
+        after = response.headers.get("retry-after", "")
+        if isinstance(error, Unreachable) and after:
             return NobodyLeads(error.message, error.hint)
+        if isinstance(error, TooManyRequests) and after.isascii() and after.isdigit():
+            error.retry_after_seconds = float(after[:9])
         if isinstance(error, Unauthenticated) and self._token_source:
             error.hint = f"The token was read from {self._token_source}; it must be one of this cell"
         return error

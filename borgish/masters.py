@@ -1,7 +1,8 @@
 """Which of a cell's borgmasters is asked: the one that leads, found by asking them in turn.
 
-A standby sends on to the leader. While nobody leads, as for some seconds when a leader has died, all are
-asked again for a while, as long as there is more than one or a standby says so.
+One that is asked too often says when to ask again. A standby sends on to the leader. While nobody leads, as
+for some seconds when a leader has died, all are asked again for a while, as long as there is more than one
+or a standby says so.
 """
 
 import time
@@ -11,7 +12,7 @@ from urllib.parse import urlsplit
 
 from borgish.addresses import may_follow, several
 from borgish.clock import SystemClock
-from borgish.errors import BorgishError, Unreachable
+from borgish.errors import BorgishError, TooManyRequests, Unreachable
 
 T = TypeVar("T")
 
@@ -19,6 +20,8 @@ SENT_ON = 307
 LEADERLESS_SECONDS_MAX = 15.0
 """How long nobody may lead before that is said; an election takes half of it at most."""
 PAUSE_SECONDS = 0.2
+BUSY_SECONDS_MAX = 10.0
+"""How long one question waits in all for a master that is asked too often."""
 _HOPS_MAX = 5  # from one to the next, without a pause
 
 
@@ -64,9 +67,16 @@ class Masters:
         that names everyone who was asked when nobody leads.
         """
         clock, began, tried, silent = SystemClock(), 0.0, list[BorgishError](), set[str]()
+        busy_seconds = BUSY_SECONDS_MAX
         while True:
             try:
                 return question()
+            except TooManyRequests as busy:  # nothing was done, so that anything may be asked again
+                busy_seconds -= busy.retry_after_seconds
+                if busy_seconds < 0:
+                    raise
+                time.sleep(busy.retry_after_seconds)
+                continue
             except SentOn as sent:
                 if not may_follow(self.url, sent.where) or sent.where == self.url:
                     raise

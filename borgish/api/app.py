@@ -11,12 +11,13 @@ from borgish.api.asked import Asked
 from borgish.api.auth import Tokens, guard
 from borgish.api.checkpoints import CHECKPOINTS
 from borgish.api.diff import DIFF
-from borgish.api.door import LOOPBACK_HOSTS, App, Door
+from borgish.api.door import LOOPBACK_HOSTS, UNLIMITED, Door
 from borgish.api.errors import on_borgish_error, on_framework_error, on_unforeseen_error
 from borgish.api.events import EVENTS
 from borgish.api.gateway import Gateway
 from borgish.api.history import HISTORY
 from borgish.api.jobs import JOBS
+from borgish.api.limits import Limits
 from borgish.api.machines import MACHINES
 from borgish.api.openapi import show_openapi
 from borgish.api.parser import Parser
@@ -54,10 +55,11 @@ def create_app(
     metrics: Metrics,
     hosts: Iterable[str] | None = LOOPBACK_HOSTS,
     permit: Callable[[], None] = lambda: None,
-) -> App:
+    limits: Limits = UNLIMITED,
+) -> Door:
     """Return the API as an ASGI app. ``hosts`` are the names it goes by (see ``door.hosts_of``), ``permit``
     raises when nothing may be answered any more."""
-    return Door(create_routes(gateway, metrics), tokens, hosts, permit)
+    return Door(create_routes(gateway, metrics), tokens, hosts, permit, limits)
 
 
 def create_routes(gateway: Gateway, metrics: Metrics) -> Litestar:

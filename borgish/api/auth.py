@@ -56,6 +56,15 @@ class Tokens:
     def __init__(self, principals: Mapping[str, Principal]) -> None:
         self._principals = dict(principals)
 
+    def change(self, new: "Tokens") -> list[str]:
+        """Become what another reading of the file holds; return what differs, a line for each token."""
+        old, self._principals = self._principals, new._principals
+        return [
+            f"tokens: {key[:8]}...: {_shown(old.get(key))} -> {_shown(self._principals.get(key))}"
+            for key in sorted(old.keys() | self._principals.keys())
+            if old.get(key) != self._principals.get(key)
+        ]
+
     @classmethod
     def read(cls, path: Path) -> "Tokens":
         """Read ``tokens.toml``: a table per token, named by its SHA-256, with ``name`` and ``role``.
@@ -79,6 +88,10 @@ class Tokens:
             if hmac.compare_digest(known, digest):
                 found = principal
         return found
+
+
+def _shown(principal: Principal | None) -> str:
+    return f"{principal.role} {principal.name}" if principal else "(none)"
 
 
 def token_digest(token: str) -> str:

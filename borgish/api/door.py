@@ -3,13 +3,17 @@
 Plain ASGI around the app, because a framework's own middleware runs only for routes that exist.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from borgish.api.auth import Tokens, bearer
 from borgish.api.errors import encode, headers_of, problem_of
-from borgish.errors import BorgishError, Forbidden, Unauthenticated
+from borgish.api.gateway import Principal
+from borgish.api.limits import Limits, LimitSettings
+from borgish.clock import SystemClock
+from borgish.errors import BorgishError, Forbidden, TooManyRequests, Unauthenticated
 from borgish.failpoints import reach
 from borgish.wire.bounds import is_loopback
 
@@ -20,6 +24,9 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _log = logging.getLogger(__name__)
 
+LASTS = "borgish.lasts"
+"""The key in the state of a request that may take long before its answer begins."""
+UNLIMITED = Limits(LimitSettings(0, 1, 0, 1, 0), SystemClock())
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
@@ -36,44 +43,103 @@ class Door:
         tokens: Tokens,
         hosts: Iterable[str] | None,
         permit: Callable[[], None] = lambda: None,
+        limits: Limits = UNLIMITED,
     ) -> None:
         """``permit`` raises while nothing may be answered but with its error."""
         self._app = app
         self._permit = permit
         self._tokens = tokens
         self._hosts = None if hosts is None else frozenset(hosts)
+        self._limits = limits
+        self._open: set[_Open] = set()
+
+    def drop_revoked(self) -> None:
+        """End the streams, and what else may last, of tokens that no longer stand for who they did."""
+        for request in list(self._open):
+            if request.lasts and self._tokens.principal(request.token) != request.principal:
+                _log.info("%r of %s ends: its token was revoked", request.path, request.principal.name)
+                request.task.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
             try:
-                self._admit(scope)
+                request = self._admit(scope)
             except BorgishError as refused:
                 await _refuse(refused, send)
                 return
-            await self._pass_on(scope, receive, send)
+            self._open.add(request)
+            try:
+                await self._pass_on(scope, receive, send, request)
+            finally:
+                self._open.discard(request)
 
-    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send, request: "_Open") -> None:
         """Let the app answer. A stream that breaks off ends without its end mark, and a line in the log."""
+
+        async def watched(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                request.begun = True
+                if 400 <= message["status"] < 500 and message["status"] != TooManyRequests.status:
+                    self._limits.refused(request.principal)
+            await send(message)
+
         try:
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, watched)
             reach("answer.sent")
+        except asyncio.CancelledError:
+            if self._tokens.principal(request.token) == request.principal:
+                raise
+            if not request.begun:
+                await _refuse(_stranger(), send)
         except Exception as error:  # the answer has begun: nobody can be told but by cutting it off
             known = _raised_on_purpose(error)
             if known is None:
                 raise
             _log.warning("the answer to %r broke off: %s", scope["path"], known)
 
-    def _admit(self, scope: Scope) -> None:
+    def _admit(self, scope: Scope) -> "_Open":
         headers = scope["headers"]
         if self._hosts is not None:
             _check_host(headers, self._hosts)
-        principal = self._tokens.principal(bearer(headers))
-        if principal is None:
-            raise Unauthenticated("this token is not one of this cell", "Was it made for another cell?")
+        try:
+            token = bearer(headers)
+            principal = self._tokens.principal(token)
+            if principal is None:
+                raise _stranger()
+        except Unauthenticated:
+            self._limits.unauthenticated((scope.get("client") or ("nowhere",))[0])
+            raise
         scope["user"], scope["auth"] = principal, None
+        self._limits.admit(principal)
         self._permit()
+        return _Open(scope, token, principal)
+
+
+class _Open:
+    """A request that is being answered."""
+
+    def __init__(self, scope: Scope, token: str, principal: Principal) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.task, self.token, self.principal = task, token, principal
+        self.begun = False  # its answer
+        self._scope = scope
+
+    @property
+    def path(self) -> str:
+        path: str = self._scope["path"]
+        return path
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it may go on for long. Others are not ended: what a command does would be in doubt."""
+        return self.begun or LASTS in self._scope.get("state", {})
+
+
+def _stranger() -> Unauthenticated:
+    return Unauthenticated("this token is not one of this cell", "Was it made for another cell?")
 
 
 def hosts_of(listen: str) -> frozenset[str] | None:

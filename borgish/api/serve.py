@@ -40,6 +40,14 @@ class Serving:
         self._server = server
         self._task = asyncio.create_task(server.serve(sockets=[server.socket]))
 
+    def reload(self, tls: Tls) -> None:
+        """Show to new connections what is in these files now. Raises OSError for what cannot be used."""
+        context = self._server.config.ssl
+        assert context is not None, "what serves without TLS cannot begin to"
+        context.load_cert_chain(tls.certificate, tls.key)
+        if tls.ca:
+            context.load_verify_locations(tls.ca)
+
     async def stop(self) -> None:
         """Stop listening and end what is open, within a second. Close the watch before: it ends cleanly."""
         self._server.should_exit = True

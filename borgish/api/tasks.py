@@ -8,6 +8,7 @@ from litestar.response import Stream
 
 from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy
+from borgish.api.door import LASTS
 from borgish.api.finding import find_job, find_machine, find_task
 from borgish.api.gateway import Reading
 from borgish.api.moments import AT
@@ -159,6 +160,7 @@ async def pass_input(
 
 
 async def _exec_call(request: Asked) -> ExecCall:
+    request.scope["state"][LASTS] = True
     call = await request.json_as(ExecCall)
     if not call.run or len(call.run) > EXEC_WORDS_MAX:
         raise Invalid(f"run needs 1 to {EXEC_WORDS_MAX} words", 'Write it like {"run": ["ls", "-l"]}')

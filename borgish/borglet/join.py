@@ -19,7 +19,7 @@ from borgish.addresses import may_follow, several
 from borgish.borglet.membership import Membership
 from borgish.borglet.settings import Settings
 from borgish.clock import Clock
-from borgish.errors import BorgishError, Conflict, Refused, Unauthenticated, Unreachable
+from borgish.errors import BorgishError, Conflict, Refused, TooManyRequests, Unauthenticated, Unreachable
 from borgish.ids import new_request_id
 from borgish.wire.api import Problem
 from borgish.wire.link import JoinReply, JoinRequest
@@ -67,6 +67,12 @@ class Joiner:
         self._said, self._said_at = "", 0.0
         self._masters = several(settings.master)
         self._master = self._masters[0]  # the one that is asked next
+
+    def change(self, settings: Settings) -> None:
+        """Join by other settings from the next time on."""
+        self._settings = settings
+        self._masters = several(settings.master)
+        self._master = self._masters[0]
 
     async def run(self) -> None:
         """Join, watch, join again; never returns."""
@@ -200,7 +206,7 @@ class Joiner:
                 f"the borgmaster refused the name '{machine}': {problem.detail}",
                 problem.hint or "Give this machine another name: 'machine' in its configuration.",
             )
-        if status >= 500:
+        if status >= 500 or status == TooManyRequests.status:
             return Unreachable(f"the borgmaster cannot take a machine now: {problem.detail}", problem.hint)
         return Refused(f"the borgmaster refused this machine: {problem.detail}", problem.hint)
 

@@ -22,12 +22,13 @@ from borgish.borglet.lock import FolderLock
 from borgish.borglet.membership import Membership
 from borgish.borglet.opening import Factories
 from borgish.borglet.runtimes.base import TaskRuntime
-from borgish.borglet.server import BorgletApp, Server, make_server
-from borgish.borglet.settings import USABLE_RUNTIMES, Settings, load
+from borgish.borglet.server import BorgletApp, Server, make_server, reload_tls
+from borgish.borglet.settings import LIVE, USABLE_RUNTIMES, File, Settings, checked, read
 from borgish.borglet.stop_all import stop_all
 from borgish.clock import SystemClock
 from borgish.errors import BorgishError, UnsafeConfiguration
 from borgish.ids import new_instance
+from borgish.reload import Hangup, changes, fingerprint, log_changes, merged
 from borgish.vocabulary import Runtime
 from borgish.wire.bounds import is_loopback
 from borgish.wire.link import JoinRequest
@@ -39,12 +40,14 @@ BACKLOG = 128
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the daemon; ends the process with an exit code of ``borgish.errors``."""
+    hangup = Hangup()
     options = _parser().parse_args(arguments)
     _log_to_stderr()
     try:
-        settings = load(options.config)
+        file = read(options.config)
+        settings = checked(options.config, file)
         lock = _take_folder(settings.state)
-        uvloop.run(_stop_all(settings) if options.stop_all else _serve(settings))
+        uvloop.run(_stop_all(settings) if options.stop_all else _serve(options.config, file, hangup))
         lock.release()
     except BorgishError as error:
         log.critical("%s", error)
@@ -132,7 +135,8 @@ async def _stop_all(settings: Settings) -> None:
     log.info("ended %d programs", ended)
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(path: Path, file: File, hangup: Hangup) -> None:
+    settings = checked(path, file)
     ending = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ending.set)
@@ -142,7 +146,9 @@ async def _serve(settings: Settings) -> None:
     await agent.begin(membership.cell)
     app = BorgletApp(agent, membership)
     server = make_server(app, settings.tls)
-    joining = asyncio.create_task(_make_joiner(settings, membership, agent, listener).run())
+    joiner = _make_joiner(settings, membership, agent, listener)
+    hangup.handle(asyncio.get_running_loop(), Reload(path, file, joiner, server))
+    joining = asyncio.create_task(joiner.run())
     watching = asyncio.create_task(_end(ending, app, server))
     log.info("machine %s listens on %s:%d", settings.machine, *listener.getsockname()[:2])
     await server.serve(sockets=[listener])
@@ -150,6 +156,38 @@ async def _serve(settings: Settings) -> None:
     joining.cancel()
     await agent.close()
     log.info("ended; tasks go on")
+
+
+class Reload:
+    """Goes by what the borglet's file and certificate are now, and logs each change. What is broken is
+    reported, and then nothing changes."""
+
+    def __init__(self, path: Path, file: File, joiner: Joiner, server: Server) -> None:
+        self._path, self._file, self._joiner, self._server = path, file, joiner, server
+        self._certificate = _fingerprint(checked(path, file))
+
+    def __call__(self) -> None:
+        """Do it; the hangup's handler."""
+        try:
+            new = read(self._path)
+            checked(self._path, new)
+            file = merged(self._file, new, LIVE)
+            settings = checked(self._path, file)
+            reload_tls(self._server, settings.tls)
+        except UnsafeConfiguration as error:
+            log.error("not reloaded, nothing was changed: %s", error)
+            return
+        said = [str(change) for change in changes(self._file, new, LIVE)]
+        if (certificate := _fingerprint(settings)) != self._certificate:
+            said.append(f"certificate: {self._certificate} -> {certificate}, for new connections")
+        if file != self._file:
+            self._joiner.change(settings)
+        self._file, self._certificate = file, certificate
+        log_changes(log, said)
+
+
+def _fingerprint(settings: Settings) -> str:
+    return fingerprint(settings.tls.certificate) if settings.tls else ""
 
 
 async def _end(ending: asyncio.Event, app: BorgletApp, server: Server) -> None:

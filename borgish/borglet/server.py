@@ -337,10 +337,7 @@ def make_server(app: BorgletApp, tls: Tls | None) -> Server:
     try:
         config.load()
     except OSError as error:  # ssl.SSLError is one
-        raise UnsafeConfiguration(
-            f"tls.certificate and tls.key cannot be used: {error.strerror}",
-            "Give files in PEM: the key without a passphrase and of this certificate.",
-        ) from None
+        raise _unusable(error) from None
     if config.ssl is not None:
         config.ssl.minimum_version = ssl.TLSVersion.TLSv1_3
     server = Server(config)
@@ -352,3 +349,21 @@ def make_server(app: BorgletApp, tls: Tls | None) -> Server:
 
     app.is_open = is_open
     return server
+
+
+def reload_tls(server: Server, tls: Tls | None) -> None:
+    """Show to new connections what is in the files now. Raises UnsafeConfiguration."""
+    if tls is None or server.config.ssl is None:
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.certificate, tls.key, password="")
+        server.config.ssl.load_cert_chain(tls.certificate, tls.key)
+    except OSError as error:  # ssl.SSLError is one
+        raise _unusable(error) from None
+
+
+def _unusable(error: OSError) -> UnsafeConfiguration:
+    return UnsafeConfiguration(
+        f"tls.certificate and tls.key cannot be used: {error.strerror}",
+        "Give files in PEM: the key without a passphrase and of this certificate.",
+    )

@@ -30,6 +30,10 @@ ROOM_BYTES_MIN = 1024**2
 USABLE_RUNTIMES = (Runtime.PROCESS, Runtime.DOCKER)
 
 
+LIVE = ("join_token_file", "master", "tls")
+"""What can be changed while a borglet runs. The rest needs a restart, over which its tasks go on."""
+
+
 class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Files in PEM: what this borglet shows, and by whose signature it knows the master."""
 
@@ -49,7 +53,7 @@ class _Keep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     containers: int | None = None
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The file as it is written."""
 
     machine: str
@@ -89,7 +93,11 @@ class Settings(msgspec.Struct, frozen=True):
 
 def load(path: Path) -> Settings:
     """Read a file. Raises UnsafeConfiguration naming the file and the key."""
-    file = _read(path)
+    return checked(path, read(path))
+
+
+def checked(path: Path, file: File) -> Settings:
+    """Return what follows from a file that was read. Raises UnsafeConfiguration."""
     host, port = _checked(path, "listen", _address, file.listen)
     if not is_loopback(host) and file.tls is None:
         raise UnsafeConfiguration(
@@ -117,9 +125,10 @@ def load(path: Path) -> Settings:
     )
 
 
-def _read(path: Path) -> _File:
+def read(path: Path) -> File:
+    """Return what a file holds. Raises UnsafeConfiguration for what is no such file."""
     try:
-        return typed(tomllib.loads(path.read_text("utf-8")), _File)
+        return typed(tomllib.loads(path.read_text("utf-8")), File)
     except OSError as error:
         hint = "Name the file with --config; configs/borglet.toml is an example."
         raise UnsafeConfiguration(f"{path}: cannot be read: {error.strerror}", hint) from None

@@ -61,6 +61,12 @@ class Link:
         self._generations: dict[str, int] = {}  # of machines that were let go of, for when they come back
         self._ending: set[asyncio.Task[None]] = set()
 
+    def change(self, settings: PollSettings) -> None:
+        """Poll by other settings from now on."""
+        self._settings = settings
+        for poller in self._pollers.values():
+            poller.change(settings)
+
     def sync(self, machines: Iterable[str]) -> None:
         """Poll these machines where the cell now says they are."""
         for name in machines:

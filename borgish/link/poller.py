@@ -99,6 +99,10 @@ class Poller:
         """The generation of the last assignment, from which whoever polls the machine next goes on."""
         return self._conversation.generation
 
+    def change(self, settings: PollSettings) -> None:
+        """Go by other settings from the next poll on."""
+        self._settings = settings
+
     def start(self) -> None:
         """Begin to poll."""
         self._refusals.note(self.machine)

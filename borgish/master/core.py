@@ -76,6 +76,13 @@ class Core:
         self._seen: dict[str, set[int]] = {}
         watch(self.observed, cell.machines, now)
 
+    def change(self, settings: ReconcileSettings) -> None:
+        """Reconcile by other times and numbers from the next step on."""
+        known = self._settings
+        self._settings = msgspec.structs.replace(
+            settings, led_since=known.led_since, led_since_wall=known.led_since_wall
+        )
+
     def begin(
         self, epoch: int, holder: str, now: Now, rules: Rules | None = None, seen: Seen | None = None
     ) -> Step:

@@ -10,7 +10,8 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from borgish.api.app import create_app
 from borgish.api.auth import Tokens
-from borgish.api.door import App, hosts_of
+from borgish.api.door import Door, hosts_of
+from borgish.api.limits import Limits
 from borgish.cell.commands import Seen
 from borgish.cell.decide_quota import decide_rules
 from borgish.cell.room import Level, refusing
@@ -63,6 +64,8 @@ from borgish.store.replay import replay
 from borgish.store.retention import DAY_SECONDS
 from borgish.wire.link import Leader
 
+CHECKPOINT, SAMPLE = "checkpoint", "sample"  # what housekeeping does at intervals
+
 log = logging.getLogger("borgmaster")
 
 
@@ -81,10 +84,15 @@ class Daemon:
         credentials: Credentials,
         cell: Cell,
         address: str,
+        tokens: Tokens,
+        limits: Limits,
+        tls: ssl.SSLContext | None,
         seen: Seen | None = None,
         files: CheckpointFiles | None = None,
     ) -> None:
         self._address = address
+        self._tokens = tokens
+        self._limits = limits
         self._settings = settings
         self._store = store
         self._credentials = credentials
@@ -120,6 +128,9 @@ class Daemon:
         self._checkpointer = Checkpointer(self._core, self._turn, store, self._clock, files)
         self._keeper = Keeper(cell.name, store, self._checkpointer)
         self._keeping: asyncio.Task[None] | None = None
+        self._sampler = Sampler(self._core, self._turn, store, self._clock, settings.usage)
+        self._rollbacks: Rollbacks | None = None
+        self._housekeeping: AsyncIOScheduler | None = None
         self._reader = Reader(
             self._core,
             self._turn,
@@ -135,9 +146,9 @@ class Daemon:
             self._core.observed,
             self._inbox,
             self._clock,
-            PollSettings(settings.poll.hold_seconds, settings.poll.timeout_seconds),
+            self._poll_settings(),
             credentials.secret,
-            _borglet_tls(settings),
+            tls,
             self._doubt,
             self._mandate.expect,
             Leader(address, new_instance()),
@@ -219,7 +230,7 @@ class Daemon:
         obeyed = asyncio.create_task(self._mind_refusals(), name="refusals")
         cell = self._core.cell
         meeting = asyncio.create_task(meet_machines(cell, self._link, self._turn, self._inbox, self._clock))
-        housekeeping = self._housekeeping()
+        housekeeping = self._housekeeping = self._begin_housekeeping()
         front.answer_with(self._app())
         log.info("serving %s on %s", self._settings.name, front.url)
         reach("start.serving")
@@ -257,8 +268,18 @@ class Daemon:
         renewal.start()
         return renewal
 
-    def _app(self) -> App:
+    def _app(self) -> Door:
         moments = Moments(self._core, self._turn, self._store, self._clock, self._reader.daemon)
+        self._rollbacks = Rollbacks(
+            self._core,
+            self._turn,
+            self._inbox,
+            self._store,
+            moments,
+            self._checkpointer,
+            self._clock,
+            self._settings.rollback,
+        )
         gateway = MasterGateway(
             self._core,
             self._turn,
@@ -272,40 +293,44 @@ class Daemon:
             self._credentials.secret,
             Past(self._turn, self._store, self._clock),
             moments,
-            Rollbacks(
-                self._core,
-                self._turn,
-                self._inbox,
-                self._store,
-                moments,
-                self._checkpointer,
-                self._clock,
-                self._settings.rollback,
-            ),
+            self._rollbacks,
             Archive(self._core, self._turn, self._store, self._clock),
             self._address,
         )
-        tokens = Tokens.read(self._settings.folder / "tokens.toml")
         hosts = hosts_of(self._settings.host)
-        return create_app(gateway, tokens, self._metrics.render, hosts, self._mandate.expect)
+        return create_app(
+            gateway, self._tokens, self._metrics.render, hosts, self._mandate.expect, self._limits
+        )
 
-    def _housekeeping(self) -> AsyncIOScheduler:
-        scheduler = AsyncIOScheduler(timezone="UTC")
-        minutes = self._settings.checkpoints.every_minutes
+    def _begin_housekeeping(self) -> AsyncIOScheduler:
         # No misfire limit: a late checkpoint is better than none.
-        scheduler.add_job(
-            self._periodic_checkpoint, "interval", minutes=minutes, misfire_grace_time=None, coalesce=True
+        scheduler = AsyncIOScheduler(
+            timezone="UTC", job_defaults={"misfire_grace_time": None, "coalesce": True}
         )
-        sampler = Sampler(self._core, self._turn, self._store, self._clock, self._settings.usage)
-        scheduler.add_job(
-            sampler.sample,
-            "interval",
-            seconds=self._settings.usage.sample_seconds,
-            misfire_grace_time=None,
-            coalesce=True,
-        )
+        works = {CHECKPOINT: self._periodic_checkpoint, SAMPLE: self._sampler.sample}
+        for name, seconds in self._intervals().items():
+            scheduler.add_job(works[name], "interval", seconds=seconds, id=name)
         scheduler.start()
         return scheduler
+
+    def _intervals(self) -> dict[str, float]:
+        checkpoints, usage = self._settings.checkpoints, self._settings.usage
+        return {CHECKPOINT: checkpoints.every_minutes * 60, SAMPLE: usage.sample_seconds}
+
+    def change(self, settings: Settings) -> None:
+        """Go by other settings from now on; they differ only in what ``settings.LIVE`` names."""
+        before, self._settings = self._intervals(), settings
+        self._core.change(self._reconcile_settings())
+        self._link.change(self._poll_settings())
+        self._sampler.change(settings.usage)
+        if self._rollbacks is not None:
+            self._rollbacks.change(settings.rollback)
+        for name, seconds in self._intervals().items():
+            if self._housekeeping is not None and seconds != before[name]:
+                self._housekeeping.reschedule_job(name, trigger="interval", seconds=seconds)
+
+    def _poll_settings(self) -> PollSettings:
+        return PollSettings(self._settings.poll.hold_seconds, self._settings.poll.timeout_seconds)
 
     async def _periodic_checkpoint(self) -> None:
         await self._keep("periodic")
@@ -386,6 +411,7 @@ async def seen_by_machines(
     settings: Settings,
     cell: Cell,
     credentials: Credentials,
+    tls: ssl.SSLContext | None,
     stopping: "asyncio.Future[None]",
     *,
     settle_seconds: float,
@@ -402,7 +428,7 @@ async def seen_by_machines(
     known = [machine for _, machine in sorted(cell.machines.items())]
     asked = [machine for machine in known if machine.up] or known
     strangers: list[str] = []
-    tls, clock = _borglet_tls(settings), SystemClock()
+    clock = SystemClock()
     search = RivalSearch(clock.now().mono + settle_seconds)
     heads = await ask_heads(asked, credentials.secret, tls, strangers)
     pause_seconds = PAUSE_SECONDS
@@ -420,11 +446,3 @@ async def seen_by_machines(
             raise error
         log.warning("%s", error)
     return to_take_over(cell, heads, found, take_over)
-
-
-def _borglet_tls(settings: Settings) -> ssl.SSLContext | None:
-    if settings.tls is None:
-        return None
-    context = ssl.create_default_context(cafile=settings.tls.ca)
-    context.load_cert_chain(settings.tls.certificate, settings.tls.key)
-    return context

@@ -1,14 +1,14 @@
 """The listener of one borgmaster, the same all its life, and what answers there at the moment."""
 
 from borgish.api import serve
-from borgish.api.door import App, Receive, Scope, Send
-from borgish.master.settings import Settings
+from borgish.api.door import Door, Receive, Scope, Send
+from borgish.master.settings import Settings, Tls
 
 
 class Front:
     """Answers with one app, then with another: a standby's and, once it leads, the leader's."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: Door) -> None:
         self.url = ""  # where it listens
         self._app = app
         self._serving: serve.Serving | None = None
@@ -17,14 +17,22 @@ class Front:
         """Let the app of the moment answer (ASGI)."""
         await self._app(scope, receive, send)
 
-    def answer_with(self, app: App) -> None:
+    def drop_revoked(self) -> None:
+        """End the streams of tokens that are none any more."""
+        self._app.drop_revoked()
+
+    def reload(self, tls: Tls) -> None:
+        """Show to new connections what is in these files now."""
+        if self._serving is not None:
+            self._serving.reload(_shown(tls))
+
+    def answer_with(self, app: Door) -> None:
         """Have another app answer what comes from now on."""
         self._app = app
 
     async def open(self, settings: Settings) -> None:
         """Begin to listen. Raises what ``serve`` does."""
-        tls = settings.tls
-        shown = serve.Tls(tls.certificate, tls.key, tls.ca) if tls else None
+        shown = _shown(settings.tls) if settings.tls else None
         self._serving = await serve.serve(self, settings.host, settings.port, shown)
         self.url = self._serving.url
 
@@ -33,3 +41,7 @@ class Front:
         if self._serving is not None:
             await self._serving.stop()
             self._serving = None
+
+
+def _shown(tls: Tls) -> serve.Tls:
+    return serve.Tls(tls.certificate, tls.key, tls.ca)

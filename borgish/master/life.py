@@ -4,10 +4,12 @@ import asyncio
 import logging
 import signal
 import socket
-from collections.abc import Sequence
+import ssl
+from collections.abc import Callable, Sequence
 
 from borgish.api.auth import Tokens
 from borgish.api.door import Door, hosts_of
+from borgish.api.limits import Limits
 from borgish.api.standby import StandbyApp
 from borgish.clock import SystemClock
 from borgish.credentials import make_credentials, read_credentials
@@ -18,11 +20,13 @@ from borgish.master.garbage import settle
 from borgish.master.older import seen_in_files
 from borgish.master.rival import TakeOver
 from borgish.master.roster import Roster
-from borgish.master.settings import Settings
+from borgish.master.settings import LIVE, Settings
 from borgish.master.standby import Standby
+from borgish.reload import Hangup, changes, fingerprint, log_changes
 from borgish.store.candidate import candidate
 from borgish.store.sql import SqlStore
 
+TOKENS = "tokens.toml"
 FILES_SECONDS_MAX = 5.0
 """How long a standby waits for secrets that the leader of the same folder is about to write."""
 _LOOK_SECONDS = 0.1
@@ -30,13 +34,20 @@ _LOOK_SECONDS = 0.1
 log = logging.getLogger("borgmaster")
 
 
-async def live(settings: Settings, *, may_wait: bool, take_over: TakeOver) -> None:
+ReadAnew = Callable[[Settings], tuple[Settings, Settings]]
+
+
+async def live(
+    settings: Settings, hangup: Hangup, read_anew: ReadAnew, *, may_wait: bool, take_over: TakeOver
+) -> None:
     """Live until a signal asks to stop. Raises what ended it otherwise.
 
+    ``read_anew`` returns what the cell's file says now, and what follows for who runs by some settings.
     ``may_wait``: stand by while another leads, rather than refuse to run. ``take_over``: what to lead though
     the machines say that it should not be.
     """
     life = Life(settings, _stop_signals(), may_wait=may_wait, take_over=take_over)
+    hangup.handle(asyncio.get_running_loop(), lambda: life.reload(read_anew))
     try:
         await life.run()
     finally:
@@ -63,6 +74,11 @@ class Life:
         self._store: SqlStore | None = None
         self._front: Front | None = None
         self._daemon: Daemon | None = None
+        self._tokens: Tokens | None = None
+        self._limits = Limits(settings.limits, SystemClock())
+        self._certificate = _fingerprint(settings)
+        # Made at the start: files that break while it stands by must not end it when it is to lead.
+        self._tls = _borglet_tls(settings)
 
     async def run(self) -> None:
         """Stand by until the store is ours, then lead it."""
@@ -78,8 +94,11 @@ class Life:
     async def _listen(self) -> Front:
         """Answer as a standby, whatever comes then."""
         settings = self._settings
-        tokens = Tokens.read(settings.folder / "tokens.toml")
-        self._front = Front(Door(StandbyApp(self._standby.health), tokens, hosts_of(settings.host)))
+        self._tokens = Tokens.read(settings.folder / TOKENS)
+        door = Door(
+            StandbyApp(self._standby.health), self._tokens, hosts_of(settings.host), limits=self._limits
+        )
+        self._front = Front(door)
         await self._front.open(settings)
         self._standby.address = address = _advertised(settings, self._front.url)
         if self._candidate.is_alone and (words := unlisted(address, settings.masters)):
@@ -99,6 +118,7 @@ class Life:
             self._settings,
             cell,
             credentials,
+            self._tls,
             self._stopping,
             settle_seconds=self._settings.lease.deadline_seconds if store.kind == "postgresql" else 0.0,
             take_over=self._take_over,
@@ -108,11 +128,58 @@ class Life:
             return
         if store.files is not None:
             seen = seen_in_files(cell, store.files, seen, take_over=self._take_over >= TakeOver.OLDER_STORE)
+        assert self._tokens is not None
         self._daemon = Daemon(
-            self._settings, store, credentials, cell, self._standby.address, seen, store.files
+            self._settings,
+            store,
+            credentials,
+            cell,
+            self._standby.address,
+            self._tokens,
+            self._limits,
+            self._tls,
+            seen,
+            store.files,
         )
         settle()
         await self._daemon.run(front, self._stopping)
+
+    def reload(self, read_anew: ReadAnew) -> None:
+        """Go by what the cell's file, the tokens and the certificate are now, and log each change. What is
+        broken is reported, and then nothing changes."""
+        old = self._settings
+        try:
+            new, settings = read_anew(old)
+            tokens = Tokens.read(settings.folder / TOKENS) if self._tokens else None
+            self._reload_tls(settings)
+        except UnsafeConfiguration as error:
+            log.error("not reloaded, nothing was changed: %s", error)
+            return
+        said = [str(change) for change in changes(old, new, LIVE)]
+        if (certificate := _fingerprint(settings)) != self._certificate:
+            said.append(f"certificate: {self._certificate} -> {certificate}, for new connections")
+        self._settings, self._certificate = settings, certificate
+        if self._tokens and tokens:
+            said += self._tokens.change(tokens)
+        if settings.limits != old.limits:
+            self._limits.change(settings.limits)
+        if self._daemon is not None:
+            self._daemon.change(settings)
+        if self._front is not None:
+            self._front.drop_revoked()
+        log_changes(log, said)
+
+    def _reload_tls(self, settings: Settings) -> None:
+        if settings.tls is None:
+            return
+        try:
+            if self._front is not None:
+                self._front.reload(settings.tls)
+            if self._tls is not None:
+                self._tls.load_cert_chain(settings.tls.certificate, settings.tls.key)
+                self._tls.load_verify_locations(settings.tls.ca)
+        except OSError as error:  # the files were good a moment ago
+            raise UnsafeConfiguration(f"the files under [tls] cannot be used: {error}") from error
 
     async def end(self) -> None:
         """Let go of all there is."""
@@ -149,6 +216,19 @@ def unlisted(address: str, masters: Sequence[str]) -> str:
         f"this borgmaster is at {address}, which is not in `masters` of its file ({listed}): clients of the "
         "other masters do not find it. Add it there, or correct `advertise`"
     )
+
+
+def _fingerprint(settings: Settings) -> str:
+    return fingerprint(settings.tls.certificate) if settings.tls else ""
+
+
+def _borglet_tls(settings: Settings) -> ssl.SSLContext | None:
+    """Return how borglets are known, and what they are shown."""
+    if settings.tls is None:
+        return None
+    context = ssl.create_default_context(cafile=settings.tls.ca)
+    context.load_cert_chain(settings.tls.certificate, settings.tls.key)
+    return context
 
 
 def _advertised(settings: Settings, listening: str) -> str:

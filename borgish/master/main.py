@@ -15,7 +15,8 @@ from borgish.errors import BorgishError, Fenced, StoreDamaged, UnsafeConfigurati
 from borgish.failpoints import arm
 from borgish.master import older, rival
 from borgish.master.rival import TakeOver
-from borgish.master.settings import Settings, read_settings
+from borgish.master.settings import Settings, read_settings, reread
+from borgish.reload import Hangup
 
 log = logging.getLogger("borgmaster")
 NEWEST = "newest"
@@ -24,6 +25,7 @@ NEWEST = "newest"
 
 def main() -> None:
     """Run until a signal asks to stop; the exit code says how it ended (see ``errors``)."""
+    hangup = Hangup()
     arguments = _arguments()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for chatty in ("apscheduler", "alembic"):
@@ -33,13 +35,11 @@ def main() -> None:
     try:
         if armed := arm(os.environ):
             log.warning("this borgmaster is to die at failpoint %s, as its environment says", armed)
-        settings = read_settings(arguments.config, arguments.listen)
-        if arguments.db:
-            settings = msgspec.structs.replace(settings, db=arguments.db)
+        settings = _read(arguments)
         if arguments.recover:
             _recover(settings, arguments.recover)
         else:
-            _run(settings, may_wait=arguments.standby, take_over=_take_over(arguments))
+            _run(settings, hangup, arguments)
     except StoreDamaged as error:
         _say(error)
         if settings is not None and not arguments.recover:
@@ -133,13 +133,24 @@ def _take_over(arguments: argparse.Namespace) -> TakeOver:
     return TakeOver.OLDER_STORE if arguments.take_over_from_older_store else TakeOver.NOTHING
 
 
-def _run(settings: Settings, *, may_wait: bool, take_over: TakeOver) -> None:
+def _read(arguments: argparse.Namespace) -> Settings:
+    """Read the cell's file; options count instead of what it says."""
+    settings = read_settings(arguments.config, arguments.listen)
+    return msgspec.structs.replace(settings, db=arguments.db) if arguments.db else settings
+
+
+def _run(settings: Settings, hangup: Hangup, arguments: argparse.Namespace) -> None:
     _prepare(settings.folder)
     import uvloop
 
     from borgish.master.life import live
 
-    uvloop.run(live(settings, may_wait=may_wait, take_over=take_over))
+    def read_anew(old: Settings) -> tuple[Settings, Settings]:
+        new = _read(arguments)
+        return new, reread(arguments.config, old, new)
+
+    may_wait, take_over = arguments.standby, _take_over(arguments)
+    uvloop.run(live(settings, hangup, read_anew, may_wait=may_wait, take_over=take_over))
 
 
 def _prepare(folder: Path) -> None:

@@ -54,6 +54,10 @@ class Rollbacks:
         self._settings = settings
         self._one_at_a_time = asyncio.Lock()
 
+    def change(self, settings: Rollback) -> None:
+        """Stop as much as other settings allow."""
+        self._settings = settings
+
     async def plan(self, moment: Moment, asked: RollbackRequest) -> RollbackPlan:
         """Return what a rollback would do. Raises what is in its way for good."""
         to, command = await self._command(moment, asked)

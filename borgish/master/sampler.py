@@ -40,6 +40,10 @@ class Sampler:
         self._settings = settings
         self._began = clock.now()
 
+    def change(self, settings: UsageSettings) -> None:
+        """Keep samples as long as other settings say."""
+        self._settings = settings
+
     async def sample(self) -> None:
         """Keep what all tasks use now, and let go of what is old. What cannot be kept is logged; nothing is
         where the store has no room to spare."""

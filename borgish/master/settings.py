@@ -9,6 +9,8 @@ from pathlib import Path
 import msgspec
 
 from borgish.addresses import address_of
+from borgish.api.limits import LimitSettings
+from borgish.api.limits import wrong_with as wrong_with_limits
 from borgish.bands import DEFAULT_BANDS, Bands, wrong_with
 from borgish.cell.model import Rules
 from borgish.cell.room import Floor
@@ -16,6 +18,7 @@ from borgish.configuration import Misread, typed
 from borgish.errors import Invalid, UnsafeConfiguration
 from borgish.master.lease import LeaseSettings
 from borgish.master.lease import wrong_with as wrong_with_lease
+from borgish.reload import merged
 from borgish.scheduler.policies import POLICIES
 from borgish.scheduler.settings import SchedulerSettings
 from borgish.spec.job import MACHINE
@@ -23,6 +26,12 @@ from borgish.store.retention import ALL
 from borgish.store.retention import Keep as CheckpointsKept
 from borgish.vocabulary import NAME_PATTERN, TAINT_KEY_PATTERN
 from borgish.wire.bounds import is_loopback
+
+LIVE = (
+    *("checkpoints.every_minutes", "checkpoints.every_entries", "eviction", "journal", "keep", "limits"),
+    *("poll", "rollback", "tls", "usage"),
+)
+"""What can be changed while a master runs. Store, listener and the cell's rules are made from the rest."""
 
 
 class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -110,6 +119,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     advertise: str = ""
     masters: tuple[str, ...] = ()
     lease: LeaseSettings = LeaseSettings()
+    limits: LimitSettings = LimitSettings()
 
     @property
     def host(self) -> str:
@@ -156,6 +166,13 @@ def read_settings(path: Path, listen: str = "") -> Settings:
     if listen:
         settings = msgspec.structs.replace(settings, listen=listen)
     return _checked(path, _with_folder(path, settings))
+
+
+def reread(path: Path, old: Settings, new: Settings) -> Settings:
+    """Return what a running master goes by after its file was changed: the old settings with what is live of
+    the new. Raises UnsafeConfiguration where these do not go together.
+    """
+    return _checked(path, merged(old, new, LIVE))
 
 
 def _with_folder(path: Path, settings: Settings) -> Settings:
@@ -237,7 +254,11 @@ def _check_failing_over(path: Path, settings: Settings) -> None:
 
 
 def _check_shares(path: Path, settings: Settings) -> None:
-    """Raise UnsafeConfiguration for a share that is none."""
+    """Raise UnsafeConfiguration for a rate that nobody could ask by, and for a share that is none."""
+    if wrong := wrong_with_limits(settings.limits):
+        raise UnsafeConfiguration(
+            f"{path}: limits: {wrong}", "remove it for the default; a rate of 0 is no limit"
+        )
     shares = {
         "rollback.stop_share_max": (settings.rollback.stop_share_max, Rollback().stop_share_max),
         "eviction.lost_share_max": (settings.eviction.lost_share_max, EvictionSettings().lost_share_max),

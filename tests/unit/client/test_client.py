@@ -10,8 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from borgish import masters
 from borgish.client import Client, Message, _messages, quoted
-from borgish.errors import BorgishError, Invalid, Mistake, Unauthenticated, Unreachable
+from borgish.errors import BorgishError, Invalid, Mistake, TooManyRequests, Unauthenticated, Unreachable
 from borgish.wire.api import Accepted, Problem
 
 OK = b'{"position": 1, "subject": "a/b", "text": "done"}'
@@ -218,3 +219,33 @@ def in_pieces(size: int, data: bytes) -> Iterator[bytes]:
 def test_messages_are_found_however_they_are_cut(cut: Callable[[bytes], Iterator[bytes]]) -> None:
     data = b": hello\n\nid: 3.1\nevent: event\ndata: {}\n\ndata: a\ndata: b\n\nid: 9\n\n"
     assert list(_messages(cut(data))) == [Message("3.1", "event", b"{}"), Message("", "message", b"a\nb")]
+
+
+def busy(after: str) -> bytes:
+    body = msgspec.json.encode(Problem("Too Many Requests", 429, "too many requests of ann"))
+    head = "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/problem+json\r\n"
+    return (
+        f"{head}retry-after: {after}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n".encode()
+        + body
+    )
+
+
+def test_a_master_that_is_asked_too_often_is_asked_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("borgish.masters.time.sleep", waited.append)
+    with listener(busy("2"), busy("1"), answer(OK)) as (url, requests):
+        assert Client(url, "t").post("/v1/jobs", b"name: x", Accepted).position == 1
+    assert waited == [2.0, 1.0]
+    assert len({header(request, b"idempotency-key") for request in requests}) == 1
+
+
+@pytest.mark.parametrize("after", ["3600", "soon"])
+def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch, after: str) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr("borgish.masters.time.sleep", waited.append)
+    times = 1 if after.isdigit() else 11
+    with listener(*[busy(after)] * times) as (url, requests):
+        with pytest.raises(TooManyRequests, match="too many requests of ann"):
+            Client(url, "t").get("/v1/status", None, Accepted)
+        assert len(requests) == times
+    assert sum(waited) <= masters.BUSY_SECONDS_MAX
