@@ -98,7 +98,7 @@ class Pass:
             preemptions,
             (*self._taken_back, *self._preemptions.promises()),
             # Victims wait now, and may find room elsewhere.
-            more=self._more or bool(preemptions) or self._preemptions.stopped or bool(self._taken_back),
+            more=self._more or bool(preemptions) or bool(self._taken_back),
         )
 
     # Kept places
@@ -389,7 +389,9 @@ class Pass:
         known: list[tuple[int, TaskClass]] = []
         refused = self._refused_of()
         for kind in self._failed:
-            kind.failed_version = self._fleet.version  # since it failed, room has only become less
+            # Since it failed, room has only become less; but who was held back may preempt in the next pass.
+            held_back = kind in self._preemptions.held_back
+            kind.failed_version = -1 if held_back else self._fleet.version
             if kind.explanation is None:
                 kind.explanation = self._explainer.explain(kind, refused.get(kind, 1))
             elif self._explainer.is_stale(kind):

@@ -5,7 +5,8 @@ prod is never preempted. Machines differ by what their victims cost: how many, h
 is lost. Who preempts is not placed at once: its place is kept while the victims leave.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from heapq import heappop, heappush
 from typing import Protocol
@@ -44,10 +45,11 @@ class Budget(Protocol):
 
 
 class Preempting(Protocol):
-    """What a pass asks when it found no room. ``stopped``: more would have been done but for a limit."""
+    """What a pass asks when it found no room. ``held_back``: classes that would have been given more but
+    for the limit of a pass, so that the next one may."""
 
     @property
-    def stopped(self) -> bool: ...
+    def held_back(self) -> Collection[TaskClass]: ...
 
     def may_help(self, kind: TaskClass, /) -> bool:
         """Return whether there is anybody at all whom tasks of a class may preempt."""
@@ -73,7 +75,7 @@ class Preempting(Protocol):
 class NoPreemptions:
     """Nobody has to leave."""
 
-    stopped = False
+    held_back = frozenset[TaskClass]()
 
     def may_help(self, _kind: TaskClass) -> bool:
         return False
@@ -96,10 +98,11 @@ class Preemptions:
 
     def __init__(self, cell: Cell, fleet: Fleet, now: Now, budget: Budget | None) -> None:
         self._cell, self._fleet, self._now, self._budget = cell, fleet, now, budget
-        self.stopped = False  # more would have been preempted but for the limit
+        self.held_back: set[TaskClass] = set()
         self._auctions: dict[TaskClass, Auction] = {}
         self._marks: dict[str, object] = {}  # by job; see ``_mark``
         self._chosen: dict[tuple[str, int], None] = {}
+        self._before_gang: dict[tuple[str, int], None] | None = None  # chosen before the gang at hand
         self._taken_of: dict[str, int] = {}  # by job
         self._coming: dict[int, dict[int, float]] = {}  # by row and kind: what victims will leave
         self._evictions: dict[tuple[str, str], list[int]] = {}  # by victims' job and preemptor
@@ -132,10 +135,12 @@ class Preemptions:
 
     def make_room_for_all(self, tasks: Mapping[TaskClass, list[int]], spec: JobSpec) -> bool:
         before = self._state()
-        if not any(self.make_room(kind, spec, indexes) for kind, indexes in tasks.items()):
-            return True
-        self._restore(tasks, spec, before)
-        return False
+        self._before_gang = before.chosen
+        has_room = not any(self.make_room(kind, spec, indexes) for kind, indexes in tasks.items())
+        self._before_gang = None
+        if not has_room:
+            self._restore(tasks, spec, before)
+        return has_room
 
     # Offers
 
@@ -179,11 +184,11 @@ class Preemptions:
         while auction.ranked:
             row = auction.ranked[0][1]
             offer = auction.offers.get(row)
-            if offer is None or offer.version < self._fleet.changed[row]:
+            if offer is None or offer.version < self._fleet.changed[row] or self._is_over_budget(offer):
                 heappop(auction.ranked)
                 self._ask(kind, auction, row)
-            elif offer.count > self.left and self._chosen:  # a single task may cost more
-                self.stopped = True
+            elif offer.count > self.left and not self._is_first():
+                self.held_back.add(kind)
                 return -1
             elif self._is_forbidden(kind, row):  # by a rule, since others of its job have got places
                 heappop(auction.ranked)
@@ -191,6 +196,22 @@ class Preemptions:
                 heappop(auction.ranked)
                 return row
         return -1
+
+    def _is_first(self) -> bool:
+        """Return whether nobody else has preempted in this pass: a single task, or a whole gang, may cost
+        more than the limit then, or it never would find room."""
+        return not (self._chosen if self._before_gang is None else self._before_gang)
+
+    def _is_over_budget(self, offer: Offer) -> bool:
+        if self._budget is None:
+            return False
+        taken = Counter(job for herd, count in offer.victims for job, _ in herd.tasks[:count])
+        return any(count > self._left_of(job) for job, count in taken.items())
+
+    def _left_of(self, job: str) -> int:
+        """Return how many more tasks of a job may leave. Call it with a budget only."""
+        assert self._budget is not None
+        return self._budget.allows(job) - self._taken_of.get(job, 0)
 
     def _is_forbidden(self, kind: TaskClass, row: int) -> bool:
         return any(rule.hard and rule.fails(self._fleet)[row] for rule in kind.rules)
@@ -244,11 +265,14 @@ class Preemptions:
             if mark is not None and pair not in chosen:
                 each = pair if single or mark is ALLOCS else mark
                 alike.setdefault(each, []).append((-jobs[key].tasks[index].since, key, index))
-        for same in alike.values():
+        left: dict[str, int] = {}  # by job: its budget is one for all herds
+        # Whom a budget spares depends on the order, and a set has none.
+        herds = alike.values() if self._budget is None else sorted(alike.values(), key=min)
+        for same in herds:
             _, key, index = same[0]
             if priority_of(self._cell, jobs[key], index) < kind.reach:
                 same.sort()
-                if allowed := self._allowed(kind, same):
+                if allowed := self._allowed(kind, same, left):
                     yield self._herd(allowed)
 
     def _mark(self, key: str) -> object:
@@ -271,17 +295,19 @@ class Preemptions:
         self._marks[key] = mark
         return mark
 
-    def _allowed(self, kind: TaskClass, tasks: list[tuple[float, str, int]]) -> list[tuple[str, int]]:
-        """Return the tasks that the class need not be near to, and that their jobs' budgets let leave."""
+    def _allowed(
+        self, kind: TaskClass, tasks: list[tuple[float, str, int]], left: dict[str, int]
+    ) -> list[tuple[str, int]]:
+        """Return the tasks that the class need not be near to, and that their jobs' budgets let leave, of
+        which ``left`` is what this machine has not used yet."""
         if any(rule.some for rule in kind.rules):
             tasks = [each for each in tasks if not self._is_wanted_near(kind, *each[1:])]
         if self._budget is None:
             return [(key, index) for _, key, index in tasks]
-        left: dict[str, int] = {}
         found = []
         for _, key, index in tasks:
             if key not in left:
-                left[key] = self._budget.allows(key) - self._taken_of.get(key, 0)
+                left[key] = self._left_of(key)
             if left[key] > 0:
                 left[key] -= 1
                 found.append((key, index))

@@ -224,3 +224,13 @@ def test_what_is_left_of_an_unknown_attempt_can_be_stopped_and_replaced() -> Non
         todo = bench.assign(order).todo if order else bench.assign(stop=(STOP,)).todo
         assert [type(action) for action in todo] == [Signal]
         assert starts(bench.told(BESIDE, 4, Exit(signal=15)).todo) == wanted
+
+
+def test_programs_that_the_ledger_does_not_have_are_gathered_at_a_restart_without_a_master() -> None:
+    """Killed between the records of the main program and of those beside it, and nobody assigns it again."""
+    bench = Group(grouped()).up()
+    entries = [entry for entry in bench.core.ledger() if entry.key == KEY]
+    bench.core = BorgletCore("m1", "boot", "i2", FACTS, ledger=entries, head=bench.core.head, now=bench.now)
+    bench.core.adopted(Runtime.FAKE, [state(KEY, bench)], bench.now)
+    assert starts(bench.core.step(bench.now).todo) == [(BESIDE, 1)]
+    assert bench.beside[0] is Phase.STARTING
