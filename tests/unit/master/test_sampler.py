@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from borgish.cell.observed import SeenMachine
+from borgish.cell.room import AMPLE, Level, Room
 from borgish.clock import Now
 from borgish.errors import BorgishError
 from borgish.master import sampler
@@ -67,6 +68,17 @@ async def test_what_was_just_said_is_kept(bench: Bench) -> None:
         (1e9, [UsageSample("m1", "ann/m1/0", 7, 10, 4096), UsageSample("m2", "ann/m2/0", 7, 20, 4096)])
     ]
     assert bench.store.disk.entries == []
+
+
+@pytest.mark.parametrize("level", [Level.LOW, Level.FULL])
+async def test_none_is_kept_without_room_to_spare(bench: Bench, level: Level) -> None:
+    bench.see("m1", 10)
+    bench.turn.room = Room(level, 1, 4)
+    await bench.sampler.sample()
+    assert bench.kept == []
+    bench.turn.room = AMPLE
+    await bench.sampler.sample()
+    assert len(bench.kept) == 1
 
 
 async def test_many_machines_are_several_blocks(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
