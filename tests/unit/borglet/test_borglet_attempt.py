@@ -3,10 +3,12 @@
 import pytest
 
 from borgish.borglet.actions import Forget, Kill, Probe, Signal, Start
+from borgish.borglet.core import BorgletCore
+from borgish.borglet.runtimes.base import RunState
 from borgish.spec.job import Health, Restart
-from borgish.vocabulary import Ending, Phase, RestartPolicy
+from borgish.vocabulary import Ending, Phase, RestartPolicy, Runtime
 from borgish.wire.link import Assignment, Exit, StopOrder
-from tests.unit.borglet.test_borglet_core import HEALTH, KEY, STOP, T0, Bench, make_spec
+from tests.unit.borglet.test_borglet_core import FACTS, HEALTH, KEY, STOP, T0, Bench, make_spec
 
 TO_COMPLETION = Restart(RestartPolicy.ON_FAILURE)
 
@@ -143,6 +145,14 @@ def test_an_answer_for_the_run_before_says_nothing_of_this_one() -> None:
     assert phases == [Phase.UP, Phase.HEALTHY]
 
 
+def test_nobody_is_woken_for_a_probe_that_was_asked_already() -> None:
+    bench = Bench(make_spec(health=HEALTH))
+    bench.began()
+    actions = bench.later(0.1)
+    assert actions.todo == (Probe(KEY, 1, HEALTH, 8080),)
+    assert actions.wake_at is None
+
+
 def test_what_was_acknowledged_is_let_go_of_at_once_and_what_was_not_is_kept() -> None:
     bench = Bench(make_spec(restart=Restart(RestartPolicy.NEVER)))
     bench.began()
@@ -163,3 +173,22 @@ def test_a_new_term_has_seen_nothing_until_it_says_so() -> None:
     bench.ended(1, code=0)
     bench.core.assign(Assignment(1, (), ()), 1, 2, bench.now)
     assert bench.core.step(bench.now).todo == ()
+
+
+def test_an_end_that_the_master_has_is_let_go_of_when_an_assignment_no_longer_names_it() -> None:
+    spec = make_spec(restart=Restart(RestartPolicy.NEVER))
+    bench = Bench(spec)
+    bench.began()
+    bench.ended(1, code=0)
+    bench.core.acknowledge(bench.core.report_generation)
+    assert bench.core.step(bench.now).todo == ()
+    assert bench.assign().todo == (Forget(KEY),)
+
+
+def test_an_assignment_that_came_before_the_runtime_was_open_is_obeyed_then() -> None:
+    core = BorgletCore("m1", "boot", "i1", FACTS, now=T0)
+    stop = StopOrder("ann/web/0", 7, "drain")
+    core.assign(Assignment(1, (), (stop,)), 1, 1, T0)
+    assert core.step(T0).todo == ()
+    core.adopted(Runtime.FAKE, [RunState(KEY, 1, 41, T0.wall)], T0)
+    assert core.step(T0).todo == (Signal(KEY, "TERM"),)

@@ -234,3 +234,29 @@ def test_programs_that_the_ledger_does_not_have_are_gathered_at_a_restart_withou
     bench.core.adopted(Runtime.FAKE, [state(KEY, bench)], bench.now)
     assert starts(bench.core.step(bench.now).todo) == [(BESIDE, 1)]
     assert bench.beside[0] is Phase.STARTING
+
+
+def stopped_before_it_began() -> Group:
+    """The main program ended while the start of the one beside it was under way."""
+    bench = Group(grouped())
+    assert starts(bench.told(KEY).todo) == [(BESIDE, 1)]
+    assert starts(bench.told(KEY, 1, code(1)).todo) == []
+    return bench
+
+
+def test_a_start_that_failed_as_the_main_program_ended_does_not_end_the_next_one() -> None:
+    bench = stopped_before_it_began()
+    bench.core.start_failed(BESIDE, 1, "no answer", bench.now)
+    assert starts(bench.core.step(bench.now).todo) == [(KEY, 2)]
+    assert starts(bench.told(KEY, 2).todo) == [(BESIDE, 1)]
+    assert bench.told(BESIDE, 1).todo == ()
+    assert bench.beside[0] is Phase.UP
+
+
+def test_a_start_that_was_not_answered_before_a_restart_is_made_with_the_next_main_program() -> None:
+    bench = stopped_before_it_began()
+    restarted(bench, state(KEY, bench, 1, code(1)))
+    assert starts(bench.core.step(bench.now).todo) == [(KEY, 2)]
+    assert starts(bench.told(KEY, 2).todo) == [(BESIDE, 1)]
+    assert bench.told(BESIDE, 1).todo == ()
+    assert bench.beside[0] is Phase.UP

@@ -155,6 +155,12 @@ def test_a_cordoned_machine_is_no_place_to_make_room() -> None:
     assert victims(cluster.run()) == []
 
 
+def test_of_many_machines_those_with_the_lowest_victims_are_asked_first() -> None:
+    cluster = Cluster(41, spec("bob/batch", 40, cpu=4000, priority=BATCH), spec("bob/free", cpu=4000))
+    cluster.submit(spec("ann/high", cpu=4000, priority=HIGH))
+    assert [job for job, _ in victims(cluster.run())] == ["bob/free"]
+
+
 # Whom
 
 
