@@ -433,9 +433,13 @@ async def seen_by_machines(
     heads = await ask_heads(asked, credentials.secret, tls, strangers)
     pause_seconds = PAUSE_SECONDS
     while (found := search.look(heads, clock.now().mono)) is Found.UNSURE and not stopping.done():
+        if pause_seconds == PAUSE_SECONDS:
+            log.info("another borgmaster may lead the machines; asking them again until that is sure")
         await asyncio.wait({stopping}, timeout=pause_seconds)
         pause_seconds = min(2 * pause_seconds, PAUSE_SECONDS_MAX)
         heads = await ask_heads(asked, credentials.secret, tls)
+    if stopping.done():
+        return None  # whatever they say: it will not lead
     if len(strangers) > len(heads):
         error = UnsafeConfiguration(
             f"{len(strangers)} of {len(heads) + len(strangers)} machines that answered know another secret "

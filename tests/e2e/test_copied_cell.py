@@ -17,7 +17,6 @@ from tests.cells import RealCell, runs, wait_until
 from tests.e2e.test_failover import serves
 from tests.e2e.watched import (
     PATIENCE_SECONDS,
-    PATIENT_LEASE,
     Life,
     becomes,
     foreground,
@@ -32,7 +31,10 @@ MASTER = "borgish.master.main"
 TAKE_OVER = "--take-over"
 JOB = "name: {}\ntasks: 3\nrun: [sleep, '100000']\nresources: {{cpu: 10m, ram: 8MiB}}\n"
 CONFIG = 'name = "local"\nlisten = "127.0.0.1:{}"\nstate = "."\ndb = "{}"\n'
-LEASE = "[lease]\nttl_seconds = 3\nrenew_seconds = 1\ndeadline_seconds = 2\n"
+LEASE = "[lease]\nttl_seconds = 20\nrenew_seconds = 1\ndeadline_seconds = 16\n"
+"""So long that a host which stands still for some seconds costs nobody the lead; who finds another leader waits
+for its deadline."""
+SHORT_LEASE = "[lease]\nttl_seconds = 3\nrenew_seconds = 1\ndeadline_seconds = 2\n"
 DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
 
 
@@ -43,7 +45,7 @@ class Copied:
         self.made = made
         self._copied_url = copied_url
 
-    def copy(self, folder: Path) -> Path:
+    def copy(self, folder: Path, lease: str = SHORT_LEASE) -> Path:
         """Copy the master's folder and database, in use or not; return the copy's configuration."""
         folder.mkdir(mode=0o700)
         for name in ("secret", "tokens.toml", "tokens"):
@@ -55,13 +57,13 @@ class Copied:
             with closing(database), closing(its_copy):
                 database.backup(its_copy)
         config = folder / "cell.toml"
-        config.write_text(CONFIG.format(0, url) + LEASE * bool(url))
+        config.write_text(CONFIG.format(0, url) + lease * bool(url))
         return config
 
     def is_refused(self, config: Path, address: str, *options: str) -> None:
         """A master on a copy ends with 74 and names who leads."""
         with foreground(MASTER, config, *options) as master:
-            assert master.ended() == InUse.exit_code == 74, master.said()
+            assert master.ended(4 * PATIENCE_SECONDS) == InUse.exit_code == 74, master.said()
             assert re.search(rf"Another borgmaster, at {address}, leads \d of \d machines", master.said())
             assert TAKE_OVER in master.said()
 
@@ -75,7 +77,7 @@ def copied(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Copied]:
         url = server.fresh_url()
         copied_url = partial(server.copied, url)
     folder.mkdir(mode=0o700)
-    (folder / "cell.toml").write_text(CONFIG.format(free_port(), url) + PATIENT_LEASE * bool(url))
+    (folder / "cell.toml").write_text(CONFIG.format(free_port(), url) + LEASE * bool(url))
     with watched_cell(folder, machines=2) as made:
         submitted(made, JOB.format("steady"))
         yield Copied(made, copied_url)
@@ -111,10 +113,11 @@ def lives_at(made: RealCell, url: str) -> dict[str, Life]:
 
 def test_a_copy_in_the_place_of_its_master_leads(copied: Copied, tmp_path: Path) -> None:
     made, before = copied.made, lives(copied.made)
-    moved = copied.copy(tmp_path / "moved")
+    moved = copied.copy(tmp_path / "moved", LEASE)
     made.kill("borgmaster")
     with foreground(MASTER, moved) as master:
         url = wait_until(lambda: serves(master), PATIENCE_SECONDS)
+        assert "another borgmaster may lead" not in master.said()  # one look is enough where nobody does
         made.ok("--url", url, "job", "submit", "-", "--user", "ann", stdin=JOB.format("later"))
         wait_until(lambda: len(lives_at(made, url)) == 6, PATIENCE_SECONDS)
         assert before.items() < lives_at(made, url).items()
@@ -122,14 +125,14 @@ def test_a_copy_in_the_place_of_its_master_leads(copied: Copied, tmp_path: Path)
 
 def test_a_copy_that_takes_over_is_obeyed_and_the_other_one_ends(copied: Copied, tmp_path: Path) -> None:
     made, before = copied.made, lives(copied.made)
-    config, original = copied.copy(tmp_path / "copy"), made.folder / "cell.toml"
+    config, original = copied.copy(tmp_path / "copy", LEASE), made.folder / "cell.toml"
     made.kill("borgmaster")
     with foreground(MASTER, original) as first:
         wait_until(lambda: serves(first), PATIENCE_SECONDS)
         submitted(made, JOB.format("lost"))
         every = lives(made)
         with foreground(MASTER, config, TAKE_OVER) as second:
-            url = wait_until(lambda: serves(second), PATIENCE_SECONDS)
+            url = wait_until(lambda: serves(second), 2 * PATIENCE_SECONDS)
             assert "taken over as asked for" in second.said()
             assert first.ended() == Fenced.exit_code == 71
             assert re.search("no command is accepted, since . of . machines that answer obey", first.said())

@@ -94,6 +94,7 @@ def test_the_same_seed_gives_the_same_journal_in_every_process() -> None:
     assert World(4).run().journal_sha256 != here
 
 
+PLANTED_SEEDS = 24  # one in ten shows what is wrong with rollbacks
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -154,11 +155,11 @@ def keep_what_runs_another_program(patch: pytest.MonkeyPatch) -> None:
 def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     found: list[str] = []
-    for seed in range(8):
+    for seed in range(PLANTED_SEEDS):
         try:
             found += World(seed).run().problems
-        except AssertionError as error:
+        except (AssertionError, ValueError) as error:  # what ends a master is found as well
             found.append(str(error))
         if found:
             return
-    pytest.fail("eight seeds passed with the bug in place")
+    pytest.fail(f"{PLANTED_SEEDS} seeds passed with the bug in place")

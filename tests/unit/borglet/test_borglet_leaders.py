@@ -1,10 +1,11 @@
 """Whom a borglet obeys: the leader of the highest term, one for each; and what it tells of that one."""
 
+import msgspec
 import pytest
 
 from borgish.borglet.core import BorgletCore
 from borgish.errors import Conflict
-from borgish.wire.link import Assignment, HeadReply, Leader, PollRequest
+from borgish.wire.link import UNKNOWN, Assignment, HeadReply, Leader, PollRequest
 from tests.unit.borglet.test_borglet_core import FACTS, T0, Bench, make_spec
 
 FIRST, SECOND = Leader("http://a:7400", "nonce-a"), Leader("http://b:7400", "nonce-b")
@@ -47,6 +48,13 @@ def test_who_does_not_say_who_leads_is_obeyed_as_before() -> None:
     bench.core.hear(2, 5, FIRST)  # a borglet from before kept no nonce
     bench.core.hear(2, 5)
     assert bench.core.head.leader == FIRST
+
+
+def test_words_of_the_release_before_are_understood() -> None:
+    asked = b'{"cell":"c","timeline":1,"epoch":2,"generation":3}'
+    assert msgspec.json.decode(asked, type=PollRequest).leader == UNKNOWN
+    head = msgspec.json.decode(b'{"machine":"m1","timeline":1,"epoch":2,"attempt":3}', type=HeadReply)
+    assert (head.leader, head.polls, head.polled) == (UNKNOWN, None, False)
 
 
 def test_it_tells_whether_its_master_goes_on_polling() -> None:
