@@ -58,6 +58,9 @@ def test_too_many_ways_to_end_become_one_line() -> None:
     assert "in different ways" in line.text
 
 
+LATE = happened.TasksEnded("ann/x", (0,), Ending.FINISH, ("",), (0,), (None,), attempts=(7,))
+
+
 @pytest.mark.parametrize(
     ("event", "kind", "words", "bad"),
     [
@@ -67,12 +70,14 @@ def test_too_many_ways_to_end_become_one_line() -> None:
         (happened.JobForgotten("ann/x"), "forgotten", "no longer kept", False),
         (happened.TasksEnded("ann/x", (0,), Ending.FINISH, ("",), (0,), (None,)), "ended", "finished", False),
         (happened.TasksEnded("ann/x", (0,), Ending.KILL, ("killed by ann",)), "killed", "0 killed by", False),
+        (LATE, "ended", "ann/x/0 finished: exit code 0 (by attempt 7, taken for lost)", False),
         (happened.MachineTainted("m3", ()), "machine", "has no taints any more, by", False),
         (happened.TasksEvicted("ann/x", (0,), Eviction.RESTART), "evicted", "restart", False),
         (happened.TasksEvicted("ann/x", (0,), Eviction.MACHINE_LOST, "m1 is down"), "evicted", "down", True),
         (happened.TasksResubmitted("ann/x", (0,)), "submitted", "ann submitted ann/x/0 again", False),
         (happened.MachineJoined(machine("m1")), "machine", "m1 joined with 4 cpu, 8GiB ram", False),
         (happened.MachineDown("m1", "silent"), "machine", "m1 is down: silent", True),
+        (happened.MachineLost("m1", 5.0), "machine", "m1 is given up, and its tasks", True),
         (happened.MachineUp("m1"), "machine", "m1 is up again", False),
         (happened.MachineCordoned("m1", "disk"), "machine", "m1 was cordoned by ann: disk", False),
         (happened.QuotaSet(QUOTA), "quota", "ann set the quota bob/batch to 2 cpu, 1 gpu until 2001", False),

@@ -12,6 +12,7 @@ from borgish.cell.events import (
     JobForgotten,
     MachineUp,
     TasksEnded,
+    TasksEvicted,
     TasksPlaced,
     TasksRestarted,
     TasksResubmitted,
@@ -26,7 +27,7 @@ from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.memory import MemoryStore
 from borgish.store.usage import encode_usage
-from borgish.vocabulary import Ending
+from borgish.vocabulary import Ending, Eviction
 from borgish.wire.archive import ArchiveBegin, ArchiveEnd, ArchivePiece, AttemptRow, EventRow, UsageRow
 from tests.contract.store.samples import CELL, JOB, Life, job
 
@@ -136,6 +137,16 @@ async def test_every_stay_is_a_row(bench: Bench) -> None:
         "free",
         "job",
     )
+
+
+async def test_a_stay_that_a_late_result_ends_did_not_end_so_itself(bench: Bench) -> None:
+    bench.do(TasksEvicted(JOB, (0,), Eviction.MACHINE_LOST, "m1 is down", results_count=True))
+    bench.do(TasksPlaced(JOB, (0,), ("m1",), ((20005,),)))
+    bench.do(TasksEnded(JOB, (0,), Ending.FINISH, ("exit code 0",), (0,), (None,), attempts=(4,)))
+    found = await bench.all()
+    assert found.stays["ann/web/0", 4][2] == "machine lost"
+    later = next(row for row in found.attempts if (row.task, row.attempt) == ("ann/web/0", 8))
+    assert (later.ending, later.reason, later.exit_code) == ("superseded", "attempt 4 had ended", None)
 
 
 async def test_a_task_that_is_no_more_has_left(bench: Bench) -> None:
