@@ -1,17 +1,19 @@
 """Reads the machines and tasks of ``fauxmaster pack`` from CSV files, and tells all mistakes, by line."""
 
 import csv
-import io
 import re
-from collections.abc import Callable, Iterator
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TextIO, TypeVar
+
+import msgspec
 
 from borgish.bands import DEFAULT_BANDS
 from borgish.cell.model import Machine
 from borgish.errors import Invalid, Mistake, NotFound, TooLarge
 from borgish.resources import DEVICE_MILLIS, DEVICES_MAX, Resources, show_bytes
-from borgish.sim.packing import DEVICE, Arrival, machine_of
+from borgish.sim.packing import DEVICE, Arrival, Note, machine_of, nothing
 from borgish.spec.constraints import EXAMPLES, parse_constraint
 from borgish.spec.job import Constraint
 from borgish.spec.mistakes import quote
@@ -28,30 +30,47 @@ TASK_COLUMNS = (
     "device_millis",
     "constraints",
 )
+AMOUNT_COLUMNS = ("cpu_millis", "ram_mib", "devices", "device_millis")
 AMOUNT_MAX = 10**9  # millis of cpu, MiB
+INDEX_MAX = 10**9
+KNOWN_MAX = 65_536  # different texts that are read once
+NOTED_ROWS = 50_000
 MISTAKES_MAX = 100
 FILE_BYTES_MAX = 256 * 1024**2  # some millions of tasks
 MIB = 1024**2
 _Item = TypeVar("_Item")
+_Key = TypeVar("_Key", str, tuple[str, ...])
 _ATTRIBUTE = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]{0,62}")
 
 
-class Row:
-    """One line of a file, whose values are read by column; what is wrong is told to ``mistakes``."""
+class Reader(Protocol):
+    """Reads rows of values, and knows the line it has come to, as the module ``csv`` does."""
 
-    def __init__(self, line: int, values: dict[str, str], mistakes: list[Mistake]) -> None:
-        self.line = line
-        self.values = values
-        self._mistakes = mistakes
+    @property
+    def line_num(self) -> int: ...
+
+    def __iter__(self) -> Iterator[list[str]]: ...
+
+    def __next__(self) -> list[str]: ...
+
+
+class Row:
+    """The line of a file that is being read; what is wrong with its values is told to ``mistakes``."""
+
+    def __init__(self, columns: Sequence[str], mistakes: list[Mistake]) -> None:
+        self.columns = {name: place for place, name in enumerate(columns)}
+        self.line = 0
+        self.values: list[str] = []
+        self.mistakes = mistakes
 
     def tell(self, column: str, message: str, hint: str = "") -> None:
         """Add a mistake."""
         text = f"{column}: {message}" if column else message
-        self._mistakes.append(Mistake(text, self.line, 1, hint))
+        self.mistakes.append(Mistake(text, self.line, 1, hint))
 
     def word(self, column: str) -> str:
         """Return a text that must be there."""
-        text = self.values[column]
+        text = self.values[self.columns[column]]
         if not text or "/" in text:
             hint = "a name has no /" if text else f"give a name in the column {column}"
             self.tell(column, f"{quote(text)} is not a name" if text else "is empty", hint)
@@ -59,7 +78,7 @@ class Row:
 
     def whole(self, column: str, most: int, unless_given: int | None = None) -> int:
         """Return a whole number from 0 to ``most``."""
-        text = self.values[column]
+        text = self.values[self.columns[column]]
         if not text and unless_given is not None:
             return unless_given
         hint = f"write a whole number from 0 to {most}"
@@ -74,7 +93,7 @@ class Row:
         return 0
 
 
-def read_machines(path: Path) -> list[Machine]:
+def read_machines(path: Path, note: Note = nothing) -> list[Machine]:
     """Return the machines in a file, in its order. Raises Invalid with all mistakes, and NotFound."""
     lines: dict[str, int] = {}
 
@@ -88,30 +107,94 @@ def read_machines(path: Path) -> list[Machine]:
             row.whole("ram_mib", AMOUNT_MAX) * MIB,
             devices={DEVICE: devices * DEVICE_MILLIS} if devices else {},
         )
-        others = {key: value for key, value in row.values.items() if key not in MACHINE_COLUMNS[:4]}
-        return machine_of(name, capacity, {key: value for key, value in others.items() if value})
+        given = zip(row.columns, row.values, strict=True)
+        attributes = {key: value for key, value in given if value and key not in MACHINE_COLUMNS[:4]}
+        return machine_of(name, capacity, attributes)
 
-    return _read(path, MACHINE_COLUMNS, read, are_attributes=True)
+    return _read(path, MACHINE_COLUMNS, read, note, are_attributes=True)
 
 
-def read_tasks(path: Path) -> list[Arrival]:
-    """Return the tasks in a file, in its order. Raises Invalid with all mistakes, and NotFound."""
-    lines: dict[tuple[str, str, int], int] = {}
-    jobs: dict[tuple[str, str], tuple[int, int, tuple[Constraint, ...]]] = {}
+class _SameJob(msgspec.Struct):
+    """What is known of a job whose tasks are read: the latest of them, and the index and line of each."""
 
-    def read(row: Row) -> Arrival:
-        user, job, index = row.word("user"), row.word("job"), row.whole("index", 10**9)
-        if lines.setdefault((user, job, index), row.line) != row.line:
-            first = lines[user, job, index]
-            row.tell("index", f"task {index} of {user}/{job} is there already, in line {first}")
-        priority, constraints = row.whole("priority", DEFAULT_BANDS.highest), _constraints(row)
-        line, *agreed = jobs.setdefault((user, job), (row.line, priority, constraints))
-        if agreed != [priority, constraints]:
+    line: int
+    latest: Arrival
+    indexes: "array[int]"
+    lines: "array[int]"
+
+
+class _Tasks:
+    """Reads tasks. Tasks of a job that are alike are one object, so that a million take little memory."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[tuple[str, str], _SameJob] = {}
+        self._users: dict[str, str] = {}
+        self._priorities: dict[str, int] = {}
+        self._needs: dict[tuple[str, ...], Resources] = {}
+        self._constraints: dict[str, tuple[Constraint, ...]] = {}
+
+    def read(self, row: Row) -> Arrival:
+        values, columns, before = row.values, row.columns, len(row.mistakes)
+        names = values[columns["user"]], values[columns["job"]]
+        job = self.jobs.get(names)
+        if job is None:
+            row.word("user"), row.word("job")
+        text = values[columns["index"]]
+        quick = text.isdecimal() and text.isascii() and len(text) < len(str(INDEX_MAX))
+        index = int(text) if quick else row.whole("index", INDEX_MAX)
+        priority = self._known(self._priorities, values[columns["priority"]], row, _priority)
+        constraints = self._known(self._constraints, values[columns["constraints"]], row, _constraints)
+        amounts = tuple([values[columns[name]] for name in AMOUNT_COLUMNS])
+        needs = self._known(self._needs, amounts, row, _needs)
+        if job is None:
+            user = self._users.setdefault(names[0], names[0])
+            arrival = Arrival(user, names[1], priority, needs, constraints)
+            if len(row.mistakes) == before:
+                indexes, lines = array("q", (index,)), array("L", (row.line,))
+                self.jobs[user, names[1]] = _SameJob(row.line, arrival, indexes, lines)
+            return arrival
+        latest = job.latest
+        if latest.priority != priority or latest.constraints != constraints:
             hint = "the tasks of a job are alike in these: give these another job name"
-            row.tell("job", f"{user}/{job} has another priority or other constraints in line {line}", hint)
-        return Arrival(user, job, priority, _needs(row), constraints)
+            where = f"{latest.key} has another priority or other constraints in line {job.line}"
+            row.tell("job", where, hint)
+        job.indexes.append(index)
+        job.lines.append(row.line)
+        if latest.needs is not needs:
+            job.latest = latest = Arrival(latest.user, latest.job, latest.priority, needs, latest.constraints)
+        return latest
 
-    return _read(path, TASK_COLUMNS, read)
+    def _known(self, known: dict[_Key, _Item], key: _Key, row: Row, read: Callable[[Row], _Item]) -> _Item:
+        """Return what a text stands for, read once; mistakes are told of each line."""
+        found = known.get(key)
+        if found is None:
+            before = len(row.mistakes)
+            found = read(row)
+            if len(row.mistakes) == before and len(known) < KNOWN_MAX:
+                known[key] = found
+        return found
+
+    def tell_repeated(self, mistakes: list[Mistake]) -> None:
+        """Add a mistake for each index of a job that is there more than once."""
+        for (user, name), job in self.jobs.items():
+            if len(job.indexes) == 1 or len(set(job.indexes)) == len(job.indexes):
+                continue
+            first: dict[int, int] = {}
+            for index, line in zip(job.indexes, job.lines, strict=True):
+                if first.setdefault(index, line) != line:
+                    text = f"index: task {index} of {user}/{name} is there already, in line {first[index]}"
+                    mistakes.append(Mistake(text, line, 1))
+        mistakes.sort(key=lambda mistake: mistake.line)
+
+
+def read_tasks(path: Path, note: Note = nothing) -> list[Arrival]:
+    """Return the tasks in a file, in its order. Raises Invalid with all mistakes, and NotFound."""
+    tasks = _Tasks()
+    return _read(path, TASK_COLUMNS, tasks.read, note, tasks.tell_repeated)
+
+
+def _priority(row: Row) -> int:
+    return row.whole("priority", DEFAULT_BANDS.highest)
 
 
 def _needs(row: Row) -> Resources:
@@ -133,7 +216,8 @@ def _needs(row: Row) -> Resources:
 
 def _constraints(row: Row) -> tuple[Constraint, ...]:
     found = []
-    for text in filter(None, (part.strip() for part in row.values["constraints"].split(";"))):
+    given = row.values[row.columns["constraints"]]
+    for text in filter(None, (part.strip() for part in given.split(";"))):
         try:
             found.append(parse_constraint(text))
         except ValueError as error:
@@ -142,12 +226,24 @@ def _constraints(row: Row) -> tuple[Constraint, ...]:
 
 
 def _read(
-    path: Path, columns: tuple[str, ...], read: Callable[[Row], _Item], *, are_attributes: bool = False
+    path: Path,
+    columns: tuple[str, ...],
+    read: Callable[[Row], _Item],
+    note: Note,
+    check: Callable[[list[Mistake]], None] | None = None,
+    *,
+    are_attributes: bool = False,
 ) -> list[_Item]:
     mistakes: list[Mistake] = []
-    found = [read(row) for row in _rows(path, columns, mistakes, are_attributes=are_attributes)]
+    found: list[_Item] = []
+    for row in _rows(path, columns, mistakes, are_attributes=are_attributes):
+        found.append(read(row))
+        if len(found) % NOTED_ROWS == 0:
+            note(f"{path}: {len(found):,} rows")
     if not found and not mistakes:
         mistakes.append(Mistake("has no row below its header", hint=f"its columns are {', '.join(columns)}"))
+    if check is not None:
+        check(mistakes)
     if mistakes:
         more = len(mistakes) - MISTAKES_MAX
         shown = mistakes[:MISTAKES_MAX] + ([Mistake(f"and {more} more mistakes")] if more > 0 else [])
@@ -158,39 +254,47 @@ def _read(
 def _rows(
     path: Path, columns: tuple[str, ...], mistakes: list[Mistake], *, are_attributes: bool
 ) -> Iterator[Row]:
-    """Yield the rows of a file whose header is right."""
-    reader = csv.reader(io.StringIO(_text(path, mistakes)), strict=True)
+    """Yield the rows of a file whose header is right, one after the other in the same ``Row``."""
     try:
-        header = next(reader, None)
-        if header is None or not _is_header(header, columns, mistakes, are_attributes=are_attributes):
-            if header is None and not mistakes:
-                mistakes.append(
-                    Mistake("is empty", hint=f"its first line names the columns: {','.join(columns)}")
-                )
-            return
-        for values in reader:
-            if len(values) == len(header):
-                stripped = [value.strip() for value in values]
-                yield Row(reader.line_num, dict(zip(header, stripped, strict=True)), mistakes)
-            elif values:
-                text = f"has {len(values)} values where the header has {len(header)} columns"
-                mistakes.append(Mistake(text, reader.line_num, 1))
-    except csv.Error as error:
-        mistakes.append(Mistake(f"is not CSV: {error}", reader.line_num, 1))
-
-
-def _text(path: Path, mistakes: list[Mistake]) -> str:
-    try:
-        with path.open("rb") as opened:  # a pipe will do; a device that never ends will not
-            content = opened.read(FILE_BYTES_MAX + 1)
-        if len(content) > FILE_BYTES_MAX:
-            raise TooLarge(f"{path} has more than {show_bytes(FILE_BYTES_MAX)}", "Split it, or take a sample")
-        return content.decode("utf-8-sig")
+        with path.open(encoding="utf-8-sig", newline="") as file:  # a pipe will do
+            reader = csv.reader(_lines(path, file), strict=True)
+            try:
+                yield from _rows_of(reader, columns, mistakes, are_attributes=are_attributes)
+            except csv.Error as error:
+                mistakes.append(Mistake(f"is not CSV: {error}", reader.line_num, 1))
     except OSError as error:
         raise NotFound(f"{path}: {error.strerror}", "Name a CSV file") from None
     except UnicodeDecodeError:
         mistakes.append(Mistake("is not a text in UTF-8"))
-        return ""
+
+
+def _rows_of(
+    reader: Reader, columns: tuple[str, ...], mistakes: list[Mistake], *, are_attributes: bool
+) -> Iterator[Row]:
+    header = next(reader, None)
+    if header is None:
+        mistakes.append(Mistake("is empty", hint=f"its first line names the columns: {','.join(columns)}"))
+        return
+    if not _is_header(header, columns, mistakes, are_attributes=are_attributes):
+        return
+    row = Row(header, mistakes)
+    for values in reader:
+        if len(values) == len(header):
+            row.line, row.values = reader.line_num, [value.strip() for value in values]
+            yield row
+        elif values:
+            text = f"has {len(values)} values where the header has {len(header)} columns"
+            mistakes.append(Mistake(text, reader.line_num, 1))
+
+
+def _lines(path: Path, file: TextIO) -> Iterator[str]:
+    """Yield the lines of a file, up to a limit: a device that never ends will not do."""
+    left = FILE_BYTES_MAX
+    while line := file.readline(left + 1):
+        left -= len(line)
+        if left < 0:
+            raise TooLarge(f"{path} has more than {show_bytes(FILE_BYTES_MAX)}", "Split it, or take a sample")
+        yield line
 
 
 def _is_header(

@@ -2,7 +2,7 @@
 time, no end of tasks. ``arrive`` and ``compact`` ask it two questions.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -21,6 +21,14 @@ DEVICE = "gpu"
 """How the one kind of device is called."""
 
 START = Now(0.0, 0.0)
+
+
+Note = Callable[[str], None]
+"""Takes how far an experiment has come, in words."""
+
+
+def nothing(_words: str) -> None:
+    """Do nothing, where nobody wants to know how far it has come."""
 
 
 class Arrival(msgspec.Struct, frozen=True):

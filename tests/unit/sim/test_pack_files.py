@@ -120,3 +120,19 @@ def test_mistakes_say_the_way_out(tmp_path: Path, row: str) -> None:
     with pytest.raises(Invalid) as raised:
         read_tasks(written(tmp_path, TASKS, "one,0,ann,0,1,1,0,0,", row))
     assert all(each.hint for each in raised.value.mistakes)
+
+
+def test_tasks_that_are_alike_are_one_object(tmp_path: Path) -> None:
+    rows = [f"j{n % 2},{n // 2},ann,0,500,256,,," for n in range(1000)]
+    tasks = read_tasks(written(tmp_path, TASKS, *rows))
+    assert len(tasks) == 1000
+    assert len({id(task) for task in tasks}) == 2
+    assert len({id(task.needs) for task in tasks}) == 1
+
+
+def test_how_far_reading_has_come_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("borgish.sim.pack_files.NOTED_ROWS", 2)
+    told: list[str] = []
+    file = written(tmp_path, TASKS, *(f"j{n},0,ann,0,500,256,,," for n in range(5)))
+    read_tasks(file, told.append)
+    assert told == [f"{file}: 2 rows", f"{file}: 4 rows"]
