@@ -12,7 +12,9 @@ import msgspec
 from borgish.cell.model import Machine
 from borgish.resources import Resources
 from borgish.scheduler.plan import Refusal
-from borgish.sim.packing import DEVICE, Arrival, PackedCell, specs_of
+from borgish.sim.packing import DEVICE, Arrival, Note, PackedCell, nothing, specs_of
+
+NOTED_TASKS = 500
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -62,13 +64,17 @@ def _amounts(resources: Resources) -> tuple[int, int, int]:
     return resources.cpu_millis, resources.ram_bytes, resources.devices.get(DEVICE, 0)
 
 
-def arrive(machines: Sequence[Machine], arrivals: Sequence[Arrival], policy: str, seed: int) -> Arrived:
+def arrive(
+    machines: Sequence[Machine], arrivals: Sequence[Arrival], policy: str, seed: int, note: Note = nothing
+) -> Arrived:
     """Let the tasks come in their order; the seed decides ties."""
     measured = _measured(machines, arrivals)
     cell, sums = PackedCell(machines, specs_of(arrivals), policy, seed), _Sums(machines)
     pending: Counter[str] = Counter()
     by_percent: dict[int, list[tuple[float, float, float]]] = {}
-    for arrival in arrivals:
+    for number, arrival in enumerate(arrivals):
+        if number % NOTED_TASKS == 0:
+            note(f"{number:,} of {len(arrivals):,} tasks")
         plan = cell.add(arrival.key)
         sums.ask(arrival.needs, is_given=bool(plan.placements))
         pending.update(map(_reason, plan.refusals.get(arrival.key, ())))

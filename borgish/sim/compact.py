@@ -18,16 +18,36 @@ from borgish.errors import Conflict
 from borgish.resources import Resources
 from borgish.scheduler.schedule import Scheduler
 from borgish.scheduler.settings import SchedulerSettings
-from borgish.sim.packing import DEVICE, START, Arrival, specs_of, waiting_jobs
+from borgish.sim.packing import DEVICE, START, Arrival, Note, nothing, specs_of, waiting_jobs
 from borgish.spec.constraints import matches
 from borgish.spec.job import Constraint, JobSpec, Preference
-from borgish.vocabulary import State
+from borgish.vocabulary import State, task_name
 
 TRIALS = 11
 PENDING_SHARE_MAX = 0.002
-HANDFUL = 5
+"""Of all tasks, may be left over where they are picky."""
+PICKY_MACHINES_MAX = 5
+"""A task that empty machines of the cell take is picky where they are so few: the paper's handful."""
+DECIDERS_MAX = 3
 CLONES_MAX = 8
 PERCENTILE = 0.9
+
+
+class Decider(msgspec.Struct, frozen=True):
+    """Tasks that are alike and found no place on one machine less than were needed."""
+
+    task: str  # the first of them
+    tasks: int
+    needs: Resources
+    constraints: tuple[Constraint, ...]
+    machines: int  # of the cell that was given, that take one when empty
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """How many machines one random order needs, and who found no place on one less; nobody: sums decided."""
+
+    needed: int
+    left: tuple[tuple[str, int], ...]
 
 
 class Compacted(msgspec.Struct, frozen=True):
@@ -38,6 +58,8 @@ class Compacted(msgspec.Struct, frozen=True):
     tasks: int
     needed: tuple[int, ...]
     bounds: tuple[int, ...]
+    decided_by: tuple[Decider, ...] = ()  # in the trial that gave the result, the pickiest first
+    decided_by_more: int = 0  # how many more kinds of task
 
     @property
     def result(self) -> int:
@@ -51,24 +73,41 @@ def percentile(values: Sequence[int], part: float = PERCENTILE) -> int:
     return sorted(values)[rank - 1]
 
 
+Shape = tuple[int, int, tuple[tuple[str, int], ...], tuple[Constraint, ...]]
+"""Cpu, ram and devices of a task, and its constraints."""
+
+
 class Work:
     """Tasks to pack, on machines drawn from a cell."""
 
-    def __init__(self, machines: Sequence[Machine], jobs: dict[str, Job]) -> None:
+    def __init__(
+        self,
+        machines: Sequence[Machine],
+        jobs: dict[str, Job],
+        pending_share: float = PENDING_SHARE_MAX,
+        picky_machines: int = PICKY_MACHINES_MAX,
+    ) -> None:
         """Begin with the cell as it is; of the jobs, pending tasks are packed. See ``softened``."""
+        self._pending_share, self._picky_machines = pending_share, picky_machines
         self.original = list(machines)
         self._jobs = jobs
         self.tasks = sum(job.pending for job in jobs.values())
         self.total = reduce(Resources.plus, _needs(jobs.values()), Resources())
         self.machines = list(machines)
         self.clones = 1
-        self._picky: dict[tuple[str, int], bool] = {}
+        self._able: dict[Shape, int] = {}
 
     @classmethod
-    def of(cls, machines: Sequence[Machine], arrivals: Sequence[Arrival]) -> "Work":
+    def of(
+        cls,
+        machines: Sequence[Machine],
+        arrivals: Sequence[Arrival],
+        pending_share: float = PENDING_SHARE_MAX,
+        picky_machines: int = PICKY_MACHINES_MAX,
+    ) -> "Work":
         """Return the work of packing all that arrives."""
-        specs = specs_of(arrivals).values()
-        return cls(machines, waiting_jobs(softened(spec, len(machines)) for spec in specs))
+        jobs = waiting_jobs(softened(spec, len(machines)) for spec in specs_of(arrivals).values())
+        return cls(machines, jobs, pending_share, picky_machines)
 
     def clone(self) -> None:
         """Add the original cell once more. Raises Conflict when it is hopeless."""
@@ -96,12 +135,17 @@ class Work:
 
     def fits(self, machines: Sequence[Machine], policy: str, seed: int) -> bool:
         """Return whether all but a few picky tasks find a place."""
+        return self.may_wait(self.left(machines, policy, seed))
+
+    def may_wait(self, left: Sequence[tuple[str, int]]) -> bool:
+        """Return whether tasks that found no place are few and picky enough."""
+        few = len(left) <= self._pending_share * self.tasks
+        return few and all(self._able_of(*task) <= self._picky_machines for task in left)
+
+    def left(self, machines: Sequence[Machine], policy: str, seed: int) -> list[tuple[str, int]]:
+        """Return the tasks that find no place on these machines."""
         # a plan changes nothing in the cell, so that the jobs can be those of the last packing
         cell = Cell(Snapshot("pack", jobs=self._jobs, machines={each.name: each for each in machines}))
-        left = self._left(cell, policy, seed)
-        return len(left) <= PENDING_SHARE_MAX * self.tasks and all(map(self._is_picky, left))
-
-    def _left(self, cell: Cell, policy: str, seed: int) -> list[tuple[str, int]]:
         scheduler = Scheduler(seed, SchedulerSettings(policy=policy))
         plan = scheduler.schedule(cell, Observed(), START, budget=self.tasks)
         return [
@@ -111,12 +155,34 @@ class Work:
             for index in each.indexes
         ]
 
-    def _is_picky(self, task: tuple[str, int]) -> bool:
-        if task not in self._picky:
-            spec, index = self._jobs[task[0]].spec, task[1]
-            able = sum(may_run(each, spec.needs(index), spec.constraints) for each in self.original)
-            self._picky[task] = able <= HANDFUL
-        return self._picky[task]
+    def _shape_of(self, job: str, index: int) -> Shape:
+        spec = self._jobs[job].spec
+        needs = spec.needs(index)
+        return needs.cpu_millis, needs.ram_bytes, tuple(sorted(needs.devices.items())), spec.constraints
+
+    def _able_of(self, job: str, index: int) -> int:
+        """Return how many machines of the cell take a task when they are empty."""
+        spec, shape = self._jobs[job].spec, self._shape_of(job, index)
+        able = self._able.get(shape)
+        if able is None:
+            takes = (may_run(each, spec.needs(index), spec.constraints) for each in self.original)
+            able = self._able[shape] = sum(takes)
+        return able
+
+    def deciders(self, left: Sequence[tuple[str, int]]) -> list[Decider]:
+        """Return tasks that found no place and may not wait, those alike as one, the pickiest first."""
+        alike: dict[Shape, list[tuple[str, int]]] = {}
+        for task in left:
+            alike.setdefault(self._shape_of(*task), []).append(task)
+        few = len(left) <= self._pending_share * self.tasks
+        found = []
+        for tasks in alike.values():
+            (job, index), able = tasks[0], self._able_of(*tasks[0])
+            spec = self._jobs[job].spec
+            if not few or able > self._picky_machines:
+                name = task_name(job, index)
+                found.append(Decider(name, len(tasks), spec.needs(index), spec.constraints, able))
+        return sorted(found, key=lambda each: (each.machines, -each.tasks, each.task))
 
 
 def compact(
@@ -126,17 +192,27 @@ def compact(
     return packed_tightly(Work.of(machines, arrivals), policy, seed, trials)
 
 
-def packed_tightly(work: Work, policy: str, seed: int, trials: int) -> Compacted:
+def packed_tightly(work: Work, policy: str, seed: int, trials: int, note: Note = nothing) -> Compacted:
     """Return how many machines some work needs. Raises Conflict."""
+    note("do all tasks fit?")
     while not work.fits(work.machines, policy, seed):
         work.clone()
     seeds = range(seed, seed + trials)
+    done: list[Trial] = []
+    for each in seeds:
+        done.append(
+            trial(work, policy, each, lambda words: note(f"trial {len(done) + 1} of {trials}: {words}"))
+        )
+    needs = tuple(each.needed for each in done)
+    deciding = work.deciders(next(each.left for each in done if each.needed == percentile(needs)))
     return Compacted(
         len(work.machines),
         work.clones,
         work.tasks,
-        tuple(needed(work, policy, each) for each in seeds),
+        needs,
         tuple(work.bound(work.order(each)) for each in seeds),
+        tuple(deciding[:DECIDERS_MAX]),
+        len(deciding[DECIDERS_MAX:]),
     )
 
 
@@ -148,16 +224,24 @@ def _needs(jobs: Iterable[Job]) -> Iterator[Resources]:
 
 
 def needed(work: Work, policy: str, seed: int) -> int:
-    """Return the fewest machines, of a random order, that hold the work: a binary search."""
+    """Return the fewest machines, of a random order, that hold the work."""
+    return trial(work, policy, seed).needed
+
+
+def trial(work: Work, policy: str, seed: int, note: Note = nothing) -> Trial:
+    """Return how many machines of a random order hold the work, by a binary search, and what decides it."""
     order = work.order(seed)
     low, high = work.bound(order), len(order)
+    decided: list[tuple[str, int]] = []
     while low < high:
+        note(f"{low:,} to {high:,} machines")
         middle = (low + high) // 2
-        if work.fits(order[:middle], policy, seed):
+        left = work.left(order[:middle], policy, seed)
+        if work.may_wait(left):
             high = middle
         else:
-            low = middle + 1
-    return low
+            low, decided = middle + 1, left
+    return Trial(low, tuple(decided))
 
 
 def softened(spec: JobSpec, machines: int) -> JobSpec:

@@ -1,19 +1,29 @@
 """``fauxmaster pack``: how well a policy packs anybody's tasks on anybody's machines."""
 
 import argparse
+import re
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from borgish.errors import Invalid
+from borgish.resources import show_bytes, show_cpu, show_devices
 from borgish.scheduler.policies import POLICIES
 from borgish.sim.arrive import Arrived, arrive
-from borgish.sim.compact import TRIALS, Compacted, compact
+from borgish.sim.compact import (
+    PENDING_SHARE_MAX,
+    PICKY_MACHINES_MAX,
+    TRIALS,
+    Compacted,
+    Work,
+    packed_tightly,
+)
 from borgish.sim.pack_files import MACHINE_COLUMNS, TASK_COLUMNS, read_machines, read_tasks
+from borgish.sim.packing import Note
 from borgish.spec.mistakes import show_mistakes
 
 _Item = TypeVar("_Item")
@@ -42,22 +52,79 @@ def add_words(pack: argparse.ArgumentParser) -> None:
     pack.add_argument(
         "--trials", type=_trials, default=TRIALS, metavar="N", help=f"of compact; {TRIALS} unless given"
     )
+    pack.add_argument(
+        "--pending-share",
+        type=_percent,
+        default=100 * PENDING_SHARE_MAX,
+        metavar="PERCENT",
+        help=f"of compact: how many of the tasks may wait where they are picky; {100 * PENDING_SHARE_MAX:g} "
+        "unless given, as in the Borg paper",
+    )
+    pack.add_argument(
+        "--picky-machines",
+        type=_count,
+        default=PICKY_MACHINES_MAX,
+        metavar="N",
+        help="of compact: a task is picky that no more machines of the cell take, even when empty; "
+        f"{PICKY_MACHINES_MAX} unless given",
+    )
     pack.add_argument("--json", action="store_true", help="one JSON object")
 
 
 def run_pack(arguments: argparse.Namespace) -> None:
     """Run an experiment and print what came of it. Raises Invalid, NotFound, Conflict."""
     policy, experiment = _known(arguments.policy, POLICIES), _known(arguments.experiment, EXPERIMENTS)
-    machines, tasks = _read(read_machines, arguments.machines), _read(read_tasks, arguments.tasks)
+    progress = _Progress()
+    machines = _read(read_machines, arguments.machines, progress)
+    tasks = _read(read_tasks, arguments.tasks, progress)
     if machines is None or tasks is None:
         sys.exit(Invalid.exit_code)
     asked = {"experiment": experiment, "policy": policy, "seed": arguments.seed, "machines": len(machines)}
     if experiment == "arrive":
-        arrived = arrive(machines, tasks, policy, arguments.seed)
+        arrived = arrive(machines, tasks, policy, arguments.seed, progress.note)
+        progress.end()
         print(_json(asked, arrived) if arguments.json else show_arrived(arrived))
     else:
-        compacted = compact(machines, tasks, policy, arguments.seed, arguments.trials)
+        share = arguments.pending_share / 100
+        work = Work.of(machines, tasks, share, arguments.picky_machines)
+        try:
+            compacted = packed_tightly(work, policy, arguments.seed, arguments.trials, progress.note)
+        finally:
+            progress.end()
         print(_json(asked, compacted) if arguments.json else show_compacted(compacted))
+
+
+class _Progress:
+    """Shows how far it has come in one line of a terminal, and nowhere else."""
+
+    def __init__(self) -> None:
+        self._shown = False
+
+    def note(self, words: str) -> None:
+        """Show this instead of what was shown before."""
+        if sys.stderr.isatty():
+            self._shown = True
+            sys.stderr.write(f"\r\x1b[K{words}")
+            sys.stderr.flush()
+
+    def end(self) -> None:
+        """Show nothing any more."""
+        if self._shown:
+            self._shown = False
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def _percent(text: str) -> float:
+    if not re.fullmatch(r"\d{1,3}(\.\d{1,6})?", text, re.ASCII) or float(text) > 100:
+        raise argparse.ArgumentTypeError(f"{text} is not a share in percent, like 0.2")
+    return float(text)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) > SEED_MAX:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of machines")
+    return int(text)
 
 
 def _seed(text: str) -> int:
@@ -72,11 +139,12 @@ def _trials(text: str) -> int:
     return int(text)
 
 
-def _read(read: Callable[[Path], list[_Item]], path: Path) -> list[_Item] | None:
+def _read(read: Callable[[Path, Note], list[_Item]], path: Path, progress: _Progress) -> list[_Item] | None:
     """Return what is in a file, or tell its mistakes: those of both files are told."""
     try:
-        return read(path)
+        return read(path, progress.note)
     except Invalid as error:
+        progress.end()
         print(show_mistakes(error.mistakes, str(path)), file=sys.stderr)
         return None
 
@@ -124,5 +192,23 @@ def show_compacted(compacted: Compacted) -> str:
         f"{compacted.tasks} tasks on {cell}, {len(needed)} trials\n"
         f"needed: {result} machines (90th percentile; {spread}), "
         f"{100 * result / compacted.machines:.1f} % of the cell\n"
-        f"their sums ask for {bound:g} (median) whatever the packing; {more:.2f} % on top of that"
+        f"their sums ask for {bound:g} (median) whatever the packing; {more:.2f} % on top of that\n"
+        + "\n".join(_deciding(compacted))
     )
+
+
+def _deciding(compacted: Compacted) -> Iterator[str]:
+    """Yield which tasks decide how many machines are needed."""
+    if not compacted.decided_by:
+        yield "decided by the sums of what the tasks ask for"
+        return
+    yield "decided by tasks that find no place on one machine less, where they may not wait:"
+    given = compacted.machines // compacted.clones
+    for each in compacted.decided_by:
+        needs = f"{show_cpu(each.needs.cpu_millis)} cpu, {show_bytes(each.needs.ram_bytes)} ram"
+        needs += "".join(f", {show_devices(n)} {kind}" for kind, n in each.needs.devices.items())
+        needs += "".join(f", {constraint}" for constraint in each.constraints)
+        more = f" and {each.tasks - 1} more like it" if each.tasks > 1 else ""
+        yield f"  {each.task}{more} ({needs}): {each.machines} of {given} machines take it when empty"
+    if compacted.decided_by_more:
+        yield f"  and {compacted.decided_by_more} more kinds of task"

@@ -11,7 +11,8 @@ from borgish.resources import Resources
 from borgish.scheduler.policies import POLICIES
 from borgish.sim import fauxmaster
 from borgish.sim.arrive import arrive
-from borgish.sim.compact import compact, percentile, softened
+from borgish.sim.compact import Work, compact, packed_tightly, percentile, softened
+from borgish.sim.pack_command import show_compacted
 from borgish.sim.packing import Arrival, PackedCell, machine_of, specs_of
 from borgish.spec.job import Constraint, Preference
 
@@ -104,6 +105,55 @@ def test_a_few_picky_tasks_may_be_left_over() -> None:
     assert compacted.result <= 300
 
 
+def with_large(large: int) -> Work:
+    """Return the work of 599 small tasks and one that few machines take; of 300, so many do."""
+    machines = [*machines_of(300 - large), *machines_of_more(large)]
+    small = [Arrival("ann", f"j{n}", 0, Resources(100, 2**20)) for n in range(599)]
+    tasks = [plain("large", 60_000), *small]
+    return Work.of(machines, tasks, picky_machines=5)
+
+
+def machines_of_more(count: int) -> list:  # type: ignore[type-arg]
+    return [machine_of(f"large{n}", Resources(64_000, 64 * GIB), {}) for n in range(count)]
+
+
+def test_the_tasks_that_decide_are_told() -> None:
+    """One task that six machines take keeps the cell as large as it is until one of them comes."""
+    compacted = packed_tightly(with_large(6), "hybrid", 0, 5)
+    (decider,) = compacted.decided_by
+    assert (decider.task, decider.tasks, decider.machines) == ("ann/large/0", 1, 6)
+    assert "  ann/large/0 (60 cpu, 1GiB ram): 6 of 300 machines take it when empty" in show_compacted(
+        compacted
+    )
+    assert compacted.result > compacted.bounds[0]
+
+
+def test_what_may_wait_does_not_decide() -> None:
+    work = with_large(6)
+    compacted = packed_tightly(Work(work.machines, work._jobs, picky_machines=6), "hybrid", 0, 5)
+    assert [each.task for each in compacted.decided_by if "large" in each.task] == []
+
+
+def test_no_task_may_wait_where_the_share_is_nothing() -> None:
+    work = with_large(5)
+    strict = Work(work.machines, work._jobs, pending_share=0.0)
+    assert packed_tightly(work, "hybrid", 0, 3).result < packed_tightly(strict, "hybrid", 0, 3).result
+    (decider,) = packed_tightly(strict, "hybrid", 0, 3).decided_by
+    assert decider.task == "ann/large/0"
+
+
+def test_sums_decide_where_all_fits_that_has_room() -> None:
+    compacted = packed_tightly(Work.of(machines_of(10), [plain(f"j{n}") for n in range(16)]), "hybrid", 0, 3)
+    assert compacted.decided_by == ()
+    assert "decided by the sums of what the tasks ask for" in show_compacted(compacted)
+
+
+def test_progress_is_told_by_trial() -> None:
+    told: list[str] = []
+    packed_tightly(with_large(6), "hybrid", 0, 2, told.append)
+    assert any(words.startswith("trial 2 of 2: ") for words in told)
+
+
 def test_the_percentile_is_the_tenth_of_eleven() -> None:
     assert percentile(range(1, 12)) == 10
     assert percentile([7]) == 7
@@ -162,6 +212,9 @@ def test_arrivals_are_shown_with_why_some_are_pending(
         (["--experiment", "shrink"], "error: shrink is unknown\nhint: there are arrive, compact"),
         (["--seed", "-1"], "-1 is not a whole number from 0"),
         (["--trials", "0"], "0 is not a whole number from 1"),
+        (["--pending-share", "101"], "101 is not a share in percent, like 0.2"),
+        (["--pending-share", "few"], "few is not a share in percent, like 0.2"),
+        (["--picky-machines", "-1"], "-1 is not a whole number of machines"),
     ],
 )
 def test_wrong_words(
