@@ -9,7 +9,13 @@ from collections.abc import Callable, Iterable
 from itertools import repeat
 from typing import Any
 
-from borgish.cell.apply_rollback import forget_job, rollback_went_on, rolled_back
+from borgish.cell.apply_rollback import (
+    forget_job,
+    rollback_paused,
+    rollback_went_on,
+    rolled_back,
+    scaled,
+)
 from borgish.cell.events import (
     AnyEvent,
     Elected,
@@ -30,6 +36,7 @@ from borgish.cell.events import (
     PlacesPromised,
     QuotaRemoved,
     QuotaSet,
+    RollbackPaused,
     RollbackWentOn,
     RolledBack,
     RulesSet,
@@ -112,6 +119,7 @@ def _job_changed(cell: Cell, event: JobChanged, entry: Entry) -> None:
     job.generation += 1
     shrink(cell, job, event.spec.tasks)
     grow(cell, job, event.spec.tasks, entry.at)
+    scaled(cell, job, event.spec.tasks)
 
 
 def _job_forgotten(cell: Cell, event: JobForgotten, _entry: Entry) -> None:
@@ -330,4 +338,5 @@ _APPLY: dict[type[AnyEvent], Callable[[Cell, Any, Entry], None]] = {
     MachineRemoved: _machine_removed,
     RolledBack: rolled_back,
     RollbackWentOn: rollback_went_on,
+    RollbackPaused: rollback_paused,
 }

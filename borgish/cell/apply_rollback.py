@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from borgish.cell.events import Entry, JobRestored, RollbackWentOn, RolledBack
+from borgish.cell.events import Entry, JobRestored, RollbackPaused, RollbackWentOn, RolledBack
 from borgish.cell.model import Job, Task
 from borgish.cell.moving import count, drop_promises, grow, leave_machine, shrink, stop_waiting, touch, turn
 from borgish.cell.rollback import same_program
@@ -53,6 +53,8 @@ def _restore(cell: Cell, one: JobRestored, reason: str, at: float) -> None:
     job.lagging = one.lagging
     if one.lagging is not None:
         cell.lagging.add(job.key)
+    else:
+        cell.lagging.discard(job.key)  # it may have lagged behind an earlier rollback
     # The same attempts may count otherwise now, as by another priority.
     cell.touched.placements.update(task.machine for task in job.tasks if task.state is State.RUNNING)
     touch(cell, job, ())
@@ -69,11 +71,36 @@ def rollback_went_on(cell: Cell, event: RollbackWentOn, entry: Entry) -> None:
             _take_on(cell, job, record, entry.at)
         else:
             _end(cell, job, job.tasks[index], lagging.reason, entry.at)
-    left = {i: attempt for i, attempt in lagging.attempts.items() if i not in set(event.reached)}
+    reached = set(event.reached)
+    left = {i: attempt for i, attempt in lagging.attempts.items() if i not in reached}
     if left:
-        job.lagging = msgspec.structs.replace(lagging, attempts=left)
+        job.lagging = lagging.with_attempts(left)
     else:
         _finish(cell, job, lagging.tasks)
+
+
+def rollback_paused(cell: Cell, event: RollbackPaused, _entry: Entry) -> None:
+    """Note why, for those who look at the job."""
+    job = cell.jobs[event.job]
+    assert job.lagging is not None, f"{job.key} does not lag behind"
+    job.lagging = msgspec.structs.replace(job.lagging, paused=event.reason)
+    touch(cell, job, ())
+
+
+def scaled(cell: Cell, job: Job, tasks: int) -> None:
+    """Note that a job, part of which may lag behind a rollback, is to have so many tasks instead.
+
+    Of those that were to end for being too many, the ones below that number are to run anew.
+    """
+    lagging = job.lagging
+    if lagging is None:
+        return
+    left = {index: attempt for index, attempt in lagging.attempts.items() if index < tasks}
+    records = {index: record for index, record in lagging.records.items() if index < tasks}
+    if left:
+        job.lagging = msgspec.structs.replace(lagging.with_attempts(left), tasks=tasks, records=records)
+    else:
+        _finish(cell, job, tasks)
 
 
 def _finish(cell: Cell, job: Job, tasks: int) -> None:

@@ -119,6 +119,12 @@ class GoOnRollingBack(Command, frozen=True, tag=True):
     stop: dict[str, tuple[int, ...]]  # by job
 
 
+class PauseRollback(Command, frozen=True, tag=True):
+    """Reconcilers: note why a rollback does not go on, by job."""
+
+    reasons: dict[str, str]
+
+
 class JoinMachine(Command, frozen=True, tag=True):
     """``known`` is true when the borglet proved that it is the machine that joined before."""
 

@@ -21,6 +21,7 @@ from borgish.cell.commands import (
     KillTasks,
     LoseMachine,
     Observe,
+    PauseRollback,
     PlaceTasks,
     PromisePlaces,
     RemoveMachine,
@@ -36,12 +37,12 @@ from borgish.cell.commands import (
     UncordonMachine,
     UntaintMachine,
 )
-from borgish.cell.decide_going_on import decide_going_on
+from borgish.cell.decide_going_on import decide_going_on, decide_pausing
 from borgish.cell.decide_lost import entries_lost
 from borgish.cell.decide_quota import decide_remove_quota, decide_rules, decide_set_quota
 from borgish.cell.decide_removal import decide_removal
 from borgish.cell.decide_report import decide_report
-from borgish.cell.decide_rollback import decide_rollback, expect_restored
+from borgish.cell.decide_rollback import decide_rollback, expect_kept
 from borgish.cell.decision import Decision
 from borgish.cell.doubts import doubts
 from borgish.cell.events import (
@@ -97,10 +98,11 @@ def _submit(cell: Cell, _o: Observed, command: SubmitJob, _actor: str, now: Now)
         check_inside(cell, spec)
         admit(cell, spec, range(spec.tasks), now.wall)
         return Decision((JobSubmitted(spec),), spec.key, text, doubts(cell, spec))
-    expect_restored(job)
-    if job.spec == spec:
+    expect_kept(job)
+    wanted = msgspec.structs.replace(job.spec, tasks=job.tasks_wanted)
+    if wanted == spec:
         return _submit_again(cell, job, now)
-    differ = "; ".join(differences(job.spec, spec, cell.rules.bands))
+    differ = "; ".join(differences(wanted, spec, cell.rules.bands))
     raise Conflict(
         f"{spec.key} is {job.state} with another specification ({differ})",
         f"change the number of tasks with `borgctl job scale {spec.key} N`, or end it first with "
@@ -123,24 +125,27 @@ def _submit_again(cell: Cell, job: Job, now: Now) -> Decision:
 
 def _scale(cell: Cell, _o: Observed, command: ScaleJob, _actor: str, now: Now) -> Decision:
     job = _live_job(cell, command.job)
-    expect_restored(job)
+    expect_kept(job)
     if not 1 <= command.tasks <= TASKS_PER_JOB_MAX:
         raise Invalid(
             f"{command.tasks} is outside 1 to {TASKS_PER_JOB_MAX} tasks",
             f"end the job with `borgctl job kill {job.key}`, or split what is larger into several jobs",
         )
-    if command.tasks == job.spec.tasks:
+    if command.tasks == job.tasks_wanted:
         return Decision((), job.key, f"{job.key} has {_tasks(command.tasks)} already")
     spec = msgspec.structs.replace(
         job.spec,
         tasks=command.tasks,
         overrides={i: o for i, o in job.spec.overrides.items() if i < command.tasks},
     )
-    admit(cell, spec, range(job.spec.tasks, spec.tasks), now.wall)
-    text = f"{job.key} scaled from {job.spec.tasks} to {_tasks(command.tasks)}"
+    # While a rollback goes on, some beyond those wanted are there still: ended by it, or about to.
+    ended = [task.index for task in job.tasks[job.tasks_wanted : spec.tasks] if task.state is State.DEAD]
+    admit(cell, spec, [*ended, *range(len(job.tasks), spec.tasks)], now.wall)
+    text = f"{job.key} scaled from {job.tasks_wanted} to {_tasks(command.tasks)}"
     gone = range(command.tasks, len(job.tasks))
     moved = evicted_with(cell, job, gone, f"scaled to {_tasks(command.tasks)}")
-    return Decision((JobChanged(job.key, spec), *moved), job.key, text)
+    again = (TasksResubmitted(job.key, tuple(ended)),) * bool(ended)
+    return Decision((JobChanged(job.key, spec), *moved, *again), job.key, text)
 
 
 def _kill(cell: Cell, _o: Observed, command: KillTasks, actor: str, _now: Now) -> Decision:
@@ -156,8 +161,16 @@ def _kill(cell: Cell, _o: Observed, command: KillTasks, actor: str, _now: Now) -
 
 def _restart(cell: Cell, _o: Observed, command: RestartTasks, actor: str, now: Now) -> Decision:
     job = _job(cell, command.job)
-    expect_restored(job)
+    expect_kept(job)
     chosen = _chosen(job, command.indexes)
+    if (lagging := job.lagging) is not None:  # not what it has ended for good, or is about to end
+        ending = {index for index in lagging.attempts if lagging.ends(index)}
+        chosen = [index for index in chosen if index < lagging.tasks and index not in ending]
+        if not chosen:
+            raise Conflict(
+                f"nothing of that is to run: {job.key} was {lagging.reason}",
+                f"give it more tasks with `borgctl job scale {job.key} N`, or undo the rollback",
+            )
     running = tuple(i for i in chosen if job.tasks[i].state is State.RUNNING)
     dead = tuple(i for i in chosen if job.tasks[i].state is State.DEAD)
     admit(cell, job.spec, dead, now.wall)
@@ -342,6 +355,10 @@ def _go_on(cell: Cell, _o: Observed, command: GoOnRollingBack, _actor: str, _now
     return decide_going_on(cell, command)
 
 
+def _pause(cell: Cell, _o: Observed, command: PauseRollback, _actor: str, _now: Now) -> Decision:
+    return decide_pausing(cell, command)
+
+
 # What commands name
 
 
@@ -404,6 +421,7 @@ _DECIDE: dict[type[Command], Callable[[Cell, Observed, Any, str, Now], Decision]
     Observe: _observe,
     RollBack: _roll_back,
     GoOnRollingBack: _go_on,
+    PauseRollback: _pause,
 }
 COMMANDS = tuple(_DECIDE)
 """Every kind of command there is."""

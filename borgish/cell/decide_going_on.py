@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from borgish.cell.commands import GoOnRollingBack
+from borgish.cell.commands import GoOnRollingBack, PauseRollback
 from borgish.cell.decision import Decision
-from borgish.cell.events import RollbackWentOn, TasksEvicted
+from borgish.cell.events import RollbackPaused, RollbackWentOn, TasksEvicted
 from borgish.cell.evicting import evicted_with
 from borgish.cell.model import Job, Task
 from borgish.cell.state import Cell
@@ -63,6 +63,20 @@ def decide_going_on(cell: Cell, command: GoOnRollingBack) -> Decision:
         event for key, indexes in stopped.items() for event in _inside(cell, cell.jobs[key], indexes, stopped)
     )
     return Decision((*went_on, *evicted), "", "a rollback went on")
+
+
+def decide_pausing(cell: Cell, command: PauseRollback) -> Decision:
+    """Return what follows: it is noted once, and again only after the rollback went on."""
+    paused = tuple(
+        RollbackPaused(key, reason)
+        for key, reason in command.reasons.items()
+        if key in cell.lagging and not _is_paused(cell.jobs[key])
+    )
+    return Decision(paused, "", "a rollback is paused")
+
+
+def _is_paused(job: Job) -> bool:
+    return job.lagging is not None and bool(job.lagging.paused)
 
 
 def _went_on(job: Job, stopped: Iterable[int]) -> RollbackWentOn:

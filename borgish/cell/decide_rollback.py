@@ -49,7 +49,6 @@ def planned(cell: Cell, command: RollBack, now: Now) -> Plan:
     Raises a ``Refused`` when nothing can be planned.
     """
     _expect_past(cell, command)
-    _expect_none_lags(cell)
     for key in sorted(command.only):
         if key not in cell.jobs and key not in command.then.jobs:
             raise NotFound(
@@ -64,6 +63,11 @@ def planned(cell: Cell, command: RollBack, now: Now) -> Plan:
         hurried=command.hurried,
         reason=reason_of(command),
     )
+    if found.is_empty and (behind := _behind(cell, command)):
+        raise Conflict(
+            f"a rollback to that is under way: {_tasks(behind)} still to be stopped",
+            "`borgctl status` shows what it waits for; with --now it goes on regardless",
+        )
     if found.is_empty:
         raise Conflict(
             f"nothing differs: {_scope(command)} is as it was to be at position {command.then.position}",
@@ -102,21 +106,19 @@ def _expect_past(cell: Cell, command: RollBack) -> None:
         )
 
 
-def _expect_none_lags(cell: Cell) -> None:
-    behind = sum(len(lagging.attempts) for key in cell.lagging if (lagging := cell.jobs[key].lagging))
-    if behind:
-        raise Conflict(
-            f"a rollback is under way: {_tasks(behind)} still to be stopped",
-            "Ask again when it is done; `borgctl status` shows how far it is",
-        )
+def _behind(cell: Cell, command: RollBack) -> int:
+    """Return how many tasks of what is to be rolled back lag behind a rollback already."""
+    jobs = (cell.jobs[key] for key in cell.lagging if not command.only or key in command.only)
+    return sum(len(job.lagging.attempts) for job in jobs if job.lagging is not None)
 
 
-def expect_restored(job: Job) -> None:
-    """Raise Conflict while a rollback has not reached all of a job."""
-    if job.lagging is not None:
+def expect_kept(job: Job) -> None:
+    """Raise Conflict for a job that goes as soon as a rollback has stopped its last task."""
+    if job.lagging is not None and job.lagging.tasks == 0:
         raise Conflict(
-            f"{job.key} is being rolled back: {_tasks(len(job.lagging.attempts))} still to be stopped",
-            "Ask again when it is done, in some seconds",
+            f"{job.key} is being removed, as it was {job.lagging.reason}: "
+            f"{_tasks(len(job.lagging.attempts))} still to be stopped",
+            f"end it at once with `borgctl job kill {job.key}`; then it can be submitted again",
         )
 
 

@@ -259,6 +259,13 @@ class RollbackWentOn(Event, frozen=True, tag=True):
     ended: tuple[int, ...] = ()  # of those reached: were running or pending, and are dead
 
 
+class RollbackPaused(Event, frozen=True, tag=True):
+    """A rollback goes on to no more tasks of a job until those that it changed are up."""
+
+    job: str
+    reason: str
+
+
 AnyEvent = (
     Elected
     | RulesSet
@@ -285,6 +292,7 @@ AnyEvent = (
     | MachineRemoved
     | RolledBack
     | RollbackWentOn
+    | RollbackPaused
 )
 
 

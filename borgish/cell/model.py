@@ -49,6 +49,20 @@ class Task(msgspec.Struct, gc=False, omit_defaults=True):
     lost: tuple[LostAttempt, ...] = ()  # while not dead: attempts whose result counts, should it come late
 
 
+def exit_text(code: int | None, signal: int | None) -> str:
+    """Return how a program ended, in words; empty when it is not known."""
+    if signal is not None:
+        return f"signal {signal}"
+    return f"exit code {code}" if code is not None else ""
+
+
+class Outdated(msgspec.Struct, frozen=True):
+    """Attempts that run a specification which their job had before the latest one."""
+
+    spec: JobSpec
+    attempts: dict[int, int]  # by index
+
+
 class Lagging(msgspec.Struct, frozen=True):
     """Running tasks of a job that a rollback has not reached yet: they are stopped a few at a time.
 
@@ -62,6 +76,26 @@ class Lagging(msgspec.Struct, frozen=True):
     records: dict[int, Task]  # what is known of those that are over in the restored state
     hurried: bool  # all of them at once
     reason: str
+    others: tuple[Outdated, ...] = ()  # of the attempts, those that run something else than ``spec``
+    position: int = 0  # of the rollback: it changed the tasks that were placed later
+    to: int = 0  # the position that it goes back to
+    paused: str = ""  # why it was paused after the last task it reached
+
+    def spec_of(self, index: int, attempt: int) -> JobSpec:
+        """Return what one of the attempts runs."""
+        for other in self.others:
+            if other.attempts.get(index) == attempt:
+                return other.spec
+        return self.spec
+
+    def with_attempts(self, attempts: dict[int, int]) -> "Lagging":
+        """Return this of fewer attempts. They are others than those of which it was said why it is paused."""
+        others = (
+            Outdated(other.spec, {i: a for i, a in other.attempts.items() if attempts.get(i) == a})
+            for other in self.others
+        )
+        left = tuple(other for other in others if other.attempts)
+        return msgspec.structs.replace(self, attempts=attempts, others=left, paused="")
 
     def ends(self, index: int) -> bool:
         """Return whether the task is to be over, rather than to run anew."""
@@ -93,10 +127,19 @@ class Job(msgspec.Struct):
 
     def spec_of(self, task: Task) -> JobSpec:
         """Return what a task of this job runs, which a rollback may have not reached yet."""
+        return self.spec_of_last(task) if task.state is State.RUNNING else self.spec
+
+    def spec_of_last(self, task: Task) -> JobSpec:
+        """Return what the last attempt of a task runs, or ran."""
         lagging = self.lagging
-        if lagging is not None and task.state is State.RUNNING:
-            return lagging.spec if lagging.attempts.get(task.index) == task.attempt else self.spec
+        if lagging is not None and lagging.attempts.get(task.index) == task.attempt:
+            return lagging.spec_of(task.index, task.attempt)
         return self.spec
+
+    @property
+    def tasks_wanted(self) -> int:
+        """How many tasks it is to have. While a rollback goes on, there may be more that are to end."""
+        return self.spec.tasks if self.lagging is None else self.lagging.tasks
 
 
 class Taint(msgspec.Struct, frozen=True, order=True):

@@ -41,6 +41,7 @@ class SeenAttempt(msgspec.Struct, frozen=True):
     alloc: str = ""  # the attempt of the alloc that it is in, like user/room/3@1200
     programs: tuple[SeenProgram, ...] = ()
     early_ends: int = 0
+    since: float = 0.0  # seen in this phase after so many restarts; of the master's monotonic clock
 
 
 MISSES_MAX = 2
@@ -100,6 +101,7 @@ class Observed:
     def __init__(self, *, known: bool = True) -> None:
         self.known = known
         self.machines: dict[str, SeenMachine] = {}
+        self.refused: dict[str, str] = {}  # by job in a rollback: what the last pass found in its way
 
     def attempt(self, machine: str, task: str, attempt: int) -> SeenAttempt | None:
         """Return what was last seen of an attempt on a machine."""

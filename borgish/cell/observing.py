@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 
+import msgspec
+
 from borgish.cell.commands import Observe
-from borgish.cell.observed import Miss, Observed, SeenMachine
+from borgish.cell.observed import Miss, Observed, SeenAttempt, SeenMachine
 from borgish.cell.state import Cell
 from borgish.clock import Now
 
@@ -74,18 +76,26 @@ def absorb(cell: Cell, observed: Observed, report: Observe, now: Now) -> None:
     seen = observed.machines.setdefault(report.machine, SeenMachine(watched_since=now.mono))
     seen.boot_id, seen.instance, seen.generation = report.boot_id, report.instance, report.generation
     seen.conditions, seen.unhealthy_runtimes = report.conditions, report.unhealthy_runtimes
+    before = seen.attempts
     if report.whole:
         seen.attempts = {}
     if report.images is not None:
         seen.images = report.images
     seen.ports_blocked = {port: until for port, until in seen.ports_blocked.items() if until > now.mono}
     for attempt in report.changed:
-        seen.attempts[attempt.task, attempt.attempt] = attempt
+        key = attempt.task, attempt.attempt
+        seen.attempts[key] = _dated(attempt, before.get(key), now)
         if attempt.port_in_use:
             seen.ports_blocked[attempt.port_in_use] = now.mono + PORT_REST_SECONDS
     for key in report.gone:
         seen.attempts.pop(key, None)
     _note_orphans(cell, seen, now)
+
+
+def _dated(attempt: SeenAttempt, before: SeenAttempt | None, now: Now) -> SeenAttempt:
+    """Note since when an attempt is in its phase. A restart that nobody saw is a break, too."""
+    is_same = before is not None and (before.phase, before.restarts) == (attempt.phase, attempt.restarts)
+    return msgspec.structs.replace(attempt, since=before.since if before and is_same else now.mono)
 
 
 def _note_orphans(cell: Cell, seen: SeenMachine, now: Now) -> None:

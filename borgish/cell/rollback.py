@@ -14,14 +14,14 @@ fate:
 A job's spec counts as the same when nothing differs that a program notices (``same_program``).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum, auto
 
 import msgspec
 
 from borgish.cell.events import JobRestored, MachineRestored
 from borgish.cell.evicting import evicted_with
-from borgish.cell.model import Job, Lagging, Machine, Quota, Taint, Task
+from borgish.cell.model import Job, Lagging, Machine, Outdated, Quota, Taint, Task
 from borgish.cell.state import Cell
 from borgish.spec.constraints import matches
 from borgish.spec.diff import differences
@@ -50,6 +50,15 @@ class JobPlan(msgspec.Struct, frozen=True):
     results_kept: int  # tasks that have finished since and do not run again
     after: JobSpec | None = None  # what it is when all is done; None: gone
     live: tuple[int, ...] = ()  # of its tasks then those that are to run
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What is alike in everything that one rollback does to running tasks; see ``Lagging``."""
+
+    position: int
+    to: int
+    hurried: bool
+    reason: str
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -82,10 +91,12 @@ class Plan(msgspec.Struct, frozen=True):
 def plan(now: Cell, then: Cell, only: frozenset[str], at: float, *, hurried: bool, reason: str) -> Plan:
     """Return what makes the cell what it was to be then; with ``only``, only these of its jobs.
 
-    ``at`` is the time now. Neither cell is changed. No task of ``now`` may lag behind an earlier rollback.
+    ``at`` is the time now. Neither cell is changed. Tasks of ``now`` may lag behind an earlier rollback: each
+    counts by what it runs, and those that are to be stopped lag behind this one instead.
     """
     keys = sorted(only or now.jobs.keys() | then.jobs.keys())
-    jobs = tuple(one for key in keys if (one := _job(now, then, key, reason, hurried=hurried)) is not None)
+    order = Order(now.position + 1, then.position, hurried, reason)
+    jobs = tuple(one for key in keys if (one := _job(now, then, key, order)) is not None)
     return Plan(
         jobs,
         () if only else tuple(_machines(now.machines, then.machines, at)),
@@ -131,13 +142,13 @@ def _moved(now: Cell, jobs: tuple[JobPlan, ...]) -> int:
     return moved
 
 
-def _job(now: Cell, then: Cell, key: str, reason: str, *, hurried: bool) -> JobPlan | None:
+def _job(now: Cell, then: Cell, key: str, order: Order) -> JobPlan | None:
     there, before = now.jobs.get(key), wanted(then.jobs.get(key))
     if before is None:
-        return _vanishing(there, reason, hurried=hurried) if there is not None else None
+        return _vanishing(there, order) if there is not None else None
     if there is None:
         return _returning(before)
-    return _changing(there, before, now.machines, reason, hurried=hurried)
+    return _changing(there, before, now.machines, order)
 
 
 def wanted(job: Job | None) -> Job | None:
@@ -156,12 +167,14 @@ def wanted(job: Job | None) -> Job | None:
     return msgspec.structs.replace(job, spec=spec, tasks=tasks, dead=dead, lagging=None)
 
 
-def _vanishing(job: Job, reason: str, *, hurried: bool) -> JobPlan:
-    """Its tasks end; when none runs it is gone at once."""
-    lagging = Lagging(job.spec, _attempts(job, State.RUNNING), 0, {}, hurried, reason)
+def _vanishing(job: Job, order: Order) -> JobPlan | None:
+    """Its tasks end; when none runs it is gone at once. None when that is under way."""
+    lagging = _lagging(job, (task for task in job.tasks if task.state is State.RUNNING), 0, {}, order)
+    if _is_under_way(job, None, lagging):
+        return None
     restored = None
     if lagging.attempts:
-        over = tuple(_killed(task, reason) for task in job.tasks if task.state is State.PENDING)
+        over = tuple(_killed(task, order.reason) for task in job.tasks if task.state is State.PENDING)
         restored = _restored(job, job.spec, job.generation, dead=over, lagging=lagging)
     return JobPlan(job.key, Change.VANISHES, (), restored, job.running, 0, 0, 0)
 
@@ -185,26 +198,20 @@ class _Fate(StrEnum):
     OVER = auto()  # does not run, and what was known of it then is known again
 
 
-def _changing(
-    job: Job, before: Job, machines: Mapping[str, Machine], reason: str, *, hurried: bool
-) -> JobPlan | None:
+def _changing(job: Job, before: Job, machines: Mapping[str, Machine], order: Order) -> JobPlan | None:
     """Return what becomes of a job that was there and is there; None when nothing does."""
     fates = _fates(job, before, machines)
     surplus = job.tasks[len(before.tasks) :]
     changed = {index for index, fate in fates.items() if fate not in (_Fate.STAYS, _Fate.RESULT_STAYS)}
-    if not (changed or _header(job) != _header(before)):
+    if not (changed or _header(job) != _header(before) or job.lagging is not None):
         return None
     ending = {index: before.tasks[index] for index in _with(fates, _Fate.ENDS)}
-    lagging = Lagging(
-        job.spec,
-        {index: job.tasks[index].attempt for index in sorted([*ending, *_with(fates, _Fate.ANEW)])}
-        | {task.index: task.attempt for task in surplus if task.state is State.RUNNING},
-        len(before.tasks),
-        ending,
-        hurried,
-        reason,
-    )
-    restored = _change(job, before, fates, lagging, reason)
+    behind = [job.tasks[index] for index in sorted([*ending, *_with(fates, _Fate.ANEW)])]
+    behind += [task for task in surplus if task.state is State.RUNNING]
+    lagging = _lagging(job, behind, len(before.tasks), ending, order)
+    if changed <= lagging.attempts.keys() and _is_under_way(job, before, lagging):
+        return None
+    restored = _change(job, before, fates, lagging, order.reason)
     fresh = [task for task in before.tasks[len(job.tasks) :] if task.state is not State.DEAD]
     stopped = len(lagging.attempts)
     started = len(_with(fates, _Fate.ANEW)) + len(restored.pending) + len(fresh)
@@ -243,6 +250,52 @@ def _change(job: Job, before: Job, fates: Mapping[int, _Fate], lagging: Lagging,
     )
 
 
+def _lagging(job: Job, behind: Iterable[Task], tasks: int, records: dict[int, Task], order: Order) -> Lagging:
+    """Return running tasks as they lag behind. What each of them runs is what its job says, unless it lagged
+    behind before."""
+    attempts: dict[int, int] = {}
+    others: list[Outdated] = []
+    found: dict[int, Outdated | None] = {}  # by the identity of a specification, to compare each only once
+    for task in behind:
+        attempts[task.index] = task.attempt
+        spec = job.spec_of(task)
+        if id(spec) not in found:
+            found[id(spec)] = None if spec == job.spec else _outdated(others, spec)
+        if (other := found[id(spec)]) is not None:
+            other.attempts[task.index] = task.attempt
+    return Lagging(
+        job.spec,
+        attempts,
+        tasks,
+        records,
+        order.hurried,
+        order.reason,
+        tuple(others),
+        order.position,
+        order.to,
+    )
+
+
+def _outdated(others: list[Outdated], spec: JobSpec) -> Outdated:
+    """Return the one of a specification, which is added when it is missing."""
+    for other in others:
+        if other.spec == spec:
+            return other
+    others.append(Outdated(spec, {}))
+    return others[-1]
+
+
+def _is_under_way(job: Job, before: Job | None, lagging: Lagging) -> bool:
+    """Return whether a rollback goes on that leads to the same, and no slower."""
+    there, wanted_now = job.lagging, wanted(job)
+    if there is None or (lagging.hurried and not there.hurried):
+        return False
+    aim = (there.attempts, there.tasks, there.records) == (lagging.attempts, lagging.tasks, lagging.records)
+    if before is None or wanted_now is None:
+        return aim and before is wanted_now
+    return aim and _header(before) == _header(wanted_now)
+
+
 def _restored(
     job: Job,
     spec: JobSpec,
@@ -270,10 +323,6 @@ def _header(job: Job) -> tuple[object, ...]:
     return job.spec, job.uid, job.submitted_at, job.submitted_by
 
 
-def _attempts(job: Job, state: State) -> dict[int, int]:
-    return {task.index: task.attempt for task in job.tasks if task.state is state}
-
-
 def _killed(task: Task, reason: str) -> Task:
     return msgspec.structs.replace(task, state=State.DEAD, ending=Ending.KILL, reason=reason)
 
@@ -284,15 +333,17 @@ def _with(fates: Mapping[int, _Fate], fate: _Fate) -> list[int]:
 
 def _fates(job: Job, before: Job, machines: Mapping[str, Machine]) -> dict[int, _Fate]:
     """Return the fate of each task that is there now and was there then; of most, that it stays."""
-    is_same = job.spec == before.spec
-    if is_same and not job.dead and not before.dead:
+    if job.spec == before.spec and not job.dead and not before.dead and job.lagging is None:
         return {}
-    alike = is_same or _without_tasks(job.spec) == _without_tasks(before.spec)
-    overrides, wanted_overrides = job.spec.overrides, before.spec.overrides
+    compared: dict[int, tuple[bool, bool]] = {}  # by the identity of a specification: the same, alike
     fates = {}
     for task, then in zip(job.tasks, before.tasks, strict=False):
-        index = task.index
-        same = alike and overrides.get(index) == wanted_overrides.get(index)
+        index, spec = task.index, job.spec_of_last(task)
+        if id(spec) not in compared:
+            is_same = spec == before.spec
+            compared[id(spec)] = is_same, is_same or _without_tasks(spec) == _without_tasks(before.spec)
+        is_same, alike = compared[id(spec)]
+        same = alike and spec.overrides.get(index) == before.spec.overrides.get(index)
         if same and not is_same and task.state is State.RUNNING:
             fates[index] = _in_place(task, then, before.spec, machines)
         else:

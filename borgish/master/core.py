@@ -320,10 +320,13 @@ class Core:
         if stale:
             self._scheduler.refresh(self.cell, self.observed, sorted(stale))
         if not self.cell.waiting:
-            self.refusals = {}
+            self.refusals, self.observed.refused = {}, {}
             return False
         plan = self._scheduler.schedule(self.cell, self.observed, now)
         self.refusals = plan.refusals
+        self.observed.refused = {
+            key: found[0].text for key in sorted(self.cell.lagging) if (found := plan.refusals.get(key))
+        }
         self._carry_out(plan, now)
         return plan.more
 

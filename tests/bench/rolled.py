@@ -42,7 +42,7 @@ def figures_of(kind: str, url: str, sizes: Sizes) -> Iterator[Figure]:
     pauses = [1000 * pause for pause in found.pauses]
     yield Figure(f"{name}.checkpoint.{found.tasks}.held_up", "ms", pauses, at_most(100.0), quantile=1.0)
     yield Figure(f"{name}.rollback.{count}.decided", "s", [found.decided], at_most(5.0))
-    yield Figure(f"{name}.rollback.{count}.converged", "s", [found.converged], at_most(60.0))
+    yield Figure(f"{name}.rollback.{count}.converged", "s", [found.converged], at_most(90.0))
     goal = at_least(found.tasks - count)
     yield Figure(f"{name}.rollback.undisturbed", "tasks", [found.undisturbed], goal, decimals=0)
 

@@ -32,8 +32,8 @@ TAKE_OVER = "--take-over"
 JOB = "name: {}\ntasks: 3\nrun: [sleep, '100000']\nresources: {{cpu: 10m, ram: 8MiB}}\n"
 CONFIG = 'name = "local"\nlisten = "127.0.0.1:{}"\nstate = "."\ndb = "{}"\n'
 LEASE = "[lease]\nttl_seconds = 20\nrenew_seconds = 1\ndeadline_seconds = 16\n"
-"""So long that a host which stands still for some seconds costs nobody the lead; who finds another leader waits
-for its deadline."""
+"""So long that a host which stands still for some seconds costs nobody the lead; who finds another leader
+waits for its deadline."""
 SHORT_LEASE = "[lease]\nttl_seconds = 3\nrenew_seconds = 1\ndeadline_seconds = 2\n"
 DATABASES = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
 

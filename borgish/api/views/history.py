@@ -48,6 +48,7 @@ ASKED = {
     "RemoveQuota": "remove quota",
     "RollBack": "rollback",
     "GoOnRollingBack": "go on",
+    "PauseRollback": "pause",
 }
 
 

@@ -7,7 +7,6 @@ import msgspec
 
 from borgish.api.views.indexes import tasks_text
 from borgish.api.views.instants import instant
-from borgish.api.views.tasks import exit_text
 from borgish.cell.events import (
     AnyEvent,
     Elected,
@@ -30,6 +29,7 @@ from borgish.cell.events import (
     PlacesPromised,
     QuotaRemoved,
     QuotaSet,
+    RollbackPaused,
     RollbackWentOn,
     RolledBack,
     RulesSet,
@@ -39,6 +39,7 @@ from borgish.cell.events import (
     TasksRestarted,
     TasksResubmitted,
 )
+from borgish.cell.model import exit_text
 from borgish.resources import show_amounts, show_bytes, show_cpu
 from borgish.vocabulary import OUTCOMES, Band, Ending, Eviction
 from borgish.wire.api import EventView
@@ -237,6 +238,10 @@ def _rollback_went_on(event: RollbackWentOn, _entry: Entry) -> Iterator[_Line]:
         yield _Line("rollback", text, event.job, event.ended)
 
 
+def _rollback_paused(event: RollbackPaused, _entry: Entry) -> Iterator[_Line]:
+    yield _Line("rollback", f"the rollback of {event.job} is paused: {event.reason}", event.job, bad=True)
+
+
 def _machine(name: str, text: str, *, bad: bool = False) -> _Line:
     return _Line("machine", f"{name} {text}", machine=name, bad=bad)
 
@@ -295,5 +300,6 @@ _LINES: dict[type[AnyEvent], Callable[[Any, Entry], Iterator[_Line]]] = {
     MachineRemoved: _removed,
     RolledBack: _rolled_back,
     RollbackWentOn: _rollback_went_on,
+    RollbackPaused: _rollback_paused,
 }
 """Every event has its words; a test compares this with the journal's alphabet."""

@@ -80,13 +80,6 @@ def last_exit(task: Task, seen: SeenAttempt | None) -> tuple[int | None, int | N
     return task.exit_code, task.signal
 
 
-def exit_text(code: int | None, signal: int | None) -> str:
-    """Return how a program ended, in words; empty when it is not known."""
-    if signal is not None:
-        return f"signal {signal}"
-    return f"exit code {code}" if code is not None else ""
-
-
 def _reason(task: Task, seen: SeenAttempt | None, refusals: Sequence[RefusalView]) -> str:
     if seen and seen.reason:
         return seen.reason

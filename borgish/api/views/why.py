@@ -8,8 +8,8 @@ from borgish.api.views.indexes import has_index
 from borgish.api.views.instants import instant
 from borgish.api.views.jobs import count_failed, count_not_up, job_outcome, tasks_not_up
 from borgish.api.views.kept import place_kept
-from borgish.api.views.tasks import exit_text, last_exit, phase_of, seen_attempt, task_view
-from borgish.cell.model import Job, Machine, Task
+from borgish.api.views.tasks import last_exit, phase_of, seen_attempt, task_view
+from borgish.cell.model import Job, Machine, Task, exit_text
 from borgish.cell.observed import Observed, SeenAttempt
 from borgish.cell.state import Cell
 from borgish.cell.suitability import objection
@@ -53,7 +53,8 @@ def why_job(
     events: Sequence[EventView],
 ) -> WhyView:
     """Return why a job is as it is, with its first tasks in trouble."""
-    sentences = [_counts(observed, job), *_refused(refusals), *_unplaced(cell, observed, job, refusals)]
+    sentences = [_counts(observed, job), *_rollback(job), *_refused(refusals)]
+    sentences += _unplaced(cell, observed, job, refusals)
     sentences += [_task_text(cell, observed, job, task, ()) for task in _examples(observed, job)]
     troubled = islice(_troubled(observed, job), TASKS_SHOWN)
     return WhyView(
@@ -68,6 +69,21 @@ def why_job(
         events=tuple(events[-EVENTS_SHOWN:]),
         outcome=job_outcome(job, count_failed(job)),
     )
+
+
+def _rollback(job: Job) -> Iterator[str]:
+    """Say how far a rollback is, and what can be done about one that is paused."""
+    if (lagging := job.lagging) is None:
+        return
+    behind = len(lagging.attempts)
+    yield f"It was {lagging.reason}: {behind} task{'s' * (behind != 1)} still to be stopped."
+    if lagging.paused:
+        yield f"That is paused: {lagging.paused}. It goes on by itself when all that it changed is up."
+    if lagging.paused and lagging.to:
+        yield (
+            f"`borgctl rollback {lagging.position - 1} --only {job.key}` undoes it, and "
+            f"`borgctl rollback {lagging.to} --only {job.key} --now` goes on regardless."
+        )
 
 
 def _task_text(cell: Cell, observed: Observed, job: Job, task: Task, refusals: Sequence[RefusalView]) -> str:
@@ -155,7 +171,8 @@ def _running(
     if phase is Phase.UP and job.spec.health is not None:
         yield "Its probe has not answered yet."
     if job.lagging is not None and job.lagging.attempts.get(task.index) == task.attempt:
-        yield f"Its job was {job.lagging.reason}, and it is to be stopped for that in a moment."
+        when = "when that goes on" if job.lagging.paused else "in a moment"
+        yield f"Its job was {job.lagging.reason}, and it is to be stopped for that {when}."
     machine = cell.machines.get(task.machine)
     if machine is not None and not machine.up:
         yield f"{task.machine} is down: {machine.reason or 'not heard of'}."

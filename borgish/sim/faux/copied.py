@@ -202,10 +202,11 @@ class Copy:
         """
         key, index = split_task_name(seen.task)
         job, lagging = self._jobs[key]
-        is_lagging = lagging is not None and lagging.attempts.get(index) == seen.attempt
+        if lagging is not None and lagging.attempts.get(index) == seen.attempt:
+            job = lagging.spec_of(index, seen.attempt)
         there = Task(index, State.RUNNING, seen.attempt, machine, seen.ports, devices=seen.devices)
-        run = Job(key, 0, lagging.spec if lagging is not None and is_lagging else job, 0.0, "")
-        return msgspec.structs.replace(attempt_spec(self.cell, run, there), alloc=seen.alloc)
+        run = attempt_spec(self.cell, Job(key, 0, job, 0.0, ""), there)
+        return msgspec.structs.replace(run, alloc=seen.alloc)
 
     def _poll(self, line: "_Line") -> None:
         line.asked += 1

@@ -17,6 +17,7 @@ from borgish.cell.commands import (
     JoinMachine,
     KillTasks,
     LoseMachine,
+    PauseRollback,
     PlaceTasks,
     PromisePlaces,
     RemoveMachine,
@@ -51,6 +52,7 @@ from borgish.cell.events import (
     PlacesPromised,
     QuotaRemoved,
     QuotaSet,
+    RollbackPaused,
     RollbackWentOn,
     RolledBack,
     RulesSet,
@@ -215,6 +217,10 @@ def _went_on(cell: Cell, entry: Entry, _then: Then) -> Iterator[Command]:
     yield GoOnRollingBack(stop)
 
 
+def _paused(_cell: Cell, entry: Entry, _then: Then) -> Iterator[Command]:
+    yield PauseRollback({e.job: e.reason for e in entry.events if isinstance(e, RollbackPaused)})
+
+
 def _of(kind: type[Any], make: Callable[[Any], Command]) -> Callable[[Cell, Entry, Then], Iterator[Command]]:
     """Return how to recall a command that its one event tells."""
 
@@ -245,6 +251,7 @@ _COMMANDS: dict[str, Callable[[Cell, Entry, Then], Iterator[Command]]] = {
     "SetMachineUp": _of(MachineUp, lambda event: SetMachineUp(event.machine)),
     "RollBack": _rolled_back,
     "GoOnRollingBack": _went_on,
+    "PauseRollback": _paused,
 }
 TOLD = frozenset(_COMMANDS) | frozenset(_PASSES)
 """The causes that can be decided anew."""

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from borgish.cell.apply import apply_entry
+from borgish.cell.awaited import awaited
 from borgish.cell.commands import (
     Command,
     CordonMachine,
@@ -27,10 +28,11 @@ from borgish.cell.model import Snapshot
 from borgish.cell.rollback import same_program, wanted
 from borgish.cell.state import Cell
 from borgish.errors import Refused
+from borgish.master.step import Step
 from borgish.spec.constraints import matches
 from borgish.spec.job import Constraint, JobSpec, Override, Restart
 from borgish.vocabulary import Ending, Eviction, RestartPolicy, State
-from tests.unit.cell.lived import NAME, Lived, machine, spec, wanted_of
+from tests.unit.cell.lived import CRASHES, NAME, Lived, machine, spec, wanted_of
 
 NAMES = ["a", "b", "c"]
 jobs = st.sampled_from([f"ann/{name}" for name in NAMES])
@@ -76,6 +78,57 @@ nobody: frozenset[str] = frozenset()
 some = st.just(nobody) | st.just(nobody) | jobs.map(lambda key: frozenset({key}))
 back = st.tuples(st.integers(1, 30), st.booleans(), some)
 moves = st.lists(commands | commands | ends | ends | st.just("wait"), min_size=5, max_size=20)
+versions = st.builds(
+    job,
+    st.just("a"),
+    st.integers(1, 5),
+    st.sampled_from(["one", "two", CRASHES[0]]),
+    st.integers(0, 2),
+    st.sampled_from([False, False, True]),
+    st.sampled_from([{}, {}, {"constraints": (Constraint("arch", "==", ("arm64",)),)}]),
+)
+to_version = st.tuples(
+    st.integers(0, 4), st.sampled_from([False] * 4 + [True]), st.sampled_from([nobody, frozenset({"ann/a"})])
+)
+changes: st.SearchStrategy[Command] = st.one_of(
+    st.builds(ScaleJob, st.just("ann/a"), st.integers(1, 7)),
+    st.builds(KillTasks, st.just("ann/a"), indexes),
+    st.builds(RestartTasks, st.just("ann/a"), indexes),
+    st.builds(EvictTasks, st.just("ann/a"), st.just((0,)), st.sampled_from(Eviction)),
+)
+asked_meanwhile = st.lists(
+    to_version | to_version | changes | versions.map(SubmitJob) | st.sampled_from(["wait", "settle"]),
+    min_size=3,
+    max_size=12,
+)
+
+
+class Ran(Lived):
+    """One that remembers what each attempt was started with, and compares."""
+
+    def __init__(self) -> None:
+        self.started: dict[tuple[str, int, int], JobSpec] = {}
+        super().__init__()
+
+    def step(self, *commands: Command, actor: str = "ann") -> Step:
+        step = super().step(*commands, actor=actor)
+        for job in self.cell.jobs.values():
+            for task in job.tasks:
+                if task.state is State.RUNNING:
+                    # Placing comes last in a step, so this is what it was placed with.
+                    ran = self.started.setdefault((job.key, task.index, task.attempt), job.spec)
+                    assert same_program(job.spec_of(task), ran, task.index), f"{job.key}/{task.index}"
+        return step
+
+    def runs_what_it_should(self) -> bool:
+        """Return whether every task that runs was started as its job now says, or is to be stopped."""
+        return all(
+            same_program(job.spec, self.started[job.key, task.index, task.attempt], task.index)
+            or (job.lagging is not None and job.lagging.attempts.get(task.index) == task.attempt)
+            for job in self.cell.jobs.values()
+            for task in job.tasks
+            if task.state is State.RUNNING
+        )
 
 
 def live(lived: Lived, moves: list[Any]) -> None:
@@ -166,6 +219,62 @@ def test_cells_with_rollbacks_stay_sound_and_replay(
     expect_replay(lived)
     timelines = [event.timeline for e in lived.entries for event in e.events if isinstance(event, RolledBack)]
     assert timelines == list(range(2, 2 + len(timelines)))
+
+
+def expect_nothing_forgotten(cell: Cell) -> None:
+    """Whatever was asked while tasks lag behind: each of those is there, and it is known what it runs."""
+    for key in cell.lagging:
+        job = cell.jobs[key]
+        assert job.lagging is not None
+        assert job.lagging.attempts
+        assert all(index < len(job.tasks) for index in job.lagging.attempts)
+        assert all(other.attempts.items() <= job.lagging.attempts.items() for other in job.lagging.others)
+
+
+def ask_meanwhile(lived: Lived, positions: list[int], move: Any) -> None:
+    """Do one thing to a job that may be in the midst of a rollback."""
+    match move:
+        case "wait":
+            lived.step()
+        case "settle":
+            lived.settle()
+        case (which, hurried, only):
+            with contextlib.suppress(Refused):
+                lived.roll_back(positions[which % len(positions)], hurried=hurried, only=only)
+        case command:
+            with contextlib.suppress(Refused):
+                lived.do(command)
+    expect_nothing_forgotten(lived.cell)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(versions, min_size=2, max_size=4), asked_meanwhile, st.booleans())
+def test_nobody_is_locked_out_and_nothing_runs_what_it_should_not(
+    deployed: list[JobSpec], moves: list[Any], killed: bool
+) -> None:
+    lived = Ran()
+    positions = []
+    for version in deployed:
+        if "ann/a" in lived.cell.jobs:
+            lived.do(KillTasks("ann/a"))
+        lived.do(SubmitJob(version))
+        positions.append(lived.position)
+    lived.settle()
+    for move in [(0, False, nobody), *moves]:
+        ask_meanwhile(lived, positions, move)
+    assert lived.runs_what_it_should()
+    lived.settle()
+    expect_replay(lived)
+    for key in sorted(lived.cell.lagging):  # paused, as by a version that crashes
+        assert awaited(lived.cell, lived.core.observed, lived.cell.jobs[key], lived.now) is not None
+        if killed:
+            lived.do(KillTasks(key))
+        else:
+            lived.roll_back(lived.position - 1, hurried=True, only=frozenset({key}))
+    lived.step()
+    assert lived.cell.lagging == set()
+    assert lived.runs_what_it_should()
+    expect_replay(lived)
 
 
 @settings(max_examples=150, deadline=None)

@@ -7,8 +7,9 @@ from borgish.api.views.jobs import job_detail, job_view
 from borgish.api.views.machines import machine_view
 from borgish.api.views.status import Daemon, status_view, summary_view
 from borgish.api.views.tally import Tally
-from borgish.api.views.tasks import exit_text, task_view
+from borgish.api.views.tasks import task_view
 from borgish.api.views.why import why_job
+from borgish.cell.model import exit_text
 from borgish.cell.observed import Observed, SeenAttempt, SeenMachine, SeenProgram
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec

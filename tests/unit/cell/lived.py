@@ -48,15 +48,23 @@ def spec(name: str = "web", tasks: int = 3, **changes: Any) -> JobSpec:
     return msgspec.structs.replace(JobSpec(name, "ann", tasks, ("sleep", "1"), resources=needs), **changes)
 
 
+CRASHES = ("crash",)
+"""What a job runs whose tasks are up for a second, and never again."""
+
+QUIET_STEPS = 8
+"""A rollback waits so long for what it started to stay up, before it goes on."""
+
+
 class Lived:
     """A core and all it wrote. Each ``do`` is a step of its own, a second later; invariants hold after it.
 
-    Machines are heard in each step but for those in ``silent``.
+    Machines are heard in each step but for those in ``silent``, and report what was placed on them as up.
     """
 
     def __init__(self, machines: tuple[str, ...] = ("m1", "m2")) -> None:
         self.now = Now(1000.0, 10.0)
         self.silent: set[str] = set()
+        self.crashes = True  # what runs ``CRASHES`` does
         self.core = Core(Cell(Snapshot(NAME)), ReconcileSettings(), self.now)
         self.entries: list[Entry] = list(self.core.begin(1, "me", self.now).entries)
         for name in machines:
@@ -73,18 +81,40 @@ class Lived:
     def step(self, *commands: Command, actor: str = "ann") -> Step:
         """Take a step."""
         self.now = self.now.later(1.0)
-        heard = Heard(dict.fromkeys(self.cell.machines.keys() - self.silent, self.now.mono))
+        there = sorted(self.cell.machines.keys() - self.silent)
+        heard = Heard(dict.fromkeys(there, self.now.mono))
+        reports = [Ask(-1, report, report.machine) for name in there if (report := self._report(name))]
         asks = [Ask(number, command, actor) for number, command in enumerate(commands)]
-        step = self.core.step([heard, *asks], self.now)
+        step = self.core.step([heard, *reports, *asks], self.now)
         self.entries += step.entries
         assert violations(self.cell) == []
         return step
+
+    def _report(self, name: str) -> Observe | None:
+        """Return what a machine reports, None when that is what it reported before."""
+        seen = self.core.observed.machines[name].attempts
+        current = set()
+        changed = []
+        for key, index in sorted(self.cell.placed[name]):
+            job = self.cell.jobs[key]
+            task = job.tasks[index]
+            known = seen.get(found := (f"{key}/{index}", task.attempt))
+            current.add(found)
+            if job.spec_of(task).run == CRASHES and known is not None and self.crashes:
+                fresh = SeenAttempt(*found, Phase.STARTING, restarts=1, exit_code=1)
+            else:
+                phase = Phase.UP if job.spec.health is None else Phase.HEALTHY
+                fresh = SeenAttempt(*found, phase, restarts=known.restarts if known else 0)
+            if known is None or (known.phase, known.restarts) != (fresh.phase, fresh.restarts):
+                changed.append(fresh)
+        gone = tuple(sorted(seen.keys() - current))
+        return Observe(name, "b1", name, tuple(changed), gone) if changed or gone else None
 
     def do(self, command: Command, actor: str = "ann") -> str:
         """Have a command done, and what follows at once; return the answer. Raises what it was refused."""
         before = msgspec.json.encode(self.cell.snapshot())
         step = self.step(command, actor=actor)
-        ((_, reply),) = step.replies
+        (reply,) = (reply for handle, reply in step.replies if handle >= 0)
         if isinstance(reply, Refused):
             if not step.entries:
                 assert msgspec.json.encode(self.cell.snapshot()) == before
@@ -101,9 +131,11 @@ class Lived:
 
     def settle(self, steps_max: int = 200) -> int:
         """Step until nothing happens any more; return how many steps that took."""
+        quiet = 0
         for number in range(steps_max):
-            if not self.step().entries:
-                return number
+            quiet = 0 if self.step().entries else quiet + 1
+            if quiet == QUIET_STEPS:
+                return number + 1 - quiet
         raise AssertionError("it does not come to rest")
 
     def then(self, position: int) -> Cell:
@@ -131,7 +163,11 @@ class Lived:
         """Have the machine of a task say that it ended."""
         task = self.cell.jobs[job].tasks[index]
         seen = SeenAttempt(f"{job}/{index}", task.attempt, Phase.STOPPING, ended=ending, exit_code=code)
-        self.step(Observe(task.machine, "b1", "i", (seen,)), actor=task.machine)
+        self.report(task.machine, seen)
+
+    def report(self, machine: str, *seen: SeenAttempt, whole: bool = False) -> None:
+        """Have a machine report."""
+        self.step(Observe(machine, "b1", machine, seen, whole=whole), actor=machine)
 
 
 def wanted_of(cell: Cell) -> dict[str, object]:
@@ -147,3 +183,16 @@ def deploy(lived: Lived, name: str = "web", **changes: Any) -> None:
     """Put another version in the place of a job."""
     lived.do(KillTasks(f"ann/{name}"))
     lived.do(SubmitJob(spec(name, **changes)))
+
+
+FIVE = 5
+
+
+def crashed_before() -> tuple[Lived, int]:
+    """Return a cell whose five tasks are well, and the position at which they crashed."""
+    lived = Lived()
+    lived.do(SubmitJob(spec(tasks=FIVE, run=CRASHES)))
+    bad = lived.position
+    deploy(lived, tasks=FIVE)
+    lived.settle()
+    return lived, bad

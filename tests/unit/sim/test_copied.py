@@ -34,7 +34,7 @@ def test_a_cell_in_a_storm_goes_on_in_a_copy(seed: int) -> None:
     """With rollbacks under way, machines down, allocs moving: whatever it was in the midst of."""
     world = World(seed)
     world.run(storm_seconds=90.0, calm_seconds=10.0)
-    store, chance = world.master.store, random.Random(seed)
+    store, chance = world.master.store.reopen(), random.Random(seed)
     for position in chance.sample(range(20, store.disk.head), 4):
         there = cell_at(store, "sim", position).cell
         before = body_of(there)

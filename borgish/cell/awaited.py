@@ -1,0 +1,131 @@
+"""What a rollback waits for before it stops more tasks of a job: all that it changed has to be up, and to
+stay so. Pure.
+
+It is read from what is seen now and not remembered, so a new master comes to the same answer, and a rollback
+goes on by itself as soon as the reason is gone.
+"""
+
+import msgspec
+
+from borgish.cell.decide_going_on import due
+from borgish.cell.model import Job, Lagging, Task, exit_text
+from borgish.cell.observed import Observed, SeenAttempt
+from borgish.cell.state import Cell
+from borgish.clock import Now
+from borgish.vocabulary import Ending, JobKind, Phase, State, task_name
+
+STEADY_SECONDS = 5.0
+"""A task counts as up when it has been so long without a break: what crashes is up for a moment, too."""
+
+RECOVERED_SECONDS = 30.0
+"""Likewise one that had to be restarted, since the pauses between its crashes grow."""
+
+PAUSED_AFTER_SECONDS = 30.0
+"""A rollback is paused when what it waits for is not up so long after it was placed or sent back; sooner when
+that has failed."""
+
+
+class Awaited(msgspec.Struct, frozen=True):
+    """What a rollback waits for in one job."""
+
+    reason: str  # task 3 was restarted 2 times on m1 (exit code 1)
+    failed: bool  # it has run and failed, rather than not run yet
+    since: float  # of the task's state; seconds since 1970
+    tasks: int = 1  # how many are not up
+
+    def pauses(self, now: Now) -> bool:
+        """Return whether this is worth to be told, rather than the time that a start takes."""
+        return self.failed or now.wall - self.since >= PAUSED_AFTER_SECONDS
+
+
+def awaited(cell: Cell, observed: Observed, job: Job, now: Now) -> Awaited | None:
+    """Return what a rollback waits for in a job that lags behind it, None when all that it changed is up.
+
+    Of several tasks the first that failed is told, or else the first. Walks the tasks of the job.
+    """
+    lagging = job.lagging
+    if lagging is None or lagging.hurried:
+        return None
+    first: Awaited | None = None
+    count = 0
+    for task in job.tasks:
+        found = _awaited(cell, observed, job, lagging, task, now)
+        if found is None:
+            continue
+        count += 1
+        if first is None or (found.failed and not first.failed):
+            first = found
+    if first is None:
+        return _out_of_reach(cell, job)
+    more = f"; {count - 1} more {'is' if count == 2 else 'are'} not up" if count > 1 else ""
+    return msgspec.structs.replace(first, reason=f"{first.reason}{more}", tasks=count)
+
+
+def stoppable(cell: Cell, job: Job, running: list[int]) -> list[int]:
+    """Return those of the tasks still to be stopped that can be stopped: those whose machine is up.
+
+    The others are left to ``stranded``, or decided on when their machine is back.
+    """
+    return [index for index in running if cell.machines[job.tasks[index].machine].up]
+
+
+def _out_of_reach(cell: Cell, job: Job) -> Awaited | None:
+    running = due(job).running
+    if not running or stoppable(cell, job, running):
+        return None
+    task = job.tasks[running[0]]
+    reason = f"task {task.index} is to be stopped, and {task.machine}, where it runs, is down"
+    return Awaited(reason, failed=False, since=task.since)
+
+
+def _awaited(
+    cell: Cell, observed: Observed, job: Job, lagging: Lagging, task: Task, now: Now
+) -> Awaited | None:
+    if lagging.ends(task.index) or lagging.attempts.get(task.index) == task.attempt:
+        return None
+    if task.state is State.PENDING:
+        refused = observed.refused.get(job.key, "")
+        reason = f"task {task.index} waits for a machine{refused and f': {refused}'}"
+        return Awaited(reason, failed=False, since=task.since)
+    if task.attempt <= lagging.position:
+        return None  # not changed by this rollback, so nothing is learned from it
+    if task.state is State.DEAD:
+        if task.ending in (Ending.FINISH, Ending.KILL):
+            return None
+        how = exit_text(task.exit_code, task.signal) or task.reason
+        return Awaited(f"task {task.index} failed{how and f' ({how})'}", failed=True, since=task.since)
+    if not cell.machines[task.machine].up:
+        reason = f"task {task.index} was placed on {task.machine}, which is down"
+        return Awaited(reason, failed=False, since=task.since)
+    if job.spec.kind is JobKind.ALLOC_SET:
+        return None  # reserved; there is nothing to come up
+    seen = observed.attempt(task.machine, task_name(job.key, task.index), task.attempt)
+    if seen is not None and _is_steady(job, seen, now):
+        return None
+    failed = seen is not None and (seen.restarts > 0 or seen.phase is Phase.UNHEALTHY)
+    return Awaited(f"task {task.index} {_trouble(job, task, seen)}", failed=failed, since=task.since)
+
+
+def _is_steady(job: Job, seen: SeenAttempt, now: Now) -> bool:
+    """Return whether a program does its work, for a while. One that runs to completion need not be ready for
+    anybody: it has only to run."""
+    if seen.ended is not None:
+        return seen.ended is Ending.FINISH
+    is_up = seen.phase is Phase.HEALTHY or (
+        seen.phase is Phase.UP and (job.spec.health is None or not job.spec.is_service)
+    )
+    return is_up and now.mono - seen.since >= (RECOVERED_SECONDS if seen.restarts else STEADY_SECONDS)
+
+
+def _trouble(job: Job, task: Task, seen: SeenAttempt | None) -> str:
+    if seen is None:
+        return f"was placed on {task.machine}, which has not reported it yet"
+    how = exit_text(seen.exit_code, seen.signal) or seen.exit_reason
+    if seen.restarts:
+        times = "once" if seen.restarts == 1 else f"{seen.restarts} times"
+        return f"was restarted {times} on {task.machine}{how and f' ({how})'}"
+    if seen.phase is Phase.UP and job.spec.health is not None:
+        return f"runs on {task.machine} and its probe has not answered yet"
+    if seen.phase in (Phase.UP, Phase.HEALTHY):
+        return f"has only just come up on {task.machine}"
+    return f"is {seen.phase} on {task.machine}{seen.reason and f': {seen.reason}'}"
