@@ -88,6 +88,7 @@ def in_full(view: StatusView, url: str, pid: int, masters: str = "") -> str:
             ("jobs", str(view.jobs)),
             ("tasks", _task_counts(view)),
             ("rollback", f"{plural(view.lagging, 'task')} still to be stopped" if view.lagging else ""),
+            *(("paused", reason) for reason in view.rollbacks_paused),
             (
                 "capacity",
                 f"{show_cpu(view.capacity.cpu_millis)} cpu, {show_bytes(view.capacity.ram_bytes)} ram",

@@ -288,6 +288,7 @@ class StatusView(msgspec.Struct, frozen=True):
     finished: int = 0  # of the dead; those that were lost are among the failed
     failed: int = 0
     killed: int = 0
+    rollbacks_paused: tuple[str, ...] = ()  # why, each with the name of the job; the first few
 
 
 class WhoamiView(msgspec.Struct, frozen=True):

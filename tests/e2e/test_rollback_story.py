@@ -171,6 +171,46 @@ def test_all_is_as_before_and_then_undone(made: RealCell, tmp_path: Path) -> Non
     assert asked.count("rollback") == 2
 
 
+CRASHING = """\
+name: web
+tasks: 5
+run: [sh, -c, 'sleep 0.5; exit 3']
+resources: {cpu: 10m, ram: 8MiB}
+"""
+
+
+def test_a_rollback_to_what_crashes_costs_one_task_and_is_undone(tmp_path: Path) -> None:
+    with watched_cell(tmp_path / "cell", machines=2) as made:
+        made.borgctl("job", "submit", "-", "--user", "ann", "--detach", stdin=CRASHING)
+        bad = status_of(made).position
+        made.ok("job", "kill", "ann/web")
+        submitted(made, SLEEPER.format(name="web", tasks=5, version="good"))
+        good, before = status_of(made).position, lives(made, "ann/web")
+        assert len(before) == 5
+
+        made.ok("rollback", bad, "--yes-stop", 5)
+        wait_until(lambda: status_of(made).rollbacks_paused, PATIENCE_SECONDS)
+        assert status_of(made).lagging == 4
+        (said,) = status_of(made).rollbacks_paused
+        assert said.startswith("ann/web: task 0 was restarted ")
+        assert said.endswith(" (exit code 3)")
+        assert f"paused      {said}" in made.ok("status")
+        assert "That is paused: task 0 was restarted" in made.ok("why", "ann/web")
+        assert "the rollback of ann/web is paused: task 0 was" in str(made.items("history", "ann/web"))
+        # It crashes again and again, and the others are left alone.
+        crashes = tasks_of(made)["ann/web/0"].restarts
+        wait_until(lambda: tasks_of(made)["ann/web/0"].restarts > crashes + 1, PATIENCE_SECONDS)
+        untouched = {name: life for name, life in before.items() if name != "ann/web/0"}
+        assert untouched.items() <= lives(made, "ann/web").items()
+
+        made.ok("rollback", good)
+        becomes(lambda: status_of(made).lagging, 0)
+        made.ok("job", "wait", "ann/web")
+        assert versions(made, "ann/web") == ["good"] * 5
+        assert untouched.items() <= lives(made, "ann/web").items()
+        assert status_of(made).rollbacks_paused == ()
+
+
 def test_a_rollback_outlives_its_master(made: RealCell) -> None:
     made.ok("machine", "uncordon", "m1")
     made.borgctl("quota", "remove", "ann", "--band", "production")  # what the story left, if it was told here
@@ -188,7 +228,7 @@ def test_a_rollback_outlives_its_master(made: RealCell) -> None:
         made.ok("rollback", good, "--only", "ann/many", "--yes-stop", 20, "--now")
         assert status_of(made).lagging == 20  # with none of them to be reached, nothing is decided yet
         refused = made.borgctl("rollback", good)
-        assert "a rollback is under way: 20 tasks still to be stopped" in refused.err
+        assert "a rollback to that is under way: 20 tasks still to be stopped" in refused.err
         master.process.kill()
         master.ended()
     made.ok("up")

@@ -105,7 +105,8 @@ def _reason(observed: Observed, job: Job, refusals: Sequence[RefusalView], up: i
     """Return the first thing in the way: what cannot be placed, does not run well, or failed."""
     if job.lagging is not None:
         behind = len(job.lagging.attempts)
-        return f"{job.lagging.reason}: {behind} task{'s' * (behind != 1)} still to be stopped"
+        paused = f"; paused: {job.lagging.paused}" if job.lagging.paused else ""
+        return f"{job.lagging.reason}: {behind} task{'s' * (behind != 1)} still to be stopped{paused}"
     if refusals:
         return refusals[0].text
     looked_at = job.tasks[:TASKS_LOOKED_AT_MAX]

@@ -1,7 +1,7 @@
 """The whole cell at one glance, and cut to what fits a screen."""
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 
 import msgspec
@@ -26,6 +26,7 @@ MACHINES_SHOWN = 100
 JOBS_SHOWN = 100
 REFUSALS_SHOWN = 50
 EVENTS_SHOWN = 50
+PAUSED_SHOWN = 10
 
 
 class Daemon(msgspec.Struct, frozen=True):
@@ -73,7 +74,15 @@ def status_view(cell: Cell, observed: Observed, tally: Tally, daemon: Daemon, no
         finished=finished,
         failed=failed,
         killed=dead - finished - failed,
+        rollbacks_paused=tuple(islice(_paused(cell), PAUSED_SHOWN)),
     )
+
+
+def _paused(cell: Cell) -> Iterator[str]:
+    for key in sorted(cell.lagging):
+        lagging = cell.jobs[key].lagging
+        if lagging is not None and lagging.paused:
+            yield f"{key}: {lagging.paused}"
 
 
 def summary_view(
