@@ -86,10 +86,10 @@ FAILPOINTS: dict[str, str] = {
     "journal.pruning_committed": "they are gone",
     # An orderly end.
     "shutdown.begun": "somebody asked for the end",
+    "shutdown.kept": "the last checkpoint is kept, while it serves",
     "shutdown.unserved": "questions are not answered any more",
     "shutdown.unlinked": "machines are not asked any more",
     "shutdown.turned": "the last turn is durable and let out",
-    "shutdown.kept": "the last checkpoint is kept",
     "shutdown.released": "nobody leads by what the database says",
     "close.disconnected": "the database was let go, the lock was not",
     "close.released": "both were",

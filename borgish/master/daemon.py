@@ -18,7 +18,7 @@ from borgish.cell.room import Level, refusing
 from borgish.cell.state import Cell
 from borgish.clock import SystemClock
 from borgish.credentials import Credentials
-from borgish.errors import BorgishError, CellBroken, Fenced, OutcomeUnknown, UnsafeConfiguration
+from borgish.errors import BorgishError, CellBroken, Fenced, UnsafeConfiguration
 from borgish.failpoints import reach
 from borgish.ids import new_instance
 from borgish.link.heads import ask_heads
@@ -200,10 +200,11 @@ class Daemon:
             else:
                 log.info("the database's disk has room again: nothing is refused for that any more")
 
-    def _keep_soon(self, keep: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def _keep_soon(self, keep: Callable[[], Coroutine[Any, Any, None]]) -> "asyncio.Task[None]":
         """Make a checkpoint beside the turns, once at a time."""
         if self._keeping is None or self._keeping.done():
             self._keeping = asyncio.create_task(keep(), name="checkpoint")
+        return self._keeping
 
     def _doubt(self, fenced: Fenced) -> None:
         """A machine obeys somebody newer: look into the store whether we still lead, once at a time."""
@@ -237,13 +238,19 @@ class Daemon:
         try:
             ends: set[asyncio.Future[Any]] = {turns, minding, stopping, self._failed}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        finally:
             reach("shutdown.begun")
+            if stopping.done():
+                # While it still serves: a large cell takes seconds, in which nobody else could lead.
+                ends.discard(stopping)
+                last = self._keep_soon(lambda: self._keep("shutdown"))
+                await asyncio.wait({last, *ends}, return_when=asyncio.FIRST_COMPLETED)
+                reach("shutdown.kept")
+        finally:
             housekeeping.shutdown(wait=False)
             meeting.cancel()
             obeyed.cancel()
             await self._close(front, turns, minding)
-        await self._last_checkpoint(turns)
+        await self._hand_over(turns)
 
     async def _mind_lease(self) -> None:
         """Fail the daemon when its lease is over; where there is none nothing ever happens here."""
@@ -346,9 +353,13 @@ class Daemon:
             log.error("%s", error)
 
     async def _close(self, front: Front, turns: "asyncio.Task[None]", minding: "asyncio.Task[None]") -> None:
-        """Stop taking questions, then stop asking machines; what was accepted is durable or unanswered."""
+        """Stop taking questions, then stop asking machines; what was accepted is durable or unanswered.
+
+        Whoever asks from now on is told that nobody leads. Answers under way are not waited for: they may go
+        on until the listener stops, which is after the next master could take over.
+        """
+        front.answer_as_before()
         self._hub.close()
-        await front.stop()
         reach("shutdown.unserved")
         await self._link.close()
         reach("shutdown.unlinked")
@@ -363,7 +374,8 @@ class Daemon:
             await asyncio.wait({self._keeping})
         reach("shutdown.turned")
 
-    async def _last_checkpoint(self, turns: "asyncio.Task[None]") -> None:
+    async def _hand_over(self, turns: "asyncio.Task[None]") -> None:
+        """Let the next one lead, as the last thing. Raises what ended this one, unless that was a signal."""
         self._mandate.expect()
         ended = (await asyncio.gather(turns, return_exceptions=True))[0]
         if isinstance(ended, CellBroken):
@@ -372,13 +384,6 @@ class Daemon:
             raise ended
         if self._failed.done():
             raise self._failed.result()
-        try:
-            await self._checkpointer.make_if_changed("shutdown")
-        except (Fenced, OutcomeUnknown):
-            raise
-        except BorgishError as error:
-            log.error("%s", error)  # the journal has everything; the next start only takes longer
-        reach("shutdown.kept")
         if self._renewal is not None:
             self._renewal.stop()
         if self._turn.room.level is not Level.FULL:
@@ -386,6 +391,7 @@ class Daemon:
                 await self._turn.in_store(self._store.release)
             except BorgishError as error:
                 log.error("%s", error)  # a standby has to wait for the end of the lease
+        self._mandate.give_up()
         reach("shutdown.released")
         log.info("stopped in order; tasks go on")
 

@@ -10,7 +10,7 @@ class Front:
 
     def __init__(self, app: Door) -> None:
         self.url = ""  # where it listens
-        self._app = app
+        self._app = self._first = app
         self._serving: serve.Serving | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -29,6 +29,10 @@ class Front:
     def answer_with(self, app: Door) -> None:
         """Have another app answer what comes from now on."""
         self._app = app
+
+    def answer_as_before(self) -> None:
+        """Have the first app answer again: nothing that comes from now on reaches the one of a leader."""
+        self._app = self._first
 
     async def open(self, settings: Settings) -> None:
         """Begin to listen. Raises what ``serve`` does."""

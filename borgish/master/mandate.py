@@ -15,9 +15,16 @@ class Mandate:
     def __init__(self, clock: Clock, lease: Lease | None = None) -> None:
         self._clock = clock
         self.lease = lease
+        self._given_up = False
+
+    def give_up(self) -> None:
+        """Act no more: another may lead from now on."""
+        self._given_up = True
 
     def expect(self) -> None:
         """Return if this master may act now. Raises Fenced otherwise, from then on each time."""
+        if self._given_up:
+            raise Fenced("This borgmaster leads no more; it ends", "Ask the one that leads now")
         if self.lease is None:
             return
         left = self.lease.left(self._clock.now().mono)

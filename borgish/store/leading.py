@@ -5,8 +5,6 @@ sooner that a leader is gone: its number is the epoch, a session has it as long 
 process's session ends at once. Whoever can take the lock of an epoch knows that who led by it does not.
 """
 
-from datetime import UTC, datetime
-
 import msgspec
 from sqlalchemy import Connection, Double, cast, extract, func, inspect, literal, select, update
 
@@ -14,7 +12,6 @@ from borgish.errors import Fenced
 from borgish.store.tables import leadership
 
 _LOCKS = 0x626F7267  # "borg": the same in all masters
-_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Leadership(msgspec.Struct, frozen=True):
@@ -63,9 +60,19 @@ def is_free(connection: Connection, epoch: int) -> bool:
 
 
 def let_go(connection: Connection, epoch: int) -> None:
-    """Say that who led by an epoch does so no more. Changes nothing where another leads."""
-    gone = {"holder": "", "address": "", "renewed_at": _LONG_AGO}
+    """Say that who led by an epoch does so no more. Changes nothing where another leads.
+
+    The lease is left as if it were just renewed: it is by the lock that one candidate, and only one, follows
+    (see ``unlock``), and by the lease only when that one does not come to lead.
+    """
+    gone = {"holder": "", "address": "", "renewed_at": func.now()}
     connection.execute(update(leadership).where(leadership.c.epoch == epoch).values(**gone))
+
+
+def unlock(connection: Connection, epoch: int) -> None:
+    """Let others have the lock of an epoch that this session led by, before the session ends."""
+    if _is_server(connection):
+        connection.execute(select(func.pg_advisory_unlock(_LOCKS, epoch)))
 
 
 def _is_server(connection: Connection) -> bool:

@@ -155,9 +155,11 @@ class SqlStore:
 
     def release(self) -> None:
         """Lead no more, so that another may at once."""
+        epoch, self._epoch = self._epoch, 0
         with self._writing() as connection:
-            leading.let_go(connection, self._epoch)
-        self._epoch = 0
+            leading.let_go(connection, epoch)
+        with self._writing() as connection:  # only now: who gets the lock is to find nobody in the row
+            leading.unlock(connection, epoch)
 
     def append(self, entries: Sequence[Entry], records: Records) -> None:
         """Write entries and rows in one durable transaction. Raises OutcomeUnknown, Fenced, StoreDamaged."""

@@ -163,6 +163,26 @@ def test_a_lease_that_is_over_is_won_from_a_leader_that_hangs(server: InDatabase
 
 
 @pytest.mark.postgres
+def test_one_candidate_follows_at_once_who_ends_in_order(server: InDatabase, tmp_path: Path) -> None:
+    life = Life(won(candidate(server.url, CELL, tmp_path / "a", Keep(), LEASE_SECONDS)))
+    life.do()
+    second, third = (candidate(server.url, CELL, tmp_path / name, Keep(), LEASE_SECONDS) for name in "bc")
+    assert (second.win(), third.win()) == (None, None)
+    life.store.release()  # its session is there still: the process has not ended yet
+    led = second.leadership()
+    assert led is not None
+    assert (led.epoch, led.holder, led.address) == (life.epoch, "", "")
+    store = second.win()
+    assert store is not None
+    assert third.win() is None, "two would lead in turn, and one of them end for it"
+    store.load()
+    assert store.lead("second", "there") == life.epoch + 1
+    assert third.win() is None
+    for each in (third, store, life.store):
+        each.close()
+
+
+@pytest.mark.postgres
 def test_of_two_that_find_an_empty_database_one_has_it(server: InDatabase, tmp_path: Path) -> None:
     one, two = (candidate(server.url, CELL, tmp_path / name, Keep(), LEASE_SECONDS) for name in "ab")
     session = postgres.connect_alone(make_url(server.url))

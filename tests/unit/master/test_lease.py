@@ -110,3 +110,13 @@ def test_one_whose_loop_is_dead_or_whose_time_is_over_renews_no_more(monkeypatch
     monkeypatch.setattr("borgish.master.renewal.LIFELESS_SECONDS_MAX", 2.0)
     late._run()
     assert not store.asked.acquire(blocking=False)
+
+
+def test_who_has_given_up_its_mandate_gets_it_back_by_no_renewal() -> None:
+    clock = Hand()
+    lease = Lease(SETTINGS, 100.0)
+    mandate = Mandate(clock, lease)
+    mandate.give_up()
+    lease.renewed(clock.mono)
+    with pytest.raises(Fenced, match="leads no more"):
+        mandate.expect()
