@@ -6,6 +6,9 @@ free, or when it has not renewed its lease, for a host that vanished leaves a se
 about that harms nothing: every append is fenced by its epoch, and machines obey the higher one.
 """
 
+import os
+import socket
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -25,6 +28,9 @@ from borgish.store.open import open_store, parse_url
 from borgish.store.retention import Keep
 from borgish.store.sql import SqlStore
 from borgish.store.tables import REVISION
+
+_STARVED_SHARE = 0.5
+"""Of its lease. A leader that lives renews it sooner; who was silent for longer was not just killed."""
 
 
 class Candidate(Protocol):
@@ -159,6 +165,8 @@ class ServerCandidate(_Reading):
         connection = self._connected()
         with _speaking_for(connection, self):
             led = leading.read(connection)
+            if led is not None and self._waits(connection, led):
+                return None  # before the lock is tried: who has it keeps the others from leading
             free = leading.is_free(connection, led.epoch if led else 0)
         if not free and (led is None or led.silent_seconds < self._lease_seconds):
             return None
@@ -169,6 +177,18 @@ class ServerCandidate(_Reading):
         store = SqlStore(connection, self._cell, self._keep, self._lock.release)
         store.won_after = led.epoch if led else 0
         return store
+
+    def _waits(self, connection: Connection, led: Leadership) -> bool:
+        """Return whether to leave the lead for a while where masters take it from one another.
+
+        One that was killed, or ended in order, has been silent for a moment only, and is followed at once.
+        """
+        if led.silent_seconds < self._lease_seconds * _STARVED_SHARE:
+            return False
+        own = f"{socket.gethostname()} {os.getpid()} {led.epoch}"
+        share = zlib.crc32(own.encode()) / 2**32  # any number that candidates do not share
+        more = leading.wait_seconds(leading.terms_lately(connection, led.epoch), self._lease_seconds, share)
+        return more > 0 and led.silent_seconds < self._lease_seconds + more
 
     def refusal(self) -> InUse | None:
         """Return who leads, once it has renewed its lease before our eyes."""

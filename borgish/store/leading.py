@@ -9,9 +9,17 @@ import msgspec
 from sqlalchemy import Connection, Double, cast, extract, func, inspect, literal, select, update
 
 from borgish.errors import Fenced
-from borgish.store.tables import leadership
+from borgish.store.tables import journal, leadership
 
 _LOCKS = 0x626F7267  # "borg": the same in all masters
+
+
+TERMS_WINDOW_SECONDS = 60.0
+TERMS_STEADY = 2
+"""So many terms may have begun within that time; more, and masters take the lead from one another."""
+
+WAIT_SECONDS_MAX = 30.0
+_ENTRIES_SEARCHED = 1000  # at the end of the journal; what is busier than that has a leader
 
 
 class Leadership(msgspec.Struct, frozen=True):
@@ -51,6 +59,37 @@ def raise_epoch(connection: Connection, holder: str, address: str, after: int | 
     if _is_server(connection):
         connection.execute(select(func.pg_advisory_lock(_LOCKS, epoch)))
     return int(epoch)
+
+
+def terms_lately(connection: Connection, epoch: int) -> int:
+    """Return how many terms began lately, the one of this epoch included, on a server.
+
+    Those that wrote nothing are known by their numbers only, and counted.
+    """
+    c = journal.c
+    last = select(func.coalesce(func.max(c.position), 0)).scalar_subquery()
+    now = extract("epoch", func.clock_timestamp())
+    begun = select(func.count()).where(
+        c.position > last - _ENTRIES_SEARCHED, c.cause == "BeginEpoch", c.at > now - TERMS_WINDOW_SECONDS
+    )
+    written = select(c.epoch).order_by(c.position.desc()).limit(1)
+    return int(connection.execute(begun).scalar_one()) + max(
+        0, epoch - int(connection.execute(written).scalar() or epoch)
+    )
+
+
+def wait_seconds(terms: int, lease_seconds: float, share: float) -> float:
+    """Return how much longer than a lease a leader must have been silent, before another takes over.
+
+    Where ``terms`` follow one another quickly, the host is too busy to lead from, and to take over makes it
+    busier. So candidates wait longer each time, and not all of them equally long: ``share``, from 0 to 1, is
+    a candidate's own. After a steady history nobody waits.
+    """
+    beyond = terms - TERMS_STEADY
+    if beyond <= 0:
+        return 0.0
+    longest = min(WAIT_SECONDS_MAX, lease_seconds * 2.0 ** min(beyond - 1, 16))
+    return longest * (1 + share) / 2
 
 
 def is_free(connection: Connection, epoch: int) -> bool:

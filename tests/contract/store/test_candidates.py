@@ -183,6 +183,45 @@ def test_one_candidate_follows_at_once_who_ends_in_order(server: InDatabase, tmp
 
 
 @pytest.mark.postgres
+@pytest.mark.parametrize(
+    ("terms", "silent_seconds", "wins"),
+    [
+        (1, 31, True),  # a steady history: as soon as its lease is over
+        (2, 31, True),
+        (5, 31, False),  # masters take the lead from one another
+        (5, 31 + leading.WAIT_SECONDS_MAX, True),  # not for ever
+        (5, 2, False),  # its session lives, and its lease
+    ],
+)
+def test_masters_that_follow_each_other_quickly_wait_longer(
+    server: InDatabase, tmp_path: Path, terms: int, silent_seconds: float, wins: bool
+) -> None:
+    life = Life(won(candidate(server.url, CELL, tmp_path / "a", Keep(), LEASE_SECONDS)))
+    life.do()
+    row = "timeline, epoch, actor, '{cause}', request_id, digest, subject, text, events"
+    for _ in range(terms):
+        server.run(
+            "INSERT INTO journal SELECT position + 1, extract(epoch FROM now()), "
+            f"{row.format(cause='BeginEpoch')} FROM journal ORDER BY position DESC LIMIT 1"
+        )
+    server.run(f"UPDATE leadership SET renewed_at = now() - interval '{silent_seconds} s'")
+    second = candidate(server.url, CELL, tmp_path / "b", Keep(), LEASE_SECONDS)
+    store = second.win()
+    assert (store is not None) is wins
+    for each in (store, second, life.store):
+        if each is not None:
+            each.close()
+
+
+@pytest.mark.postgres
+def test_one_that_was_killed_is_followed_at_once_however_often(server: InDatabase, tmp_path: Path) -> None:
+    for number in range(6):
+        life = Life(won(candidate(server.url, CELL, tmp_path / str(number), Keep(), LEASE_SECONDS)))
+        life.do()
+        life.store.close()  # without letting go, as a process that was killed
+
+
+@pytest.mark.postgres
 def test_of_two_that_find_an_empty_database_one_has_it(server: InDatabase, tmp_path: Path) -> None:
     one, two = (candidate(server.url, CELL, tmp_path / name, Keep(), LEASE_SECONDS) for name in "ab")
     session = postgres.connect_alone(make_url(server.url))
