@@ -183,6 +183,11 @@ class Course:
             settle_seconds = SETTLE_PROBED_SECONDS if detail.spec.health else SETTLE_SECONDS
         if not detail.job.running or not settle_seconds:
             return DONE
+        if not self._announced:
+            self._announced = self.line
+            progress.end()
+            data(f"{self.line} after {self._deadline.spent:.1f}s")
+            sys.stdout.flush()
         self.line = f"{self.line}; watching for {settle_seconds:g}s whether it stays so"
         if self._settled_at is not None and asked_at < self._settled_at:
             return None
@@ -191,11 +196,6 @@ class Course:
             return DONE
         self._programs = {task.index: _program(task) for task in running}
         self._settled_at = self._deadline.spent + settle_seconds
-        if not self._announced:
-            self._announced = one_line(detail.job)
-            progress.end()
-            data(f"{self._announced} after {self._deadline.spent:.1f}s")
-            sys.stdout.flush()
         return None
 
     def _running(self) -> list[TaskView]:

@@ -86,7 +86,10 @@ def logs(
 
 @app.command()
 def kill(context: typer.Context, task: TaskName) -> None:
-    """End one task for good; the rest of its job goes on."""
+    """End one task; the rest of its job goes on.
+
+    It stays dead until `borgctl job restart`, or submitting the same job file again, brings it back.
+    """
     from borgish.cli.job import change_tasks
     from borgish.cli.names import find_task
 

@@ -135,6 +135,10 @@ def test_kill_ends_one_task_or_all(tidied: RealCell) -> None:
     tidied.ok("task", "kill", "sleepers/1")
     states = {name: str(task.state) for name, task in tasks_of(tidied, "ann/sleepers").items()}
     assert list(states.values()) == ["running", "dead", "running"]
+    assert tidied.items("task", "show", "sleepers/1")["outcome"] == "killed"
+    assert "1 task that was killed is pending again" in submitted(tidied, SLEEPERS)
+    states = {name: str(task.state) for name, task in tasks_of(tidied, "ann/sleepers").items()}
+    assert list(states.values()) == ["running"] * 3
     tidied.ok("job", "kill", "sleepers")
     tidied.ok("job", "wait", "sleepers", "--for", "dead")
     wait_until(lambda: not any(map(runs, pids)), PATIENCE_SECONDS)
