@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy.engine import make_url
 
 from borgish.client import Client
 from borgish.clock import SystemClock
@@ -118,6 +120,21 @@ def test_a_standby_sends_on_to_the_leader_and_leads_when_it_is_killed(pair: Pair
 def test_an_orderly_stop_hands_over_at_once(pair: Pair) -> None:
     made, before, epoch = pair.made, lives(pair.made), status_of(pair.made).epoch
     os.kill(made.pid("borgmaster"), signal.SIGTERM)
+    goes_on(pair, before, epoch)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("pair", ["postgres"], indirect=True)
+def test_a_leader_that_lost_its_session_is_no_rival(pair: Pair, postgres_url: str) -> None:
+    """It lives, and polls until it knows; the one that stood by waits for that, and leads."""
+    before, epoch = lives(pair.made), status_of(pair.made).epoch
+    engine = create_engine(make_url(postgres_url).set(drivername="postgresql+psycopg"))
+    with engine.connect() as connection:
+        its_own = "database = (select oid from pg_database where datname = current_database())"
+        holders = f"select pid from pg_locks where locktype = 'advisory' and granted and {its_own}"
+        assert connection.execute(text(f"select pg_terminate_backend(pid) from ({holders}) h")).all()
+    engine.dispose()
+    wait_until(pair.leads, PATIENCE_SECONDS)
     goes_on(pair, before, epoch)
 
 
