@@ -125,9 +125,10 @@ def allocs_are_not_overfull(cell: Cell) -> Iterator[str]:
     for _key, job, task in _running(cell):
         if task.alloc >= 0:
             alloc = (job.spec.inside, task.alloc)
-            held[alloc] = held.get(alloc, Resources()).plus(job.spec.needs(task.index))
+            held[alloc] = held.get(alloc, Resources()).plus(job.spec_of(task).needs(task.index))
     for (key, index), amounts in held.items():
-        reserved = cell.jobs[key].spec.needs(index) if key in cell.jobs else Resources()
+        reserving = cell.task(task_name(key, index))
+        reserved = cell.jobs[key].spec_of(reserving).needs(index) if reserving else Resources()
         if not _fits(amounts, reserved):
             yield f"{task_name(key, index)} holds {amounts}, more than its {reserved}"
 
