@@ -13,6 +13,7 @@ from tests.e2e.watched import (
     becomes,
     end_of,
     lives,
+    refused_for,
     submitted,
     task_of,
     watched_cell,
@@ -35,25 +36,19 @@ SILENCE_SECONDS = 12.0
 """Longer than a silent machine has."""
 
 
-def with_patience(folder: Path, refused_seconds: float) -> Iterator[RealCell]:
-    """Bring up a cell that gives a dead borglet so long while its host lives."""
-    with watched_cell(folder, machines=2) as made:
-        made.kill("borgmaster")
-        config = folder / "cell.toml"
-        config.write_text(f"{config.read_text()}\n[poll]\ndown_after_refused_seconds = {refused_seconds}\n")
-        made.ok("up")
+@pytest.fixture(scope="module")
+def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCell]:
+    """No host is so busy that its borglet is not back in time."""
+    with watched_cell(tmp_path_factory.mktemp("patient") / "cell", machines=2) as made:
+        refused_for(made, 600.0)
         yield made
 
 
 @pytest.fixture(scope="module")
-def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCell]:
-    """No host is so busy that its borglet is not back in time."""
-    yield from with_patience(tmp_path_factory.mktemp("patient") / "cell", 600.0)
-
-
-@pytest.fixture(scope="module")
 def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCell]:
-    yield from with_patience(tmp_path_factory.mktemp("hasty") / "cell", 10.0)
+    with watched_cell(tmp_path_factory.mktemp("hasty") / "cell", machines=2) as made:
+        refused_for(made, 10.0)
+        yield made
 
 
 def machine_of(made: RealCell, name: str) -> MachineView:

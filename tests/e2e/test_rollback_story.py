@@ -22,6 +22,7 @@ from tests.e2e.watched import (
     command_environment,
     foreground,
     lives,
+    refused_for,
     status_of,
     submitted,
     tasks_of,
@@ -41,6 +42,7 @@ priority: production
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCell]:
     with watched_cell(tmp_path_factory.mktemp("story") / "cell", machines=3) as cell:
+        refused_for(cell, 10.0)  # a machine goes for good, and nobody waits a minute for it
         yield cell
 
 

@@ -52,6 +52,14 @@ def watched_cell(folder: Path, machines: int = 1) -> Iterator[RealCell]:
         OPEN.remove(known)
 
 
+def refused_for(made: RealCell, seconds: float) -> None:
+    """Have the cell's master give a dead borglet so long while its host lives."""
+    made.kill("borgmaster")
+    config = made.folder / "cell.toml"
+    config.write_text(f"{config.read_text()}\n[poll]\ndown_after_refused_seconds = {seconds}\n")
+    made.ok("up")
+
+
 @contextlib.contextmanager
 def asking(made: RealCell) -> Iterator[Client]:
     """A client of the cell's master, let go of afterwards."""

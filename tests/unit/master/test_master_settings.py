@@ -122,6 +122,8 @@ def test_what_is_kept_of_checkpoints_and_journal(tmp_path: Path) -> None:
         ("[checkpoints]\nevery_entries = -1", "checkpoints.every_entries: -1 is not between"),
         ("[checkpoints]\nkeep = {hourly = -1}", "checkpoints.keep.hourly: -1 is not between"),
         ("[rollback]\nstop_share_max = 20", "rollback.stop_share_max: 20 is not between 0 and 1"),
+        ("[eviction]\nlost_share_max = 2", "eviction.lost_share_max: 2 is not between 0 and 1"),
+        ("[poll]\ndown_after_refused_seconds = 0", "poll.down_after_refused_seconds: 0.0 is not between"),
         ("[rollback]\nstops_per_second = 0", "rollback.stops_per_second: 0 is not between"),
         ("[checkpoints]\nkeep = {weekly = 1}", "weekly"),
         ('[checkpoints]\nkeep = {named = "some"}', "named"),
