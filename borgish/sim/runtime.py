@@ -1,8 +1,8 @@
 """Programs that exist only on a virtual clock. They outlive their borglet, as real ones do.
 
 What a program does its job's labels say: ``sim: service`` runs until it crashes or is stopped,
-``sim: batch`` ends by itself, ``sim: stubborn`` is a service that ignores TERM. What runs beside a main
-program is a service in any case.
+``sim: batch`` ends by itself, ``sim: stubborn`` is a service that ignores TERM, ``sim: crashing`` fails soon
+after each start. What runs beside a main program is a service in any case.
 """
 
 from collections.abc import Callable
@@ -60,6 +60,8 @@ class SimRuntime:
         chance = self._fate.of(spec.key, run)
         if spec.labels.get("sim") == "batch" and not spec.program:
             lives_seconds, code = chance.uniform(0.5, 30), int(chance.random() < 0.2)
+        elif spec.labels.get("sim") == "crashing" and not spec.program:
+            lives_seconds, code = chance.uniform(0.2, 2), 3
         elif self._fate.faults.task_lives_seconds:
             lives_seconds, code = chance.expovariate(1 / self._fate.faults.task_lives_seconds), 1
         else:
@@ -68,7 +70,7 @@ class SimRuntime:
 
     def _end_by_itself(self, spec: AttemptSpec, run: int, code: int) -> None:
         calm = not self._fate.faults.task_lives_seconds
-        if not calm or (spec.labels.get("sim") == "batch" and not spec.program):
+        if not calm or (spec.labels.get("sim") in ("batch", "crashing") and not spec.program):
             program = self.programs.get(spec.key)
             unasked = program is not None and program.is_alive and not program.is_signalled
             if unasked and program is not None and program.state.run == run and not spec.program:

@@ -1,0 +1,96 @@
+"""A rollback to a version that crashes, in a simulated cell: it costs one task, and is undone."""
+
+import pytest
+
+from borgish.cell.commands import Command, KillTasks, RollBack, SubmitJob
+from borgish.reconcilers import rollback
+from borgish.resources import Resources
+from borgish.sim.faults import NO_FAULTS
+from borgish.sim.world import World
+from borgish.spec.job import JobSpec
+from borgish.store.moment import cell_at
+from borgish.vocabulary import Runtime, split_task_name
+from borgish.wire.link import split_attempt_key
+
+TASKS = 5
+NEVER = 1e9
+
+
+def spec(does: str) -> JobSpec:
+    needs = Resources(100, 64 * 1024**2)
+    return JobSpec("web", "ann", TASKS, ("sim",), runtime=Runtime.FAKE, resources=needs, labels={"sim": does})
+
+
+class Story:
+    """A good version in the place of one that crashed; at 60 s back to that, at 200 s back again."""
+
+    def __init__(self, seed: int) -> None:
+        self.world = World(seed, faults=NO_FAULTS, pause_seconds=NEVER)
+        self.least = TASKS
+        self.paused = ""
+        self._bad = self._good = self._asked = 0
+        at = self.world.clock.after
+        at(5.0, lambda: self._ask(SubmitJob(spec("crashing"))))
+        at(20.0, self._replace)
+        at(60.0, lambda: self._roll_back(self._bad))
+        at(61.0, self._look)
+        at(130.0, lambda: self.world.master.die())
+        at(190.0, self._note)
+        at(200.0, lambda: self._roll_back(self._good))
+
+    def _ask(self, command: Command) -> None:
+        self._asked += 1
+        self.world.master.ask(command, lambda _reply: None, "ann", f"story-{self._asked}", "d")
+
+    def _replace(self) -> None:
+        self._bad = len(self.world.master.store.disk.entries)
+        self._ask(KillTasks("ann/web"))
+        self._ask(SubmitJob(spec("service")))
+
+    def _roll_back(self, position: int) -> None:
+        store = self.world.master.store.reopen()
+        self._good = self._good or len(store.disk.entries)
+        then = cell_at(store, store.disk.cell, position).cell
+        self._ask(RollBack(then, at=0.0, yes_stop=TASKS))
+
+    def _look(self) -> None:
+        self.least = min(self.least, self.alive("service"))
+        if self.world.clock.now().mono < 199.0:
+            self.world.clock.after(0.1, self._look)
+
+    def _note(self) -> None:
+        core = self.world.master.core
+        job = core.cell.jobs["ann/web"] if core is not None else None
+        self.paused = job.lagging.paused if job is not None and job.lagging is not None else ""
+
+    def alive(self, does: str) -> int:
+        """Return how many tasks have a program that runs, by the machines themselves."""
+        tasks = set()
+        for machine in self.world.machines.values():
+            for key in machine.runtime.alive():
+                who = split_attempt_key(key)
+                if who is not None and machine.runtime.programs[key].spec.labels["sim"] == does:
+                    tasks.add(split_task_name(who[0])[1])
+        return len(tasks)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_costs_one_task_and_is_undone(seed: int) -> None:
+    story = Story(seed)
+    verdict = story.world.run(storm_seconds=250.0, calm_seconds=100.0)
+    assert verdict.problems == ()
+    assert verdict.masters == 2
+    assert story.least == TASKS - 1
+    assert story.paused.startswith("task 0 was restarted ")
+    assert "(exit code 3)" in story.paused
+    assert (story.alive("service"), story.alive("crashing")) == (TASKS, 0)
+
+
+def test_it_would_be_found_if_it_looked_at_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def looks_at_nothing(*_: object) -> None:
+        return None
+
+    monkeypatch.setattr(rollback, "awaited", looks_at_nothing)
+    story = Story(0)
+    story.world.run(storm_seconds=250.0, calm_seconds=100.0)
+    assert story.least == 0
