@@ -6,11 +6,12 @@ from litestar.response import Stream
 from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy
 from borgish.api.moments import moment
+from borgish.api.openapi import GIVES
 from borgish.api.parameters import Since, Until
 from borgish.errors import Invalid
 
 
-@get("/v1/archive", opt={POLICY: Policy.ADMIN})
+@get("/v1/archive", opt={POLICY: Policy.ADMIN, GIVES: {"application/x-ndjson": {}}})
 async def stream_archive(request: Asked, since: Since = "", until: Until = "") -> Stream:
     """Stream events, attempts and samples of usage as lines of JSON; the last one of all has ``end``."""
     now = await request.read(lambda reading: reading.now.wall)

@@ -6,7 +6,7 @@ from litestar import Response, get, post
 
 from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy
-from borgish.api.openapi import TAKES
+from borgish.api.openapi import GIVES, TAKES
 from borgish.api.parameters import AsName, Position, WithJournal
 from borgish.errors import Invalid
 from borgish.vocabulary import CHECKPOINT_FILE_BYTES_MAX, CHECKPOINT_NAME_PATTERN
@@ -62,7 +62,9 @@ async def verify_checkpoint(request: Asked, position: Position) -> CheckpointVer
     return await request.gateway.verify_checkpoint(position)
 
 
-@get("/v1/checkpoints/{position:int}/body", opt={POLICY: Policy.ADMIN})
+@get(
+    "/v1/checkpoints/{position:int}/body", opt={POLICY: Policy.ADMIN, GIVES: {"application/octet-stream": {}}}
+)
 async def checkpoint_body(
     request: Asked, position: Position, journal: WithJournal = False
 ) -> Response[bytes]:

@@ -22,6 +22,12 @@ AT_CHARACTERS_MAX = 100
 OTHER_MOMENTS = (
     "a time like 2026-01-31T12:00:00Z, an age like 5m, '5m ago' or '2 hours ago', a position of the journal"
 )
+_DATE_PATTERN = (
+    r"20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])(T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z)?"
+)
+MOMENT_PATTERN = rf"{_DATE_PATTERN}|[0-9]{{1,6}}[smhd]"
+"""What is documented of moments: each of these is one, though more is understood."""
+AT_PATTERN = rf"{MOMENT_PATTERN}|now|[0-9]{{1,18}}"
 _AGE = re.compile(r"-?([0-9.]+) ?([a-z]+?)( ago)?", re.ASCII)
 _UNITS = {
     word: f"{size}{unit}"

@@ -6,6 +6,7 @@ Made from the routes themselves: their parameters, what they return, and what th
 
 import inspect
 from collections.abc import Iterator
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -19,39 +20,45 @@ import borgish
 from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy
 from borgish.api.errors import PROBLEM
-from borgish.api.moments import AT, AT_CHARACTERS_MAX
+from borgish.api.moments import AT, AT_CHARACTERS_MAX, AT_PATTERN
+from borgish.bands import DEFAULT_BANDS, Bands
+from borgish.spec.schema import job_schema
 from borgish.wire.api import Problem
 
+GIVES = "gives"  # the key for the content of an answer that is not a struct as JSON
 TAKES = "takes"  # the key in a route's ``opt``: a struct, or words for a body that is not JSON
-_BYTES = "application/octet-stream"
-_FILES = {"job file": "application/yaml", "checkpoint file": _BYTES, "piece of input": _BYTES}
+_JOB_FILE, _BYTES = "job file", ("checkpoint file", "piece of input")
+_BINARY: dict[str, Any] = {"type": "string", "format": "binary"}
+_JOB = "Job"
 _NOT_SHOWN = {"request"}
 _AT_PARAMETER = {
     "name": AT,
     "in": "query",
     "required": False,
-    "schema": {"type": "string", "maxLength": AT_CHARACTERS_MAX},
+    "schema": {"type": "string", "maxLength": AT_CHARACTERS_MAX, "pattern": f"^({AT_PATTERN})$"},
     "description": "as it was: a time in ISO 8601, an age like 5m, a position, a checkpoint's name",
 }
 _BOUNDS = {"ge": "minimum", "le": "maximum", "max_length": "maxLength"}
 
 
-@get("/v1/openapi.json", opt={POLICY: Policy.READ})
+@get("/v1/openapi.json", opt={POLICY: Policy.READ, GIVES: {"application/json": {}}})
 async def show_openapi(request: Asked) -> Response[bytes]:
     """Describe this API as OpenAPI 3.1."""
-    return Response(msgspec.json.encode(document(request.app)), media_type="application/json")
+    described = document(request.app, request.gateway.bands())
+    return Response(msgspec.json.encode(described), media_type="application/json")
 
 
-def document(app: Litestar) -> dict[str, Any]:
-    """Return the OpenAPI document of an app."""
+def document(app: Litestar, bands: Bands = DEFAULT_BANDS) -> dict[str, Any]:
+    """Return the OpenAPI document of an app, for a cell with these bands."""
     handlers = list(_handlers(app))
     shapes: set[Any] = {_returns(handler) for _, _, handler in handlers}
     shapes |= {handler.opt.get(TAKES) for _, _, handler in handlers}
     structs = sorted((s for s in shapes if _is_struct(s)), key=lambda s: str(s.__name__))
-    schemas, parts = msgspec.json.schema_components(
-        [*structs, Problem], ref_template="#/components/schemas/{name}"
-    )
-    known = dict(zip([*structs, Problem], schemas, strict=True))
+    fields = {field.annotation for _, _, handler in handlers for field in _fields(handler)}
+    described = [*structs, Problem, *sorted(fields, key=str)]
+    schemas, parts = msgspec.json.schema_components(described, ref_template="#/components/schemas/{name}")
+    known = dict(zip(described, schemas, strict=True))
+    job = {key: value for key, value in job_schema(bands).items() if key != "$schema"}
     paths: dict[str, dict[str, Any]] = {}
     for path, method, handler in handlers:
         paths.setdefault(path, {})[method.lower()] = _operation(handler, known)
@@ -60,7 +67,7 @@ def document(app: Litestar) -> dict[str, Any]:
         "info": {"title": "borgish", "version": borgish.__version__},
         "paths": paths,
         "components": {
-            "schemas": parts,
+            "schemas": parts | {_JOB: job},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{"token": []}],
@@ -77,31 +84,45 @@ def _handlers(app: Litestar) -> Iterator[tuple[str, str, HTTPRouteHandler]]:
 
 def _operation(handler: HTTPRouteHandler, known: dict[Any, dict[str, Any]]) -> dict[str, Any]:
     function = handler.fn
-    problem = {"description": "What is wrong", "content": {PROBLEM: {"schema": known[Problem]}}}
-    returned = known.get(_returns(handler))
-    content = {"content": {"application/json": {"schema": returned}}} if returned else {}
     operation: dict[str, Any] = {
         "operationId": function.__name__,
         "summary": inspect.getdoc(function) or "",
         "description": f"Policy: {handler.opt[POLICY]}",
-        "parameters": [
-            _parameter(field)
-            for name, field in handler.parsed_fn_signature.parameters.items()
-            if name not in _NOT_SHOWN
-        ]
+        "parameters": [_parameter(field, known) for field in _fields(handler)]
         + [_AT_PARAMETER] * handler.opt.get(AT, False),
-        "responses": {str(handler.status_code): {"description": "Done", **content}, "default": problem},
+        "responses": _responses(handler, known),
     }
     if TAKES in handler.opt:
         operation["requestBody"] = _body(handler.opt[TAKES], known)
     return operation
 
 
-def _parameter(field: FieldDefinition) -> dict[str, Any]:
+def _fields(handler: HTTPRouteHandler) -> list[FieldDefinition]:
+    parameters = handler.parsed_fn_signature.parameters
+    return [field for name, field in parameters.items() if name not in _NOT_SHOWN]
+
+
+def _responses(handler: HTTPRouteHandler, known: dict[Any, dict[str, Any]]) -> dict[str, Any]:
+    problem = {"content": {PROBLEM: {"schema": known[Problem]}}}
+    statuses = {307, 400, 401, 403, 404, 410, 429, 500, 503}
+    if "POST" in handler.http_methods:
+        statuses |= {409, 413, 422, 507}
+    responses: dict[str, Any] = {
+        str(status): {"description": HTTPStatus(status).phrase, **problem} for status in sorted(statuses)
+    }
+    for again in ("429", "503"):
+        responses[again]["headers"] = {"Retry-After": {"schema": {"type": "integer"}}}
+    responses["307"]["headers"] = {"Location": {"schema": {"type": "string"}}}
+    returned = known.get(_returns(handler))
+    content = {"application/json": {"schema": returned}} if returned else handler.opt[GIVES]
+    return {str(handler.status_code): {"description": "Done", "content": content}} | responses
+
+
+def _parameter(field: FieldDefinition, known: dict[Any, dict[str, Any]]) -> dict[str, Any]:
     declared = field.kwarg_definition
     assert isinstance(declared, ParameterKwarg), f"{field.name} is declared in api/parameters.py"
     in_query = declared.param_type == "query"
-    schema = msgspec.json.schema(field.annotation)
+    schema = _not_null(known[field.annotation]) | (declared.schema_extra or {})
     schema |= {word: bound for key, word in _BOUNDS.items() if (bound := getattr(declared, key)) is not None}
     return {
         "name": declared.name or field.name,
@@ -110,6 +131,12 @@ def _parameter(field: FieldDefinition) -> dict[str, Any]:
         "schema": schema,
         **({"description": declared.description} if declared.description else {}),
     }
+
+
+def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a parameter: one that is absent is not sent as null."""
+    kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
+    return kinds[0] if len(kinds) == 1 else schema
 
 
 def _returns(handler: HTTPRouteHandler) -> Any:
@@ -121,6 +148,12 @@ def _is_struct(shape: Any) -> bool:
 
 
 def _body(takes: Any, known: dict[Any, dict[str, Any]]) -> dict[str, Any]:
-    if isinstance(takes, str):
-        return {"description": takes, "required": True, "content": {_FILES[takes]: {"schema": {}}}}
-    return {"content": {"application/json": {"schema": known[takes]}}}
+    if takes == _JOB_FILE:
+        job = {"schema": {"$ref": f"#/components/schemas/{_JOB}"}}
+        content = {"application/yaml": job, "application/json": job}
+        return {"description": takes, "required": True, "content": content}
+    if takes in _BYTES:
+        content = {"application/octet-stream": {"schema": _BINARY}}
+        return {"description": takes, "required": True, "content": content}
+    required = any(field.required for field in msgspec.structs.fields(takes))
+    return {"required": required, "content": {"application/json": {"schema": known[takes]}}}

@@ -2,19 +2,35 @@
 
 from typing import Annotated
 
-from litestar.params import FromPath, FromQuery, QueryParameter
+from litestar.params import FromQuery, PathParameter, QueryParameter
 
-from borgish.vocabulary import State
+from borgish.api.moments import AT_PATTERN, MOMENT_PATTERN
+from borgish.vocabulary import (
+    CHECKPOINT_NAME_PATTERN,
+    JOB_PATTERN,
+    NAME_PATTERN,
+    TASK_PATTERN,
+    TASKS_PER_JOB_MAX,
+    State,
+)
 
 LIMIT_MAX = 1000
 TAIL_LINES_MAX = 100_000  # a borglet gives no more
 
-Owner = FromPath[str]
-JobName = FromPath[str]
-TaskIndex = FromPath[int]
-MachineName = FromPath[str]
-BandName = FromPath[str]
-Position = FromPath[int]
+# What is documented of a path is not held by the framework: a name that cannot be is one that is not there.
+_NAMED = {"pattern": f"^{NAME_PATTERN}$", "maxLength": 63}
+Owner = Annotated[str, PathParameter(schema_extra=_NAMED)]
+JobName = Annotated[str, PathParameter(schema_extra=_NAMED)]
+MachineName = Annotated[str, PathParameter(schema_extra=_NAMED)]
+BandName = Annotated[str, PathParameter(schema_extra=_NAMED)]
+TaskIndex = Annotated[int, PathParameter(schema_extra={"minimum": 0, "maximum": TASKS_PER_JOB_MAX - 1})]
+Position = Annotated[int, PathParameter(schema_extra={"minimum": 0, "maximum": 2**63 - 1})]
+
+
+def _either(*patterns: str) -> dict[str, str]:
+    """Return the schema of a text that is empty, which is not to be given, or fits one of the patterns."""
+    return {"pattern": f"^({'|'.join(('', *patterns))})$"}
+
 
 Limit = Annotated[int, QueryParameter(ge=1, le=LIMIT_MAX, description="at most so many items")]
 After = Annotated[
@@ -24,47 +40,137 @@ AfterPosition = Annotated[
     int, QueryParameter(name="after", ge=0, le=2**63 - 1, description="only above this position")
 ]
 DefaultUser = Annotated[
-    str, QueryParameter(name="user", max_length=63, description="whose job it is when the file does not say")
+    str,
+    QueryParameter(
+        schema_extra=_either(NAME_PATTERN),
+        name="user",
+        max_length=63,
+        description="whose job it is when the file does not say",
+    ),
 ]
 AsPlanned = Annotated[
     str,
     QueryParameter(
+        schema_extra=_either("plan-[0-9a-zA-Z_.-]+"),
         name="plan",
         max_length=1000,
         description="the token of a plan: do just that, or refuse because the cell changed",
     ),
 ]
-OfJob = Annotated[str, QueryParameter(name="job", max_length=200, description="only of this job: user/name")]
-OfUser = Annotated[str, QueryParameter(name="user", max_length=63, description="only of this user")]
-OnMachine = Annotated[str, QueryParameter(name="machine", max_length=63, description="only what runs there")]
+OfJob = Annotated[
+    str,
+    QueryParameter(
+        schema_extra=_either(JOB_PATTERN),
+        name="job",
+        max_length=200,
+        description="only of this job: user/name",
+    ),
+]
+OfUser = Annotated[
+    str,
+    QueryParameter(
+        schema_extra=_either(NAME_PATTERN), name="user", max_length=63, description="only of this user"
+    ),
+]
+OnMachine = Annotated[
+    str,
+    QueryParameter(
+        schema_extra=_either(NAME_PATTERN), name="machine", max_length=63, description="only what runs there"
+    ),
+]
 OfTask = Annotated[
-    str, QueryParameter(name="task", max_length=200, description="only of this task: user/name/index")
+    str,
+    QueryParameter(
+        schema_extra=_either(TASK_PATTERN),
+        name="task",
+        max_length=200,
+        description="only of this task: user/name/index",
+    ),
 ]
 AboutMachine = Annotated[
-    str, QueryParameter(name="machine", max_length=63, description="only what is about this machine")
+    str,
+    QueryParameter(
+        schema_extra=_either(NAME_PATTERN),
+        name="machine",
+        max_length=63,
+        description="only what is about this machine",
+    ),
 ]
-Since = Annotated[str, QueryParameter(max_length=64, description="not before: ISO 8601, or an age like 2h")]
-Until = Annotated[str, QueryParameter(max_length=64, description="not after: ISO 8601, or an age like 2h")]
+Since = Annotated[
+    str,
+    QueryParameter(
+        schema_extra=_either(MOMENT_PATTERN),
+        max_length=64,
+        description="not before: ISO 8601, or an age like 2h",
+    ),
+]
+Until = Annotated[
+    str,
+    QueryParameter(
+        schema_extra=_either(MOMENT_PATTERN),
+        max_length=64,
+        description="not after: ISO 8601, or an age like 2h",
+    ),
+]
 AsName = Annotated[
-    str, QueryParameter(name="name", max_length=63, description="its name here; else the one it comes with")
+    str,
+    QueryParameter(
+        schema_extra=_either(CHECKPOINT_NAME_PATTERN),
+        name="name",
+        max_length=63,
+        description="its name here; else the one it comes with",
+    ),
 ]
 WithJournal = Annotated[
     bool, QueryParameter(name="journal", description="with the journal from there until now")
 ]
 FromMoment = Annotated[
-    str, QueryParameter(name="from", max_length=100, description="a moment, as for at; the earlier one")
+    str,
+    QueryParameter(
+        schema_extra=_either(AT_PATTERN),
+        name="from",
+        max_length=100,
+        description="a moment, as for at; the earlier one",
+    ),
 ]
-ToMoment = Annotated[str, QueryParameter(name="to", max_length=100, description="another; now by default")]
+ToMoment = Annotated[
+    str,
+    QueryParameter(
+        schema_extra=_either(AT_PATTERN), name="to", max_length=100, description="another; now by default"
+    ),
+]
 BeforePosition = Annotated[
     int, QueryParameter(name="before", ge=0, le=2**63 - 1, description="only below this position; 0 for all")
 ]
+AfterTask = Annotated[
+    str,
+    QueryParameter(
+        name="after",
+        max_length=400,
+        schema_extra=_either(TASK_PATTERN),
+        description="go on after this one; from a list's page.next",
+    ),
+]
 InState = Annotated[State | None, QueryParameter(name="state", description="only tasks in this state")]
-Kinds = Annotated[str, QueryParameter(max_length=100, description="some of event,tasks,summary")]
+Kinds = Annotated[
+    str,
+    QueryParameter(
+        schema_extra={"pattern": "^(event|tasks|summary)(,(event|tasks|summary))*$"},
+        max_length=100,
+        description="some of event,tasks,summary",
+    ),
+]
 Tail = Annotated[
     int, QueryParameter(ge=0, le=TAIL_LINES_MAX, description="only the last so many lines; 0 for all")
 ]
 OfProgram = Annotated[
-    str, QueryParameter(name="program", max_length=63, description="of this program beside the main one")
+    str,
+    QueryParameter(
+        schema_extra=_either(NAME_PATTERN),
+        name="program",
+        max_length=63,
+        description="of this program beside the main one",
+    ),
 ]
 Session = Annotated[str, QueryParameter(max_length=128, description="names the input of one command")]
 Offset = Annotated[int, QueryParameter(ge=0, le=2**63 - 1, description="where this piece begins, in bytes")]

@@ -7,6 +7,7 @@ from litestar import Response, get
 from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy
 from borgish.api.moments import AT, NOW, Moment
+from borgish.api.openapi import GIVES
 from borgish.api.views.status import EVENTS_SHOWN
 from borgish.wire.api import AsOf, HealthView, StatusView, SummaryView, WhoamiView
 
@@ -45,7 +46,7 @@ async def show_summary(request: Asked) -> SummaryView:
     return await request.read(lambda reading: reading.summary(events))
 
 
-@get("/metrics", opt={POLICY: Policy.READ})
+@get("/metrics", opt={POLICY: Policy.READ, GIVES: {"text/plain": {}}})
 async def show_metrics(request: Asked) -> Response[bytes]:
     """Show the figures of the cell, as text for Prometheus."""
     metrics: Metrics = request.app.state["metrics"]

@@ -12,11 +12,11 @@ from borgish.api.door import LASTS
 from borgish.api.finding import find_job, find_machine, find_task
 from borgish.api.gateway import Reading
 from borgish.api.moments import AT
-from borgish.api.openapi import TAKES
+from borgish.api.openapi import GIVES, TAKES
 from borgish.api.pages import cut
 from borgish.api.parameters import (
     LIMIT_MAX,
-    After,
+    AfterTask,
     Flag,
     InState,
     JobName,
@@ -41,6 +41,7 @@ from borgish.wire.link import ExecReply, StdinReply
 EXEC_SECONDS_MAX = 3600.0
 EXEC_WORDS_MAX = 1000
 EXEC_BYTES_MAX = 256 * 1024  # two words of the longest that Linux gives to a program
+STDIN_PIECE_BYTES_MAX = 1024 * 1024  # a borglet takes as much
 FIRST_PIECE_SECONDS = 1.0
 
 
@@ -51,7 +52,7 @@ async def list_tasks(
     machine: OnMachine = "",
     in_state: InState = None,
     limit: Limit = LIMIT_MAX,
-    after: After = "",
+    after: AfterTask = "",
 ) -> TaskList:
     """List tasks by job and index."""
     start = _position(after)
@@ -82,7 +83,10 @@ async def show_task(request: Asked, user: Owner, name: JobName, index: TaskIndex
     return await request.read(view)
 
 
-@get("/v1/tasks/{user:str}/{name:str}/{index:int}/logs", opt={POLICY: Policy.OWN})
+@get(
+    "/v1/tasks/{user:str}/{name:str}/{index:int}/logs",
+    opt={POLICY: Policy.OWN, GIVES: {"application/octet-stream": {}}},
+)
 async def task_logs(
     request: Asked,
     user: Owner,
@@ -117,8 +121,9 @@ async def exec_beside_task(request: Asked, user: Owner, name: JobName, index: Ta
 
 @post(
     "/v1/tasks/{user:str}/{name:str}/{index:int}/exec/stream",
-    opt={POLICY: Policy.OWN, TAKES: ExecCall},
+    opt={POLICY: Policy.OWN, TAKES: ExecCall, GIVES: {"application/x-ndjson": {}}},
     status_code=200,
+    request_max_body_size=EXEC_BYTES_MAX,
 )
 async def exec_and_stream(
     request: Asked, user: Owner, name: JobName, index: TaskIndex, session: Session = ""
@@ -137,6 +142,7 @@ async def exec_and_stream(
     "/v1/tasks/{user:str}/{name:str}/{index:int}/exec/stdin",
     opt={POLICY: Policy.OWN, TAKES: "piece of input"},
     status_code=200,
+    request_max_body_size=STDIN_PIECE_BYTES_MAX,
 )
 async def pass_input(
     request: Asked,

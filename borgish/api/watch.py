@@ -16,6 +16,7 @@ from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy
 from borgish.api.errors import problem_of
 from borgish.api.gateway import WatchMessage
+from borgish.api.openapi import GIVES
 from borgish.api.parameters import Kinds, OfJob
 from borgish.errors import BorgishError, Invalid
 
@@ -26,7 +27,7 @@ PIECES_WAITING_MAX = 1000  # for one reader; beyond, it falls behind in the mast
 _HEARTBEAT = b": alive\n\n"
 
 
-@get("/v1/watch", opt={POLICY: Policy.READ})
+@get("/v1/watch", opt={POLICY: Policy.READ, GIVES: {"text/event-stream": {}}})
 async def watch(request: Asked, kinds: Kinds = "event", job: OfJob = "") -> Stream:
     """Stream what happens. ``Last-Event-ID`` resumes after a message; 410 when that is no longer kept."""
     last_id = request.headers.get("last-event-id", "")

@@ -2,12 +2,24 @@
 added, never renamed. Times are ISO 8601 in UTC with a Z; amounts are whole numbers in the unit of their name.
 """
 
+from typing import Annotated, Any
+
 import msgspec
 
 from borgish.errors import Mistake
-from borgish.resources import Resources
+from borgish.resources import QUOTA_MAX, Resources
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import Band, Outcome, Phase, State, TaintEffect
+from borgish.vocabulary import (
+    NAME_PATTERN,
+    TAINT_KEY_PATTERN,
+    TAINT_VALUE_PATTERN,
+    TASKS_PER_JOB_MAX,
+    Band,
+    Outcome,
+    Phase,
+    State,
+    TaintEffect,
+)
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -362,46 +374,69 @@ class EventList(msgspec.Struct, frozen=True):
     as_of: AsOf | None = None
 
 
+def documented(**schema: Any) -> msgspec.Meta:
+    """Return bounds for the description of the API. They are held where a request is decided on, in words
+    that say what to do."""
+    return msgspec.Meta(extra_json_schema=schema)
+
+
 class ScaleRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    tasks: int
+    tasks: Annotated[int, documented(minimum=1, maximum=TASKS_PER_JOB_MAX)]
+
+
+Until = Annotated[str, documented(pattern=r"^([1-9][0-9]{0,3}[hd])?$")]  # more is understood
+Amount = Annotated[int, documented(minimum=0, maximum=QUOTA_MAX)]
+Amounts = Annotated[
+    dict[str, Amount], documented(maxProperties=64, propertyNames={"pattern": f"^{NAME_PATTERN}$"})
+]
 
 
 class QuotaRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A quota: the whole of it; what is not named is nothing. Amounts are in the unit of their name,
     devices in thousandths of one."""
 
-    cpu_millis: int
-    ram_bytes: int
-    disk_bytes: int = 0
-    devices: dict[str, int] = {}
-    named: dict[str, int] = {}
-    until: str = ""  # ISO 8601, in UTC unless it names a zone; from then on it is nothing
+    cpu_millis: Amount
+    ram_bytes: Amount
+    disk_bytes: Amount = 0
+    devices: Amounts = {}
+    named: Amounts = {}
+    until: Until = ""  # ISO 8601, in UTC unless it names a zone; from then on it is nothing
     beyond_cell: bool = False  # also where production and monitoring would get more than the cell has
+
+
+TaskIndex = Annotated[int, documented(minimum=0, maximum=TASKS_PER_JOB_MAX - 1)]
 
 
 class IndexesRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which tasks of a job: by index, or all of them when absent."""
 
-    indexes: tuple[int, ...] | None = None
+    indexes: Annotated[tuple[TaskIndex, ...], documented(maxItems=TASKS_PER_JOB_MAX)] | None = None
 
 
 class CordonRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    reason: str = ""
+    reason: Annotated[str, documented(maxLength=500, pattern=r"^[^\x00]*$")] = ""
+
+
+TaintKey = Annotated[str, documented(pattern=f"^{TAINT_KEY_PATTERN}$")]
 
 
 class TaintRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A new mark of a machine, or another value and effect for the one that has the key."""
 
-    key: str
-    value: str = ""
+    key: TaintKey
+    value: Annotated[str, documented(pattern=f"^({TAINT_VALUE_PATTERN})?$")] = ""
     effect: TaintEffect = TaintEffect.REFUSE
 
 
 class UntaintRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    key: str
+    key: TaintKey
+
+
+NameOrNone = Annotated[str, documented(pattern=f"^({NAME_PATTERN})?$")]
+Word = Annotated[str, documented(minLength=1, pattern=r"^[^\x00]+$")]
 
 
 class ExecCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    run: tuple[str, ...]
-    timeout_seconds: float = 60.0
-    program: str = ""  # beside which of the task's programs; "": the main one
+    run: Annotated[tuple[Word, ...], documented(minItems=1, maxItems=1000)]
+    timeout_seconds: Annotated[float, documented(exclusiveMinimum=0, maximum=3600)] = 60.0
+    program: NameOrNone = ""  # beside which of the task's programs; "": the main one

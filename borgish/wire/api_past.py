@@ -1,8 +1,11 @@
 """The words of ``/v1`` about the past: history, differences, checkpoints. The rest is in ``api``."""
 
+from typing import Annotated
+
 import msgspec
 
-from borgish.wire.api import AsOf, CheckpointView, EventView, Page
+from borgish.vocabulary import CHECKPOINT_NAME_PATTERN, JOB_PATTERN
+from borgish.wire.api import AsOf, CheckpointView, EventView, Page, documented
 
 
 class HistoryView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -99,7 +102,7 @@ class Imported(msgspec.Struct, frozen=True):
 class CheckpointRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A new checkpoint. One with a name stays until it is deleted."""
 
-    name: str = ""
+    name: Annotated[str, documented(pattern=f"^({CHECKPOINT_NAME_PATTERN})?$")] = ""
 
 
 class JobRollback(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -130,10 +133,19 @@ class RollbackPlan(msgspec.Struct, frozen=True, omit_defaults=True):
     hint: str = ""
 
 
+JobNames = Annotated[
+    tuple[Annotated[str, documented(pattern=f"^{JOB_PATTERN}$")], ...], documented(maxItems=1000)
+]
+Moment = Annotated[str, documented(pattern=r"^(now|[0-9]{1,18}|[0-9]{1,6}[smhd])$")]  # more is understood
+Count = Annotated[int, documented(minimum=0)]
+
+
 class RollbackRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Back to a moment: a time, an age, a position of the journal, or a checkpoint's name."""
 
-    to: str
-    only: tuple[str, ...] = ()  # these jobs, as user/job; none: the whole cell
+    to: Moment
+    only: JobNames = ()  # these jobs, as user/job; none: the whole cell
     now: bool = False  # stop at once what is to stop, rather than a few tasks a second
-    yes_stop: int | None = None  # so many running tasks may be stopped; none: a small share of them
+    yes_stop: Annotated[int, documented(minimum=0)] | None = (
+        None  # so many running tasks may be stopped; none: a small share of them
+    )

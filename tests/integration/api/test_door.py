@@ -134,7 +134,11 @@ def test_the_api_describes_itself(api: RunningApi, admin: Client) -> None:
     assert scale["requestBody"]["content"]["application/json"]["schema"] == {
         "$ref": "#/components/schemas/ScaleRequest"
     }
-    assert described["components"]["schemas"]["ScaleRequest"]["properties"]["tasks"] == {"type": "integer"}
+    assert described["components"]["schemas"]["ScaleRequest"]["properties"]["tasks"] == {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": 10_000,
+    }
 
 
 async def test_every_reference_in_the_description_is_there() -> None:
