@@ -27,7 +27,7 @@ ASK_FOR_MORE = {"SubmitJob", "ScaleJob", "RestartTasks", "RollBack", "SetQuota"}
 STOP_OR_HEAL = {
     *("BeginEpoch", "KillTasks", "EvictTasks", "ForgetJob", "PlaceTasks", "PromisePlaces", "GoOnRollingBack"),
     *("JoinMachine", "CordonMachine", "UncordonMachine", "TaintMachine", "UntaintMachine", "RemoveQuota"),
-    *("RemoveMachine", "SetMachineDown", "SetMachineUp"),
+    *("RemoveMachine", "SetMachineDown", "SetMachineUp", "LoseMachine", "PauseRollback"),
 }
 REPORTS = {"Observe"}
 
