@@ -14,7 +14,7 @@ but somebody who looks should find the reason. Less than the ten seconds of sile
 counts as down: nothing is evicted from machines that another master leads."""
 
 
-class Refused(msgspec.Struct, frozen=True):
+class Disobeyed(msgspec.Struct, frozen=True):
     """``refusing`` of the ``answering`` machines obey another master; ``example`` is what one says."""
 
     refusing: int
@@ -54,11 +54,11 @@ class Refusals:
         self._said.pop(machine, None)
         self._refusing.discard(machine)
 
-    def found(self) -> Refused | None:
+    def found(self) -> Disobeyed | None:
         """Return who refuses, where that is at least half of those that answer."""
         if not self._refusing or 2 * len(self._refusing) < len(self._said):
             return None
-        return Refused(len(self._refusing), len(self._said), self._said[min(self._refusing)])
+        return Disobeyed(len(self._refusing), len(self._said), self._said[min(self._refusing)])
 
     def expect_few(self) -> None:
         """Return if commands may be accepted: most machines do as this master says. Raises Fenced."""

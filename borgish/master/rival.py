@@ -99,7 +99,7 @@ def rival_text(heads: Sequence[HeadReply]) -> str:
     """Return who leads the machines, in words."""
     polled = [head for head in heads if head.polled]
     highest = max(polled, key=lambda head: (head.timeline, head.epoch))
-    where = highest.leader.address or "an address that it does not tell"
+    where = highest.leader.address or "an unknown address"
     return (
         f"Another borgmaster, at {where}, leads {len(polled)} of {len(heads)} machines that answered "
         f"(timeline {highest.timeline}, epoch {highest.epoch})"
