@@ -19,6 +19,8 @@ from borgish.master.older import seen_beyond
 from borgish.wire.link import HeadReply
 
 FLAG = "--take-over"
+POLLED_SHARE = 4
+"""One of so many machines that can tell has to be polled."""
 POLLS_MORE = 2
 """One poll more may be the last word of a dead master, which waited at a machine that was busy."""
 PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.05, 0.2
@@ -48,7 +50,8 @@ class RivalSearch:
 
     Where nobody polls the first look says so. Where somebody seems to, the polls are counted until they go on
     or end, for a host that vanished leaves its connections behind. One machine cannot keep a master from its
-    cell: at least half of those that can tell must be polled.
+    cell: at least a quarter of those that can tell must be polled. Not half of them, for the other leader
+    may just then have lost its polls of some.
     """
 
     def __init__(self, settled_at: float) -> None:
@@ -61,14 +64,14 @@ class RivalSearch:
         """Take in what the machines say now."""
         counts = {head.machine: head.polls for head in heads if head.polls is not None}
         polled = [head.machine for head in heads if head.polled and head.machine in counts]
-        if not polled or 2 * len(polled) < len(counts):
+        if not polled or POLLED_SHARE * len(polled) < len(counts):
             return Found.NOBODY
         for machine, count in counts.items():
             first = self._first.get(machine, count)
             # Fewer than before: the borglet was started again.
             self._first[machine] = count if mono < self._settled_at else min(first, count)
         led = [machine for machine in polled if counts[machine] >= self._first[machine] + POLLS_MORE]
-        return Found.RIVAL if 2 * len(led) >= len(counts) else Found.UNSURE
+        return Found.RIVAL if POLLED_SHARE * len(led) >= len(counts) else Found.UNSURE
 
 
 def to_take_over(cell: Cell, heads: Sequence[HeadReply], found: Found, take_over: TakeOver) -> Seen | None:

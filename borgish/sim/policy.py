@@ -65,7 +65,8 @@ class Record:
         self._members: set[str] = set()
         self._on: dict[str, str] = {}  # by task: where its last attempt was placed
         self._attempt: dict[str, int] = {}  # by task: its last attempt
-        self._lost: dict[str, list[tuple[int, str]]] = {}  # by task: attempts that were lost, and where
+        self._lost_on: dict[tuple[str, int], str] = {}  # every attempt that was lost, and where
+        self._lost: dict[str, list[tuple[int, str]]] = {}  # by task: those of which a result is awaited
         for entry in entries:
             at = committed_at[entry.position]
             for machine in sorted(set(self._lost_from(entry))):
@@ -135,6 +136,7 @@ class Record:
 
     def _evicted(self, name: str, cause: Eviction) -> None:
         if cause is Eviction.MACHINE_LOST:
+            self._lost_on[name, self._attempt[name]] = self._on[name]
             self._lost.setdefault(name, []).append((self._attempt[name], self._on[name]))
         elif cause is Eviction.RESTART:
             self._lost.pop(name, None)
@@ -153,7 +155,7 @@ class Record:
             lost = self._lost.pop(name, [])
             if event.attempts:
                 code = event.exit_codes[row] if event.exit_codes else None
-                self._judge_late(name, event.attempts[row], lost, code)
+                self._judge_late(name, event.attempts[row], code)
             elif event.ending in (Ending.FINISH, Ending.FAIL):
                 for attempt, machine in lost:
                     if self._could_be_heard(self._machines[machine], (name, attempt), at):
@@ -162,8 +164,8 @@ class Record:
                             f"had finished on {machine}, which said so before"
                         )
 
-    def _judge_late(self, name: str, attempt: int, lost: list[tuple[int, str]], code: int | None) -> None:
-        machine = dict(lost).get(attempt)
+    def _judge_late(self, name: str, attempt: int, code: int | None) -> None:
+        machine = self._lost_on.get((name, attempt))
         true = self._machines[machine].runtime.results.get((name, attempt)) if machine else None
         if true is None or true[1] != code:
             self.problems.append(f"{name} has the result {code} of attempt {attempt}, which ended as {true}")

@@ -32,7 +32,7 @@ def found(*looks: Sequence[HeadReply], settled_at: float = 0.0) -> list[Found]:
     [
         (),
         (head(polled=False), head("m2", polled=False)),
-        (head(), head("m2", polled=False), head("m3", polled=False)),
+        (head(), *(head(f"m{number}", polled=False) for number in range(2, 6))),
         (head(polls=None, polled=False),),  # a borglet that is a release older
     ],
 )
@@ -54,13 +54,15 @@ def test_what_a_dead_master_has_left_behind_ends() -> None:
     assert found(*looks) == [Found.UNSURE] * 3 + [Found.NOBODY]
 
 
-def test_half_of_the_machines_that_can_tell_decide() -> None:
+def test_a_quarter_of_the_machines_that_can_tell_decide() -> None:
     def looks(polls: int) -> list[HeadReply]:
         return [head(polls=polls), head("m2", polled=False), head("m3", None, polled=False)]
 
     assert found(looks(1), looks(3)) == [Found.UNSURE, Found.RIVAL]
-    more = head("m4", polled=False)
-    assert found([*looks(1), more], [*looks(3), more]) == [Found.NOBODY] * 2
+    more = [head(f"m{number}", polled=False) for number in (4, 5)]
+    assert found([*looks(1), *more], [*looks(3), *more]) == [Found.UNSURE, Found.RIVAL]
+    more.append(head("m6", polled=False))
+    assert found([*looks(1), *more], [*looks(3), *more]) == [Found.NOBODY] * 2
 
 
 def test_polls_from_before_it_is_settled_may_be_the_predecessors() -> None:
