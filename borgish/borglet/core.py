@@ -44,8 +44,6 @@ from borgish.wire.link import (
 
 HOLD_SECONDS_MAX = 60.0
 """No poll is held for longer, whatever it asks for."""
-POLLED_AGAIN_SECONDS = 2.0
-"""A master that lives asks again within this time after the answer, unless it is held up."""
 
 
 class BorgletCore:
@@ -88,7 +86,7 @@ class BorgletCore:
         self._reports: dict[str, AttemptReport] = {}
         self._told: dict[str, int] = {}  # ended attempts: the report generation that says so
         self._polls = 0  # that were obeyed
-        self._polled_until = now.mono  # when the next one should be here
+        self._poll_due = now.mono  # when the next one should be here
 
     # -- the master ---------------------------------------------------------------------------------
 
@@ -99,7 +97,7 @@ class BorgletCore:
         """
         self.hear(request.timeline, request.epoch, request.leader)
         self._polls += 1
-        self._polled_until = now.mono + min(request.wait_seconds, HOLD_SECONDS_MAX) + POLLED_AGAIN_SECONDS
+        self._poll_due = now.mono + min(request.wait_seconds, HOLD_SECONDS_MAX)
         fresh = False
         if request.assignment is not None:
             fresh = self.assign(request.assignment, request.timeline, request.epoch, now)
@@ -160,7 +158,8 @@ class BorgletCore:
             attempt=max((attempt.attempt for attempt in self._attempts.values()), default=0),
             leader=self.head.leader,
             polls=self._polls,
-            polled=connected and now.mono < self._polled_until,
+            polled=connected and self._polls > 0,
+            overdue_seconds=max(0.0, now.mono - self._poll_due),
         )
 
     # -- the machine --------------------------------------------------------------------------------

@@ -44,6 +44,7 @@ from borgish.master.renewal import Renewal
 from borgish.master.rival import (
     PAUSE_SECONDS,
     PAUSE_SECONDS_MAX,
+    STALL_SECONDS,
     Found,
     RivalSearch,
     TakeOver,
@@ -435,7 +436,8 @@ async def seen_by_machines(
     asked = [machine for machine in known if machine.up] or known
     strangers: list[str] = []
     clock = SystemClock()
-    search = RivalSearch(clock.now().mono + settle_seconds)
+    # Who has to stop where its lease is over is not held up for longer than that.
+    search = RivalSearch(clock.now().mono + settle_seconds, settle_seconds or STALL_SECONDS)
     heads = await ask_heads(asked, credentials.secret, tls, strangers)
     pause_seconds = PAUSE_SECONDS
     while (found := search.look(heads, clock.now().mono)) is Found.UNSURE and not stopping.done():

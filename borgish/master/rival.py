@@ -19,6 +19,9 @@ from borgish.master.older import seen_beyond
 from borgish.wire.link import HeadReply
 
 FLAG = "--take-over"
+STALL_SECONDS = 10.0
+"""A leader that holds a lock may be held up for so long, by its host or a large step, and go on. The
+connections of a killed one close at once, so this delays only who follows a host that vanished."""
 POLLED_SHARE = 4
 """One of so many machines that can tell has to be polled."""
 POLLS_MORE = 2
@@ -54,16 +57,17 @@ class RivalSearch:
     may just then have lost its polls of some.
     """
 
-    def __init__(self, settled_at: float) -> None:
+    def __init__(self, settled_at: float, stall_seconds: float = STALL_SECONDS) -> None:
         """``settled_at``: polls before this moment may be those of the predecessor on our own store, which
-        does not know yet that it leads no more."""
+        does not know yet that it no longer leads. ``stall_seconds``: for so long a leader may be held up."""
         self._settled_at = settled_at
+        self._stall_seconds = stall_seconds
         self._first: dict[str, int] = {}  # polls of each machine, at the first look that counts
 
     def look(self, heads: Sequence[HeadReply], mono: float) -> Found:
         """Take in what the machines say now."""
         counts = {head.machine: head.polls for head in heads if head.polls is not None}
-        polled = [head.machine for head in heads if head.polled and head.machine in counts]
+        polled = [head.machine for head in heads if self._is_polled(head) and head.machine in counts]
         if not polled or POLLED_SHARE * len(polled) < len(counts):
             return Found.NOBODY
         for machine, count in counts.items():
@@ -72,6 +76,9 @@ class RivalSearch:
             self._first[machine] = count if mono < self._settled_at else min(first, count)
         led = [machine for machine in polled if counts[machine] >= self._first[machine] + POLLS_MORE]
         return Found.RIVAL if POLLED_SHARE * len(led) >= len(counts) else Found.UNSURE
+
+    def _is_polled(self, head: HeadReply) -> bool:
+        return head.polled and head.overdue_seconds <= self._stall_seconds
 
 
 def to_take_over(cell: Cell, heads: Sequence[HeadReply], found: Found, take_over: TakeOver) -> Seen | None:

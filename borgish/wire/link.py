@@ -274,7 +274,8 @@ class HeadReply(msgspec.Struct, frozen=True):
     attempt: Whole = 0  # the highest id among the attempts it knows
     leader: Leader = UNKNOWN  # of that timeline and epoch
     polls: Whole | None = None  # that it has obeyed since it started; null: it does not count them
-    polled: bool = False  # as far as it can tell, its master goes on polling
+    polled: bool = False  # the connection of the last poll is open, as it is while its master lives
+    overdue_seconds: float = 0.0  # since the next poll should have come
 
 
 class JoinRequest(msgspec.Struct, frozen=True, omit_defaults=True):

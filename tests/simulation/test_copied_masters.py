@@ -57,6 +57,19 @@ def alive(world: World) -> dict[str, list[str]]:
     return {name: sorted(machine.runtime.alive()) for name, machine in world.machines.items()}
 
 
+def test_a_copy_waits_for_a_leader_that_is_held_up() -> None:
+    world = quiet_world()
+    before = alive(world)
+    world.master.stall(8.0)
+    world.clock.run_until(66.0)
+    copy = world.copy_of(world.master.store)
+    copy.begin()
+    world.clock.run_until(90.0)
+    assert isinstance(copy.ended, InUse)
+    assert world.master.core is not None
+    assert alive(world) == before
+
+
 def test_one_that_takes_over_is_obeyed_and_the_other_one_ends() -> None:
     world = quiet_world()
     before, first = alive(world), world.master

@@ -57,13 +57,13 @@ def test_words_of_the_release_before_are_understood() -> None:
     assert (head.leader, head.polls, head.polled) == (UNKNOWN, None, False)
 
 
-def test_it_tells_whether_its_master_goes_on_polling() -> None:
+def test_it_tells_whether_its_master_lives_and_is_late() -> None:
     bench = Bench()
-    assert not bench.core.seen(bench.now, connected=True).polled
     bench.core.poll(PollRequest("c", 1, 1, 1, wait_seconds=3.0), bench.now)
-    for seconds, connected, polled in ((0.0, True, True), (0.0, False, False), (4.9, True, True)):
-        assert bench.core.seen(bench.now.later(seconds), connected=connected).polled is polled
-    assert not bench.core.seen(bench.now.later(5.1), connected=True).polled
+    for seconds, connected, overdue in ((0.0, True, 0.0), (0.0, False, 0.0), (4.5, True, 1.5)):
+        head = bench.core.seen(bench.now.later(seconds), connected=connected)
+        assert head.polled is connected
+        assert head.overdue_seconds == pytest.approx(overdue)
     endless = PollRequest("c", 1, 1, 1, wait_seconds=1e9)  # held for a minute, whatever it asks for
     bench.core.poll(endless, bench.now)
-    assert not bench.core.seen(bench.now.later(62.1), connected=True).polled
+    assert bench.core.seen(bench.now.later(62.0), connected=True).overdue_seconds == pytest.approx(2.0)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from borgish.cell.commands import BeginEpoch, Seen
@@ -63,6 +64,14 @@ def test_a_quarter_of_the_machines_that_can_tell_decide() -> None:
     assert found([*looks(1), *more], [*looks(3), *more]) == [Found.UNSURE, Found.RIVAL]
     more.append(head("m6", polled=False))
     assert found([*looks(1), *more], [*looks(3), *more]) == [Found.NOBODY] * 2
+
+
+def test_a_leader_may_be_held_up_for_a_while() -> None:
+    def late(seconds: float, polls: int = 7) -> list[HeadReply]:
+        return [msgspec.structs.replace(head(polls=polls), overdue_seconds=seconds)]
+
+    assert found(late(9.0), late(10.0), late(0.0, 9)) == [Found.UNSURE, Found.UNSURE, Found.RIVAL]
+    assert found(late(9.0), late(10.5)) == [Found.UNSURE, Found.NOBODY]
 
 
 def test_polls_from_before_it_is_settled_may_be_the_predecessors() -> None:
