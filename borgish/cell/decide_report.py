@@ -46,6 +46,9 @@ def decide_report(cell: Cell, report: Observe, _now: Now) -> Decision:
     return Decision(tuple(events), machine.name, f"report of {machine.name}")
 
 
+_NOT_STARTED = (Phase.STARTING, Phase.BACKING_OFF, Phase.CRASH_LOOPING)
+
+
 def _is_gone_with_boot(attempt: SeenAttempt) -> bool:
     """Return whether an attempt of before its machine booted has not been started again there since.
 
@@ -54,7 +57,7 @@ def _is_gone_with_boot(attempt: SeenAttempt) -> bool:
     if attempt.ended in RESULTS:
         return not _is_exit_known(attempt)
     was_running = _is_exit_known(attempt) or bool(attempt.exit_reason)
-    return attempt.ended is None and was_running and attempt.phase is Phase.STARTING
+    return attempt.ended is None and was_running and attempt.phase in _NOT_STARTED
 
 
 def _is_exit_known(attempt: SeenAttempt) -> bool:

@@ -243,7 +243,8 @@ def test_the_result_of_another_version_is_of_no_use() -> None:
 # A machine that booted
 
 
-def test_what_a_boot_ended_is_evicted_by_the_first_report() -> None:
+@pytest.mark.parametrize("phase", [Phase.STARTING, Phase.BACKING_OFF, Phase.CRASH_LOOPING])
+def test_what_a_boot_ended_is_evicted_by_the_first_report(phase: Phase) -> None:
     desk = Desk()
     for name in ("web", "runs", "fresh", "over", "done"):
         desk.do(SubmitJob(spec(name, 1, restart=BATCH)))
@@ -252,7 +253,7 @@ def test_what_a_boot_ended_is_evicted_by_the_first_report() -> None:
     desk.do(JoinMachine(msgspec.structs.replace(machine(), boot_id="b2", port=7501), "i2", known=True))
     assert desk.states() == [State.RUNNING]  # a joining machine does not say what it runs
     said = {
-        "ann/web": SeenAttempt("", 0, Phase.STARTING, exit_reason="exit unknown"),
+        "ann/web": SeenAttempt("", 0, phase, exit_reason="exit unknown"),
         "ann/runs": SeenAttempt("", 0, Phase.UP, pid=7, restarts=1, exit_reason="exit unknown"),
         "ann/over": SeenAttempt("", 0, Phase.STOPPING, ended=Ending.FAIL, exit_reason="exit unknown"),
         "ann/done": SeenAttempt("", 0, Phase.STOPPING, ended=Ending.FINISH, exit_code=0),
