@@ -25,14 +25,14 @@ class Disobeyed(msgspec.Struct, frozen=True):
     def text(self) -> str:
         return (
             f"no command is accepted, since {self.refusing} of {self.answering} machines that answer obey "
-            f"another borgmaster, which is not on this database: {self.example}"
+            f"another borgmaster: {self.example}"
         )
 
     def error(self) -> Fenced:
         return Fenced(
             self.text,
-            "Ask the other borgmaster, or stop it and start this one again. While it lives this one can only "
-            "lead when started with --take-over, on a new timeline",
+            "Ask the other borgmaster. If it is on a copy of this database, stop it and start this one again:"
+            " while it lives this one can only lead when started with --take-over, on a new timeline",
         )
 
 

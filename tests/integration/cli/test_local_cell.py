@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cells import RealCell, cell, runs, wait_until
+from tests.ports import free_port
 
 SLEEPER = "name: sleeper\ntasks: 2\nrun: [sleep, '1000']\nresources: {cpu: 10m, ram: 16MiB}\n"
 
@@ -68,7 +69,7 @@ def test_a_larger_number_adds_machines(local: RealCell) -> None:
 def test_a_daemon_that_cannot_start_is_said_with_its_log(tmp_path: Path) -> None:
     broken = RealCell(tmp_path / "cell")
     (tmp_path / "cell").mkdir()
-    (tmp_path / "cell" / "cell.toml").write_text('name = "local"\nlisten = "0.0.0.0:7400"\n')
+    (tmp_path / "cell" / "cell.toml").write_text(f'name = "local"\nlisten = "0.0.0.0:{free_port()}"\n')
     try:
         said = broken.borgctl("up", "--machines", 1)
         assert said.code == 1
