@@ -37,6 +37,8 @@ class Checkpointer:
         self.latest = kept[0] if kept else None
         self._tried = kept[0].position if kept else 0  # where one was last made, or could not be
         self._filed = next(iter(files.positions()), 0) if files is not None else 0  # likewise in a file
+        # So that `latest` never goes back, and nobody removes the file that another is writing.
+        self._one_at_a_time = asyncio.Lock()
 
     @property
     def has_room(self) -> bool:
@@ -59,30 +61,37 @@ class Checkpointer:
         A turn waits while it is encoded and while its row is written, not while it is compressed.
         Raises Conflict for a name that is taken, and StoreFull.
         """
+        async with self._one_at_a_time:
+            return await self._made(reason, name)
+
+    async def _made(self, reason: str, name: str = "") -> CheckpointView:
         expect_ample(self._turn.room)
         reach("checkpoint.begin")
         body, position, at = await self._encoded()
         reach("checkpoint.encoded")
         self._tried = position
         info = await asyncio.to_thread(self._store.save_checkpoint, body, position, at, reason, name)
-        self.latest = checkpoint_view(info)
+        made = self.latest = checkpoint_view(info)
         reach("checkpoint.noted")
         if self._files is not None:
             self._filed = position
             await asyncio.to_thread(self._file_kept, self._files, position)
-        return self.latest
+        return made
 
     async def make_file(self) -> None:
         """Keep the cell as it is now in a file alone. What is in the way is logged."""
         if self._files is None:
             return
-        body, self._filed, at = await self._encoded()
-        await asyncio.to_thread(self._file_young, self._files, body, self._filed, at)
+        async with self._one_at_a_time:
+            body, position, at = await self._encoded()
+            self._filed = position
+            await asyncio.to_thread(self._file_young, self._files, body, position, at)
 
     async def make_if_changed(self, reason: str) -> None:
         """Keep the cell unless the latest checkpoint is of this very position, or there is no room for it."""
-        if self.has_room and (self.latest is None or self.latest.position != self._core.cell.position):
-            await self.make(reason)
+        async with self._one_at_a_time:
+            if self.has_room and (self.latest is None or self.latest.position != self._core.cell.position):
+                await self._made(reason)
 
     async def kept(self) -> list[CheckpointView]:
         """Return what is kept, newest first."""

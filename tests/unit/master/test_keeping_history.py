@@ -1,6 +1,8 @@
 """Checkpoints taken in, listed with what is wrong with them, made as the journal grows, and pruned behind."""
 
+import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -276,6 +278,67 @@ async def test_a_file_that_cannot_be_written_is_logged_and_not_tried_at_each_tur
     await maker.make_file()
     assert "the checkpoint at 20 cannot be kept in" in caplog.text
     assert not maker.is_file_due
+
+
+class HeldFiles(CheckpointFiles):
+    """Files of which the first is written only when the test lets it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder / "cell.db", CELL)
+        self.begun, self.free = asyncio.Event(), threading.Event()
+        self.at_once = self.at_once_max = 0
+        self._loop = asyncio.get_running_loop()
+
+    def write(self, info: CheckpointInfo, stored: bytes) -> None:
+        self.at_once += 1
+        self.at_once_max = max(self.at_once_max, self.at_once)
+        self._loop.call_soon_threadsafe(self.begun.set)
+        assert self.free.wait(60)
+        super().write(info, stored)
+        self.at_once -= 1
+
+
+async def test_who_asked_for_one_is_told_of_that_one_though_another_was_made_meanwhile(
+    bench: Bench, tmp_path: Path
+) -> None:
+    files = HeldFiles(tmp_path)
+    maker = Checkpointer(bench.core, bench.turn, bench.store, Standing(), files)
+    asked = asyncio.create_task(maker.make("asked for", "noon"))
+    await files.begun.wait()
+    bench.life.do(MachineUp("m1"))
+    bench.life.checkpoint()
+    assert (await maker.kept())[0].position == 21
+    files.free.set()
+    made = await asked
+    assert (made.position, made.name) == (20, "noon")
+    assert maker.latest is not None
+    assert maker.latest.position == 21
+
+
+async def test_they_are_made_one_at_a_time_and_one_that_was_made_meanwhile_is_enough(
+    bench: Bench, tmp_path: Path
+) -> None:
+    files = HeldFiles(tmp_path)
+    maker = Checkpointer(bench.core, bench.turn, bench.store, Standing(), files)
+    first = asyncio.create_task(maker.make("asked for", "noon"))
+    await files.begun.wait()
+    bench.life.do(MachineUp("m1"))
+    second = asyncio.create_task(maker.make("asked for", "later"))
+    others = [
+        asyncio.create_task(maker.make_if_changed("periodic")),
+        asyncio.create_task(maker.make_file()),
+    ]
+    await asyncio.wait([second, *others], timeout=0.1)  # for those that do not wait their turn
+    files.free.set()
+    assert [(await first).position, (await second).position] == [20, 21]
+    await asyncio.gather(*others)
+    assert files.at_once_max == 1
+    assert maker.latest is not None
+    assert (maker.latest.position, maker.latest.name) == (21, "later")
+    assert [(info.position, info.name, info.reason) for info in bench.store.checkpoints()][:2] == [
+        (21, "later", "asked for"),
+        (20, "noon", "asked for"),
+    ]
 
 
 # Pruned
