@@ -116,7 +116,7 @@ class Daemon:
             self._reconcile_settings(),
             self._clock.now(),
             poison=poison,
-            scheduling=settings.scheduler,
+            scheduling=settings.scheduling,
         )
         self._first = self._core.begin(epoch, holder, self._clock.now(), settings.rules, seen)
         self._inbox = Inbox()

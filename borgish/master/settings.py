@@ -20,7 +20,7 @@ from borgish.master.lease import LeaseSettings
 from borgish.master.lease import wrong_with as wrong_with_lease
 from borgish.reload import merged
 from borgish.scheduler.policies import POLICIES
-from borgish.scheduler.settings import SchedulerSettings
+from borgish.scheduler.settings import FAILURE_DOMAINS, SchedulerSettings, SchedulerTable
 from borgish.spec.job import MACHINE
 from borgish.store.retention import ALL
 from borgish.store.retention import Keep as CheckpointsKept
@@ -32,6 +32,12 @@ LIVE = (
     *("poll", "rollback", "tls", "usage"),
 )
 """What can be changed while a master runs. Store, listener and the cell's rules are made from the rest."""
+
+
+class CellTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the cell is made of: which attributes of machines are failure domains, the smallest first."""
+
+    failure_domains: tuple[str, ...] = FAILURE_DOMAINS
 
 
 class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -110,7 +116,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     disk: Floor = Floor()
     poll: Poll = Poll()
     keep: Keep = Keep()
-    scheduler: SchedulerSettings = SchedulerSettings()
+    cell: CellTable = CellTable()
+    scheduler: SchedulerTable = SchedulerTable()
     quota: QuotaSettings = QuotaSettings()
     bands: Bands = DEFAULT_BANDS
     rollback: Rollback = Rollback()
@@ -135,6 +142,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def rules(self) -> Rules:
         """What the cell's decisions depend on."""
         return Rules(self.bands, self.quota.required)
+
+    @property
+    def scheduling(self) -> SchedulerSettings:
+        """How the scheduler works, and what it needs to know of the cell."""
+        table = msgspec.structs.asdict(self.scheduler)
+        return SchedulerSettings(**table, failure_domains=self.cell.failure_domains)
 
     @property
     def folder(self) -> Path:
@@ -270,17 +283,17 @@ def _check_shares(path: Path, settings: Settings) -> None:
             )
 
 
-def _check_scheduler(path: Path, scheduler: SchedulerSettings) -> None:
+def _check_scheduling(path: Path, settings: Settings) -> None:
     """Raise UnsafeConfiguration for a policy that is unknown, and failure domains that cannot be."""
-    policy = scheduler.policy
+    policy = settings.scheduler.policy
     if policy not in POLICIES:
         raise UnsafeConfiguration(
             f"{path}: scheduler.policy: {policy!r} is not known", f"known are {', '.join(POLICIES)}"
         )
-    for name in scheduler.failure_domains:
+    for name in settings.cell.failure_domains:
         if not re.fullmatch(TAINT_KEY_PATTERN, name) or name == MACHINE:
             raise UnsafeConfiguration(
-                f"{path}: scheduler.failure_domains: {name!r} cannot be an attribute of machines",
+                f"{path}: cell.failure_domains: {name!r} cannot be an attribute of machines",
                 'write names of attributes, like ["rack", "zone"]; over machines replicas are spread anyway',
             )
 
@@ -301,7 +314,7 @@ def _checked(path: Path, settings: Settings) -> Settings:
             f"{path}: listen: {settings.listen} can be reached from other machines and there is no [tls]",
             "listen on 127.0.0.1, or give [tls] certificate, key and ca",
         )
-    _check_scheduler(path, settings.scheduler)
+    _check_scheduling(path, settings)
     wrong, hint = wrong_with(settings.bands)
     if wrong:
         raise UnsafeConfiguration(f"{path}: bands: {wrong}", hint)

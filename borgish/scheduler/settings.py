@@ -2,15 +2,21 @@
 
 import msgspec
 
+FAILURE_DOMAINS = ("rack", "zone")
 
-class SchedulerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The policy of packing, by its name in ``policies.POLICIES``, the attributes of machines over which
-    replicas of services are spread (see ``domains``), and a switch for each of the techniques of section
-    3.4 of the Borg paper.
+
+class SchedulerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The policy of packing, by its name in ``policies.POLICIES``, and a switch for each of the techniques of
+    section 3.4 of the Borg paper.
     """
 
     policy: str = "hybrid"
-    failure_domains: tuple[str, ...] = ("rack", "zone")
     score_cache: bool = True
     equivalence_classes: bool = True
     relaxed_randomisation: bool = True
+
+
+class SchedulerSettings(SchedulerTable, frozen=True, forbid_unknown_fields=True):
+    """The same, and the attributes of machines over which replicas of services go (see ``domains``)."""
+
+    failure_domains: tuple[str, ...] = FAILURE_DOMAINS

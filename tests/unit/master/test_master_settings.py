@@ -58,10 +58,11 @@ def test_the_file_to_copy_shows_every_key_of_bands_and_quotas_as_usual(tmp_path:
 
 
 def test_the_scheduler_is_as_the_file_says(tmp_path: Path) -> None:
-    assert settings_with(tmp_path, "").scheduler == SchedulerSettings()
-    text = "[scheduler]\npolicy = 'worst_fit'\nrelaxed_randomisation = true\n"
-    assert settings_with(tmp_path, text).scheduler == SchedulerSettings(
-        "worst_fit", relaxed_randomisation=True
+    assert settings_with(tmp_path, "").scheduling == SchedulerSettings()
+    text = "[scheduler]\npolicy = 'worst_fit'\nrelaxed_randomisation = false\n"
+    text += "[cell]\nfailure_domains = ['row']\n"
+    assert settings_with(tmp_path, text).scheduling == SchedulerSettings(
+        "worst_fit", relaxed_randomisation=False, failure_domains=("row",)
     )
 
 
@@ -72,8 +73,11 @@ def test_the_scheduler_is_as_the_file_says(tmp_path: Path) -> None:
         ("policy = 7", "scheduler.policy: must be a text in quotes, and is a whole number"),
         ("score_cache = 1", "scheduler.score_cache: must be true or false, and is a whole number"),
         ("cache = true", "scheduler.cache: there is no such key"),
-        ("failure_domains = ['a b']", "scheduler.failure_domains: 'a b' cannot be an attribute of machines"),
-        ("failure_domains = ['machine']", "'machine' cannot be an attribute of machines"),
+        ("failure_domains = ['rack']", "scheduler.failure_domains: there is no such key"),
+        ("[cell]\nfailure_domains = ['a b']", "cell.failure_domains: 'a b' cannot be an attribute"),
+        ("[cell]\nfailure_domains = ['machine']", "'machine' cannot be an attribute of machines"),
+        ("[cell]\nfailure_domains = 'rack'", "cell.failure_domains: must be a list in [ ], and is a text"),
+        ("[cell]\ndomains = []", "cell.domains: there is no such key"),
     ],
 )
 def test_a_scheduler_that_nobody_knows_ends_it(tmp_path: Path, text: str, words: str) -> None:
@@ -85,8 +89,9 @@ def test_a_scheduler_that_nobody_knows_ends_it(tmp_path: Path, text: str, words:
 
 def test_the_file_to_copy_shows_the_scheduler_as_usual_and_every_policy() -> None:
     text = (ROOT / "configs" / "cell.toml").read_text()
-    assert tomllib.loads(text)["scheduler"].keys() == set(SchedulerSettings.__struct_fields__)
-    assert read_settings(ROOT / "configs" / "cell.toml").scheduler == SchedulerSettings()
+    shown = tomllib.loads(text)
+    assert shown["scheduler"].keys() | shown["cell"].keys() == set(SchedulerSettings.__struct_fields__)
+    assert read_settings(ROOT / "configs" / "cell.toml").scheduling == SchedulerSettings()
     described = text.partition("[scheduler]")[2].partition("[quota]")[0]
     assert all(policy in described for policy in POLICIES)
 
