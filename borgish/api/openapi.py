@@ -38,7 +38,7 @@ _AT_PARAMETER = {
     "schema": {"type": "string", "maxLength": AT_CHARACTERS_MAX, "pattern": f"^({AT_PATTERN})$"},
     "description": "as it was: a time in ISO 8601, an age like 5m, a position, a checkpoint's name",
 }
-_BOUNDS = {"ge": "minimum", "le": "maximum", "max_length": "maxLength"}
+_BOUNDS = {"ge": "minimum", "le": "maximum", "min_length": "minLength", "max_length": "maxLength"}
 
 
 @get("/v1/openapi.json", opt={POLICY: Policy.READ, GIVES: {"application/json": {}}})
@@ -127,7 +127,7 @@ def _parameter(field: FieldDefinition, known: dict[Any, dict[str, Any]]) -> dict
     return {
         "name": declared.name or field.name,
         "in": "query" if in_query else "path",
-        "required": not in_query,
+        "required": not in_query or field.is_required,
         "schema": schema,
         **({"description": declared.description} if declared.description else {}),
     }

@@ -173,5 +173,11 @@ OfProgram = Annotated[
     ),
 ]
 Session = Annotated[str, QueryParameter(max_length=128, description="names the input of one command")]
+OfSession = Annotated[
+    str,
+    QueryParameter(
+        name="session", min_length=1, max_length=128, description="the one that exec/stream was called with"
+    ),
+]
 Offset = Annotated[int, QueryParameter(ge=0, le=2**63 - 1, description="where this piece begins, in bytes")]
 Flag = FromQuery[bool]

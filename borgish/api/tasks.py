@@ -24,6 +24,7 @@ from borgish.api.parameters import (
     Offset,
     OfJob,
     OfProgram,
+    OfSession,
     OnMachine,
     Owner,
     Session,
@@ -149,7 +150,7 @@ async def pass_input(
     user: Owner,
     name: JobName,
     index: TaskIndex,
-    session: Session = "",
+    session: OfSession,
     offset: Offset = 0,
     program: OfProgram = "",
     *,
@@ -157,8 +158,6 @@ async def pass_input(
 ) -> StdinReply:
     """Pass a piece of input to a command of exec/stream. The answer says how much was taken so far: what
     was not is to be sent again, and is not while the command does not read."""
-    if not session:
-        raise Invalid("session is missing", "Give the one that exec/stream was called with")
     await request.read(lambda reading: find_task(reading.cell, user, name, index))
     task = task_name(job_key(user, name), index)
     data = await request.body()
