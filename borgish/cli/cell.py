@@ -23,9 +23,13 @@ _LISTEN_DEFAULT = "127.0.0.1:7400"
 _MASTER_PORTS_LOW, _MASTER_PORTS = 7400, 2000
 MACHINES_MAX = _RANGES
 
+PLACE = "cell.place"
+"""Says where the folder is, by which a copy of it is known."""
+
 # All that a cell's folder may hold; what else lies there is not ours to remove.
 _OURS = (
     "cell.toml",
+    PLACE,
     "tokens",
     "tokens.toml",
     "secret",
@@ -103,6 +107,8 @@ def make(folder: Path, machines: int) -> list[str]:
     if not exists(folder):
         _make_master(folder)
     _make_secrets(folder)
+    if not (folder / PLACE).exists():
+        _write(folder / PLACE, f"{_inode(folder)} {folder.resolve()}\n")
     old = machine_names(folder)
     wanted = [f"m{number}" for number in range(1, machines + 1)]
     added = [name for name in wanted if name not in old]
@@ -122,9 +128,28 @@ def purge(folder: Path) -> list[str]:
     return left
 
 
+def refuse_copy(folder: Path) -> None:
+    """Raise Conflict for a copy of a cell's folder: the processes that its files name are the original's."""
+    try:
+        inode, _, path = (folder / PLACE).read_text().strip().partition(" ")
+    except (OSError, UnicodeDecodeError):
+        return
+    if path != str(folder.resolve()) and inode != _inode(folder):
+        raise Conflict(
+            f"{folder} is a copy of the cell in {path}: the daemons and tasks in its files are that one's",
+            f"Name the original's folder. If that is gone and nothing of it runs, remove {folder / PLACE}",
+        )
+
+
+def _inode(folder: Path) -> str:
+    found = folder.stat()
+    return f"{found.st_dev}:{found.st_ino}"
+
+
 def refuse_foreign(folder: Path) -> None:
-    """Raise Conflict for a folder that is no local cell: a borgmaster's own state, or other things."""
+    """Raise Conflict for what is not a local cell: a borgmaster's own state, a copy, or other things."""
     if exists(folder):
+        refuse_copy(folder)
         return
     if (folder / "cell.db").exists() or (folder / "client.json").exists():
         raise Conflict(

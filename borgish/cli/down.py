@@ -28,7 +28,7 @@ def down(
 
     The jobs stay in the cell's state: `borgctl up` finds them and runs them again.
     """
-    from borgish.cli.cell import exists
+    from borgish.cli.cell import exists, refuse_copy
     from borgish.cli.locked import alone
     from borgish.cli.screen import data
 
@@ -38,6 +38,7 @@ def down(
     if not exists(where):
         data(f"nothing to stop: `borgctl up` made no cell in {where}")
         raise typer.Exit
+    refuse_copy(where)
     with alone(where, make=False):
         code = take_down(where)
         if code == 0 and purge:

@@ -1,6 +1,7 @@
 """The folder of a local cell: what is made, for whose eyes, and what is never touched."""
 
 import os
+import shutil
 import tomllib
 from itertools import pairwise
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from borgish.cli import cell
+from borgish.cli import borgctl, cell
 from borgish.cli.daemons import last_words, rotate, running_pid, start, stop
 from borgish.cli.locked import alone
 from borgish.cli.session import Session, nearest_folder
@@ -165,3 +166,20 @@ def test_which_folder_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("BORGISH_DIR", str(tmp_path / "named"))
     assert Session().cell_folder == tmp_path / "named"
     assert Session(Path("given")).cell_folder == deep / "given"
+
+
+def test_a_copy_of_a_cell_s_folder_is_neither_started_nor_stopped(tmp_path: Path) -> None:
+    """Its pid files and ledgers name the original's processes."""
+    original, copy, moved = tmp_path / "original", tmp_path / "copy", tmp_path / "moved"
+    cell.make(original, 1)
+    shutil.copytree(original, copy)
+    with pytest.raises(Conflict, match=f"is a copy of the cell in {original}") as caught:
+        cell.refuse_copy(copy)
+    assert str(copy / cell.PLACE) in caught.value.hint
+    for command in ("up", "down"):
+        assert borgctl.run(["--dir", str(copy), command]) == 1
+    assert (copy / "cell.toml").exists()
+    original.rename(moved)
+    cell.refuse_copy(moved)
+    (copy / cell.PLACE).unlink()
+    cell.refuse_copy(copy)
