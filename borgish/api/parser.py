@@ -128,7 +128,8 @@ class _Process:
 
 
 def _start() -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", __name__]
+    # -P: nothing in the current directory, where anybody may have put it, is imported instead of the library.
+    command = [sys.executable, "-P", "-m", __name__]
     # In a session of its own: what a terminal sends to its programs is not for it.
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
 

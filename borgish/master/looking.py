@@ -30,7 +30,8 @@ class Found(msgspec.Struct, frozen=True):
 
 def look(cell: str, info: CheckpointInfo, stored: bytes) -> Found:
     """Return what is in a checkpoint of this cell. Blocks; raises BorgishError when none can tell."""
-    command = [sys.executable, "-m", __name__]
+    # -P: nothing in the current directory, where anybody may have put it, is imported instead of the library.
+    command = [sys.executable, "-P", "-m", __name__]
     try:
         done = subprocess.run(
             command, input=packed(cell, info, stored), capture_output=True, timeout=SECONDS_MAX, check=True

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -48,6 +49,14 @@ async def test_it_reads_what_the_reader_reads() -> None:
         await read(reader, b"nam: web\n")
     assert (there.value.message, there.value.hint) == (here.value.message, here.value.hint)
     assert there.value.mistakes == here.value.mistakes
+
+
+async def test_nothing_is_imported_from_the_current_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "msgspec.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    assert (await read(Parser())).name == "web"
 
 
 async def test_one_that_was_killed_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
