@@ -39,7 +39,7 @@ def run_by_hand() -> None:
     try:
         connection, release = connect(url)
     except BorgishError as error:
-        raise CommandError(f"{error}. {error.hint}") from error
+        raise CommandError(str(error)) from error
     try:
         with connection:
             run(connection)

@@ -187,7 +187,9 @@ def test_alembic_works_from_the_command_line(url: str) -> None:
 def test_what_alembic_cannot_use_is_reported_in_one_line(arguments: tuple[str, ...], expected: str) -> None:
     failed = alembic(*arguments)
     assert failed.returncode != 0
-    assert expected in failed.stdout + failed.stderr
+    said = failed.stdout + failed.stderr
+    assert expected in said
+    assert said.count("Write it like") <= 1, "a hint is printed once"
     assert "Traceback" not in failed.stderr
 
 
