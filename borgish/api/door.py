@@ -82,7 +82,7 @@ class Door:
             if message["type"] == "http.response.start":
                 request.begun = True
                 if 400 <= message["status"] < 500 and message["status"] != TooManyRequests.status:
-                    self._limits.refused(request.principal)
+                    self._limits.refused(request.principal, request.source)
             await send(message)
 
         try:
@@ -100,7 +100,7 @@ class Door:
             _log.warning("the answer to %r broke off: %s", scope["path"], known)
 
     def _admit(self, scope: Scope) -> "_Open":
-        headers = scope["headers"]
+        headers, source = scope["headers"], (scope.get("client") or ("nowhere",))[0]
         if self._hosts is not None:
             _check_host(headers, self._hosts)
         try:
@@ -109,21 +109,21 @@ class Door:
             if principal is None:
                 raise _stranger()
         except Unauthenticated:
-            self._limits.unauthenticated((scope.get("client") or ("nowhere",))[0])
+            self._limits.unauthenticated(source)
             raise
         scope["user"], scope["auth"] = principal, None
-        self._limits.admit(principal)
+        self._limits.admit(principal, source)
         self._permit()
-        return _Open(scope, token, principal)
+        return _Open(scope, token, principal, source)
 
 
 class _Open:
     """A request that is being answered."""
 
-    def __init__(self, scope: Scope, token: str, principal: Principal) -> None:
+    def __init__(self, scope: Scope, token: str, principal: Principal, source: str) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self.task, self.token, self.principal = task, token, principal
+        self.task, self.token, self.principal, self.source = task, token, principal, source
         self.begun = False  # its answer
         self._scope = scope
 

@@ -1,18 +1,25 @@
 """How often one user may ask, and be refused: buckets that fill by the clock, and are empty after too much.
 
 What is refused costs the master as much as what is not, and its caller nothing, so there is a bucket of its
-own for it. Who has no token of this cell is known by the address only.
+own for it. Who has no token of this cell is known by the address only. All machines join with the same token,
+so what is refused of them is counted for each address: a misconfigured one keeps no other out.
 """
 
 from collections import OrderedDict
+from collections.abc import Hashable
+from typing import TypeVar
 
 import msgspec
 
+from borgish.api.auth import Role
 from borgish.api.gateway import Principal
 from borgish.clock import Clock
 from borgish.errors import TooManyRequests
 
-SOURCES_MAX = 4096  # without a token, that are remembered
+SOURCES_MAX = 4096  # addresses that are remembered, and as many of those that machines join from
+
+
+K = TypeVar("K", bound=Hashable)
 
 
 class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,11 +52,6 @@ class Bucket:
         self._left -= 1
 
 
-class _Buckets(msgspec.Struct):
-    requests: Bucket
-    refused: Bucket
-
-
 class Limits:
     """Counts what users ask and are refused. Used from the event loop only."""
 
@@ -60,42 +62,43 @@ class Limits:
     def change(self, settings: LimitSettings) -> None:
         """Go by other settings from now on; all begin anew."""
         self._settings = settings
-        self._users: dict[Principal, _Buckets] = {}
+        self._users: dict[Principal, Bucket] = {}
+        self._refused: dict[Principal, Bucket] = {}
+        self._refused_joins: OrderedDict[tuple[Principal, str], Bucket] = OrderedDict()
         self._sources: OrderedDict[str, Bucket] = OrderedDict()
 
-    def admit(self, principal: Principal) -> None:
-        """Count a request. Raises TooManyRequests for one too many."""
+    def admit(self, principal: Principal, source: str) -> None:
+        """Count a request from an address. Raises TooManyRequests for one too many."""
         mono = self._clock.now().mono
-        buckets = self._buckets(principal, mono)
         settings = self._settings
-        if wait := buckets.refused.wait(mono):
+        if wait := self._refused_of(principal, source, mono).wait(mono):
             raise TooManyRequests(
                 f"too many requests of {principal.name} were refused",
                 f"Correct what is asked; {settings.refused_per_second:g} mistakes a second are answered",
                 wait,
             )
-        if wait := buckets.requests.wait(mono):
+        requests = self._users.setdefault(
+            principal, Bucket(settings.requests_per_second, settings.requests_burst, mono)
+        )
+        if wait := requests.wait(mono):
             raise TooManyRequests(
                 f"too many requests of {principal.name}",
                 f"Ask less often; {settings.requests_per_second:g} requests a second are answered",
                 wait,
             )
-        buckets.requests.take()
+        requests.take()
 
-    def refused(self, principal: Principal) -> None:
+    def refused(self, principal: Principal, source: str) -> None:
         """Count a request that was admitted, and refused then."""
         mono = self._clock.now().mono
-        bucket = self._buckets(principal, mono).refused
+        bucket = self._refused_of(principal, source, mono)
         bucket.wait(mono)
         bucket.take()
 
     def unauthenticated(self, source: str) -> None:
         """Count a request without a token of this cell. Raises TooManyRequests for one too many."""
         mono, rate = self._clock.now().mono, self._settings.unauthenticated_per_minute
-        bucket = self._sources.pop(source, None) or Bucket(rate / 60, max(1.0, rate), mono)
-        self._sources[source] = bucket
-        if len(self._sources) > SOURCES_MAX:
-            self._sources.popitem(last=False)
+        bucket = _latest(self._sources, source, Bucket(rate / 60, max(1.0, rate), mono))
         if wait := bucket.wait(mono):
             raise TooManyRequests(
                 f"too many requests from {source} with no token of this cell",
@@ -104,15 +107,20 @@ class Limits:
             )
         bucket.take()
 
-    def _buckets(self, principal: Principal, mono: float) -> _Buckets:
-        known = self._users.get(principal)
-        if known is None:
-            settings = self._settings
-            known = self._users[principal] = _Buckets(
-                Bucket(settings.requests_per_second, settings.requests_burst, mono),
-                Bucket(settings.refused_per_second, settings.refused_burst, mono),
-            )
-        return known
+    def _refused_of(self, principal: Principal, source: str, mono: float) -> Bucket:
+        fresh = Bucket(self._settings.refused_per_second, self._settings.refused_burst, mono)
+        if principal.role == Role.JOIN:
+            return _latest(self._refused_joins, (principal, source), fresh)
+        return self._refused.setdefault(principal, fresh)
+
+
+def _latest(buckets: "OrderedDict[K, Bucket]", key: K, fresh: Bucket) -> Bucket:
+    """Return the bucket of a key, or else the fresh one, and forget the one that was unused for longest when
+    there are too many."""
+    bucket = buckets[key] = buckets.pop(key, fresh)
+    if len(buckets) > SOURCES_MAX:
+        buckets.popitem(last=False)
+    return bucket
 
 
 def wrong_with(settings: LimitSettings) -> str:

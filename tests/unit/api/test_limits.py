@@ -8,6 +8,8 @@ from borgish.clock import Now
 from borgish.errors import TooManyRequests
 
 ANN, BOB = Principal("ann", "user"), Principal("bob", "user")
+MACHINES = Principal("machines", "join")
+HERE, THERE = "10.0.0.1", "10.0.0.2"
 SETTINGS = LimitSettings(
     requests_per_second=2,
     requests_burst=4,
@@ -39,7 +41,7 @@ def limits(clock: Standing) -> Limits:
 def admitted(limits: Limits, who: Principal, times: int) -> int:
     for number in range(times):
         try:
-            limits.admit(who)
+            limits.admit(who, HERE)
         except TooManyRequests:
             return number
     return times
@@ -51,7 +53,7 @@ def test_a_burst_is_answered_and_then_a_rate(limits: Limits, clock: Standing) ->
     clock.mono += 1
     assert admitted(limits, ANN, 10) == 2
     with pytest.raises(TooManyRequests, match="too many requests of ann") as caught:
-        limits.admit(ANN)
+        limits.admit(ANN, HERE)
     assert caught.value.retry_after_seconds == pytest.approx(0.5)
     clock.mono += 1000
     assert admitted(limits, ANN, 10) == 4, "no more is saved up than a burst"
@@ -60,13 +62,28 @@ def test_a_burst_is_answered_and_then_a_rate(limits: Limits, clock: Standing) ->
 def test_who_is_refused_too_often_waits_longer(limits: Limits, clock: Standing) -> None:
     assert admitted(limits, ANN, 3) == 3
     for _ in range(3):  # the last one was under way already
-        limits.refused(ANN)
+        limits.refused(ANN, HERE)
     with pytest.raises(TooManyRequests, match="requests of ann were refused") as caught:
-        limits.admit(ANN)
+        limits.admit(ANN, HERE)
     assert caught.value.retry_after_seconds == pytest.approx(4)
-    limits.admit(BOB)
+    limits.admit(BOB, HERE)
     clock.mono += 4
-    limits.admit(ANN)
+    limits.admit(ANN, HERE)
+
+
+def test_a_machine_that_is_refused_keeps_no_other_out(limits: Limits, clock: Standing) -> None:
+    for _ in range(3):
+        limits.refused(MACHINES, HERE)
+    limits.admit(MACHINES, THERE)
+    with pytest.raises(TooManyRequests, match="requests of machines were refused"):
+        limits.admit(MACHINES, HERE)
+    for number in range(SOURCES_MAX):
+        limits.refused(MACHINES, f"10.1.0.{number}")
+    limits.admit(MACHINES, HERE)  # forgotten: nothing grows with who asks
+    for _ in range(3):
+        limits.refused(ANN, HERE)
+    with pytest.raises(TooManyRequests, match="requests of ann were refused"):
+        limits.admit(ANN, THERE)  # a user has one bucket, wherever they are
 
 
 def test_strangers_are_counted_by_their_address(limits: Limits, clock: Standing) -> None:
@@ -90,7 +107,7 @@ def test_changed_limits_count_at_once(limits: Limits) -> None:
 def test_a_rate_of_nothing_is_no_limit(clock: Standing) -> None:
     limits = Limits(LimitSettings(0, 1, 0, 1, 0), clock)
     for _ in range(5):
-        limits.refused(ANN)
+        limits.refused(ANN, HERE)
         limits.unauthenticated("10.0.0.1")
     assert admitted(limits, ANN, 5000) == 5000
 
