@@ -6,8 +6,8 @@ anything that could be read anew.
 
 import hashlib
 import logging
+import re
 import signal
-import ssl
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -15,9 +15,16 @@ from typing import TypeVar
 
 import msgspec
 
+from borgish.errors import UnsafeConfiguration
+
 S = TypeVar("S", bound=msgspec.Struct)
+T = TypeVar("T")
 
 _SECRET = frozenset({"db"})  # a URL may have a password
+_CERTIFICATES = re.compile(
+    rb"-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----(.*?)-----END (?:X509 |TRUSTED )?CERTIFICATE-----",
+    re.DOTALL,
+)
 
 
 class Hangup:
@@ -76,17 +83,67 @@ def merged(old: S, new: S, live: Iterable[str], table: str = "") -> S:
     return msgspec.structs.replace(old, **fields)
 
 
-def log_changes(log: logging.Logger, lines: list[str]) -> None:
-    """Log what a reload changed, a line each."""
+def reload(log: logging.Logger, read: Callable[[], T], apply: Callable[[T], list[str]]) -> None:
+    """Read and check everything first, so that a mistake changes nothing; then apply it, and log the lines
+    that ``apply`` returns.
+
+    ``read`` raises UnsafeConfiguration for every mistake. ``apply`` raises OSError only for files that were
+    replaced after ``read`` had loaded them.
+    """
+    try:
+        found = read()
+    except UnsafeConfiguration as error:
+        log.error("not reloaded, nothing was changed: %s", error)
+        return
+    try:
+        lines = apply(found)
+    except OSError as error:
+        log.error(
+            "reloaded, except for the files under [tls]: they changed meanwhile. Send SIGHUP again: %s", error
+        )
+        return
     for line in lines:
         log.info("reloaded: %s", line)
     log.info("reloaded: %s", f"changes: {len(lines)}")
 
 
-def fingerprint(certificate: str) -> str:
-    """Return what tells a certificate in a PEM file from others; of a chain, its first."""
-    der = ssl.PEM_cert_to_DER_cert(Path(certificate).read_text())
-    return hashlib.sha256(der).hexdigest()[:16]
+class Pem(msgspec.Struct, frozen=True):
+    """What a daemon has loaded from its files in PEM. ``authorities`` are those that it trusts."""
+
+    fingerprint: str = ""
+    authorities: frozenset[bytes] = frozenset()
+
+    def changes(self, new: "Pem") -> list[str]:
+        """Return a line for each change that another reading of the files makes."""
+        lines = []
+        if new.fingerprint != self.fingerprint:
+            lines.append(f"certificate: {self.fingerprint} -> {new.fingerprint}, for new connections")
+        if added := len(new.authorities - self.authorities):
+            lines.append(f"ca: authorities added: {added}")
+        if removed := len(self.authorities - new.authorities):
+            lines.append(
+                f"ca: authorities removed: {removed}; this needs a restart, they are trusted until then"
+            )
+        return lines
+
+    def merged(self, new: "Pem") -> "Pem":
+        """Return what is loaded after a reload: a context of TLS can be given authorities, and none be taken
+        from it."""
+        return Pem(new.fingerprint, self.authorities | new.authorities)
+
+
+def read_pem(certificate: str, ca: str = "") -> Pem:
+    """Return what the files hold. Raises UnsafeConfiguration for one that cannot be read, and never for what
+    is in it: ``ssl`` judges that.
+
+    The whole file of the certificate counts, so that a renewed intermediate certificate is a change as well.
+    """
+    try:
+        digest = hashlib.sha256(Path(certificate).read_bytes()).hexdigest()[:16]
+        found = _CERTIFICATES.findall(Path(ca).read_bytes()) if ca else []
+    except OSError as error:
+        raise UnsafeConfiguration(f"{error.filename}: cannot be read: {error.strerror}") from None
+    return Pem(digest, frozenset(b"".join(body.split()) for body in found))
 
 
 def _is_live(key: str, prefixes: tuple[str, ...]) -> bool:

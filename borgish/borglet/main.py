@@ -22,13 +22,13 @@ from borgish.borglet.lock import FolderLock
 from borgish.borglet.membership import Membership
 from borgish.borglet.opening import Factories
 from borgish.borglet.runtimes.base import TaskRuntime
-from borgish.borglet.server import BorgletApp, Server, make_server, reload_tls
+from borgish.borglet.server import BorgletApp, Server, expect_usable, make_server, reload_tls
 from borgish.borglet.settings import LIVE, USABLE_RUNTIMES, File, Settings, checked, read
 from borgish.borglet.stop_all import stop_all
 from borgish.clock import SystemClock
 from borgish.errors import BorgishError, UnsafeConfiguration
 from borgish.ids import new_instance
-from borgish.reload import Hangup, changes, fingerprint, log_changes, merged
+from borgish.reload import Hangup, Pem, changes, merged, read_pem, reload
 from borgish.vocabulary import Runtime
 from borgish.wire.bounds import is_loopback
 from borgish.wire.link import JoinRequest
@@ -164,30 +164,35 @@ class Reload:
 
     def __init__(self, path: Path, file: File, joiner: Joiner, server: Server) -> None:
         self._path, self._file, self._joiner, self._server = path, file, joiner, server
-        self._certificate = _fingerprint(checked(path, file))
+        self._pem = _read_pem(checked(path, file))
 
     def __call__(self) -> None:
         """Do it; the hangup's handler."""
-        try:
-            new = read(self._path)
-            checked(self._path, new)
-            file = merged(self._file, new, LIVE)
-            settings = checked(self._path, file)
-            reload_tls(self._server, settings.tls)
-        except UnsafeConfiguration as error:
-            log.error("not reloaded, nothing was changed: %s", error)
-            return
-        said = [str(change) for change in changes(self._file, new, LIVE)]
-        if (certificate := _fingerprint(settings)) != self._certificate:
-            said.append(f"certificate: {self._certificate} -> {certificate}, for new connections")
+        reload(log, self._read, self._apply)
+
+    def _read(self) -> tuple[File, File, Pem]:
+        """Return what is in the file, what of it to go by, and what is in the files that it names."""
+        new = read(self._path)
+        checked(self._path, new)
+        file = merged(self._file, new, LIVE)
+        settings = checked(self._path, file)
+        expect_usable(settings.tls)
+        return new, file, _read_pem(settings)
+
+    def _apply(self, found: tuple[File, File, Pem]) -> list[str]:
+        new, file, pem = found
+        settings = checked(self._path, file)
+        lines = [str(change) for change in changes(self._file, new, LIVE)] + self._pem.changes(pem)
         if file != self._file:
             self._joiner.change(settings)
-        self._file, self._certificate = file, certificate
-        log_changes(log, said)
+        self._file = file
+        reload_tls(self._server, settings.tls)
+        self._pem = pem
+        return lines
 
 
-def _fingerprint(settings: Settings) -> str:
-    return fingerprint(settings.tls.certificate) if settings.tls else ""
+def _read_pem(settings: Settings) -> Pem:
+    return read_pem(settings.tls.certificate) if settings.tls else Pem()  # each join reads `ca` anew
 
 
 async def _end(ending: asyncio.Event, app: BorgletApp, server: Server) -> None:

@@ -337,7 +337,7 @@ def make_server(app: BorgletApp, tls: Tls | None) -> Server:
     try:
         config.load()
     except OSError as error:  # ssl.SSLError is one
-        raise _unusable(error) from None
+        raise _unusable("tls.certificate and tls.key", error) from None
     if config.ssl is not None:
         config.ssl.minimum_version = ssl.TLSVersion.TLSv1_3
     server = Server(config)
@@ -351,19 +351,28 @@ def make_server(app: BorgletApp, tls: Tls | None) -> Server:
     return server
 
 
-def reload_tls(server: Server, tls: Tls | None) -> None:
-    """Show to new connections what is in the files now. Raises UnsafeConfiguration."""
-    if tls is None or server.config.ssl is None:
+def expect_usable(tls: Tls | None) -> None:
+    """Load the files into a context of their own. Raises UnsafeConfiguration."""
+    if tls is None:
         return
+    context, keys = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), "tls.certificate and tls.key"
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tls.certificate, tls.key, password="")
-        server.config.ssl.load_cert_chain(tls.certificate, tls.key)
+        context.load_cert_chain(tls.certificate, tls.key, password="")
+        keys = "tls.ca"
+        if tls.ca:
+            context.load_verify_locations(tls.ca)
     except OSError as error:  # ssl.SSLError is one
-        raise _unusable(error) from None
+        raise _unusable(keys, error) from None
 
 
-def _unusable(error: OSError) -> UnsafeConfiguration:
+def reload_tls(server: Server, tls: Tls | None) -> None:
+    """Show to new connections what is in the files now. Raises OSError for what cannot be used."""
+    if tls is not None and server.config.ssl is not None:
+        server.config.ssl.load_cert_chain(tls.certificate, tls.key)
+
+
+def _unusable(keys: str, error: OSError) -> UnsafeConfiguration:
     return UnsafeConfiguration(
-        f"tls.certificate and tls.key cannot be used: {error.strerror}",
+        f"{keys} cannot be used: {error.strerror}",
         "Give files in PEM: the key without a passphrase and of this certificate.",
     )

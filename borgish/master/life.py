@@ -7,6 +7,8 @@ import socket
 import ssl
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from borgish.api.auth import Tokens
 from borgish.api.door import Door, hosts_of
 from borgish.api.limits import Limits
@@ -22,7 +24,7 @@ from borgish.master.rival import TakeOver
 from borgish.master.roster import Roster
 from borgish.master.settings import LIVE, Settings
 from borgish.master.standby import Standby
-from borgish.reload import Hangup, changes, fingerprint, log_changes
+from borgish.reload import Hangup, Pem, changes, read_pem, reload
 from borgish.store.candidate import candidate
 from borgish.store.sql import SqlStore
 
@@ -54,6 +56,15 @@ async def live(
         await life.end()
 
 
+class _Reading(msgspec.Struct, frozen=True):
+    """What a reload has read and checked. ``settings`` are those to go by, of what is in the file ``new``."""
+
+    new: Settings
+    settings: Settings
+    tokens: Tokens | None
+    pem: Pem
+
+
 class Life:
     """What one borgmaster is at the moment, and becomes."""
 
@@ -76,7 +87,7 @@ class Life:
         self._daemon: Daemon | None = None
         self._tokens: Tokens | None = None
         self._limits = Limits(settings.limits, SystemClock())
-        self._certificate = _fingerprint(settings)
+        self._pem = _read_pem(settings)
         # Made at the start: files that break while it stands by must not end it when it is to lead.
         self._tls = _borglet_tls(settings)
 
@@ -113,6 +124,7 @@ class Life:
         """Take in what the copy lacks, become the leader, and be it to the end."""
         credentials = make_credentials(self._settings.folder)
         self._roster.lead()
+        _set_floor(store, self._settings)  # it may have changed since this one stands by
         cell = await asyncio.to_thread(self._standby.follow, store)
         seen = await seen_by_machines(
             self._settings,
@@ -145,41 +157,42 @@ class Life:
         await self._daemon.run(front, self._stopping)
 
     def reload(self, read_anew: ReadAnew) -> None:
-        """Go by what the cell's file, the tokens and the certificate are now, and log each change. What is
+        """Go by what the cell's file, the tokens and the certificates are now, and log each change. What is
         broken is reported, and then nothing changes."""
         old = self._settings
-        try:
-            new, settings = read_anew(old)
+
+        def read() -> _Reading:
+            new, settings = read_anew(old)  # which loads the files under [tls] into a context of its own
             tokens = Tokens.read(settings.folder / TOKENS) if self._tokens else None
-            self._reload_tls(settings)
-        except UnsafeConfiguration as error:
-            log.error("not reloaded, nothing was changed: %s", error)
-            return
-        said = [str(change) for change in changes(old, new, LIVE)]
-        if (certificate := _fingerprint(settings)) != self._certificate:
-            said.append(f"certificate: {self._certificate} -> {certificate}, for new connections")
-        self._settings, self._certificate = settings, certificate
-        if self._tokens and tokens:
-            said += self._tokens.change(tokens)
+            return _Reading(new, settings, tokens, _read_pem(settings))
+
+        reload(log, read, self._apply)
+
+    def _apply(self, found: "_Reading") -> list[str]:
+        """Apply what was read, and return a line for each change. Raises OSError when only the files under
+        [tls] could not be applied."""
+        old, settings = self._settings, found.settings
+        lines = [str(change) for change in changes(old, found.new, LIVE)] + self._pem.changes(found.pem)
+        self._settings = settings
+        if self._tokens and found.tokens:
+            lines += self._tokens.change(found.tokens)
         if settings.limits != old.limits:
             self._limits.change(settings.limits)
+        if self._store is not None:
+            _set_floor(self._store, settings)
         if self._daemon is not None:
             self._daemon.change(settings)
         if self._front is not None:
             self._front.drop_revoked()
-        log_changes(log, said)
-
-    def _reload_tls(self, settings: Settings) -> None:
-        if settings.tls is None:
-            return
-        try:
+        if settings.tls is not None:
+            # Last, since only this can fail, for files that are replaced at this moment.
             if self._front is not None:
                 self._front.reload(settings.tls)
             if self._tls is not None:
                 self._tls.load_cert_chain(settings.tls.certificate, settings.tls.key)
                 self._tls.load_verify_locations(settings.tls.ca)
-        except OSError as error:  # the files were good a moment ago
-            raise UnsafeConfiguration(f"the files under [tls] cannot be used: {error}") from error
+            self._pem = self._pem.merged(found.pem)
+        return lines
 
     async def end(self) -> None:
         """Let go of all there is."""
@@ -218,8 +231,13 @@ def unlisted(address: str, masters: Sequence[str]) -> str:
     )
 
 
-def _fingerprint(settings: Settings) -> str:
-    return fingerprint(settings.tls.certificate) if settings.tls else ""
+def _read_pem(settings: Settings) -> Pem:
+    return read_pem(settings.tls.certificate, settings.tls.ca) if settings.tls else Pem()
+
+
+def _set_floor(store: SqlStore, settings: Settings) -> None:
+    if store.disk is not None and store.disk.floor != settings.disk:
+        store.disk.change(settings.disk)
 
 
 def _borglet_tls(settings: Settings) -> ssl.SSLContext | None:

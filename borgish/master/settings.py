@@ -28,8 +28,8 @@ from borgish.vocabulary import NAME_PATTERN, TAINT_KEY_PATTERN
 from borgish.wire.bounds import is_loopback
 
 LIVE = (
-    *("checkpoints.every_minutes", "checkpoints.every_entries", "eviction", "journal", "keep", "limits"),
-    *("poll", "rollback", "tls", "usage"),
+    *("checkpoints.every_minutes", "checkpoints.every_entries", "disk", "eviction", "journal"),
+    *("keep", "limits", "poll", "rollback", "tls", "usage"),
 )
 """What can be changed while a master runs. Store, listener and the cell's rules are made from the rest."""
 

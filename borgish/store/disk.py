@@ -38,12 +38,17 @@ class Disk:
     def __init__(self, path: Path, floor: Floor, clock: Clock | None = None) -> None:
         self._path = path
         self._reserve = path.with_suffix(".reserve")
-        self._floor = floor
+        self.floor = floor
         self._clock = clock or SystemClock()
         self._level = Level.AMPLE
         self._is_denied = False  # by a quota, say: of what is free nothing is ours
         self._held_bytes: int | None = None  # of the reserve; None: not looked yet
         self._retry_at = 0.0
+
+    def change(self, floor: Floor) -> None:
+        """Go by another floor from the next look on."""
+        self.floor = floor
+        self._level = Level.AMPLE  # it was by the other floor, and would hold a better one back
 
     def open(self) -> None:
         """Let go of the reserve if there is no room without it. To be called before the database is opened
@@ -73,7 +78,7 @@ class Disk:
         except OSError as error:
             log.warning("%s: how much is free cannot be told: %s", self._path.parent, error.strerror)
             return Room(), 0
-        floor = self._floor.bytes_of(total)
+        floor = self.floor.bytes_of(total)
         wanted = max(RESERVE_BYTES_MIN, min(RESERVE_BYTES_MAX, int(RESERVE_SHARE * total))) if floor else 0
         missing = max(0, wanted - self._held())
         return room_of(max(0, free - missing), floor, self._level), wanted

@@ -13,7 +13,7 @@ from borgish.api.auth import token_digest
 from borgish.client import Client
 from borgish.clock import SystemClock
 from borgish.errors import BorgishError, Forbidden, Unauthenticated, Unreachable
-from borgish.reload import fingerprint
+from borgish.reload import read_pem
 from borgish.wire.api import HealthView, MachineView, StatusView
 from tests.integration.tls.test_tls_cell import SECONDS_MAX, TLS, Authority, daemon
 from tests.ports import free_port
@@ -129,6 +129,7 @@ def test_a_master_that_leads_reads_its_files_anew(folder: Folder) -> None:
     folder.authority.sign("cell")
     folder.write_cell(
         "[poll]\ndown_after_seconds = 30.0\n[quota]\nrequired = true\n[limits]\nrefused_burst = 50\n"
+        "[disk]\nfree_mib = 0\n"
     )
     said = folder.hang_up("cell")
     assert "reloaded: poll.down_after_seconds: 10.0 -> 30.0\n" in said
@@ -136,8 +137,9 @@ def test_a_master_that_leads_reads_its_files_anew(folder: Folder) -> None:
     assert "reloaded: limits.refused_burst: 100 -> 50\n" in said
     assert f"reloaded: tokens: {token_digest(ANN)[:8]}...: (none) -> user ann\n" in said
     certificate = folder.path / "cell.pem"
-    assert f" -> {fingerprint(str(certificate))}, for new connections\n" in said
-    assert "reloaded: changes: 5\n" in said
+    assert f" -> {read_pem(str(certificate)).fingerprint}, for new connections\n" in said
+    assert "reloaded: disk.free_mib: 512.0 -> 0.0\n" in said
+    assert "reloaded: changes: 6\n" in said
     assert shown(folder.ports["cell"]) == certificate.read_text()
     folder.client(ANN).get("/v1/status", None, StatusView)
     assert "needs a restart" in folder.hang_up("cell"), "it is said until it is done"
@@ -147,6 +149,26 @@ def test_a_master_that_leads_reads_its_files_anew(folder: Folder) -> None:
     assert f"{token_digest(ANN)[:8]}...: user ann -> (none)\n" in folder.hang_up("cell")
     with pytest.raises(Unreachable):
         list(watching)
+    with pytest.raises(Unauthenticated):
+        folder.client(ANN).get("/v1/status", None, StatusView)
+
+
+def test_text_before_the_certificate_keeps_no_token_valid(folder: Folder) -> None:
+    pem = folder.path / "cell.pem"
+    pem.write_text(f"subject=CN=cell\n{pem.read_text()}")
+    folder.write_cell()
+    folder.start("cell")
+    folder.until_answers(folder.admin, "cell")
+    tokens = (folder.path / "tokens.toml").read_text()
+    add_token(folder, ANN, "ann", "user")
+    folder.hang_up("cell")
+    folder.client(ANN).get("/v1/status", None, StatusView)
+    (folder.path / "tokens.toml").write_text(tokens)
+    folder.authority.sign("cell")
+    pem.write_text((folder.path / "cell.key").read_text() + pem.read_text())
+    said = folder.hang_up("cell")
+    assert f" -> {read_pem(str(pem)).fingerprint}, for new connections\n" in said
+    assert shown(folder.ports["cell"]) in pem.read_text()
     with pytest.raises(Unauthenticated):
         folder.client(ANN).get("/v1/status", None, StatusView)
 
@@ -219,7 +241,7 @@ def test_a_borglet_reads_its_files_anew(folder: Folder) -> None:
     assert "reloaded: join_token_file: 'tokens/join.token' -> 'moved.token'\n" in said
     assert "reloaded: attributes: {} -> {'rack': 'r2'}; this needs a restart, and stays as it was\n" in said
     certificate = folder.path / "m1.pem"
-    assert f" -> {fingerprint(str(certificate))}, for new connections\n" in said
+    assert f" -> {read_pem(str(certificate)).fingerprint}, for new connections\n" in said
     assert shown(port) == certificate.read_text()
 
     (folder.path / "m1.toml").write_text("machine = ")

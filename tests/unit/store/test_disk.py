@@ -140,6 +140,18 @@ def test_without_a_floor_there_is_no_reserve(host: Host) -> None:
     assert not host.reserve.exists()
 
 
+def test_another_floor_counts_from_the_next_look_on(host: Host) -> None:
+    disk = host.opened()
+    host.free = FLOOR // 8
+    assert disk.room().level is Level.FULL
+    disk.change(Floor(free_mib=60))  # between that and a tenth more
+    assert disk.room().level is Level.AMPLE
+    disk.change(Floor())
+    assert disk.room().level is Level.FULL
+    disk.change(Floor(free_mib=0))
+    assert disk.room().level is Level.AMPLE
+
+
 def test_a_store_says_what_its_disk_says(host: Host) -> None:
     store = open_store(f"sqlite:///{host.path}", CELL)
     assert (store.room().level, store.room().free_bytes) == (Level.AMPLE, host.free)
