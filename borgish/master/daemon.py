@@ -18,10 +18,9 @@ from borgish.cell.room import Level, refusing
 from borgish.cell.state import Cell
 from borgish.clock import SystemClock
 from borgish.credentials import Credentials
-from borgish.errors import BorgishError, CellBroken, Fenced, UnsafeConfiguration
+from borgish.errors import BorgishError, CellBroken, Fenced
 from borgish.failpoints import reach
 from borgish.ids import new_instance
-from borgish.link.heads import ask_heads
 from borgish.link.link import Link
 from borgish.link.poller import PollSettings
 from borgish.master.archive import Archive
@@ -41,16 +40,7 @@ from borgish.master.moments import Moments
 from borgish.master.past import Past
 from borgish.master.reading import Reader
 from borgish.master.renewal import Renewal
-from borgish.master.rival import (
-    PAUSE_SECONDS,
-    PAUSE_SECONDS_MAX,
-    STALL_SECONDS,
-    Found,
-    RivalSearch,
-    TakeOver,
-    to_take_over,
-    until_refused,
-)
+from borgish.master.rival import until_refused
 from borgish.master.rollbacks import Rollbacks
 from borgish.master.sampler import Sampler
 from borgish.master.settings import Settings
@@ -412,49 +402,3 @@ class Daemon:
         self._turn.close(wait=not is_over)
         if not is_over:
             self._store.close()
-
-
-async def seen_by_machines(
-    settings: Settings,
-    cell: Cell,
-    credentials: Credentials,
-    tls: ssl.SSLContext | None,
-    stopping: "asyncio.Future[None]",
-    *,
-    settle_seconds: float,
-    take_over: TakeOver,
-    one_of_several: bool,
-) -> Seen | None:
-    """Return what machines have seen and the store has not; None where it is as new as they are.
-
-    ``settle_seconds``: for so long the predecessor on this store may go on polling. Raises InUse where a
-    master on another store polls the machines and StoreOlder where they have seen more, unless that is to be
-    taken over; and UnsafeConfiguration for ``one_of_several`` masters that has another secret than those
-    before: it would lead and be obeyed by nobody.
-    """
-    known = [machine for _, machine in sorted(cell.machines.items())]
-    asked = [machine for machine in known if machine.up] or known
-    strangers: list[str] = []
-    clock = SystemClock()
-    # Who has to stop where its lease is over is not held up for longer than that.
-    search = RivalSearch(clock.now().mono + settle_seconds, settle_seconds or STALL_SECONDS)
-    heads = await ask_heads(asked, credentials.secret, tls, strangers)
-    pause_seconds = PAUSE_SECONDS
-    while (found := search.look(heads, clock.now().mono)) is Found.UNSURE and not stopping.done():
-        if pause_seconds == PAUSE_SECONDS:
-            log.info("another borgmaster may lead the machines; asking them again until that is sure")
-        await asyncio.wait({stopping}, timeout=pause_seconds)
-        pause_seconds = min(2 * pause_seconds, PAUSE_SECONDS_MAX)
-        heads = await ask_heads(asked, credentials.secret, tls)
-    if stopping.done():
-        return None  # whatever they say: it will not lead
-    if len(strangers) > len(heads):
-        error = UnsafeConfiguration(
-            f"{len(strangers)} of {len(heads) + len(strangers)} machines that answered know another secret "
-            f"than the one in {settings.folder}, as {strangers[0]}",
-            "Copy secret and tokens.toml from the state folder of a borgmaster that led this cell",
-        )
-        if one_of_several:
-            raise error
-        log.warning("%s", error)
-    return to_take_over(cell, heads, found, take_over)

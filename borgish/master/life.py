@@ -16,11 +16,11 @@ from borgish.api.standby import StandbyApp
 from borgish.clock import SystemClock
 from borgish.credentials import make_credentials, read_credentials
 from borgish.errors import UnsafeConfiguration
-from borgish.master.daemon import Daemon, seen_by_machines
+from borgish.master.daemon import Daemon
 from borgish.master.front import Front
 from borgish.master.garbage import settle
 from borgish.master.older import seen_in_files
-from borgish.master.rival import TakeOver
+from borgish.master.rival import TakeOver, seen_by_machines
 from borgish.master.roster import Roster
 from borgish.master.settings import LIVE, Settings
 from borgish.master.standby import Standby
@@ -127,8 +127,8 @@ class Life:
         _set_floor(store, self._settings)  # it may have changed since this one stands by
         cell = await asyncio.to_thread(self._standby.follow, store)
         seen = await seen_by_machines(
-            self._settings,
             cell,
+            self._settings.folder,
             credentials,
             self._tls,
             self._stopping,
