@@ -139,7 +139,9 @@ class Life:
         if self._stopping.done():
             return
         if store.files is not None:
-            seen = seen_in_files(cell, store.files, seen, take_over=self._take_over >= TakeOver.OLDER_STORE)
+            # Beside the loop: to verify one of a large cell takes a while.
+            older = self._take_over >= TakeOver.OLDER_STORE
+            seen = await asyncio.to_thread(seen_in_files, cell, store.files, seen, take_over=older)
         assert self._tokens is not None
         self._daemon = Daemon(
             self._settings,

@@ -48,7 +48,7 @@ def seen_in_files(cell: Cell, files: CheckpointFiles, seen: Seen | None, *, take
 
     Raises StoreDamaged unless such a store is to be taken over: it lost its log, or was put back.
     """
-    newest = next((start for start in files.good() if start.position > cell.position), None)
+    newest = next(files.good(after=cell.position), None)
     if newest is None:
         return seen
     if not take_over:

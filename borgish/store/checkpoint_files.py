@@ -34,9 +34,11 @@ class CheckpointFiles:
         """Return the file of a position."""
         return self.folder / f"{position}{_SUFFIX}"
 
-    def good(self) -> Iterator[Start]:
-        """Yield those that are good, newest first, to go on from."""
+    def good(self, after: int = 0) -> Iterator[Start]:
+        """Yield those above a position that are good, newest first, to go on from; only these are read."""
         for position in self.positions():
+            if position <= after:
+                return
             path = self.path(position)
             try:
                 header, stored = unpack_checkpoint(path.read_bytes())

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from borgish.errors import StoreDamaged
+from borgish.store import checkpoint_files
 from borgish.store.base import CheckpointInfo
 from borgish.store.checkpoint_files import KEPT, CheckpointFiles
 from borgish.store.codec import compress, sha256_of
 from borgish.store.memory import MemoryStore
-from borgish.wire.checkpoint_file import pack_checkpoint
+from borgish.wire.checkpoint_file import CheckpointHeader, pack_checkpoint, unpack_checkpoint
 from tests.contract.store.samples import CELL, Life
 
 
@@ -55,6 +56,21 @@ def test_the_newest_are_kept_for_their_owner_only(kept: Kept) -> None:
     start = next(kept.files.good())
     assert start.path == str(kept.files.path(positions[-1]))
     assert (start.info and start.info.at, start.info and start.info.reason) == (7.5, "test")
+
+
+def test_those_up_to_a_position_are_not_read(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    positions = [kept.keep() for _ in range(KEPT)]
+    read: list[bytes] = []
+
+    def unpacked(file: bytes) -> tuple[CheckpointHeader, bytes]:
+        read.append(file)
+        return unpack_checkpoint(file)
+
+    monkeypatch.setattr(checkpoint_files, "unpack_checkpoint", unpacked)
+    assert [start.position for start in kept.files.good(after=positions[-2])] == positions[-1:]
+    assert len(read) == 1
+    assert list(kept.files.good(after=positions[-1])) == []
+    assert len(read) == 1
 
 
 @pytest.mark.parametrize("cut", [0, 1, 30, 200])
