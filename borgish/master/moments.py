@@ -94,7 +94,8 @@ class Moments:
 
     def _reading(self, past: PastCell) -> Reading:
         cell, observed, tally = past.cell, past.observed, past.tally
-        now, daemon = self._clock.now(), msgspec.structs.replace(self._daemon(), room=AMPLE)
+        # What commands are refused for now is nothing of the past.
+        now, daemon = self._clock.now(), msgspec.structs.replace(self._daemon(), room=AMPLE, refused="")
         return Reading(
             cell, observed, now, {}, lambda: status_view(cell, observed, tally, daemon, now), tally
         )

@@ -47,6 +47,7 @@ class CountingStore(MemoryStore):
 
 
 FULL = Room(Level.FULL, 20, 512)
+REFUSED = "2 of 2 machines refuse this borgmaster"
 
 
 class Bench:
@@ -59,7 +60,11 @@ class Bench:
         self.core = Core(self.life.cell, ReconcileSettings(), Now(200.0, 200.0))
         self.turn = Turn(self.core, self.store, Inbox(), Standing(), lambda _: None, lambda _: None)
         self.moments = Moments(
-            self.core, self.turn, self.store, Standing(), lambda: Daemon(1.0, "memory", room=FULL)
+            self.core,
+            self.turn,
+            self.store,
+            Standing(),
+            lambda: Daemon(1.0, "memory", room=FULL, refused=REFUSED),
         )
 
     def go_on(self, entries: int) -> dict[int, bytes]:
