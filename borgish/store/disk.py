@@ -44,6 +44,7 @@ class Disk:
         self._is_denied = False  # by a quota, say: of what is free nothing is ours
         self._held_bytes: int | None = None  # of the reserve; None: not looked yet
         self._retry_at = 0.0
+        self._warned: dict[str, str] = {}  # what fails, and why
 
     def change(self, floor: Floor) -> None:
         """Go by another floor from the next look on."""
@@ -73,11 +74,13 @@ class Disk:
 
     def _looked(self) -> tuple[Room, int]:
         """Return the room, counted as if the reserve were there, and what that should be."""
+        unknown = f"{self._path.parent}: how much is free cannot be told"
         try:
             free, total = space_of(self._path.parent)
         except OSError as error:
-            log.warning("%s: how much is free cannot be told: %s", self._path.parent, error.strerror)
+            self._warn(unknown, error)
             return Room(), 0
+        self._warned.pop(unknown, None)
         floor = self.floor.bytes_of(total)
         wanted = max(RESERVE_BYTES_MIN, min(RESERVE_BYTES_MAX, int(RESERVE_SHARE * total))) if floor else 0
         missing = max(0, wanted - self._held())
@@ -98,8 +101,9 @@ class Disk:
             self._let_go()
             self._is_denied = error.errno in _NO_ROOM
             self._retry_at = self._clock.now().mono + RETRY_SECONDS
-            log.warning("%s cannot be made: %s", self._reserve, error.strerror)
+            self._warn(f"{self._reserve} cannot be made", error)
         else:
+            self._warned.clear()
             self._is_denied, self._held_bytes = False, size
 
     def _can_have(self, size: int) -> bool:
@@ -118,8 +122,14 @@ class Disk:
         try:
             self._reserve.unlink(missing_ok=True)
         except OSError as error:
-            log.warning("%s cannot be removed: %s", self._reserve, error.strerror)
+            self._warn(f"{self._reserve} cannot be removed", error)
         self._held_bytes = 0
+
+    def _warn(self, what: str, error: OSError) -> None:
+        """Log why something fails, unless that was the reason already when it was last tried."""
+        if self._warned.get(what) != str(error.strerror):
+            self._warned[what] = str(error.strerror)
+            log.warning("%s: %s", what, error.strerror)
 
 
 def _allocate(path: Path, size: int) -> None:

@@ -132,6 +132,33 @@ def test_a_host_on_which_no_reserve_can_be_made_goes_on_without(
     assert caplog.text.count("cell.reserve cannot be made: File too large") == 1
 
 
+def test_a_reason_is_logged_when_it_changes_however_often_it_is_tried(
+    host: Host, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = host.opened()
+    for refused in (errno.EOPNOTSUPP, errno.EOPNOTSUPP, errno.EFBIG, errno.EFBIG, errno.EOPNOTSUPP):
+        host.refuses = refused
+        disk.room()
+        host.clock.seconds += RETRY_SECONDS
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{host.reserve} cannot be made: {os.strerror(number)}"
+        for number in (errno.EOPNOTSUPP, errno.EFBIG, errno.EOPNOTSUPP)
+    ]
+
+
+def test_that_the_free_space_is_unknown_is_logged_once_until_it_is_known_again(
+    host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def failing(_folder: Path) -> tuple[int, int]:
+        raise OSError(errno.EIO, "Input/output error")
+
+    disk = host.opened()
+    for look in (failing, failing, lambda _folder: (50 * GIB, TOTAL), failing):
+        monkeypatch.setattr(disk_module, "space_of", look)
+        disk.room()
+    assert caplog.text.count("how much is free cannot be told: Input/output error") == 2
+
+
 def test_without_a_floor_there_is_no_reserve(host: Host) -> None:
     host.free = 0
     disk = Disk(host.path, Floor(free_mib=0), host.clock)
