@@ -41,12 +41,17 @@ def settle(path: Path, built: Path) -> None:
 
 
 def put_aside(path: Path) -> list[Path]:
-    """Copy a database and its log to names of their own, which nothing else has, and return these."""
+    """Copy a database and its log to names of their own, which nothing else has, and return these. Raises
+    OSError, and leaves no half of them then."""
     aside = next(found for n in count(1) if not (found := _beside(path, f".damaged-{n}")).exists())
-    copies = copied(path, aside)
-    for copy in copies:
-        sync(copy)
-    sync_folder(path)
+    try:
+        copies = copied(path, aside)
+        for copy in copies:
+            sync(copy)
+        sync_folder(path)
+    except OSError:
+        removed(aside)
+        raise
     reach("rebuild.aside")
     return copies
 

@@ -26,6 +26,8 @@ from borgish.store.remains import Remains
 from borgish.store.salvage import Salvaged, salvage
 from borgish.store.tables import journal, leadership
 
+_BESIDE = "Make room beside the database for three more of its size, then do the same again"
+
 
 class Recovered(msgspec.Struct):
     """What came of it. ``checkpoint`` is None when nothing was wrong, and nothing was done."""
@@ -132,7 +134,9 @@ class Recovery:
             files.finish_rebuild(self._path)
             work, building = files.working_copies(self._path)
             try:
-                _copy(self._path, work)
+                with _making(f"{work}, the copy that is read, cannot be made", _BESIDE):
+                    files.copied(self._path, work)
+                    work.touch(0o600)
                 reach("rebuild.copied")
                 remains = self._open_copy(work)
                 with _closing(remains.connection):
@@ -168,14 +172,15 @@ class Recovery:
 
     def _build_beside(self, remains: Remains, done: Recovered) -> None:
         _, building = files.working_copies(self._path)
-        with _closing(sqlite.open_file(files.removed(building))) as target:
-            migrate.prepare(target, self._name)
-            with target.begin():
-                copy_history(target, remains, done.saved)
-                done.checkpoint = write_cell(target, done.saved, self._at)
-            reach("rebuild.written")
-        done.aside = files.put_aside(self._path)
-        files.settle(self._path, building)
+        with _making(f"{self._path} cannot be rebuilt", _BESIDE):
+            with _closing(sqlite.open_file(files.removed(building))) as target:
+                migrate.prepare(target, self._name)
+                with target.begin():
+                    copy_history(target, remains, done.saved)
+                    done.checkpoint = write_cell(target, done.saved, self._at)
+                reach("rebuild.written")
+            done.aside = files.put_aside(self._path)
+            files.settle(self._path, building)
         files.finish_rebuild(self._path)
 
     def _written(self, saved: Salvaged) -> Path | None:
@@ -184,24 +189,26 @@ class Recovery:
             return None
         path = self._folder / f"lost-{saved.lost[0][0]}.jsonl"
         names = journal.c.keys()
-        with open(path, "w", opener=_for_its_user) as file:
+        with (
+            _making(f"{path} cannot be written", "Make room there, then do the same again"),
+            open(path, "w", opener=_for_its_user) as file,
+        ):
             for row in saved.lost:
                 file.write(json.dumps(dict(zip(names, row, strict=True)), default=str) + "\n")
             file.flush()
             os.fsync(file.fileno())
-        files.sync_folder(path)
+            files.sync_folder(path)
         return path
 
 
-def _copy(path: Path, work: Path) -> None:
+@contextmanager
+def _making(what: str, way_out: str) -> Iterator[None]:
+    """Raise BorgishError for what a disk refuses, as it does where there is no room."""
     try:
-        files.copied(path, work)
-        work.touch(0o600)
-    except OSError as error:
-        raise BorgishError(
-            f"{work}, the copy in which a damaged database is read, cannot be made: {error.strerror}",
-            "Make room beside the database for two more of its size",
-        ) from error
+        yield
+    except (OSError, SQLAlchemyError) as error:
+        reason = error.strerror if isinstance(error, OSError) else faults.reason_of(error)
+        raise BorgishError(f"{what}: {reason}", f"Nothing was changed. {way_out}") from error
 
 
 def _rebuild_in_place(target: Connection, saved: Salvaged, at: float) -> CheckpointInfo:

@@ -2,16 +2,19 @@
 
 import errno
 import json
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Connection
 
 from borgish.cell.events import EntriesLost, JobSubmitted, MachineUp
 from borgish.errors import BorgishError, Fenced, NotFound, StoreDamaged, UnsafeConfiguration
 from borgish.master.recover import findings, told
+from borgish.store import files, sqlite
 from borgish.store.base import CheckpointInfo
 from borgish.store.checkpoints import Start, is_good
 from borgish.store.codec import compress, sha256_of
@@ -264,6 +267,60 @@ def test_without_room_for_a_copy_that_is_said(filed: Damaged, monkeypatch: pytes
     with pytest.raises(BorgishError, match=r"cell\.db\.salvage, .* cannot be made: No space left") as caught:
         filed.recovery().look()
     assert "Make room beside the database" in caught.value.hint
+
+
+def full_in_the_new_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = sqlite.open_file
+
+    def opened_with_little_room(path: Path) -> Connection:
+        connection = opened(path)
+        if path.suffix == ".building":
+            connection.exec_driver_sql("PRAGMA max_page_count = 10")
+            connection.rollback()
+        return connection
+
+    monkeypatch.setattr(sqlite, "open_file", opened_with_little_room)
+
+
+def full_in_the_copy_of_the_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied = files.copied
+
+    def copied_with_little_room(path: Path, to: Path) -> list[Path]:
+        copies = copied(path, to)
+        if ".damaged" in to.name:
+            raise OSError(errno.ENOSPC, "no space left on device")
+        return copies
+
+    monkeypatch.setattr(files, "copied", copied_with_little_room)
+
+
+@pytest.mark.parametrize("full", [full_in_the_new_database, full_in_the_copy_of_the_old_one])
+def test_without_room_for_what_is_rebuilt_nothing_is_changed_and_that_is_said(
+    filed: Damaged, full: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    filed.place.garble_entry(12)
+    before = {path.name for path in filed.folder.glob("cell.db*")}
+    with pytest.MonkeyPatch.context() as patch:
+        full(patch)
+        with pytest.raises(BorgishError, match=r"cell\.db cannot be rebuilt: .*(full|no space)") as caught:
+            filed.recovery().recover()
+    assert "Nothing was changed. Make room beside the database" in caught.value.hint
+    assert {path.name for path in filed.folder.glob("cell.db*")} <= before
+    assert filed.recovered().aside[0].name == "cell.db.damaged-1"
+
+
+def test_without_room_for_the_list_of_what_is_lost_that_is_said(
+    damaged: Damaged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    damaged.place.garble_entry(12)
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(BorgishError, match=r"lost-12\.jsonl cannot be written: No space left on device"):
+        damaged.recovery().recover()
+    monkeypatch.undo()
+    assert damaged.recovered().lost_file is not None
 
 
 def test_an_older_one_that_is_asked_for_comes_to_the_same(damaged: Damaged) -> None:
