@@ -7,21 +7,35 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
+from borgish.cli.screen import say
 from borgish.client import Client, Params
 from borgish.errors import BorgishError, NotFound, Unreachable
 from borgish.ids import new_request_id
 from borgish.wire.api import ExecCall
-from borgish.wire.link import ExecPiece, StdinReply
+from borgish.wire.link import ExecPiece, ExecReply, StdinReply
 
 PIECE_BYTES_MAX = 256 * 1024
 READ_BYTES = 64 * 1024
+_STREAM = "/exec/stream"
+_ANSWER_SECONDS = 10.0  # beside those that the command may take
 
 Show = Callable[[Iterable[bytes]], None]
 
 
 def run_beside(client: Client, path: str, call: ExecCall, stdin: int, show: Show) -> int:
     """Run it, and return its exit code. ``stdin`` is the descriptor of what it reads; -1 for nothing."""
-    running = _Running(client, path, call, with_input=stdin >= 0)
+    try:
+        running = _Running(client, path, call, with_input=stdin >= 0)
+    except NotFound as error:
+        if _STREAM not in error.message:  # it is the task that is not there, and not the route
+            raise
+        if stdin >= 0:
+            old = "borglet of its machine" if f" /v1{_STREAM}" in error.message else "borgmaster"
+            raise BorgishError(
+                f"The {old} is of a version that passes no input to a command",
+                "Upgrade it, or write --no-stdin",
+            ) from error
+        return _run_at_once(client, path, call, show)
     if stdin < 0:
         show(running.output())
         return running.exit_code()
@@ -33,6 +47,17 @@ def run_beside(client: Client, path: str, call: ExecCall, stdin: int, show: Show
     showing.join()
     os.close(ended)
     return running.exit_code()
+
+
+def _run_at_once(client: Client, path: str, call: ExecCall, show: Show) -> int:
+    """Run it where the borgmaster or the borglet is of a version that answers only when it has ended."""
+    client.close()  # the kept connection has the shorter limit
+    client.timeout_seconds = max(client.timeout_seconds, call.timeout_seconds + _ANSWER_SECONDS)
+    reply = client.post(path, call, ExecReply)
+    show([reply.output])
+    if reply.cut:
+        say("the output was longer than 1 MiB and was cut")
+    return reply.exit_code
 
 
 class _Running:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from borgish.client import Client, Params, quoted
-from borgish.errors import Invalid, Unreachable
+from borgish.errors import Invalid, NotFound, Unreachable
 from borgish.wire.api import ExecCall
 from borgish.wire.link import ExecPiece, ExecReply, StdinReply
 from tests.integration.api.fakes import RunningApi
@@ -26,6 +26,12 @@ def test_exec_is_answered_while_it_runs(admin: Client) -> None:
         next(admin.stream(path, {}, ExecCall(("gone",))))
     with pytest.raises(Invalid):
         next(admin.stream(path, {}, ExecCall(())))
+
+
+def test_a_route_that_a_version_lacks_is_named(admin: Client) -> None:
+    path = quoted("tasks", "ann", "web", 0, "exec", "stream2")
+    with pytest.raises(NotFound, match=f"there is nothing at {path}"):  # borgctl tells old masters by it
+        admin.stream(path, {}, ExecCall(("ls",)))
 
 
 def test_input_is_passed_on(admin: Client, api: RunningApi) -> None:
