@@ -309,6 +309,7 @@ class SimPoller:
         self._cell = core.cell
         self._conversation = Conversation(core.cell, core.observed, machine.name, generation, master.leader)
         self._asked = 0  # polls so far; only the latest one's answer or silence moves on
+        self._lost = 0  # the latest poll when all that was known of the machine was last let go of
 
     def begin(self) -> None:
         """Make the first assignment and poll."""
@@ -359,9 +360,11 @@ class SimPoller:
 
     def _ask_again(self) -> None:
         """Have the whole reported again, a moment later."""
+        if self._asked == ENDED:
+            return
         self._asked += 1
         self._conversation.lose()
-        again = self._asked
+        again = self._lost = self._asked
         self._master.after(RETRY_SECONDS, lambda: self._ask() if self._asked == again else None)
 
     def _take(self, number: int, request: PollRequest, reply: PollReply | Conflict | Unreachable) -> None:
@@ -381,10 +384,10 @@ class SimPoller:
             self._master.ask(report, lambda answer: self._reported(number, reply, answer), self._machine.name)
 
     def _reported(self, number: int, reply: PollReply, answer: Accepted | Refused) -> None:
-        if not isinstance(answer, StoreFull):
+        if isinstance(answer, StoreFull):
+            self._ask_again()  # it was heard, and is not missed; what came after it, told only what differed
+        elif number >= self._lost:
             self._done(number, reply)
-        elif number == self._asked:
-            self._ask_again()  # it was heard, and is not missed
 
     def _refused(self, number: int, request: PollRequest, reply: Conflict) -> None:
         """Who leads is for the store to say. If we do, it was asked on a timeline that is over by now, or the
