@@ -7,6 +7,8 @@ it, so it is not kept a second time. Where that does not hold, it is said why (`
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
+
 from borgish.cell.commands import (
     BeginEpoch,
     Command,
@@ -160,8 +162,11 @@ def _restarted(_cell: Cell, entry: Entry, _then: Then) -> Iterator[Command]:
 
 
 def _submitted(cell: Cell, entry: Entry, _then: Then) -> Iterator[Command]:
-    again = any(isinstance(event, TasksResubmitted) for event in entry.events)
-    yield SubmitJob(cell.jobs[entry.subject].spec if again else _first(entry, JobSubmitted).spec)
+    if any(isinstance(event, TasksResubmitted) for event in entry.events):
+        job = cell.jobs[entry.subject]
+        yield SubmitJob(msgspec.structs.replace(job.spec, tasks=job.tasks_wanted))
+    else:
+        yield SubmitJob(_first(entry, JobSubmitted).spec)
 
 
 def _lost(_cell: Cell, entry: Entry, _then: Then) -> Iterator[Command]:

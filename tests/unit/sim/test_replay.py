@@ -105,6 +105,19 @@ def test_what_people_ask_comes_out_as_it_was(kept: KeptCell) -> None:
     assert not found.untold
 
 
+def test_what_is_submitted_again_while_a_rollback_goes_on_comes_out_as_it_was(kept: KeptCell) -> None:
+    before, spec = kept.position, kept.core.cell.jobs["ann/web"].spec
+    kept.do(ScaleJob("ann/web", 8))
+    kept.wait(2)
+    then = cell_at(kept.store, NAME, before).cell
+    kept.do(RollBack(then, kept.now.wall, frozenset({"ann/web"}), yes_stop=9), "root")
+    kept.do(KillTasks("ann/web", (0,)))
+    kept.do(SubmitJob(spec))
+    assert kept.core.cell.jobs["ann/web"].lagging is not None
+    found = decided_anew_of(NAME, journal(kept))
+    assert found.otherwise is None, found.otherwise
+
+
 def test_a_machine_that_was_given_up_with_what_it_held(kept: KeptCell) -> None:
     """That it was silent is not journalled: it must have been, or it would not be down and removed."""
     kept.silent |= {"m1", "m2", "m3", "m4"}
