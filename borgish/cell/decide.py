@@ -113,7 +113,7 @@ def _submit(cell: Cell, _o: Observed, command: SubmitJob, _actor: str, now: Now)
 def _submit_again(cell: Cell, job: Job, now: Now) -> Decision:
     """Bring back what was killed of a live job. What finished or failed keeps its outcome."""
     text = f"{job.key} is there already, exactly like this"
-    killed = tuple(task.index for task in job.tasks if task.ending is Ending.KILL)
+    killed = tuple(index for index in _to_run(job) if job.tasks[index].ending is Ending.KILL)
     if not killed:
         return Decision((), job.key, text)
     check_inside(cell, job.spec)
@@ -121,6 +121,13 @@ def _submit_again(cell: Cell, job: Job, now: Now) -> Decision:
     again = f"{_tasks(len(killed))} that {'was' if len(killed) == 1 else 'were'} killed"
     text = f"{text}; {again} {'is' if len(killed) == 1 else 'are'} pending again"
     return Decision((TasksResubmitted(job.key, killed),), job.key, text)
+
+
+def _to_run(job: Job) -> list[int]:
+    """Return the tasks of a job without those that a rollback has ended for good, or is about to end."""
+    lagging = job.lagging
+    ending = {index for index in lagging.attempts if lagging.ends(index)} if lagging is not None else ()
+    return [index for index in range(job.tasks_wanted) if index not in ending]
 
 
 def _scale(cell: Cell, _o: Observed, command: ScaleJob, _actor: str, now: Now) -> Decision:
@@ -163,12 +170,12 @@ def _restart(cell: Cell, _o: Observed, command: RestartTasks, actor: str, now: N
     job = _job(cell, command.job)
     expect_kept(job)
     chosen = _chosen(job, command.indexes)
-    if (lagging := job.lagging) is not None:  # not what it has ended for good, or is about to end
-        ending = {index for index in lagging.attempts if lagging.ends(index)}
-        chosen = [index for index in chosen if index < lagging.tasks and index not in ending]
+    if job.lagging is not None:
+        to_run = set(_to_run(job))
+        chosen = [index for index in chosen if index in to_run]
         if not chosen:
             raise Conflict(
-                f"nothing of that is to run: {job.key} was {lagging.reason}",
+                f"nothing of that is to run: {job.key} was {job.lagging.reason}",
                 f"give it more tasks with `borgctl job scale {job.key} N`, or undo the rollback",
             )
     running = tuple(i for i in chosen if job.tasks[i].state is State.RUNNING)
