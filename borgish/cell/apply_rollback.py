@@ -65,6 +65,8 @@ def rollback_went_on(cell: Cell, event: RollbackWentOn, entry: Entry) -> None:
     job = cell.jobs[event.job]
     lagging = job.lagging
     assert lagging is not None, f"{job.key} does not lag behind"
+    # Those that found a place since are up, or were: who is pending in their stead was stopped.
+    waiting = min(lagging.waiting, job.pending)
     _send_back(cell, job, event.pending, lagging.reason, entry.at)
     for index in event.ended:
         if record := lagging.records.get(index):
@@ -74,7 +76,7 @@ def rollback_went_on(cell: Cell, event: RollbackWentOn, entry: Entry) -> None:
     reached = set(event.reached)
     left = {i: attempt for i, attempt in lagging.attempts.items() if i not in reached}
     if left:
-        job.lagging = lagging.with_attempts(left)
+        job.lagging = msgspec.structs.replace(lagging.with_attempts(left), waiting=waiting)
     else:
         _finish(cell, job, lagging.tasks)
 

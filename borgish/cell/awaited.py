@@ -48,7 +48,10 @@ def awaited(cell: Cell, observed: Observed, job: Job, now: Now) -> Awaited | Non
         return None
     first: Awaited | None = None
     count = 0
+    without_place = _without_place(cell, observed, job, lagging)
     for task in job.tasks:
+        if task.index in without_place:
+            continue
         found = _awaited(cell, observed, job, lagging, task, now)
         if found is None:
             continue
@@ -67,6 +70,19 @@ def stoppable(cell: Cell, job: Job, running: list[int]) -> list[int]:
     The others are left to ``stranded``, or decided on when their machine is back.
     """
     return [index for index in running if cell.machines[job.tasks[index].machine].up]
+
+
+def _without_place(cell: Cell, observed: Observed, job: Job, lagging: Lagging) -> frozenset[int]:
+    """Return as many of the pending tasks as would be pending without any stop, those that wait longest.
+
+    They may need the very room that the next stop frees. They are counted and not named, for one of them may
+    have taken the place of a task that was stopped. Until the scheduler has refused them, they may well be
+    placed in a moment, and come up.
+    """
+    if not observed.refused.get(job.key):
+        return frozenset()
+    pending = sorted(cell.waiting.get(job.key, ()), key=lambda index: (job.tasks[index].since, index))
+    return frozenset(pending[: lagging.waiting])
 
 
 def _out_of_reach(cell: Cell, job: Job) -> Awaited | None:

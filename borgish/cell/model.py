@@ -80,6 +80,7 @@ class Lagging(msgspec.Struct, frozen=True):
     position: int = 0  # of the rollback: it changed the tasks that were placed later
     to: int = 0  # the position that it goes back to
     paused: str = ""  # why it was paused after the last task it reached
+    waiting: int = 0  # so many of its tasks did not run when it began and may be pending still
 
     def spec_of(self, index: int, attempt: int) -> JobSpec:
         """Return what one of the attempts runs."""

@@ -208,7 +208,14 @@ def _changing(job: Job, before: Job, machines: Mapping[str, Machine], order: Ord
     ending = {index: before.tasks[index] for index in _with(fates, _Fate.ENDS)}
     behind = [job.tasks[index] for index in sorted([*ending, *_with(fates, _Fate.ANEW)])]
     behind += [task for task in surplus if task.state is State.RUNNING]
-    lagging = _lagging(job, behind, len(before.tasks), ending, order)
+    live = tuple(
+        task.index
+        for task in before.tasks
+        if task.state is not State.DEAD and fates.get(task.index) is not _Fate.RESULT_STAYS
+    )
+    running = {task.index for task in job.tasks if task.state is State.RUNNING}
+    waiting = sum(index not in running for index in live)
+    lagging = _lagging(job, behind, len(before.tasks), ending, order, waiting)
     if changed <= lagging.attempts.keys() and _is_under_way(job, before, lagging):
         return None
     restored = _change(job, before, fates, lagging, order.reason)
@@ -225,11 +232,7 @@ def _changing(job: Job, before: Job, machines: Mapping[str, Machine], order: Ord
         job.running - stopped,
         len(_with(fates, _Fate.RESULT_STAYS)),
         before.spec,
-        tuple(
-            task.index
-            for task in before.tasks
-            if task.state is not State.DEAD and fates.get(task.index) is not _Fate.RESULT_STAYS
-        ),
+        live,
     )
 
 
@@ -250,7 +253,9 @@ def _change(job: Job, before: Job, fates: Mapping[int, _Fate], lagging: Lagging,
     )
 
 
-def _lagging(job: Job, behind: Iterable[Task], tasks: int, records: dict[int, Task], order: Order) -> Lagging:
+def _lagging(
+    job: Job, behind: Iterable[Task], tasks: int, records: dict[int, Task], order: Order, waiting: int = 0
+) -> Lagging:
     """Return running tasks as they lag behind. What each of them runs is what its job says, unless it lagged
     behind before."""
     attempts: dict[int, int] = {}
@@ -273,6 +278,7 @@ def _lagging(job: Job, behind: Iterable[Task], tasks: int, records: dict[int, Ta
         tuple(others),
         order.position,
         order.to,
+        waiting=waiting,
     )
 
 

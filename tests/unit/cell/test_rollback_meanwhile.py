@@ -1,8 +1,80 @@
 """While a rollback goes on, others want the room that it frees, and people submit what it ended."""
 
-from borgish.cell.commands import KillTasks, ScaleJob, SubmitJob
+from borgish.cell.commands import CordonMachine, KillTasks, RestartTasks, ScaleJob, SubmitJob
+from borgish.resources import Resources
 from borgish.vocabulary import State
-from tests.unit.cell.lived import FIVE, Lived, spec
+from tests.unit.cell.lived import FIVE, GIB, Lived, deploy, spec
+
+
+def full_room(tasks: int, count: int) -> Lived:
+    """Return a cell with room for so many tasks of a job that has some more."""
+    lived = Lived(("m1",))
+    lived.do(SubmitJob(spec(tasks=count, resources=Resources(8000 // tasks, GIB // 64, 0))))
+    lived.settle()
+    assert lived.cell.jobs["ann/web"].running == tasks
+    return lived
+
+
+def test_what_had_no_place_before_does_not_hold_it_up() -> None:
+    lived = full_room(2, 3)
+    good = lived.position
+    deploy(lived, tasks=3, run=("other",), resources=Resources(4000, GIB // 64, 0))
+    lived.settle()
+    lived.roll_back(good)
+    for _ in range(60):
+        lived.step()
+        assert lived.cell.jobs["ann/web"].running >= 1
+    job = lived.cell.jobs["ann/web"]
+    assert (job.lagging, job.running, job.pending) == (None, 2, 1)
+
+
+def test_what_waits_takes_the_place_of_what_was_stopped_and_it_goes_on() -> None:
+    lived = full_room(2, 3)
+    good = lived.position
+    deploy(lived, tasks=3, run=("other",), resources=Resources(4000, GIB // 64, 0))
+    lived.settle()
+    lived.do(RestartTasks("ann/web", (0,)))
+    lived.do(KillTasks("ann/web", (0,)))
+    lived.settle()
+    lived.do(SubmitJob(spec(tasks=3, run=("other",), resources=Resources(4000, GIB // 64, 0))))
+    lived.settle()
+    assert lived.states() == [State.PENDING, State.RUNNING, State.RUNNING]
+    lived.roll_back(good)
+    for _ in range(60):
+        lived.step()
+        assert lived.cell.jobs["ann/web"].running >= 1
+    job = lived.cell.jobs["ann/web"]
+    assert (job.lagging, job.running, job.pending) == (None, 2, 1)
+
+
+def test_what_waits_for_the_room_of_the_next_stop_gets_it() -> None:
+    lived = full_room(4, 4)
+    good = lived.position
+    deploy(lived, tasks=1, run=("other",), resources=Resources(8000, GIB // 64, 0))
+    lived.settle()
+    lived.roll_back(good)
+    for _ in range(60):
+        lived.step()
+    job = lived.cell.jobs["ann/web"]
+    assert (job.lagging, job.running) == (None, 4)
+
+
+def test_a_version_that_fits_nowhere_costs_one_task_though_others_waited_before() -> None:
+    lived = Lived()
+    lived.do(SubmitJob(spec(tasks=FIVE, resources=Resources(100, 100 * GIB, 0))))  # fits nowhere
+    bad = lived.position
+    deploy(lived, tasks=FIVE)
+    for name in ("m1", "m2"):
+        lived.do(CordonMachine(name))
+    lived.do(RestartTasks("ann/web", (3, 4)))
+    lived.settle()
+    lived.roll_back(bad, only=frozenset({"ann/web"}))
+    for _ in range(120):
+        lived.step()
+    job = lived.cell.jobs["ann/web"]
+    assert (job.running, job.pending) == (2, 3)
+    assert job.lagging is not None
+    assert job.lagging.paused
 
 
 def test_a_submission_brings_back_nothing_that_it_ended() -> None:
