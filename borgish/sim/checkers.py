@@ -4,10 +4,11 @@ Nothing here asks the master what it thinks.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 from borgish.cell.allocs import inside, is_alloc_set
 from borgish.cell.events import Entry, TasksEvicted, TasksPlaced
+from borgish.cell.model import Job
 from borgish.cell.state import Cell
 from borgish.sim.machine import SimMachine, Watcher
 from borgish.sim.master import SimMaster
@@ -99,8 +100,23 @@ def settled_problems(cell: Cell, machines: Mapping[str, SimMachine]) -> list[str
     problems = [f"{key} should run on {on} and does not" for key, on in wanted.items() if true.get(key) != on]
     problems += [f"{key} runs on {on} and should not" for key, on in true.items() if key not in wanted]
     problems += [f"{name} is not up" for name, m in cell.machines.items() if not m.up]
-    problems += [f"{job} still lags behind a rollback" for job in sorted(cell.lagging)]
-    return [*problems, *_waiting(cell), *_wrong_programs(cell, machines), *_wrong_ends(cell, machines)]
+    paused = {key for key in cell.lagging if _is_rightly_paused(cell, cell.jobs[key])}
+    problems += [f"{job} still lags behind a rollback" for job in sorted(cell.lagging - paused)]
+    return [
+        *problems,
+        *_waiting(cell),
+        *_wrong_programs(cell, machines, paused),
+        *_wrong_ends(cell, machines),
+    ]
+
+
+def _is_rightly_paused(cell: Cell, job: Job) -> bool:
+    """Return whether a rollback is paused since no alloc has room for a task that it stopped: others have
+    taken it, and people have to decide what goes on."""
+    lagging = job.lagging
+    if lagging is None or not lagging.paused or job.pending <= lagging.waiting:
+        return False
+    return bool(job.spec.inside) and not _has_room(cell, job.spec)
 
 
 def _waiting(cell: Cell) -> Iterator[str]:
@@ -117,21 +133,22 @@ def _has_room(cell: Cell, spec: JobSpec) -> bool:
         return False
     running = [task.index for task in allocs.tasks if task.state is State.RUNNING]
     return any(
-        sum(job.spec.resources.cpu_millis for job, _ in inside(cell, allocs, index))
+        sum(job.spec_of(task).resources.cpu_millis for job, task in inside(cell, allocs, index))
         <= allocs.spec.resources.cpu_millis - spec.resources.cpu_millis
         for index in running
     )
 
 
-def _wrong_programs(cell: Cell, machines: Mapping[str, SimMachine]) -> Iterator[str]:
-    """What runs was started as its job now says."""
+def _wrong_programs(cell: Cell, machines: Mapping[str, SimMachine], paused: Set[str]) -> Iterator[str]:
+    """What runs was started as its job now says; or said, where a rollback of the job is paused."""
     for job in cell.jobs.values():
         for task in job.tasks:
             if task.state is not State.RUNNING:
                 continue
             key = attempt_key(task_name(job.key, task.index), task.attempt)
             program = machines[task.machine].runtime.programs.get(key)
-            said = (job.spec.run, tuple(job.spec.ports), job.spec.needs(task.index))
+            spec = job.spec_of(task) if job.key in paused else job.spec
+            said = (spec.run, tuple(spec.ports), spec.needs(task.index))
             if program and (program.spec.run, tuple(program.spec.ports), program.spec.resources) != said:
                 yield f"{key} runs something else than its job says"
 
