@@ -14,6 +14,8 @@ FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 BitArray = npt.NDArray[np.uint8]
 IntArray = npt.NDArray[np.int64]
+CodeArray = npt.NDArray[np.integer]
+"""Numbers of values, in the narrowest type that holds them: sorting these is faster."""
 Rows = slice | IntArray
 """Which machines: all of them, or some by row."""
 

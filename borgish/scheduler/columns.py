@@ -1,14 +1,14 @@
 """The columns of machines, and how they grow. Reading machines into them is for ``fleet``."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
 from borgish.bands import DEFAULT_BANDS
 from borgish.cell.state import Cell
 from borgish.resources import Resources
-from borgish.scheduler.arrays import BitArray, BoolArray, FloatArray, IntArray, widened
+from borgish.scheduler.arrays import BitArray, BoolArray, CodeArray, FloatArray, IntArray, widened
 from borgish.scheduler.attributes import Attributes
 from borgish.scheduler.census import DEVICE_PREFIX, KINDS, PORTS, Kinds
 from borgish.scheduler.devices import Devices
@@ -26,6 +26,18 @@ RUNTIME_BIT = {runtime: 1 << number for number, runtime in enumerate(Runtime)}
 
 KnownCapacity = tuple[Resources, int]
 """What a machine's capacity was last read from: its record, and how many ports it has."""
+
+
+class FailureDomain(NamedTuple):
+    """The number of each row's value, the same among those of all domains, and which values machines have.
+
+    ``holds``: whether each value of the domain before it, which is smaller, lies within one of its values.
+    """
+
+    codes: CodeArray
+    numbers: IntArray
+    there: BoolArray
+    holds: bool
 
 
 class Widening(Protocol):
@@ -65,7 +77,7 @@ class Columns:
         self.topology = Topology()
         self.devices: dict[str, Devices] = {}
         self.suitable: dict[object, BoolArray] = {}  # what ``feasibility`` keeps until facts change
-        self._domains: tuple[int, dict[str, int]] = (-1, {})  # as of a version of the facts
+        self._domains: tuple[int, dict[str, FailureDomain]] = (-1, {})  # as of a version of the facts
         self._spare: list[int] = []
         self.present: BoolArray = np.zeros(0, dtype=np.bool_)
         self.up: BoolArray = np.zeros(0, dtype=np.bool_)
@@ -126,18 +138,24 @@ class Columns:
         """Return the number of each row's value of an attribute; over machines each has its own."""
         return np.arange(len(self.names)) if attribute == MACHINE else self.attributes.codes(attribute)
 
-    def domains(self) -> dict[str, int]:
-        """Return the failure domains in which machines differ, each with a number above those of its values.
+    def domains(self) -> dict[str, FailureDomain]:
+        """Return the failure domains in which machines differ.
 
         One that all machines share, or none has, is nothing to spread over and costs nothing.
         """
         if self._domains[0] != self.facts_version:
-            found = {}
+            found: dict[str, FailureDomain] = {}
+            base, smaller = 0, np.zeros(0, dtype=np.int64)
             for name in self.failure_domains:
                 codes = self.codes(name)
-                there = codes[self.present]
-                if len(there) and there.min() != there.max():
-                    found[name] = int(codes.max()) + 1
+                there: BoolArray = np.zeros(int(codes.max(initial=0)) + 1, dtype=np.bool_)
+                there[codes[self.present]] = True
+                if np.count_nonzero(there) > 1:
+                    narrow, here = codes.astype(np.min_scalar_type(len(there))), codes[self.present]
+                    pairs = np.unique(smaller * len(there) + here) if base else np.zeros(0)
+                    holds = len(pairs) <= len(np.unique(smaller))
+                    found[name] = FailureDomain(narrow, codes + base, there, holds)
+                    base, smaller = base + len(there), here
             self._domains = self.facts_version, found
         return self._domains[1]
 

@@ -268,19 +268,8 @@ class Pass:
         """Place tasks of one class; return what was placed of each run."""
         own_max = max(self._running(job) for job, _ in runs)
         if kind.rules:
-            costs = self._scores.costs(self._fleet, kind)
-            return [
-                place_by_rules(
-                    self._fleet,
-                    self._policy,
-                    kind,
-                    costs,
-                    (job.spec, count),
-                    own_max,
-                    self._replicas_of(job),
-                )
-                for job, count in runs
-            ]
+            scored = Scored(self._scores.costs(self._fleet, kind))
+            return [taken for run in runs for taken in self._place_on(kind, scored, [run], own_max)]
         scored = self._scores.scored(self._fleet, kind, own_max + sum(count for _, count in runs))
         taken = self._place_on(kind, scored, runs, own_max)
         if scored.rows is not None and any(len(t.rows) < n for t, (_, n) in zip(taken, runs, strict=True)):
@@ -298,6 +287,10 @@ class Pass:
             evenly = Evenly(self._fleet, self._policy, kind, scored)
             return [evenly.place(job.spec, count, self._replicas_of(job)) for job, count in runs]
         counts = [(job.spec, count) for job, count in runs]
+        if kind.rules:
+            return [
+                place_by_rules(self._fleet, self._policy, kind, scored.costs, run, own_max) for run in counts
+            ]
         return place(self._fleet, self._policy, kind, scored, counts, own_max)
 
     def _replicas_of(self, job: Job) -> Replicas:

@@ -111,6 +111,14 @@ def test_within_racks_zones_are_even() -> None:
         assert max(by_rack(cell)) - min(by_rack(cell)) <= 1
 
 
+@pytest.mark.parametrize("apart", [(Affinity(OWN),), (Affinity(OTHERS),)])
+def test_a_job_with_rules_is_even_over_zones_that_racks_go_across(apart: tuple[Affinity, ...]) -> None:
+    machines = [in_rack(f"m{n}", f"r{n // 10}", attributes={"zone": f"z{n % 5}"}) for n in range(100)]
+    cell = settled(cell_of(machines, [web(10, apart=apart)]))
+    assert by_rack(cell) == [1] * 10
+    assert by_rack(cell, over="zone") == [2] * 5
+
+
 def test_an_evicted_replica_comes_back_where_fewest_are() -> None:
     machines = [in_rack(f"m{n}", f"r{n // 4}") for n in range(12)]
     cell = settled(cell_of(machines, [web(6)]))
