@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from borgish.cell.model import Machine
 from borgish.errors import Conflict
 from borgish.resources import Resources
 from borgish.scheduler.policies import POLICIES
@@ -113,7 +114,7 @@ def with_large(large: int) -> Work:
     return Work.of(machines, tasks, picky_machines=5)
 
 
-def machines_of_more(count: int) -> list:  # type: ignore[type-arg]
+def machines_of_more(count: int) -> list[Machine]:
     return [machine_of(f"large{n}", Resources(64_000, 64 * GIB), {}) for n in range(count)]
 
 
