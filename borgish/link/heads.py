@@ -1,15 +1,13 @@
 """Asks machines what they have seen of masters, before one leads: nothing is changed by asking."""
 
 import asyncio
-import ssl
 from collections.abc import Sequence
 
 import msgspec
 
 from borgish.cell.model import Machine
 from borgish.errors import Unreachable
-from borgish.link.link import poll_token
-from borgish.link.transport import Peer
+from borgish.link.transport import Transport
 from borgish.wire.link import HeadReply
 
 ASKED_MAX = 100
@@ -22,10 +20,7 @@ _decode = msgspec.json.Decoder(HeadReply).decode
 
 
 async def ask_heads(
-    machines: Sequence[Machine],
-    secret: str,
-    tls: ssl.SSLContext | None,
-    strangers: list[str] | None = None,
+    machines: Sequence[Machine], transport: Transport, strangers: list[str] | None = None
 ) -> tuple[HeadReply, ...]:
     """Return what those machines say that answer in time. Does not raise.
 
@@ -33,7 +28,7 @@ async def ask_heads(
     """
     strangers = [] if strangers is None else strangers
     step = max(1, -(-len(machines) // ASKED_MAX))
-    asked = [asyncio.create_task(_ask(record, secret, tls, strangers)) for record in machines[::step]]
+    asked = [asyncio.create_task(_ask(record, transport, strangers)) for record in machines[::step]]
     if not asked:
         return ()
     await _wait(asked)
@@ -53,11 +48,9 @@ async def _wait(asked: "Sequence[asyncio.Task[HeadReply | None]]") -> None:
         )
 
 
-async def _ask(
-    record: Machine, secret: str, tls: ssl.SSLContext | None, strangers: list[str]
-) -> HeadReply | None:
+async def _ask(record: Machine, transport: Transport, strangers: list[str]) -> HeadReply | None:
     """Return what one machine says; None for one that cannot, as one that is older than this question."""
-    peer = Peer(record.host, record.port, poll_token(secret, record.name), tls if record.tls else None)
+    peer = transport.peer(record)
     body = b""
     try:
         async for part in peer.stream("/v1/head"):

@@ -1,10 +1,8 @@
 """All pollers of a cell: one for each machine, kept in step with the cell's machines."""
 
 import asyncio
-import hashlib
-import hmac
-import ssl
 from collections.abc import AsyncIterator, Callable, Iterable
+from functools import partial
 from urllib.parse import urlencode
 
 import msgspec
@@ -16,17 +14,11 @@ from borgish.clock import Clock
 from borgish.errors import Fenced, NotFound, Refused, Unreachable
 from borgish.link.poller import Inbox, Poller, PollSettings
 from borgish.link.refusals import Refusals
-from borgish.link.transport import Peer, Response
+from borgish.link.transport import Response, Transport
 from borgish.wire.api import Problem
 from borgish.wire.link import UNKNOWN, ExecReply, ExecRequest, Leader, StdinReply
 
 STDIN_SECONDS_MAX = 20.0  # a borglet answers earlier, also when the command does not read
-
-
-def poll_token(secret: str, machine: str) -> str:
-    """Return the token by which a machine knows its master. Derived, so that the store holds none, and
-    of no use at any other machine."""
-    return "bgp_" + hmac.new(secret.encode(), f"poll:{machine}".encode(), hashlib.sha256).hexdigest()
 
 
 class Link:
@@ -39,8 +31,7 @@ class Link:
         inbox: Inbox,
         clock: Clock,
         settings: PollSettings,
-        secret: str,
-        tls: ssl.SSLContext | None,
+        transport: Transport,
         on_fenced: Callable[[Fenced], None],
         permit: Callable[[], None] = lambda: None,
         leader: Leader = UNKNOWN,
@@ -53,8 +44,7 @@ class Link:
         self._inbox = inbox
         self._clock = clock
         self._settings = settings
-        self._secret = secret
-        self._tls = tls
+        self._transport = transport
         self._on_fenced = on_fenced
         self._permit = permit
         self._pollers: dict[str, Poller] = {}
@@ -71,12 +61,11 @@ class Link:
         """Poll these machines where the cell now says they are."""
         for name in machines:
             record = self._cell.machines[name]
-            peer = self._peer(record)
             poller = self._pollers.get(name)
             if poller is None:
-                self._begin(record, peer)
-            elif not poller.peer.is_at(peer):
-                poller.move(peer)
+                self._begin(record)
+            else:
+                poller.move(record)
 
     def drop(self, machines: Iterable[str]) -> None:
         """Poll these machines no more. One that is back already begins anew with the next ``sync``."""
@@ -88,10 +77,10 @@ class Link:
                 self._ending.add(ending)
                 ending.add_done_callback(self._ending.discard)
 
-    def _begin(self, record: Machine, peer: Peer) -> None:
+    def _begin(self, record: Machine) -> None:
         poller = Poller(
-            record.name,
-            peer,
+            record,
+            partial(self._transport.peer, permit=self._permit),
             self._cell,
             self._observed,
             self._inbox,
@@ -105,10 +94,6 @@ class Link:
         self._pollers[record.name] = poller
         poller.renew()
         poller.start()
-
-    def _peer(self, record: Machine) -> Peer:
-        token = poll_token(self._secret, record.name)
-        return Peer(record.host, record.port, token, self._tls if record.tls else None, self._permit)
 
     def renew(self, machines: Iterable[str]) -> None:
         """Make and send the assignments of these machines anew."""

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from borgish.cell.commands import Observe
+from borgish.cell.model import Machine
 from borgish.cell.observed import Miss, Observed
 from borgish.cell.state import Cell
 from borgish.clock import Clock
@@ -68,8 +69,8 @@ class Poller:
 
     def __init__(
         self,
-        machine: str,
-        peer: Peer,
+        record: Machine,
+        dial: Callable[[Machine], Peer],
         cell: Cell,
         observed: Observed,
         inbox: Inbox,
@@ -80,8 +81,10 @@ class Poller:
         generation: int = 0,
         leader: Leader = UNKNOWN,
     ) -> None:
-        self.machine = machine
-        self.peer = peer
+        self.machine = machine = record.name
+        self.peer = dial(record)
+        self._dial = dial
+        self._address = _address(record)
         self.trouble = ""
         self._cell = cell
         self._inbox = inbox
@@ -116,11 +119,12 @@ class Poller:
         self.peer.close()
         self._refusals.drop(self.machine)
 
-    def move(self, peer: Peer) -> None:
-        """Poll at another address from now on: the borglet was started again there."""
-        old, self.peer = self.peer, peer
-        old.close()
-        self._renewed.set()
+    def move(self, record: Machine) -> None:
+        """Poll from now on where a record says: a borglet that was started again may listen elsewhere."""
+        if self._address != _address(record):
+            self.peer.close()
+            self.peer, self._address = self._dial(record), _address(record)
+            self._renewed.set()
 
     def renew(self) -> None:
         """Make the assignment anew from what is now durable, and send it."""
@@ -233,6 +237,10 @@ class Poller:
             raise Unreachable(f"{self.machine} says of itself: {mistakes[0].path}: {mistakes[0].message}")
         self._refusals.note(self.machine)
         return reply
+
+
+def _address(record: Machine) -> tuple[str, int, bool]:
+    return record.host, record.port, record.tls
 
 
 def _detail(body: bytes) -> str:

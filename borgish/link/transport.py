@@ -1,17 +1,22 @@
-"""HTTP to borglets: an asyncio protocol on httptools, a few connections for each machine.
+"""How machines are reached: the protocol, and HTTP, an asyncio protocol on httptools with a few connections
+for each machine.
 
-Written by hand because a cell has thousands of these connections and each is held most of the time:
+HTTP is written by hand because a cell has thousands of these connections and each is held most of the time:
 what a poll costs here is what a machine costs the master. Redirects are never followed, proxies never used.
+The simulator has a transport of its own (``sim/network.py``).
 """
 
 import asyncio
+import hashlib
+import hmac
 import ssl
 from collections.abc import AsyncIterator, Callable
-from typing import cast
+from typing import Protocol, cast
 
 import httptools
 import msgspec
 
+from borgish.cell.model import Machine
 from borgish.errors import NotListening, Unreachable
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
@@ -25,6 +30,52 @@ class Response(msgspec.Struct, frozen=True):
 
     status: int
     body: bytes
+
+
+class Peer(Protocol):
+    """One borglet, and the way to it."""
+
+    host: str
+    port: int
+
+    async def post(self, path: str, body: bytes, timeout_seconds: float) -> Response:
+        """Send a body, return the whole answer. Raises Unreachable; NotListening, which is one, when the
+        connection was refused."""
+        ...
+
+    def stream(self, path: str, body: bytes | None = None) -> AsyncIterator[Response]:
+        """Yield the answer to a GET, or a POST of a body, in parts with the status. Raises Unreachable."""
+        ...
+
+    def close(self) -> None:
+        """Close what is idle. Exchanges under way end by their own time limits."""
+        ...
+
+
+class Transport(Protocol):
+    """Makes peers. ``permit`` is called just before anything is sent, and raises when it may not be."""
+
+    def peer(self, record: Machine, permit: Callable[[], None] = lambda: None) -> Peer:
+        """Return the way to a machine's borglet, where its record says that it is."""
+        ...
+
+
+def poll_token(secret: str, machine: str) -> str:
+    """Return the token by which a machine knows its master. It is derived, so that no database, journal or
+    checkpoint holds one, and one machine's token opens no other."""
+    return "bgp_" + hmac.new(secret.encode(), f"poll:{machine}".encode(), hashlib.sha256).hexdigest()
+
+
+class HttpTransport:
+    """Reaches borglets by HTTP: with the cell's ``secret``, of which their tokens are made, and by ``tls``
+    those that joined with it."""
+
+    def __init__(self, secret: str, tls: ssl.SSLContext | None) -> None:
+        self._secret, self._tls = secret, tls
+
+    def peer(self, record: Machine, permit: Callable[[], None] = lambda: None) -> "HttpPeer":
+        tls = self._tls if record.tls else None
+        return HttpPeer(record.host, record.port, poll_token(self._secret, record.name), tls, permit)
 
 
 class Connection(asyncio.Protocol):
@@ -116,7 +167,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
 
-class Peer:
+class HttpPeer:
     """One borglet: where it is, the token it wants, and the idle connections to it."""
 
     def __init__(
@@ -137,13 +188,7 @@ class Peer:
         )
         self._idle: list[Connection] = []
 
-    def is_at(self, other: "Peer") -> bool:
-        """Whether both are reached in the same way."""
-        return (self.host, self.port, self.tls) == (other.host, other.port, other.tls)
-
     async def post(self, path: str, body: bytes, timeout_seconds: float) -> Response:
-        """Send a body, return the whole answer. Raises Unreachable; NotListening, which is one, when the
-        connection was refused."""
         try:
             async with asyncio.timeout(timeout_seconds):
                 connection, status = await self._exchange("POST", path, body)
@@ -159,7 +204,6 @@ class Peer:
             raise Unreachable(f"{self.host}:{self.port}: {error}") from None
 
     async def stream(self, path: str, body: bytes | None = None) -> AsyncIterator[Response]:
-        """Yield the answer to a GET, or a POST of a body, in parts with the status. Raises Unreachable."""
         try:
             async with asyncio.timeout(HEAD_SECONDS_MAX):
                 method = "GET" if body is None else "POST"
@@ -201,6 +245,5 @@ class Peer:
             connection.close()
 
     def close(self) -> None:
-        """Close what is idle. Exchanges under way end by their own time limits."""
         while self._idle:
             self._idle.pop().close()

@@ -7,26 +7,19 @@ from borgish.api.gateway import Reading, WatchMessage
 from borgish.api.moments import Moment
 from borgish.api.views.history import Wanted
 from borgish.bands import Bands
-from borgish.cell.commands import Command, JoinMachine
-from borgish.cell.model import Machine, Task
+from borgish.cell.commands import Command
+from borgish.cell.model import Task
 from borgish.cell.room import expect_ample, expect_writable
 from borgish.cell.state import Cell
-from borgish.clock import Clock
-from borgish.errors import Conflict, Forbidden, NotFound
-from borgish.failpoints import reach
-from borgish.link.link import Link, poll_token
+from borgish.errors import Conflict, NotFound
 from borgish.master.archive import Archive
-from borgish.master.checkpointer import Checkpointer
-from borgish.master.core import Core
 from borgish.master.health import leader_health
-from borgish.master.inbox import Inbox
-from borgish.master.keeper import Keeper
+from borgish.master.leader import Leader
 from borgish.master.moments import Moments
 from borgish.master.past import Past
 from borgish.master.plan_view import plan_view
 from borgish.master.reading import Reader
 from borgish.master.rollbacks import Rollbacks
-from borgish.master.turn import Turn
 from borgish.master.watch import WatchHub
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import JobKind, State, split_task_name
@@ -49,34 +42,24 @@ class MasterGateway:
 
     def __init__(
         self,
-        core: Core,
-        turn: Turn,
-        inbox: Inbox,
-        link: Link,
+        leader: Leader,
         hub: WatchHub,
         reader: Reader,
-        checkpointer: Checkpointer,
-        keeper: Keeper,
-        clock: Clock,
-        secret: str,
         past: Past,
         moments: Moments,
         rollbacks: Rollbacks,
         archive: Archive,
-        address: str,
     ) -> None:
-        """``address`` is where this master is found, as it is advertised."""
-        self._address = address
-        self._core = core
-        self._turn = turn
-        self._inbox = inbox
-        self._link = link
+        self._leader = leader
+        self._address = leader.address
+        self._core = leader.core
+        self._turn = leader.turn
+        self._link = leader.link
         self._hub = hub
         self._reader = reader
-        self._checkpointer = checkpointer
-        self._keeper = keeper
-        self._clock = clock
-        self._secret = secret
+        self._checkpointer = leader.checkpointer
+        self._keeper = leader.keeper
+        self._clock = leader.clock
         self._past = past
         self._moments = moments
         self._rollbacks = rollbacks
@@ -84,8 +67,7 @@ class MasterGateway:
 
     async def command(self, command: Command, actor: str, request_id: str, digest: str) -> Accepted:
         """Hand in a command; return when it is durable."""
-        self._link.refusals.expect_few()
-        return await self._inbox.ask(command, actor, request_id, digest)
+        return await self._leader.command(command, actor, request_id, digest)
 
     async def health(self) -> HealthView:
         """Return how this borgmaster is, which leads."""
@@ -129,34 +111,7 @@ class MasterGateway:
 
     async def join(self, request: JoinRequest) -> JoinReply:
         """Take a machine into the cell, or back into it."""
-        self._link.refusals.expect_few()  # its borglet asks the next master that it knows
-        token = poll_token(self._secret, request.machine)
-        if request.poll_token and request.poll_token != token:
-            raise Forbidden(
-                f"this is not the token of {request.machine}",
-                "the borglet's state folder is of another machine or another cell: give it an empty one",
-            )
-        command = JoinMachine(self._record(request), request.instance, known=bool(request.poll_token))
-        await self._inbox.ask(command, request.machine)
-        reach("join.accepted")
-        return JoinReply(self._core.cell.name, request.machine, token)
-
-    def _record(self, request: JoinRequest) -> Machine:
-        facts = request.facts
-        return Machine(
-            name=request.machine,
-            host=request.host,
-            port=request.port,
-            tls=request.tls,
-            capacity=facts.capacity,
-            attributes=facts.attributes,
-            runtimes=facts.runtimes,
-            ports_low=facts.ports_low,
-            ports_high=facts.ports_high,
-            boot_id=request.boot_id,
-            joined_at=self._clock.now().wall,
-            port_next=facts.ports_low,
-        )
+        return await self._leader.join(request)
 
     def events(self, job: str, after: int, limit: int) -> list[EventView]:
         """Return the latest events, in order."""

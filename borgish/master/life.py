@@ -16,6 +16,7 @@ from borgish.api.standby import StandbyApp
 from borgish.clock import SystemClock
 from borgish.credentials import make_credentials, read_credentials
 from borgish.errors import UnsafeConfiguration
+from borgish.link.transport import HttpTransport
 from borgish.master.daemon import Daemon
 from borgish.master.front import Front
 from borgish.master.garbage import settle
@@ -129,10 +130,10 @@ class Life:
         seen = await seen_by_machines(
             cell,
             self._settings.folder,
-            credentials,
-            self._tls,
+            HttpTransport(credentials.secret, self._tls),
+            SystemClock(),
             self._stopping,
-            settle_seconds=self._settings.lease.deadline_seconds if store.kind == "postgresql" else 0.0,
+            settle_seconds=self._settings.lease.deadline_seconds if store.has_lease else 0.0,
             take_over=self._take_over,
             one_of_several=self._may_wait,
         )
@@ -152,11 +153,12 @@ class Life:
             self._tokens,
             self._limits,
             self._tls,
+            front,
             seen,
             store.files,
         )
         settle()
-        await self._daemon.run(front, self._stopping)
+        await self._daemon.run(self._stopping)
 
     def reload(self, read_anew: ReadAnew) -> None:
         """Go by what the cell's file, the tokens and the certificates are now, and log each change. What is

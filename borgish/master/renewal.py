@@ -1,4 +1,4 @@
-"""Renews the lease of one who leads, in a thread of its own: a step that takes long must not cost the lead.
+"""Renews the lease of one who leads, beside its loop: a step that takes long must not cost the lead.
 
 A loop that shows no life for much longer than any step takes does: another master can do better.
 """
@@ -17,7 +17,8 @@ BEAT_SECONDS = 0.5
 
 
 class Renewal:
-    """``failed`` is called, in that thread, with what ended it."""
+    """``step`` is called again and again, by a thread or a timer; ``failed`` is called there, with what
+    ended it."""
 
     def __init__(
         self, store: Store, lease: Lease, clock: Clock, failed: Callable[[BorgishError], object]
@@ -27,11 +28,7 @@ class Renewal:
         self._clock = clock
         self._failed = failed
         self._alive = clock.now().mono
-        self._stopped = threading.Event()
-
-    def start(self) -> None:
-        """Begin. The thread holds up nobody's end."""
-        threading.Thread(target=self._run, name="lease", daemon=True).start()
+        self._is_stopped = False
 
     async def over(self) -> None:
         """Return when the lease is over. As long as somebody waits here the loop counts as alive."""
@@ -40,18 +37,38 @@ class Renewal:
             await asyncio.sleep(min(left, BEAT_SECONDS))
 
     def stop(self) -> None:
-        """Renew no more; one renewal may be under way."""
-        self._stopped.set()
+        """Renew no more; one renewal may be under way, of which nobody is told."""
+        self._is_stopped = True
 
-    def _run(self) -> None:
-        while not self._stopped.wait(self._lease.due_in(self._clock.now().mono)):
-            asked = self._clock.now().mono
-            if asked - self._alive > LIFELESS_SECONDS_MAX or self._lease.left(asked) <= 0:
-                return  # it is over, or will be: the loop sees that first of all when it goes on
-            try:
-                self._store.renew()
-            except BorgishError as error:
-                if not self._stopped.is_set():
-                    self._failed(error)
-                return
-            self._lease.renewed(asked)
+    def step(self) -> float | None:
+        """Renew the lease if that is due. Return the seconds until it is again, and None when the lease is
+        over, or will be."""
+        asked = self._clock.now().mono
+        if self._is_stopped:
+            return None
+        if due_in := self._lease.due_in(asked):
+            return due_in
+        if asked - self._alive > LIFELESS_SECONDS_MAX or self._lease.left(asked) <= 0:
+            return None  # the loop sees that first of all when it goes on
+        try:
+            self._store.renew()
+        except BorgishError as error:
+            if not self._is_stopped:
+                self._failed(error)
+            return None
+        self._lease.renewed(asked)
+        return self._lease.due_in(self._clock.now().mono)
+
+
+def in_thread(step: Callable[[], float | None]) -> Callable[[], None]:
+    """Call a step again and again in a thread of its own, after as many seconds as it returned; return what
+    ends that. One call may be under way then. The thread holds up nobody's end."""
+    ended = threading.Event()
+
+    def run() -> None:
+        pause_seconds: float | None = 0.0
+        while pause_seconds is not None and not ended.wait(pause_seconds):
+            pause_seconds = step()
+
+    threading.Thread(target=run, name="lease", daemon=True).start()
+    return ended.set

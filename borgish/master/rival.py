@@ -7,18 +7,17 @@ on. Only the machines know both: who has won its own store asks them who polls t
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Sequence
 from enum import Enum, IntEnum
 from pathlib import Path
 
 from borgish.cell.commands import Seen
 from borgish.cell.state import Cell
-from borgish.clock import Clock, SystemClock
-from borgish.credentials import Credentials
+from borgish.clock import Clock
 from borgish.errors import Fenced, InUse, UnsafeConfiguration
 from borgish.link.heads import ask_heads
 from borgish.link.refusals import REFUSED_SECONDS_MAX, Refusals
+from borgish.link.transport import Transport
 from borgish.master.older import seen_beyond
 from borgish.wire.link import HeadReply
 
@@ -88,8 +87,8 @@ class RivalSearch:
 async def seen_by_machines(
     cell: Cell,
     folder: Path,
-    credentials: Credentials,
-    tls: ssl.SSLContext | None,
+    transport: Transport,
+    clock: Clock,
     stopping: "asyncio.Future[None]",
     *,
     settle_seconds: float,
@@ -98,25 +97,25 @@ async def seen_by_machines(
 ) -> Seen | None:
     """Return what machines have seen and the store has not; None where it is as new as they are.
 
-    ``folder`` is where the ``credentials`` are from. ``settle_seconds``: for so long the predecessor on this
-    store may go on polling. Raises InUse where a master on another store polls the machines and StoreOlder
-    where they have seen more, unless that is to be taken over; and UnsafeConfiguration for ``one_of_several``
-    masters that has another secret than those before: it would lead and be obeyed by nobody.
+    ``folder`` is where the secret is from, by which the ``transport`` asks. ``settle_seconds``: for so long
+    the predecessor on this store may go on polling. Raises InUse where a master on another store polls the
+    machines and StoreOlder where they have seen more, unless that is to be taken over; and
+    UnsafeConfiguration for ``one_of_several`` masters that has another secret than those before: it would
+    lead and be obeyed by nobody.
     """
     known = [machine for _, machine in sorted(cell.machines.items())]
     asked = [machine for machine in known if machine.up] or known
     strangers: list[str] = []
-    clock = SystemClock()
     # Who has to stop where its lease is over is not held up for longer than that.
     search = RivalSearch(clock.now().mono + settle_seconds, settle_seconds or STALL_SECONDS)
-    heads = await ask_heads(asked, credentials.secret, tls, strangers)
+    heads = await ask_heads(asked, transport, strangers)
     pause_seconds = PAUSE_SECONDS
     while (found := search.look(heads, clock.now().mono)) is Found.UNSURE and not stopping.done():
         if pause_seconds == PAUSE_SECONDS:
             log.info("another borgmaster may lead the machines; asking them again until that is sure")
         await asyncio.wait({stopping}, timeout=pause_seconds)
         pause_seconds = min(2 * pause_seconds, PAUSE_SECONDS_MAX)
-        heads = await ask_heads(asked, credentials.secret, tls)
+        heads = await ask_heads(asked, transport)
     if stopping.done():
         return None  # whatever they say: it will not lead
     if len(strangers) > len(heads):

@@ -48,6 +48,7 @@ class Store(Protocol):
     """
 
     kind: str  # sqlite, postgresql or memory
+    has_lease: bool  # who leads has to renew; else the lead lasts as long as the process
     warnings: list[str]  # what ``load`` had to pass over
 
     def room(self) -> Room:

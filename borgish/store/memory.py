@@ -71,6 +71,7 @@ class MemoryStore:
     """A cell in memory. See ``store.base.Store`` for the contract."""
 
     kind = "memory"
+    has_lease = False
 
     def __init__(self, cell: str, keep: Keep | None = None, disk: Disk | None = None) -> None:
         """Open a new disk, or one that is there already, as a master does when it starts again."""

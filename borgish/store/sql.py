@@ -55,6 +55,7 @@ class SqlStore:
     def __init__(self, connection: Connection, cell: str, keep: Keep, release: Callable[[], None]) -> None:
         """Use a connection whose schema is in place. ``release`` is called once, when it is closed."""
         self.kind = connection.dialect.name
+        self.has_lease = self.kind == "postgresql"
         self.warnings: list[str] = []  # what ``load`` had to pass over
         self.won_after: int | None = None  # to lead only if nobody has since that epoch
         self.disk: Disk | None = None  # where that is ours to look after, as are

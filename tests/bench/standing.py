@@ -20,7 +20,7 @@ from borgish.cell.state import Cell
 from borgish.cli import cell as cell_folder
 from borgish.cli import daemons
 from borgish.client import Client
-from borgish.link.link import poll_token
+from borgish.link.transport import poll_token
 from borgish.store.open import open_store
 from borgish.vocabulary import Phase, State, task_name
 from borgish.wire.api import StatusView

@@ -10,7 +10,7 @@ import pytest
 from borgish.cell.model import Machine
 from borgish.link import heads
 from borgish.link.heads import ask_heads
-from borgish.link.link import poll_token
+from borgish.link.transport import HttpTransport, poll_token
 from borgish.resources import Resources
 from borgish.vocabulary import Runtime
 from borgish.wire.link import HeadReply
@@ -67,7 +67,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_each_is_asked_with_its_own_token() -> None:
     async with listening(well) as port:
-        found = await ask_heads([record("m1", port), record("m2", port)], SECRET, None)
+        found = await ask_heads([record("m1", port), record("m2", port)], HttpTransport(SECRET, None))
     assert set(found) == {HeadReply("m1", 2, 3, 4), HeadReply("m2", 2, 3, 4)}
 
 
@@ -83,7 +83,7 @@ async def test_each_is_asked_with_its_own_token() -> None:
 )
 async def test_what_is_no_answer_counts_for_nothing(answer: Answer) -> None:
     async with listening(answer) as bad, listening(well) as good:
-        found = await ask_heads([record("m1", bad), record("m2", good)], SECRET, None)
+        found = await ask_heads([record("m1", bad), record("m2", good)], HttpTransport(SECRET, None))
     assert found == (HeadReply("m2", 2, 3, 4),)
 
 
@@ -91,7 +91,9 @@ async def test_nobody_is_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(heads, "WAIT_SECONDS", 0.01)
     monkeypatch.setattr(heads, "WAIT_SECONDS_MAX", 0.05)
     async with listening(never) as silent:
-        assert await ask_heads([record("m1", silent), record("m2", silent)], SECRET, None) == ()
+        assert (
+            await ask_heads([record("m1", silent), record("m2", silent)], HttpTransport(SECRET, None)) == ()
+        )
 
 
 async def test_half_of_them_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,15 +102,15 @@ async def test_half_of_them_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     async with listening(never) as silent, listening(well) as good:
         machines = [record("m1", silent), record("m2", good)]
         async with asyncio.timeout(30):
-            assert await ask_heads(machines, SECRET, None) == (HeadReply("m2", 2, 3, 4),)
+            assert await ask_heads(machines, HttpTransport(SECRET, None)) == (HeadReply("m2", 2, 3, 4),)
 
 
 async def test_of_many_some_are_asked() -> None:
     async with listening(well) as port:
-        found = await ask_heads([record(f"m{n}", port) for n in range(250)], SECRET, None)
+        found = await ask_heads([record(f"m{n}", port) for n in range(250)], HttpTransport(SECRET, None))
     assert {reply.machine for reply in found} == {f"m{n}" for n in range(0, 250, 3)}
     assert len(found) <= heads.ASKED_MAX
 
 
 async def test_a_cell_without_machines_has_nobody_to_ask() -> None:
-    assert await ask_heads([], SECRET, None) == ()
+    assert await ask_heads([], HttpTransport(SECRET, None)) == ()

@@ -15,9 +15,9 @@ from borgish.cell.state import Cell
 from borgish.clock import SystemClock
 from borgish.errors import Fenced, NotFound, StoreFull, Unreachable
 from borgish.link import poller
-from borgish.link.link import Link, poll_token
+from borgish.link.link import Link
 from borgish.link.poller import PollSettings
-from borgish.link.transport import Peer
+from borgish.link.transport import HttpPeer, HttpTransport, poll_token
 from borgish.resources import Resources
 from borgish.vocabulary import Phase, Runtime
 from borgish.wire.api import Problem
@@ -127,8 +127,7 @@ class Bench:
             self.inbox,
             SystemClock(),
             PollSettings(hold_seconds, timeout_seconds),
-            "s" * 32,
-            None,
+            HttpTransport("s" * 32, None),
             self.fenced.append,
             self.permit,
             LEADER,
@@ -365,7 +364,7 @@ async def test_a_connection_with_half_an_answer_on_it_is_not_used_again(borglet:
         writer.close()
 
     server = await asyncio.start_server(slowly, "127.0.0.1", 0)
-    peer = Peer("127.0.0.1", server.sockets[0].getsockname()[1], "t", None)
+    peer = HttpPeer("127.0.0.1", server.sockets[0].getsockname()[1], "t", None)
     for _ in range(2):
         with pytest.raises(Unreachable, match="no answer"):
             await peer.post("/v1/poll", b"", 0.2)

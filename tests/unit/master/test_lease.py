@@ -9,7 +9,7 @@ from borgish.clock import Now, SystemClock
 from borgish.errors import BorgishError, Fenced
 from borgish.master.lease import Lease, LeaseSettings, wrong_with
 from borgish.master.mandate import Mandate
-from borgish.master.renewal import Renewal
+from borgish.master.renewal import Renewal, in_thread
 from borgish.store.memory import MemoryStore
 
 SETTINGS = LeaseSettings(ttl_seconds=6.0, renew_seconds=1.5, deadline_seconds=4.0)
@@ -93,22 +93,23 @@ def test_it_is_renewed_again_and_again_until_that_fails() -> None:
     store, failures = Renewed(), queue.Queue[BorgishError]()
     clock = SystemClock()
     renewal = Renewal(store, Lease(QUICK, clock.now().mono), clock, failures.put)
-    renewal.start()
+    end = in_thread(renewal.step)
     for _ in range(3):
         assert store.asked.acquire(timeout=PATIENCE_SECONDS)
     store.failure = Fenced("Another one leads")
     assert failures.get(timeout=PATIENCE_SECONDS) is store.failure
+    end()
 
 
 def test_one_whose_loop_is_dead_or_whose_time_is_over_renews_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     store, clock = Renewed(), Hand()
     renewal = Renewal(store, Lease(SETTINGS, clock.mono), clock, lambda _: None)
     clock.mono += 5.0  # longer than its deadline
-    renewal._run()
+    assert renewal.step() is None
     late = Renewal(store, Lease(SETTINGS, clock.mono), clock, lambda _: None)
     clock.mono += 3.0
     monkeypatch.setattr("borgish.master.renewal.LIFELESS_SECONDS_MAX", 2.0)
-    late._run()
+    assert late.step() is None
     assert not store.asked.acquire(blocking=False)
 
 

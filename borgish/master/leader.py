@@ -1,0 +1,411 @@
+"""A master that leads: its parts, what each durable step lets out, and how it ends. Who asks it is in
+``daemon``; what comes before it leads is in ``life``.
+
+It takes its store, transport, clock, timers and threads as parameters (``Host``), and runs in any event loop:
+the simulator runs this very code on a virtual clock.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from borgish.cell.commands import Command, JoinMachine, Seen
+from borgish.cell.decide_quota import decide_rules
+from borgish.cell.model import Machine
+from borgish.cell.room import Level, refusing
+from borgish.cell.state import Cell
+from borgish.clock import Clock
+from borgish.errors import BorgishError, Fenced, Forbidden
+from borgish.failpoints import reach
+from borgish.link.link import Link
+from borgish.link.poller import PollSettings
+from borgish.link.transport import Transport, poll_token
+from borgish.master.checkpointer import Checkpointer
+from borgish.master.core import Core
+from borgish.master.inbox import Inbox
+from borgish.master.keeper import Keeper
+from borgish.master.lease import Lease
+from borgish.master.mandate import Mandate
+from borgish.master.meeting import meet_machines
+from borgish.master.renewal import Renewal
+from borgish.master.rival import until_refused
+from borgish.master.sampler import Sampler
+from borgish.master.settings import Settings
+from borgish.master.step import Step
+from borgish.master.turn import Turn
+from borgish.reconcilers.settings import ReconcileSettings
+from borgish.store.base import Store
+from borgish.store.checkpoint_files import CheckpointFiles
+from borgish.store.replay import replay
+from borgish.store.retention import DAY_SECONDS
+from borgish.wire.api import Accepted
+from borgish.wire.link import JoinReply, JoinRequest
+from borgish.wire.link import Leader as LeaderName
+
+CHECKPOINT, SAMPLE = "checkpoint", "sample"  # what housekeeping does at intervals
+
+log = logging.getLogger("borgmaster")
+
+Work = Callable[[], Awaitable[None]]
+
+
+class Housekeeping(Protocol):
+    """Does work at intervals, each piece once at a time; what is late is done, and done once."""
+
+    def begin(self, works: Mapping[str, Work], seconds: Mapping[str, float]) -> None:
+        """Begin; both by the work's name."""
+        ...
+
+    def reschedule(self, name: str, seconds: float) -> None:
+        """Do a piece of work at another interval from now on."""
+        ...
+
+    def end(self) -> None:
+        """Begin no more work."""
+        ...
+
+
+class Host(msgspec.Struct, frozen=True):
+    """What a master takes from where it runs.
+
+    ``holder`` is what this process is called in the store, ``nonce`` a word that no other master has,
+    ``secret`` what the tokens of the cell's machines are derived from.
+    ``beside`` has a call made again and again where a busy loop does not hold it up, after as many seconds
+    as it returned, until that is None; it returns what ends that.
+    """
+
+    holder: str
+    nonce: str
+    secret: str
+    clock: Clock
+    transport: Transport
+    housekeeping: Housekeeping
+    beside: Callable[[Callable[[], float | None]], Callable[[], None]]
+
+
+class Clients(Protocol):
+    """Whoever asks a master, and looks on."""
+
+    def serve(self) -> None:
+        """Answer what comes from now on."""
+        ...
+
+    def publish(self, step: Step) -> None:
+        """Let a step be seen: it is durable."""
+        ...
+
+    def unserve(self) -> None:
+        """Answer nothing that comes from now on."""
+        ...
+
+
+class Leader:
+    """One that leads, from becoming the leader to its end.
+
+    ``store`` is open and was won; ``cell`` is what it holds, or held a moment ago. ``address`` is where this
+    master is found. ``seen`` is what machines have seen and the store has not, where such a store is taken
+    over. ``files`` is where checkpoints are kept beside it. ``poison``: what was said of requests that broke
+    a master, by their digests. ``timed`` is called with the seconds that a turn with a commit took.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        host: Host,
+        cell: Cell,
+        address: str,
+        timed: Callable[[float], None],
+        seen: Seen | None = None,
+        files: CheckpointFiles | None = None,
+        poison: dict[str, str] | None = None,
+    ) -> None:
+        self.address = address
+        self.cell = cell
+        self.clock = clock = host.clock
+        self.store = store
+        self._settings = settings
+        self._host = host
+        self._began = clock.now()
+        self._failed: asyncio.Future[BorgishError] = asyncio.get_running_loop().create_future()
+        self._doubted: asyncio.Task[None] | None = None
+        decide_rules(cell, settings.rules)  # before this one leads: what cannot be must not depose anybody
+        asked = clock.now().mono
+        self.epoch = store.lead(host.holder, address)
+        lease = Lease(settings.lease, asked) if store.has_lease else None
+        self.mandate = Mandate(clock, lease)
+        self._renewal = self._renewing(store, lease) if lease else None
+        self._end_renewal = host.beside(self._renewal.step) if self._renewal else lambda: None
+        replay(cell, store.entries(cell.position))  # what the one before wrote until then
+        self.core = Core(
+            cell, self._reconcile_settings(), clock.now(), poison=poison, scheduling=settings.scheduling
+        )
+        self._first = self.core.begin(self.epoch, host.holder, clock.now(), settings.rules, seen)
+        self.inbox = Inbox()
+        self.turn = Turn(self.core, store, self.inbox, clock, self._released, timed, self.mandate)
+        self._clients: Clients | None = None
+        self._level = Level.AMPLE  # of the store's room, as it was last logged
+        self.checkpointer = Checkpointer(self.core, self.turn, store, clock, files)
+        self.keeper = Keeper(cell.name, store, self.checkpointer)
+        self._keeping: asyncio.Task[None] | None = None
+        self._sampler = Sampler(self.core, self.turn, store, clock, settings.usage)
+        self.link = Link(
+            cell,
+            self.core.observed,
+            self.inbox,
+            clock,
+            self._poll_settings(),
+            host.transport,
+            self._doubt,
+            self.mandate.expect,
+            LeaderName(address, host.nonce),
+        )
+
+    # What it is asked
+
+    async def command(self, command: Command, actor: str, request_id: str = "", digest: str = "") -> Accepted:
+        """Hand in a command; return when it is durable. Raises what it was refused with, and Fenced while
+        most machines obey another master."""
+        self.link.refusals.expect_few()
+        return await self.inbox.ask(command, actor, request_id, digest)
+
+    async def join(self, request: JoinRequest) -> JoinReply:
+        """Take a machine into the cell, or back into it. Raises what that is refused with."""
+        self.link.refusals.expect_few()  # its borglet asks the next master that it knows
+        token = poll_token(self._host.secret, request.machine)
+        if request.poll_token and request.poll_token != token:
+            raise Forbidden(
+                f"this is not the token of {request.machine}",
+                "the borglet's state folder is of another machine or another cell: give it an empty one",
+            )
+        machine = _joined(request, self.clock.now().wall)
+        command = JoinMachine(machine, request.instance, known=bool(request.poll_token))
+        await self.inbox.ask(command, request.machine)
+        reach("join.accepted")
+        return JoinReply(self.cell.name, request.machine, token)
+
+    # What a turn brings about
+
+    def _released(self, step: Step) -> None:
+        """Let out what a step brought about; it is durable now."""
+        self._log_room()
+        for failure in step.failures:
+            log.error(
+                "the master failed at %s, position %d, and goes on:\n%s",
+                failure.what,
+                failure.position,
+                failure.trace,
+            )
+        if self._clients is not None:
+            self._clients.publish(step)
+        self.link.drop(sorted(step.touched.machines_gone))
+        self.link.sync(sorted(step.touched.machines))
+        reach("release.synced")
+        self.link.renew(sorted(step.assignments))
+        reach("release.renewed")
+        if self.checkpointer.is_due(self._settings.checkpoints.every_entries):
+            self._keep_soon(lambda: self._keep("the journal has grown"))
+        elif self.checkpointer.is_file_due:
+            self._keep_soon(self.checkpointer.make_file)
+
+    def _log_room(self) -> None:
+        room = self.turn.room
+        if room.level is not self._level:
+            self._level = room.level
+            if words := refusing(room):
+                log.warning("%s; make room there, and it goes on by itself", words)
+            else:
+                log.info("the database's disk has room again: nothing is refused for that any more")
+
+    def _keep_soon(self, keep: Callable[[], Coroutine[Any, Any, None]]) -> "asyncio.Task[None]":
+        """Make a checkpoint beside the turns, once at a time."""
+        if self._keeping is None or self._keeping.done():
+            self._keeping = asyncio.create_task(keep(), name="checkpoint")
+        return self._keeping
+
+    async def _keep(self, reason: str) -> None:
+        try:
+            await self.checkpointer.make_if_changed(reason)
+        except BorgishError as error:  # one that ends us comes again with the next commit
+            log.error("%s", error)
+
+    # Whether it still leads
+
+    def _doubt(self, fenced: Fenced) -> None:
+        """A machine obeys somebody newer: look into the store whether we still lead, once at a time."""
+        if self._doubted is None or self._doubted.done():
+            self._doubted = asyncio.create_task(self._look_who_leads(fenced), name="who leads")
+
+    async def _look_who_leads(self, fenced: Fenced) -> None:
+        try:
+            if await self.turn.in_store(self.store.leads):
+                log.warning("%s", fenced)
+            else:
+                self._fail(fenced)
+        except BorgishError as error:
+            self._fail(error)
+
+    def _fail(self, error: BorgishError) -> None:
+        if not self._failed.done():
+            self._failed.set_result(error)
+
+    async def _mind_lease(self) -> None:
+        """Fail when the lease is over; where there is none nothing ever happens here."""
+        if self._renewal is None:
+            await asyncio.Future()
+            return
+        await self._renewal.over()
+        try:
+            self.mandate.expect()
+        except Fenced as over:
+            self._fail(over)
+
+    async def _mind_refusals(self) -> None:
+        """Fail when the machines are led by another one, which the store has never heard of."""
+        self._fail(await until_refused(self.link.refusals, self.clock))
+
+    def _renewing(self, store: Store, lease: Lease) -> Renewal:
+        loop = asyncio.get_running_loop()
+        return Renewal(store, lease, self.clock, lambda error: loop.call_soon_threadsafe(self._fail, error))
+
+    def _stop_renewing(self) -> None:
+        if self._renewal is not None:
+            self._renewal.stop()
+            self._end_renewal()
+
+    # From its first turn to its last
+
+    async def run(self, clients: Clients, stopping: "asyncio.Future[None]") -> None:
+        """Lead until it is to stop. Raises what ended it otherwise."""
+        self._clients = clients
+        turns = asyncio.create_task(self.turn.run(self._first), name="turns")
+        minding = asyncio.create_task(self._mind_lease(), name="lease")
+        obeyed = asyncio.create_task(self._mind_refusals(), name="refusals")
+        meeting = asyncio.create_task(
+            meet_machines(self.cell, self.link, self.turn, self.inbox, self.clock), name="meeting"
+        )
+        works: dict[str, Work] = {CHECKPOINT: self._periodic_checkpoint, SAMPLE: self._sampler.sample}
+        self._host.housekeeping.begin(works, self._intervals())
+        clients.serve()
+        reach("start.serving")
+        try:
+            ends: set[asyncio.Future[Any]] = {turns, minding, stopping, self._failed}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            reach("shutdown.begun")
+            if stopping.done():
+                # While it still serves: a large cell takes seconds, in which nobody else could lead.
+                ends.discard(stopping)
+                last = self._keep_soon(lambda: self._keep("shutdown"))
+                await asyncio.wait({last, *ends}, return_when=asyncio.FIRST_COMPLETED)
+                reach("shutdown.kept")
+        finally:
+            self._host.housekeeping.end()
+            meeting.cancel()
+            obeyed.cancel()
+            await self._close(clients, turns, minding)
+        await self._hand_over(turns)
+
+    def _intervals(self) -> dict[str, float]:
+        checkpoints, usage = self._settings.checkpoints, self._settings.usage
+        return {CHECKPOINT: checkpoints.every_minutes * 60, SAMPLE: usage.sample_seconds}
+
+    async def _periodic_checkpoint(self) -> None:
+        await self._keep("periodic")
+        days = self._settings.journal.keep_days
+        if days and self.checkpointer.has_room:
+            wall = self.clock.now().wall_unless_set_on(self._began)
+            await self.keeper.prune(wall - days * DAY_SECONDS)
+
+    async def _close(
+        self, clients: Clients, turns: "asyncio.Task[None]", minding: "asyncio.Task[None]"
+    ) -> None:
+        """Stop taking questions, then stop asking machines; what was accepted is durable or unanswered.
+
+        Whoever asks from now on is told that nobody leads. Answers under way are not waited for: they may go
+        on until the listener stops, which is after the next master could take over.
+        """
+        clients.unserve()
+        reach("shutdown.unserved")
+        await self.link.close()
+        reach("shutdown.unlinked")
+        self.turn.stop()
+        if self.mandate.is_over:
+            return  # whoever leads has taken over, and a commit of ours may hang for long
+        await asyncio.wait({turns})
+        minding.cancel()
+        if self._keeping is not None:
+            if turns.exception() is not None:
+                self._keeping.cancel()  # it may wait for a commit that will never be
+            await asyncio.wait({self._keeping})
+        reach("shutdown.turned")
+
+    async def _hand_over(self, turns: "asyncio.Task[None]") -> None:
+        """Let the next one lead, as the last thing. Raises what ended this one, unless that was a signal."""
+        self.mandate.expect()
+        ended = (await asyncio.gather(turns, return_exceptions=True))[0]
+        if isinstance(ended, Exception):
+            raise ended
+        if self._failed.done():
+            raise self._failed.result()
+        self._stop_renewing()
+        if self.turn.room.level is not Level.FULL:
+            try:
+                await self.turn.in_store(self.store.release)
+            except BorgishError as error:
+                log.error("%s", error)  # a standby has to wait for the end of the lease
+        self.mandate.give_up()
+        reach("shutdown.released")
+        log.info("stopped in order; tasks go on")
+
+    def close(self) -> None:
+        """Let go of the store; of one whose database may hang, only with the end of the process."""
+        is_over = self.mandate.is_over
+        self._stop_renewing()
+        self.turn.close(wait=not is_over)
+        if not is_over:
+            self.store.close()
+
+    # Its settings
+
+    def change(self, settings: Settings) -> None:
+        """Go by other settings from now on; they differ only in what ``settings.LIVE`` names."""
+        before, self._settings = self._intervals(), settings
+        self.core.change(self._reconcile_settings())
+        self.link.change(self._poll_settings())
+        self._sampler.change(settings.usage)
+        for name, seconds in self._intervals().items():
+            if seconds != before[name]:
+                self._host.housekeeping.reschedule(name, seconds)
+
+    def _reconcile_settings(self) -> ReconcileSettings:
+        return ReconcileSettings(
+            down_after_seconds=self._settings.poll.down_after_seconds,
+            down_after_refused_seconds=self._settings.poll.down_after_refused_seconds,
+            dead_jobs_seconds=self._settings.keep.dead_jobs_hours * 3600,
+            lost_share_max=self._settings.eviction.lost_share_max,
+            rollback_stops_max=self._settings.rollback.stops_per_second,
+        )
+
+    def _poll_settings(self) -> PollSettings:
+        return PollSettings(self._settings.poll.hold_seconds, self._settings.poll.timeout_seconds)
+
+
+def _joined(request: JoinRequest, wall: float) -> Machine:
+    facts = request.facts
+    return Machine(
+        name=request.machine,
+        host=request.host,
+        port=request.port,
+        tls=request.tls,
+        capacity=facts.capacity,
+        attributes=facts.attributes,
+        runtimes=facts.runtimes,
+        ports_low=facts.ports_low,
+        ports_high=facts.ports_high,
+        boot_id=request.boot_id,
+        joined_at=wall,
+        port_next=facts.ports_low,
+    )
