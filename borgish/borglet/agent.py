@@ -8,14 +8,15 @@ held here; what they say is durable first. HTTP is the matter of ``server``.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
+from typing import Protocol
 
 from borgish.borglet import usage
 from borgish.borglet.actions import Action, Actions, Forget, Start
 from borgish.borglet.core import HOLD_SECONDS_MAX, BorgletCore
+from borgish.borglet.entry import Entry, Head
 from borgish.borglet.facts import with_runtimes
-from borgish.borglet.ledger import Ledger
 from borgish.borglet.opening import Factories, Opener
 from borgish.borglet.runner import Runner
 from borgish.borglet.runtimes.base import Input, RunState, StartFailed, TaskRuntime, Write
@@ -43,8 +44,39 @@ Caller = tuple[str, int] | None
 """Where a connection comes from, host and port; None where nobody knows."""
 
 
+class Ledger(Protocol):
+    """What a borglet remembers; ``borglet.ledger`` keeps it on disk."""
+
+    @property
+    def entries(self) -> Mapping[str, Entry]: ...
+
+    @property
+    def head(self) -> Head: ...
+
+    def append(self, records: Mapping[str, Entry | None], head: Head | None) -> None:
+        """Write records. Raises OSError; what was to be written is written by the next ``append``."""
+        ...
+
+    @property
+    def owes_sync(self) -> bool:
+        """Whether the disk may lack something that must be durable before it is said."""
+        ...
+
+    def syncing(self) -> Callable[[], None]:
+        """Return a call that makes all durable that was appended by now; it may be made in another thread,
+        once, and raises OSError."""
+        ...
+
+    def close(self) -> None:
+        """Make all durable and let go."""
+        ...
+
+
 class Agent:
-    """One machine's borglet, without its HTTP. Everything runs in the event loop it was begun in."""
+    """One machine's borglet, without its HTTP. Everything runs in the event loop it was begun in.
+
+    ``state`` is the folder whose disk is watched; ``free_bytes`` tells how much of it is free.
+    """
 
     def __init__(
         self,
@@ -57,7 +89,9 @@ class Agent:
         ledger: Ledger,
         factories: Factories,
         clock: Clock,
+        free_bytes: Callable[[Path], int] = usage.free_bytes,
     ) -> None:
+        self._free_bytes = free_bytes
         self._facts, self._state, self._ledger, self._clock = facts, state, ledger, clock
         entries = ledger.entries.values()
         now = clock.now()
@@ -314,7 +348,7 @@ class Agent:
             self._ledger_fault = ""
 
     def _look_around(self) -> None:
-        found = usage.conditions(self._runtimes.values(), self._state, self._conditions)
+        found = usage.conditions(self._runtimes.values(), self._state, self._conditions, self._free_bytes)
         if self._ledger_fault and not any(c.kind is ConditionKind.DISK_PRESSURE for c in found):
             found += (Condition(ConditionKind.DISK_PRESSURE, str(self._state), self._ledger_fault),)
         for condition in set(found) - set(self._conditions):

@@ -9,13 +9,13 @@ import http.client
 import logging
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
-from borgish.addresses import may_follow, several
+from borgish.addresses import may_follow
 from borgish.borglet.membership import Membership
 from borgish.borglet.settings import Settings
 from borgish.clock import Clock
@@ -49,30 +49,29 @@ class SentOn(Exception):
 class Joiner:
     """Joins at each start, and when the master has not polled for 15 s.
 
-    ``make_request`` gives the request as it is now, but for the token; ``heard`` gives when the
-    master last polled, on the monotonic clock; ``joined`` is told the cell after each join.
+    ``ask`` makes one request of a master and returns its answer; it raises SentOn, or what is in the way.
+    ``heard`` gives when the master last polled, on the monotonic clock; ``joined`` is told the cell after
+    each join.
     """
 
     def __init__(
         self,
-        settings: Settings,
+        masters: Sequence[str],
         membership: Membership,
         clock: Clock,
-        make_request: Callable[[], JoinRequest],
+        ask: Callable[[str], Awaitable[JoinReply]],
         heard: Callable[[], float],
         joined: Callable[[str], None],
     ) -> None:
-        self._settings, self._membership, self._clock = settings, membership, clock
-        self._make_request, self._heard, self._joined = make_request, heard, joined
+        self._membership, self._clock = membership, clock
+        self._ask, self._heard, self._joined = ask, heard, joined
         self._said, self._said_at = "", 0.0
-        self._masters = several(settings.master)
-        self._master = self._masters[0]  # the one that is asked next
+        self.change(masters)
 
-    def change(self, settings: Settings) -> None:
-        """Join by other settings from the next time on."""
-        self._settings = settings
-        self._masters = several(settings.master)
-        self._master = self._masters[0]
+    def change(self, masters: Sequence[str]) -> None:
+        """Ask other masters from the next time on."""
+        self._masters = masters
+        self._master = masters[0]  # the one that is asked next
 
     async def run(self) -> None:
         """Join, watch, join again; never returns."""
@@ -84,7 +83,7 @@ class Joiner:
         pause = PAUSE_SECONDS_MIN
         while True:
             try:
-                reply = await in_daemon_thread(self._ask)
+                reply = await self._ask(self._master)
                 self._accepted(reply)
                 return
             except SentOn as sent:
@@ -120,27 +119,39 @@ class Joiner:
             self._said, self._said_at = text, now
             log.warning("cannot join the cell: %s Goes on trying.", text.rstrip(".") + ".")
 
-    def _ask(self) -> JoinReply:
-        """Make one request. Raises Unreachable or a Refused that says what to do."""
+
+class HttpJoin:
+    """Asks masters by HTTP. ``make_request`` gives the request as it is now, but for the token."""
+
+    def __init__(
+        self, settings: Settings, membership: Membership, make_request: Callable[[], JoinRequest]
+    ) -> None:
+        self.settings, self._membership, self._make_request = settings, membership, make_request
+
+    async def __call__(self, master: str) -> JoinReply:
+        """Make one request, in a thread. Raises SentOn, and Unreachable or a Refused that says what to do."""
+        return await in_daemon_thread(lambda: self._ask(master))
+
+    def _ask(self, master: str) -> JoinReply:
         token = self._join_token()
         try:
-            status, body, location = self._exchange(token)
+            status, body, location = self._exchange(master, token)
         except (OSError, http.client.HTTPException) as error:
             raise Unreachable(
-                f"no answer from the borgmaster at {self._master}: {error or type(error).__name__}",
+                f"no answer from the borgmaster at {master}: {error or type(error).__name__}",
                 "Check that it runs and that 'master' in the configuration is its address.",
             ) from error
-        if status == 307 and may_follow(self._master, where := _origin(location)):
+        if status == 307 and may_follow(master, where := _origin(location)):
             raise SentOn(where)
         if status not in (200, 201):
             raise self._refusal(status, body)
         try:
             return msgspec.json.decode(body, type=JoinReply)
         except msgspec.MsgspecError:
-            raise Unreachable(f"what answers at {self._master} is no borgmaster") from None
+            raise Unreachable(f"what answers at {master} is no borgmaster") from None
 
     def _join_token(self) -> str:
-        path = self._settings.join_token_file
+        path = self.settings.join_token_file
         try:
             token = path.read_text("utf-8").strip()
         except OSError as error:
@@ -156,8 +167,8 @@ class Joiner:
             )
         return token
 
-    def _exchange(self, token: str) -> tuple[int, bytes, str]:
-        connection = self._connection()
+    def _exchange(self, master: str, token: str) -> tuple[int, bytes, str]:
+        connection = self._connection(master)
         try:
             connection.connect()
             body = msgspec.json.encode(self._request(connection))
@@ -166,25 +177,25 @@ class Joiner:
                 "Content-Type": "application/json",
                 "Idempotency-Key": new_request_id(),
             }
-            path = urlsplit(self._master).path.rstrip("/") + "/v1/machines"
+            path = urlsplit(master).path.rstrip("/") + "/v1/machines"
             connection.request("POST", path, body, headers)
             response = connection.getresponse()
             return response.status, response.read(ANSWER_BYTES_MAX), response.headers.get("location", "")
         finally:
             connection.close()
 
-    def _connection(self) -> http.client.HTTPConnection:
-        url = urlsplit(self._master)
+    def _connection(self, master: str) -> http.client.HTTPConnection:
+        url = urlsplit(master)
         host = url.hostname or ""
         if url.scheme == "http":
             return http.client.HTTPConnection(host, url.port, timeout=REQUEST_SECONDS)
-        ca = self._settings.tls.ca if self._settings.tls else ""
+        ca = self.settings.tls.ca if self.settings.tls else ""
         trust = ssl.create_default_context(cafile=ca or None)
         return http.client.HTTPSConnection(host, url.port, timeout=REQUEST_SECONDS, context=trust)
 
     def _request(self, connection: http.client.HTTPConnection) -> JoinRequest:
         """The request; one who listens everywhere gives the address that the master is reached from."""
-        host = self._settings.host
+        host = self.settings.host
         if host in WILDCARDS and connection.sock:
             host = str(connection.sock.getsockname()[0])
         token = self._membership.poll_token
@@ -195,7 +206,7 @@ class Joiner:
             problem = msgspec.json.decode(body, type=Problem)
         except msgspec.MsgspecError:
             problem = Problem(title="", status=status, detail=f"HTTP status {status}")
-        machine, path = self._settings.machine, self._settings.join_token_file
+        machine, path = self.settings.machine, self.settings.join_token_file
         if status in (401, 403):
             return Unauthenticated(
                 f"the borgmaster refused the join token in {path}: {problem.detail}",

@@ -14,12 +14,13 @@ from pathlib import Path
 import uvloop
 
 from borgish import __version__
+from borgish.addresses import several
 from borgish.borglet import facts
 from borgish.borglet.agent import Agent
-from borgish.borglet.join import Joiner
+from borgish.borglet.join import HttpJoin, Joiner
 from borgish.borglet.ledger import Ledger
 from borgish.borglet.lock import FolderLock
-from borgish.borglet.membership import Membership
+from borgish.borglet.membership import Membership, membership_in
 from borgish.borglet.opening import Factories
 from borgish.borglet.runtimes.base import TaskRuntime
 from borgish.borglet.server import BorgletApp, Server, expect_usable, make_server, reload_tls
@@ -128,7 +129,7 @@ def _factories(settings: Settings, *, leaving: bool = False) -> Factories:
 async def _stop_all(settings: Settings) -> None:
     ledger = Ledger(settings.state, settings.machine)
     try:
-        cell = Membership(settings.state).cell
+        cell = membership_in(settings.state).cell
         ended = await stop_all(ledger, _factories(settings, leaving=True), cell)
     finally:
         ledger.close()
@@ -141,13 +142,15 @@ async def _serve(path: Path, file: File, hangup: Hangup) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ending.set)
     listener = _listen(settings)
-    membership = Membership(settings.state)
+    membership = membership_in(settings.state)
     agent = _make_agent(settings)
     await agent.begin(membership.cell)
     app = BorgletApp(agent, membership)
     server = make_server(app, settings.tls)
-    joiner = _make_joiner(settings, membership, agent, listener)
-    hangup.handle(asyncio.get_running_loop(), Reload(path, file, joiner, server))
+    ask = _join_by_http(settings, membership, agent, listener)
+    masters = several(settings.master)
+    joiner = Joiner(masters, membership, SystemClock(), ask, lambda: agent.heard, agent.joined)
+    hangup.handle(asyncio.get_running_loop(), Reload(path, file, joiner, ask, server))
     joining = asyncio.create_task(joiner.run())
     watching = asyncio.create_task(_end(ending, app, server))
     log.info("machine %s listens on %s:%d", settings.machine, *listener.getsockname()[:2])
@@ -162,8 +165,8 @@ class Reload:
     """Goes by what the borglet's file and certificate are now, and logs each change. What is broken is
     reported, and then nothing changes."""
 
-    def __init__(self, path: Path, file: File, joiner: Joiner, server: Server) -> None:
-        self._path, self._file, self._joiner, self._server = path, file, joiner, server
+    def __init__(self, path: Path, file: File, joiner: Joiner, ask: HttpJoin, server: Server) -> None:
+        self._path, self._file, self._joiner, self._ask, self._server = path, file, joiner, ask, server
         self._pem = _read_pem(checked(path, file))
 
     def __call__(self) -> None:
@@ -184,7 +187,8 @@ class Reload:
         settings = checked(self._path, file)
         lines = [str(change) for change in changes(self._file, new, LIVE)] + self._pem.changes(pem)
         if file != self._file:
-            self._joiner.change(settings)
+            self._ask.settings = settings
+            self._joiner.change(several(settings.master))
         self._file = file
         reload_tls(self._server, settings.tls)
         self._pem = pem
@@ -218,14 +222,16 @@ def _make_agent(settings: Settings) -> Agent:
     )
 
 
-def _make_joiner(settings: Settings, membership: Membership, agent: Agent, listener: socket.socket) -> Joiner:
+def _join_by_http(
+    settings: Settings, membership: Membership, agent: Agent, listener: socket.socket
+) -> HttpJoin:
     host, port = listener.getsockname()[:2]
     core, tls = agent.core, settings.tls is not None
 
     def request() -> JoinRequest:
         return JoinRequest(settings.machine, host, port, core.boot_id, core.instance, core.facts, tls=tls)
 
-    return Joiner(settings, membership, SystemClock(), request, lambda: agent.heard, agent.joined)
+    return HttpJoin(settings, membership, request)
 
 
 def _listen(settings: Settings) -> socket.socket:

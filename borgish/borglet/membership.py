@@ -2,6 +2,7 @@
 
 import hmac
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -17,12 +18,13 @@ class _Kept(msgspec.Struct, frozen=True):
 class Membership:
     """What the last join gave. Before the first one there is no cell, and no token is right."""
 
-    def __init__(self, folder: Path) -> None:
-        """Read what was kept; a file that is missing or damaged means: join anew."""
-        self._path = folder / FILE_NAME
+    def __init__(self, kept: bytes, keep: Callable[[bytes], None]) -> None:
+        """Read what was ``kept``; nothing, or what is damaged, means: join anew. ``keep`` keeps other bytes
+        from then on, and raises OSError."""
+        self._keep = keep
         try:
-            self._kept = msgspec.json.decode(self._path.read_bytes(), type=_Kept)
-        except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
+            self._kept = msgspec.json.decode(kept, type=_Kept)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             self._kept = _Kept("", "")
 
     @property
@@ -45,10 +47,20 @@ class Membership:
         if (cell, poll_token) == (self._kept.cell, self._kept.poll_token):
             return
         self._kept = _Kept(cell, poll_token)
-        fresh = self._path.with_suffix(".new")
+        self._keep(msgspec.json.encode(self._kept))
+
+
+def membership_in(folder: Path) -> Membership:
+    """Return the membership that a file in a folder keeps."""
+    path = folder / FILE_NAME
+
+    def keep(kept: bytes) -> None:
+        fresh = path.with_suffix(".new")
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(fd, "wb") as file:
-            file.write(msgspec.json.encode(self._kept))
+            file.write(kept)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(fresh, self._path)
+        os.replace(fresh, path)
+
+    return Membership(path.read_bytes() if path.exists() else b"", keep)

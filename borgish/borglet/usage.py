@@ -1,7 +1,7 @@
 """What the tasks use, and what is wrong with the machine: looked at every two seconds."""
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from borgish.borglet.runtimes.base import TaskRuntime
@@ -30,11 +30,17 @@ def _sum(one: Usage, other: Usage) -> Usage:
 
 
 def conditions(
-    runtimes: Iterable[TaskRuntime], state: Path, before: tuple[Condition, ...]
+    runtimes: Iterable[TaskRuntime],
+    state: Path,
+    before: tuple[Condition, ...],
+    free_bytes: Callable[[Path], int],
 ) -> tuple[Condition, ...]:
-    """Return what is wrong now, given what was wrong ``before``."""
+    """Return what is wrong now, given what was wrong ``before``. ``free_bytes`` tells how much is free of the
+    disk that a folder is on, and raises OSError."""
     found = [_runtime_condition(runtime) for runtime in runtimes]
-    found.append(_disk_condition(state, any(c.kind is ConditionKind.DISK_PRESSURE for c in before)))
+    found.append(
+        _disk_condition(state, any(c.kind is ConditionKind.DISK_PRESSURE for c in before), free_bytes)
+    )
     return tuple(condition for condition in found if condition)
 
 
@@ -43,9 +49,18 @@ def _runtime_condition(runtime: TaskRuntime) -> Condition | None:
     return Condition(ConditionKind.RUNTIME_UNHEALTHY, str(runtime.kind), text) if text else None
 
 
-def _disk_condition(state: Path, pressed: bool) -> Condition | None:  # noqa: FBT001 - the state before
+def free_bytes(folder: Path) -> int:
+    """Return how much is free of the disk that a folder is on. Raises OSError."""
+    return shutil.disk_usage(folder).free
+
+
+def _disk_condition(
+    state: Path,
+    pressed: bool,  # noqa: FBT001 - the state before
+    free_bytes: Callable[[Path], int],
+) -> Condition | None:
     try:
-        free = shutil.disk_usage(state).free
+        free = free_bytes(state)
     except OSError as error:
         text = f"the disk of the tasks' output and state cannot be looked at: {error.strerror}"
         return Condition(ConditionKind.DISK_PRESSURE, str(state), text)

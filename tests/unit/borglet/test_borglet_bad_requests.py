@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from borgish.borglet.agent import Agent
-from borgish.borglet.membership import Membership
+from borgish.borglet.membership import membership_in
 from borgish.borglet.server import BorgletApp, make_server
 from borgish.borglet.settings import Tls, load
 from borgish.errors import UnsafeConfiguration
@@ -32,7 +32,7 @@ class Unasked:
 
 @pytest.fixture
 async def port(tmp_path: Path) -> AsyncIterator[int]:
-    membership = Membership(tmp_path)
+    membership = membership_in(tmp_path)
     membership.keep("local", "bgt_right")
     server = make_server(BorgletApp(cast("Agent", Unasked()), membership), None)
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -102,6 +102,6 @@ def test_files_that_are_refused(tmp_path: Path, line: str, key: str) -> None:
 def test_tls_files_that_cannot_be_used(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.pem"
     wrong.write_text("nonsense")
-    app = BorgletApp(cast("Agent", Unasked()), Membership(tmp_path))
+    app = BorgletApp(cast("Agent", Unasked()), membership_in(tmp_path))
     with pytest.raises(UnsafeConfiguration, match=r"tls\.certificate"):
         make_server(app, Tls(str(wrong), str(wrong)))

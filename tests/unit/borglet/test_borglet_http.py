@@ -13,7 +13,7 @@ from borgish.borglet.actions import Probe
 from borgish.borglet.agent import Agent, Caller
 from borgish.borglet.core import BorgletCore
 from borgish.borglet.entry import Head
-from borgish.borglet.membership import Membership
+from borgish.borglet.membership import membership_in
 from borgish.borglet.runtimes.base import TaskRuntime
 from borgish.borglet.server import POLL_BYTES_MAX, BorgletApp
 from borgish.clock import Now
@@ -150,7 +150,7 @@ class Logging:
 
 @pytest.fixture
 def app(tmp_path: Any) -> BorgletApp:
-    membership = Membership(tmp_path)
+    membership = membership_in(tmp_path)
     membership.keep("local", "bgt_right")
     return BorgletApp(cast("Agent", Logging()), membership)
 
@@ -187,7 +187,7 @@ async def test_what_it_has_seen_of_masters_is_told(tmp_path: Any) -> None:
         def head(self, is_open: Callable[[Caller], bool]) -> HeadReply:
             return self.core.seen(Now(1.0, 1.0), connected=is_open(None))
 
-    membership = Membership(tmp_path)
+    membership = membership_in(tmp_path)
     membership.keep("local", "bgt_right")
     answer = await call(BorgletApp(cast("Agent", Seeing()), membership), "GET", "/v1/head")
     assert answer.status == 200

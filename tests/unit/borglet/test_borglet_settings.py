@@ -8,7 +8,7 @@ import pytest
 from borgish.borglet import facts
 from borgish.borglet.lock import FolderLock
 from borgish.borglet.main import main
-from borgish.borglet.membership import Membership
+from borgish.borglet.membership import membership_in
 from borgish.borglet.runtimes.keep import Keep
 from borgish.borglet.settings import load
 from borgish.errors import UnsafeConfiguration
@@ -134,16 +134,16 @@ def test_facts_are_measured_and_overridden(tmp_path: Path) -> None:
 
 
 def test_membership_is_kept_and_admits_only_its_token(tmp_path: Path) -> None:
-    fresh = Membership(tmp_path)
+    fresh = membership_in(tmp_path)
     assert not fresh.admits("")
     fresh.keep("local", "bgt_x")
-    again = Membership(tmp_path)
+    again = membership_in(tmp_path)
     assert (again.cell, again.poll_token) == ("local", "bgt_x")
     assert again.admits("bgt_x")
     assert not again.admits("bgt_y")
     assert not again.admits("bgt_é")
     (tmp_path / "membership.json").write_bytes(b"{to")
-    assert Membership(tmp_path).cell == ""
+    assert membership_in(tmp_path).cell == ""
 
 
 def test_a_lock_is_let_go_of(tmp_path: Path) -> None:
