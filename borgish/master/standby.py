@@ -6,6 +6,7 @@ to be taken in.
 
 import asyncio
 import logging
+from typing import Generic, TypeVar
 
 import borgish
 from borgish.api.views.instants import instant
@@ -13,22 +14,23 @@ from borgish.cell.state import Cell
 from borgish.clock import Clock
 from borgish.errors import BorgishError
 from borgish.master.health import STANDBY
+from borgish.store.base import Store
 from borgish.store.candidate import Candidate
 from borgish.store.follow import WarmCopy
 from borgish.store.leading import Leadership
-from borgish.store.sql import SqlStore
 from borgish.wire.api import HealthView
 
 LOOK_SECONDS = 0.2
 FIRST_LOOK_SECONDS = 0.05
+S = TypeVar("S", bound=Store)
 
 log = logging.getLogger("borgmaster")
 
 
-class Standby:
+class Standby(Generic[S]):
     """One who waits. ``address`` is where this master is found; it is known when it listens."""
 
-    def __init__(self, cell: str, candidate: Candidate, clock: Clock) -> None:
+    def __init__(self, cell: str, candidate: Candidate[S], clock: Clock) -> None:
         self.address = ""
         self.copy = WarmCopy()
         self._cell = cell
@@ -41,7 +43,7 @@ class Standby:
         self._started = clock.now()
         self._won = False
 
-    async def at_once(self, stopping: "asyncio.Future[None]", *, may_wait: bool) -> SqlStore | None:
+    async def at_once(self, stopping: "asyncio.Future[None]", *, may_wait: bool) -> S | None:
         """Return the store if nobody leads it; None for one who ``may_wait``.
 
         Others wait until it is certain that the leader lives, as one that was killed a moment ago may not
@@ -55,7 +57,7 @@ class Standby:
                 raise refusal
             await asyncio.wait({stopping}, timeout=FIRST_LOOK_SECONDS)
 
-    async def until_won(self, stopping: "asyncio.Future[None]") -> SqlStore | None:
+    async def until_won(self, stopping: "asyncio.Future[None]") -> S | None:
         """Follow until the store is ours; None when we are to stop before."""
         while not stopping.done():
             if store := await asyncio.to_thread(self._look):
@@ -64,7 +66,7 @@ class Standby:
             await asyncio.wait({stopping}, timeout=LOOK_SECONDS)
         return None
 
-    def _look(self) -> SqlStore | None:
+    def _look(self) -> S | None:
         """Take the store, or follow who has it. What is wrong is said once, and looked at again."""
         try:
             if store := self._candidate.win():
@@ -77,7 +79,7 @@ class Standby:
             self._see(self._led, error.message)
         return None
 
-    def follow(self, store: SqlStore) -> Cell:
+    def follow(self, store: Store) -> Cell:
         """Bring the copy to where a store's journal is, and return it. Raises what ``Store.load`` does."""
         loads = self.copy.loads
         cell = self.copy.follow(store)

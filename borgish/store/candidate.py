@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
@@ -22,6 +22,7 @@ from borgish.cell.room import Floor
 from borgish.errors import BorgishError, InUse
 from borgish.failpoints import reach
 from borgish.store import faults, leading, migrate, postgres, sqlite
+from borgish.store.base import Store
 from borgish.store.leading import Leadership
 from borgish.store.lock import FileLock
 from borgish.store.open import open_store, parse_url
@@ -33,19 +34,22 @@ _STARVED_SHARE = 0.5
 """Of its lease. A leader that lives renews it sooner; who was silent for longer was not just killed."""
 
 
-class Candidate(Protocol):
+S_co = TypeVar("S_co", bound=Store, covariant=True)
+
+
+class Candidate(Protocol[S_co]):
     """One who may come to lead a store. Every method may block; after an error it may be asked again."""
 
     is_alone: bool  # nobody else uses the master's folder, whoever leads
 
-    def win(self) -> SqlStore | None:
+    def win(self) -> S_co | None:
         """Return the store, open and at this version's schema, when nobody leads it; None when somebody does.
 
         Raises what ``open_store`` does.
         """
         ...
 
-    def reader(self) -> SqlStore | None:
+    def reader(self) -> S_co | None:
         """Return the store to read from while another leads; None when this version cannot read it."""
         ...
 
@@ -65,7 +69,7 @@ class Candidate(Protocol):
 
 def candidate(
     url: str, cell: str, folder: Path, keep: Keep, lease_seconds: float, floor: Floor | None = None
-) -> Candidate:
+) -> Candidate[SqlStore]:
     """Return a candidate for the store that a URL names. ``folder`` is the master's own; ``floor`` is as in
     ``open_store``.
 

@@ -18,15 +18,15 @@ from tests.contract.store.places import InDatabase
 from tests.contract.store.samples import CELL, Life, body_of
 
 LEASE_SECONDS = 30.0
-Make = Callable[..., Candidate]
+Make = Callable[..., Candidate[SqlStore]]
 
 
 @pytest.fixture
 def make(database: InDatabase, tmp_path: Path) -> Iterator[Make]:
     """Make candidates, each with a folder of its own."""
-    made: list[Candidate] = []
+    made: list[Candidate[SqlStore]] = []
 
-    def one(lease_seconds: float = LEASE_SECONDS, cell: str = CELL) -> Candidate:
+    def one(lease_seconds: float = LEASE_SECONDS, cell: str = CELL) -> Candidate[SqlStore]:
         folder = tmp_path / f"master{len(made)}"
         made.append(candidate(database.url, cell, folder, Keep(), lease_seconds))
         return made[-1]
@@ -36,7 +36,7 @@ def make(database: InDatabase, tmp_path: Path) -> Iterator[Make]:
         each.close()
 
 
-def won(one: Candidate) -> SqlStore:
+def won(one: Candidate[SqlStore]) -> SqlStore:
     """Win; a server takes a moment to see that a session has ended."""
     store: SqlStore = wait_until(one.win)
     return store
