@@ -106,7 +106,9 @@ class Agent:
         self._conditions: tuple[Condition, ...] = ()
         self._ledger_fault = ""
         self._alarm: asyncio.TimerHandle | None = None
-        self._bell = asyncio.get_running_loop().create_future()
+        self._bell: asyncio.Future[None] | None = (
+            None  # what the newest poll waits for; older ones never wait
+        )
         self._newest_poll = 0
         self._caller: Caller = None
         self._closing = False
@@ -301,9 +303,9 @@ class Agent:
     # -- held polls -------------------------------------------------------------------------------------
 
     def _ring(self) -> None:
-        """Wake every held poll to look again."""
-        bell, self._bell = self._bell, self._bell.get_loop().create_future()
-        bell.set_result(None)
+        """Wake the poll that is held to look again."""
+        if self._bell is not None and not self._bell.done():
+            self._bell.set_result(None)
 
     async def _hold(self, request: PollRequest, number: int) -> None:
         until = self._clock.now().mono + min(request.wait_seconds, HOLD_SECONDS_MAX)
@@ -311,7 +313,13 @@ class Agent:
             left = until - self._clock.now().mono
             if left <= 0:
                 return
-            await asyncio.wait({self._bell}, timeout=left)
+            loop = asyncio.get_running_loop()
+            bell = self._bell = loop.create_future()
+            timer = loop.call_later(left, self._ring)
+            try:
+                await bell
+            finally:
+                timer.cancel()
 
     async def _make_durable(self) -> None:
         """Let the disk have every end and the newest head before they are spoken of."""

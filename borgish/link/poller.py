@@ -93,7 +93,7 @@ class Poller:
         self._on_fenced = on_fenced
         self._refusals = refusals
         self._conversation = Conversation(cell, observed, machine, generation, leader)
-        self._renewed = asyncio.Event()
+        self._renewed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._random = random.Random(machine)  # noqa: S311 - jitter, not a secret
         self._task: asyncio.Task[None] | None = None
 
@@ -124,12 +124,16 @@ class Poller:
         if self._address != _address(record):
             self.peer.close()
             self.peer, self._address = self._dial(record), _address(record)
-            self._renewed.set()
+            self._wake()
 
     def renew(self) -> None:
         """Make the assignment anew from what is now durable, and send it."""
         self._conversation.renew(self._clock.now())
-        self._renewed.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        if not self._renewed.done():
+            self._renewed.set_result(None)
 
     async def _run(self) -> None:
         while True:
@@ -166,20 +170,16 @@ class Poller:
 
     async def _pause(self) -> None:
         seconds = RETRY_SECONDS * (1 + RETRY_JITTER * self._random.uniform(-1, 1))
-        try:
-            async with asyncio.timeout(seconds):
-                await self._renewed.wait()
-        except TimeoutError:
-            return
+        await asyncio.wait({self._renewed}, timeout=seconds)
 
     async def _round(self) -> None:
         """One poll; each assignment that comes while it is held overtakes it with a poll of its own."""
-        self._renewed.clear()
+        self._listen()
         poll = asyncio.ensure_future(self._ask())
         poll.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # it may not be awaited
         try:
             while not await self._is_answered(poll):
-                self._renewed.clear()
+                self._listen()
                 await self._take(await self._ask(hold=False))
             await self._take(await poll)
         finally:
@@ -187,13 +187,14 @@ class Poller:
 
     async def _is_answered(self, poll: asyncio.Future[Response]) -> bool:
         """Wait until the poll is answered or there is a new assignment; return which."""
-        wake = asyncio.ensure_future(self._renewed.wait())
-        waited: set[asyncio.Future[Any]] = {poll, wake}
-        try:
-            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            wake.cancel()
+        waited: set[asyncio.Future[Any]] = {poll, self._renewed}
+        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         return poll.done()
+
+    def _listen(self) -> None:
+        """Wake for what comes after the next request."""
+        if self._renewed.done():
+            self._renewed = self._renewed.get_loop().create_future()
 
     async def _ask(self, *, hold: bool = True) -> Response:
         request = self._conversation.request(self._settings.hold_seconds if hold else 0.0)

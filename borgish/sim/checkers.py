@@ -10,8 +10,9 @@ from borgish.cell.allocs import inside, is_alloc_set
 from borgish.cell.events import Entry, TasksEvicted, TasksPlaced
 from borgish.cell.model import Job
 from borgish.cell.state import Cell
-from borgish.sim.machine import SimMachine, Watcher
-from borgish.sim.master import SimMaster
+from borgish.sim.hosts import Machine, MasterHost
+from borgish.sim.runtime import Watcher
+from borgish.sim.store import SimStore
 from borgish.spec.job import JobSpec
 from borgish.store.memory import MemoryStore
 from borgish.vocabulary import Ending, Eviction, State, task_name
@@ -28,9 +29,9 @@ class Overseer(Watcher):
         self.problems: list[str] = []
         self.starts = 0
         self.stops = 0
-        self.store: MemoryStore | None = None
-        self.master: SimMaster | None = None
-        self.machines: Mapping[str, SimMachine] = {}
+        self.store: SimStore | None = None
+        self.master: MasterHost | None = None
+        self.machines: Mapping[str, Machine] = {}
         self._on: dict[str, str] = {}  # tasks on the disk, and the machines they were last placed on
         self._placed: dict[str, str] = {}  # attempts on the disk, and their machines
         self._read = 0
@@ -47,7 +48,7 @@ class Overseer(Watcher):
             self.problems.append(f"{spec.key} is started beside {beside} of its run before")
 
     def _alive_of(self, machine: str, main: str) -> list[str]:
-        return [key for key in self.machines[machine].runtime.alive() if main_key(key) == main]
+        return [key for key in self.machines[machine].programs.alive() if main_key(key) == main]
 
     def stopping(self, machine: str, key: str) -> None:
         """A stop is of an attempt that should not run any more, or of a program whose main one is gone."""
@@ -78,8 +79,8 @@ class Overseer(Watcher):
 
     def _judge_lost(self, event: TasksEvicted, entry: Entry) -> None:
         """What is lost is on a machine that could not be reached."""
-        assert self.master is not None
-        at = self.master.committed_at[entry.position]
+        assert self.store is not None
+        at = self.store.sim_disk.committed_at[entry.position]
         for index in event.indexes:
             name = task_name(event.job, index)
             machine = self.machines[self._on[name]]
@@ -87,7 +88,7 @@ class Overseer(Watcher):
                 self.problems.append(f"{name} is said to be lost, and {machine.name} could be reached")
 
 
-def settled_problems(cell: Cell, machines: Mapping[str, SimMachine]) -> list[str]:
+def settled_problems(cell: Cell, machines: Mapping[str, Machine]) -> list[str]:
     """Return what is wrong once faults are off and time has passed: is = should be, exactly."""
     wanted = {
         attempt_key(task_name(job.key, task.index), task.attempt, program): task.machine
@@ -96,7 +97,7 @@ def settled_problems(cell: Cell, machines: Mapping[str, SimMachine]) -> list[str
         if task.state is State.RUNNING and not is_alloc_set(job)
         for program in ("", *(each.name for each in job.spec.group))
     }
-    true = {key: name for name, machine in sorted(machines.items()) for key in machine.runtime.alive()}
+    true = {key: name for name, machine in sorted(machines.items()) for key in machine.programs.alive()}
     problems = [f"{key} should run on {on} and does not" for key, on in wanted.items() if true.get(key) != on]
     problems += [f"{key} runs on {on} and should not" for key, on in true.items() if key not in wanted]
     problems += [f"{name} is not up" for name, m in cell.machines.items() if not m.up]
@@ -139,28 +140,28 @@ def _has_room(cell: Cell, spec: JobSpec) -> bool:
     )
 
 
-def _wrong_programs(cell: Cell, machines: Mapping[str, SimMachine], paused: Set[str]) -> Iterator[str]:
+def _wrong_programs(cell: Cell, machines: Mapping[str, Machine], paused: Set[str]) -> Iterator[str]:
     """What runs was started as its job now says; or said, where a rollback of the job is paused."""
     for job in cell.jobs.values():
         for task in job.tasks:
             if task.state is not State.RUNNING:
                 continue
             key = attempt_key(task_name(job.key, task.index), task.attempt)
-            program = machines[task.machine].runtime.programs.get(key)
+            program = machines[task.machine].programs.by_key.get(key)
             spec = job.spec_of(task) if job.key in paused else job.spec
             said = (spec.run, tuple(spec.ports), spec.needs(task.index))
             if program and (program.spec.run, tuple(program.spec.ports), program.spec.resources) != said:
                 yield f"{key} runs something else than its job says"
 
 
-def _wrong_ends(cell: Cell, machines: Mapping[str, SimMachine]) -> Iterator[str]:
+def _wrong_ends(cell: Cell, machines: Mapping[str, Machine]) -> Iterator[str]:
     """The exit code that people see is the one the program had, where it can still be asked."""
     for job in cell.jobs.values():
         for task in job.tasks:
             if task.ending not in (Ending.FINISH, Ending.FAIL) or task.machine not in machines:
                 continue
             key = attempt_key(task_name(job.key, task.index), task.attempt)
-            program = machines[task.machine].runtime.programs.get(key)
+            program = machines[task.machine].programs.by_key.get(key)
             true = program.state.exit if program else None
             if true is not None and true.code != task.exit_code:
                 yield f"{key} ended with {true.code} and is said to have ended with {task.exit_code}"

@@ -12,6 +12,7 @@ class Faults(msgspec.Struct, frozen=True):
     message_slow: float = 0.1  # takes up to slow_seconds instead of a millisecond
     message_doubled: float = 0.02  # a poll arrives twice
     slow_seconds: float = 3.0
+    store_slow: float = 0.01  # the store takes up to slow_seconds for something
     start_fails: float = 0.05
     task_lives_seconds: float = 60.0  # of a service, until it crashes
     append_fails: float = 0.005  # the outcome of a commit is unknown: the master ends
@@ -57,6 +58,12 @@ class Fate:
         if self.happens(self.faults.message_slow):
             return self.random.uniform(0.001, self.faults.slow_seconds)
         return 0.0005
+
+    def offloaded_seconds(self) -> float:
+        """Return how long work in a thread takes, such as a commit."""
+        if self.happens(self.faults.store_slow):
+            return self.random.uniform(0.001, self.faults.slow_seconds)
+        return 0.002
 
     def until_next(self, mean_seconds: float) -> float:
         """Return the time until something that happens at random comes again."""

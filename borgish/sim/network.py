@@ -1,78 +1,225 @@
-"""Messages between the master and machines: slow, lost, or held up by a machine that is cut off."""
+"""Messages between processes on different hosts: slow, lost, doubled, or held up where a host is cut off.
 
-from collections.abc import Callable
+``SimTransport`` is the master's way to borglets, in the place of ``link.transport.HttpTransport``: the bytes
+are those of real polls, and the borglet's own ASGI application answers them.
+"""
 
-from borgish.errors import Conflict, NotListening, Unreachable
-from borgish.sim.clock import VirtualClock
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from borgish.cell.model import Machine
+from borgish.errors import NotListening, Unreachable
+from borgish.link.transport import HEAD_SECONDS_MAX, Response, poll_token
 from borgish.sim.faults import Fate
-from borgish.sim.machine import Answer, SimMachine
-from borgish.wire.link import HeadReply, PollReply, PollRequest
+from borgish.sim.loop import Process, VirtualLoop
 
 LATE_SECONDS = 1.0
 """A message that takes longer may make its poll fail."""
 
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+App = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What is sent over a connection; ``client`` is where it comes from."""
+
+    method: str
+    path: str
+    token: str
+    body: bytes
+    client: tuple[str, int]
+
+
+class Server(Protocol):
+    """A machine, as the network sees it."""
+
+    name: str
+
+    @property
+    def port(self) -> int: ...
+
+    process: Process | None  # of its borglet; None while none runs
+    app: App | None  # what answers there; None as long as it does not listen
+    is_on: bool  # the host, whether or not its borglet runs
+    is_deaf: bool  # nothing gets through to it
+    is_mute: bool  # nothing that it sends gets through
+
+    def missed(self) -> None:
+        """Note that a message from or to it came to nothing, or was late."""
+        ...
+
+    def answered(self) -> None:
+        """Note that a master took in an answer of it."""
+        ...
+
+    def refused(self) -> None:
+        """Note that a master took in that its host refused a connection."""
+        ...
+
 
 class Network:
-    """Carries polls and their answers. What is lost says nothing: the asker has its own time limit.
+    """Carries requests and their answers. What is lost says nothing: the asker has its own time limit.
 
     A host without a borglet refuses the connection; one that is off says nothing.
     """
 
-    def __init__(self, clock: VirtualClock, fate: Fate) -> None:
-        self._clock = clock
+    def __init__(self, loop: VirtualLoop, fate: Fate, machines: Mapping[str, Server]) -> None:
+        self._loop = loop
         self._fate = fate
+        self.machines = machines
+        self._open: dict[str, dict[asyncio.Future[Response], None]] = {}
+        """Exchanges under way with each borglet that runs, in their order."""
+        self._askers: dict[tuple[str, int], Process] = {}
 
-    def poll(
-        self,
-        machine: SimMachine,
-        port: int,
-        request: PollRequest,
-        answer: Answer,
-        is_open: Callable[[], bool],
-    ) -> None:
-        """Bring a poll to a port of a machine, and its answer back if both get through.
+    def connected(self, asker: Process, client: tuple[str, int]) -> None:
+        """Note who has the connections from an address, until it ends."""
+        self._askers[client] = asker
 
-        ``is_open`` tells whether the connection still is: it ends with the process of who asks.
-        """
+    def is_open(self, client: tuple[str, int] | None) -> bool:
+        """Whether there still are connections from an address: those of a process end with it."""
+        asker = self._askers.get(client) if client else None
+        return asker is not None and asker.is_alive
+
+    def ask(self, machine: str, port: int, request: Request) -> "asyncio.Future[Response]":
+        """Bring a request to a port of a machine; the future gets the answer, if both get through."""
+        answer: asyncio.Future[Response] = self._loop.create_future()
+        server = self.machines[machine]
         for _ in range(1 + self._fate.happens(self._fate.faults.message_doubled)):
-            seconds = self._travel(machine)
+            seconds = self.travel_seconds(server, is_to=True)
             if seconds is not None:
-                self._clock.after(seconds, lambda: self._arrive(machine, port, request, answer, is_open))
-
-    def head(self, machine: SimMachine, port: int, answer: Callable[[HeadReply], None]) -> None:
-        """Ask a machine what it has seen of masters."""
-        there, back = self._fate.travel_seconds(), self._fate.travel_seconds()
-        if there is None or back is None or machine.is_cut_off:
-            return
-
-        def arrive() -> None:
-            reply = machine.head() if machine.port == port else None
-            if reply is not None:
-                self._clock.after(back, lambda: answer(reply))
-
-        self._clock.after(there, arrive)
+                self._loop.after(seconds, lambda: self._arrive(server, port, request, answer))
+        return answer
 
     def _arrive(
-        self,
-        machine: SimMachine,
-        port: int,
-        request: PollRequest,
-        answer: Answer,
-        is_open: Callable[[], bool],
+        self, server: Server, port: int, request: Request, answer: "asyncio.Future[Response]"
     ) -> None:
-        def back(reply: PollReply | Conflict | Unreachable) -> None:
-            seconds = self._travel(machine)
-            if seconds is not None:
-                # What was sent arrives, also when the borglet that sent it is gone by then.
-                self._clock.after(seconds, lambda: answer(reply))
+        process, app = server.process, server.app
+        if process is not None and app is not None and server.port == port:
+            self._open.setdefault(process.name, {})[answer] = None
+            process.spawn(self._serve(server, process.name, app, request, answer), request.path)
+        elif server.is_on:
+            self._later(server, answer, NotListening("connection refused"))
 
-        if machine.is_up and machine.port == port:
-            machine.poll(request, back, is_open)
-        elif machine.is_on:
-            back(NotListening("connection refused"))
+    async def _serve(
+        self, server: Server, borglet: str, app: App, request: Request, answer: "asyncio.Future[Response]"
+    ) -> None:
+        response = await _answer(app, request, answer)
+        self._open.get(borglet, {}).pop(answer, None)  # it was answered before, where it was doubled
+        self._later(server, answer, response)
 
-    def _travel(self, machine: SimMachine) -> float | None:
-        seconds = None if machine.is_cut_off else self._fate.travel_seconds()
+    def _later(
+        self, server: Server, answer: "asyncio.Future[Response]", what: Response | Unreachable
+    ) -> None:
+        seconds = self.travel_seconds(server, is_to=False)
+        if seconds is not None:
+            # What was sent arrives, also when the borglet that sent it is gone by then.
+            self._loop.after(seconds, lambda: _settle(answer, what))
+
+    def closed(self, server: Server, borglet: str) -> None:
+        """End the connections of a borglet that ended; its host says so, if it is on."""
+        for answer in self._open.pop(borglet, {}):
+            if server.is_on:
+                self._later(server, answer, Unreachable("closed the connection"))
+
+    def travel_seconds(self, server: Server, *, is_to: bool) -> float | None:
+        """Return how long a message to or from a machine takes; None when it is lost."""
+        is_cut = server.is_deaf if is_to else server.is_mute
+        seconds = None if is_cut else self._fate.travel_seconds()
         if seconds is None or seconds > LATE_SECONDS:
-            machine.missed()
+            server.missed()
         return seconds
+
+
+def _settle(answer: "asyncio.Future[Response]", what: Response | Unreachable) -> None:
+    if answer.done():
+        return
+    if isinstance(what, Response):
+        answer.set_result(what)
+    else:
+        answer.set_exception(what)
+
+
+async def _answer(app: App, request: Request, answer: "asyncio.Future[Response]") -> Response:
+    """Let the application answer a request."""
+    received: list[dict[str, Any]] = [{"type": "http.request", "body": request.body, "more_body": False}]
+    status, parts = 0, []
+
+    async def receive() -> dict[str, Any]:
+        if not received:
+            await asyncio.wait({answer})  # it hears no more before the exchange is over
+            return {"type": "http.disconnect"}
+        return received.pop()
+
+    async def send(message: dict[str, Any]) -> None:
+        nonlocal status
+        status = message.get("status", status)
+        parts.append(message.get("body", b""))
+
+    scope = {
+        "type": "http",
+        "method": request.method,
+        "path": request.path.partition("?")[0],
+        "query_string": request.path.partition("?")[2].encode(),
+        "headers": [(b"authorization", f"Bearer {request.token}".encode())],
+        "client": request.client,
+    }
+    await app(scope, receive, send)
+    return Response(status, b"".join(parts))
+
+
+class SimTransport:
+    """One master's way to machines. ``client`` is the address that its requests come from."""
+
+    def __init__(self, network: Network, secret: str, process: Process, client: tuple[str, int]) -> None:
+        self._network, self._secret, self._client = network, secret, client
+        network.connected(process, client)
+
+    def peer(self, record: Machine, permit: Callable[[], None] = lambda: None) -> "SimPeer":
+        return SimPeer(self._network, record, poll_token(self._secret, record.name), self._client, permit)
+
+
+class SimPeer:
+    """One borglet, where its machine's record says that it is."""
+
+    def __init__(
+        self,
+        network: Network,
+        record: Machine,
+        token: str,
+        client: tuple[str, int],
+        permit: Callable[[], None],
+    ) -> None:
+        self.host, self.port = record.host, record.port
+        self._machine = record.name
+        self._network, self._token, self._client, self._permit = network, token, client, permit
+
+    async def post(self, path: str, body: bytes, timeout_seconds: float) -> Response:
+        return await self._ask("POST", path, body, timeout_seconds)
+
+    async def stream(self, path: str, body: bytes | None = None) -> AsyncIterator[Response]:
+        method = "GET" if body is None else "POST"
+        yield await self._ask(method, path, body or b"", HEAD_SECONDS_MAX)
+
+    async def _ask(self, method: str, path: str, body: bytes, timeout_seconds: float) -> Response:
+        self._permit()
+        request = Request(method, path, self._token, body, self._client)
+        answer = self._network.ask(self._machine, self.port, request)
+        late = Unreachable(f"no answer from {self._machine} in {timeout_seconds:.1f} s")
+        timer = asyncio.get_running_loop().call_later(timeout_seconds, _settle, answer, late)
+        try:
+            response = await answer
+        except NotListening:
+            self._network.machines[self._machine].refused()
+            raise
+        finally:
+            timer.cancel()
+        if response.status == 200:
+            self._network.machines[self._machine].answered()
+        return response
+
+    def close(self) -> None:
+        pass

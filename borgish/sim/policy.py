@@ -21,7 +21,7 @@ from borgish.cell.events import (
     TasksPlaced,
     TasksResubmitted,
 )
-from borgish.sim.machine import SimMachine
+from borgish.sim.hosts import Machine
 from borgish.vocabulary import Ending, Eviction, split_task_name, task_name
 
 SILENT_SECONDS = 10.0
@@ -55,7 +55,7 @@ class Record:
         entries: Sequence[Entry],
         committed_at: Mapping[int, float],
         began_at: Sequence[float],
-        machines: Mapping[str, SimMachine],
+        machines: Mapping[str, Machine],
     ) -> None:
         """``began_at``: when each master began."""
         self.losses: list[Loss] = []
@@ -166,14 +166,14 @@ class Record:
 
     def _judge_late(self, name: str, attempt: int, code: int | None) -> None:
         machine = self._lost_on.get((name, attempt))
-        true = self._machines[machine].runtime.results.get((name, attempt)) if machine else None
+        true = self._machines[machine].programs.results.get((name, attempt)) if machine else None
         if true is None or true[1] != code:
             self.problems.append(f"{name} has the result {code} of attempt {attempt}, which ended as {true}")
 
-    def _could_be_heard(self, machine: SimMachine, attempt: Attempt, before: float) -> bool:
+    def _could_be_heard(self, machine: Machine, attempt: Attempt, before: float) -> bool:
         """Whether a master heard from a machine after an attempt had finished there, and lived on, and so
         the result had to count."""
-        result = machine.runtime.results.get(attempt)
+        result = machine.programs.results.get(attempt)
         if result is None or result[1] != 0 or machine.booted_at > result[0]:
             return False
         heard = machine.answered_at[bisect_left(machine.answered_at, result[0] + SLOW_SECONDS) :]

@@ -1,22 +1,38 @@
-"""Programs that exist only on a virtual clock. They outlive their borglet, as real ones do.
+"""Programs that exist only on a virtual clock, and the runtime by which a borglet has them.
 
-What a program does its job's labels say: ``sim: service`` runs until it crashes or is stopped,
-``sim: batch`` ends by itself, ``sim: stubborn`` is a service that ignores TERM, ``sim: crashing`` fails soon
-after each start. What runs beside a main program is a service in any case.
+Programs outlive their borglet, as real ones do. What one does its job's labels say: ``sim: service`` runs
+until it crashes or is stopped, ``sim: batch`` ends by itself, ``sim: stubborn`` is a service that ignores
+TERM, ``sim: crashing`` fails soon after each start, ``sim: sick`` fails its health checks some time after
+each start. What runs beside a main program is a service in any case.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
-from borgish.borglet.runtimes.base import RunState
-from borgish.sim.clock import VirtualClock
+from borgish.borglet.runtimes.base import Input, RunState, StartFailed, Write
+from borgish.errors import NotFound
 from borgish.sim.faults import Fate
-from borgish.wire.link import AttemptSpec, Exit
+from borgish.sim.loop import VirtualLoop, process_here
+from borgish.vocabulary import Runtime
+from borgish.wire.link import AttemptSpec, Exit, Usage, main_key
 
 START_SECONDS = 0.002
 STOP_SECONDS = 0.02
+FORGET_SECONDS = 0.005
+SICK_AFTER_SECONDS = 5.0
 KILLED, TERMINATED = 9, 15
+
+
+class Watcher:
+    """Who is told of every start and every stop, before it is done."""
+
+    def starting(self, machine: str, spec: AttemptSpec) -> None:
+        """A program is about to be started."""
+
+    def stopping(self, machine: str, key: str) -> None:
+        """A program is about to be ended."""
 
 
 class Program(msgspec.Struct):
@@ -32,28 +48,32 @@ class Program(msgspec.Struct):
         return self.state.exit is None
 
 
-class SimRuntime:
-    """All programs of one machine. ``changed`` is who wants to hear that a run ended; None when nobody."""
+class Programs:
+    """All programs of one machine. ``changed`` hears that a run ended; None when no borglet listens."""
 
-    def __init__(self, clock: VirtualClock, fate: Fate) -> None:
-        self.programs: dict[str, Program] = {}  # the latest run of each attempt
+    def __init__(self, loop: VirtualLoop, fate: Fate, *, lasting: bool = False) -> None:
+        """``lasting``: of these programs nobody knows when they end, so they do not."""
+        self.by_key: dict[str, Program] = {}  # the latest run of each attempt
         self.results: dict[tuple[str, int], tuple[float, int]] = {}
         """By (task, attempt): when its main program last ended by itself, unasked, and its exit code."""
         self.changed: Callable[[str], None] | None = None
-        self._clock = clock
+        self.is_hung = False  # whoever asks for a start or a stop gets no answer
+        self._loop = loop
         self._fate = fate
+        self._is_lasting = lasting
         self._pid = 1000
 
     def start(self, spec: AttemptSpec, run: int) -> RunState:
         """Start a run; the same (key, run) again is the same run."""
-        there = self.programs.get(spec.key)
+        there = self.by_key.get(spec.key)
         if there is not None and there.state.run >= run:
             return there.state
         assert there is None or not there.is_alive, f"{spec.key} runs twice"
         self._pid += 1
-        state = RunState(spec.key, run, self._pid, self._clock.now().wall)
-        self.programs[spec.key] = Program(spec, state)
-        self._plan_end(spec, run)
+        state = RunState(spec.key, run, self._pid, self._loop.now().wall)
+        self.by_key[spec.key] = Program(spec, state)
+        if not self._is_lasting:
+            self._plan_end(spec, run)
         return state
 
     def _plan_end(self, spec: AttemptSpec, run: int) -> None:
@@ -66,55 +86,137 @@ class SimRuntime:
             lives_seconds, code = chance.expovariate(1 / self._fate.faults.task_lives_seconds), 1
         else:
             return
-        self._clock.after(lives_seconds, lambda: self._end_by_itself(spec, run, code))
+        self._loop.after(lives_seconds, lambda: self._end_by_itself(spec, run, code))
 
     def _end_by_itself(self, spec: AttemptSpec, run: int, code: int) -> None:
         calm = not self._fate.faults.task_lives_seconds
         if not calm or (spec.labels.get("sim") in ("batch", "crashing") and not spec.program):
-            program = self.programs.get(spec.key)
+            program = self.by_key.get(spec.key)
             unasked = program is not None and program.is_alive and not program.is_signalled
             if unasked and program is not None and program.state.run == run and not spec.program:
-                self.results[spec.task, spec.attempt] = self._clock.now().mono, code
-            self._end(spec.key, run, Exit(code=code, at=self._clock.now().wall))
+                self.results[spec.task, spec.attempt] = self._loop.now().mono, code
+            self._end(spec.key, run, Exit(code=code, at=self._loop.now().wall))
 
     def _end(self, key: str, run: int, exit_: Exit) -> None:
-        program = self.programs.get(key)
+        program = self.by_key.get(key)
         if program is None or not program.is_alive or program.state.run != run:
             return
         program.state = msgspec.structs.replace(program.state, exit=exit_)
         if self.changed is not None:
             self.changed(key)
 
-    def signal(self, key: str) -> None:
-        """Ask the run to end."""
-        program = self.programs.get(key)
-        if program is not None and program.spec.labels.get("sim") != "stubborn":
-            self._plan_stop(program, TERMINATED)
-
-    def kill(self, key: str) -> None:
-        """End the run."""
-        program = self.programs.get(key)
-        if program is not None:
-            self._plan_stop(program, KILLED)
-
-    def _plan_stop(self, program: Program, signal: int) -> None:
-        key, run = program.state.key, program.state.run
+    def stop(self, key: str, signal: int) -> None:
+        """Ask a run to end, or end it."""
+        program = self.by_key.get(key)
+        if program is None or (signal != KILLED and program.spec.labels.get("sim") == "stubborn"):
+            return
         program.is_signalled = True
-        self._clock.after(
-            STOP_SECONDS, lambda: self._end(key, run, Exit(signal=signal, at=self._clock.now().wall))
+        run = program.state.run
+        self._loop.after(
+            STOP_SECONDS, lambda: self._end(key, run, Exit(signal=signal, at=self._loop.now().wall))
         )
 
     def forget(self, key: str) -> None:
         """Let go of an ended attempt."""
-        program = self.programs.get(key)
+        program = self.by_key.get(key)
         assert program is None or not program.is_alive, f"{key} is forgotten and runs"
-        self.programs.pop(key, None)
+        self.by_key.pop(key, None)
 
     def is_alive(self, key: str) -> bool:
         """Whether a program runs."""
-        program = self.programs.get(key)
+        program = self.by_key.get(key)
         return program is not None and program.is_alive
+
+    def is_sick(self, key: str) -> bool:
+        """Whether a program fails its health checks now."""
+        program = self.by_key[key]
+        runs_seconds = self._loop.now().wall - program.state.started_at
+        return program.spec.labels.get("sim") == "sick" and runs_seconds > SICK_AFTER_SECONDS
 
     def alive(self) -> list[str]:
         """Return the keys of all runs that are alive."""
-        return [key for key, program in self.programs.items() if program.is_alive]
+        return [key for key, program in self.by_key.items() if program.is_alive]
+
+
+class SimRuntime:
+    """The programs of a machine as one run of its borglet has them (``TaskRuntime``)."""
+
+    kind = Runtime.FAKE
+
+    def __init__(self, machine: str, programs: Programs, fate: Fate, watcher: Watcher) -> None:
+        self._machine = machine
+        self._programs = programs
+        self._fate = fate
+        self._watcher = watcher
+
+    async def open(self, changed: Callable[[str], None]) -> list[RunState]:
+        borglet = process_here()
+        self._programs.changed = lambda key: borglet.call(changed, key)
+        return [program.state for program in self._programs.by_key.values()]
+
+    async def start(self, spec: AttemptSpec, run: int) -> RunState:
+        await self._answers()
+        await asyncio.sleep(START_SECONDS)
+        if self._fate.happens(self._fate.faults.start_fails):
+            raise StartFailed("the simulator said no")
+        if spec.program and not self._programs.is_alive(main_key(spec.key)):
+            raise StartFailed("its main program does not run")
+        self._watcher.starting(self._machine, spec)
+        return self._programs.start(spec, run)
+
+    async def _answers(self) -> None:
+        if self._programs.is_hung:
+            await asyncio.Future()
+
+    def look(self, key: str) -> RunState | None:
+        program = self._programs.by_key.get(key)
+        return program.state if program else None
+
+    async def signal(self, key: str, signal: str) -> None:
+        del signal  # all that are not KILL are the same here
+        await self._answers()
+        self._watcher.stopping(self._machine, key)
+        self._programs.stop(key, TERMINATED)
+
+    async def kill(self, key: str) -> None:
+        await self._answers()
+        self._watcher.stopping(self._machine, key)
+        self._programs.stop(key, KILLED)
+
+    async def forget(self, key: str) -> None:
+        self._programs.forget(key)
+        await asyncio.sleep(FORGET_SECONDS)
+
+    async def sample(self) -> list[Usage]:
+        return []
+
+    async def logs(self, key: str, *, previous: bool, follow: bool, tail: int) -> AsyncIterator[bytes]:
+        del previous, follow, tail
+        if key not in self._programs.by_key:
+            raise NotFound(f"nothing is known of {key}")
+        yield b""
+
+    def removed(self, key: str) -> str:
+        del key
+        return ""
+
+    async def exec(
+        self,
+        key: str,
+        run: tuple[str, ...],
+        timeout_seconds: float,
+        stdin: Input | None = None,
+        write: Write | None = None,
+    ) -> tuple[bytes, int, bool]:
+        del run, timeout_seconds, stdin, write
+        await self._answers()
+        return b"", int(self._programs.is_sick(key)), False
+
+    def images(self) -> dict[str, str]:
+        return {}
+
+    def trouble(self) -> str:
+        return ""
+
+    async def close(self) -> None:
+        self._programs.changed = None

@@ -13,11 +13,11 @@ from borgish.cell.commands import (
     SubmitJob,
     UncordonMachine,
 )
-from borgish.errors import Refused, StoreFull
+from borgish.errors import BorgishError, Refused, StoreFull
 from borgish.resources import Resources
-from borgish.sim.clock import VirtualClock
 from borgish.sim.faults import Fate
-from borgish.sim.master import SimMaster
+from borgish.sim.hosts import MasterHost
+from borgish.sim.loop import VirtualLoop
 from borgish.spec.job import JobSpec, Program, Restart
 from borgish.store.moment import cell_at
 from borgish.vocabulary import JobKind, RestartPolicy, Runtime
@@ -34,7 +34,7 @@ class People:
     """Everybody who gives commands. ``acknowledged`` are the request ids of what was accepted."""
 
     def __init__(
-        self, clock: VirtualClock, fate: Fate, master: SimMaster, machines: list[str], pause_seconds: float
+        self, clock: VirtualLoop, fate: Fate, master: MasterHost, machines: list[str], pause_seconds: float
     ) -> None:
         self.acknowledged: list[str] = []
         self._clock = clock
@@ -76,15 +76,14 @@ class People:
         if answered:
             return
 
-        def take(reply: Accepted | Refused) -> None:
-            if isinstance(reply, StoreFull):
-                return  # nothing was done, and there will be room again
+        def take(reply: Accepted | BorgishError) -> None:
+            if isinstance(reply, StoreFull) or not isinstance(reply, Accepted | Refused):
+                return  # nothing was done, and there will be room again, or one that leads
             if isinstance(reply, Accepted) and not answered:
                 self.acknowledged.append(request_id)
             answered.append(True)
 
-        if self._master.core is not None:
-            self._master.ask(command, take, "ann", request_id, "d")
+        self._master.command(command, take, "ann", request_id, "d")
         self._clock.after(ASK_AGAIN_SECONDS, lambda: self._ask(command, request_id, answered))
 
     def _command(self) -> Command:

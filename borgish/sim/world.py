@@ -9,20 +9,15 @@ from functools import partial
 
 import msgspec
 
-from borgish.cell.commands import JoinMachine
-from borgish.cell.model import Machine
 from borgish.cell.room import AMPLE, Level, Room
-from borgish.errors import Refused
 from borgish.sim.checkers import Overseer, misheard, settled_problems
-from borgish.sim.clock import VirtualClock
 from borgish.sim.faults import Fate, Faults
-from borgish.sim.machine import FACTS, UNHEARD_SECONDS, SimMachine
-from borgish.sim.master import SimMaster
+from borgish.sim.hosts import Machine, MasterHost
+from borgish.sim.loop import VirtualLoop
 from borgish.sim.network import Network
 from borgish.sim.policy import Loss, Record
+from borgish.sim.store import SimDisk, SimStore
 from borgish.sim.workload import People
-from borgish.store.memory import MemoryStore
-from borgish.wire.api import Accepted
 
 LOW, FULL = Room(Level.LOW, 2, 4), Room(Level.FULL, 0, 4)
 STORM_SECONDS = 120.0
@@ -52,29 +47,41 @@ class World:
     def __init__(
         self, seed: int, machines: int = 6, faults: Faults | None = None, pause_seconds: float = 1.5
     ) -> None:
-        self.clock = VirtualClock()
         self.fate = Fate(seed, Faults() if faults is None else faults)
+        self.clock = VirtualLoop(self.fate.of("threads"))
         self.overseer = Overseer()
-        self.network = Network(self.clock, self.fate)
+        self.machines: dict[str, Machine] = {}
+        self.network = Network(self.clock, self.fate, self.machines)
         names = [f"m{number}" for number in range(1, machines + 1)]
-        self.machines = {name: SimMachine(name, self.clock, self.fate, self.overseer) for name in names}
-        self.master = SimMaster(self.clock, self.fate, self.network, self.machines, MemoryStore("sim"))
-        self.overseer.store, self.overseer.master = self.master.store, self.master
+        for name in names:
+            machine = Machine(name, self.clock, self.fate, self.overseer, self.network)
+            machine.leader = self._leader
+            self.machines[name] = machine
+        store = SimStore(SimDisk("sim"), self.clock, self.fate)
+        self.master = MasterHost(self.clock, self.fate, self.network, store)
+        self.overseer.store, self.overseer.master = store, self.master
         self.overseer.machines = self.machines
         self.people = People(self.clock, self.fate, self.master, names, pause_seconds)
-        self.copies: list[SimMaster] = []
-        self._backup: MemoryStore | None = None
+        self.copies: list[MasterHost] = []
+        self._backup: SimStore | None = None
         self.masters = 0
         self.borglet_deaths = 0
 
     def run(self, storm_seconds: float = STORM_SECONDS, calm_seconds: float = CALM_SECONDS) -> Verdict:
         """Let it all happen, and judge."""
-        self.begin()
-        self.clock.run_until(storm_seconds)
-        self.fate.calm()
-        self.people.stop()
-        self.clock.run_until(storm_seconds + calm_seconds)
-        return self._verdict()
+        try:
+            self.begin()
+            self.clock.run_until(storm_seconds)
+            self.fate.calm()
+            self.people.stop()
+            self.clock.run_until(storm_seconds + calm_seconds)
+            return self._verdict()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Let go of everything; nothing happens any more."""
+        self.clock.close()
 
     def begin(self) -> None:
         """Start everybody; what follows happens as the clock goes on."""
@@ -83,39 +90,18 @@ class World:
             self.begin_borglet(machine)
         self.people.begin()
         self._plan_disasters()
-        self._join_again()
 
     def _begin_master(self) -> None:
         self.masters += 1
         self.master.begin()
 
-    def begin_borglet(self, machine: SimMachine) -> None:
-        """Start a machine's borglet, and have it join, where none runs."""
+    def begin_borglet(self, machine: Machine) -> None:
+        """Start a machine's borglet where none runs."""
         if not machine.is_up:
             machine.begin()
-            self._join(machine, machine.instance, joined=[])
 
-    def _join(self, machine: SimMachine, instance: str, joined: list[bool]) -> None:
-        """Join with this run of the borglet, and again until that is accepted."""
-        if joined or machine.instance != instance or not machine.is_up:
-            return
-
-        def take(reply: Accepted | Refused) -> None:
-            if isinstance(reply, Accepted) and machine.is_up and machine.instance == instance:
-                machine.joined()
-                joined.append(True)
-
-        if self.master.core is not None and not machine.is_cut_off:
-            command = JoinMachine(_record(machine), instance, known=machine.is_known)
-            self.master.ask(command, take, machine.name)
-        self.clock.after(1.0, lambda: self._join(machine, instance, joined))
-
-    def _join_again(self) -> None:
-        """Have those join again that the master seems to have lost."""
-        for machine in self.machines.values():
-            if machine.is_up and machine.is_unheard:
-                self._join(machine, machine.instance, joined=[])
-        self.clock.after(UNHEARD_SECONDS, self._join_again)
+    def _leader(self) -> MasterHost | None:
+        return self.master if self.master.leader is not None else None
 
     # Disasters
 
@@ -125,8 +111,8 @@ class World:
             (faults.master_dies_seconds, self._kill_master),
             (faults.borglet_dies_seconds, self._kill_borglet),
             (faults.machine_cut_off_seconds, self._cut_off),
-            (faults.machine_boots_seconds, partial(self._lose, SimMachine.lose_programs)),
-            (faults.machine_wiped_seconds, partial(self._lose, SimMachine.lose_disk)),
+            (faults.machine_boots_seconds, partial(self._lose, Machine.lose_programs)),
+            (faults.machine_wiped_seconds, partial(self._lose, Machine.lose_disk)),
             (faults.master_stalls_seconds, self._stall_master),
             (faults.clock_steps_seconds, self._step_clock),
             (faults.store_fills_seconds, self._fill_store),
@@ -168,10 +154,10 @@ class World:
             self.copy_of(self.fate.random.choice([latest, self._backup or latest])).begin()
             self._backup = latest
 
-    def copy_of(self, store: MemoryStore) -> SimMaster:
+    def copy_of(self, store: SimStore) -> MasterHost:
         """Return a master on a copy of a disk, on a host of its own."""
         name = f"copy-{len(self.copies) + 1}"
-        copy = SimMaster(self.clock, self.fate, self.network, self.machines, store.copy(), name)
+        copy = MasterHost(self.clock, self.fate, self.network, store.copy(), name)
         self.copies.append(copy)
         return copy
 
@@ -188,9 +174,9 @@ class World:
         self.master.store.disk.room = AMPLE
 
     def _kill_borglet(self) -> None:
-        self._lose(SimMachine.die)
+        self._lose(Machine.die)
 
-    def _lose(self, what: Callable[[SimMachine], None]) -> None:
+    def _lose(self, what: Callable[[Machine], None]) -> None:
         """End one borglet, and whatever goes with it, and start one there again some time after."""
         machine = self._any()
         if machine.is_up:
@@ -204,18 +190,18 @@ class World:
             machine.cut_off(cut=True)
             self.clock.after(self.fate.away_seconds(), lambda: machine.cut_off(cut=False))
 
-    def _any(self) -> SimMachine:
+    def _any(self) -> Machine:
         return self.fate.random.choice(list(self.machines.values()))
 
     # The end
 
     def _verdict(self) -> Verdict:
-        problems = [*self.master.problems, *self.overseer.problems]
+        problems = [*self.clock.faults, *self.master.problems, *self.overseer.problems]
         store = self.master.store
         problems += misheard(store, self.people.acknowledged)
         problems += [f"{copy.name} leads beside the master" for copy in self.copies if copy.is_up]
         record = Record(
-            list(store.reopen().entries(0)), self.master.committed_at, self.master.began_at, self.machines
+            list(store.reopen().entries(0)), store.sim_disk.committed_at, self.master.began_at, self.machines
         )
         problems += record.problems
         if self.master.core is None:
@@ -235,20 +221,3 @@ class World:
             copies=len(self.copies),
             losses=tuple(record.losses),
         )
-
-
-def _record(machine: SimMachine) -> Machine:
-    return Machine(
-        name=machine.name,
-        host="sim",
-        port=machine.port,
-        tls=False,
-        capacity=FACTS.capacity,
-        attributes=FACTS.attributes,
-        runtimes=FACTS.runtimes,
-        ports_low=FACTS.ports_low,
-        ports_high=FACTS.ports_high,
-        boot_id=machine.boot_id,
-        joined_at=0.0,
-        port_next=FACTS.ports_low,
-    )

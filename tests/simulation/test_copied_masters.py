@@ -1,11 +1,15 @@
 """A second master on a copy of the store beside the first: it ends, and no task is disturbed."""
 
+from collections.abc import Iterator
+
 import msgspec
 import pytest
 
 from borgish.errors import Fenced, InUse, StoreOlder
+from borgish.link.refusals import Disobeyed
 from borgish.master.rival import Found, RivalSearch, TakeOver
 from borgish.sim.faults import NO_FAULTS, Faults
+from borgish.sim.hosts import MasterHost
 from borgish.sim.world import World
 
 COPIES = msgspec.structs.replace(
@@ -42,23 +46,29 @@ def test_it_would_be_found_if_they_led(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any("was never placed there" in text for text in problems)
 
 
-def quiet_world() -> World:
+@pytest.fixture
+def world() -> Iterator[World]:
     """A cell without faults after half a minute, in which nobody asks for anything any more."""
     world = World(1, faults=NO_FAULTS)
     world.begin()
     world.clock.run_until(30.0)
     world.people.stop()
     world.clock.run_until(60.0)
-    assert any(machine.runtime.alive() for machine in world.machines.values())
-    return world
+    assert any(machine.programs.alive() for machine in world.machines.values())
+    yield world
+    world.close()
+
+
+def refused(master: MasterHost) -> Disobeyed | None:
+    assert master.leader is not None
+    return master.leader.link.refusals.found()
 
 
 def alive(world: World) -> dict[str, list[str]]:
-    return {name: sorted(machine.runtime.alive()) for name, machine in world.machines.items()}
+    return {name: sorted(machine.programs.alive()) for name, machine in world.machines.items()}
 
 
-def test_a_copy_waits_for_a_leader_that_is_held_up() -> None:
-    world = quiet_world()
+def test_a_copy_waits_for_a_leader_that_is_held_up(world: World) -> None:
     before = alive(world)
     world.master.stall(8.0)
     world.clock.run_until(66.0)
@@ -70,8 +80,7 @@ def test_a_copy_waits_for_a_leader_that_is_held_up() -> None:
     assert alive(world) == before
 
 
-def test_one_that_takes_over_is_obeyed_and_the_other_one_ends() -> None:
-    world = quiet_world()
+def test_one_that_takes_over_is_obeyed_and_the_other_one_ends(world: World) -> None:
     before, first = alive(world), world.master
     assert first.core is not None
     timeline = first.core.cell.timeline
@@ -81,7 +90,7 @@ def test_one_that_takes_over_is_obeyed_and_the_other_one_ends() -> None:
     assert copy.core is not None
     assert copy.core.cell.timeline == timeline + 1
     assert first.ended is None
-    assert first.refusals.found() is not None
+    assert refused(first) is not None
     world.clock.run_until(71.0)
     assert isinstance(first.ended, Fenced), first.ended
     world.clock.run_until(130.0)  # it is started again, and again
@@ -108,16 +117,16 @@ def test_one_that_half_of_its_machines_refuse_acknowledges_nothing_and_ends() ->
     copy.begin(TakeOver.MACHINES)
     world.clock.run_until(36.0)
     assert copy.core is not None
-    assert first.refusals.found() is not None
+    assert refused(first) is not None
     acknowledged = len(world.people.acknowledged)
     world.clock.run_until(60.0)
     assert acknowledged > 3
     assert len(world.people.acknowledged) == acknowledged
     assert first.core is None
+    world.close()
 
 
-def test_of_two_that_come_to_one_term_a_machine_obeys_the_first() -> None:
-    world = quiet_world()
+def test_of_two_that_come_to_one_term_a_machine_obeys_the_first(world: World) -> None:
     before = alive(world)
     world.master.die()
     copy = world.copy_of(world.master.store)
@@ -127,8 +136,8 @@ def test_of_two_that_come_to_one_term_a_machine_obeys_the_first() -> None:
     assert copy.core is not None
     assert world.master.core is not None
     assert copy.core.cell.epoch == world.master.core.cell.epoch
-    assert world.master.refusals.found() is not None
-    assert copy.refusals.found() is None
+    assert refused(world.master) is not None
+    assert refused(copy) is None
     world.clock.run_until(120.0)
     assert isinstance(world.master.ended, InUse)
     assert (copy.is_up, alive(world)) == (True, before)

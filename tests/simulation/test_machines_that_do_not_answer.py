@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from borgish.cell import decide_report
+from borgish.master.leader import Leader
 from borgish.reconcilers import stranded
 from borgish.reconcilers.settings import ReconcileSettings
-from borgish.sim import master
 from borgish.sim.faults import NO_FAULTS, Faults
-from borgish.sim.machine import SimMachine
+from borgish.sim.hosts import Machine
 from borgish.sim.world import Verdict, World
 
 BORGLETS_AWAY = msgspec.structs.replace(NO_FAULTS, borglet_dies_seconds=10.0, away_seconds=150.0)
@@ -25,14 +25,14 @@ DOWN_AFTER_3_SECONDS = ReconcileSettings(down_after_seconds=3.0, down_after_refu
 REFUSED_IS_SILENT = ReconcileSettings(down_after_refused_seconds=10.0)
 HALF_AT_ONCE = ReconcileSettings(lost_share_max=0.5)
 
-Stop = Callable[[SimMachine], None]
+Stop = Callable[[Machine], None]
 
 
-def silent(machine: SimMachine) -> None:
+def silent(machine: Machine) -> None:
     machine.cut_off(cut=True)
 
 
-def refusing(machine: SimMachine) -> None:
+def refusing(machine: Machine) -> None:
     machine.die()
 
 
@@ -79,7 +79,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def judging_by(settings: ReconcileSettings) -> Plant:
     """Let masters have other times."""
-    return lambda patch: patch.setattr(master, "ReconcileSettings", lambda: settings)
+    return lambda patch: patch.setattr(Leader, "_reconcile_settings", lambda _self: settings)
 
 
 def without_a_rate(patch: pytest.MonkeyPatch) -> None:

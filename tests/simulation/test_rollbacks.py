@@ -40,7 +40,7 @@ class Story:
 
     def _ask(self, command: Command) -> None:
         self._asked += 1
-        self.world.master.ask(command, lambda _reply: None, "ann", f"story-{self._asked}", "d")
+        self.world.master.command(command, lambda _reply: None, "ann", f"story-{self._asked}", "d")
 
     def _replace(self) -> None:
         self._bad = len(self.world.master.store.disk.entries)
@@ -67,9 +67,9 @@ class Story:
         """Return how many tasks have a program that runs, by the machines themselves."""
         tasks = set()
         for machine in self.world.machines.values():
-            for key in machine.runtime.alive():
+            for key in machine.programs.alive():
                 who = split_attempt_key(key)
-                if who is not None and machine.runtime.programs[key].spec.labels["sim"] == does:
+                if who is not None and machine.programs.by_key[key].spec.labels["sim"] == does:
                     tasks.add(split_task_name(who[0])[1])
         return len(tasks)
 

@@ -1,5 +1,6 @@
 """Twenty lives of a whole cell, each with its faults; and proof that the checkers see what is wrong."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -10,14 +11,16 @@ import pytest
 
 from borgish.borglet.core import BorgletCore
 from borgish.cell import decide_report, rollback
+from borgish.cell.commands import Observe
 from borgish.cell.decide_going_on import Due
 from borgish.cell.model import Job
 from borgish.cell.state import Cell
+from borgish.errors import StoreFull
 from borgish.link import conversation, translate
 from borgish.master.core import Core
+from borgish.master.inbox import Inbox
 from borgish.reconcilers import stranded
 from borgish.sim.faults import NO_FAULTS, Faults
-from borgish.sim.master import SimPoller
 from borgish.sim.world import World
 
 
@@ -68,7 +71,13 @@ def write_though_it_is_full(patch: pytest.MonkeyPatch) -> None:
 
 
 def acknowledge_what_was_refused(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SimPoller, "_reported", lambda self, number, reply, _answer: self._done(number, reply))
+    observe = Inbox.observe
+
+    async def never_refused(self: Inbox, report: Observe) -> None:
+        with contextlib.suppress(StoreFull):
+            await observe(self, report)
+
+    patch.setattr(Inbox, "observe", never_refused)
 
 
 @pytest.mark.parametrize("plant", [write_though_it_is_full, acknowledge_what_was_refused])

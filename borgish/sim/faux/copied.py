@@ -12,7 +12,7 @@ import msgspec
 from borgish.cell.allocs import alloc_name, is_alloc_set
 from borgish.cell.commands import Command, Observe
 from borgish.cell.events import Entry
-from borgish.cell.model import Job, Machine, Task
+from borgish.cell.model import Job, Task
 from borgish.cell.observed import Miss, SeenAttempt
 from borgish.cell.state import Cell
 from borgish.clock import Now
@@ -23,14 +23,13 @@ from borgish.master.core import Core
 from borgish.master.poison import Failure
 from borgish.master.step import Ask, Heard, Input, Missed, Step
 from borgish.reconcilers.settings import ReconcileSettings
-from borgish.sim.clock import VirtualClock
 from borgish.sim.faults import NO_FAULTS, Fate
-from borgish.sim.machine import SimMachine, Watcher
-from borgish.sim.runtime import SimRuntime
+from borgish.sim.faux.copied_machine import CopiedMachine
+from borgish.sim.loop import VirtualLoop
 from borgish.store.codec import decode_snapshot, encode_snapshot
 from borgish.vocabulary import Phase, State, split_task_name, task_name
 from borgish.wire.api import Accepted
-from borgish.wire.link import AttemptSpec, Facts, PollReply
+from borgish.wire.link import AttemptSpec, PollReply
 
 ACTOR = "fauxmaster"
 TICK_SECONDS = 0.5
@@ -55,7 +54,7 @@ class Copy:
 
     def __init__(self, cell: Cell, wall: float, seed: int = 0) -> None:
         """``wall`` is what time it is there, in seconds since 1970."""
-        self.clock = VirtualClock(wall)
+        self.clock = VirtualLoop(wall_at_start=wall)
         self.core = Core(cell, ReconcileSettings(), self.clock.now(), seed)
         self.entries: list[Entry] = []  # what happened here
         self.failures: list[Failure] = []
@@ -185,14 +184,13 @@ class Copy:
     def _conversation(self, name: str) -> Conversation:
         return Conversation(self.cell, self.core.observed, name)
 
-    def _machine(self, name: str) -> SimMachine:
+    def _machine(self, name: str) -> CopiedMachine:
         """Return a machine that runs what it said it runs."""
         machine = CopiedMachine(self.cell.machines[name], self.clock, self._fate)
         for seen in self.core.observed.machines[name].attempts.values():
             if seen.ended is None:
                 machine.runs_already(self._spec(name, seen), seen.started_at)
         machine.begin()
-        machine.joined()
         return machine
 
     def _spec(self, machine: str, seen: SeenAttempt) -> AttemptSpec:
@@ -238,34 +236,10 @@ class Copy:
 class _Line:
     """A machine, what was said with it, and how often it was asked."""
 
-    def __init__(self, machine: SimMachine, conversation: Conversation) -> None:
+    def __init__(self, machine: CopiedMachine, conversation: Conversation) -> None:
         self.machine = machine
         self.conversation = conversation
         self.asked = 0
-
-
-class _Lasting(SimRuntime):
-    """Programs of which nobody knows when they end: they do not."""
-
-    def _plan_end(self, spec: AttemptSpec, run: int) -> None:
-        del spec, run
-
-
-class CopiedMachine(SimMachine):
-    """A simulated machine that is what the record of a real one says."""
-
-    def __init__(self, record: Machine, clock: VirtualClock, fate: Fate) -> None:
-        facts = Facts(
-            record.capacity, record.attributes, record.runtimes, record.ports_low, record.ports_high
-        )
-        super().__init__(record.name, clock, fate, Watcher(), facts)
-        self.runtime = _Lasting(clock, fate)
-        self._booted = record.boot_id
-
-    @property
-    def boot_id(self) -> str:
-        """The name of the run in which it was copied."""
-        return self._booted
 
 
 def whole_report(cell: Cell, machine: str) -> Observe:
