@@ -35,8 +35,7 @@ from borgish.master.step import Ask, Heard, Input, Missed, Step, Unasked, UsageS
 from borgish.reconcilers import RECONCILERS, Reconciler
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.scheduler.plan import Plan, Refusal
-from borgish.scheduler.schedule import Scheduler
-from borgish.scheduler.settings import SchedulerSettings
+from borgish.scheduler.schedule import Scheduler, SchedulerSettings
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import split_task_name
 from borgish.wire.api import Accepted

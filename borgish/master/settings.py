@@ -20,7 +20,7 @@ from borgish.master.lease import LeaseSettings
 from borgish.master.lease import wrong_with as wrong_with_lease
 from borgish.reload import merged
 from borgish.scheduler.policies import POLICIES
-from borgish.scheduler.settings import FAILURE_DOMAINS, SchedulerSettings, SchedulerTable
+from borgish.scheduler.schedule import FAILURE_DOMAINS, SchedulerSettings, SchedulerTable
 from borgish.spec.job import MACHINE
 from borgish.store.retention import ALL
 from borgish.store.retention import Keep as CheckpointsKept

@@ -6,99 +6,18 @@ on where its tasks are is a class by itself. What a class keeps follows from the
 told stale by their version numbers.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
-
-import msgspec
 
 from borgish.bands import Bands
 from borgish.cell.state import Cell
-from borgish.scheduler.arrays import BoolArray, FloatArray, IntArray
-from borgish.scheduler.census import BAND_INDEX, CPU, DISK, PORTS, RAM
-from borgish.scheduler.columns import device_kind
-from borgish.scheduler.fleet import Fleet
-from borgish.scheduler.rules import Rule, has_rules, rules_of, selects
-from borgish.scheduler.topology import Choice, Counter
-from borgish.spec.job import Affinity, Constraint, JobSpec, Preference, Toleration
+from borgish.scheduler.affinity import Choice, Counter, has_rules, rules_of, selects
+from borgish.scheduler.fleet import BAND_INDEX, CPU, DISK, PORTS, RAM, Fleet, device_kind
+from borgish.scheduler.task_class import ClassKey, Needs, TaskClass, Wanted
+from borgish.spec.job import Affinity, JobSpec
 from borgish.vocabulary import Runtime
 
 CLASSES_KEPT = 4096  # more are forgotten after a pass that had no use for them
-
-Needs = tuple[tuple[int, float], ...]
-
-
-class Wanted(NamedTuple):
-    """What a task wants of a machine that does not change with placements."""
-
-    runtime: Runtime
-    constraints: tuple[Constraint, ...]
-    tolerations: tuple[Toleration, ...]
-    image: str
-
-
-class ClassKey(NamedTuple):
-    """All in which tasks of a class are alike."""
-
-    needs: Needs
-    devices: tuple[tuple[str, int], ...]
-    fixed_ports: tuple[int, ...]
-    wanted: Wanted
-    prefer: tuple[Preference, ...]
-    band: int
-    reach: int  # tasks below this priority may be preempted
-    is_service: bool
-    alone: str  # of one job, or one task; "": of any
-
-
-class Explanation(msgspec.Struct, frozen=True):
-    """Why no machine takes a class of tasks, as of a version of the machines' rows and a journal position."""
-
-    version: int
-    position: int
-    machines: int
-    reasons: dict[str, int]
-    text: str
-    hint: str
-    impossible: bool  # on the machines there are, even empty ones
-    waits_for: str  # "" where waiting alone does not help
-    of_gang: bool = False  # made while other tasks of its gang were on the machines
-
-
-class TaskClass(msgspec.Struct, eq=False):
-    """Tasks alike. ``needs`` are amounts by kind, only those above zero, ports and devices among them."""
-
-    key: ClassKey
-    needs: Needs
-    devices: tuple[tuple[str, int], ...]  # thousandths by kind
-    fixed_ports: tuple[int, ...]
-    wanted: Wanted
-    prefer: tuple[Preference, ...]
-    band: int
-    reach: int
-    priority: int
-    is_prod: bool
-    is_service: bool
-    cpu: float
-    ram: float
-    ports: int  # those whose numbers are ours to choose
-    rules: tuple[Rule, ...] = ()
-    rules_version: int = -1  # of the terms they were made from
-    costs: FloatArray | None = None  # by row: less is better, inf where it does not fit
-    scored: IntArray | None = None  # the rows that ``costs`` are of; None: of all
-    costs_version: int = -1  # of the rows these costs were computed from
-    costs_learned: int = -1  # the policy's version then
-    suits: BoolArray | None = None  # by row: whether its facts are right
-    suits_version: int = -1
-    liking: FloatArray | None = None  # by row: the part of the costs that follows from facts
-    liking_version: int = -1
-    failed_version: int = -1  # of the rows when nothing more of it fitted; -1: it is not known to fail
-    failed_counts: int = 0  # sum of its counters' versions then
-    explanation: Explanation | None = None  # why it failed
-
-    @property
-    def counts_version(self) -> int:
-        """What grows when the counts that its rules look at change."""
-        return sum([rule.counter.version for rule in self.rules])
 
 
 class Known(NamedTuple):
@@ -171,7 +90,7 @@ class Classes:
         for kind in self._classes.values():
             kind.failed_version = -1
 
-    def forget_unused(self, used: set[TaskClass]) -> None:
+    def forget_unused(self, used: Collection[TaskClass]) -> None:
         """Drop classes that are not in use, when there are many, or when none is shared."""
         if len(self._classes) > CLASSES_KEPT or not self._shared:
             self._classes = {key: kind for key, kind in self._classes.items() if kind in used}

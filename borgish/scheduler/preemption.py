@@ -19,11 +19,10 @@ from borgish.cell.model import Job, Task
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.scheduler.arrays import FloatArray, IntArray
-from borgish.scheduler.census import PORTS, Amounts, count_devices
-from borgish.scheduler.equivalence import TaskClass
 from borgish.scheduler.feasibility import suitable
-from borgish.scheduler.fleet import Fleet
+from borgish.scheduler.fleet import PORTS, Amounts, Fleet, count_devices
 from borgish.scheduler.plan import Preemption, Promise
+from borgish.scheduler.task_class import TaskClass
 from borgish.scheduler.victims import Auction, Herd, Offer, Room, Victims, needed, order_of
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import JobKind, task_name

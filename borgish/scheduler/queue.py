@@ -16,8 +16,9 @@ import msgspec
 
 from borgish.cell.model import Job
 from borgish.cell.state import Cell
-from borgish.scheduler.equivalence import Classes, TaskClass, has_own_needs
+from borgish.scheduler.equivalence import Classes, has_own_needs
 from borgish.scheduler.fleet import Fleet
+from borgish.scheduler.task_class import TaskClass
 
 _Item = TypeVar("_Item")
 

@@ -10,30 +10,48 @@ machines changed, and their rows are read again.
 """
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 
 import msgspec
 
+from borgish.cell.model import Job, Task
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
 from borgish.clock import Now
-from borgish.scheduler.copies import copy_of
+from borgish.scheduler.alloc_sets import Rooms
 from borgish.scheduler.equivalence import Classes
 from borgish.scheduler.fleet import Fleet
-from borgish.scheduler.passes import Pass
+from borgish.scheduler.passes import Memory, Pass
 from borgish.scheduler.plan import Plan, joined
-from borgish.scheduler.policies import POLICIES
-from borgish.scheduler.policy import Policy
+from borgish.scheduler.policies import POLICIES, Policy
 from borgish.scheduler.preemption import Budget, Preemptions
 from borgish.scheduler.queue import waiting_by_room
-from borgish.scheduler.rooms import Rooms
-from borgish.scheduler.sampling import Sampler
-from borgish.scheduler.scoring import ScoreCache
-from borgish.scheduler.settings import SchedulerSettings
-from borgish.scheduler.trial import with_only
+from borgish.scheduler.scoring import Sampler, ScoreCache
 from borgish.spec.job import JobSpec
+from borgish.vocabulary import State
 
 LOOK_AGAIN_SECONDS = 60.0
 """All that waits is looked at again so often, should a change that helps it have gone unseen."""
+
+
+FAILURE_DOMAINS = ("rack", "zone")
+
+
+class SchedulerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The policy of packing, by its name in ``policies.POLICIES``, and a switch for each of the techniques of
+    section 3.4 of the Borg paper.
+    """
+
+    policy: str = "hybrid"
+    score_cache: bool = True
+    equivalence_classes: bool = True
+    relaxed_randomisation: bool = True
+
+
+class SchedulerSettings(SchedulerTable, frozen=True, forbid_unknown_fields=True):
+    """The same, and the attributes of machines over which replicas of services are spread."""
+
+    failure_domains: tuple[str, ...] = FAILURE_DOMAINS
 
 
 class Scheduler:
@@ -51,23 +69,16 @@ class Scheduler:
 
     def forget(self) -> None:
         """Drop all that is kept, as when the cell was replaced by another."""
-        self._fleet: Fleet | None = None
+        self._memory: Memory | None = None  # of all machines; None: nothing was read yet
         self._rooms: Rooms | None = None
-        self._use(POLICIES[self._settings.policy](self._seed))
-        self._classes = Classes(shared=self._settings.equivalence_classes)
         self._look_again_at = 0.0
         self._planned: set[str] = set()  # machines with placements that were planned, not yet seen done
 
-    def _use(self, policy: Policy) -> None:
-        sampler = Sampler(self._seed) if self._settings.relaxed_randomisation else None
-        self._policy = policy
-        self._scores = ScoreCache(policy, sampler, enabled=self._settings.score_cache)
-
     def refresh(self, cell: Cell, observed: Observed, machines: Iterable[str]) -> None:
         """Read these machines again: their record, their placements or what was seen there changed."""
-        if self._fleet is not None:
+        if self._memory is not None:
             names = sorted(set(machines))
-            self._fleet.read(cell, observed, names, self._mono)
+            self._memory.fleet.read(cell, observed, names, self._mono)
             self._planned.difference_update(names)
             if self._rooms is not None:
                 self._rooms.refresh(names)
@@ -75,23 +86,21 @@ class Scheduler:
     def schedule(self, cell: Cell, observed: Observed, now: Now, budget: int = 20_000) -> Plan:
         """Return where waiting tasks go and why others wait; ``budget`` is how many tasks are tried."""
         self._mono = now.mono
-        fleet = self._current(cell, observed)
+        memory = self._current(cell, observed)
         if now.mono >= self._look_again_at:
             self._look_again_at = now.mono + LOOK_AGAIN_SECONDS
-            self._classes.look_again()
+            memory.classes.look_again()
             if self._rooms is not None:
                 self._rooms.look_again()
         waiting = waiting_by_room(cell)
-        preemptions = Preemptions(cell, fleet, now, self._budget)
-        run = Pass(
-            cell, fleet, self._classes, self._scores, self._policy, preemptions, budget, waiting.pop("")
-        )
+        preemptions = Preemptions(cell, memory.fleet, now, self._budget)
+        run = Pass(cell, memory, preemptions, budget, waiting.pop(""))
         plan = run.plan(leaving(cell, observed))
-        self._classes.forget_unused(run.used)
+        memory.classes.forget_unused(run.used)
         self._note_planned(plan, cell)
         if waiting:
-            plan = self._with_rooms(fleet, plan, cell, observed, waiting, run.budget_left)
-        fleet.topology.forget_unused()
+            plan = self._with_rooms(memory.fleet, plan, cell, observed, waiting, run.budget_left)
+        memory.fleet.topology.forget_unused()
         return plan
 
     def _with_rooms(
@@ -105,7 +114,7 @@ class Scheduler:
     ) -> Plan:
         """Return the plan, and what follows for tasks that are to run in alloc sets."""
         if self._rooms is None:
-            self._rooms = Rooms(fleet, self._settings)
+            self._rooms = Rooms(fleet, self._memory_of)
         self._rooms.refresh(self._planned)
         inner = list(self._rooms.plans(cell, observed, waiting, plan.preemptions, budget))
         for each in inner:
@@ -135,23 +144,31 @@ class Scheduler:
         """
         other = Scheduler(self._seed, self._settings, self._budget)
         other._mono = now.mono
-        other._use(self._policy.copy())
-        if self._fleet is not None:
-            other._fleet, other._planned = copy_of(self._fleet), set(self._planned)
+        if self._memory is not None:
+            other._memory = other._memory_of(self._memory.fleet.copy(), self._memory.policy.copy())
+            other._planned = set(self._planned)
             other.refresh(cell, observed, unread)
-        other._current(cell, observed)
+        other._current(cell, observed)  # kept places count in the rows; the trial has none
         return other.schedule(with_only(cell, spec, now, again), observed, now, budget=spec.tasks)
 
-    def _current(self, cell: Cell, observed: Observed) -> Fleet:
+    def _current(self, cell: Cell, observed: Observed) -> Memory:
         """Return the rows as the cell has them: a plan that was not carried out leaves no trace."""
-        if self._fleet is None:
-            self._fleet = Fleet.of(cell, observed, self._seed, self._mono)
-            self._fleet.failure_domains = self._settings.failure_domains
+        if self._memory is None:
+            fleet = Fleet.of(cell, observed, self._seed, self._mono)
+            fleet.failure_domains = self._settings.failure_domains
+            self._memory = self._memory_of(fleet)
             self._planned.clear()
-        fleet = self._fleet
+        fleet = self._memory.fleet
         unblocked = {fleet.names[row] for row, until in fleet.blocked.items() if until <= self._mono}
         self.refresh(cell, observed, self._planned | unblocked)
-        return fleet
+        return self._memory
+
+    def _memory_of(self, fleet: Fleet, policy: Policy | None = None) -> Memory:
+        """Return what is kept for some rows, which have a policy of their own: it learns from them."""
+        policy = policy or POLICIES[self._settings.policy](self._seed)
+        sampler = Sampler(self._seed) if self._settings.relaxed_randomisation and not fleet.room else None
+        scores = ScoreCache(policy, sampler, enabled=self._settings.score_cache)
+        return Memory(fleet, Classes(shared=self._settings.equivalence_classes), policy, scores)
 
 
 def leaving(cell: Cell, observed: Observed) -> frozenset[str]:
@@ -164,3 +181,33 @@ def _has_leaving(cell: Cell, observed: Observed, name: str) -> bool:
     return seen is not None and any(
         attempt.ended is None and not cell.is_current(name, *key) for key, attempt in seen.attempts.items()
     )
+
+
+def with_only(cell: Cell, spec: JobSpec, now: Now, again: Sequence[int] = ()) -> Cell:
+    """Return the cell with a job whose tasks all wait, and nobody else's.
+
+    With ``again`` it is the job that is there, of whose dead tasks these wait.
+    """
+    waiting = set(again or range(spec.tasks))
+    trial = copy(cell)
+    trial.jobs = cell.jobs | {
+        spec.key: _again(cell.jobs[spec.key], waiting) if again else _new(cell, spec, now)
+    }
+    trial.waiting = {spec.key: waiting}
+    trial.promised = {}  # the rows count these places; nobody is to be put there now
+    return trial
+
+
+def _new(cell: Cell, spec: JobSpec, now: Now) -> Job:
+    tasks = [Task(index, since=now.wall) for index in range(spec.tasks)]
+    return Job(spec.key, cell.position + 1, spec, now.wall, spec.user, tasks=tasks, pending=len(tasks))
+
+
+def _again(job: Job, waiting: set[int]) -> Job:
+    trial = copy(job)
+    trial.tasks = [
+        msgspec.structs.replace(task, state=State.PENDING, ending=None) if task.index in waiting else task
+        for task in job.tasks
+    ]
+    trial.pending, trial.dead = job.pending + len(waiting), job.dead - len(waiting)
+    return trial

@@ -1,26 +1,56 @@
-"""How much a machine is liked for a task: a cost, less is better, the sum of all scorers.
+"""What a machine costs for a task: less is better, the sum of all scorers.
 
-What follows from facts (a user's preferences, images, soft taints) is the *liking*, and kept by class
+What follows from facts (a user's preferences, images, soft taints) is the *static score*, and kept by class
 until facts change. The rest changes with placements: how full a machine is, who is there. A scorer of
 that kind is a small function that uses nothing but ``+ - * /`` and ``abs``, so that it answers for one
 machine in plain numbers and for all of them in arrays.
+
+In large cells not all machines are scored (relaxed randomisation, section 3.4 of the Borg paper, which does
+not say how many are enough): machines are scanned until enough are found that fit, and of these the best is
+taken. What is scanned is every so-many-th row, from another one on for another class: so racks and sizes of
+machine are among them as they are in the cell, and the same machines are scanned again while they fit.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from borgish.cell.model import Taint
 from borgish.cell.taints import untolerated
+from borgish.scheduler.affinity import UNFIT, WEIGHT_COST
 from borgish.scheduler.arrays import ALL, FloatArray, IntArray, Rows
-from borgish.scheduler.equivalence import TaskClass
 from borgish.scheduler.feasibility import feasible, suitable
 from borgish.scheduler.fleet import Fleet
-from borgish.scheduler.policy import Policy
-from borgish.scheduler.rules import UNFIT, WEIGHT_COST
-from borgish.scheduler.sampling import Sampler, enough
+from borgish.scheduler.policies import Policy
+from borgish.scheduler.task_class import TaskClass
 from borgish.vocabulary import TaintEffect
+
+LOOKED_AT_MIN = 1024  # rows
+DENSER = 3  # how many times as many are looked at next
+ENOUGH_MIN = 64
+ENOUGH_EACH = 4  # for each task to be placed
+
+
+def enough(tasks: int) -> int:
+    """Return how many machines that fit are enough for so many tasks."""
+    return max(ENOUGH_MIN, ENOUGH_EACH * tasks)
+
+
+class Sampler:
+    """Says which machines are looked at, as follows from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def samples(self, fleet: Fleet, kind: TaskClass, tasks: int) -> Iterator[slice]:
+        """Yield more and more rows, with start and step. None are yielded where all had to be looked at."""
+        step = len(fleet.names) // max(LOOKED_AT_MIN, enough(tasks))
+        start = self._seed + int(kind.cpu) + int(kind.ram) // 2**20
+        while step > 1:
+            yield slice(start % step, None, step)
+            step //= DENSER
+
 
 Number = TypeVar("Number", float, FloatArray)
 

@@ -6,9 +6,8 @@ from math import ceil
 import msgspec
 
 from borgish.resources import DEVICE_MILLIS
-from borgish.scheduler.census import PORTS, Amounts
-from borgish.scheduler.equivalence import TaskClass
-from borgish.scheduler.fleet import Fleet
+from borgish.scheduler.fleet import PORTS, Amounts, Fleet
+from borgish.scheduler.task_class import TaskClass
 
 
 class Herd(msgspec.Struct, eq=False):

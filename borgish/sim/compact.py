@@ -16,8 +16,7 @@ from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
 from borgish.errors import Conflict
 from borgish.resources import Resources
-from borgish.scheduler.schedule import Scheduler
-from borgish.scheduler.settings import SchedulerSettings
+from borgish.scheduler.schedule import Scheduler, SchedulerSettings
 from borgish.sim.packing import DEVICE, START, Arrival, Note, nothing, specs_of, waiting_jobs
 from borgish.spec.constraints import matches
 from borgish.spec.job import Constraint, JobSpec, Preference

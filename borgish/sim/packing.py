@@ -12,8 +12,7 @@ from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.resources import Resources
 from borgish.scheduler.plan import Plan
-from borgish.scheduler.schedule import Scheduler
-from borgish.scheduler.settings import SchedulerSettings
+from borgish.scheduler.schedule import Scheduler, SchedulerSettings
 from borgish.spec.job import Constraint, JobSpec, Override
 from borgish.vocabulary import Runtime, State, job_key
 

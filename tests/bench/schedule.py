@@ -16,8 +16,7 @@ from borgish.clock import Now
 from borgish.master.garbage import settle
 from borgish.resources import Resources
 from borgish.scheduler.plan import Plan
-from borgish.scheduler.schedule import Scheduler
-from borgish.scheduler.settings import SchedulerSettings
+from borgish.scheduler.schedule import Scheduler, SchedulerSettings
 from borgish.vocabulary import State
 from tests.bench import grid, kubernetes, peers
 from tests.bench.borglets import GIB

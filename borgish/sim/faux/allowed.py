@@ -13,8 +13,8 @@ from borgish.cell.state import Cell
 from borgish.scheduler.equivalence import Classes
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.policies import POLICIES
+from borgish.scheduler.schedule import SchedulerSettings
 from borgish.scheduler.scoring import ScoreCache
-from borgish.scheduler.settings import SchedulerSettings
 from borgish.vocabulary import task_name
 
 

@@ -7,7 +7,7 @@ import msgspec
 from borgish.cell.commands import Command
 from borgish.errors import Invalid
 from borgish.scheduler.policies import POLICIES
-from borgish.scheduler.settings import SchedulerSettings
+from borgish.scheduler.schedule import SchedulerSettings
 from borgish.sim.compact import TRIALS
 from borgish.sim.faux.changes import CHANGES, job_in
 from borgish.sim.faux.evicted import Evicted, try_change

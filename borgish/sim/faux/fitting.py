@@ -15,8 +15,7 @@ from borgish.errors import Refused
 from borgish.master.core import Core
 from borgish.master.step import Ask
 from borgish.reconcilers.settings import ReconcileSettings
-from borgish.scheduler.schedule import Scheduler
-from borgish.scheduler.trial import with_only
+from borgish.scheduler.schedule import Scheduler, with_only
 from borgish.sim.faux.copied import ACTOR, twin
 from borgish.sim.packing import NobodyLeaves
 from borgish.spec.job import JobSpec

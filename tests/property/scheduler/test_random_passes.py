@@ -19,17 +19,18 @@ from borgish.cell.events import (
 from borgish.cell.observed import Observed, SeenMachine
 from borgish.cell.state import Cell
 from borgish.clock import Now
-from borgish.scheduler import sampling
-from borgish.scheduler.equivalence import Classes, TaskClass
+from borgish.scheduler import scoring
+from borgish.scheduler.affinity import UNFIT
+from borgish.scheduler.equivalence import Classes
 from borgish.scheduler.feasibility import feasible
 from borgish.scheduler.fleet import Fleet
-from borgish.scheduler.hybrid import Hybrid
 from borgish.scheduler.placing import Taken, place
 from borgish.scheduler.plan import Plan
+from borgish.scheduler.policies.hybrid import Hybrid
 from borgish.scheduler.queue import levels, turns
-from borgish.scheduler.rules import UNFIT
 from borgish.scheduler.schedule import Scheduler
 from borgish.scheduler.scoring import ScoreCache, Scored, cost_of, costs_of
+from borgish.scheduler.task_class import TaskClass
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Eviction, split_task_name
 from tests.property.scheduler.random_cells import (
@@ -128,7 +129,7 @@ def test_a_few_machines_that_fit_will_do(drawn: tuple[Cell, Observed], data: st.
     """Where not all machines are looked at, plans are as right, and what is kept of some stays right."""
     cell, observed = drawn
     scheduler = Scheduler(2)
-    with patch.multiple(sampling, LOOKED_AT_MIN=2, ENOUGH_MIN=1, ENOUGH_EACH=1):
+    with patch.multiple(scoring, LOOKED_AT_MIN=2, ENOUGH_MIN=1, ENOUGH_EACH=1):
         for step in range(3):
             check_plan(cell, observed, scheduler.schedule(cell, observed, NOW), NOW)
             change(cell, observed, data, step)
@@ -138,13 +139,13 @@ def test_a_few_machines_that_fit_will_do(drawn: tuple[Cell, Observed], data: st.
 
 def check_sampled(scheduler: Scheduler, cell: Cell) -> None:
     """Compare the costs that are kept of some rows with those of all."""
-    fleet = scheduler._fleet
-    assert fleet is not None
+    assert scheduler._memory is not None
+    fleet, classes, policy, scores = scheduler._memory
     for job in cell.jobs.values():
-        kind = scheduler._classes.of(cell, job.spec, -1, fleet)
-        costs, rows = scheduler._scores.scored(fleet, kind, 1)
+        kind = classes.of(cell, job.spec, -1, fleet)
+        costs, rows = scores.scored(fleet, kind, 1)
         if rows is not None:
-            assert np.array_equal(costs, costs_of(fleet, scheduler._policy, kind)[rows])
+            assert np.array_equal(costs, costs_of(fleet, policy, kind)[rows])
             assert np.count_nonzero(costs < UNFIT) >= 1
 
 
@@ -169,7 +170,7 @@ def test_caches_agree_with_the_cell_after_any_history(
         scheduler.refresh(cell, observed, touched(cell) | observed.machines.keys())
         now = now.later(data.draw(st.sampled_from([0.0, 1.0, 300.0])))
     scheduler._mono = now.mono
-    kept = scheduler._current(cell, observed)
+    kept = scheduler._current(cell, observed).fleet
     check_fleet(kept, Fleet.of(cell, observed, 1, now.mono))
     check_scores(kept, scheduler, cell)
     check_plan(cell, observed, scheduler.schedule(cell, observed, now), now)
@@ -226,14 +227,16 @@ def check_fleet(kept: Fleet, fresh: Fleet) -> None:
 
 def check_scores(fleet: Fleet, scheduler: Scheduler, cell: Cell) -> None:
     """Compare, for every class: costs kept, computed for all rows at once, and one by one."""
+    assert scheduler._memory is not None
+    _, classes, policy, scores = scheduler._memory
     for job in cell.jobs.values():
         for index in (-1, *sorted(job.spec.overrides)):
-            kind = scheduler._classes.of(cell, job.spec, index, fleet)
-            costs = scheduler._scores.costs(fleet, kind)
-            assert np.array_equal(costs, costs_of(fleet, scheduler._policy, kind))
+            kind = classes.of(cell, job.spec, index, fleet)
+            costs = scores.costs(fleet, kind)
+            assert np.array_equal(costs, costs_of(fleet, policy, kind))
             for row in np.flatnonzero(feasible(fleet, kind)).tolist():
-                assert costs[row] == cost_of(fleet, scheduler._policy, kind, row, 0)
-                assert cost_of(fleet, scheduler._policy, kind, row, 1) > costs[row]
+                assert costs[row] == cost_of(fleet, policy, kind, row, 0)
+                assert cost_of(fleet, policy, kind, row, 1) > costs[row]
 
 
 @settings(max_examples=30)

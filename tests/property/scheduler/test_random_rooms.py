@@ -34,9 +34,8 @@ from borgish.master.core import Core
 from borgish.master.step import Ask, Heard, Step
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import DEVICE_MILLIS, Resources
-from borgish.scheduler.fleet import Fleet
-from borgish.scheduler.room_fleet import RoomFleet
-from borgish.scheduler.rules import selects
+from borgish.scheduler.affinity import selects
+from borgish.scheduler.fleet import Fleet, RoomFleet
 from borgish.spec.constraints import matches
 from borgish.spec.job import Affinity, Constraint, JobSpec, Override, Spread
 from borgish.vocabulary import JobKind, Phase, Runtime, State
@@ -286,7 +285,7 @@ def check_arrays(core: Core) -> None:
     """What the scheduler keeps is what it would read anew."""
     scheduler, cell, observed = core._scheduler._scheduler, core.cell, core.observed
     scheduler.refresh(cell, observed, core._stale)
-    kept = scheduler._current(cell, observed)
+    kept = scheduler._current(cell, observed).fleet
     fresh = Fleet.of(cell, observed, 0, scheduler._mono)
     check_fleet(kept, fresh)
     check_devices_and_ports(kept, fresh)

@@ -14,8 +14,7 @@ from borgish.cell.events import MachineFacts, TasksEvicted
 from borgish.cell.model import Job, Machine
 from borgish.cell.state import Cell
 from borgish.resources import Resources
-from borgish.scheduler.schedule import Scheduler
-from borgish.scheduler.settings import SchedulerSettings
+from borgish.scheduler.schedule import Scheduler, SchedulerSettings
 from borgish.spec.constraints import matches
 from borgish.spec.job import MACHINE, Affinity, Constraint, JobSpec, Spread
 from borgish.vocabulary import Eviction, State

@@ -4,7 +4,7 @@ import pytest
 
 from borgish.cell.commands import KillTasks
 from borgish.scheduler.policies import POLICIES
-from borgish.scheduler.settings import SchedulerSettings
+from borgish.scheduler.schedule import SchedulerSettings
 from tests.scenario.scheduling.story import Story
 
 

@@ -9,7 +9,7 @@ from borgish.cell.model import Rules
 from borgish.errors import UnsafeConfiguration
 from borgish.master.settings import Checkpoints, Journal, QuotaSettings, Settings, read_settings
 from borgish.scheduler.policies import POLICIES
-from borgish.scheduler.settings import SchedulerSettings
+from borgish.scheduler.schedule import SchedulerSettings
 from borgish.store.retention import Keep
 from borgish.vocabulary import Band
 

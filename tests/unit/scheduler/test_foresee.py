@@ -7,8 +7,7 @@ import pytest
 from borgish.cell.events import JobSubmitted
 from borgish.resources import Resources
 from borgish.scheduler.policies import POLICIES
-from borgish.scheduler.schedule import Scheduler
-from borgish.scheduler.settings import SchedulerSettings
+from borgish.scheduler.schedule import Scheduler, SchedulerSettings
 from tests.unit.scheduler.cells import (
     GIB,
     NOW,

@@ -65,8 +65,9 @@ def test_tasks_of_different_needs_preempt_for_none_when_one_finds_no_room() -> N
     plan = cluster.run()
     assert not plan.promises
     assert not plan.preemptions
-    kept, fresh = cluster.scheduler._fleet, Fleet.of(cluster.cell, cluster.observed, 0, NOW.mono)
-    assert kept is not None
+    assert cluster.scheduler._memory is not None
+    kept = cluster.scheduler._memory.fleet
+    fresh = Fleet.of(cluster.cell, cluster.observed, 0, NOW.mono)
     assert kept.free[:, :2].tolist() == fresh.free[:, :2].tolist()
     assert [ports.taken for ports in kept.ports[:2]] == [{20001}, {20001}]
     assert kept.fixed_ports.taken(20001)[:2].all()

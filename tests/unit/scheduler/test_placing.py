@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from borgish.scheduler.affinity import UNFIT
+from borgish.scheduler.fleet.ports import PortRange
 from borgish.scheduler.placing import ranking
-from borgish.scheduler.ports import PortRange
-from borgish.scheduler.rules import UNFIT
 from borgish.scheduler.scoring import Scored
 
 

@@ -10,15 +10,14 @@ import pytest
 from borgish.cell.model import Machine
 from borgish.cell.state import Cell
 from borgish.resources import Resources
-from borgish.scheduler.equivalence import Classes, TaskClass
+from borgish.scheduler.equivalence import Classes
 from borgish.scheduler.feasibility import feasible
 from borgish.scheduler.fleet import Fleet
-from borgish.scheduler.fragments import States, Typical, most_frequent
-from borgish.scheduler.policies import POLICIES
-from borgish.scheduler.policy import Policy, Shape
-from borgish.scheduler.schedule import Scheduler
-from borgish.scheduler.settings import SchedulerSettings
-from borgish.scheduler.typical import CellDemand
+from borgish.scheduler.policies import POLICIES, CellDemand, Policy
+from borgish.scheduler.policies.fragmentation import States, Typical, most_frequent
+from borgish.scheduler.policies.policy import Shape
+from borgish.scheduler.schedule import Scheduler, SchedulerSettings
+from borgish.scheduler.task_class import TaskClass
 from borgish.spec.constraints import matches
 from borgish.spec.job import Constraint, JobSpec, Override
 from tests.unit.scheduler.cells import GIB, NOW, carry_out, cell_of, machine, observed_of, spec

@@ -278,8 +278,8 @@ def test_a_plan_that_was_carried_out_is_in_the_rows_already() -> None:
     cell = cell_of(machines, specs)
     scheduler, observed = Scheduler(), observed_of(cell)
     carry_out(cell, scheduler.schedule(cell, observed, NOW))
-    fleet = scheduler._fleet
-    assert fleet is not None
+    assert scheduler._memory is not None
+    fleet = scheduler._memory.fleet
     before = (
         fleet.version,
         fleet.free.copy(),

@@ -1,25 +1,22 @@
 """The columns of machines, and how they grow. Reading machines into them is for ``fleet``."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from borgish.bands import DEFAULT_BANDS
 from borgish.cell.state import Cell
 from borgish.resources import Resources
+from borgish.scheduler.affinity import Choice, Counter, Topology
 from borgish.scheduler.arrays import BitArray, BoolArray, CodeArray, FloatArray, IntArray, widened
-from borgish.scheduler.attributes import Attributes
-from borgish.scheduler.census import DEVICE_PREFIX, KINDS, PORTS, Kinds
-from borgish.scheduler.devices import Devices
-from borgish.scheduler.marks import Marks
-from borgish.scheduler.ports import FixedPorts, PortRange
-from borgish.scheduler.topology import Choice, Counter, Topology
+from borgish.scheduler.fleet.devices import Devices
+from borgish.scheduler.fleet.facts import Attributes, Marks
+from borgish.scheduler.fleet.ports import FixedPorts, PortRange
+from borgish.scheduler.fleet.usage import DEVICE_PREFIX, KINDS, PORTS, Kinds
+from borgish.scheduler.task_class import TaskClass
 from borgish.spec.job import MACHINE, Affinity
 from borgish.vocabulary import Runtime
-
-if TYPE_CHECKING:
-    from borgish.scheduler.equivalence import TaskClass
 
 RUNTIME_BIT = {runtime: 1 << number for number, runtime in enumerate(Runtime)}
 
@@ -57,7 +54,7 @@ class Columns:
     are_apart = True  # what is taken on one row changes no other
     gives_way = True  # lower tasks have to leave for higher ones
     room = ""  # the alloc set whose allocs these are; "": they are machines
-    failure_domains: tuple[str, ...] = ()  # of the cell's settings; see ``domains``
+    failure_domains: tuple[str, ...] = ()  # of the cell's settings; see ``failure_domains.py``
 
     def __init__(self, seed: int, size: int) -> None:
         self.seed = seed
@@ -102,7 +99,7 @@ class Columns:
 
     # What is asked
 
-    def has_fixed_ports(self, row: int, kind: "TaskClass") -> bool:
+    def has_fixed_ports(self, row: int, kind: TaskClass) -> bool:
         """Return whether the ports that the class wants by number are free, and enough others beside."""
         if any(self.fixed_ports.taken(port)[row] for port in kind.fixed_ports):
             return False

@@ -1,14 +1,14 @@
 """All machines as a structure of arrays: one row a machine, found by its name.
 
 Every change of a row gets the next version number, so that whoever keeps something computed from
-the rows knows which to look at again. What a machine holds is counted in ``census``; this file
+the rows knows which to look at again. What a machine holds is counted in ``usage``; this file
 turns counts into rows and accounts for what the running pass places.
 """
 
 from collections.abc import Sequence
 from functools import cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -17,16 +17,13 @@ from borgish.cell.model import Machine
 from borgish.cell.observed import Observed, SeenMachine
 from borgish.cell.state import Cell
 from borgish.resources import DEVICE_MILLIS
-from borgish.scheduler.arrays import BoolArray, FloatArray, IntArray
-from borgish.scheduler.census import CPU, PORTS, Amounts, Census, take_census
-from borgish.scheduler.columns import RUNTIME_BIT, Columns
-from borgish.scheduler.holdings import Holdings
-from borgish.scheduler.ports import PortRange
+from borgish.scheduler.arrays import BoolArray, FloatArray, IntArray, copied
+from borgish.scheduler.fleet.columns import RUNTIME_BIT, Columns
+from borgish.scheduler.fleet.ports import PortRange
+from borgish.scheduler.fleet.usage import CPU, PORTS, Amounts, Census, Holdings, take_census
+from borgish.scheduler.task_class import TaskClass
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Runtime
-
-if TYPE_CHECKING:
-    from borgish.scheduler.equivalence import TaskClass
 
 TIE_MAX = 2.0**-30
 """Ties are broken by adding less than this to a score: far below any difference that matters."""
@@ -67,7 +64,7 @@ UNSEEN = SeenMachine()
 class Part(Protocol):
     """Chooses the device of a kind, by its number, that gives a part of itself to a task."""
 
-    def __call__(self, fleet: "Fleet", kind: "TaskClass", row: int, device: str, /) -> int: ...
+    def __call__(self, fleet: "Fleet", kind: TaskClass, row: int, device: str, /) -> int: ...
 
 
 class Fleet(Columns):
@@ -80,6 +77,22 @@ class Fleet(Columns):
         fleet.bands = cell.rules.bands
         fleet.read(cell, observed, sorted(cell.machines), mono)
         return fleet
+
+    def copy(self) -> "Fleet":
+        """Return the same rows, to be changed apart from these: for a pass that must leave no trace here."""
+        other = copied(self)
+        taken = [set(ports.taken) for ports in self.ports]
+        other.ports = [
+            PortRange(ports.low, ports.high, ports.following, those)
+            for ports, those in zip(self.ports, taken, strict=True)
+        ]
+        other.fixed_ports = self.fixed_ports.copy(taken)
+        other.jobs = [dict(jobs) for jobs in self.jobs]
+        other.kinds, other.attributes = copied(self.kinds), self.attributes.copy()
+        other.marks, other.topology = self.marks.copy(), self.topology.copy()
+        other.devices = {name: devices.copy() for name, devices in self.devices.items()}
+        other.held = {priority: held.copy() for priority, held in self.held.items()}
+        return other
 
     def read(self, cell: Cell, observed: Observed, names: Sequence[str], mono: float) -> None:
         """Make the rows of machines anew, each once. A row's version changes only when the row does."""
@@ -120,7 +133,7 @@ class Fleet(Columns):
 
     # What the running pass places
 
-    def take(self, rows: Sequence[int], kind: "TaskClass", spec: JobSpec) -> None:
+    def take(self, rows: Sequence[int], kind: TaskClass, spec: JobSpec) -> None:
         """Account for tasks of one job, one on each of the rows; their dynamic ports are taken elsewhere."""
         self._account(rows, kind, 1.0)
         job, all_jobs = spec.key, self.jobs
@@ -130,7 +143,7 @@ class Fleet(Columns):
         self._fix_ports(rows, kind, taken=True)
         self.topology.add(spec, job, rows, 1)
 
-    def untake(self, rows: Sequence[int], kind: "TaskClass", spec: JobSpec) -> None:
+    def untake(self, rows: Sequence[int], kind: TaskClass, spec: JobSpec) -> None:
         """Undo ``take``."""
         self._account(rows, kind, -1.0)
         job = spec.key
@@ -142,7 +155,7 @@ class Fleet(Columns):
         self._fix_ports(rows, kind, taken=False)
         self.topology.add(spec, job, rows, -1)
 
-    def _fix_ports(self, rows: Sequence[int], kind: "TaskClass", *, taken: bool) -> None:
+    def _fix_ports(self, rows: Sequence[int], kind: TaskClass, *, taken: bool) -> None:
         """Take the ports that the class wants by number, or give them back: no search finds them then."""
         for port in kind.fixed_ports:
             self.fixed_ports.set(rows, port, taken=taken)
@@ -150,7 +163,7 @@ class Fleet(Columns):
             own = self.ports[row].count(kind.fixed_ports)
             self.free[PORTS, row] += -own if taken else own
 
-    def _account(self, rows: Sequence[int], kind: "TaskClass", times: float) -> None:
+    def _account(self, rows: Sequence[int], kind: TaskClass, times: float) -> None:
         held = self._held(kind.priority) if self.gives_way and not kind.is_prod else None
         for number, amount in kind.needs:
             free, change = self.free[number], amount * times
@@ -167,14 +180,14 @@ class Fleet(Columns):
             share[row] += cpu * inverse.item(row)
             changed[row] = version
 
-    def let_go(self, row: int, kind: "TaskClass") -> None:
+    def let_go(self, row: int, kind: TaskClass) -> None:
         """Stop counting a place that is kept on a machine; -1: there is no such machine."""
         if row >= 0:
             self._account((row,), kind, -1.0)
             self._keep_ports(row, kind, kept=False)
             self.let_go_devices(row, kind)
 
-    def keep(self, row: int, kind: "TaskClass") -> None:
+    def keep(self, row: int, kind: TaskClass) -> None:
         """Undo ``let_go``."""
         if row >= 0:
             self._account((row,), kind, 1.0)
@@ -182,17 +195,17 @@ class Fleet(Columns):
             for of, millis in kind.devices:
                 self.devices[of].keep_again(row, millis)
 
-    def keep_devices(self, row: int, kind: "TaskClass", leaving: dict[str, int]) -> None:
+    def keep_devices(self, row: int, kind: TaskClass, leaving: dict[str, int]) -> None:
         """Keep devices for a task, that are free or of those whom it preempts, as by name."""
         for of, millis in kind.devices:
             self.devices[of].keep(row, millis, leaving)
 
-    def let_go_devices(self, row: int, kind: "TaskClass") -> None:
+    def let_go_devices(self, row: int, kind: TaskClass) -> None:
         """Undo ``keep_devices``."""
         for of, millis in kind.devices:
             self.devices[of].let_go(row, millis)
 
-    def _keep_ports(self, row: int, kind: "TaskClass", *, kept: bool) -> None:
+    def _keep_ports(self, row: int, kind: TaskClass, *, kept: bool) -> None:
         ports = self.kept_ports.get(row, set()).intersection(kind.fixed_ports)
         for port in ports:
             self.fixed_ports.set((row,), port, taken=kept)
@@ -204,7 +217,7 @@ class Fleet(Columns):
         self.fixed_ports.note((row,), chosen)
         return chosen
 
-    def take_devices(self, row: int, kind: "TaskClass", part: "Part") -> tuple[str, ...]:
+    def take_devices(self, row: int, kind: TaskClass, part: Part) -> tuple[str, ...]:
         """Take a task's devices, which must be there; return them by name. ``part`` chooses shared ones."""
         taken: list[str] = []
         for of, millis in kind.devices:
@@ -212,7 +225,7 @@ class Fleet(Columns):
             taken += self.devices[of].take(row, millis, chosen)
         return tuple(taken)
 
-    def give_back_devices(self, row: int, kind: "TaskClass", devices: tuple[str, ...]) -> None:
+    def give_back_devices(self, row: int, kind: TaskClass, devices: tuple[str, ...]) -> None:
         """Undo ``take_devices``."""
         for of, millis in kind.devices:
             self.devices[of].give_back(row, devices, millis)

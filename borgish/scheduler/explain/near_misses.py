@@ -5,14 +5,12 @@ from math import floor, log10
 import numpy as np
 
 from borgish.resources import DEVICE_MILLIS, show_devices
-from borgish.scheduler.arrays import BoolArray, FloatArray, IntArray
-from borgish.scheduler.census import CPU, DISK, RAM
-from borgish.scheduler.columns import device_kind
-from borgish.scheduler.equivalence import TaskClass
-from borgish.scheduler.failures import Failures
-from borgish.scheduler.feasibility import Failing, kind_name, show_amount
-from borgish.scheduler.fleet import Fleet
-from borgish.scheduler.rules import Rule
+from borgish.scheduler.affinity import Rule
+from borgish.scheduler.arrays import FloatArray, IntArray
+from borgish.scheduler.explain.reasons import Failures, can_come_free, shortage
+from borgish.scheduler.feasibility import Reason, kind_name, show_amount
+from borgish.scheduler.fleet import CPU, DISK, RAM, Fleet, device_kind
+from borgish.scheduler.task_class import TaskClass
 
 NEAR_ENOUGH = 0.95  # of an amount, for fewer figures
 SINGLE_MAX = 2  # changes of one condition that are told
@@ -36,7 +34,7 @@ def nearest(fleet: Fleet, failures: Failures) -> str:
     """Return the machine against which least can be said, and what that is."""
     rows = np.flatnonzero(failures.present)
     row = int(rows[np.argmin(failures.against[rows])])
-    reasons = [each.one for each in failures.all if each.fails[row]]
+    reasons = [each.text for each in failures.all if each.fails[row]]
     return f"the nearest, {fleet.names[row]}, {' and '.join(reasons)}"
 
 
@@ -64,14 +62,6 @@ def _with_less(fleet: Fleet, kind: TaskClass, failures: Failures) -> str:
     fits = np.all([offers[number] >= amount for number, amount in wanted.items()], axis=0)
     words = [f"{kind_name(fleet, number)} <= {text}" for number, (_, text) in asked.items()]
     return f"fits {fleet.count_words(int(np.count_nonzero(fits)))} with {' and '.join(words)}"
-
-
-def shortage(offers: dict[int, FloatArray], kind: TaskClass) -> FloatArray:
-    """Return how much is short on each machine, each resource as a share of what is asked for."""
-    short: FloatArray = sum(
-        (np.maximum(0.0, amount - offers[number]) / amount for number, amount in kind.needs), np.zeros(1)
-    )
-    return short
 
 
 def _offer(fleet: Fleet, kind: TaskClass, number: int) -> FloatArray:
@@ -131,16 +121,6 @@ def _with_more_rights(fleet: Fleet, kind: TaskClass, failures: Failures, staying
     return f"would fit {where} if it could preempt {band}, by a priority above {int(least)}"
 
 
-def can_come_free(fleet: Fleet, kind: TaskClass, rows: IntArray, staying: FloatArray) -> BoolArray:
-    """Return which machines would have enough for a task if all left but what is ``staying``."""
-    enough: BoolArray = np.ones(len(rows), dtype=np.bool_)
-    for number, amount in kind.needs:
-        enough &= fleet.capacity[number][rows] - staying[number][rows] >= amount
-    if kind.fixed_ports:  # all tasks of a job want the same ones
-        enough &= ~(staying[:, rows] > 0).any(axis=0)
-    return enough
-
-
 def _level(
     fleet: Fleet, kind: TaskClass, number: int, amount: float, rows: IntArray, staying: FloatArray
 ) -> FloatArray:
@@ -163,7 +143,7 @@ def _without_one(fleet: Fleet, kind: TaskClass, failures: Failures, refused: int
     alone = failures.present & (failures.against == 1)
     found: list[tuple[int, str]] = []
     for each in failures.all:
-        if each.kind is not None or _is_said(fleet, each):
+        if each.resource is not None or _is_said(fleet, each):
             continue
         rows = np.flatnonzero(each.fails & alone)
         if each.rule is not None and each.rule.most:  # without a value to count by no change of it helps
@@ -173,18 +153,18 @@ def _without_one(fleet: Fleet, kind: TaskClass, failures: Failures, refused: int
     return [words for _, words in sorted(found, key=lambda pair: -pair[0])[:SINGLE_MAX]]
 
 
-def _is_said(fleet: Fleet, failing: Failing) -> bool:
+def _is_said(fleet: Fleet, reason: Reason) -> bool:
     """Return whether nothing is added to that no machine has what is asked for."""
-    return not failing.without and failing.never is not None and bool(np.all(failing.never[fleet.present]))
+    return not reason.without and reason.never is not None and bool(np.all(reason.never[fleet.present]))
 
 
-def _without(fleet: Fleet, kind: TaskClass, failing: Failing, rows: IntArray, refused: int) -> str:
+def _without(fleet: Fleet, kind: TaskClass, reason: Reason, rows: IntArray, refused: int) -> str:
     machines = fleet.count_words(len(rows))
-    if failing.rule is not None and failing.rule.most:
-        return f"fits {_with_more_each(fleet, kind, failing.rule, rows, refused)}"
-    if failing.without:
-        return f"fits {machines} {failing.without}"
-    return f"would fit {machines} that {failing.one if len(rows) == 1 else failing.many}"
+    if reason.rule is not None and reason.rule.most:
+        return f"fits {_with_more_each(fleet, kind, reason.rule, rows, refused)}"
+    if reason.without:
+        return f"fits {machines} {reason.without}"
+    return f"would fit {machines} that {reason.text if len(rows) == 1 else reason.plural}"
 
 
 def _with_more_each(fleet: Fleet, kind: TaskClass, rule: Rule, rows: IntArray, refused: int) -> str:

@@ -11,10 +11,9 @@ from typing import Self
 import numpy as np
 
 from borgish.scheduler.arrays import BoolArray, FloatArray, Rows
-from borgish.scheduler.census import CPU, RAM
-from borgish.scheduler.equivalence import TaskClass
-from borgish.scheduler.fleet import Fleet
-from borgish.scheduler.policy import Demand, Number, Policy
+from borgish.scheduler.fleet import CPU, RAM, Fleet
+from borgish.scheduler.policies.policy import Demand, Number, Policy
+from borgish.scheduler.task_class import TaskClass
 
 
 class BestFit(Policy):

@@ -1,9 +1,11 @@
 """All policies of packing by their names in the cell's configuration. The first is the default."""
 
-from borgish.scheduler.classic import BestFit, DotProduct, Random, WorstFit
-from borgish.scheduler.fragmentation import Fgd
-from borgish.scheduler.hybrid import Hybrid
-from borgish.scheduler.policy import Policy
+from borgish.scheduler.policies.classic import BestFit, DotProduct, Random, WorstFit
+from borgish.scheduler.policies.fragmentation import Fgd
+from borgish.scheduler.policies.hybrid import Hybrid
+from borgish.scheduler.policies.policy import CellDemand, Policy
+
+__all__ = ["POLICIES", "CellDemand", "Policy"]
 
 POLICIES: dict[str, type[Policy]] = {
     "hybrid": Hybrid,

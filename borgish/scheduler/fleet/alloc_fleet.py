@@ -5,7 +5,6 @@ and what spread and affinity look at is where machines are: both are kept in the
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -14,16 +13,14 @@ from borgish.cell.model import Job, Machine
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
 from borgish.resources import DEVICE_MILLIS
+from borgish.scheduler.affinity import Choice, Counter
 from borgish.scheduler.arrays import FloatArray, IntArray, widened
-from borgish.scheduler.census import PORTS, Census, take_alloc_census
-from borgish.scheduler.columns import Widening
-from borgish.scheduler.fleet import UNSEEN, Fleet, Reading
-from borgish.scheduler.topology import Choice, Counter
+from borgish.scheduler.fleet.columns import Widening
+from borgish.scheduler.fleet.fleet import UNSEEN, Fleet, Reading
+from borgish.scheduler.fleet.usage import PORTS, Census, take_alloc_census
+from borgish.scheduler.task_class import TaskClass
 from borgish.spec.job import MACHINE, Affinity, JobSpec
 from borgish.vocabulary import State, split_task_name, task_name
-
-if TYPE_CHECKING:
-    from borgish.scheduler.equivalence import TaskClass
 
 
 class RoomFleet(Fleet):
@@ -122,15 +119,15 @@ class RoomFleet(Fleet):
 
     # What they share
 
-    def take(self, rows: Sequence[int], kind: "TaskClass", spec: JobSpec) -> None:
+    def take(self, rows: Sequence[int], kind: TaskClass, spec: JobSpec) -> None:
         self._account(rows, kind, 1.0)
         self._share(rows, kind, spec, 1)
 
-    def untake(self, rows: Sequence[int], kind: "TaskClass", spec: JobSpec) -> None:
+    def untake(self, rows: Sequence[int], kind: TaskClass, spec: JobSpec) -> None:
         self._account(rows, kind, -1.0)
         self._share(rows, kind, spec, -1)
 
-    def _share(self, rows: Sequence[int], kind: "TaskClass", spec: JobSpec, times: int) -> None:
+    def _share(self, rows: Sequence[int], kind: TaskClass, spec: JobSpec, times: int) -> None:
         """Note what tasks in allocs come to on their machines: where they are, and their ports."""
         machines = [self.machine_row.item(row) for row in rows]
         for row, machine in zip(rows, machines, strict=True):

@@ -5,22 +5,17 @@ anybody but its alloc (and ports from its machine), so it need not wait for its 
 Nobody is preempted inside an alloc.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
 from borgish.cell.allocs import is_alloc_set
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
-from borgish.scheduler.equivalence import Classes
-from borgish.scheduler.fleet import Fleet
-from borgish.scheduler.passes import Pass
+from borgish.scheduler.fleet import Fleet, RoomFleet
+from borgish.scheduler.passes import Memory, Pass
 from borgish.scheduler.plan import Placement, Plan, Preemption, Refusal
-from borgish.scheduler.policies import POLICIES
 from borgish.scheduler.preemption import NoPreemptions
-from borgish.scheduler.room_fleet import RoomFleet
-from borgish.scheduler.scoring import ScoreCache
-from borgish.scheduler.settings import SchedulerSettings
 from borgish.vocabulary import split_task_name, task_name
 
 ROOMS_KEPT = 64
@@ -30,11 +25,8 @@ ROOMS_KEPT = 64
 class Room:
     """One alloc set: its rows, and all that a pass keeps. ``stale`` are machines to look at again."""
 
-    def __init__(self, key: str, machines: Fleet, settings: SchedulerSettings) -> None:
-        self.fleet = RoomFleet(machines, key)
-        self.classes = Classes(shared=settings.equivalence_classes)
-        self.policy = POLICIES[settings.policy](machines.seed)  # its own: it learns from these rows
-        self.scores = ScoreCache(self.policy, enabled=settings.score_cache)
+    def __init__(self, fleet: RoomFleet, memory: Memory) -> None:
+        self.fleet, self.memory = fleet, memory
         self.stale: set[str] = set()
 
     def plan(
@@ -44,9 +36,9 @@ class Room:
         self.fleet.read_on(cell, observed, sorted(self.stale))
         self.stale.clear()
         self.fleet.close(cell, leaving)
-        run = Pass(cell, self.fleet, self.classes, self.scores, self.policy, NoPreemptions(), budget, jobs)
+        run = Pass(cell, self.memory, NoPreemptions(), budget, jobs)
         plan = run.plan(frozenset())
-        self.classes.forget_unused(run.used)
+        self.memory.classes.forget_unused(run.used)
         placements = tuple(_in_allocs(cell, each) for each in plan.placements)
         return msgspec.structs.replace(plan, placements=placements), run.budget_left
 
@@ -62,8 +54,9 @@ def _in_allocs(cell: Cell, placement: Placement) -> Placement:
 class Rooms:
     """The alloc sets in use."""
 
-    def __init__(self, machines: Fleet, settings: SchedulerSettings) -> None:
-        self._machines, self._settings = machines, settings
+    def __init__(self, machines: Fleet, memory_of: Callable[[Fleet], Memory]) -> None:
+        """Use the rows of all machines; ``memory_of`` makes what is kept for the rows of one set."""
+        self._machines, self._memory_of = machines, memory_of
         self._rooms: dict[str, Room] = {}  # those used last come last
 
     def refresh(self, machines: Iterable[str]) -> None:
@@ -75,7 +68,7 @@ class Rooms:
     def look_again(self) -> None:
         """Take nothing as known to fail."""
         for room in self._rooms.values():
-            room.classes.look_again()
+            room.memory.classes.look_again()
 
     def plans(
         self,
@@ -102,7 +95,8 @@ class Rooms:
     def _room(self, cell: Cell, key: str) -> Room:
         room = self._rooms.pop(key, None)
         if room is None:
-            room = Room(key, self._machines, self._settings)
+            fleet = RoomFleet(self._machines, key)
+            room = Room(fleet, self._memory_of(fleet))
             room.stale = {task.machine for task in cell.jobs[key].tasks if task.machine}
         self._rooms[key] = room
         if len(self._rooms) > ROOMS_KEPT:

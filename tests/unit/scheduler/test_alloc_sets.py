@@ -7,7 +7,7 @@ import pytest
 from borgish.cell.events import TasksEnded, TasksEvicted
 from borgish.cell.invariants import violations
 from borgish.cell.model import Task
-from borgish.scheduler import rooms
+from borgish.scheduler import alloc_sets
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Ending, Eviction, JobKind, State
 from tests.unit.scheduler.cells import GIB, NOW, happen, spec, where
@@ -56,7 +56,7 @@ def test_a_small_budget_is_for_all_of_them() -> None:
 
 
 def test_rows_of_a_set_that_nobody_asked_for_lately_are_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rooms, "ROOMS_KEPT", 2)
+    monkeypatch.setattr(alloc_sets, "ROOMS_KEPT", 2)
     names = ["a", "b", "c"]
     cluster = Cluster(2, *(room(1, name) for name in names))
     for number in range(2):

@@ -9,8 +9,7 @@ from borgish.cell.events import TasksEvicted
 from borgish.cell.model import Machine
 from borgish.cell.state import Cell
 from borgish.resources import Resources
-from borgish.scheduler.schedule import Scheduler
-from borgish.scheduler.settings import SchedulerSettings
+from borgish.scheduler.schedule import Scheduler, SchedulerSettings
 from borgish.spec.job import Affinity, Constraint, JobSpec, Preference, Restart, Spread
 from borgish.vocabulary import Eviction, JobKind, RestartPolicy
 from tests.unit.scheduler.cells import (
@@ -180,8 +179,8 @@ def test_an_attribute_that_no_machine_has_or_all_share_is_no_failure_domain() ->
         cell = cell_of([machine(f"m{n}", attributes=attributes) for n in range(4)], [web(2)])
         scheduler = Scheduler()
         scheduler.schedule(cell, observed_of(cell), NOW)
-        assert scheduler._fleet is not None
-        assert scheduler._fleet.domains() == {}
+        assert scheduler._memory is not None
+        assert scheduler._memory.fleet.domains() == {}
 
 
 def test_a_sample_of_machines_is_enough_only_where_it_is_even() -> None:

@@ -1,7 +1,7 @@
 """Says why no machine takes a class of tasks: per reason how many machines, in words, and the way out.
 
 A machine is counted under every reason that holds for it. Whether it can ever fit, and what it waits for,
-is in ``outlook``; which small changes would help is in ``misses``.
+is in ``eventual_feasibility``; which small changes would help is in ``near_misses``.
 """
 
 from collections.abc import Sequence
@@ -11,13 +11,11 @@ import numpy as np
 
 from borgish.cell.state import Cell
 from borgish.scheduler.arrays import FloatArray
-from borgish.scheduler.census import PORTS, Amounts
-from borgish.scheduler.circles import Circles, nobody_near
-from borgish.scheduler.equivalence import Explanation, TaskClass
-from borgish.scheduler.failures import Failures
-from borgish.scheduler.fleet import Fleet
-from borgish.scheduler.misses import misses, nearest
-from borgish.scheduler.outlook import impossible, unmet, waits_for
+from borgish.scheduler.explain.eventual_feasibility import Circles, impossible, nobody_near, unmet, waits_for
+from borgish.scheduler.explain.near_misses import misses, nearest
+from borgish.scheduler.explain.reasons import Failures
+from borgish.scheduler.fleet import PORTS, Amounts, Fleet
+from borgish.scheduler.task_class import Explanation, TaskClass
 from borgish.vocabulary import State
 
 Members = Sequence[tuple[TaskClass, list[int]]]
@@ -102,7 +100,7 @@ def _text(fleet: Fleet, failures: Failures) -> str:
     if not len(fleet):
         return f"the cell has no {fleet.noun}s"
     ordered = sorted(zip(failures.counts, failures.all, strict=True), key=lambda pair: -pair[0])
-    words = [f"{count:,} {each.one if count == 1 else each.many}" for count, each in ordered]
+    words = [f"{count:,} {each.text if count == 1 else each.plural}" for count, each in ordered]
     fit = f"0 of {fleet.count_words(len(fleet))} fit{'s' if len(fleet) == 1 else ''}"
     return ": ".join(filter(None, (fit, ", ".join(words))))
 

@@ -18,15 +18,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from borgish.scheduler.affinity import UNFIT, Rule
 from borgish.scheduler.arrays import BoolArray, CodeArray, FloatArray, IntArray
-from borgish.scheduler.equivalence import TaskClass
 from borgish.scheduler.feasibility import suitable
 from borgish.scheduler.fleet import Fleet
-from borgish.scheduler.grouping import parts_of
-from borgish.scheduler.placing import MANY, Taken
-from borgish.scheduler.policy import Policy
-from borgish.scheduler.rules import UNFIT, Rule
+from borgish.scheduler.placing import MANY, Taken, parts_of
+from borgish.scheduler.policies import Policy
 from borgish.scheduler.scoring import DOMAIN_WORTH, REPLICA_COST, Scored, cost_of, costs_of
+from borgish.scheduler.task_class import TaskClass
 from borgish.spec.job import JobSpec
 
 FEW_MIN = 32

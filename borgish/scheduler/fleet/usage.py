@@ -1,4 +1,4 @@
-"""What one machine holds, counted from the cell and from what was seen there.
+"""What machines hold, counted from the cell and from what was seen there.
 
 Tasks placed there count with their limits, and so do those whose place is kept until others have
 left. An attempt that is still seen there but should not be (it is leaving) counts too: its memory,
@@ -8,15 +8,17 @@ What runs inside an alloc holds nothing of the machine but its ports: the alloc 
 holds what it needs. What has yet to leave when its alloc has left already holds its needs of the machine.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
+import numpy as np
 
 from borgish.cell.allocs import alloc_name, inside, is_alloc_set, is_reserved, priority_of
 from borgish.cell.model import Job, Task
 from borgish.cell.observed import Observed, SeenAttempt, SeenMachine
 from borgish.cell.state import Cell
 from borgish.resources import DEVICE_MILLIS, Resources
+from borgish.scheduler.arrays import FloatArray
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Band, task_name
 
@@ -171,3 +173,46 @@ def _count_blocked(census: Census, seen: SeenMachine, mono: float) -> None:
         if until > mono:
             census.ports.add(port)
             census.blocked_until = min(census.blocked_until, until)
+
+
+Lists = list[list[float]]
+
+
+class Holdings:
+    """Amounts by kind and census: of tasks and kept places by priority, and of what is leaving."""
+
+    def __init__(self, censuses: Sequence[Census], kinds: int) -> None:
+        self._shape = (kinds, len(censuses))
+        lists: dict[int, Lists] = {}
+        leaving = self._lists()
+        for place, census in enumerate(censuses):
+            for priority, amounts in census.held.items():
+                if priority not in lists:
+                    lists[priority] = self._lists()
+                _write(lists[priority], place, amounts)
+            _write(leaving, place, census.leaving)
+        self.by_priority: dict[int, FloatArray] = {
+            priority: np.array(columns) for priority, columns in lists.items()
+        }
+        self.leaving: FloatArray = np.array(leaving)
+
+    def total(self) -> FloatArray:
+        """Return all that is held."""
+        found = self.leaving.copy()
+        for amounts in self.by_priority.values():
+            found += amounts
+        return found
+
+    def of(self, priority: int) -> FloatArray:
+        """Return what one priority holds; zeros when nobody has it."""
+        found = self.by_priority.get(priority)
+        return np.zeros(self._shape) if found is None else found
+
+    def _lists(self) -> Lists:
+        kinds, censuses = self._shape
+        return [[0.0] * censuses for _ in range(kinds)]
+
+
+def _write(columns: Lists, place: int, amounts: Amounts) -> None:
+    for kind, amount in amounts.items():
+        columns[kind][place] = amount

@@ -7,12 +7,10 @@ What is stranded is what is free and of no use, since something else on its mach
 import math
 
 from borgish.scheduler.arrays import FloatArray, Rows
-from borgish.scheduler.census import CPU, RAM
-from borgish.scheduler.equivalence import TaskClass
-from borgish.scheduler.fleet import Fleet
-from borgish.scheduler.fragmentation import Fgd
-from borgish.scheduler.fragments import States, Typical
-from borgish.scheduler.policy import Demand, Number, Policy
+from borgish.scheduler.fleet import CPU, RAM, Fleet
+from borgish.scheduler.policies.fragmentation import Fgd, States, Typical
+from borgish.scheduler.policies.policy import Demand, Number, Policy
+from borgish.scheduler.task_class import TaskClass
 
 RATIO_STEP = math.log(1.05)
 """The proportion of cpu and ram is rounded to such steps, so that it seldom changes."""

@@ -1,0 +1,34 @@
+"""The machines of a cell as a structure of arrays: what they have, what is free, who is there."""
+
+from borgish.scheduler.fleet.alloc_fleet import RoomFleet
+from borgish.scheduler.fleet.columns import RUNTIME_BIT, device_kind
+from borgish.scheduler.fleet.devices import ABSENT
+from borgish.scheduler.fleet.fleet import Fleet
+from borgish.scheduler.fleet.usage import (
+    BAND_INDEX,
+    CPU,
+    DEVICE_PREFIX,
+    DISK,
+    KINDS,
+    PORTS,
+    RAM,
+    Amounts,
+    count_devices,
+)
+
+__all__ = [
+    "ABSENT",
+    "BAND_INDEX",
+    "CPU",
+    "DEVICE_PREFIX",
+    "DISK",
+    "KINDS",
+    "PORTS",
+    "RAM",
+    "RUNTIME_BIT",
+    "Amounts",
+    "Fleet",
+    "RoomFleet",
+    "count_devices",
+    "device_kind",
+]
