@@ -1,7 +1,7 @@
 """Spread and affinity: counters of tasks by machine, and the rules of jobs that read them.
 
 A *counter* counts the tasks of those jobs that some condition chooses, on each machine, and is kept up to
-date as tasks come and go. What it says of racks or zones is summed from there when asked. A change on a
+date as tasks come and go. What it counts of racks or zones is summed from there when asked. A change on a
 machine costs as much as there are jobs that changed on it; no task is ever searched for.
 
 A *rule* reads one counter over one attribute. It may forbid a value, and it may prefer some values to
@@ -112,7 +112,7 @@ class Topology:
             counter.by_row = widened(counter.by_row, rows)
 
     def read(self, cell: Cell, row: int, before: dict[str, int], after: dict[str, int]) -> None:
-        """Take in which jobs have how many tasks on a machine, and had before."""
+        """Note how many tasks of each job are on a machine, and were before."""
         if before == after:
             return
         for key in before.keys() | after.keys():
@@ -152,7 +152,7 @@ class Topology:
             self._know_terms()
 
     def expect(self, specs: Iterable[JobSpec]) -> None:
-        """Take in which jobs are about to be placed: their terms keep others off from now on."""
+        """Note which jobs are about to be placed: their terms keep others off from now on."""
         expected = frozenset(term for spec in specs if spec.apart for term in repelling(spec))
         if expected != self._expected:
             self._expected = expected
@@ -206,7 +206,7 @@ class Topology:
     ) -> list[int]:
         """Return the row of each task of a job that is on a machine; none where it has none anywhere.
 
-        What the running pass has placed is not in the cell yet; then all rows are looked at.
+        What the running pass has placed is not in the cell yet; then all rows are scanned.
         """
         known = self._jobs.get(key)
         if known is None:
@@ -229,7 +229,7 @@ class Topology:
 
 
 UNFIT = float("inf")
-EVEN_COST = 100.0  # of each task of the job that is there already: above all that is only liked
+EVEN_COST = 100.0  # of each task of the job that is there already: above all that is only preferred
 WEIGHT_COST = 0.1  # of one unit of a user's weight, beside packing, which is between 0 and 1
 
 

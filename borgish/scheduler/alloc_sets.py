@@ -12,20 +12,20 @@ import msgspec
 from borgish.cell.allocs import is_alloc_set
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
-from borgish.scheduler.fleet import Fleet, RoomFleet
+from borgish.scheduler.fleet import AllocFleet, Fleet
 from borgish.scheduler.passes import Memory, Pass
 from borgish.scheduler.plan import Placement, Plan, Preemption, Refusal
 from borgish.scheduler.preemption import NoPreemptions
 from borgish.vocabulary import split_task_name, task_name
 
-ROOMS_KEPT = 64
+ALLOC_SETS_KEPT = 64
 """Rows of so many alloc sets are kept from pass to pass; of others they are made anew."""
 
 
-class Room:
-    """One alloc set: its rows, and all that a pass keeps. ``stale`` are machines to look at again."""
+class AllocSet:
+    """One alloc set: its rows, and all that a pass keeps. ``stale`` are machines to read again."""
 
-    def __init__(self, fleet: RoomFleet, memory: Memory) -> None:
+    def __init__(self, fleet: AllocFleet, memory: Memory) -> None:
         self.fleet, self.memory = fleet, memory
         self.stale: set[str] = set()
 
@@ -51,24 +51,24 @@ def _in_allocs(cell: Cell, placement: Placement) -> Placement:
     return msgspec.structs.replace(placement, machines=machines, allocs=allocs)
 
 
-class Rooms:
+class AllocSets:
     """The alloc sets in use."""
 
     def __init__(self, machines: Fleet, memory_of: Callable[[Fleet], Memory]) -> None:
         """Use the rows of all machines; ``memory_of`` makes what is kept for the rows of one set."""
         self._machines, self._memory_of = machines, memory_of
-        self._rooms: dict[str, Room] = {}  # those used last come last
+        self._alloc_sets: dict[str, AllocSet] = {}  # those used last come last
 
     def refresh(self, machines: Iterable[str]) -> None:
-        """Look again at the allocs on these machines, when they are next asked for."""
+        """Read the allocs on these machines again, when they are next asked for."""
         names = set(machines)
-        for room in self._rooms.values():
-            room.stale |= names
+        for alloc_set in self._alloc_sets.values():
+            alloc_set.stale |= names
 
-    def look_again(self) -> None:
+    def retry_failed(self) -> None:
         """Take nothing as known to fail."""
-        for room in self._rooms.values():
-            room.memory.classes.look_again()
+        for alloc_set in self._alloc_sets.values():
+            alloc_set.memory.classes.retry_failed()
 
     def plans(
         self,
@@ -87,21 +87,21 @@ class Rooms:
             if nowhere := _nowhere(cell, key, len(gone)):
                 yield Plan(refusals={job: _refusals(cell, job, *nowhere) for job in sorted(waiting[key])})
                 continue
-            room = self._room(cell, key)
-            plan, budget = room.plan(cell, observed, waiting[key], gone, budget)
+            alloc_set = self._alloc_set(cell, key)
+            plan, budget = alloc_set.plan(cell, observed, waiting[key], gone, budget)
             self.refresh(name for placement in plan.placements for name in placement.machines)
             yield plan
 
-    def _room(self, cell: Cell, key: str) -> Room:
-        room = self._rooms.pop(key, None)
-        if room is None:
-            fleet = RoomFleet(self._machines, key)
-            room = Room(fleet, self._memory_of(fleet))
-            room.stale = {task.machine for task in cell.jobs[key].tasks if task.machine}
-        self._rooms[key] = room
-        if len(self._rooms) > ROOMS_KEPT:
-            del self._rooms[next(iter(self._rooms))]
-        return room
+    def _alloc_set(self, cell: Cell, key: str) -> AllocSet:
+        alloc_set = self._alloc_sets.pop(key, None)
+        if alloc_set is None:
+            fleet = AllocFleet(self._machines, key)
+            alloc_set = AllocSet(fleet, self._memory_of(fleet))
+            alloc_set.stale = {task.machine for task in cell.jobs[key].tasks if task.machine}
+        self._alloc_sets[key] = alloc_set
+        if len(self._alloc_sets) > ALLOC_SETS_KEPT:
+            del self._alloc_sets[next(iter(self._alloc_sets))]
+        return alloc_set
 
 
 def _nowhere(cell: Cell, key: str, leaving: int) -> tuple[str, str] | None:

@@ -1,9 +1,8 @@
-"""Equivalence classes: tasks that are alike in all that placing looks at are looked at once.
+"""Finds the equivalence class of a task.
 
-Alike means: the same needs, facts wanted of a machine, likings, ports, band, priority where that
+Alike means: the same needs, facts wanted of a machine, preferences, ports, band, priority where that
 decides what they may preempt, and whether they are replicas of a service. A job with rules of its own
-on where its tasks are is a class by itself. What a class keeps follows from the machines' rows and is
-told stale by their version numbers.
+on where its tasks are is a class by itself.
 """
 
 from collections.abc import Collection, Iterator
@@ -85,7 +84,7 @@ class Classes:
             kind.rules_version = fleet.topology.terms_version
         return kind
 
-    def look_again(self) -> None:
+    def retry_failed(self) -> None:
         """Take nothing as known to fail."""
         for kind in self._classes.values():
             kind.failed_version = -1

@@ -3,7 +3,7 @@
 Replicas go over machines first, then over each domain in the order of the settings, the smallest first;
 how well they pack decides among places that are equal in all this. What the job itself asks for comes
 before: its rules, a ``spread`` of its own over the domain, a ``near``, and preferences that weigh more than
-``DOMAIN_WORTH``. Tasks that run to completion are packed, and not spread over domains.
+``DOMAIN_COST``. Tasks that run to completion are packed, and not spread over domains.
 
 A round gives each machine at most one more replica, in the order of how many are in its rack before that
 one, how many in its zone, and its cost. As long as racks lie within zones this is what choosing one at a
@@ -24,7 +24,7 @@ from borgish.scheduler.feasibility import suitable
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.placing import MANY, Taken, parts_of
 from borgish.scheduler.policies import Policy
-from borgish.scheduler.scoring import DOMAIN_WORTH, REPLICA_COST, Scored, cost_of, costs_of
+from borgish.scheduler.scoring import DOMAIN_COST, REPLICA_COST, Scored, cost_of, costs_of
 from borgish.scheduler.task_class import TaskClass
 from borgish.spec.job import JobSpec
 
@@ -80,7 +80,7 @@ class Order(NamedTuple):
     most: list[int]
 
 
-class Evenly:
+class EvenPlacement:
     """Places tasks of one class, job after job, on the machines that were scored for it."""
 
     def __init__(self, fleet: Fleet, policy: Policy, kind: TaskClass, scored: Scored) -> None:
@@ -89,7 +89,7 @@ class Evenly:
         self._rules = parts_of(fleet, kind) if kind.rules else None
         self._costs = self._with_rules(scored.costs.copy(), self._rows)  # for a job that has no task there
         self._is_sample = scored.rows is not None
-        self._one_by_one = not fleet.are_apart and bool(kind.ports or kind.fixed_ports)
+        self._one_by_one = not fleet.independent_rows and bool(kind.ports or kind.fixed_ports)
         self._stale: list[int] = []  # places that were taken since they were scored
         self._suitable: dict[int, IntArray] = {}  # by place of a domain: right machines of each value
 
@@ -174,7 +174,7 @@ class Evenly:
             return np.zeros(0, dtype=np.int64)
         if count == 1 and not replicas.names:
             return np.array([cheapest])
-        limit, most = best + DOMAIN_WORTH, max(FEW_MIN, FEW_EACH * count)
+        limit, most = best + DOMAIN_COST, max(FEW_MIN, FEW_EACH * count)
         is_few = len(costs) > most
         if is_few:
             few = _in_order(costs, np.sort(costs.argpartition(most - 1)[:most]), limit)
@@ -205,8 +205,8 @@ class Evenly:
     def _apart(self, places: IntArray, count: int, replicas: Replicas) -> list[int]:
         """Return which ``count`` of places, the cheapest, share no domain with each other or a replica.
 
-        That is what ``_order`` comes to where domains are many and tasks few, in a fraction of its time. None
-        are returned where there are not so many.
+        That is what ``_order`` results in where domains are many and tasks few, in a fraction of its time.
+        None are returned where there are not so many.
         """
         rows, values, used = self._rows[places], [], set[int]()
         of_fleet = self._fleet.domains()
@@ -245,7 +245,7 @@ class Evenly:
                 most[-1] = int(keys[-1][:count].max())
         return Order(places[:count], most)
 
-    def _is_even(self, order: Order, looked_at: IntArray, near: BoolArray, domains: Sequence[Domain]) -> bool:
+    def _is_even(self, order: Order, compared: IntArray, near: BoolArray, domains: Sequence[Domain]) -> bool:
         """Return whether no domain that has other rows would have been chosen before the last that was.
 
         The others are those near in cost; beside a sample all machines that are right for the class,
@@ -254,7 +254,7 @@ class Evenly:
         for number, (most, (codes, counts, there)) in enumerate(zip(order.most, domains, strict=True)):
             if not most:
                 continue
-            known = np.bincount(codes[self._rows[looked_at]], minlength=len(counts))
+            known = np.bincount(codes[self._rows[compared]], minlength=len(counts))
             lacking = (there & (counts + known < most)).nonzero()[0]
             if len(lacking):
                 others = self._others(number, codes, near, len(there))
@@ -340,7 +340,7 @@ class _Groups:
         best = total.item(total.argmin()) if len(total) else UNFIT
         if best == UNFIT:
             return -1
-        found = (total < best + DOMAIN_WORTH).nonzero()[0]
+        found = (total < best + DOMAIN_COST).nonzero()[0]
         for before in self._before:
             if len(found) > 1:
                 here = before[found]

@@ -181,17 +181,17 @@ class Tolerates(Filter):
     """The job tolerates its taints; those that evict, for good."""
 
     def check(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> BoolArray:
-        if not fleet.marks.tainted:
+        if not fleet.taints.any:
             return np.ones(fleet.up[rows].shape, dtype=np.bool_)
         passes: BoolArray = (
-            fleet.marks.of_sets(lambda taints: not refused_by(kind.wanted.tolerations, taints), rows) > 0
+            fleet.taints.of_sets(lambda taints: not refused_by(kind.wanted.tolerations, taints), rows) > 0
         )
         return passes
 
     def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Reason]:
-        refused = [each for each in fleet.marks.all() if refused_by(kind.wanted.tolerations, (each,))]
+        refused = [each for each in fleet.taints.all() if refused_by(kind.wanted.tolerations, (each,))]
         for name, taints in _listed(refused).items():
-            has = fleet.marks.of_sets(partial(_has_any, frozenset(taints)), ALL) > 0
+            has = fleet.taints.of_sets(partial(_has_any, frozenset(taints)), ALL) > 0
             text = f"has the taint {name}, which is not tolerated"
             without = f"if the taint {name.removesuffix(f':{taints[0].effect}')} were tolerated"
             yield Reason(key=f"taint {name}", fails=has, text=text, without=without)
@@ -229,14 +229,14 @@ class RunsImage(Filter):
         return bool(kind.wanted.image)
 
     def check(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> BoolArray:
-        archs = fleet.marks.archs(kind.wanted.image)
+        archs = fleet.images.archs(kind.wanted.image)
         if not archs:
             return np.ones(fleet.up[rows].shape, dtype=np.bool_)
         return fleet.attributes.mask(Constraint("arch", "in", archs), rows)
 
     def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Reason]:
         fails = ~self.check(fleet, kind, ALL)
-        archs = " or ".join(fleet.marks.archs(kind.wanted.image))
+        archs = " or ".join(fleet.images.archs(kind.wanted.image))
         text = f"has another architecture than {archs}, for which the image is"
         lack = f"is of the architecture {archs}, for which the image is"
         yield Reason(key="image architecture", fails=fails, text=text, never=fails, lack=lack)

@@ -10,11 +10,11 @@ from typing import NamedTuple
 from borgish.cell.model import Job
 from borgish.cell.state import Cell
 from borgish.scheduler.equivalence import Classes
-from borgish.scheduler.failure_domains import Evenly, Replicas, domains_of
+from borgish.scheduler.failure_domains import EvenPlacement, Replicas, domains_of
 from borgish.scheduler.fleet import CPU, RAM, Fleet
 from borgish.scheduler.placing import Taken, place, place_by_rules
 from borgish.scheduler.plan import Placement, Plan, Promise
-from borgish.scheduler.policies import CellDemand, Policy
+from borgish.scheduler.policies import Demand, Policy
 from borgish.scheduler.preemption import Preempting
 from borgish.scheduler.queue import Level, Waiting, Window, first_turns, levels, turns
 from borgish.scheduler.refusals import Refusals
@@ -66,7 +66,7 @@ class Pass:
         self._levels = list(levels(cell, classes, fleet, jobs))
         waiting = (waiting for level in self._levels for user in level for waiting in user)
         self.used = dict.fromkeys(kind for each in waiting for kind in (each.usual, *each.unusual.values()))
-        policy.learn(fleet, CellDemand(cell, fleet, classes, self._levels))
+        policy.learn(fleet, Demand(cell, fleet, classes, self._levels))
         usable = fleet.usable()
         self._cpu_free = float(fleet.free[CPU].sum(where=usable))
         self._ram_free = float(fleet.free[RAM].sum(where=usable))
@@ -237,7 +237,7 @@ class Pass:
         self, kind: TaskClass, scored: Scored, runs: Sequence[tuple[Job, int]], own_max: int
     ) -> list[Taken]:
         if kind.is_service and any(domains_of(self._fleet, job.spec) for job, _ in runs):
-            evenly = Evenly(self._fleet, self._policy, kind, scored)
+            evenly = EvenPlacement(self._fleet, self._policy, kind, scored)
             return [evenly.place(job.spec, count, self._replicas_of(job)) for job, count in runs]
         counts = [(job.spec, count) for job, count in runs]
         if kind.rules:

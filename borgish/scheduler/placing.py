@@ -3,8 +3,8 @@
 Taking a machine changes its cost and no other, as long as no rule is about more than single machines.
 So the machines are ranked once, the best are taken from the top, and only those are scored again.
 
-Rules of spread or affinity that look at tasks of others are fixed while the class is placed, and added to
-the costs once. Rules that look at the very tasks that are placed change with each of them: those over
+Rules of spread or affinity that count tasks of others are fixed while the class is placed, and added to
+the costs once. Rules that count the very tasks that are placed change with each of them: those over
 machines cost each machine by itself, those over racks or zones cost all machines of a *group*, which share
 their values. (Allocs that share a machine are a group, too.) Each group is ranked by itself, and the next
 task goes to the group whose best machine and whose rules cost least.
@@ -48,7 +48,7 @@ class Taken(msgspec.Struct):
         fleet.take(rows, kind, spec)
         self.rows += rows
         if kind.devices:
-            self.devices += [fleet.take_devices(row, kind, policy.part) for row in rows]
+            self.devices += [fleet.take_devices(row, kind, policy.choose_device) for row in rows]
 
     def undo(self, fleet: Fleet, kind: TaskClass, spec: JobSpec) -> None:
         """Take all of it back."""
@@ -71,7 +71,7 @@ def ranking(scored: Scored, count: int) -> Ranked:
 def _limit(costs: FloatArray, count: int) -> float:
     """Return a cost that at least ``count`` machines are within, if so many fit.
 
-    The machines are looked at in groups: when ``count`` groups have their best within a limit, so have
+    The machines are compared in groups: when ``count`` groups have their best within a limit, so have
     ``count`` machines. That is much less work than to put all machines in order.
     """
     groups = min(len(costs), max(4 * count, GROUPS_MIN))
@@ -84,7 +84,7 @@ def _limit(costs: FloatArray, count: int) -> float:
 
 def ranked_count(fleet: Fleet, count: int) -> int:
     """Return how many to rank so that the ``count`` best are among them while tasks are placed."""
-    return count if fleet.are_apart else len(fleet.names)
+    return count if fleet.independent_rows else len(fleet.names)
 
 
 class Ranking:
@@ -98,8 +98,8 @@ class Ranking:
         self._job = spec.key
         self._fresh = fresh
         self._own: Ranked = []
-        # Whether costs are looked at again before they count: allocs of one machine share its ports.
-        self.renews = not fleet.are_apart and bool(kind.ports or kind.fixed_ports)
+        # Whether costs are computed again before they count: allocs of one machine share its ports.
+        self.renews = not fleet.independent_rows and bool(kind.ports or kind.fixed_ports)
         self.owned: list[int] = []  # rows with tasks of this job, out of the ranking for it
 
     def best(self) -> float:
@@ -143,7 +143,7 @@ class Ranking:
                 self._offer(row)
 
     def _renew(self, heap: Ranked) -> bool:
-        """Look again at the machine on top; return whether its cost has changed: it can only have grown."""
+        """Score the machine on top again; return whether its cost has changed: it can only have grown."""
         cost, row = heap[0]
         now = self._cost(row)
         if now < UNFIT:
@@ -204,7 +204,7 @@ def _at_once(
     Return None where machines have to be compared again as they are taken.
     """
     costs, (spec, count) = scored.costs, run
-    if own_max or not fleet.are_apart or not decides_first(fleet, kind) or count >= len(costs):
+    if own_max or not fleet.independent_rows or not decides_first(fleet, kind) or count >= len(costs):
         return None
     best = np.array([costs.argmin()]) if count == 1 else costs.argpartition(count - 1)[:count]
     best = best[np.lexsort((best, costs[best]))] if count > 1 else best
@@ -252,7 +252,7 @@ class RuledRanking(Ranking):
 class RuleParts(NamedTuple):
     """The rules of a class, by how tasks that are placed by them change what they cost."""
 
-    fixed: FloatArray  # of rules that look at tasks of others only: what they cost, by row
+    fixed: FloatArray  # of rules that count tasks of others only: what they cost, by row
     single: tuple[Rule, ...]  # own, and each row is changed by itself
     shared: tuple[Rule, ...]  # own, and rows that share a value change together
 
@@ -263,7 +263,9 @@ def parts_of(fleet: Fleet, kind: TaskClass) -> RuleParts:
     for rule in kind.rules:
         if not rule.own:
             fixed = fixed + rule.by_row(fleet)
-    single = tuple(rule for rule in kind.rules if rule.own and rule.over == MACHINE and fleet.are_apart)
+    single = tuple(
+        rule for rule in kind.rules if rule.own and rule.over == MACHINE and fleet.independent_rows
+    )
     shared = tuple(rule for rule in kind.rules if rule.own and rule not in single)
     return RuleParts(fixed, single, shared)
 
@@ -310,7 +312,7 @@ class _Work:
         self._order()
 
     def _order(self) -> None:
-        """Put the groups in order anew, as after a rule began to like what it did not."""
+        """Put the groups in order anew, as after a rule began to prefer what it did not."""
         costs = [(self._cost(group), number) for number, group in enumerate(self._groups)]
         self._heap = [pair for pair in costs if pair[0] < UNFIT]
         heapify(self._heap)

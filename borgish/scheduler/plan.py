@@ -1,4 +1,4 @@
-"""What one pass of the scheduler comes to."""
+"""What results from one pass of the scheduler."""
 
 from collections.abc import Iterable
 
@@ -44,7 +44,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
     job: str
     indexes: tuple[int, ...]
-    machines: int  # in the cell, all told
+    machines: int  # in the cell, in all
     reasons: dict[str, int]
     text: str
     hint: str = ""
@@ -62,7 +62,7 @@ class Plan(msgspec.Struct, frozen=True):
     more: bool = False  # there is more to do: call again
 
 
-def joined(plan: Plan, others: Iterable[Plan]) -> Plan:
+def merged(plan: Plan, others: Iterable[Plan]) -> Plan:
     """Return one plan of several that are about different jobs."""
     plans = (plan, *others)
     return Plan(

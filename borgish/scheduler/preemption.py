@@ -23,13 +23,21 @@ from borgish.scheduler.feasibility import suitable
 from borgish.scheduler.fleet import PORTS, Amounts, Fleet, count_devices
 from borgish.scheduler.plan import Preemption, Promise
 from borgish.scheduler.task_class import TaskClass
-from borgish.scheduler.victims import Auction, Herd, Offer, Room, Victims, needed, order_of
+from borgish.scheduler.victims import (
+    PreemptionOption,
+    PreemptionSearch,
+    TrialMachine,
+    VictimGroup,
+    Victims,
+    needed,
+    order_of,
+)
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import JobKind, task_name
 
 LIMIT_SHARE = 0.05  # of all running tasks, that one pass may preempt
 LIMIT_MIN = 10
-LOOKED_AT = 32  # machines whose victims are chosen, for each task to have the cheapest of
+OPTIONS_COMPARED = 32  # machines whose victims are chosen, for each task to have the cheapest of
 WORK_SECONDS_MAX = 86_400.0  # more work lost than this costs no more
 
 
@@ -37,14 +45,14 @@ ALLOCS = object()
 """What marks allocs: each differs from the others by what is in it."""
 
 
-class Budget(Protocol):
+class DisruptionBudget(Protocol):
     """Says how many tasks of a job may be taken down on purpose now, beside those that are down."""
 
     def allows(self, job: str, /) -> int: ...
 
 
 class Preempting(Protocol):
-    """What a pass asks when it found no room. ``held_back``: classes that would have been given more but
+    """What a pass asks when it found no trial. ``held_back``: classes that would have been given more but
     for the limit of a pass, so that the next one may."""
 
     @property
@@ -95,19 +103,17 @@ class NoPreemptions:
 class Preemptions:
     """What one pass preempts."""
 
-    def __init__(self, cell: Cell, fleet: Fleet, now: Now, budget: Budget | None) -> None:
+    def __init__(self, cell: Cell, fleet: Fleet, now: Now, budget: DisruptionBudget | None) -> None:
         self._cell, self._fleet, self._now, self._budget = cell, fleet, now, budget
         self.held_back: set[TaskClass] = set()
-        self._auctions: dict[TaskClass, Auction] = {}
-        self._marks: dict[str, object] = {}  # by job; see ``_mark``
+        self._searches: dict[TaskClass, PreemptionSearch] = {}
+        self._group_keys: dict[str, object] = {}  # by job; see ``_group_key``
         self._chosen: dict[tuple[str, int], None] = {}
         self._before_gang: dict[tuple[str, int], None] | None = None  # chosen before the gang at hand
         self._taken_of: dict[str, int] = {}  # by job
         self._coming: dict[int, dict[int, float]] = {}  # by row and kind: what victims will leave
         self._evictions: dict[tuple[str, str], list[int]] = {}  # by victims' job and preemptor
-        self._notices: dict[
-            str, tuple[str, float]
-        ] = {}  # by preemptor: what victims are told, and how long before
+        self._notices: dict[str, tuple[str, float]] = {}  # by preemptor: reason and seconds for victims
         self._promises: dict[str, tuple[list[int], list[str]]] = {}
 
     @cached_property
@@ -120,16 +126,16 @@ class Preemptions:
         return any(priority < kind.reach for priority in self._fleet.held)
 
     def make_room(self, kind: TaskClass, spec: JobSpec, indexes: list[int]) -> list[int]:
-        auction = self._auctions.get(kind)
-        if auction is None:
-            auction = self._auctions[kind] = Auction(self._candidates(kind).tolist())
+        search = self._searches.get(kind)
+        if search is None:
+            search = self._searches[kind] = PreemptionSearch(self._candidates(kind).tolist())
         for done, index in enumerate(indexes):
-            row = self._best(kind, auction)
+            row = self._best(kind, search)
             if row < 0:
                 return indexes[done:]
-            offer = auction.offers.pop(row)
-            self._accept(kind, spec, index, row, offer)
-            heappush(auction.ranked, (self._total(row, offer.victims), row))  # it may have another
+            option = search.options.pop(row)
+            self._accept(kind, spec, index, row, option)
+            heappush(search.ranked, (self._total(row, option.victims), row))  # it may have another
         return []
 
     def make_room_for_all(self, tasks: Mapping[TaskClass, list[int]], spec: JobSpec) -> bool:
@@ -175,36 +181,36 @@ class Preemptions:
             coming[row] = amounts.get(number, 0.0)
         return coming[rows]
 
-    def _best(self, kind: TaskClass, auction: Auction) -> int:
-        """Return the row of the cheapest offer, which is asked for again where things changed; -1: none."""
-        while auction.asked < len(auction.candidates) and len(auction.ranked) < LOOKED_AT:
-            self._ask(kind, auction, auction.candidates[auction.asked])
-            auction.asked += 1
-        while auction.ranked:
-            row = auction.ranked[0][1]
-            offer = auction.offers.get(row)
-            if offer is None or offer.version < self._fleet.changed[row] or self._is_over_budget(offer):
-                heappop(auction.ranked)
-                self._ask(kind, auction, row)
-            elif offer.count > self.left and not self._is_first():
+    def _best(self, kind: TaskClass, search: PreemptionSearch) -> int:
+        """Return the row of the cheapest option, evaluated again where things changed; -1: none."""
+        while search.evaluated < len(search.candidates) and len(search.ranked) < OPTIONS_COMPARED:
+            self._evaluate(kind, search, search.candidates[search.evaluated])
+            search.evaluated += 1
+        while search.ranked:
+            row = search.ranked[0][1]
+            option = search.options.get(row)
+            if option is None or option.version < self._fleet.changed[row] or self._is_over_budget(option):
+                heappop(search.ranked)
+                self._evaluate(kind, search, row)
+            elif option.count > self.left and not self._is_first():
                 self.held_back.add(kind)
                 return -1
             elif self._is_forbidden(kind, row):  # by a rule, since others of its job have got places
-                heappop(auction.ranked)
+                heappop(search.ranked)
             else:
-                heappop(auction.ranked)
+                heappop(search.ranked)
                 return row
         return -1
 
     def _is_first(self) -> bool:
         """Return whether nobody else has preempted in this pass: a single task, or a whole gang, may cost
-        more than the limit then, or it never would find room."""
+        more than the limit then, or it never would find trial."""
         return not (self._chosen if self._before_gang is None else self._before_gang)
 
-    def _is_over_budget(self, offer: Offer) -> bool:
+    def _is_over_budget(self, option: PreemptionOption) -> bool:
         if self._budget is None:
             return False
-        taken = Counter(job for herd, count in offer.victims for job, _ in herd.tasks[:count])
+        taken = Counter(job for group, count in option.victims for job, _ in group.tasks[:count])
         return any(count > self._left_of(job) for job, count in taken.items())
 
     def _left_of(self, job: str) -> int:
@@ -215,18 +221,18 @@ class Preemptions:
     def _is_forbidden(self, kind: TaskClass, row: int) -> bool:
         return any(rule.hard and rule.fails(self._fleet)[row] for rule in kind.rules)
 
-    def _ask(self, kind: TaskClass, auction: Auction, row: int) -> None:
-        """Take in a machine's offer, if it has one."""
+    def _evaluate(self, kind: TaskClass, search: PreemptionSearch, row: int) -> None:
+        """Choose the victims on a machine, if there are any that will do."""
         victims = None
         if row not in self._coming or self._may_do(kind, row):
             victims = self._victims(kind, row)
-        auction.offers.pop(row, None)
+        search.options.pop(row, None)
         if victims is not None:
-            auction.offers[row] = Offer(victims, self._fleet.version)
-            heappush(auction.ranked, (self._total(row, victims), row))
+            search.options[row] = PreemptionOption(victims, self._fleet.version)
+            heappush(search.ranked, (self._total(row, victims), row))
 
     def _may_do(self, kind: TaskClass, row: int) -> bool:
-        """Return whether all who may leave a machine would be enough: seldom, where somebody made room."""
+        """Return whether all who may leave a machine would be enough: seldom, where somebody made trial."""
         lower = [held for priority, held in self._fleet.held.items() if priority < kind.reach]
         free = self._fleet.free
         return all(
@@ -235,64 +241,64 @@ class Preemptions:
         )
 
     def _total(self, row: int, victims: Victims) -> float:
-        return sum([herd.price * count for herd, count in victims]) + self._fleet.tie.item(row)
+        return sum([group.price * count for group, count in victims]) + self._fleet.tie.item(row)
 
     def _victims(self, kind: TaskClass, row: int) -> Victims | None:
         """Return who has to leave a machine for one task; None when that would not do."""
-        room = Room(self._fleet, kind, row, self._coming.get(row, {}))
-        chosen: list[tuple[Herd, int]] = []
-        if not room.fits():
-            herds = sorted(self._herds(kind, row), key=lambda herd: order_of(room, herd))
-            for herd in herds:
-                count = room.wanted_of(herd)
+        trial = TrialMachine(self._fleet, kind, row, self._coming.get(row, {}))
+        chosen: list[tuple[VictimGroup, int]] = []
+        if not trial.fits():
+            groups = sorted(self._groups(kind, row), key=lambda group: order_of(trial, group))
+            for group in groups:
+                count = trial.wanted_of(group)
                 if count:
-                    room.change(herd, count)
-                    chosen.append((herd, count))
-                    if room.fits():
+                    trial.change(group, count)
+                    chosen.append((group, count))
+                    if trial.fits():
                         break
-            if not room.fits():
+            if not trial.fits():
                 return None
-        return tuple(needed(room, chosen))
+        return tuple(needed(trial, chosen))
 
-    def _herds(self, kind: TaskClass, row: int) -> Iterator[Herd]:
+    def _groups(self, kind: TaskClass, row: int) -> Iterator[VictimGroup]:
         alike: dict[object, list[tuple[float, str, int]]] = {}
         single = bool(kind.devices or kind.fixed_ports)
         jobs, chosen = self._cell.jobs, self._chosen
         for pair in self._cell.placed[self._fleet.names[row]]:
             key, index = pair
-            mark = self._mark(key)
-            if mark is not None and pair not in chosen:
-                each = pair if single or mark is ALLOCS else mark
+            group_key = self._group_key(key)
+            if group_key is not None and pair not in chosen:
+                each = pair if single or group_key is ALLOCS else group_key
                 alike.setdefault(each, []).append((-jobs[key].tasks[index].since, key, index))
-        left: dict[str, int] = {}  # by job: its budget is one for all herds
+        left: dict[str, int] = {}  # by job: its budget is one for all groups
         # Whom a budget spares depends on the order, and a set has none.
-        herds = alike.values() if self._budget is None else sorted(alike.values(), key=min)
-        for same in herds:
+        groups = alike.values() if self._budget is None else sorted(alike.values(), key=min)
+        for same in groups:
             _, key, index = same[0]
             if priority_of(self._cell, jobs[key], index) < kind.reach:
                 same.sort()
                 if allowed := self._allowed(kind, same, left):
-                    yield self._herd(allowed)
+                    yield self._group(allowed)
 
-    def _mark(self, key: str) -> object:
+    def _group_key(self, key: str) -> object:
         """Return what tasks of a job share with others that are alike; None: they never have to leave."""
-        mark = self._marks.get(key, key)
-        if mark is not key:
-            return mark
+        known = self._group_keys.get(key, key)
+        if known is not key:
+            return known
         job = self._cell.jobs[key]
         spec, needs = job.spec, job.spec.resources
-        mark = (spec.priority, needs.cpu_millis, needs.ram_bytes, needs.disk_bytes)
+        group_key: object = (spec.priority, needs.cpu_millis, needs.ram_bytes, needs.disk_bytes)
         if needs.named or needs.devices or spec.ports or spec.overrides:
-            mark = (spec.priority, key)
+            group_key = (spec.priority, key)
         if spec.kind is JobKind.ALLOC_SET:
-            mark = ALLOCS
+            group_key = ALLOCS
         # What is in an alloc has no room of its own.
         if self._fleet.bands.is_prod(spec.priority) or spec.inside:
-            mark = None
+            group_key = None
         if job.lagging is not None:  # those run different things, and some of them leave in a moment
-            mark = None
-        self._marks[key] = mark
-        return mark
+            group_key = None
+        self._group_keys[key] = group_key
+        return group_key
 
     def _allowed(
         self, kind: TaskClass, tasks: list[tuple[float, str, int]], left: dict[str, int]
@@ -312,7 +318,7 @@ class Preemptions:
                 found.append((key, index))
         return found
 
-    def _herd(self, tasks: list[tuple[str, int]]) -> Herd:
+    def _group(self, tasks: list[tuple[str, int]]) -> VictimGroup:
         key, index = tasks[0]
         job = self._cell.jobs[key]
         task, needs = job.tasks[index], job.spec.needs(index)
@@ -324,7 +330,7 @@ class Preemptions:
         if task.ports:
             amounts[PORTS] = self._fleet.ports[self._fleet.row[task.machine]].count(task.ports)
         priority = priority_of(self._cell, job, index)
-        return Herd(tasks, priority, self._price(job, task), amounts, devices, task.ports)
+        return VictimGroup(tasks, priority, self._price(job, task), amounts, devices, task.ports)
 
     def _is_wanted_near(self, kind: TaskClass, key: str, index: int) -> bool:
         """Return whether the class must be near a task, or what is in it: these must not leave for it."""
@@ -348,21 +354,21 @@ class Preemptions:
 
     # Accepting
 
-    def _accept(self, kind: TaskClass, spec: JobSpec, index: int, row: int, offer: Offer) -> None:
+    def _accept(self, kind: TaskClass, spec: JobSpec, index: int, row: int, option: PreemptionOption) -> None:
         fleet = self._fleet
         preemptor = task_name(spec.key, index)
         coming = self._coming.setdefault(row, {})
         devices: dict[str, int] = {}
-        for herd, count in offer.victims:
-            for name, millis in herd.devices.items():
+        for group, count in option.victims:
+            for name, millis in group.devices.items():
                 devices[name] = devices.get(name, 0) + millis
-            for job, each in herd.tasks[:count]:
+            for job, each in group.tasks[:count]:
                 self._chosen[job, each] = None
                 self._taken_of[job] = self._taken_of.get(job, 0) + 1
                 self._evictions.setdefault((job, preemptor), []).append(each)
-            for number, amount in herd.amounts.items():
+            for number, amount in group.amounts.items():
                 coming[number] = coming.get(number, 0.0) + amount * count
-        self.left -= offer.count
+        self.left -= option.count
         reason = f"preempted for {preemptor} ({self._fleet.bands.of(spec.priority)})"
         self._notices[preemptor] = reason, spec.preempt_within_seconds or -1.0
         indexes, machines = self._promises.setdefault(spec.key, ([], []))
@@ -396,7 +402,7 @@ class Preemptions:
                     self._fleet.fixed_ports.set((self._fleet.row[task.machine],), port, taken=True)
         self.left, self._chosen, self._taken_of = before.left, before.chosen, before.taken_of
         self._coming, self._evictions, self._promises = before.coming, before.evictions, before.promises
-        self._auctions.clear()
+        self._searches.clear()
 
     # What comes of it
 
@@ -416,7 +422,7 @@ class Preemptions:
 
 
 class _State(msgspec.Struct):
-    """What accepting offers changes."""
+    """What accepting options changes."""
 
     left: int
     chosen: dict[tuple[str, int], None]

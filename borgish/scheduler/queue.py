@@ -90,7 +90,7 @@ Level = list[list[Waiting]]
 """All of one priority: for each user, the waiting jobs."""
 
 
-def waiting_by_room(cell: Cell) -> dict[str, list[str]]:
+def waiting_by_alloc_set(cell: Cell) -> dict[str, list[str]]:
     """Return the jobs with waiting tasks by the alloc set that they are to run in; "" are the machines."""
     found: dict[str, list[str]] = {"": []}
     for key, indexes in cell.waiting.items():
@@ -105,7 +105,7 @@ def levels(
     """Yield these waiting jobs, by priority, high to low; unless given, those that are to run on machines."""
     fleet.topology.expect(cell.jobs[key].spec for key, indexes in cell.waiting.items() if indexes)
     by_priority: dict[int, dict[str, list[Waiting]]] = {}
-    for key in sorted(waiting_by_room(cell)[""] if jobs is None else jobs):
+    for key in sorted(waiting_by_alloc_set(cell)[""] if jobs is None else jobs):
         job = cell.jobs[key]
         if indexes := unpromised(cell, job):
             users = by_priority.setdefault(job.spec.priority, {})

@@ -26,15 +26,15 @@ class Refusals:
 
     def recall(self, kinds: Iterable[TaskClass]) -> None:
         """Take as failed what failed in an earlier pass: only counts or machines that changed can help it."""
-        changed: dict[int, _Changed] = {}
+        changed: dict[int, _ChangedMachines] = {}
         for kind in kinds:
             since = kind.failed_version
             if since < 0 or kind.counts_version != kind.failed_counts:
                 continue
             if since != self._fleet.version:
                 if since not in changed:
-                    changed[since] = _Changed(self._fleet, since)
-                if changed[since].help(self._fleet, kind):
+                    changed[since] = _ChangedMachines(self._fleet, since)
+                if changed[since].may_fit(self._fleet, kind):
                     continue
             self.failed[kind] = None
 
@@ -92,7 +92,7 @@ class Refusals:
         )
 
 
-class _Changed:
+class _ChangedMachines:
     """The machines that changed since a version of the rows: only these can help what failed then."""
 
     def __init__(self, fleet: Fleet, since: int) -> None:
@@ -100,7 +100,7 @@ class _Changed:
         self._free = fleet.free[:, self._rows]
         self._with_lower: dict[int, FloatArray] = {}  # by reach: what is free, and held by lower tasks
 
-    def help(self, fleet: Fleet, kind: TaskClass) -> bool:
+    def may_fit(self, fleet: Fleet, kind: TaskClass) -> bool:
         """Return whether one of them takes a task of the class, or may when lower ones leave it."""
         if _enough(self._free, kind).any() and feasible(fleet, kind, self._rows).any():
             return True

@@ -1,11 +1,11 @@
 """One pass over all that waits: which task goes where, and why the others do not.
 
-The queue says whose turn it is. Tasks are placed in *windows*: a stretch of the queue whose tasks
+The queue has the order of turns. Tasks are placed in *windows*: a stretch of the queue whose tasks
 need at most half of what is free, so that their order hardly decides who gets a place, and tasks of
 one class in it can be placed together. As the cell fills, windows shrink to single tasks. (Where a
 constraint makes a few machines scarce in a cell with much room, fairness is by window, not by task.)
 
-This only plans. The arrays already hold what was planned; whoever carries the plan out says which
+This only plans. The arrays already hold what was planned; whoever carries the plan out reports which
 machines changed, and their rows are read again.
 """
 
@@ -18,20 +18,20 @@ from borgish.cell.model import Job, Task
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
 from borgish.clock import Now
-from borgish.scheduler.alloc_sets import Rooms
+from borgish.scheduler.alloc_sets import AllocSets
 from borgish.scheduler.equivalence import Classes
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.passes import Memory, Pass
-from borgish.scheduler.plan import Plan, joined
+from borgish.scheduler.plan import Plan, merged
 from borgish.scheduler.policies import POLICIES, Policy
-from borgish.scheduler.preemption import Budget, Preemptions
-from borgish.scheduler.queue import waiting_by_room
+from borgish.scheduler.preemption import DisruptionBudget, Preemptions
+from borgish.scheduler.queue import waiting_by_alloc_set
 from borgish.scheduler.scoring import Sampler, ScoreCache
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import State
 
-LOOK_AGAIN_SECONDS = 60.0
-"""All that waits is looked at again so often, should a change that helps it have gone unseen."""
+RESYNC_SECONDS = 60.0
+"""All that waits is tried again so often, should a change that helps it have gone unseen."""
 
 
 FAILURE_DOMAINS = ("rack", "zone")
@@ -58,7 +58,7 @@ class Scheduler:
     """Plans passes. Keeps nothing but what follows from cell and observed."""
 
     def __init__(
-        self, seed: int = 0, settings: SchedulerSettings | None = None, budget: Budget | None = None
+        self, seed: int = 0, settings: SchedulerSettings | None = None, budget: DisruptionBudget | None = None
     ) -> None:
         """Use a seed for ties; ``budget`` says whom preemption may disrupt: without one, everybody."""
         self._seed = seed
@@ -70,8 +70,8 @@ class Scheduler:
     def forget(self) -> None:
         """Drop all that is kept, as when the cell was replaced by another."""
         self._memory: Memory | None = None  # of all machines; None: nothing was read yet
-        self._rooms: Rooms | None = None
-        self._look_again_at = 0.0
+        self._alloc_sets: AllocSets | None = None
+        self._resync_at = 0.0
         self._planned: set[str] = set()  # machines with placements that were planned, not yet seen done
 
     def refresh(self, cell: Cell, observed: Observed, machines: Iterable[str]) -> None:
@@ -80,30 +80,30 @@ class Scheduler:
             names = sorted(set(machines))
             self._memory.fleet.read(cell, observed, names, self._mono)
             self._planned.difference_update(names)
-            if self._rooms is not None:
-                self._rooms.refresh(names)
+            if self._alloc_sets is not None:
+                self._alloc_sets.refresh(names)
 
     def schedule(self, cell: Cell, observed: Observed, now: Now, budget: int = 20_000) -> Plan:
         """Return where waiting tasks go and why others wait; ``budget`` is how many tasks are tried."""
         self._mono = now.mono
         memory = self._current(cell, observed)
-        if now.mono >= self._look_again_at:
-            self._look_again_at = now.mono + LOOK_AGAIN_SECONDS
-            memory.classes.look_again()
-            if self._rooms is not None:
-                self._rooms.look_again()
-        waiting = waiting_by_room(cell)
+        if now.mono >= self._resync_at:
+            self._resync_at = now.mono + RESYNC_SECONDS
+            memory.classes.retry_failed()
+            if self._alloc_sets is not None:
+                self._alloc_sets.retry_failed()
+        waiting = waiting_by_alloc_set(cell)
         preemptions = Preemptions(cell, memory.fleet, now, self._budget)
         run = Pass(cell, memory, preemptions, budget, waiting.pop(""))
         plan = run.plan(leaving(cell, observed))
         memory.classes.forget_unused(run.used)
         self._note_planned(plan, cell)
         if waiting:
-            plan = self._with_rooms(memory.fleet, plan, cell, observed, waiting, run.budget_left)
+            plan = self._with_alloc_sets(memory.fleet, plan, cell, observed, waiting, run.budget_left)
         memory.fleet.topology.forget_unused()
         return plan
 
-    def _with_rooms(
+    def _with_alloc_sets(
         self,
         fleet: Fleet,
         plan: Plan,
@@ -113,14 +113,14 @@ class Scheduler:
         budget: int,
     ) -> Plan:
         """Return the plan, and what follows for tasks that are to run in alloc sets."""
-        if self._rooms is None:
-            self._rooms = Rooms(fleet, self._memory_of)
-        self._rooms.refresh(self._planned)
-        inner = list(self._rooms.plans(cell, observed, waiting, plan.preemptions, budget))
+        if self._alloc_sets is None:
+            self._alloc_sets = AllocSets(fleet, self._memory_of)
+        self._alloc_sets.refresh(self._planned)
+        inner = list(self._alloc_sets.plans(cell, observed, waiting, plan.preemptions, budget))
         for each in inner:
             self._note_planned(each, cell)
         allocs_come = any(placement.job in waiting for placement in plan.placements)
-        whole = joined(plan, inner)
+        whole = merged(plan, inner)
         return msgspec.structs.replace(whole, more=whole.more or allocs_come)
 
     def _note_planned(self, plan: Plan, cell: Cell) -> None:
@@ -166,7 +166,9 @@ class Scheduler:
     def _memory_of(self, fleet: Fleet, policy: Policy | None = None) -> Memory:
         """Return what is kept for some rows, which have a policy of their own: it learns from them."""
         policy = policy or POLICIES[self._settings.policy](self._seed)
-        sampler = Sampler(self._seed) if self._settings.relaxed_randomisation and not fleet.room else None
+        sampler = (
+            Sampler(self._seed) if self._settings.relaxed_randomisation and not fleet.alloc_set else None
+        )
         scores = ScoreCache(policy, sampler, enabled=self._settings.score_cache)
         return Memory(fleet, Classes(shared=self._settings.equivalence_classes), policy, scores)
 

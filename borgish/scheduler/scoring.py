@@ -12,7 +12,7 @@ machine are among them as they are in the cell, and the same machines are scanne
 """
 
 from collections.abc import Callable, Iterator
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -26,74 +26,93 @@ from borgish.scheduler.policies import Policy
 from borgish.scheduler.task_class import TaskClass
 from borgish.vocabulary import TaintEffect
 
-LOOKED_AT_MIN = 1024  # rows
-DENSER = 3  # how many times as many are looked at next
-ENOUGH_MIN = 64
-ENOUGH_EACH = 4  # for each task to be placed
-
-
-def enough(tasks: int) -> int:
-    """Return how many machines that fit are enough for so many tasks."""
-    return max(ENOUGH_MIN, ENOUGH_EACH * tasks)
-
-
-class Sampler:
-    """Says which machines are looked at, as follows from a seed."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-
-    def samples(self, fleet: Fleet, kind: TaskClass, tasks: int) -> Iterator[slice]:
-        """Yield more and more rows, with start and step. None are yielded where all had to be looked at."""
-        step = len(fleet.names) // max(LOOKED_AT_MIN, enough(tasks))
-        start = self._seed + int(kind.cpu) + int(kind.ram) // 2**20
-        while step > 1:
-            yield slice(start % step, None, step)
-            step //= DENSER
-
-
 Number = TypeVar("Number", float, FloatArray)
+Result = TypeVar("Result", float, FloatArray, covariant=True)
 
 VECTORS_KEPT = 256  # classes whose costs are kept; 80 kB each at 10,000 machines
 RENEW_SHARE = 4  # when more than a fourth of the rows changed, all are computed anew
 FEW_SHARE = 2  # where no more than half of the rows fits, only those are scored
+SCANNED_MIN = 1024  # rows
+DENSER = 3  # how many times as many are scanned next
+ENOUGH_MIN = 64
+ENOUGH_EACH = 4  # for each task to be placed
 SPREAD_COST = 2.0  # of a task of the same job on the machine: above packing, mixing and images together
-DOMAIN_WORTH = 4.0
+DOMAIN_COST = 4.0
 """What a less used failure domain may cost a replica of a service: above all of these and above keeping off
 machines with devices together, so that none of them puts replicas into one domain.
 """
-REPLICA_COST = 2 * DOMAIN_WORTH
+REPLICA_COST = 2 * DOMAIN_COST
 """Of a replica of the same service on the machine: above a domain and all the rest together."""
 MIX_COST = 0.1
 IMAGE_COST = 0.5
 AVOID_COST = 10 * REPLICA_COST  # beside a preference of the highest weight, which is 10
 
 
-class There(NamedTuple, Generic[Number]):
-    """What is on a machine: tasks of the same job, and the share of its cpu that the other bands hold.
+class Candidate(Protocol[Result]):
+    """One machine, or many, for one more task of a class: scorers read what they need of it.
 
-    The other bands are those below prod for a prod task, and prod for the rest.
+    ``same_job`` is how many tasks of the same job each has.
     """
 
+    @property
+    def fleet(self) -> Fleet: ...
+
+    @property
+    def kind(self) -> TaskClass: ...
+
+    @property
+    def same_job(self) -> int: ...
+
+    def read(self, amounts: FloatArray, number: int, /) -> Result:
+        """Return one row of amounts [resource, row], for these machines only."""
+        ...
+
+
+class OneMachine(NamedTuple):
+    """The machine of one row, read as plain numbers: many times faster than arrays of one."""
+
+    fleet: Fleet
+    kind: TaskClass
     same_job: int
-    others: Number
-    is_service: bool
+    row: int
+
+    def read(self, amounts: FloatArray, number: int) -> float:
+        return amounts.item(number, self.row)
+
+
+class ManyMachines(NamedTuple):
+    """The machines of some rows, read as arrays in parallel to them."""
+
+    fleet: Fleet
+    kind: TaskClass
+    same_job: int
+    rows: Rows
+
+    def read(self, amounts: FloatArray, number: int) -> FloatArray:
+        found: FloatArray = amounts[number][self.rows]
+        return found
 
 
 class Scorer(Protocol):
-    """One thing to like or dislike, from 0 (liked). It must not fall when ``same_job`` grows."""
+    """One thing that makes a machine better or worse, as a cost from 0 (best).
 
-    def __call__(self, there: There[Number], /) -> Number | float: ...
+    It must not fall when ``same_job`` grows.
+    """
+
+    def __call__(self, candidate: Candidate[Number], /) -> Number | float: ...
 
 
-def spread(there: There[Number]) -> Number | float:
+def spread(candidate: Candidate[Number]) -> Number | float:
     """Few tasks of the same job, so that one machine's end takes few of them."""
-    return there.same_job * (REPLICA_COST if there.is_service else SPREAD_COST)
+    return candidate.same_job * (REPLICA_COST if candidate.kind.is_service else SPREAD_COST)
 
 
-def mix(there: There[Number]) -> Number | float:
-    """Prod beside the rest, so that prod can expand in a spike (section 3.2); nothing where it is alone."""
-    return there.others * -MIX_COST
+def mix(candidate: Candidate[Number]) -> Number | float:
+    """Prod beside the rest, so that prod can expand in a spike (section 3.2); nothing where it is alone.
+
+    What counts is the share of the cpu that tasks below prod hold for a prod task, and prod for the rest.
+    """
+    return candidate.read(candidate.fleet.shares, int(not candidate.kind.is_prod)) * -MIX_COST
 
 
 SCORERS: tuple[Scorer, ...] = (spread, mix)
@@ -115,41 +134,46 @@ def with_image(fleet: Fleet, kind: TaskClass) -> FloatArray | float:
     """Machines that have the image already."""
     if not kind.wanted.image:
         return 0.0
-    found: FloatArray = np.where(fleet.marks.having(kind.wanted.image), 0.0, IMAGE_COST)
+    found: FloatArray = np.where(fleet.images.having(kind.wanted.image), 0.0, IMAGE_COST)
     return found
 
 
 def not_avoided(fleet: Fleet, kind: TaskClass) -> FloatArray | float:
     """Machines without a taint that says to go elsewhere if possible."""
-    if not fleet.marks.tainted:
+    if not fleet.taints.any:
         return 0.0
 
     def avoided(taints: tuple[Taint, ...]) -> float:
         soft = tuple(taint for taint in taints if taint.effect is TaintEffect.AVOID)
         return AVOID_COST * len(tuple(untolerated(kind.wanted.tolerations, soft)))
 
-    return fleet.marks.of_sets(avoided, ALL)
+    return fleet.taints.of_sets(avoided, ALL)
 
 
-LIKINGS: tuple[Callable[[Fleet, TaskClass], FloatArray | float], ...] = (preferred, with_image, not_avoided)
+STATIC_SCORERS: tuple[Callable[[Fleet, TaskClass], FloatArray | float], ...] = (
+    preferred,
+    with_image,
+    not_avoided,
+)
 """What follows from facts."""
 
 
-def liking(fleet: Fleet, kind: TaskClass) -> FloatArray:
+def static_score(fleet: Fleet, kind: TaskClass) -> FloatArray:
     """Return the part of the costs that follows from facts, ties included. It is not to be written to."""
-    if kind.liking is None or kind.liking_version != fleet.facts_version:
+    if kind.static_score is None or kind.static_score_version != fleet.facts_version:
         found = fleet.tie
-        for part in LIKINGS:
+        for part in STATIC_SCORERS:
             cost = part(fleet, kind)
             found = found if isinstance(cost, float) and not cost else found + cost
-        kind.liking, kind.liking_version = found, fleet.facts_version
-    return kind.liking
+        kind.static_score, kind.static_score_version = found, fleet.facts_version
+    return kind.static_score
 
 
 def cost_of(fleet: Fleet, policy: Policy, kind: TaskClass, row: int, same_job: int) -> float:
     """Return the cost of one machine for one more task, or ``UNFIT`` when there is no room.
 
-    Only room is looked at: the running pass changes nothing else. Rules are for ``placing``.
+    Of the filters only those of resources are asked: the running pass changes nothing else. Rules are for
+    ``placing``.
     """
     free = fleet.free
     for number, amount in kind.needs:
@@ -159,17 +183,17 @@ def cost_of(fleet: Fleet, policy: Policy, kind: TaskClass, row: int, same_job: i
         return UNFIT
     if kind.fixed_ports and not fleet.has_fixed_ports(row, kind):
         return UNFIT
-    there = There(same_job, fleet.shares.item(int(not kind.is_prod), row), kind.is_service)
-    total: float = liking(fleet, kind).item(row) + policy.cost(fleet, kind, row)
+    candidate = OneMachine(fleet, kind, same_job, row)
+    total: float = static_score(fleet, kind).item(row) + policy.cost(fleet, kind, row)
     for scorer in SCORERS:
-        total = total + scorer(there)
+        total = total + scorer(candidate)
     return total
 
 
 def decides_first(fleet: Fleet, kind: TaskClass) -> bool:
-    """Return whether tasks of the same job on a machine outweigh everything else there is to like."""
+    """Return whether tasks of the same job on a machine outweigh everything else that is scored."""
     keeps_off_devices = bool(fleet.devices) and not kind.devices and not kind.is_service
-    return not (kind.prefer or kind.wanted.image or fleet.marks.tainted or keeps_off_devices)
+    return not (kind.prefer or kind.wanted.image or fleet.taints.any or keeps_off_devices)
 
 
 def costs_of(fleet: Fleet, policy: Policy, kind: TaskClass, rows: Rows = ALL) -> FloatArray:
@@ -188,13 +212,33 @@ def costs_of(fleet: Fleet, policy: Policy, kind: TaskClass, rows: Rows = ALL) ->
 
 def _costs(fleet: Fleet, policy: Policy, kind: TaskClass, rows: Rows) -> FloatArray:
     """Return the costs of machines as if the task fitted on each."""
-    there = There(0, fleet.shares[int(not kind.is_prod)][rows], kind.is_service)
-    total: FloatArray = liking(fleet, kind)[rows] + policy.costs(fleet, kind, rows)
+    candidate = ManyMachines(fleet, kind, 0, rows)
+    total: FloatArray = static_score(fleet, kind)[rows] + policy.costs(fleet, kind, rows)
     for scorer in SCORERS:
-        cost = scorer(there)
+        cost = scorer(candidate)
         if not isinstance(cost, float) or cost:
             total = total + cost
     return total
+
+
+def enough(tasks: int) -> int:
+    """Return how many machines that fit are enough for so many tasks."""
+    return max(ENOUGH_MIN, ENOUGH_EACH * tasks)
+
+
+class Sampler:
+    """Chooses which machines are scanned, as follows from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def samples(self, fleet: Fleet, kind: TaskClass, tasks: int) -> Iterator[slice]:
+        """Yield more and more rows, with start and step. None are yielded where all have to be scanned."""
+        step = len(fleet.names) // max(SCANNED_MIN, enough(tasks))
+        start = self._seed + int(kind.cpu) + int(kind.ram) // 2**20
+        while step > 1:
+            yield slice(start % step, None, step)
+            step //= DENSER
 
 
 class Scored(NamedTuple):
@@ -207,7 +251,7 @@ class Scored(NamedTuple):
 class ScoreCache:
     """Keeps the costs of the classes used last; computes again only rows that changed.
 
-    ``enabled`` off, all rows are computed each time. With a sampler, enough machines are looked at where
+    ``enabled`` off, all rows are computed each time. With a sampler, enough machines are scanned where
     that will do (relaxed randomisation, section 3.4).
     """
 
@@ -287,4 +331,4 @@ class ScoreCache:
         if len(self._kept) > VECTORS_KEPT:
             oldest = next(iter(self._kept))
             del self._kept[oldest]
-            oldest.costs = oldest.scored = oldest.liking = None
+            oldest.costs = oldest.scored = oldest.static_score = None

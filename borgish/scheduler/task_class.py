@@ -1,7 +1,7 @@
-"""Equivalence classes: tasks that are alike in all that placing looks at are evaluated once (section 3.4).
+"""Equivalence classes: tasks that are alike in all that placing depends on are evaluated once (section 3.4).
 
-What a class keeps follows from the machines' rows and is told stale by their version numbers. ``Classes``
-finds the class of a task.
+What a class keeps follows from the machines' rows and is known to be stale by their version numbers.
+``Classes`` finds the class of a task.
 """
 
 from typing import NamedTuple
@@ -78,13 +78,13 @@ class TaskClass(msgspec.Struct, eq=False):
     costs_learned: int = -1  # the policy's version then
     suits: BoolArray | None = None  # by row: whether its facts are right
     suits_version: int = -1
-    liking: FloatArray | None = None  # by row: the part of the costs that follows from facts
-    liking_version: int = -1
+    static_score: FloatArray | None = None  # by row: the part of the costs that follows from facts
+    static_score_version: int = -1
     failed_version: int = -1  # of the rows when nothing more of it fitted; -1: it is not known to fail
     failed_counts: int = 0  # sum of its counters' versions then
     explanation: Explanation | None = None  # why it failed
 
     @property
     def counts_version(self) -> int:
-        """What grows when the counts that its rules look at change."""
+        """What grows when the counts that its rules read change."""
         return sum([rule.counter.version for rule in self.rules])

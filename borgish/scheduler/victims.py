@@ -10,10 +10,10 @@ from borgish.scheduler.fleet import PORTS, Amounts, Fleet
 from borgish.scheduler.task_class import TaskClass
 
 
-class Herd(msgspec.Struct, eq=False):
+class VictimGroup(msgspec.Struct, eq=False):
     """Tasks on one machine that may have to leave, alike in priority and needs; the first to leave first.
 
-    ``amounts``, ``devices`` and ``ports`` are those of each. Where single devices or ports matter, a herd is
+    ``amounts``, ``devices`` and ``ports`` are those of each. Where single devices or ports matter, a group is
     one task.
     """
 
@@ -25,11 +25,11 @@ class Herd(msgspec.Struct, eq=False):
     ports: tuple[int, ...]
 
 
-Victims = tuple[tuple[Herd, int], ...]
+Victims = tuple[tuple[VictimGroup, int], ...]
 """Herds, and how many of each have to leave."""
 
 
-class Offer(msgspec.Struct, frozen=True):
+class PreemptionOption(msgspec.Struct, frozen=True):
     """A machine for one task, and who has to leave for it, as of a version of the rows."""
 
     victims: Victims
@@ -40,16 +40,16 @@ class Offer(msgspec.Struct, frozen=True):
         return sum(count for _, count in self.victims)
 
 
-class Auction(msgspec.Struct, eq=False):
-    """The machines for tasks of one class: those whose offers are known, and the likely ones to ask next."""
+class PreemptionSearch(msgspec.Struct, eq=False):
+    """The machines for tasks of one class: those whose options are known, and the likely ones to ask next."""
 
     candidates: list[int]
-    asked: int = 0
+    evaluated: int = 0
     ranked: list[tuple[float, int]] = []  # a heap of price and row
-    offers: dict[int, Offer] = {}  # by row
+    options: dict[int, PreemptionOption] = {}  # by row
 
 
-class Room:
+class TrialMachine:
     """What one machine has for one task while victims are tried."""
 
     def __init__(self, fleet: Fleet, kind: TaskClass, row: int, coming: dict[int, float]) -> None:
@@ -82,60 +82,60 @@ class Room:
             return max(free, default=0.0) >= millis
         return free.count(DEVICE_MILLIS) >= millis // DEVICE_MILLIS
 
-    def helped_by(self, herd: Herd) -> float:
-        """Return how much of what is short one of a herd would leave, in shares of what is short."""
+    def helped_by(self, group: VictimGroup) -> float:
+        """Return how much of what is short one of a group would leave, in shares of what is short."""
         return sum(
             [
-                min(1.0, herd.amounts.get(number, 0) / (amount - self._free[number]))
+                min(1.0, group.amounts.get(number, 0) / (amount - self._free[number]))
                 for number, amount in self._kind.needs
                 if self._free[number] < amount
             ]
         )
 
-    def wanted_of(self, herd: Herd) -> int:
-        """Return how many of a herd would have to leave, as far as it helps; 0 when it does not."""
-        wanted = 1 if herd.devices.keys() & self._known or set(herd.ports) & self._taken else 0
+    def wanted_of(self, group: VictimGroup) -> int:
+        """Return how many of a group would have to leave, as far as it helps; 0 when it does not."""
+        wanted = 1 if group.devices.keys() & self._known or set(group.ports) & self._taken else 0
         for number, amount in self._kind.needs:
-            if self._free[number] < amount and (each := herd.amounts.get(number, 0)):
+            if self._free[number] < amount and (each := group.amounts.get(number, 0)):
                 wanted = max(wanted, ceil((amount - self._free[number]) / each))
-        return min(wanted, len(herd.tasks))
+        return min(wanted, len(group.tasks))
 
-    def spared_of(self, herd: Herd, count: int) -> int:
-        """Return how many of those of a herd that were to leave may stay after all."""
-        if herd.devices or herd.ports:
-            self.change(herd, -1)
+    def spared_of(self, group: VictimGroup, count: int) -> int:
+        """Return how many of those of a group that were to leave may stay after all."""
+        if group.devices or group.ports:
+            self.change(group, -1)
             spared = int(self.fits())
-            self.change(herd, 1)
+            self.change(group, 1)
             return spared
         slack = [
             (self._free[number] - amount) // each
             for number, amount in self._kind.needs
-            if (each := herd.amounts.get(number, 0))
+            if (each := group.amounts.get(number, 0))
         ]
         return int(min([*slack, count]))
 
-    def change(self, herd: Herd, count: int) -> None:
-        """Let so many of a herd leave; a negative number comes back."""
+    def change(self, group: VictimGroup, count: int) -> None:
+        """Let so many of a group leave; a negative number comes back."""
         for number in self._free:
-            self._free[number] += count * herd.amounts.get(number, 0)
-        for name, millis in herd.devices.items():
+            self._free[number] += count * group.amounts.get(number, 0)
+        for name, millis in group.devices.items():
             of = self._devices.get(name.partition(":")[0])
             if of is not None and name in of:
                 of[name] += count * millis
-        ports = set(herd.ports) & set(self._kind.fixed_ports)
+        ports = set(group.ports) & set(self._kind.fixed_ports)
         self._taken = self._taken - ports if count > 0 else self._taken | ports
 
 
-def order_of(room: Room, herd: Herd) -> tuple[int, float, float, tuple[str, int]]:
-    """Return in which order herds are asked to leave: the lowest first, of these what helps most."""
-    return herd.priority, -room.helped_by(herd), herd.price, herd.tasks[0]
+def order_of(trial: TrialMachine, group: VictimGroup) -> tuple[int, float, float, tuple[str, int]]:
+    """Return in which order groups are evaluated to leave: the lowest first, of these what helps most."""
+    return group.priority, -trial.helped_by(group), group.price, group.tasks[0]
 
 
-def needed(room: Room, chosen: list[tuple[Herd, int]]) -> Iterator[tuple[Herd, int]]:
+def needed(trial: TrialMachine, chosen: list[tuple[VictimGroup, int]]) -> Iterator[tuple[VictimGroup, int]]:
     """Yield who has to leave when all who may stay after all do, the highest first."""
-    for herd, count in reversed(chosen):
-        spared = room.spared_of(herd, count)
+    for group, count in reversed(chosen):
+        spared = trial.spared_of(group, count)
         if spared:
-            room.change(herd, -spared)
+            trial.change(group, -spared)
         if count > spared:
-            yield herd, count - spared
+            yield group, count - spared

@@ -11,8 +11,14 @@ import numpy as np
 
 from borgish.cell.state import Cell
 from borgish.scheduler.arrays import FloatArray
-from borgish.scheduler.explain.eventual_feasibility import Circles, impossible, nobody_near, unmet, waits_for
-from borgish.scheduler.explain.near_misses import misses, nearest
+from borgish.scheduler.explain.eventual_feasibility import (
+    AffinityCycles,
+    impossible,
+    nobody_near,
+    unmet,
+    waits_for,
+)
+from borgish.scheduler.explain.near_misses import near_misses, nearest
 from borgish.scheduler.explain.reasons import Failures
 from borgish.scheduler.fleet import PORTS, Amounts, Fleet
 from borgish.scheduler.task_class import Explanation, TaskClass
@@ -27,10 +33,10 @@ class Explainer:
 
     def __init__(self, cell: Cell, fleet: Fleet) -> None:
         self._cell, self._fleet = cell, fleet
-        self._circles = Circles(cell, fleet)
+        self._cycles = AffinityCycles(cell, fleet)
 
     def is_stale(self, kind: TaskClass) -> bool:
-        """Return whether a class was explained as things are no more. Circles change with jobs, not machines.
+        """Return whether a class was explained as things are no more. Cycles change with jobs, not machines.
 
         A gang is explained when it is tried: why the next of its tasks does not fit is not seen later.
         """
@@ -53,8 +59,10 @@ class Explainer:
         never = impossible(cell, fleet, kind, failures)
         staying = self._staying(kind, others)
         waits = "" if never else waits_for(fleet, kind, failures, staying)
-        near = unmet(self._circles, kind)
-        hint = _hint(fleet, [never, near, *misses(fleet, kind, failures, refused, staying, ever=not never)])
+        near = unmet(self._cycles, kind)
+        hint = _hint(
+            fleet, [never, near, *near_misses(fleet, kind, failures, refused, staying, ever=not never)]
+        )
         return Explanation(
             fleet.version,
             cell.position,
@@ -106,7 +114,7 @@ def _text(fleet: Fleet, failures: Failures) -> str:
 
 
 def _hint(fleet: Fleet, parts: list[str]) -> str:
-    """Return the way out: first what can never be, then the nearest misses."""
+    """Return the way out: first what can never be, then the near misses."""
     if not len(fleet):
         return "start a borglet that joins this cell"
     if not np.any(fleet.up):

@@ -23,7 +23,7 @@ from borgish.spec.contradiction import contradiction_words
 from borgish.spec.job import Affinity, Constraint, JobSpec
 from borgish.vocabulary import TASKS_PER_JOB_MAX, State
 
-WAITING_MAX = 200  # with more jobs that wait in this way, circles are not looked for
+WAITING_MAX = 200  # with more jobs that wait in this way, cycles are not searched for
 
 
 def nobody_near(kind: TaskClass) -> Rule | None:
@@ -34,8 +34,8 @@ def nobody_near(kind: TaskClass) -> Rule | None:
     return None
 
 
-class Circles:
-    """The circles of a cell at one moment; nothing is computed before it is asked for."""
+class AffinityCycles:
+    """The cycles of a cell at one moment; nothing is computed before it is asked for."""
 
     def __init__(self, cell: Cell, fleet: Fleet) -> None:
         self._cell, self._fleet = cell, fleet
@@ -143,7 +143,7 @@ def _nowhere(fleet: Fleet, failures: Failures) -> str:
 def _lacking(fleet: Fleet, reason: Reason) -> str:
     named = reason.constraint.attribute if reason.constraint else ""
     attribute = reason.rule.over if reason.rule else named
-    if attribute and fleet.gives_way and not fleet.attributes.has(attribute):
+    if attribute and fleet.preemptible and not fleet.attributes.has(attribute):
         return unknown_attribute(attribute, fleet.attributes.names())
     return f"no {fleet.noun} {reason.lack}"
 
@@ -231,13 +231,13 @@ def _too_much(fleet: Fleet, job: Job, *, runs: bool) -> str:
     return ""
 
 
-def unmet(circles: Circles, kind: TaskClass) -> str:
+def unmet(cycles: AffinityCycles, kind: TaskClass) -> str:
     """Return what does not run that it has to be near to, and whether it waits in a circle."""
     rule = nobody_near(kind)
     if rule is None:
         return ""
     nothing = f"nothing runs with {_labels(rule)}"
-    return "; ".join(filter(None, (nothing, circles.words(kind.key.alone))))
+    return "; ".join(filter(None, (nothing, cycles.words(kind.key.alone))))
 
 
 def _labels(rule: Rule) -> str:

@@ -1,4 +1,4 @@
-"""The nearest misses of a class of tasks that no machine takes: what small change would make it fit."""
+"""The near misses of a class of tasks that no machine takes: what small change would make it fit."""
 
 from math import floor, log10
 
@@ -13,25 +13,25 @@ from borgish.scheduler.fleet import CPU, DISK, RAM, Fleet, device_kind
 from borgish.scheduler.task_class import TaskClass
 
 NEAR_ENOUGH = 0.95  # of an amount, for fewer figures
-SINGLE_MAX = 2  # changes of one condition that are told
+SINGLE_MAX = 2  # changes of one condition that are reported
 
 
-def misses(
+def near_misses(
     fleet: Fleet, kind: TaskClass, failures: Failures, refused: int, staying: FloatArray, *, ever: bool
 ) -> list[str]:
-    """Return the nearest misses in words; ``refused`` is how many tasks were not placed.
+    """Return the near misses in words; ``refused`` is how many tasks were not placed.
 
     ``staying`` is what the job's own tasks hold, by kind of resource and row: nobody leaves for a task of the
     same job. ``ever``: it can fit on the machines there are, when others leave.
     """
     found = [_with_less(fleet, kind, failures)]
-    if ever and fleet.gives_way:
+    if ever and fleet.preemptible:
         found.append(_with_more_rights(fleet, kind, failures, staying))
     return [*filter(None, found), *_without_one(fleet, kind, failures, refused)]
 
 
 def nearest(fleet: Fleet, failures: Failures) -> str:
-    """Return the machine against which least can be said, and what that is."""
+    """Return the machine that fewest reasons rule out, with these reasons."""
     rows = np.flatnonzero(failures.present)
     row = int(rows[np.argmin(failures.against[rows])])
     reasons = [each.text for each in failures.all if each.fails[row]]
@@ -46,25 +46,25 @@ def _with_less(fleet: Fleet, kind: TaskClass, failures: Failures) -> str:
     rows = np.flatnonzero(failures.only(failures.short()))
     if not len(rows):
         return ""
-    offers = {number: _offer(fleet, kind, number)[rows] for number, _ in kind.needs}
-    some = np.all([offer > 0 for offer in offers.values()], axis=0)
+    available = {number: _available(fleet, kind, number)[rows] for number, _ in kind.needs}
+    some = np.all([amount > 0 for amount in available.values()], axis=0)
     if not np.any(some):
         return ""
-    row = int(np.argmin(np.where(some, shortage(offers, kind), np.inf)))
+    row = int(np.argmin(np.where(some, shortage(available, kind), np.inf)))
     asked = {
-        number: _written(fleet, kind, number, offers[number].item(row))
+        number: _written(fleet, kind, number, available[number].item(row))
         for number, amount in kind.needs
-        if offers[number].item(row) < amount
+        if available[number].item(row) < amount
     }
     if not asked:
         return ""
     wanted = {number: asked[number][0] if number in asked else amount for number, amount in kind.needs}
-    fits = np.all([offers[number] >= amount for number, amount in wanted.items()], axis=0)
+    fits = np.all([available[number] >= amount for number, amount in wanted.items()], axis=0)
     words = [f"{kind_name(fleet, number)} <= {text}" for number, (_, text) in asked.items()]
     return f"fits {fleet.count_words(int(np.count_nonzero(fits)))} with {' and '.join(words)}"
 
 
-def _offer(fleet: Fleet, kind: TaskClass, number: int) -> FloatArray:
+def _available(fleet: Fleet, kind: TaskClass, number: int) -> FloatArray:
     """Return how much one task could have of a resource: of devices whole ones, or the largest part."""
     for name, millis in kind.devices:
         if fleet.kind(device_kind(name)) == number:
@@ -143,7 +143,7 @@ def _without_one(fleet: Fleet, kind: TaskClass, failures: Failures, refused: int
     alone = failures.present & (failures.against == 1)
     found: list[tuple[int, str]] = []
     for each in failures.all:
-        if each.resource is not None or _is_said(fleet, each):
+        if each.resource is not None or _is_redundant(fleet, each):
             continue
         rows = np.flatnonzero(each.fails & alone)
         if each.rule is not None and each.rule.most:  # without a value to count by no change of it helps
@@ -153,8 +153,8 @@ def _without_one(fleet: Fleet, kind: TaskClass, failures: Failures, refused: int
     return [words for _, words in sorted(found, key=lambda pair: -pair[0])[:SINGLE_MAX]]
 
 
-def _is_said(fleet: Fleet, reason: Reason) -> bool:
-    """Return whether nothing is added to that no machine has what is asked for."""
+def _is_redundant(fleet: Fleet, reason: Reason) -> bool:
+    """Return whether the hint has it already, since no machine has what is asked for."""
     return not reason.without and reason.never is not None and bool(np.all(reason.never[fleet.present]))
 
 

@@ -46,10 +46,10 @@ class Failures:
         return [each for each in self.all if each.resource is not None]
 
 
-def shortage(offers: dict[int, FloatArray], kind: TaskClass) -> FloatArray:
+def shortage(available: dict[int, FloatArray], kind: TaskClass) -> FloatArray:
     """Return how much is short on each machine, each resource as a share of what is asked for."""
     short: FloatArray = sum(
-        (np.maximum(0.0, amount - offers[number]) / amount for number, amount in kind.needs), np.zeros(1)
+        (np.maximum(0.0, amount - available[number]) / amount for number, amount in kind.needs), np.zeros(1)
     )
     return short
 

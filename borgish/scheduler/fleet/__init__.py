@@ -1,6 +1,6 @@
 """The machines of a cell as a structure of arrays: what they have, what is free, who is there."""
 
-from borgish.scheduler.fleet.alloc_fleet import RoomFleet
+from borgish.scheduler.fleet.alloc_fleet import AllocFleet
 from borgish.scheduler.fleet.columns import RUNTIME_BIT, device_kind
 from borgish.scheduler.fleet.devices import ABSENT
 from borgish.scheduler.fleet.fleet import Fleet
@@ -26,9 +26,9 @@ __all__ = [
     "PORTS",
     "RAM",
     "RUNTIME_BIT",
+    "AllocFleet",
     "Amounts",
     "Fleet",
-    "RoomFleet",
     "count_devices",
     "device_kind",
 ]

@@ -1,7 +1,7 @@
 """The allocs of one set as rows, so that tasks are placed in them as they are on machines.
 
 A row has what its alloc reserves, and the facts of its machine. Allocs of one machine share its ports,
-and what spread and affinity look at is where machines are: both are kept in the rows of the machines.
+and what spread and affinity count is where machines are: both are kept in the rows of the machines.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,23 +17,23 @@ from borgish.scheduler.affinity import Choice, Counter
 from borgish.scheduler.arrays import FloatArray, IntArray, widened
 from borgish.scheduler.fleet.columns import Widening
 from borgish.scheduler.fleet.fleet import UNSEEN, Fleet, Reading
-from borgish.scheduler.fleet.usage import PORTS, Census, take_alloc_census
+from borgish.scheduler.fleet.usage import PORTS, MachineUsage, usage_of_alloc
 from borgish.scheduler.task_class import TaskClass
 from borgish.spec.job import MACHINE, Affinity, JobSpec
 from borgish.vocabulary import State, split_task_name, task_name
 
 
-class RoomFleet(Fleet):
+class AllocFleet(Fleet):
     """The rows of one alloc set. A row is named like its alloc: ``user/room/3``."""
 
     noun = "alloc"
-    are_apart = False
-    gives_way = False
+    independent_rows = False
+    preemptible = False
 
     def __init__(self, machines: Fleet, key: str) -> None:
         """Use the rows of all machines for what allocs share, and the key of the set."""
         self._machines = machines
-        self.room = key
+        self.alloc_set = key
         self.machine_row: IntArray = np.zeros(0, dtype=np.int64)
         self._machine: dict[int, str] = {}  # by row: on which machine it is
         self._on: dict[str, set[int]] = {}  # by machine: the rows of its allocs
@@ -47,22 +47,22 @@ class RoomFleet(Fleet):
         for machine in machines:
             names.update(self.names[row] for row in self._on.get(machine, ()))
             there = cell.placed.get(machine, ())
-            names.update(task_name(key, index) for key, index in there if key == self.room)
+            names.update(task_name(key, index) for key, index in there if key == self.alloc_set)
         readings = [self._reading(cell, observed, name) for name in sorted(names)]
         self._read(cell, [each for each in readings if each])
 
     def _reading(self, cell: Cell, observed: Observed, name: str) -> Reading | None:
         """Return what to read into an alloc's row; one that is on no machine has none."""
-        allocs, index = cell.jobs.get(self.room), split_task_name(name)[1]
+        allocs, index = cell.jobs.get(self.alloc_set), split_task_name(name)[1]
         task = allocs.tasks[index] if allocs and index < len(allocs.tasks) else None
         if allocs is None or task is None or task.state is not State.RUNNING:
             self._remove(cell, name)
             return None
         row = self.row[name] if name in self.row else self._add(name)
         self._settle(row, task.machine)
-        census = take_alloc_census(cell, observed, allocs, index, self.kinds)
-        machine = _with_room(cell.machines[task.machine], allocs, index)
-        return Reading(row, machine, census, observed.machines.get(task.machine) or UNSEEN, task.devices)
+        usage = usage_of_alloc(cell, observed, allocs, index, self.kinds)
+        machine = _with_reservation(cell.machines[task.machine], allocs, index)
+        return Reading(row, machine, usage, observed.machines.get(task.machine) or UNSEEN, task.devices)
 
     def _settle(self, row: int, machine: str) -> None:
         """Note on which machine an alloc is, and where that machine's row is now."""
@@ -89,24 +89,24 @@ class RoomFleet(Fleet):
 
     # What allocs have of their own
 
-    def _read_ports(self, row: int, _machine: Machine, _census: Census) -> bool:
+    def _read_ports(self, row: int, _machine: Machine, _usage: MachineUsage) -> bool:
         self.ports[row] = self._machines.ports[self.machine_row.item(row)]
         return self.fixed_ports.read(row, self.ports[row])
 
-    def _free_ports(self, row: int, _census: Census) -> int:
+    def _free_ports(self, row: int, _usage: MachineUsage) -> int:
         return int(self._machines.free.item(PORTS, self.machine_row.item(row)))
 
     def _read_jobs(self, _cell: Cell, row: int, jobs: dict[str, int]) -> None:
         self.jobs[row] = jobs  # where they are is counted by machine
 
     def _read_devices(self, each: Reading) -> bool:
-        row, machine, census, changed = each.row, each.machine, each.census, False
+        row, machine, usage, changed = each.row, each.machine, each.usage, False
         for kind in machine.capacity.devices.keys() | self.devices.keys():
             devices, millis = self.device(kind), machine.capacity.devices.get(kind, 0)
             own = [name for name in each.devices if name.startswith(f"{kind}:")]
             numbers = [int(name.partition(":")[2]) for name in own]
             before = devices.free[:, row].tolist()
-            devices.write(row, dict.fromkeys(numbers, min(millis, DEVICE_MILLIS)), census.devices)
+            devices.write(row, dict.fromkeys(numbers, min(millis, DEVICE_MILLIS)), usage.devices)
             changed |= before != devices.free[:, row].tolist()
         return changed
 
@@ -115,7 +115,7 @@ class RoomFleet(Fleet):
         self.machine_row = widened(self.machine_row, size)
 
     def _parts(self) -> tuple[Widening, ...]:
-        return (self.attributes, self.marks, self.fixed_ports, *self.devices.values())
+        return (self.attributes, self.taints, self.images, self.fixed_ports, *self.devices.values())
 
     # What they share
 
@@ -128,7 +128,7 @@ class RoomFleet(Fleet):
         self._share(rows, kind, spec, -1)
 
     def _share(self, rows: Sequence[int], kind: TaskClass, spec: JobSpec, times: int) -> None:
-        """Note what tasks in allocs come to on their machines: where they are, and their ports."""
+        """Account for tasks in allocs on their machines: where they are, and their ports."""
         machines = [self.machine_row.item(row) for row in rows]
         for row, machine in zip(rows, machines, strict=True):
             for jobs in (self.jobs[row], self._machines.jobs[machine]):
@@ -180,6 +180,6 @@ class RoomFleet(Fleet):
         return self._machines.terms()
 
 
-def _with_room(machine: Machine, allocs: Job, index: int) -> Machine:
+def _with_reservation(machine: Machine, allocs: Job, index: int) -> Machine:
     """Return a machine as it is in an alloc: its facts, and what the alloc reserves."""
     return msgspec.structs.replace(machine, capacity=allocs.spec.needs(index))

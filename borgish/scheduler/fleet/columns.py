@@ -11,7 +11,7 @@ from borgish.resources import Resources
 from borgish.scheduler.affinity import Choice, Counter, Topology
 from borgish.scheduler.arrays import BitArray, BoolArray, CodeArray, FloatArray, IntArray, widened
 from borgish.scheduler.fleet.devices import Devices
-from borgish.scheduler.fleet.facts import Attributes, Marks
+from borgish.scheduler.fleet.facts import Attributes, Images, Taints
 from borgish.scheduler.fleet.ports import FixedPorts, PortRange
 from borgish.scheduler.fleet.usage import DEVICE_PREFIX, KINDS, PORTS, Kinds
 from borgish.scheduler.task_class import TaskClass
@@ -51,9 +51,9 @@ class Columns:
     """
 
     noun = "machine"
-    are_apart = True  # what is taken on one row changes no other
-    gives_way = True  # lower tasks have to leave for higher ones
-    room = ""  # the alloc set whose allocs these are; "": they are machines
+    independent_rows = True  # what is taken on one row changes no other
+    preemptible = True  # lower tasks have to leave for higher ones
+    alloc_set = ""  # the alloc set whose allocs these are; "": they are machines
     failure_domains: tuple[str, ...] = ()  # of the cell's settings; see ``failure_domains.py``
 
     def __init__(self, seed: int, size: int) -> None:
@@ -70,7 +70,8 @@ class Columns:
         self.jobs: list[dict[str, int]] = []  # by row: tasks of each job placed there
         self.blocked: dict[int, float] = {}  # by row: when its first blocked port is free again
         self.attributes = Attributes()
-        self.marks = Marks()
+        self.taints = Taints()
+        self.images = Images()
         self.topology = Topology()
         self.devices: dict[str, Devices] = {}
         self.suitable: dict[object, BoolArray] = {}  # what ``feasibility`` keeps until facts change
@@ -97,7 +98,7 @@ class Columns:
         """Return the number of machines."""
         return len(self.row)
 
-    # What is asked
+    # Queries
 
     def has_fixed_ports(self, row: int, kind: TaskClass) -> bool:
         """Return whether the ports that the class wants by number are free, and enough others beside."""
@@ -222,7 +223,8 @@ class Columns:
         self.held = {priority: widened(held, size) for priority, held in self.held.items()}
 
     def _parts(self) -> tuple[Widening, ...]:
-        return (self.attributes, self.marks, self.topology, self.fixed_ports, *self.devices.values())
+        facts = (self.attributes, self.taints, self.images)
+        return (*facts, self.topology, self.fixed_ports, *self.devices.values())
 
     def _deepen(self) -> None:
         """Make columns for kinds of resource that turned up."""

@@ -29,7 +29,9 @@ class Devices:
         self.most: FloatArray = np.zeros(rows)
         self.whole: IntArray = np.zeros(rows, dtype=np.int64)
         self.kept: dict[int, list[Kept]] = {}  # by row: devices kept for tasks until others have left
-        self.let: dict[int, list[Kept]] = {}  # by row: those let go while it is looked whether they are free
+        self.let: dict[
+            int, list[Kept]
+        ] = {}  # by row: those let go while the task for which they are kept is tried
 
     def widen(self, rows: int) -> None:
         """Make room for more machines."""
@@ -120,7 +122,7 @@ class Devices:
         self._keep(row, (millis, tuple(fitting[order][: max(1, millis // DEVICE_MILLIS)].tolist())))
 
     def let_go(self, row: int, millis: int) -> None:
-        """Free what is kept for one task, for a look whether the task can have it."""
+        """Free what is kept for one task, to try whether the task can have it."""
         found = self.kept.get(row, [])
         for place in reversed(range(len(found))):
             if found[place][0] == millis:

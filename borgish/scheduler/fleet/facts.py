@@ -114,51 +114,33 @@ TaintSet = tuple[Taint, ...]
 """Taints in order of their keys, all with ``since`` 0: since when does not matter here."""
 
 
-class Marks:
-    """Taints and images by row."""
+class Taints:
+    """The taints of all machines: ``codes`` [row] are the numbers of their sets."""
 
     def __init__(self) -> None:
         self.codes: IntArray = np.zeros(0, dtype=np.int64)
         self._sets: list[TaintSet] = [()]
         self._numbers: dict[TaintSet, int] = {(): 0}
-        self._images: list[Mapping[str, str]] = []
-        self._having: dict[str, BoolArray] = {}  # by image that was asked for
-        self._archs: dict[str, dict[str, int]] = {}  # by image: on how many machines it is of which
 
-    def copy(self) -> "Marks":
+    def copy(self) -> "Taints":
         """Return the same, to be changed apart from this."""
-        other = copied(self)
-        other._archs = {image: dict(archs) for image, archs in self._archs.items()}
-        return other
+        return copied(self)
 
     def widen(self, rows: int) -> None:
         """Make room for more machines."""
         self.codes = widened(self.codes, rows)
-        self._images += [{}] * (rows - len(self._images))
-        self._having.clear()
 
-    def read(self, row: int, taints: TaintSet, images: Mapping[str, str]) -> None:
-        """Note one machine's taints and images."""
+    def set(self, row: int, taints: TaintSet) -> None:
+        """Note one machine's taints."""
         plain = tuple([Taint(taint.key, taint.value, taint.effect, 0.0) for taint in taints])
         number = self._numbers.get(plain)
         if number is None:
             number = self._numbers[plain] = len(self._sets)
             self._sets.append(plain)
         self.codes[row] = number
-        if self._images[row] != images:
-            self._note_images(row, images)
-
-    def _note_images(self, row: int, images: Mapping[str, str]) -> None:
-        for image, arch in self._images[row].items():
-            self._archs[image][arch] -= 1
-        for image, arch in images.items():
-            archs = self._archs.setdefault(image, {})
-            archs[arch] = archs.get(arch, 0) + 1
-        self._images[row] = dict(images)
-        self._having.clear()
 
     @property
-    def tainted(self) -> bool:
+    def any(self) -> bool:
         """Whether any machine ever had a taint."""
         return len(self._sets) > 1
 
@@ -167,13 +149,45 @@ class Marks:
         return sorted({taint for taints in self._sets for taint in taints})
 
     def of_sets(self, answer: Callable[[TaintSet], float], rows: Rows) -> FloatArray:
-        """Return an answer about the taints of each of the rows; it is asked once for each set."""
+        """Return an answer about the taints of each of the rows; it is computed once for each set."""
         answers = np.array([answer(taints) for taints in self._sets], dtype=np.float64)
         found: FloatArray = answers[self.codes[rows]]
         return found
 
+
+class Images:
+    """The container images that machines have, with the architectures that they are for."""
+
+    def __init__(self) -> None:
+        self._images: list[Mapping[str, str]] = []  # by row: architectures by image
+        self._having: dict[str, BoolArray] = {}  # [row], by image that was asked for
+        self._archs: dict[str, dict[str, int]] = {}  # by image: on how many machines it is of which
+
+    def copy(self) -> "Images":
+        """Return the same, to be changed apart from this."""
+        other = copied(self)
+        other._archs = {image: dict(archs) for image, archs in self._archs.items()}
+        return other
+
+    def widen(self, rows: int) -> None:
+        """Make room for more machines."""
+        self._images += [{}] * (rows - len(self._images))
+        self._having.clear()
+
+    def set(self, row: int, images: Mapping[str, str]) -> None:
+        """Note one machine's images."""
+        if self._images[row] == images:
+            return
+        for image, arch in self._images[row].items():
+            self._archs[image][arch] -= 1
+        for image, arch in images.items():
+            archs = self._archs.setdefault(image, {})
+            archs[arch] = archs.get(arch, 0) + 1
+        self._images[row] = dict(images)
+        self._having.clear()
+
     def having(self, image: str) -> BoolArray:
-        """Return which machines have an image."""
+        """Return which machines have an image, [row]."""
         found = self._having.get(image)
         if found is None:
             found = np.array([image in images for images in self._images], dtype=np.bool_)

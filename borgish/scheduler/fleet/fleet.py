@@ -1,7 +1,7 @@
 """All machines as a structure of arrays: one row a machine, found by its name.
 
 Every change of a row gets the next version number, so that whoever keeps something computed from
-the rows knows which to look at again. What a machine holds is counted in ``usage``; this file
+the rows knows which to compute again. What a machine holds is counted in ``usage``; this file
 turns counts into rows and accounts for what the running pass places.
 """
 
@@ -20,7 +20,7 @@ from borgish.resources import DEVICE_MILLIS
 from borgish.scheduler.arrays import BoolArray, FloatArray, IntArray, copied
 from borgish.scheduler.fleet.columns import RUNTIME_BIT, Columns
 from borgish.scheduler.fleet.ports import PortRange
-from borgish.scheduler.fleet.usage import CPU, PORTS, Amounts, Census, Holdings, take_census
+from borgish.scheduler.fleet.usage import CPU, PORTS, Amounts, MachineUsage, UsageMatrix, usage_of
 from borgish.scheduler.task_class import TaskClass
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Runtime
@@ -52,7 +52,7 @@ class Reading(msgspec.Struct):
 
     row: int
     machine: Machine
-    census: Census
+    usage: MachineUsage
     seen: SeenMachine
     devices: tuple[str, ...] = ()
 
@@ -61,7 +61,7 @@ UNSEEN = SeenMachine()
 """What was seen of a machine that nobody has heard of yet."""
 
 
-class Part(Protocol):
+class ChooseDevice(Protocol):
     """Chooses the device of a kind, by its number, that gives a part of itself to a task."""
 
     def __call__(self, fleet: "Fleet", kind: TaskClass, row: int, device: str, /) -> int: ...
@@ -89,7 +89,8 @@ class Fleet(Columns):
         other.fixed_ports = self.fixed_ports.copy(taken)
         other.jobs = [dict(jobs) for jobs in self.jobs]
         other.kinds, other.attributes = copied(self.kinds), self.attributes.copy()
-        other.marks, other.topology = self.marks.copy(), self.topology.copy()
+        other.taints, other.images = self.taints.copy(), self.images.copy()
+        other.topology = self.topology.copy()
         other.devices = {name: devices.copy() for name, devices in self.devices.items()}
         other.held = {priority: held.copy() for priority, held in self.held.items()}
         return other
@@ -108,8 +109,8 @@ class Fleet(Columns):
                 self._remove(cell, name)
                 continue
             row = self.row[name] if name in self.row else self._add(name)
-            census = take_census(cell, observed, name, self.kinds, mono)
-            readings.append(Reading(row, machine, census, observed.machines.get(name) or UNSEEN))
+            usage = usage_of(cell, observed, name, self.kinds, mono)
+            readings.append(Reading(row, machine, usage, observed.machines.get(name) or UNSEEN))
         return readings
 
     def _read(self, cell: Cell, readings: Sequence[Reading]) -> None:
@@ -124,8 +125,8 @@ class Fleet(Columns):
 
     def _read_one(self, cell: Cell, each: Reading) -> bool:
         """Write what does not go by kind of resource; return whether what is free, or a fact, changed."""
-        self._read_jobs(cell, each.row, each.census.jobs)
-        ports_changed = self._read_ports(each.row, each.machine, each.census)
+        self._read_jobs(cell, each.row, each.usage.jobs)
+        ports_changed = self._read_ports(each.row, each.machine, each.usage)
         facts_changed = self._read_facts(each.row, each.machine, each.seen)
         capacity_changed = self._read_capacity(each.row, each.machine)
         devices_changed = self._read_devices(each)
@@ -164,7 +165,7 @@ class Fleet(Columns):
             self.free[PORTS, row] += -own if taken else own
 
     def _account(self, rows: Sequence[int], kind: TaskClass, times: float) -> None:
-        held = self._held(kind.priority) if self.gives_way and not kind.is_prod else None
+        held = self._held(kind.priority) if self.preemptible and not kind.is_prod else None
         for number, amount in kind.needs:
             free, change = self.free[number], amount * times
             for row in rows:
@@ -217,11 +218,11 @@ class Fleet(Columns):
         self.fixed_ports.note((row,), chosen)
         return chosen
 
-    def take_devices(self, row: int, kind: TaskClass, part: Part) -> tuple[str, ...]:
-        """Take a task's devices, which must be there; return them by name. ``part`` chooses shared ones."""
+    def take_devices(self, row: int, kind: TaskClass, choose: ChooseDevice) -> tuple[str, ...]:
+        """Take a task's devices, which must be there; return them by name. ``choose`` is asked for parts."""
         taken: list[str] = []
         for of, millis in kind.devices:
-            chosen = part(self, kind, row, of) if millis < DEVICE_MILLIS else -1
+            chosen = choose(self, kind, row, of) if millis < DEVICE_MILLIS else -1
             taken += self.devices[of].take(row, millis, chosen)
         return tuple(taken)
 
@@ -232,14 +233,14 @@ class Fleet(Columns):
 
     # Reading rows
 
-    def _read_ports(self, row: int, machine: Machine, census: Census) -> bool:
-        self.ports[row] = PortRange(machine.ports_low, machine.ports_high, machine.port_next, census.ports)
+    def _read_ports(self, row: int, machine: Machine, usage: MachineUsage) -> bool:
+        self.ports[row] = PortRange(machine.ports_low, machine.ports_high, machine.port_next, usage.ports)
         self.kept_ports.pop(row, None)
-        if census.fixed_kept:
-            self.kept_ports[row] = census.fixed_kept
+        if usage.fixed_kept:
+            self.kept_ports[row] = usage.fixed_kept
         self.blocked.pop(row, None)
-        if census.blocked_until != float("inf"):
-            self.blocked[row] = census.blocked_until
+        if usage.blocked_until != float("inf"):
+            self.blocked[row] = usage.blocked_until
         return self.fixed_ports.read(row, self.ports[row])
 
     def _read_jobs(self, cell: Cell, row: int, jobs: dict[str, int]) -> None:
@@ -264,7 +265,8 @@ class Fleet(Columns):
         self.up[row], self.cordoned[row] = machine.up, machine.cordoned
         self.silent[row] = machine.up and not seen.is_answering
         self.runtimes[row], self.working[row] = _runtime_bits(machine.runtimes, seen.unhealthy_runtimes)
-        self.marks.read(row, machine.taints, seen.images)
+        self.taints.set(row, machine.taints)
+        self.images.set(row, seen.images)
         self.attributes.set(row, machine.attributes)
         self._forget_facts()
         return True
@@ -289,21 +291,21 @@ class Fleet(Columns):
     def _read_amounts(self, rows: IntArray, readings: Sequence[Reading]) -> BoolArray:
         """Write what is held; return of which rows what is free, or to preempt, changed."""
         self._deepen()
-        held = Holdings([each.census for each in readings], len(self.kinds))
+        held = UsageMatrix([each.usage for each in readings], len(self.kinds))
         free = self.capacity[:, rows] - held.total()
-        free[PORTS] = [self._free_ports(each.row, each.census) for each in readings]
+        free[PORTS] = [self._free_ports(each.row, each.usage) for each in readings]
         changed: BoolArray = (free != self.free[:, rows]).any(axis=0)
         self.free[:, rows] = free
         return changed | self._read_held(rows, held) | self._read_shares(rows, held)
 
-    def _free_ports(self, row: int, census: Census) -> int:
+    def _free_ports(self, row: int, usage: MachineUsage) -> int:
         """Return how many ports are free. Several may hold one, so that what is taken is not a sum."""
-        return self.ports[row].free_count() - census.ports_kept
+        return self.ports[row].free_count() - usage.ports_kept
 
-    def _read_held(self, rows: IntArray, held: Holdings) -> BoolArray:
+    def _read_held(self, rows: IntArray, held: UsageMatrix) -> BoolArray:
         """Write who holds how much; return where it changed."""
         changed: BoolArray = np.zeros(len(rows), dtype=np.bool_)
-        if not self.gives_way:
+        if not self.preemptible:
             return changed
         for priority in self.held.keys() | held.by_priority.keys():
             if not self.bands.is_prod(priority):
@@ -313,7 +315,7 @@ class Fleet(Columns):
                 before[:, rows] = now
         return changed
 
-    def _read_shares(self, rows: IntArray, held: Holdings) -> BoolArray:
+    def _read_shares(self, rows: IntArray, held: UsageMatrix) -> BoolArray:
         """Write who holds which share of the cpu; return where it changed."""
         shares: FloatArray = np.zeros((2, len(rows)))
         for priority, amounts in held.by_priority.items():
@@ -326,13 +328,13 @@ class Fleet(Columns):
         return changed
 
     def _read_devices(self, each: Reading) -> bool:
-        row, machine, census, changed = each.row, each.machine, each.census, False
+        row, machine, usage, changed = each.row, each.machine, each.usage, False
         for name in machine.capacity.devices.keys() | self.devices.keys():
             devices = self.device(name)
             before = devices.free[:, row].tolist()
-            devices.read(row, machine.capacity.devices.get(name, 0) // DEVICE_MILLIS, census.devices)
-            for millis in sorted((m for kind, m in census.devices_kept if kind == name), reverse=True):
-                devices.keep(row, millis, census.devices_leaving)
+            devices.read(row, machine.capacity.devices.get(name, 0) // DEVICE_MILLIS, usage.devices)
+            for millis in sorted((m for kind, m in usage.devices_kept if kind == name), reverse=True):
+                devices.keep(row, millis, usage.devices_leaving)
             changed |= before != devices.free[:, row].tolist()
         return changed
 
@@ -361,7 +363,8 @@ class Fleet(Columns):
         self._known_facts.pop(row, None)
         self.ports[row] = PortRange(0, -1, 0, set())
         self.fixed_ports.read(row, self.ports[row])
-        self.marks.read(row, (), {})
+        self.taints.set(row, ())
+        self.images.set(row, {})
         for flags in (self.present, self.up, self.silent, self.cordoned):
             flags[row] = False
         for amounts in (self.capacity, self.inverse, self.free, *self.held.values()):

@@ -34,7 +34,7 @@ Amounts = dict[int, int]
 """By kind, in the units of ``Resources``; ports in pieces, devices in thousandths."""
 
 
-class Census(msgspec.Struct):
+class MachineUsage(msgspec.Struct):
     """What one machine holds. ``held`` is by priority: of tasks placed there and of places kept there."""
 
     held: dict[int, Amounts]
@@ -75,72 +75,72 @@ class Kinds:
             amounts[kind] = amounts.get(kind, 0) + amount
 
 
-def take_census(cell: Cell, observed: Observed, machine: str, kinds: Kinds, mono: float) -> Census:
+def usage_of(cell: Cell, observed: Observed, machine: str, kinds: Kinds, mono: float) -> MachineUsage:
     """Count one machine. ``mono``: on the master's monotonic clock; blocked ports are free from then on."""
-    census = Census({}, {}, set(), {}, {}, float("inf"))
-    _count_placed(census, cell, machine, kinds)
+    usage = MachineUsage({}, {}, set(), {}, {}, float("inf"))
+    _count_placed(usage, cell, machine, kinds)
     for key, index in sorted(cell.promised.get(machine, ())):
         job = cell.jobs[key]
-        _count_needs(census, job.spec, index, kinds, job.spec.priority)
-        census.ports_kept += len(job.spec.ports) - len(job.spec.fixed_ports)
-        census.fixed_kept.update(job.spec.fixed_ports.values())
-        census.devices_kept += job.spec.needs(index).devices.items()
+        _count_needs(usage, job.spec, index, kinds, job.spec.priority)
+        usage.ports_kept += len(job.spec.ports) - len(job.spec.fixed_ports)
+        usage.fixed_kept.update(job.spec.fixed_ports.values())
+        usage.devices_kept += job.spec.needs(index).devices.items()
     seen = observed.machines.get(machine)
     if seen is not None:
         for attempt in _leaving(seen, cell, cell.placed.get(machine, ())):
-            census.ports.update(attempt.ports)
+            usage.ports.update(attempt.ports)
             if not (attempt.alloc and is_reserved(cell, machine, attempt.alloc)):
-                _count_attempt(census, attempt, kinds)
-        _count_blocked(census, seen, mono)
-    census.fixed_kept -= census.ports
-    census.ports |= census.fixed_kept
-    return census
+                _count_attempt(usage, attempt, kinds)
+        _count_blocked(usage, seen, mono)
+    usage.fixed_kept -= usage.ports
+    usage.ports |= usage.fixed_kept
+    return usage
 
 
-def take_alloc_census(cell: Cell, observed: Observed, allocs: Job, index: int, kinds: Kinds) -> Census:
+def usage_of_alloc(cell: Cell, observed: Observed, allocs: Job, index: int, kinds: Kinds) -> MachineUsage:
     """Count one alloc that is on a machine. Its ports are the machine's, and not counted."""
-    census = Census({}, {}, set(), {}, {}, float("inf"))
+    usage = MachineUsage({}, {}, set(), {}, {}, float("inf"))
     current = []
     for job, task in inside(cell, allocs, index):
-        _count_task(census, cell, job, task, kinds)
+        _count_task(usage, cell, job, task, kinds)
         current.append((job.key, task.index))
     seen = observed.machines.get(allocs.tasks[index].machine)
     if seen is not None:
         name = alloc_name(allocs, index)
         for attempt in _leaving(seen, cell, current):
             if attempt.alloc == name:
-                _count_attempt(census, attempt, kinds)
-    return census
+                _count_attempt(usage, attempt, kinds)
+    return usage
 
 
-def _count_placed(census: Census, cell: Cell, machine: str, kinds: Kinds) -> None:
+def _count_placed(usage: MachineUsage, cell: Cell, machine: str, kinds: Kinds) -> None:
     for key, index in cell.placed.get(machine, ()):
         job = cell.jobs[key]
         task = job.tasks[index]
-        census.ports.update(task.ports)
+        usage.ports.update(task.ports)
         if task.alloc < 0:
-            _count_task(census, cell, job, task, kinds)
+            _count_task(usage, cell, job, task, kinds)
         else:
-            _count_one(census, job)
+            _count_one(usage, job)
 
 
-def _count_one(census: Census, job: Job) -> None:
-    census.jobs[job.key] = census.jobs.get(job.key, 0) + 1
+def _count_one(usage: MachineUsage, job: Job) -> None:
+    usage.jobs[job.key] = usage.jobs.get(job.key, 0) + 1
 
 
-def _count_task(census: Census, cell: Cell, job: Job, task: Task, kinds: Kinds) -> None:
-    _count_one(census, job)
+def _count_task(usage: MachineUsage, cell: Cell, job: Job, task: Task, kinds: Kinds) -> None:
+    _count_one(usage, job)
     spec = job.spec_of(task)
     priority = priority_of(cell, job, task.index) if is_alloc_set(job) else spec.priority
-    held = _count_needs(census, spec, task.index, kinds, priority)
+    held = _count_needs(usage, spec, task.index, kinds, priority)
     if task.ports:
         held[PORTS] = held.get(PORTS, 0) + len(task.ports)
     if task.devices:
-        count_devices(census.devices, task.devices, spec.needs(task.index).devices)
+        count_devices(usage.devices, task.devices, spec.needs(task.index).devices)
 
 
-def _count_needs(census: Census, spec: JobSpec, index: int, kinds: Kinds, priority: int) -> Amounts:
-    held = census.held.setdefault(priority, {})
+def _count_needs(usage: MachineUsage, spec: JobSpec, index: int, kinds: Kinds, priority: int) -> Amounts:
+    held = usage.held.setdefault(priority, {})
     kinds.add(held, spec.needs(index))
     return held
 
@@ -162,35 +162,35 @@ def _leaving(seen: SeenMachine, cell: Cell, placed: Iterable[tuple[str, int]]) -
             yield attempt
 
 
-def _count_attempt(census: Census, attempt: SeenAttempt, kinds: Kinds) -> None:
-    kinds.add(census.leaving, attempt.needs)
-    for used in (census.devices, census.devices_leaving):
+def _count_attempt(usage: MachineUsage, attempt: SeenAttempt, kinds: Kinds) -> None:
+    kinds.add(usage.leaving, attempt.needs)
+    for used in (usage.devices, usage.devices_leaving):
         count_devices(used, attempt.devices, attempt.needs.devices)
 
 
-def _count_blocked(census: Census, seen: SeenMachine, mono: float) -> None:
+def _count_blocked(usage: MachineUsage, seen: SeenMachine, mono: float) -> None:
     for port, until in seen.ports_blocked.items():
         if until > mono:
-            census.ports.add(port)
-            census.blocked_until = min(census.blocked_until, until)
+            usage.ports.add(port)
+            usage.blocked_until = min(usage.blocked_until, until)
 
 
 Lists = list[list[float]]
 
 
-class Holdings:
-    """Amounts by kind and census: of tasks and kept places by priority, and of what is leaving."""
+class UsageMatrix:
+    """Amounts by kind and usage: of tasks and kept places by priority, and of what is leaving."""
 
-    def __init__(self, censuses: Sequence[Census], kinds: int) -> None:
-        self._shape = (kinds, len(censuses))
+    def __init__(self, usages: Sequence[MachineUsage], kinds: int) -> None:
+        self._shape = (kinds, len(usages))
         lists: dict[int, Lists] = {}
         leaving = self._lists()
-        for place, census in enumerate(censuses):
-            for priority, amounts in census.held.items():
+        for place, usage in enumerate(usages):
+            for priority, amounts in usage.held.items():
                 if priority not in lists:
                     lists[priority] = self._lists()
                 _write(lists[priority], place, amounts)
-            _write(leaving, place, census.leaving)
+            _write(leaving, place, usage.leaving)
         self.by_priority: dict[int, FloatArray] = {
             priority: np.array(columns) for priority, columns in lists.items()
         }
@@ -209,8 +209,8 @@ class Holdings:
         return np.zeros(self._shape) if found is None else found
 
     def _lists(self) -> Lists:
-        kinds, censuses = self._shape
-        return [[0.0] * censuses for _ in range(kinds)]
+        kinds, usages = self._shape
+        return [[0.0] * usages for _ in range(kinds)]
 
 
 def _write(columns: Lists, place: int, amounts: Amounts) -> None:

@@ -3,9 +3,9 @@
 from borgish.scheduler.policies.classic import BestFit, DotProduct, Random, WorstFit
 from borgish.scheduler.policies.fragmentation import Fgd
 from borgish.scheduler.policies.hybrid import Hybrid
-from borgish.scheduler.policies.policy import CellDemand, Policy
+from borgish.scheduler.policies.policy import Demand, Policy
 
-__all__ = ["POLICIES", "CellDemand", "Policy"]
+__all__ = ["POLICIES", "Demand", "Policy"]
 
 POLICIES: dict[str, type[Policy]] = {
     "hybrid": Hybrid,

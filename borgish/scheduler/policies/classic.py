@@ -1,4 +1,4 @@
-"""Policies that look at one machine at a time and know nothing of other tasks: best fit, worst fit,
+"""Policies that see one machine at a time and nothing of other tasks: best fit, worst fit,
 and two that are there to compare with.
 
 The published forms are those of the FGD simulator (ATC 2023): cpu and devices on a machine that has
@@ -99,7 +99,7 @@ class Random(Policy):
     def costs(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> FloatArray:  # noqa: ARG002
         return self._chance.random(fleet.up[rows].shape)
 
-    def part(self, fleet: Fleet, kind: TaskClass, row: int, device: str) -> int:
+    def choose_device(self, fleet: Fleet, kind: TaskClass, row: int, device: str) -> int:
         free = fleet.device(device).free[:, row]
         return int(self._chance.choice(np.flatnonzero(free >= dict(kind.devices)[device])))
 

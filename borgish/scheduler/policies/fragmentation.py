@@ -29,7 +29,7 @@ from borgish.scheduler.policies.policy import Demand, Policy, Shape
 from borgish.scheduler.task_class import TaskClass
 
 TYPICAL_SHARE = 0.95
-"""The most frequent shapes are looked at that make up so much of all tasks."""
+"""The most frequent shapes that make up so much of all tasks are typical."""
 
 LEAST = 1e-9  # in place of a need of nothing, which is no limit
 
@@ -57,7 +57,7 @@ class Fits(NamedTuple):
     total: FloatArray  # free on all devices
 
 
-class Typical:
+class TypicalShapes:
     """The most frequent shapes, as arrays, for one kind of device. ``weight`` is a shape's share of tasks.
 
     ``rest`` is the share of shapes that need no such device: to them all that is free of it is of no use.
@@ -146,7 +146,7 @@ def _column(values: Sequence[float]) -> FloatArray:
 GROWTH = 2.0  # shapes are learned again when there are so many times as many jobs, or as few
 GROWTH_MIN = 16
 STATES_AT_ONCE = 4096
-ALIKE_MIN = 100  # of so many machines, those that are alike are looked at once
+ALIKE_MIN = 100  # of so many machines, those that are alike are evaluated once
 NO_DEVICE_COST = 2.0  # of a machine with devices, to a task that needs none
 """More than any packing: such a machine is the last choice of such a task."""
 
@@ -162,7 +162,7 @@ class Fgd(Policy):
     def __init__(self, seed: int = 0) -> None:
         super().__init__(seed)
         self._plain = self.plain(seed)
-        self._typical: dict[str, Typical] = {}
+        self._typical: dict[str, TypicalShapes] = {}
         self._learned_size = -1
 
     def learn(self, fleet: Fleet, demand: Demand) -> None:
@@ -174,7 +174,7 @@ class Fgd(Policy):
             self._learned_size = demand.size()
             shapes = most_frequent(demand.shapes() if self.with_ram else without_ram(demand.shapes()))
             self._typical = {
-                device: Typical(shapes, device, with_ram=self.with_ram) for device in fleet.devices
+                device: TypicalShapes(shapes, device, with_ram=self.with_ram) for device in fleet.devices
             }
             self.version += 1
 
@@ -204,7 +204,7 @@ class Fgd(Policy):
             return self._plain.cost(fleet, kind, row)
         return super().cost(fleet, kind, row)
 
-    def part(self, fleet: Fleet, kind: TaskClass, row: int, device: str) -> int:
+    def choose_device(self, fleet: Fleet, kind: TaskClass, row: int, device: str) -> int:
         after, _, given = _after(_now(fleet, np.array([row]), device), kind, device, taken=True)
         useless = self._useless(fleet, device, after)
         free = fleet.device(device).free[given, row]
@@ -256,7 +256,7 @@ class Fgd(Policy):
         parts = [self._of(fleet, typical, states.part(start, start + STATES_AT_ONCE)) for start in starts]
         return parts[0] if len(parts) == 1 else np.concatenate([*parts, np.zeros(0)])
 
-    def _of(self, fleet: Fleet, typical: Typical, states: States) -> FloatArray:
+    def _of(self, fleet: Fleet, typical: TypicalShapes, states: States) -> FloatArray:
         """Return what is useless in each state."""
         return typical.fragments(typical.fits(fleet, states))
 

@@ -8,7 +8,7 @@ import math
 
 from borgish.scheduler.arrays import FloatArray, Rows
 from borgish.scheduler.fleet import CPU, RAM, Fleet
-from borgish.scheduler.policies.fragmentation import Fgd, States, Typical
+from borgish.scheduler.policies.fragmentation import Fgd, States, TypicalShapes
 from borgish.scheduler.policies.policy import Demand, Number, Policy
 from borgish.scheduler.task_class import TaskClass
 
@@ -86,7 +86,7 @@ class Hybrid(Fgd):
     with_ram = True
     plain = Balance
 
-    def _of(self, fleet: Fleet, typical: Typical, states: States) -> FloatArray:
+    def _of(self, fleet: Fleet, typical: TypicalShapes, states: States) -> FloatArray:
         fits = typical.fits(fleet, states)
         stranded = typical.stranded(fits, states)
         return stranded + (typical.fragments(fits) - stranded) * FRAGMENTS

@@ -129,7 +129,7 @@ def test_a_few_machines_that_fit_will_do(drawn: tuple[Cell, Observed], data: st.
     """Where not all machines are looked at, plans are as right, and what is kept of some stays right."""
     cell, observed = drawn
     scheduler = Scheduler(2)
-    with patch.multiple(scoring, LOOKED_AT_MIN=2, ENOUGH_MIN=1, ENOUGH_EACH=1):
+    with patch.multiple(scoring, SCANNED_MIN=2, ENOUGH_MIN=1, ENOUGH_EACH=1):
         for step in range(3):
             check_plan(cell, observed, scheduler.schedule(cell, observed, NOW), NOW)
             change(cell, observed, data, step)

@@ -35,7 +35,7 @@ from borgish.master.step import Ask, Heard, Step
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import DEVICE_MILLIS, Resources
 from borgish.scheduler.affinity import selects
-from borgish.scheduler.fleet import Fleet, RoomFleet
+from borgish.scheduler.fleet import AllocFleet, Fleet
 from borgish.spec.constraints import matches
 from borgish.spec.job import Affinity, Constraint, JobSpec, Override, Spread
 from borgish.vocabulary import JobKind, Phase, Runtime, State
@@ -290,10 +290,10 @@ def check_arrays(core: Core) -> None:
     check_fleet(kept, fresh)
     check_devices_and_ports(kept, fresh)
     check_counters(kept)
-    for key, room in scheduler._rooms._rooms.items() if scheduler._rooms else ():
+    for key, room in scheduler._alloc_sets._alloc_sets.items() if scheduler._alloc_sets else ():
         room.fleet.read_on(cell, observed, sorted(room.stale))
         room.stale.clear()
-        again = RoomFleet(kept, key)
+        again = AllocFleet(kept, key)
         again.read_on(cell, observed, sorted(cell.machines))
         check_fleet(room.fleet, again)
         check_devices_and_ports(room.fleet, again)

@@ -56,7 +56,7 @@ def test_a_small_budget_is_for_all_of_them() -> None:
 
 
 def test_rows_of_a_set_that_nobody_asked_for_lately_are_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alloc_sets, "ROOMS_KEPT", 2)
+    monkeypatch.setattr(alloc_sets, "ALLOC_SETS_KEPT", 2)
     names = ["a", "b", "c"]
     cluster = Cluster(2, *(room(1, name) for name in names))
     for number in range(2):

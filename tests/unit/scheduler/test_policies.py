@@ -13,8 +13,8 @@ from borgish.resources import Resources
 from borgish.scheduler.equivalence import Classes
 from borgish.scheduler.feasibility import feasible
 from borgish.scheduler.fleet import Fleet
-from borgish.scheduler.policies import POLICIES, CellDemand, Policy
-from borgish.scheduler.policies.fragmentation import States, Typical, most_frequent
+from borgish.scheduler.policies import POLICIES, Demand, Policy
+from borgish.scheduler.policies.fragmentation import States, TypicalShapes, most_frequent
 from borgish.scheduler.policies.policy import Shape
 from borgish.scheduler.schedule import Scheduler, SchedulerSettings
 from borgish.scheduler.task_class import TaskClass
@@ -68,7 +68,7 @@ class Looked:
         self.cell = cell
         self.fleet = Fleet.of(cell, observed_of(cell), 1, NOW.mono)
         self.classes = Classes()
-        self.demand = CellDemand(cell, self.fleet, self.classes, [])
+        self.demand = Demand(cell, self.fleet, self.classes, [])
         self.policy: Policy = POLICIES[policy](1)
         self.policy.learn(self.fleet, self.demand)
 
@@ -113,7 +113,7 @@ def test_both_measures_are_as_they_are_defined(seed: int) -> None:
     looked = Looked(random_cell(seed), "hybrid")
     shapes = most_frequent(looked.demand.shapes())
     rows = np.array(sorted(looked.fleet.row.values()))
-    typical = Typical(shapes, "gpu", with_ram=True)
+    typical = TypicalShapes(shapes, "gpu", with_ram=True)
     free = np.maximum(looked.fleet.device("gpu").free[:, rows], 0.0)
     states = States(looked.fleet.free[0][rows], looked.fleet.free[1][rows], free, rows)
     fits = typical.fits(looked.fleet, states)
@@ -142,7 +142,7 @@ def test_shapes_are_learned_again_when_there_are_twice_as_many_jobs() -> None:
     versions = []
     for count in (5, 10, 60, 70):
         more = cell_of([gpus("m0", 2)], [asks(f"ann/j{n}", 500) for n in range(count)])
-        looked.policy.learn(looked.fleet, CellDemand(more, looked.fleet, looked.classes, []))
+        looked.policy.learn(looked.fleet, Demand(more, looked.fleet, looked.classes, []))
         versions.append(looked.policy.version)
     assert versions[0] == versions[1] < versions[2] == versions[3]
 
