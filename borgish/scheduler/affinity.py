@@ -9,7 +9,7 @@ others. Rules whose counter counts the very tasks that are placed by them are *o
 each placement.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
@@ -308,61 +308,56 @@ class Rule(msgspec.Struct, eq=False):
         return fails
 
 
-class Counters(Protocol):
-    """Where counters are to be had."""
-
-    def counter(self, choice: Choice) -> Counter: ...
-
-    def terms(self) -> Iterator[Affinity]:
-        """Yield the hard terms of ``apart`` of jobs that have tasks somewhere, or are about to."""
-        ...
-
-
-def rules_of(spec: JobSpec, counters: Counters) -> tuple[Rule, ...]:
-    """Return the rules that hold for a job's tasks, its own and those that others' terms make for it."""
-    return (*_spreads(spec, counters), *_affinities(spec, counters), *_repelled(spec, counters))
-
-
 def has_rules(spec: JobSpec) -> bool:
     """Return whether a job itself asks for any."""
     return bool(spec.spread or spec.near or spec.apart)
 
 
-def _spreads(spec: JobSpec, counters: Counters) -> Iterator[Rule]:
-    for spread in spec.spread:
-        counter = counters.counter(OfJob(spec.key))
-        below = float(spread.max or UNFIT)
-        # Over machines each job is spread anyway.
-        each = 0.0 if spread.over == MACHINE else EVEN_COST
-        most = f", at most {spread.max}" * bool(spread.max)
-        reason = f"spread over {spread.over}{most}"
-        keyed = bool(spread.max)
-        yield Rule(counter, spread.over, True, reason, below, spread.max, keyed=keyed, each=each)
+def rules_of(
+    spec: JobSpec, counter: Callable[[Choice], Counter], terms: Iterable[Affinity]
+) -> tuple[Rule, ...]:
+    """Return the rules that hold for a job's tasks, its own and those that others' terms make for it.
 
-
-def _affinities(spec: JobSpec, counters: Counters) -> Iterator[Rule]:
+    ``terms`` are the hard ones of ``apart`` of jobs that have tasks somewhere, or are about to: a term keeps
+    its own job off, and those it selects off where that job is, also when both wait in one pass.
+    """
+    rules = [
+        Rule(
+            counter(OfJob(spec.key)),
+            spread.over,
+            True,
+            f"spread over {spread.over}" + f", at most {spread.max}" * bool(spread.max),
+            float(spread.max or UNFIT),
+            spread.max,
+            keyed=bool(spread.max),
+            # Over machines each job is spread anyway.
+            each=0.0 if spread.over == MACHINE else EVEN_COST,
+        )
+        for spread in spec.spread
+    ]
     for term in spec.near:
-        counter, own = counters.counter(Labelled(term.labels)), selects(term, spec)
-        reason = f"near {term_words(term)}"
+        rule = Rule(
+            counter(Labelled(term.labels)), term.over, selects(term, spec), f"near {term_words(term)}"
+        )
         if term.weight:
-            yield Rule(counter, term.over, own, reason, miss=term.weight * WEIGHT_COST)
+            rule.miss = term.weight * WEIGHT_COST
         else:
-            yield Rule(counter, term.over, own, reason, some=True, keyed=True)
+            rule.some = rule.keyed = True
+        rules.append(rule)
     for term in spec.apart:
-        counter, own = counters.counter(Labelled(term.labels)), selects(term, spec)
-        reason = f"apart from {term_words(term)}"
+        rule = Rule(
+            counter(Labelled(term.labels)), term.over, selects(term, spec), f"apart from {term_words(term)}"
+        )
         if term.weight:
-            yield Rule(counter, term.over, own, reason, hit=term.weight * WEIGHT_COST)
+            rule.hit = term.weight * WEIGHT_COST
         else:
-            yield Rule(counter, term.over, own, reason, below=1.0)
-
-
-def _repelled(spec: JobSpec, counters: Counters) -> Iterator[Rule]:
-    for term in counters.terms():
+            rule.below = 1.0
+        rules.append(rule)
+    for term in terms:
         if selects(term, spec):
             reason = f"apart from what must be apart from {term_words(term)}"
-            own = term in spec.apart
-            yield Rule(counters.counter(Repelling(term)), term.over, own, reason, below=1.0)
+            rules.append(Rule(counter(Repelling(term)), term.over, term in spec.apart, reason, below=1.0))
+    return tuple(rules)
 
 
 def selects(term: Affinity, spec: JobSpec) -> bool:

@@ -10,53 +10,34 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from borgish.cell.allocs import is_alloc_set
+from borgish.cell.model import Job
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
+from borgish.clock import Now
 from borgish.scheduler.fleet import AllocFleet, Fleet
 from borgish.scheduler.passes import Memory, Pass
 from borgish.scheduler.plan import Placement, Plan, Preemption, Refusal
-from borgish.scheduler.preemption import NoPreemptions
+from borgish.scheduler.preemption import Preemptions
 from borgish.vocabulary import split_task_name, task_name
 
 ALLOC_SETS_KEPT = 64
 """Rows of so many alloc sets are kept from pass to pass; of others they are made anew."""
 
 
-class AllocSet:
-    """One alloc set: its rows, and all that a pass keeps. ``stale`` are machines to read again."""
+class AllocSet(msgspec.Struct):
+    """One alloc set: its rows, and all that is kept of it. ``stale`` are machines to read again."""
 
-    def __init__(self, fleet: AllocFleet, memory: Memory) -> None:
-        self.fleet, self.memory = fleet, memory
-        self.stale: set[str] = set()
-
-    def plan(
-        self, cell: Cell, observed: Observed, jobs: list[str], leaving: list[str], budget: int
-    ) -> tuple[Plan, int]:
-        """Return where waiting tasks of jobs go, in allocs but those leaving, and the budget that is left."""
-        self.fleet.read_on(cell, observed, sorted(self.stale))
-        self.stale.clear()
-        self.fleet.close(cell, leaving)
-        run = Pass(cell, self.memory, NoPreemptions(), budget, jobs)
-        plan = run.plan(frozenset())
-        self.memory.classes.forget_unused(run.used)
-        placements = tuple(_in_allocs(cell, each) for each in plan.placements)
-        return msgspec.structs.replace(plan, placements=placements), run.budget_left
-
-
-def _in_allocs(cell: Cell, placement: Placement) -> Placement:
-    """Return where tasks go: on the machines of the allocs that are named."""
-    allocs = tuple(split_task_name(name)[1] for name in placement.machines)
-    tasks = cell.jobs[cell.jobs[placement.job].spec.inside].tasks
-    machines = tuple(tasks[alloc].machine for alloc in allocs)
-    return msgspec.structs.replace(placement, machines=machines, allocs=allocs)
+    fleet: AllocFleet
+    memory: Memory
+    stale: set[str]
 
 
 class AllocSets:
     """The alloc sets in use."""
 
-    def __init__(self, machines: Fleet, memory_of: Callable[[Fleet], Memory]) -> None:
-        """Use the rows of all machines; ``memory_of`` makes what is kept for the rows of one set."""
-        self._machines, self._memory_of = machines, memory_of
+    def __init__(self, memory_of: Callable[[Fleet], Memory]) -> None:
+        """``memory_of`` makes what is kept for the rows of one set."""
+        self._memory_of = memory_of
         self._alloc_sets: dict[str, AllocSet] = {}  # those used last come last
 
     def refresh(self, machines: Iterable[str]) -> None:
@@ -74,11 +55,16 @@ class AllocSets:
         self,
         cell: Cell,
         observed: Observed,
+        now: Now,
+        machines: Fleet,
         waiting: dict[str, list[str]],
         preempted: Iterable[Preemption],
         budget: int,
     ) -> Iterator[Plan]:
-        """Yield a plan for each alloc set that jobs wait to run in; ``preempted`` are about to leave."""
+        """Yield a plan for each alloc set that jobs wait to run in; ``preempted`` are about to leave.
+
+        ``machines`` are the rows of all machines, which hold what allocs share.
+        """
         leaving: dict[str, list[str]] = {}
         for each in preempted:
             leaving.setdefault(each.job, []).extend(task_name(each.job, index) for index in each.indexes)
@@ -87,21 +73,36 @@ class AllocSets:
             if nowhere := _nowhere(cell, key, len(gone)):
                 yield Plan(refusals={job: _refusals(cell, job, *nowhere) for job in sorted(waiting[key])})
                 continue
-            alloc_set = self._alloc_set(cell, key)
-            plan, budget = alloc_set.plan(cell, observed, waiting[key], gone, budget)
-            self.refresh(name for placement in plan.placements for name in placement.machines)
-            yield plan
+            alloc_set = self._alloc_set(cell, machines, key)
+            fleet = alloc_set.fleet
+            fleet.read_on(cell, observed, sorted(alloc_set.stale))
+            alloc_set.stale.clear()
+            fleet.close(cell, gone)
+            run = Pass(cell, alloc_set.memory, Preemptions(cell, fleet, now), budget, waiting[key])
+            plan = run.plan(leaving=frozenset())
+            placements = tuple(_on_machines(cell.jobs[key], each) for each in plan.placements)
+            self.refresh(name for placement in placements for name in placement.machines)
+            budget = run.budget_left
+            yield msgspec.structs.replace(plan, placements=placements)
 
-    def _alloc_set(self, cell: Cell, key: str) -> AllocSet:
-        alloc_set = self._alloc_sets.pop(key, None)
-        if alloc_set is None:
-            fleet = AllocFleet(self._machines, key)
-            alloc_set = AllocSet(fleet, self._memory_of(fleet))
-            alloc_set.stale = {task.machine for task in cell.jobs[key].tasks if task.machine}
-        self._alloc_sets[key] = alloc_set
+    def _alloc_set(self, cell: Cell, machines: Fleet, key: str) -> AllocSet:
+        """Return what is kept of a set, as the one used last."""
+        found = self._alloc_sets.pop(key, None)
+        if found is None:
+            fleet = AllocFleet(machines, key)
+            stale = {task.machine for task in cell.jobs[key].tasks if task.machine}
+            found = AllocSet(fleet, self._memory_of(fleet), stale)
+        self._alloc_sets[key] = found
         if len(self._alloc_sets) > ALLOC_SETS_KEPT:
             del self._alloc_sets[next(iter(self._alloc_sets))]
-        return alloc_set
+        return found
+
+
+def _on_machines(allocs: Job, placement: Placement) -> Placement:
+    """Return a placement in allocs, which are named, as one on their machines."""
+    numbers = tuple(split_task_name(name)[1] for name in placement.machines)
+    machines = tuple(allocs.tasks[alloc].machine for alloc in numbers)
+    return msgspec.structs.replace(placement, machines=machines, allocs=numbers)
 
 
 def _nowhere(cell: Cell, key: str, leaving: int) -> tuple[str, str] | None:

@@ -5,12 +5,13 @@ decides what they may preempt, and whether they are replicas of a service. A job
 on where its tasks are is a class by itself.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
+from functools import partial
 from typing import NamedTuple
 
 from borgish.bands import Bands
 from borgish.cell.state import Cell
-from borgish.scheduler.affinity import Choice, Counter, has_rules, rules_of, selects
+from borgish.scheduler.affinity import has_rules, rules_of, selects
 from borgish.scheduler.fleet import BAND_INDEX, CPU, DISK, PORTS, RAM, Fleet, device_kind
 from borgish.scheduler.task_class import ClassKey, Needs, TaskClass, Wanted
 from borgish.spec.job import Affinity, JobSpec
@@ -25,19 +26,6 @@ class Known(NamedTuple):
     spec: JobSpec
     terms: tuple[Affinity, ...]
     kind: TaskClass
-
-
-class _Counters(NamedTuple):
-    """The counters of a fleet, for ``rules``."""
-
-    fleet: Fleet
-    cell: Cell
-
-    def counter(self, choice: Choice) -> Counter:
-        return self.fleet.counter(self.cell, choice)
-
-    def terms(self) -> Iterator[Affinity]:
-        return self.fleet.terms()
 
 
 class Classes:
@@ -62,25 +50,21 @@ class Classes:
         known = self._known.get(spec.key)
         if index < 0 and known is not None and known.spec is spec and known.terms == fleet.topology.terms:
             return self._with_rules(known.kind, cell, spec, fleet)
-        kind = self._with_rules(self._find(spec, index, fleet), cell, spec, fleet)
-        if index < 0:
-            self._known[spec.key] = Known(spec, fleet.topology.terms, kind)
-        return kind
-
-    def _find(self, spec: JobSpec, index: int, fleet: Fleet) -> TaskClass:
         key = _key(spec, index, fleet)
         if spec.gang or has_rules(spec) or any(selects(term, spec) for term in fleet.topology.terms):
             key = key._replace(alone=spec.key)
         if not self._shared:
             key = key._replace(alone=f"{spec.key}/{index}")
-        found = self._classes.get(key)
-        if found is None:
-            found = self._classes[key] = _make(key, spec.priority, fleet.bands)
-        return found
+        kind = self._classes.get(key)
+        if kind is None:
+            kind = self._classes[key] = _make(key, spec.priority, fleet.bands)
+        if index < 0:
+            self._known[spec.key] = Known(spec, fleet.topology.terms, kind)
+        return self._with_rules(kind, cell, spec, fleet)
 
     def _with_rules(self, kind: TaskClass, cell: Cell, spec: JobSpec, fleet: Fleet) -> TaskClass:
         if kind.key.alone and kind.rules_version != fleet.topology.terms_version:
-            kind.rules = rules_of(spec, _Counters(fleet, cell))
+            kind.rules = rules_of(spec, partial(fleet.counter, cell), fleet.topology.terms)
             kind.rules_version = fleet.topology.terms_version
         return kind
 
@@ -104,26 +88,18 @@ def has_own_needs(spec: JobSpec, index: int) -> bool:
 
 def _key(spec: JobSpec, index: int, fleet: Fleet) -> ClassKey:
     image = spec.image if spec.runtime is Runtime.DOCKER else ""
+    devices = spec.needs(index).devices
     return ClassKey(
         _needs(spec, index, fleet),
-        _devices(spec.needs(index).devices),
+        tuple(sorted((name, millis) for name, millis in devices.items() if millis)) if devices else (),
         tuple(spec.fixed_ports.values()),
         Wanted(spec.runtime, spec.constraints, spec.tolerations, image),
         spec.prefer,
         BAND_INDEX[fleet.bands.of(spec.priority)],
-        _reach(spec.priority, fleet.bands),
+        min(spec.priority, fleet.bands.production),  # prod is never preempted (section 2.5)
         spec.is_service,
         "",
     )
-
-
-def _devices(needs: dict[str, int]) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted((name, millis) for name, millis in needs.items() if millis)) if needs else ()
-
-
-def _reach(priority: int, bands: Bands) -> int:
-    """Return the priority below which tasks may be preempted for one of this (section 2.5)."""
-    return min(priority, bands.production)
 
 
 def _needs(spec: JobSpec, index: int, fleet: Fleet) -> Needs:
@@ -148,7 +124,6 @@ def _make(key: ClassKey, priority: int, bands: Bands) -> TaskClass:
         key.fixed_ports,
         key.wanted,
         key.prefer,
-        key.band,
         key.reach,
         priority,
         bands.is_prod(priority),

@@ -15,7 +15,7 @@ from borgish.scheduler.fleet import CPU, RAM, Fleet
 from borgish.scheduler.placing import Taken, place, place_by_rules
 from borgish.scheduler.plan import Placement, Plan, Promise
 from borgish.scheduler.policies import Demand, Policy
-from borgish.scheduler.preemption import Preempting
+from borgish.scheduler.preemption import Preemptions
 from borgish.scheduler.queue import Level, Waiting, Window, first_turns, levels, turns
 from borgish.scheduler.refusals import Refusals
 from borgish.scheduler.scoring import ScoreCache, Scored
@@ -47,10 +47,10 @@ class Memory(NamedTuple):
 
 
 class Pass:
-    """One pass. ``used`` are the classes that waited in it, ``budget_left`` is how many more may be tried."""
+    """One pass. ``budget_left`` is how many more tasks may be tried."""
 
     def __init__(
-        self, cell: Cell, memory: Memory, preemptions: Preempting, budget: int, jobs: Collection[str]
+        self, cell: Cell, memory: Memory, preemptions: Preemptions, budget: int, jobs: Collection[str]
     ) -> None:
         """Place the waiting tasks of these jobs; ``budget`` is how many are tried."""
         self._cell, self._jobs, self._preemptions = cell, jobs, preemptions
@@ -64,8 +64,6 @@ class Pass:
         self._full: set[TaskClass] = set()  # these have to preempt: room only becomes less within a pass
         self._refusals = Refusals(cell, fleet)
         self._levels = list(levels(cell, classes, fleet, jobs))
-        waiting = (waiting for level in self._levels for user in level for waiting in user)
-        self.used = dict.fromkeys(kind for each in waiting for kind in (each.usual, *each.unusual.values()))
         policy.learn(fleet, Demand(cell, fleet, classes, self._levels))
         usable = fleet.usable()
         self._cpu_free = float(fleet.free[CPU].sum(where=usable))
@@ -78,10 +76,13 @@ class Pass:
     def plan(self, leaving: frozenset[str]) -> Plan:
         """Go through the queue once. ``leaving``: machines with attempts that have yet to end."""
         self._place_promised(leaving)
-        self._refusals.recall(self.used)
+        waiting = (waiting for level in self._levels for user in level for waiting in user)
+        used = dict.fromkeys(kind for each in waiting for kind in (each.usual, *each.unusual.values()))
+        self._refusals.recall(used)
         for level in self._levels:
             self._place_level(level)
         refusals = self._refusals.explained(self._preemptions.held_back)
+        self._classes.forget_unused(used)
         preemptions = self._preemptions.preemptions()
         return Plan(
             tuple(placed.placement(job) for job, placed in self._placed.items()),

@@ -12,6 +12,7 @@ task goes to the group whose best machine and whose rules cost least.
 
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
 
@@ -48,7 +49,9 @@ class Taken(msgspec.Struct):
         fleet.take(rows, kind, spec)
         self.rows += rows
         if kind.devices:
-            self.devices += [fleet.take_devices(row, kind, policy.choose_device) for row in rows]
+            self.devices += [
+                fleet.take_devices(row, kind, partial(policy.choose_device, fleet, kind, row)) for row in rows
+            ]
 
     def undo(self, fleet: Fleet, kind: TaskClass, spec: JobSpec) -> None:
         """Take all of it back."""

@@ -1,7 +1,5 @@
 """What results from one pass of the scheduler."""
 
-from collections.abc import Iterable
-
 import msgspec
 
 
@@ -62,9 +60,8 @@ class Plan(msgspec.Struct, frozen=True):
     more: bool = False  # there is more to do: call again
 
 
-def merged(plan: Plan, others: Iterable[Plan]) -> Plan:
+def merged(*plans: Plan) -> Plan:
     """Return one plan of several that are about different jobs."""
-    plans = (plan, *others)
     return Plan(
         tuple(placement for each in plans for placement in each.placements),
         {job: refusals for each in plans for job, refusals in each.refusals.items()},

@@ -6,7 +6,7 @@ is lost. Who preempts is not placed at once: its place is kept while the victims
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from heapq import heappop, heappush
 from typing import Protocol
@@ -51,59 +51,14 @@ class DisruptionBudget(Protocol):
     def allows(self, job: str, /) -> int: ...
 
 
-class Preempting(Protocol):
-    """What a pass asks when it found no trial. ``held_back``: classes that would have been given more but
-    for the limit of a pass, so that the next one may."""
-
-    @property
-    def held_back(self) -> Collection[TaskClass]: ...
-
-    def may_help(self, kind: TaskClass, /) -> bool:
-        """Return whether there is anybody at all whom tasks of a class may preempt."""
-        ...
-
-    def make_room(self, kind: TaskClass, spec: JobSpec, indexes: list[int], /) -> list[int]:
-        """Make room for tasks of a class, for the first ones first; return those for which there is none."""
-        ...
-
-    def make_room_for_all(self, tasks: Mapping[TaskClass, list[int]], spec: JobSpec, /) -> bool:
-        """Make room for all of these tasks of a job, by class, or for none; return which."""
-        ...
-
-    def preemptions(self) -> tuple[Preemption, ...]:
-        """Return who has to leave for whom."""
-        ...
-
-    def promises(self) -> tuple[Promise, ...]:
-        """Return where places are kept."""
-        ...
-
-
-class NoPreemptions:
-    """Nobody has to leave."""
-
-    held_back = frozenset[TaskClass]()
-
-    def may_help(self, _kind: TaskClass) -> bool:
-        return False
-
-    def make_room(self, _kind: TaskClass, _spec: JobSpec, indexes: list[int]) -> list[int]:
-        return indexes
-
-    def make_room_for_all(self, _tasks: Mapping[TaskClass, list[int]], _spec: JobSpec) -> bool:
-        return False
-
-    def preemptions(self) -> tuple[Preemption, ...]:
-        return ()
-
-    def promises(self) -> tuple[Promise, ...]:
-        return ()
-
-
 class Preemptions:
-    """What one pass preempts."""
+    """What one pass preempts; in alloc sets nobody, since there is nobody to preempt in their rows.
 
-    def __init__(self, cell: Cell, fleet: Fleet, now: Now, budget: DisruptionBudget | None) -> None:
+    ``held_back`` are classes that would have been given more but for the limit of a pass, so that the next
+    one may.
+    """
+
+    def __init__(self, cell: Cell, fleet: Fleet, now: Now, budget: DisruptionBudget | None = None) -> None:
         self._cell, self._fleet, self._now, self._budget = cell, fleet, now, budget
         self.held_back: set[TaskClass] = set()
         self._searches: dict[TaskClass, PreemptionSearch] = {}
@@ -123,9 +78,11 @@ class Preemptions:
         return max(LIMIT_MIN, int(LIMIT_SHARE * running))
 
     def may_help(self, kind: TaskClass) -> bool:
+        """Return whether there is anybody at all whom tasks of a class may preempt."""
         return any(priority < kind.reach for priority in self._fleet.held)
 
     def make_room(self, kind: TaskClass, spec: JobSpec, indexes: list[int]) -> list[int]:
+        """Make room for tasks of a class, for the first ones first; return those for which there is none."""
         search = self._searches.get(kind)
         if search is None:
             search = self._searches[kind] = PreemptionSearch(self._candidates(kind).tolist())
@@ -139,6 +96,7 @@ class Preemptions:
         return []
 
     def make_room_for_all(self, tasks: Mapping[TaskClass, list[int]], spec: JobSpec) -> bool:
+        """Make room for all of these tasks of a job, by class, or for none; return which."""
         before = self._state()
         self._before_gang = before.chosen
         has_room = not any(self.make_room(kind, spec, indexes) for kind, indexes in tasks.items())
@@ -147,7 +105,7 @@ class Preemptions:
             self._restore(tasks, spec, before)
         return has_room
 
-    # Offers
+    # Options
 
     def _candidates(self, kind: TaskClass) -> IntArray:
         """Return machines where enough is held below the class's reach: low victims and few first."""
@@ -204,7 +162,7 @@ class Preemptions:
 
     def _is_first(self) -> bool:
         """Return whether nobody else has preempted in this pass: a single task, or a whole gang, may cost
-        more than the limit then, or it never would find trial."""
+        more than the limit then, or it never would find room."""
         return not (self._chosen if self._before_gang is None else self._before_gang)
 
     def _is_over_budget(self, option: PreemptionOption) -> bool:
@@ -232,7 +190,7 @@ class Preemptions:
             heappush(search.ranked, (self._total(row, victims), row))
 
     def _may_do(self, kind: TaskClass, row: int) -> bool:
-        """Return whether all who may leave a machine would be enough: seldom, where somebody made trial."""
+        """Return whether all who may leave a machine would be enough: seldom, where somebody made room."""
         lower = [held for priority, held in self._fleet.held.items() if priority < kind.reach]
         free = self._fleet.free
         return all(
@@ -407,6 +365,7 @@ class Preemptions:
     # What comes of it
 
     def preemptions(self) -> tuple[Preemption, ...]:
+        """Return who has to leave for whom."""
         return tuple(
             [
                 Preemption(job, tuple(sorted(indexes)), preemptor, *self._notices[preemptor])
@@ -415,6 +374,7 @@ class Preemptions:
         )
 
     def promises(self) -> tuple[Promise, ...]:
+        """Return where places are kept."""
         return tuple(
             Promise(job, tuple(indexes), tuple(machines))
             for job, (indexes, machines) in sorted(self._promises.items())

@@ -70,7 +70,7 @@ class Scheduler:
     def forget(self) -> None:
         """Drop all that is kept, as when the cell was replaced by another."""
         self._memory: Memory | None = None  # of all machines; None: nothing was read yet
-        self._alloc_sets: AllocSets | None = None
+        self._alloc_sets = AllocSets(self._memory_of)
         self._resync_at = 0.0
         self._planned: set[str] = set()  # machines with placements that were planned, not yet seen done
 
@@ -80,8 +80,7 @@ class Scheduler:
             names = sorted(set(machines))
             self._memory.fleet.read(cell, observed, names, self._mono)
             self._planned.difference_update(names)
-            if self._alloc_sets is not None:
-                self._alloc_sets.refresh(names)
+            self._alloc_sets.refresh(names)
 
     def schedule(self, cell: Cell, observed: Observed, now: Now, budget: int = 20_000) -> Plan:
         """Return where waiting tasks go and why others wait; ``budget`` is how many tasks are tried."""
@@ -90,38 +89,27 @@ class Scheduler:
         if now.mono >= self._resync_at:
             self._resync_at = now.mono + RESYNC_SECONDS
             memory.classes.retry_failed()
-            if self._alloc_sets is not None:
-                self._alloc_sets.retry_failed()
+            self._alloc_sets.retry_failed()
         waiting = waiting_by_alloc_set(cell)
         preemptions = Preemptions(cell, memory.fleet, now, self._budget)
         run = Pass(cell, memory, preemptions, budget, waiting.pop(""))
         plan = run.plan(leaving(cell, observed))
-        memory.classes.forget_unused(run.used)
         self._note_planned(plan, cell)
         if waiting:
-            plan = self._with_alloc_sets(memory.fleet, plan, cell, observed, waiting, run.budget_left)
+            # After the pass on machines: what runs in allocs takes nothing from anybody but its alloc.
+            allocs_come = any(placement.job in waiting for placement in plan.placements)
+            self._alloc_sets.refresh(self._planned)
+            inner = list(
+                self._alloc_sets.plans(
+                    cell, observed, now, memory.fleet, waiting, plan.preemptions, run.budget_left
+                )
+            )
+            for each in inner:
+                self._note_planned(each, cell)
+            plan = merged(plan, *inner)
+            plan = msgspec.structs.replace(plan, more=plan.more or allocs_come)
         memory.fleet.topology.forget_unused()
         return plan
-
-    def _with_alloc_sets(
-        self,
-        fleet: Fleet,
-        plan: Plan,
-        cell: Cell,
-        observed: Observed,
-        waiting: dict[str, list[str]],
-        budget: int,
-    ) -> Plan:
-        """Return the plan, and what follows for tasks that are to run in alloc sets."""
-        if self._alloc_sets is None:
-            self._alloc_sets = AllocSets(fleet, self._memory_of)
-        self._alloc_sets.refresh(self._planned)
-        inner = list(self._alloc_sets.plans(cell, observed, waiting, plan.preemptions, budget))
-        for each in inner:
-            self._note_planned(each, cell)
-        allocs_come = any(placement.job in waiting for placement in plan.placements)
-        whole = merged(plan, inner)
-        return msgspec.structs.replace(whole, more=whole.more or allocs_come)
 
     def _note_planned(self, plan: Plan, cell: Cell) -> None:
         self._planned.update(name for placement in plan.placements for name in placement.machines)

@@ -62,7 +62,6 @@ class TaskClass(msgspec.Struct, eq=False):
     fixed_ports: tuple[int, ...]
     wanted: Wanted
     prefer: tuple[Preference, ...]
-    band: int
     reach: int
     priority: int
     is_prod: bool

@@ -4,7 +4,7 @@ A row has what its alloc reserves, and the facts of its machine. Allocs of one m
 and what spread and affinity count is where machines are: both are kept in the rows of the machines.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
@@ -19,7 +19,7 @@ from borgish.scheduler.fleet.columns import Widening
 from borgish.scheduler.fleet.fleet import UNSEEN, Fleet, Reading
 from borgish.scheduler.fleet.usage import PORTS, MachineUsage, usage_of_alloc
 from borgish.scheduler.task_class import TaskClass
-from borgish.spec.job import MACHINE, Affinity, JobSpec
+from borgish.spec.job import MACHINE, JobSpec
 from borgish.vocabulary import State, split_task_name, task_name
 
 
@@ -175,9 +175,6 @@ class AllocFleet(Fleet):
 
     def rows_of(self, _cell: Cell, job: str) -> list[int]:
         return [row for row, jobs in enumerate(self.jobs) for _ in range(jobs.get(job, 0))]
-
-    def terms(self) -> Iterator[Affinity]:
-        return self._machines.terms()
 
 
 def _with_reservation(machine: Machine, allocs: Job, index: int) -> Machine:

@@ -8,7 +8,6 @@ turns counts into rows and accounts for what the running pass places.
 from collections.abc import Sequence
 from functools import cache
 from hashlib import blake2b
-from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -21,8 +20,6 @@ from borgish.scheduler.arrays import BoolArray, FloatArray, IntArray, copied
 from borgish.scheduler.fleet.columns import RUNTIME_BIT, Columns
 from borgish.scheduler.fleet.ports import PortRange
 from borgish.scheduler.fleet.usage import CPU, PORTS, Amounts, MachineUsage, UsageMatrix, usage_of
-from borgish.scheduler.task_class import TaskClass
-from borgish.spec.job import JobSpec
 from borgish.vocabulary import Runtime
 
 TIE_MAX = 2.0**-30
@@ -59,12 +56,6 @@ class Reading(msgspec.Struct):
 
 UNSEEN = SeenMachine()
 """What was seen of a machine that nobody has heard of yet."""
-
-
-class ChooseDevice(Protocol):
-    """Chooses the device of a kind, by its number, that gives a part of itself to a task."""
-
-    def __call__(self, fleet: "Fleet", kind: TaskClass, row: int, device: str, /) -> int: ...
 
 
 class Fleet(Columns):
@@ -131,105 +122,6 @@ class Fleet(Columns):
         capacity_changed = self._read_capacity(each.row, each.machine)
         devices_changed = self._read_devices(each)
         return ports_changed or facts_changed or capacity_changed or devices_changed
-
-    # What the running pass places
-
-    def take(self, rows: Sequence[int], kind: TaskClass, spec: JobSpec) -> None:
-        """Account for tasks of one job, one on each of the rows; their dynamic ports are taken elsewhere."""
-        self._account(rows, kind, 1.0)
-        job, all_jobs = spec.key, self.jobs
-        for row in rows:
-            jobs = all_jobs[row]
-            jobs[job] = jobs.get(job, 0) + 1
-        self._fix_ports(rows, kind, taken=True)
-        self.topology.add(spec, job, rows, 1)
-
-    def untake(self, rows: Sequence[int], kind: TaskClass, spec: JobSpec) -> None:
-        """Undo ``take``."""
-        self._account(rows, kind, -1.0)
-        job = spec.key
-        for row in rows:
-            jobs = self.jobs[row]
-            jobs[job] -= 1
-            if not jobs[job]:
-                del jobs[job]
-        self._fix_ports(rows, kind, taken=False)
-        self.topology.add(spec, job, rows, -1)
-
-    def _fix_ports(self, rows: Sequence[int], kind: TaskClass, *, taken: bool) -> None:
-        """Take the ports that the class wants by number, or give them back: no search finds them then."""
-        for port in kind.fixed_ports:
-            self.fixed_ports.set(rows, port, taken=taken)
-        for row in rows if kind.fixed_ports else ():
-            own = self.ports[row].count(kind.fixed_ports)
-            self.free[PORTS, row] += -own if taken else own
-
-    def _account(self, rows: Sequence[int], kind: TaskClass, times: float) -> None:
-        held = self._held(kind.priority) if self.preemptible and not kind.is_prod else None
-        for number, amount in kind.needs:
-            free, change = self.free[number], amount * times
-            for row in rows:
-                free[row] -= change
-            if held is not None:
-                of_kind = held[number]
-                for row in rows:
-                    of_kind[row] += change
-        self.version += 1
-        share, inverse = self.shares[int(kind.is_prod)], self.inverse[CPU]
-        cpu, version, changed = kind.cpu * times, self.version, self.changed
-        for row in rows:
-            share[row] += cpu * inverse.item(row)
-            changed[row] = version
-
-    def let_go(self, row: int, kind: TaskClass) -> None:
-        """Stop counting a place that is kept on a machine; -1: there is no such machine."""
-        if row >= 0:
-            self._account((row,), kind, -1.0)
-            self._keep_ports(row, kind, kept=False)
-            self.let_go_devices(row, kind)
-
-    def keep(self, row: int, kind: TaskClass) -> None:
-        """Undo ``let_go``."""
-        if row >= 0:
-            self._account((row,), kind, 1.0)
-            self._keep_ports(row, kind, kept=True)
-            for of, millis in kind.devices:
-                self.devices[of].keep_again(row, millis)
-
-    def keep_devices(self, row: int, kind: TaskClass, leaving: dict[str, int]) -> None:
-        """Keep devices for a task, that are free or of those whom it preempts, as by name."""
-        for of, millis in kind.devices:
-            self.devices[of].keep(row, millis, leaving)
-
-    def let_go_devices(self, row: int, kind: TaskClass) -> None:
-        """Undo ``keep_devices``."""
-        for of, millis in kind.devices:
-            self.devices[of].let_go(row, millis)
-
-    def _keep_ports(self, row: int, kind: TaskClass, *, kept: bool) -> None:
-        ports = self.kept_ports.get(row, set()).intersection(kind.fixed_ports)
-        for port in ports:
-            self.fixed_ports.set((row,), port, taken=kept)
-        self.free[PORTS, row] += self.ports[row].count(ports) * (-1 if kept else 1)
-
-    def choose_ports(self, row: int, count: int) -> tuple[int, ...]:
-        """Return the numbers of ports for a task that was given room for as many."""
-        chosen = self.ports[row].take(count)
-        self.fixed_ports.note((row,), chosen)
-        return chosen
-
-    def take_devices(self, row: int, kind: TaskClass, choose: ChooseDevice) -> tuple[str, ...]:
-        """Take a task's devices, which must be there; return them by name. ``choose`` is asked for parts."""
-        taken: list[str] = []
-        for of, millis in kind.devices:
-            chosen = choose(self, kind, row, of) if millis < DEVICE_MILLIS else -1
-            taken += self.devices[of].take(row, millis, chosen)
-        return tuple(taken)
-
-    def give_back_devices(self, row: int, kind: TaskClass, devices: tuple[str, ...]) -> None:
-        """Undo ``take_devices``."""
-        for of, millis in kind.devices:
-            self.devices[of].give_back(row, devices, millis)
 
     # Reading rows
 
