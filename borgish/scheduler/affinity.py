@@ -274,15 +274,15 @@ class Rule(msgspec.Struct, eq=False):
         return self.below < UNFIT or self.some
 
     def values(self, values: Values) -> IntArray:
-        """Return the number of each row's value, by which ``counts`` are."""
+        """Return the number of each row's value [row], by which ``counts`` are."""
         return values.codes(self.over)
 
     def counts(self, values: Values) -> IntArray:
-        """Return the count at each value. It is not to be written to."""
+        """Return the count at each value [value]. It is not to be written to."""
         return values.at_values(self.counter.by_row, self.over)
 
     def costs(self, counts: IntArray) -> FloatArray:
-        """Return the cost of one more task at each value, ``UNFIT`` where none may go."""
+        """Return the cost of one more task by its count [value], ``UNFIT`` where none may go."""
         costs = np.where(counts > 0, self.hit, self.miss) + self.each * counts.astype(np.float64)
         costs[counts >= self.below] = UNFIT
         if self.some and not (self.own and self.counter.total == 0):
@@ -296,14 +296,14 @@ class Rule(msgspec.Struct, eq=False):
         return self.each * count + (self.hit if count else self.miss)
 
     def by_row(self, values: Values) -> FloatArray:
-        """Return the cost of one more task on each row."""
+        """Return the cost of one more task on each machine, [row]."""
         costs = values.at_rows(self.costs(self.counts(values)), self.over)
         if self.keyed and self.over != MACHINE:
             costs = np.where(values.codes(self.over) == values.absent(self.over), UNFIT, costs)
         return costs
 
     def fails(self, values: Values) -> BoolArray:
-        """Return which rows it forbids."""
+        """Return which machines it forbids, [row]."""
         fails: BoolArray = self.by_row(values) == UNFIT
         return fails
 

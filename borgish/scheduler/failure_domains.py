@@ -3,14 +3,16 @@
 Replicas go over machines first, then over each domain in the order of the settings, the smallest first;
 how well they pack decides among places that are equal in all this. What the job itself asks for comes
 before: its rules, a ``spread`` of its own over the domain, a ``near``, and preferences that weigh more than
-``DOMAIN_COST``. Tasks that run to completion are packed, and not spread over domains.
+``DOMAIN_COST``. A service is what is to keep running (``JobSpec.is_service``), whatever its band; tasks that
+run to completion are packed, and not spread over domains.
 
 A round gives each machine at most one more replica, in the order of how many are in its rack before that
 one, how many in its zone, and its cost. As long as racks lie within zones this is what choosing one at a
-time would give, in a few operations on arrays for any number of tasks. Only where rules of the job's own
-change what many machines cost with each task (a ``spread`` over zones), or where it has rules and racks go
-across zones, is one chosen at a time, among the best machines of *groups* that share the values of these
-rules and of the domains.
+time would give, in a few operations on arrays for any number of tasks: sorts of the four cheapest machines
+for each task, as long as no domain that has others would have come first. For a few tasks the first machines
+that share no domain need not even that. Only where rules of the job's own change what many machines cost
+with each task (a ``spread`` over zones), or where it has rules and racks go across zones, is one chosen at a
+time, among the best machines of *groups* that share the values of these rules and of the domains.
 """
 
 from collections.abc import Sequence

@@ -394,7 +394,7 @@ FILTERS = (
 
 
 def feasible(fleet: Fleet, kind: TaskClass, rows: Rows = ALL) -> BoolArray:
-    """Return which of the rows pass every filter but ``RULE_FILTERS``. It is not to be written to."""
+    """Return which of the rows pass every filter but ``RULE_FILTERS``: in parallel, not to be written to."""
     passes = suitable(fleet, kind)[rows]
     for each in RESOURCE_FILTERS:
         if each.applies(kind):
@@ -403,7 +403,7 @@ def feasible(fleet: Fleet, kind: TaskClass, rows: Rows = ALL) -> BoolArray:
 
 
 def suitable(fleet: Fleet, kind: TaskClass) -> BoolArray:
-    """Return which machines are right for a class, whatever is free there. It is not to be written to."""
+    """Return which machines are right for a class, whatever is free there: [row], not to be written to."""
     if kind.suits is None or kind.suits_version != fleet.facts_version:
         kind.suits, kind.suits_version = _suitable(fleet, kind), fleet.facts_version
     return kind.suits

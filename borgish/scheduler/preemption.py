@@ -1,8 +1,13 @@
 """Makes room for tasks that found none: chooses which lower tasks have to leave, few and cheap ones.
 
-Section 2.5 and 3.2 of the Borg paper: tasks of lower priority, lowest first, until the task fits;
-prod is never preempted. Machines differ by what their victims cost: how many, how high, how much work
-is lost. Who preempts is not placed at once: its place is kept while the victims leave.
+Sections 2.5 and 3.2 of the Borg paper: tasks of lower priority, lowest first, until the task fits. Prod is
+never preempted, monitoring's included; batch and free give way, also to each other within these bands.
+Machines differ by what their victims cost: how many, how high, how much work is lost.
+
+Who preempts is not placed at once, for its victims still hold what it needs. Its place is *promised*: the
+task stays pending, its machine counts its needs as held, and a later pass redeems the promise when what is
+leaving has ended there, or takes it back when nothing leaves any more. (Kubernetes nominates a node for the
+same reason.) Promises are journalled, so that a new master neither forgets a place nor preempts twice.
 """
 
 from collections import Counter
@@ -35,8 +40,8 @@ from borgish.scheduler.victims import (
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import JobKind, task_name
 
-LIMIT_SHARE = 0.05  # of all running tasks, that one pass may preempt
-LIMIT_MIN = 10
+LIMIT_SHARE = 0.05  # of all running tasks, that one pass may preempt: a mistake must not empty a cell at once
+LIMIT_MIN = 10  # so many a pass may preempt in any case
 OPTIONS_COMPARED = 32  # machines whose victims are chosen, for each task to have the cheapest of
 WORK_SECONDS_MAX = 86_400.0  # more work lost than this costs no more
 
@@ -291,7 +296,10 @@ class Preemptions:
         return VictimGroup(tasks, priority, self._price(job, task), amounts, devices, task.ports)
 
     def _is_wanted_near(self, kind: TaskClass, key: str, index: int) -> bool:
-        """Return whether the class must be near a task, or what is in it: these must not leave for it."""
+        """Return whether the class must be near a task, or what is in it: these must not leave for it.
+
+        It would then be near to nothing, and take the next one's place, for ever.
+        """
         job = self._cell.jobs[key]
         specs = [job.spec]
         if is_alloc_set(job):

@@ -1,4 +1,7 @@
-"""Says why no machine takes a class of tasks: per reason how many machines, in words, and the way out.
+"""Explains why no machine takes a class of tasks: per reason how many machines, in words, and the way out.
+
+It is written for whoever has to act on it: what can never be comes first, then the changes that would help,
+then what the tasks wait for. Amounts in a hint are such as a job file takes.
 
 A machine is counted under every reason that holds for it. Whether it can ever fit, and what it waits for,
 is in ``eventual_feasibility``; which small changes would help is in ``near_misses``.

@@ -1,7 +1,11 @@
 """The allocs of one set as rows, so that tasks are placed in them as they are on machines.
 
-A row has what its alloc reserves, and the facts of its machine. Allocs of one machine share its ports,
-and what spread and affinity count is where machines are: both are kept in the rows of the machines.
+So every filter, rule, policy and refusal is the same code. A row has what its alloc reserves, and the facts
+of its machine. Allocs of one machine share its ports, and the counters of spread and affinity stay by
+machine, or a task inside would not see one outside: both are kept in the rows of the machines.
+
+Allocs never reach a machine: nothing runs for them, and what runs inside carries the name of its alloc's stay
+(``user/room/3@1200``), so that its needs count for themselves when the alloc has gone first.
 """
 
 from collections.abc import Iterable, Sequence

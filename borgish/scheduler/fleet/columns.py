@@ -26,8 +26,10 @@ KnownCapacity = tuple[Resources, int]
 
 
 class FailureDomain(NamedTuple):
-    """The number of each row's value, the same among those of all domains, and which values machines have.
+    """Which value of one attribute each machine has.
 
+    ``codes`` [row] are the numbers of the values, in the narrowest type, and ``numbers`` [row] the same apart
+    from those of all other domains. ``there`` [value] says which values machines have.
     ``holds``: whether each value of the domain before it, which is smaller, lies within one of its values.
     """
 
@@ -44,10 +46,15 @@ class Widening(Protocol):
 
 
 class Columns:
-    """The rows of all machines. Amounts are by kind and row.
+    """The rows of all machines, as arrays: [row], or of amounts [resource, row].
+
+    A row is a machine's place; rows that are not ``present`` are spare. Resources are numbered ``CPU`` (in
+    thousandths of a cpu), ``RAM`` and ``DISK`` (bytes), ``PORTS`` (pieces), then, as they turn up, named ones
+    (in units of their own) and kinds of device (thousandths of a device).
 
     ``free`` is ``capacity`` without what tasks, kept places and leaving attempts hold. ``held`` is what
-    tasks below prod hold, by priority: what there is to preempt.
+    tasks below prod hold, by priority: what there is to preempt. ``shares`` [prod, row] is which part of the
+    cpu tasks below prod hold (0) and prod (1).
     """
 
     noun = "machine"
@@ -91,7 +98,7 @@ class Columns:
         self.held: dict[int, FloatArray] = {}
         self._known_capacity: dict[int, KnownCapacity] = {}  # by row
         self._known_facts: dict[int, tuple[object, ...]] = {}  # by row: what its facts were last read from
-        self.shares: FloatArray = np.zeros((2, 0))  # of the cpu: of tasks below prod, and of prod
+        self.shares: FloatArray = np.zeros((2, 0))
         self._widen(size)
 
     def __len__(self) -> int:
@@ -162,14 +169,14 @@ class Columns:
         return self.attributes.absent(attribute)
 
     def at_values(self, by_machine: IntArray, attribute: str) -> IntArray:
-        """Return counts of machines by the value of an attribute; over machines, those given."""
+        """Return counts [row] summed by the value of an attribute, [value]; over machines, those given."""
         if attribute == MACHINE:
             return by_machine
         found: IntArray = np.bincount(self.codes(attribute), weights=by_machine).astype(np.int64)
         return found
 
     def at_rows(self, by_value: FloatArray, attribute: str) -> FloatArray:
-        """Return what is known by the value of an attribute, by row."""
+        """Return what is known by value [value] of each row's value of an attribute, [row]."""
         if attribute == MACHINE:
             return by_value
         found: FloatArray = by_value[self.codes(attribute)]
@@ -231,6 +238,9 @@ class Columns:
         for row in rows:
             share[row] += cpu * inverse.item(row)
             changed[row] = version
+
+    # A kept place keeps everything: amounts, ports of any number and by number, and devices one by one, so
+    # that no other task of the meantime makes the preemption one in vain.
 
     def let_go(self, row: int, kind: TaskClass) -> None:
         """Stop counting a place that is kept on a machine; -1: there is no such machine."""

@@ -179,7 +179,10 @@ Lists = list[list[float]]
 
 
 class UsageMatrix:
-    """Amounts by kind and usage: of tasks and kept places by priority, and of what is leaving."""
+    """What some machines hold, as columns [resource, machine], so that no number is written by itself.
+
+    ``by_priority`` is of tasks and of kept places, ``leaving`` of attempts that have not ended.
+    """
 
     def __init__(self, usages: Sequence[MachineUsage], kinds: int) -> None:
         self._shape = (kinds, len(usages))

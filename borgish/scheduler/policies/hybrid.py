@@ -1,7 +1,10 @@
 """The default policy: strand as little as possible, of devices where there are any, else of cpu and ram.
 
 What is stranded is what is free and of no use, since something else on its machine is short (section
-3.2 of the Borg paper, which gives no formula).
+3.2 of the Borg paper, which gives no formula): eight free devices with cpu for one task are one device. Of
+devices it is mixed with the published measure of fragments, three to seven. Without devices, it is what is
+left of cpu or ram beyond the proportion in which the tasks ask for them, a formula cheap enough for every
+placement.
 """
 
 import math
