@@ -4,6 +4,7 @@ Amounts are float64: whole numbers up to 2**53 are exact in it (a petabyte is 2*
 feasibility and scores then need no conversion.
 """
 
+from collections.abc import Iterable
 from copy import copy
 from typing import TypeVar
 
@@ -30,6 +31,12 @@ def widened(array: npt.NDArray[_Scalar], size: int, axis: int = -1) -> npt.NDArr
     padding = [(0, 0)] * array.ndim
     padding[axis] = (0, max(0, size - array.shape[axis]))
     return np.pad(array, padding)
+
+
+def widen(thing: object, names: Iterable[str], size: int, axis: int = -1) -> None:
+    """Widen arrays of an object, by their names."""
+    for name in names:
+        setattr(thing, name, widened(getattr(thing, name), size, axis))
 
 
 def copied(thing: _Thing) -> _Thing:

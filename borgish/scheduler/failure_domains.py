@@ -101,7 +101,8 @@ class EvenPlacement:
         Fewer than asked for means that no more fit, or that they would not be even on these machines though
         they may be on all.
         """
-        if self._rules and (self._rules.shared or not self._are_nested(replicas)):
+        domains = self._fleet.domains()
+        if self._rules and (self._rules.shared or not all(domains[name].holds for name in replicas.names)):
             return self._place_by_groups(spec, count, replicas, self._rules.shared)
         taken = Taken()
         while len(taken.rows) < count:
@@ -114,10 +115,6 @@ class EvenPlacement:
             replicas.rows.extend(rows)
             self._stale += places.tolist()
         return taken
-
-    def _are_nested(self, replicas: Replicas) -> bool:
-        domains = self._fleet.domains()
-        return all(domains[name].holds for name in replicas.names)
 
     def _place_by_groups(
         self, spec: JobSpec, count: int, replicas: Replicas, shared: tuple[Rule, ...]

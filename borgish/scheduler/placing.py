@@ -11,7 +11,7 @@ task goes to the group whose best machine and whose rules cost least.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
@@ -194,8 +194,14 @@ def place(
             choice.take(taken)
         placed.append(taken)
         if number < len(runs):
-            for cost, row in _offers(fleet, policy, kind, choice.owned):
-                heappush(ranked, (cost, row))
+            rows = choice.owned  # for tasks of another job these are as good as any
+            if len(rows) < MANY:
+                costs = [cost_of(fleet, policy, kind, row, 0) for row in rows]
+            else:
+                costs = costs_of(fleet, policy, kind, np.array(rows)).tolist()
+            for pair in zip(costs, rows, strict=True):
+                if pair[0] < UNFIT:
+                    heappush(ranked, pair)
     return placed
 
 
@@ -216,15 +222,6 @@ def _at_once(
     taken = Taken()
     taken.take(fleet, policy, kind, spec, (best if scored.rows is None else scored.rows[best]).tolist())
     return taken
-
-
-def _offers(fleet: Fleet, policy: Policy, kind: TaskClass, rows: list[int]) -> Iterator[tuple[float, int]]:
-    """Yield the costs of those machines that have room for tasks of another job."""
-    if len(rows) < MANY:
-        costs = [cost_of(fleet, policy, kind, row, 0) for row in rows]
-    else:
-        costs = costs_of(fleet, policy, kind, np.array(rows)).tolist()
-    yield from ((cost, row) for cost, row in zip(costs, rows, strict=True) if cost < UNFIT)
 
 
 class RuledRanking(Ranking):

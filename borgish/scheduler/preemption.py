@@ -158,11 +158,11 @@ class Preemptions:
             elif option.count > self.left and not self._is_first():
                 self.held_back.add(kind)
                 return -1
-            elif self._is_forbidden(kind, row):  # by a rule, since others of its job have got places
-                heappop(search.ranked)
             else:
                 heappop(search.ranked)
-                return row
+                # A rule may forbid it, since others of its job have got places.
+                if not any(rule.hard and rule.fails(self._fleet)[row] for rule in kind.rules):
+                    return row
         return -1
 
     def _is_first(self) -> bool:
@@ -180,9 +180,6 @@ class Preemptions:
         """Return how many more tasks of a job may leave. Call it with a budget only."""
         assert self._budget is not None
         return self._budget.allows(job) - self._taken_of.get(job, 0)
-
-    def _is_forbidden(self, kind: TaskClass, row: int) -> bool:
-        return any(rule.hard and rule.fails(self._fleet)[row] for rule in kind.rules)
 
     def _evaluate(self, kind: TaskClass, search: PreemptionSearch, row: int) -> None:
         """Choose the victims on a machine, if there are any that will do."""

@@ -107,33 +107,22 @@ def levels(
     by_priority: dict[int, dict[str, list[Waiting]]] = {}
     for key in sorted(waiting_by_alloc_set(cell)[""] if jobs is None else jobs):
         job = cell.jobs[key]
-        if indexes := unpromised(cell, job):
-            users = by_priority.setdefault(job.spec.priority, {})
-            users.setdefault(job.spec.user, []).append(_waiting(cell, job, indexes, classes, fleet))
+        tasks, spec, indexes = job.tasks, job.spec, sorted(cell.waiting[key])
+        if cell.promised:  # those for whom a place is kept do not queue
+            indexes = [index for index in indexes if not tasks[index].promised]
+        if not indexes:
+            continue
+        own = sorted(spec.overrides.keys() & cell.waiting[key]) if spec.overrides else ()
+        unusual = {
+            index: classes.of(cell, spec, index, fleet)
+            for index in (own if classes.shared else indexes)
+            if not classes.shared or has_own_needs(spec, index)
+        }
+        waiting = Waiting(job, indexes, classes.of(cell, spec, -1, fleet), unusual)
+        by_priority.setdefault(spec.priority, {}).setdefault(spec.user, []).append(waiting)
     for priority in sorted(by_priority, reverse=True):
         users = by_priority[priority]
         yield _rotated([_rotated(users[user], cell.position) for user in sorted(users)], cell.position)
-
-
-def _waiting(cell: Cell, job: Job, indexes: list[int], classes: Classes, fleet: Fleet) -> Waiting:
-    """Return the waiting tasks of one job with their classes."""
-    spec = job.spec
-    own = spec.overrides.keys() & cell.waiting[job.key] if spec.overrides else ()
-    unusual = {
-        index: classes.of(cell, spec, index, fleet)
-        for index in (indexes if not classes.shared else sorted(own))
-        if not classes.shared or has_own_needs(spec, index)
-    }
-    return Waiting(job, indexes, classes.of(cell, spec, -1, fleet), unusual)
-
-
-def unpromised(cell: Cell, job: Job) -> list[int]:
-    """Return the waiting tasks of a job for which no place is kept."""
-    waiting = cell.waiting[job.key]
-    if not cell.promised:
-        return sorted(waiting)
-    tasks = job.tasks
-    return sorted([index for index in waiting if not tasks[index].promised])
 
 
 def first_turns(level: Level) -> Iterator[Waiting]:

@@ -166,41 +166,36 @@ class Scheduler:
 
 def leaving(cell: Cell, observed: Observed) -> frozenset[str]:
     """Return the machines, of those where places are kept, that have attempts which have yet to end."""
-    return frozenset(name for name in cell.promised if _has_leaving(cell, observed, name))
-
-
-def _has_leaving(cell: Cell, observed: Observed, name: str) -> bool:
-    seen = observed.machines.get(name)
-    return seen is not None and any(
-        attempt.ended is None and not cell.is_current(name, *key) for key, attempt in seen.attempts.items()
+    return frozenset(
+        name
+        for name in cell.promised
+        if (seen := observed.machines.get(name)) is not None
+        and any(
+            attempt.ended is None and not cell.is_current(name, *key)
+            for key, attempt in seen.attempts.items()
+        )
     )
 
 
 def with_only(cell: Cell, spec: JobSpec, now: Now, again: Sequence[int] = ()) -> Cell:
-    """Return the cell with a job whose tasks all wait, and nobody else's.
+    """Return the cell with a job whose tasks all wait, and nobody else's, to be read only.
 
-    With ``again`` it is the job that is there, of whose dead tasks these wait.
+    With ``again`` it is the job that is there, of whose dead tasks these wait. Records of everything else are
+    the cell's own, so that the trial is good for no longer than the cell stays as it is.
     """
     waiting = set(again or range(spec.tasks))
+    if again:
+        job = copy(cell.jobs[spec.key])
+        job.tasks = [
+            msgspec.structs.replace(task, state=State.PENDING, ending=None) if task.index in waiting else task
+            for task in job.tasks
+        ]
+        job.pending, job.dead = job.pending + len(waiting), job.dead - len(waiting)
+    else:
+        tasks = [Task(index, since=now.wall) for index in range(spec.tasks)]
+        job = Job(spec.key, cell.position + 1, spec, now.wall, spec.user, tasks=tasks, pending=len(tasks))
     trial = copy(cell)
-    trial.jobs = cell.jobs | {
-        spec.key: _again(cell.jobs[spec.key], waiting) if again else _new(cell, spec, now)
-    }
+    trial.jobs = cell.jobs | {spec.key: job}
     trial.waiting = {spec.key: waiting}
     trial.promised = {}  # the rows count these places; nobody is to be put there now
-    return trial
-
-
-def _new(cell: Cell, spec: JobSpec, now: Now) -> Job:
-    tasks = [Task(index, since=now.wall) for index in range(spec.tasks)]
-    return Job(spec.key, cell.position + 1, spec, now.wall, spec.user, tasks=tasks, pending=len(tasks))
-
-
-def _again(job: Job, waiting: set[int]) -> Job:
-    trial = copy(job)
-    trial.tasks = [
-        msgspec.structs.replace(task, state=State.PENDING, ending=None) if task.index in waiting else task
-        for task in job.tasks
-    ]
-    trial.pending, trial.dead = job.pending + len(waiting), job.dead - len(waiting)
     return trial

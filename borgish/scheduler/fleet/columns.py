@@ -1,6 +1,7 @@
-"""The columns of machines, and how they grow. Reading machines into them is for ``fleet``."""
+"""The columns of machines: what a pass asks of them and takes. ``fleet`` reads machines into them."""
 
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -9,7 +10,7 @@ from borgish.bands import DEFAULT_BANDS
 from borgish.cell.state import Cell
 from borgish.resources import DEVICE_MILLIS, Resources
 from borgish.scheduler.affinity import Choice, Counter, Topology
-from borgish.scheduler.arrays import BitArray, BoolArray, CodeArray, FloatArray, IntArray, widened
+from borgish.scheduler.arrays import BitArray, BoolArray, CodeArray, FloatArray, IntArray, widen, widened
 from borgish.scheduler.fleet.devices import Devices
 from borgish.scheduler.fleet.facts import Attributes, Images, Taints
 from borgish.scheduler.fleet.ports import FixedPorts, PortRange
@@ -18,11 +19,20 @@ from borgish.scheduler.task_class import TaskClass
 from borgish.spec.job import MACHINE, JobSpec
 from borgish.vocabulary import Runtime
 
+TIE_MAX = 2.0**-30
+"""Ties are broken by adding less than this to a score: far below any difference that matters."""
+
 RUNTIME_BIT = {runtime: 1 << number for number, runtime in enumerate(Runtime)}
 
 
 KnownCapacity = tuple[Resources, int]
 """What a machine's capacity was last read from: its record, and how many ports it has."""
+
+
+AMOUNTS = ("capacity", "inverse", "free")
+FLAGS = ("present", "up", "silent", "cordoned")
+BY_ROW = (*AMOUNTS, *FLAGS, "runtimes", "working", "changed", "tie", "shares")
+"""The arrays that grow when there are more machines."""
 
 
 class FailureDomain(NamedTuple):
@@ -37,6 +47,12 @@ class FailureDomain(NamedTuple):
     numbers: IntArray
     there: BoolArray
     holds: bool
+
+
+def tie_of(seed: int, name: str) -> float:
+    """Return a machine's place in the seeded order among equals, from 0 to ``TIE_MAX``."""
+    digest = blake2b(f"{seed}:{name}".encode(), digest_size=4).digest()
+    return (int.from_bytes(digest) >> 10) * TIE_MAX / 2**22
 
 
 class Widening(Protocol):
@@ -297,6 +313,18 @@ class Columns:
 
     # Rows come and go
 
+    def _add(self, name: str) -> int:
+        if not self._spare:
+            self._widen(len(self.names) + len(self.names) // 8 + 16)
+        row = self._spare.pop()
+        self.row[name] = row
+        self.names[row] = name
+        self.present[row] = True
+        self._forget_facts()
+        self.tie[row] = tie_of(self.seed, name)
+        self.touch(row)
+        return row
+
     def touch(self, row: int) -> None:
         """Note that a row is another now."""
         self.version += 1
@@ -321,15 +349,7 @@ class Columns:
         self.jobs += [{} for _ in range(added)]
         for part in self._parts():
             part.widen(size)
-        self.present, self.up, self.silent, self.cordoned = (
-            widened(flags, size) for flags in (self.present, self.up, self.silent, self.cordoned)
-        )
-        self.runtimes, self.working = widened(self.runtimes, size), widened(self.working, size)
-        self.changed = widened(self.changed, size)
-        self.tie, self.shares = widened(self.tie, size), widened(self.shares, size)
-        self.capacity, self.inverse, self.free = (
-            widened(amounts, size) for amounts in (self.capacity, self.inverse, self.free)
-        )
+        widen(self, BY_ROW, size)
         self.held = {priority: widened(held, size) for priority, held in self.held.items()}
 
     def _parts(self) -> tuple[Widening, ...]:
@@ -341,9 +361,7 @@ class Columns:
         kinds = len(self.kinds)
         if kinds == len(self.capacity):
             return
-        self.capacity, self.inverse, self.free = (
-            widened(amounts, kinds, axis=-2) for amounts in (self.capacity, self.inverse, self.free)
-        )
+        widen(self, AMOUNTS, kinds, axis=-2)
         self.held = {priority: widened(held, kinds, axis=-2) for priority, held in self.held.items()}
 
 

@@ -1,13 +1,12 @@
-"""All machines as a structure of arrays: one row a machine, found by its name.
+"""All machines as a structure of arrays: one row a machine, found by its name, read from the cell.
 
 Every change of a row gets the next version number, so that whoever keeps something computed from
 the rows knows which to compute again. What a machine holds is counted in ``usage``; this file
-turns counts into rows and accounts for what the running pass places.
+turns counts into rows.
 """
 
 from collections.abc import Sequence
 from functools import cache
-from hashlib import blake2b
 
 import msgspec
 import numpy as np
@@ -22,19 +21,10 @@ from borgish.scheduler.fleet.ports import PortRange
 from borgish.scheduler.fleet.usage import CPU, PORTS, Amounts, MachineUsage, UsageMatrix, usage_of
 from borgish.vocabulary import Runtime
 
-TIE_MAX = 2.0**-30
-"""Ties are broken by adding less than this to a score: far below any difference that matters."""
-
 READ_AT_ONCE = 1000
 """So many machines are counted before their rows are written; the counts of all would take much memory."""
 
 SHARE_STEP = 1e-9  # below any share of a machine that a task can have
-
-
-def tie_of(seed: int, name: str) -> float:
-    """Return a machine's place in the seeded order among equals, from 0 to ``TIE_MAX``."""
-    digest = blake2b(f"{seed}:{name}".encode(), digest_size=4).digest()
-    return (int.from_bytes(digest) >> 10) * TIE_MAX / 2**22
 
 
 @cache
@@ -59,7 +49,7 @@ UNSEEN = SeenMachine()
 
 
 class Fleet(Columns):
-    """The rows of all machines, as they are read and as the running pass takes of them."""
+    """The rows of all machines, as they are read from the cell and from what was seen."""
 
     @classmethod
     def of(cls, cell: Cell, observed: Observed, seed: int, mono: float) -> "Fleet":
@@ -87,22 +77,21 @@ class Fleet(Columns):
         return other
 
     def read(self, cell: Cell, observed: Observed, names: Sequence[str], mono: float) -> None:
-        """Make the rows of machines anew, each once. A row's version changes only when the row does."""
-        for first in range(0, len(names), READ_AT_ONCE):
-            self._read(cell, self._readings(cell, observed, names[first : first + READ_AT_ONCE], mono))
+        """Read machines again, each once; those that are gone have no row any more.
 
-    def _readings(self, cell: Cell, observed: Observed, names: Sequence[str], mono: float) -> list[Reading]:
-        """Return what there is to read; machines that are gone have no row any more."""
-        readings = []
-        for name in names:
-            machine = cell.machines.get(name)
-            if machine is None:
-                self._remove(cell, name)
-                continue
-            row = self.row[name] if name in self.row else self._add(name)
-            usage = usage_of(cell, observed, name, self.kinds, mono)
-            readings.append(Reading(row, machine, usage, observed.machines.get(name) or UNSEEN))
-        return readings
+        A row's version changes only when the row does.
+        """
+        for first in range(0, len(names), READ_AT_ONCE):
+            readings = []
+            for name in names[first : first + READ_AT_ONCE]:
+                machine = cell.machines.get(name)
+                if machine is None:
+                    self._remove(cell, name)
+                    continue
+                row = self.row[name] if name in self.row else self._add(name)
+                usage = usage_of(cell, observed, name, self.kinds, mono)
+                readings.append(Reading(row, machine, usage, observed.machines.get(name) or UNSEEN))
+            self._read(cell, readings)
 
     def _read(self, cell: Cell, readings: Sequence[Reading]) -> None:
         if not readings:
@@ -122,8 +111,6 @@ class Fleet(Columns):
         capacity_changed = self._read_capacity(each.row, each.machine)
         devices_changed = self._read_devices(each)
         return ports_changed or facts_changed or capacity_changed or devices_changed
-
-    # Reading rows
 
     def _read_ports(self, row: int, machine: Machine, usage: MachineUsage) -> bool:
         self.ports[row] = PortRange(machine.ports_low, machine.ports_high, machine.port_next, usage.ports)
@@ -229,20 +216,6 @@ class Fleet(Columns):
                 devices.keep(row, millis, usage.devices_leaving)
             changed |= before != devices.free[:, row].tolist()
         return changed
-
-    # Rows come and go
-
-    def _add(self, name: str) -> int:
-        if not self._spare:
-            self._widen(len(self.names) + len(self.names) // 8 + 16)
-        row = self._spare.pop()
-        self.row[name] = row
-        self.names[row] = name
-        self.present[row] = True
-        self._forget_facts()
-        self.tie[row] = tie_of(self.seed, name)
-        self.touch(row)
-        return row
 
     def _remove(self, cell: Cell, name: str) -> None:
         row = self.row.pop(name, None)

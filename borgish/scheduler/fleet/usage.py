@@ -78,7 +78,15 @@ class Kinds:
 def usage_of(cell: Cell, observed: Observed, machine: str, kinds: Kinds, mono: float) -> MachineUsage:
     """Count one machine. ``mono``: on the master's monotonic clock; blocked ports are free from then on."""
     usage = MachineUsage({}, {}, set(), {}, {}, float("inf"))
-    _count_placed(usage, cell, machine, kinds)
+    placed = cell.placed.get(machine, ())
+    for key, index in placed:
+        job = cell.jobs[key]
+        task = job.tasks[index]
+        usage.ports.update(task.ports)
+        if task.alloc < 0:
+            _count_task(usage, cell, job, task, kinds)
+        else:
+            _count_one(usage, job)
     for key, index in sorted(cell.promised.get(machine, ())):
         job = cell.jobs[key]
         _count_needs(usage, job.spec, index, kinds, job.spec.priority)
@@ -87,11 +95,14 @@ def usage_of(cell: Cell, observed: Observed, machine: str, kinds: Kinds, mono: f
         usage.devices_kept += job.spec.needs(index).devices.items()
     seen = observed.machines.get(machine)
     if seen is not None:
-        for attempt in _leaving(seen, cell, cell.placed.get(machine, ())):
+        for attempt in _leaving(seen, cell, placed):
             usage.ports.update(attempt.ports)
             if not (attempt.alloc and is_reserved(cell, machine, attempt.alloc)):
                 _count_attempt(usage, attempt, kinds)
-        _count_blocked(usage, seen, mono)
+        for port, until in seen.ports_blocked.items():
+            if until > mono:
+                usage.ports.add(port)
+                usage.blocked_until = min(usage.blocked_until, until)
     usage.fixed_kept -= usage.ports
     usage.ports |= usage.fixed_kept
     return usage
@@ -111,17 +122,6 @@ def usage_of_alloc(cell: Cell, observed: Observed, allocs: Job, index: int, kind
             if attempt.alloc == name:
                 _count_attempt(usage, attempt, kinds)
     return usage
-
-
-def _count_placed(usage: MachineUsage, cell: Cell, machine: str, kinds: Kinds) -> None:
-    for key, index in cell.placed.get(machine, ()):
-        job = cell.jobs[key]
-        task = job.tasks[index]
-        usage.ports.update(task.ports)
-        if task.alloc < 0:
-            _count_task(usage, cell, job, task, kinds)
-        else:
-            _count_one(usage, job)
 
 
 def _count_one(usage: MachineUsage, job: Job) -> None:
@@ -166,13 +166,6 @@ def _count_attempt(usage: MachineUsage, attempt: SeenAttempt, kinds: Kinds) -> N
     kinds.add(usage.leaving, attempt.needs)
     for used in (usage.devices, usage.devices_leaving):
         count_devices(used, attempt.devices, attempt.needs.devices)
-
-
-def _count_blocked(usage: MachineUsage, seen: SeenMachine, mono: float) -> None:
-    for port, until in seen.ports_blocked.items():
-        if until > mono:
-            usage.ports.add(port)
-            usage.blocked_until = min(usage.blocked_until, until)
 
 
 Lists = list[list[float]]
