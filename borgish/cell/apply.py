@@ -10,7 +10,6 @@ from itertools import repeat
 from typing import Any
 
 from borgish.cell.apply_rollback import (
-    forget_job,
     rollback_paused,
     rollback_went_on,
     rolled_back,
@@ -47,20 +46,20 @@ from borgish.cell.events import (
     TasksResubmitted,
     follows,
 )
-from borgish.cell.lifecycle import OF_ENDING, Happening
-from borgish.cell.model import LOST_ATTEMPTS_MAX, Answer, Job, LostAttempt, Machine, Task
-from borgish.cell.moving import (
+from borgish.cell.lifecycle import (
+    OF_ENDING,
+    TaskEvent,
     drop_promises,
-    expect,
+    forget_job,
     grow,
-    leave_machine,
+    require_row,
     shrink,
-    stop_waiting,
     touch,
-    turn,
+    transition,
 )
+from borgish.cell.model import LOST_ATTEMPTS_MAX, Answer, Job, LostAttempt, Machine, Task
 from borgish.cell.state import LOSSES_KEPT_SECONDS, REQUESTS_KEPT, Cell
-from borgish.vocabulary import Eviction, State
+from borgish.vocabulary import Eviction
 
 
 def apply_entry(cell: Cell, entry: Entry) -> None:
@@ -105,7 +104,7 @@ def _job_submitted(cell: Cell, event: JobSubmitted, entry: Entry) -> None:
     spec = event.spec
     before = cell.jobs.get(spec.key)
     if before is not None:
-        expect(before.state, Happening.SUBMIT)
+        require_row(spec.key, before.state, TaskEvent.SUBMIT)
         cell.touched.tasks_gone[spec.key] = 0
         cell.lagging.discard(spec.key)
     job = Job(spec.key, entry.position, spec, submitted_at=entry.at, submitted_by=entry.actor)
@@ -123,7 +122,7 @@ def _job_changed(cell: Cell, event: JobChanged, entry: Entry) -> None:
 
 
 def _job_forgotten(cell: Cell, event: JobForgotten, _entry: Entry) -> None:
-    forget_job(cell, event.job)
+    forget_job(cell, event.job, TaskEvent.FORGET)
 
 
 # Tasks
@@ -131,25 +130,18 @@ def _job_forgotten(cell: Cell, event: JobForgotten, _entry: Entry) -> None:
 
 def _tasks_placed(cell: Cell, event: TasksPlaced, entry: Entry) -> None:
     job = cell.jobs[event.job]
-    stop_waiting(cell, job, event.indexes)
     ports: Iterable[tuple[int, ...]] = event.ports or repeat(())
     devices: Iterable[tuple[str, ...]] = event.devices or repeat(())
     allocs: Iterable[int] = event.allocs or repeat(-1)
     places = zip(event.indexes, event.machines, ports, devices, allocs, strict=False)
     for index, machine, given, task_devices, alloc in places:
         task = job.tasks[index]
-        expect(task.state, Happening.SCHEDULE)
         task.previous_attempt, task.previous_machine = task.attempt, task.machine
-        task.state, task.since, task.reason = State.RUNNING, entry.at, ""
         task.attempt, task.machine, task.ports, task.restarts = entry.position, machine, given, 0
         task.devices, task.alloc = task_devices, alloc
-        cell.placed[machine].add((event.job, index))
         if given:
             _advance_ports(cell, cell.machines[machine], given)
-    cell.touched.placements.update(event.machines)
-    job.pending -= len(event.indexes)
-    job.running += len(event.indexes)
-    touch(cell, job, event.indexes)
+    transition(cell, job, event.indexes, TaskEvent.SCHEDULE, entry.at)
 
 
 def _places_promised(cell: Cell, event: PlacesPromised, _entry: Entry) -> None:
@@ -171,74 +163,57 @@ def _advance_ports(cell: Cell, machine: Machine, given: tuple[int, ...]) -> None
         cell.touched.machines.add(machine.name)
 
 
-def _tasks_restarted(cell: Cell, event: TasksRestarted, _entry: Entry) -> None:
+def _tasks_restarted(cell: Cell, event: TasksRestarted, entry: Entry) -> None:
     job = cell.jobs[event.job]
     rows = zip(event.indexes, event.restarts, event.exit_codes, event.signals, strict=True)
     for index, restarts, code, signal in rows:
         task = job.tasks[index]
-        expect(task.state, Happening.UPDATE)
         task.restarts, task.exit_code, task.signal = restarts, code, signal
-    touch(cell, job, event.indexes)
+    transition(cell, job, event.indexes, TaskEvent.UPDATE, entry.at)
 
 
 def _tasks_evicted(cell: Cell, event: TasksEvicted, entry: Entry) -> None:
     job = cell.jobs[event.job]
-    reason = event.reason or event.cause
+    reason, notice_seconds = event.reason or event.cause, event.notice_seconds
+    transition(cell, job, event.indexes, TaskEvent.EVICT, entry.at, reason, notice_seconds=notice_seconds)
     for index in event.indexes:
         task = job.tasks[index]
-        expect(task.state, Happening.EVICT)
-        leave_machine(cell, event.job, task)
-        turn(job, task, State.PENDING, entry.at, reason)
-        task.notice_seconds = event.notice_seconds
         if event.results_count:
             task.lost = (*task.lost, _lost_attempt(task))[-LOST_ATTEMPTS_MAX:]
         elif event.cause is Eviction.RESTART:
             task.lost = ()  # its user wants it to run anew
-    cell.waiting.setdefault(event.job, set()).update(event.indexes)
-    touch(cell, job, event.indexes)
 
 
 def _lost_attempt(task: Task) -> LostAttempt:
     return LostAttempt(task.attempt, task.machine, task.ports, task.devices, task.alloc, task.restarts)
 
 
-def _return_to(task: Task, attempt: int) -> None:
+def _tasks_ended(cell: Cell, event: TasksEnded, entry: Entry) -> None:
+    job = cell.jobs[event.job]
+    lost = [job.tasks[index].lost for index in event.indexes]
+    transition(cell, job, event.indexes, OF_ENDING[event.ending], entry.at, ending=event.ending)
+    for place, index in enumerate(event.indexes):
+        task = job.tasks[index]
+        task.reason = event.reasons[place]
+        if event.attempts:
+            _return_to(task, next(each for each in lost[place] if each.attempt == event.attempts[place]))
+        if event.exit_codes:
+            task.exit_code, task.signal = event.exit_codes[place], event.signals[place]
+        if event.started_at:
+            task.started_at = event.started_at[place]
+
+
+def _return_to(task: Task, lost: LostAttempt) -> None:
     """Let a task's record be about an attempt that was lost. The one since then is the one before it now."""
-    lost = next(each for each in task.lost if each.attempt == attempt)
     if lost.attempt != task.attempt:
         task.previous_attempt, task.previous_machine = task.attempt, task.machine
     task.attempt, task.machine, task.ports = lost.attempt, lost.machine, lost.ports
     task.devices, task.alloc, task.restarts = lost.devices, lost.alloc, lost.restarts
 
 
-def _tasks_ended(cell: Cell, event: TasksEnded, entry: Entry) -> None:
-    job = cell.jobs[event.job]
-    happening = OF_ENDING[event.ending]
-    for place, index in enumerate(event.indexes):
-        task = job.tasks[index]
-        expect(task.state, happening)
-        if task.state is State.RUNNING:
-            leave_machine(cell, event.job, task)
-            task.notice_seconds = -1.0  # it was of an attempt before the one that ends
-        if event.attempts:
-            _return_to(task, event.attempts[place])
-        turn(job, task, State.DEAD, entry.at, event.reasons[place], event.ending)
-        if event.exit_codes:
-            task.exit_code, task.signal = event.exit_codes[place], event.signals[place]
-        if event.started_at:
-            task.started_at = event.started_at[place]
-    stop_waiting(cell, job, event.indexes)
-    touch(cell, job, event.indexes)
-
-
 def _tasks_resubmitted(cell: Cell, event: TasksResubmitted, entry: Entry) -> None:
     job = cell.jobs[event.job]
-    for index in event.indexes:
-        task = job.tasks[index]
-        expect(task.state, Happening.SUBMIT)
-        turn(job, task, State.PENDING, entry.at, "")
-    cell.waiting.setdefault(event.job, set()).update(event.indexes)
-    touch(cell, job, event.indexes)
+    transition(cell, job, event.indexes, TaskEvent.SUBMIT, entry.at)
 
 
 # Machines

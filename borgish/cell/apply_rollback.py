@@ -1,13 +1,12 @@
 """The part of ``apply`` that takes a cell back: the rollback itself, and what it reaches later."""
 
 import copy
-from collections.abc import Iterable
 
 import msgspec
 
 from borgish.cell.events import Entry, JobRestored, RollbackPaused, RollbackWentOn, RolledBack
+from borgish.cell.lifecycle import TaskEvent, drop_promises, forget_job, grow, shrink, touch, transition
 from borgish.cell.model import Job, Task
-from borgish.cell.moving import count, drop_promises, grow, leave_machine, shrink, stop_waiting, touch, turn
 from borgish.cell.rollback import same_program
 from borgish.cell.state import Cell
 from borgish.vocabulary import Ending, State
@@ -17,7 +16,7 @@ def rolled_back(cell: Cell, event: RolledBack, entry: Entry) -> None:
     """Change what differs, and begin the new timeline."""
     cell.timeline = event.timeline
     for key in event.jobs_gone:
-        forget_job(cell, key)
+        forget_job(cell, key, TaskEvent.REMOVE)
     for one in event.jobs:
         _restore(cell, one, event.reason, entry.at)
     for mark in event.machines:
@@ -47,9 +46,9 @@ def _restore(cell: Cell, one: JobRestored, reason: str, at: float) -> None:
     job.submitted_at, job.submitted_by = one.submitted_at, one.submitted_by
     shrink(cell, job, one.tasks)
     grow(cell, job, one.tasks, at)
-    _send_back(cell, job, one.pending, reason, at)
+    transition(cell, job, one.pending, TaskEvent.RESTORE_TO_PENDING, at, reason)
     for record in one.dead:
-        _take_on(cell, job, record, at)
+        _end_as(cell, job, record, at)
     job.lagging = one.lagging
     if one.lagging is not None:
         cell.lagging.add(job.key)
@@ -67,12 +66,12 @@ def rollback_went_on(cell: Cell, event: RollbackWentOn, entry: Entry) -> None:
     assert lagging is not None, f"{job.key} does not lag behind"
     # Those that found a place since are up, or were: who is pending in their stead was stopped.
     waiting = min(lagging.waiting, job.pending)
-    _send_back(cell, job, event.pending, lagging.reason, entry.at)
+    transition(cell, job, event.pending, TaskEvent.RESTORE_TO_PENDING, entry.at, lagging.reason)
+    killed = tuple(index for index in event.ended if index not in lagging.records)
+    transition(cell, job, killed, TaskEvent.RESTORE_TO_DEAD, entry.at, lagging.reason, ending=Ending.KILL)
     for index in event.ended:
         if record := lagging.records.get(index):
-            _take_on(cell, job, record, entry.at)
-        else:
-            _end(cell, job, job.tasks[index], lagging.reason, entry.at)
+            _end_as(cell, job, record, entry.at)
     reached = set(event.reached)
     left = {i: attempt for i, attempt in lagging.attempts.items() if i not in reached}
     if left:
@@ -109,50 +108,16 @@ def _finish(cell: Cell, job: Job, tasks: int) -> None:
     cell.lagging.discard(job.key)
     job.lagging = None
     if tasks == 0:
-        forget_job(cell, job.key)
+        forget_job(cell, job.key, TaskEvent.REMOVE)
         return
     job.spec = msgspec.structs.replace(job.spec, tasks=tasks)
     shrink(cell, job, tasks)
     touch(cell, job, ())
 
 
-def forget_job(cell: Cell, key: str) -> None:
-    """Let go of a job none of whose tasks runs."""
-    stop_waiting(cell, cell.jobs[key], sorted(cell.waiting.get(key, ())))
-    del cell.jobs[key]
-    cell.demand.doubt(key)
-    cell.lagging.discard(key)
-    cell.touched.jobs_gone.add(key)
-
-
-def _send_back(cell: Cell, job: Job, indexes: Iterable[int], reason: str, at: float) -> None:
-    for index in indexes:
-        task = job.tasks[index]
-        if task.state is State.RUNNING:
-            leave_machine(cell, job.key, task)
-            task.notice_seconds = -1.0  # it was of an attempt before
-        turn(job, task, State.PENDING, at, reason)
-        cell.waiting.setdefault(job.key, set()).add(index)
-    touch(cell, job, indexes)
-
-
-def _end(cell: Cell, job: Job, task: Task, reason: str, at: float) -> None:
-    if task.state is State.RUNNING:
-        leave_machine(cell, job.key, task)
-        task.notice_seconds = -1.0  # it was of an attempt before
-    turn(job, task, State.DEAD, at, reason, Ending.KILL)
-    stop_waiting(cell, job, (task.index,))
-    touch(cell, job, (task.index,))
-
-
-def _take_on(cell: Cell, job: Job, record: Task, at: float) -> None:
-    """Replace what is known of a task that is over. A copy: the event is history and must not change."""
-    task = job.tasks[record.index]
-    if task.state is State.RUNNING:
-        leave_machine(cell, job.key, task)
-    count(job, task, -1)
+def _end_as(cell: Cell, job: Job, record: Task, at: float) -> None:
+    """Let a task be dead, with all that was known of it then. A copy: the event is history and must not
+    change."""
+    transition(cell, job, (record.index,), TaskEvent.RESTORE_TO_DEAD, at, record.reason, ending=record.ending)
     fresh = job.tasks[record.index] = copy.copy(record)
     fresh.since, fresh.lost = at, ()
-    count(job, fresh, +1)
-    stop_waiting(cell, job, (record.index,))
-    touch(cell, job, (record.index,))

@@ -65,6 +65,7 @@ from borgish.cell.events import (
     TasksResubmitted,
 )
 from borgish.cell.evicting import evicted_as_lost, evicted_with, may_preempt
+from borgish.cell.lifecycle import TaskEvent, allows, check_transitions, expect_row, movable
 from borgish.cell.model import Job, Machine, Taint
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
@@ -76,7 +77,9 @@ from borgish.vocabulary import TASKS_PER_JOB_MAX, Ending, Eviction, State
 
 def decide(cell: Cell, observed: Observed, command: Command, actor: str, now: Now) -> Decision:
     """Return what follows from a command. Raises a ``Refused`` when it may not be."""
-    return _DECIDE[type(command)](cell, observed, command, actor, now)
+    decision = _DECIDE[type(command)](cell, observed, command, actor, now)
+    check_transitions(cell, decision.events)
+    return decision
 
 
 def _begin_epoch(cell: Cell, _o: Observed, command: BeginEpoch, _actor: str, _now: Now) -> Decision:
@@ -94,7 +97,7 @@ def _submit(cell: Cell, _o: Observed, command: SubmitJob, _actor: str, now: Now)
     spec = command.spec
     job = cell.jobs.get(spec.key)
     text = f"{spec.key} submitted: {_tasks(spec.tasks)}"
-    if job is None or job.state is State.DEAD:
+    if job is None or allows(job.state, TaskEvent.SUBMIT):
         check_inside(cell, spec)
         admit(cell, spec, range(spec.tasks), now.wall)
         return Decision((JobSubmitted(spec),), spec.key, text, doubts(cell, spec))
@@ -131,7 +134,8 @@ def _to_run(job: Job) -> list[int]:
 
 
 def _scale(cell: Cell, _o: Observed, command: ScaleJob, _actor: str, now: Now) -> Decision:
-    job = _live_job(cell, command.job)
+    job = _job(cell, command.job)
+    expect_row(job.key, job.state, TaskEvent.UPDATE)
     expect_kept(job)
     if not 1 <= command.tasks <= TASKS_PER_JOB_MAX:
         raise Invalid(
@@ -157,11 +161,11 @@ def _scale(cell: Cell, _o: Observed, command: ScaleJob, _actor: str, now: Now) -
 
 def _kill(cell: Cell, _o: Observed, command: KillTasks, actor: str, _now: Now) -> Decision:
     job = _job(cell, command.job)
-    chosen = [i for i in _chosen(job, command.indexes) if job.tasks[i].state is not State.DEAD]
+    chosen = movable(job, _chosen(job, command.indexes), TaskEvent.KILL)
     if not chosen:
         return Decision((), job.key, "nothing to kill: all of it is dead already")
     reason = f"killed by {actor}"
-    event = TasksEnded(job.key, tuple(chosen), Ending.KILL, (reason,) * len(chosen))
+    event = TasksEnded(job.key, chosen, Ending.KILL, (reason,) * len(chosen))
     moved = evicted_with(cell, job, chosen, reason)
     return Decision((event, *moved), job.key, f"{_tasks(len(chosen))} of {job.key} killed")
 
@@ -178,8 +182,8 @@ def _restart(cell: Cell, _o: Observed, command: RestartTasks, actor: str, now: N
                 f"nothing of that is to run: {job.key} was {job.lagging.reason}",
                 f"give it more tasks with `borgctl job scale {job.key} N`, or undo the rollback",
             )
-    running = tuple(i for i in chosen if job.tasks[i].state is State.RUNNING)
-    dead = tuple(i for i in chosen if job.tasks[i].state is State.DEAD)
+    running = movable(job, chosen, TaskEvent.EVICT)
+    dead = movable(job, chosen, TaskEvent.SUBMIT)
     admit(cell, job.spec, dead, now.wall)
     reason = f"restarted by {actor}"
     evicted = (TasksEvicted(job.key, running, Eviction.RESTART, reason),) * bool(running)
@@ -190,8 +194,7 @@ def _restart(cell: Cell, _o: Observed, command: RestartTasks, actor: str, now: N
 
 def _forget(cell: Cell, _o: Observed, command: ForgetJob, _actor: str, _now: Now) -> Decision:
     job = _job(cell, command.job)
-    if job.state is not State.DEAD:
-        raise Conflict(f"{job.key} is {job.state}")
+    expect_row(job.key, job.state, TaskEvent.FORGET)
     return Decision((JobForgotten(job.key),), job.key, f"{job.key} forgotten")
 
 
@@ -239,7 +242,8 @@ def _promise(cell: Cell, _o: Observed, command: PromisePlaces, _actor: str, _now
 
 def _evict(cell: Cell, _o: Observed, command: EvictTasks, _actor: str, _now: Now) -> Decision:
     job = _job(cell, command.job)
-    running = [i for i in command.indexes if job.tasks[i].state is State.RUNNING]
+    _chosen(job, command.indexes)
+    running = movable(job, dict.fromkeys(command.indexes), TaskEvent.EVICT)
     for_task, notice_seconds = command.preemptor, command.notice_seconds
     indexes = tuple(i for i in running if not for_task or may_preempt(cell, for_task, job, i))
     evicted = TasksEvicted(job.key, indexes, command.cause, command.reason, notice_seconds, for_task)
@@ -373,13 +377,6 @@ def _job(cell: Cell, key: str) -> Job:
     job = cell.jobs.get(key)
     if job is None:
         raise NotFound(f"there is no job {key}", "`borgctl job list` shows those there are")
-    return job
-
-
-def _live_job(cell: Cell, key: str) -> Job:
-    job = _job(cell, key)
-    if job.state is State.DEAD:
-        raise Conflict(f"{key} is dead", "submit it again to bring it back")
     return job
 
 

@@ -1,0 +1,365 @@
+"""Every situation of a task x everything that may be asked: what becomes of it, by ``decide`` and ``apply``.
+
+After Aurora's TaskStateMachine, whose test walks all of its cases. ``MATRIX`` is written out by hand, so that
+neither the table of the lifecycle nor the code is held to itself. What is not in it raises.
+"""
+
+import copy
+from collections.abc import Callable, Iterator
+
+import msgspec
+import pytest
+
+from borgish.cell.apply import apply_entry
+from borgish.cell.commands import (
+    BeginEpoch,
+    Command,
+    CordonMachine,
+    EvictTasks,
+    ForgetJob,
+    GoOnRollingBack,
+    JoinMachine,
+    KillTasks,
+    LoseMachine,
+    Observe,
+    PauseRollback,
+    PlaceTasks,
+    PromisePlaces,
+    RemoveMachine,
+    RemoveQuota,
+    RestartTasks,
+    RollBack,
+    ScaleJob,
+    SetMachineDown,
+    SetMachineUp,
+    SetQuota,
+    SubmitJob,
+    TaintMachine,
+    UncordonMachine,
+    UntaintMachine,
+)
+from borgish.cell.decide import COMMANDS, decide
+from borgish.cell.events import AnyEvent, Entry, TasksEnded
+from borgish.cell.invariants import violations
+from borgish.cell.model import Snapshot
+from borgish.cell.observed import Observed, SeenAttempt
+from borgish.cell.observing import absorb, watch
+from borgish.cell.state import Cell
+from borgish.clock import Now
+from borgish.errors import Refused
+from borgish.resources import Resources
+from borgish.spec.job import Restart
+from borgish.vocabulary import Band, Ending, Eviction, Phase, RestartPolicy, State
+from tests.unit.cell.lived import machine, spec
+
+NOW = Now(1000.0, 1000.0)
+JOB, TASK = "ann/web", 1
+"""The task is the last of two, and both are in the same situation."""
+
+
+class Desk:
+    """A cell in which the task comes into a situation, one entry for each command."""
+
+    def __init__(self) -> None:
+        self.cell = Cell(Snapshot("matrix"))
+        self.observed = Observed()
+        for name in ("m1", "m2"):
+            self.do(JoinMachine(machine(name), name, known=False))
+        watch(self.observed, ("m1", "m2"), Now(0.0, 0.0))
+
+    def do(self, command: Command) -> None:
+        """Decide and apply a command. Raises Refused."""
+        self.enter(decide(self.cell, self.observed, command, "ann", NOW).events)
+        if isinstance(command, Observe) and command.machine in self.cell.machines:
+            absorb(self.cell, self.observed, command, NOW)
+
+    def enter(self, events: tuple[AnyEvent, ...]) -> None:
+        """Apply events, as they are read from the journal. A copy that applies them becomes the same."""
+        if not events:
+            return
+        entry = Entry(self.cell.position + 1, NOW.wall, self.cell.timeline, 1, "ann", "test", events)
+        again = copy.deepcopy(self.cell)
+        apply_entry(self.cell, entry)
+        apply_entry(again, msgspec.json.decode(msgspec.json.encode(entry), type=Entry))
+        assert msgspec.json.encode(again.snapshot()) == msgspec.json.encode(self.cell.snapshot())
+
+    def report(
+        self, phase: Phase = Phase.UP, *, ended: Ending | None = None, boot: str = "b1", port: int = 0
+    ) -> Observe:
+        """Return a report of the task by m1, about its current attempt."""
+        code = 0 if ended is Ending.FINISH else 1
+        attempt = SeenAttempt(
+            f"{JOB}/{TASK}", self.attempt(), phase, ended=ended, exit_code=code, port_in_use=port, restarts=1
+        )
+        return Observe("m1", boot, "m1", (attempt,))
+
+    def attempt(self) -> int:
+        """Return the id of the task's last attempt; 0 where it has none."""
+        task = self.cell.task(f"{JOB}/{TASK}")
+        return task.attempt if task is not None else 0
+
+
+def then(*commands: Command) -> Cell:
+    """Return a cell with the same history as all of them, in which only this was done."""
+    desk = Desk()
+    for command in commands:
+        desk.do(command)
+    return desk.cell
+
+
+ONCE = spec(tasks=2, priority=100, restart=Restart(RestartPolicy.ON_FAILURE))
+"""It runs to completion, so that its results count."""
+SUBMIT = SubmitJob(ONCE)
+OTHER = SubmitJob(msgspec.structs.replace(ONCE, run=("sleep", "2")))
+PLACE = PlaceTasks(JOB, (0, 1), ("m1", "m1"))
+KILL = KillTasks(JOB)
+
+
+def roll_back(*commands: Command, hurried: bool = False) -> RollBack:
+    """Return the command to go back to when this was done."""
+    return RollBack(then(*commands), NOW.wall, hurried=hurried, yes_stop=100)
+
+
+# Situations
+
+
+def by(*commands: Command) -> Callable[[Desk], None]:
+    """Return what brings the task into the situation that it has after these commands."""
+
+    def live(desk: Desk) -> None:
+        for command in commands:
+            desk.do(command)
+
+    return live
+
+
+def reported(phase: Phase = Phase.UP, ended: Ending | None = None) -> Callable[[Desk], None]:
+    """Return what brings both tasks into the situation after such a report."""
+
+    def live(desk: Desk) -> None:
+        by(SUBMIT, PLACE)(desk)
+        code = 0 if ended is Ending.FINISH else 1
+        both = [SeenAttempt(f"{JOB}/{i}", desk.attempt(), phase, ended=ended, exit_code=code) for i in (0, 1)]
+        desk.do(Observe("m1", "b1", "m1", tuple(both)))
+
+    return live
+
+
+def lost(desk: Desk) -> None:
+    """No command does this; older journals have it."""
+    by(SUBMIT, PLACE)(desk)
+    desk.enter((TasksEnded(JOB, (0, 1), Ending.LOST, ("", "")),))
+
+
+DOWN = (SetMachineDown("m1", "silent"),)
+BEHIND = (SUBMIT, PLACE, KILL, OTHER, PLACE, roll_back(SUBMIT, PLACE))
+ENDING = (SUBMIT, PLACE, KILL, RestartTasks(JOB), PLACE, roll_back(SUBMIT, PLACE, KILL))
+EVICT = EvictTasks(JOB, (0, 1), Eviction.VANISHED)
+
+SITUATIONS: dict[str, Callable[[Desk], None]] = {
+    # Some positions, so that what others went through is of its past.
+    "none": by(CordonMachine("m2"), UncordonMachine("m2"), CordonMachine("m2"), UncordonMachine("m2")),
+    "pend": by(SUBMIT),
+    "prom": by(SUBMIT, PromisePlaces(JOB, (0, 1), ("m1", "m1"))),  # has a place promised
+    "wait": by(SUBMIT, PLACE, *DOWN, LoseMachine("m1", "silent", 1.0)),  # its lost attempt may end yet
+    "run": by(SUBMIT, PLACE),  # was not reported yet
+    "up": reported(),
+    "sick": reported(Phase.BACKING_OFF),
+    "down": by(SUBMIT, PLACE, *DOWN),  # its machine is
+    "lag": by(*BEHIND),  # runs, and is to run an older version
+    "lagD": by(*ENDING),  # runs, and is to end
+    "lagP": by(*ENDING, EVICT),  # waits, and is to end
+    "lag-": by(SUBMIT, PLACE, roll_back()),  # runs, and its job is to go
+    "fin": reported(ended=Ending.FINISH),
+    "fail": reported(ended=Ending.FAIL),
+    "kill": by(SUBMIT, PLACE, KILL),
+    "lost": lost,
+}
+
+
+# What is asked
+
+
+def evict(*, by: str = "", indexes: tuple[int, ...] = (TASK,)) -> EvictTasks:
+    """Return the command to evict the task, for another one if that is named."""
+    return EvictTasks(JOB, indexes, Eviction.PREEMPTED if by else Eviction.VANISHED, preemptor=by)
+
+
+def gone(desk: Desk) -> Observe:
+    """m1 no longer has it."""
+    return Observe("m1", "b1", "m1", (), ((f"{JOB}/{TASK}", desk.attempt()),))
+
+
+def twice(desk: Desk) -> Observe:
+    """A report that contradicts itself: it has ended, and m1 no longer has it."""
+    ended = desk.report(ended=Ending.FINISH)
+    return msgspec.structs.replace(ended, gone=((f"{JOB}/{TASK}", desk.attempt()),))
+
+
+LIMITS = Resources(1000, 1024**3)
+ASKED: dict[str, Command | Callable[[Desk], Command]] = {
+    "submit": SUBMIT,
+    "submit other": OTHER,
+    "scale up": ScaleJob(JOB, 3),
+    "scale down": ScaleJob(JOB, 1),
+    "kill task": KillTasks(JOB, (TASK,)),
+    "kill job": KillTasks(JOB),
+    "kill no task": KillTasks(JOB, (7,)),
+    "restart task": RestartTasks(JOB, (TASK,)),
+    "restart job": RestartTasks(JOB),
+    "forget": ForgetJob(JOB),
+    "place": PlaceTasks(JOB, (TASK,), ("m2",)),
+    "place twice": PlaceTasks(JOB, (TASK, TASK), ("m1", "m2")),
+    "place nowhere": PlaceTasks(JOB, (TASK,), ("m9",)),
+    "promise": PromisePlaces(JOB, (TASK,), ("m2",)),
+    "unpromise": PromisePlaces(JOB, (TASK,), ("",)),
+    "evict": evict(),
+    "evict no task": evict(indexes=(-1,)),
+    "evict twice": evict(indexes=(TASK, TASK)),
+    "preempt": evict(by="ann/high/0"),
+    "preempt low": evict(by="ann/low/0"),
+    "report up": lambda desk: desk.report(Phase.UP),
+    "report finish": lambda desk: desk.report(ended=Ending.FINISH),
+    "report fail": lambda desk: desk.report(ended=Ending.FAIL),
+    "report kill": lambda desk: desk.report(ended=Ending.KILL),
+    "report lost": lambda desk: desk.report(ended=Ending.LOST),
+    "report port": lambda desk: desk.report(Phase.STARTING, port=80),
+    "report boot": lambda desk: desk.report(Phase.STARTING, boot="b2"),
+    "report gone": gone,
+    "report twice": twice,
+    "down": SetMachineDown("m1", "silent"),
+    "up": SetMachineUp("m1"),
+    "lose": LoseMachine("m1", "silent", 1.0),
+    "remove": RemoveMachine("m1"),
+    "join": JoinMachine(machine("m1", port=7501), "m1", known=True),
+    "cordon": CordonMachine("m1"),
+    "uncordon": UncordonMachine("m1"),
+    "taint": TaintMachine("m1", "gpu"),
+    "untaint": UntaintMachine("m1", "gpu"),
+    "back to none": roll_back(),
+    "back to pend": roll_back(SUBMIT),
+    "back to run": roll_back(SUBMIT, PLACE),
+    "back to kill": roll_back(SUBMIT, PLACE, KILL),
+    "back, hurried": roll_back(SUBMIT, PLACE, hurried=True),
+    "go on": GoOnRollingBack({JOB: (TASK,)}),
+    "go on all": GoOnRollingBack({JOB: (0, 1)}),
+    "pause": PauseRollback({JOB: "it crashes"}),
+    "set quota": SetQuota("ann", Band.BATCH, LIMITS),
+    "remove quota": RemoveQuota("ann", Band.BATCH),
+    "begin": BeginEpoch(2, "me"),
+}
+
+MATRIX = """
+                none pend prom wait run  up   sick down lag  lagD lagP lag- fin  fail kill lost
+submit        | P    P    P    P    R    R    R    R    R    R    P    !    P    P    P    P
+submit other  | P    !    !    !    !    !    !    !    !    !    !    !    P    P    P    P
+scale up      | !    P    P    P    R    R    R    R    R    R    P    !    !    !    !    !
+scale down    | !    .    .    .    .    .    .    .    .    .    .    !    !    !    !    !
+kill task     | !    K    K    K    K    K    K    K    K    K    K    K    F    X    K    L
+kill job      | !    K    K    K    K    K    K    K    K    K    K    K    F    X    K    L
+kill no task  | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+restart task  | !    P    P    P    P    P    P    P    P    !    !    !    P    P    P    P
+restart job   | !    P    P    P    P    P    P    P    P    !    !    !    P    P    P    P
+forget        | !    !    !    !    !    !    !    !    !    !    !    !    .    .    .    .
+place         | .    R    R    R    R    R    R    R    R    R    R    R    F    X    K    L
+place twice   | .    !    !    R    R    R    R    R    R    R    !    R    F    X    K    L
+place nowhere | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
+promise       | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
+unpromise     | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
+evict         | !    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
+evict no task | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+evict twice   | !    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
+preempt       | !    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
+preempt low   | !    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
+report up     | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
+report finish | .    P    P    F    F    F    F    F    F    F    P    F    F    X    K    L
+report fail   | .    P    P    X    X    X    X    X    X    X    P    X    F    X    K    L
+report kill   | .    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
+report lost   | .    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
+report port   | .    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
+report boot   | .    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
+report gone   | .    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
+report twice  | .    P    P    F    !    !    !    !    !    !    P    !    F    X    K    L
+down          | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
+up            | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
+lose          | .    P    P    P    R    R    R    P    R    R    P    R    F    X    K    L
+remove        | .    P    P    P    !    !    !    P    !    !    P    !    F    X    K    L
+join          | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
+cordon        | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
+uncordon      | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
+taint         | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
+untaint       | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+back to none  | .    .    .    .    R    R    R    R    R    R    .    R    .    .    .    .
+back to pend  | P    P    P    P    R    R    R    R    R    R    P    R    F    X    P    P
+back to run   | P    P    P    P    R    R    R    R    R    R    P    R    F    X    P    P
+back to kill  | K    K    K    K    R    R    R    R    R    R    K    R    F    X    K    K
+back, hurried | P    P    P    P    R    R    R    R    R    R    P    R    F    X    P    P
+go on         | .    P    P    P    R    R    R    R    P    K    K    K    F    X    K    L
+go on all     | .    P    P    P    R    R    R    R    P    K    K    .    F    X    K    L
+pause         | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
+set quota     | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
+remove quota  | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+begin         | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
+"""
+"""What the task is after it: P pending, R running; F finished, X failed, K killed, L lost; ``.`` no more, or
+not yet; ``!`` it was refused, in words."""
+
+_CODES = {Ending.FINISH: "F", Ending.FAIL: "X", Ending.KILL: "K", Ending.LOST: "L"}
+
+
+def code(cell: Cell) -> str:
+    """Return the letter of what the task is."""
+    task = cell.task(f"{JOB}/{TASK}")
+    if task is None:
+        return "."
+    if task.state is State.DEAD:
+        assert task.ending is not None
+        return _CODES[task.ending]
+    return task.state[0].upper()
+
+
+def outcome(situation: str, asked: str) -> str:
+    """Return what becomes of the task. Whatever is asked, the cell is sound then."""
+    desk = Desk()
+    SITUATIONS[situation](desk)
+    for name, priority in (("high", 150), ("low", 50)):
+        desk.do(SubmitJob(spec(name, tasks=1, priority=priority)))
+    assert violations(desk.cell) == []
+    before = msgspec.json.encode(desk.cell.snapshot())
+    given = ASKED[asked]
+    try:
+        desk.do(given if isinstance(given, Command) else given(desk))
+    except Refused:
+        assert msgspec.json.encode(desk.cell.snapshot()) == before
+        return "!"
+    assert violations(desk.cell) == []
+    return code(desk.cell)
+
+
+def rows() -> Iterator[tuple[str, str, str]]:
+    """Yield situation, what is asked, and what is to become of it."""
+    header, *lines = MATRIX.strip().splitlines()
+    for line in lines:
+        asked, _, expected = line.partition(" |")
+        yield from (
+            (name, asked.strip(), to) for name, to in zip(header.split(), expected.split(), strict=True)
+        )
+
+
+def test_the_matrix_has_every_situation_and_every_command() -> None:
+    assert {(situation, asked) for situation, asked, _ in rows()} == {
+        (situation, asked) for situation in SITUATIONS for asked in ASKED
+    }
+    desk = Desk()
+    given = {type(each if isinstance(each, Command) else each(desk)) for each in ASKED.values()}
+    assert given == set(COMMANDS)
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_what_becomes_of_a_task(asked: str) -> None:
+    wrong = {
+        situation: f"{found}, not {expected}"
+        for situation, each, expected in rows()
+        if each == asked and (found := outcome(situation, asked)) != expected
+    }
+    assert wrong == {}
