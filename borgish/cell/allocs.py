@@ -4,13 +4,14 @@ An alloc is a task of a job of kind ``alloc_set``: placed like any, and running 
 that is *inside* such a set each run in one of its allocs, on that alloc's machine, in its room.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+from borgish.cell.events import TasksEvicted
 from borgish.cell.model import Job, Task
 from borgish.cell.state import Cell
 from borgish.errors import Conflict, Forbidden, NotFound, Refused
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import JobKind, State, task_name
+from borgish.vocabulary import Eviction, JobKind, State, split_task_name, task_name
 
 
 def is_alloc_set(job: Job) -> bool:
@@ -47,6 +48,35 @@ def priority_of(cell: Cell, job: Job, index: int) -> int:
     if not is_alloc_set(job):
         return own
     return max([own, *(inner.spec.priority for inner, _ in inside(cell, job, index))])
+
+
+def may_preempt(cell: Cell, preemptor: str, job: Job, index: int) -> bool:
+    """Return whether a task may take the place of another (section 2.5).
+
+    Prod is never preempted, nor is what has an equal or a higher priority, or what holds such in it.
+    """
+    for_job = cell.jobs.get(split_task_name(preemptor)[0])
+    if for_job is None:
+        return False
+    return priority_of(cell, job, index) < min(for_job.spec.priority, cell.rules.bands.production)
+
+
+def evicted_with(
+    cell: Cell, job: Job, indexes: Iterable[int], why: str, notice_seconds: float = -1.0
+) -> Iterator[TasksEvicted]:
+    """Yield the evictions that follow when these tasks leave: of all that runs in them, if they are allocs.
+
+    To be told after what makes the allocs leave, and why. Section 2.4: what is in an alloc moves with it.
+    """
+    if not is_alloc_set(job):
+        return
+    leaving: dict[str, list[int]] = {}
+    for alloc in indexes:
+        for inner, task in inside(cell, job, alloc):
+            leaving.setdefault(inner.key, []).append(task.index)
+    for key, inner_indexes in sorted(leaving.items()):
+        reason = f"its alloc of {job.key} left: {why}"
+        yield TasksEvicted(key, tuple(sorted(inner_indexes)), Eviction.ALLOC_MOVED, reason, notice_seconds)
 
 
 def has_its_alloc(cell: Cell, key: str, machine: str, alloc: int) -> bool:

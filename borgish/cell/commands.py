@@ -1,7 +1,8 @@
-"""What somebody may ask of a cell. ``decide`` turns each into events or refuses it."""
+"""What may be asked of a cell, and how it is answered: ``decide`` turns each into events or refuses it."""
 
 import msgspec
 
+from borgish.cell.events import AnyEvent
 from borgish.cell.model import Machine, Rules
 from borgish.cell.observed import SeenAttempt
 from borgish.cell.state import Cell
@@ -210,3 +211,15 @@ class Observe(Command, frozen=True, tag=True):
     runtimes: tuple[Runtime, ...] | None = None
     generation: int = 0  # of the assignment it works on
     images: dict[str, str] | None = None  # where they differ from what it said before
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What ``decide`` returns: events, the name it is about, one sentence for the caller, and warnings.
+
+    Without events it is an answer too: what was asked for is so already.
+    """
+
+    events: tuple[AnyEvent, ...]
+    subject: str
+    text: str
+    notes: tuple[str, ...] = ()

@@ -1,6 +1,7 @@
-"""May it be, and what follows: turns a command into events, or refuses it. Changes nothing.
+"""Decides commands: turns each into events, or refuses it. Changes nothing.
 
-One function per command. A ``Decision`` without events is an answer too: what was asked is so already.
+One function per command. Here are those about jobs and their tasks; the others are in ``decide_cell``,
+``decide_machines`` and the files of the rollback.
 """
 
 from collections.abc import Callable, Iterable
@@ -8,12 +9,14 @@ from typing import Any
 
 import msgspec
 
+from borgish.cell import decide_cell, decide_machines
 from borgish.cell.admission import admit
-from borgish.cell.allocs import check_inside, has_its_alloc
+from borgish.cell.allocs import check_inside, evicted_with, has_its_alloc, may_preempt
 from borgish.cell.commands import (
     BeginEpoch,
     Command,
     CordonMachine,
+    Decision,
     EvictTasks,
     ForgetJob,
     GoOnRollingBack,
@@ -37,38 +40,23 @@ from borgish.cell.commands import (
     UncordonMachine,
     UntaintMachine,
 )
-from borgish.cell.decide_going_on import decide_going_on, decide_pausing
-from borgish.cell.decide_lost import entries_lost
-from borgish.cell.decide_quota import decide_remove_quota, decide_rules, decide_set_quota
-from borgish.cell.decide_removal import decide_removal
-from borgish.cell.decide_report import decide_report
-from borgish.cell.decide_rollback import decide_rollback, expect_kept
-from borgish.cell.decision import Decision
-from borgish.cell.doubts import doubts
 from borgish.cell.events import (
-    AnyEvent,
-    Elected,
     JobChanged,
     JobForgotten,
     JobSubmitted,
-    MachineCordoned,
-    MachineDown,
-    MachineJoined,
-    MachineLost,
-    MachineTainted,
-    MachineUncordoned,
-    MachineUp,
     PlacesPromised,
     TasksEnded,
     TasksEvicted,
     TasksPlaced,
     TasksResubmitted,
 )
-from borgish.cell.evicting import evicted_as_lost, evicted_with, may_preempt
 from borgish.cell.lifecycle import TaskEvent, allows, check_transitions, expect_row, movable
-from borgish.cell.model import Job, Machine, Taint
+from borgish.cell.model import Job, task_count
 from borgish.cell.observed import Observed
+from borgish.cell.rollback_checks import decide_rollback, expect_kept
+from borgish.cell.rollback_progress import decide_advance, decide_pause
 from borgish.cell.state import Cell
+from borgish.cell.warnings import job_warnings
 from borgish.clock import Now
 from borgish.errors import Conflict, Invalid, NotFound
 from borgish.spec.diff import differences
@@ -82,25 +70,17 @@ def decide(cell: Cell, observed: Observed, command: Command, actor: str, now: No
     return decision
 
 
-def _begin_epoch(cell: Cell, _o: Observed, command: BeginEpoch, _actor: str, _now: Now) -> Decision:
-    lost = (entries_lost(cell, command.seen),) if command.seen is not None else ()
-    timeline = lost[0].timeline if lost else cell.timeline
-    elected = Elected(command.epoch, timeline, command.holder)
-    events: tuple[AnyEvent, ...] = (*lost, elected, *decide_rules(cell, command.rules))
-    return Decision(events, command.holder, f"{command.holder} leads epoch {command.epoch}")
-
-
 # Jobs
 
 
 def _submit(cell: Cell, _o: Observed, command: SubmitJob, _actor: str, now: Now) -> Decision:
     spec = command.spec
     job = cell.jobs.get(spec.key)
-    text = f"{spec.key} submitted: {_tasks(spec.tasks)}"
+    text = f"{spec.key} submitted: {task_count(spec.tasks)}"
     if job is None or allows(job.state, TaskEvent.SUBMIT):
         check_inside(cell, spec)
         admit(cell, spec, range(spec.tasks), now.wall)
-        return Decision((JobSubmitted(spec),), spec.key, text, doubts(cell, spec))
+        return Decision((JobSubmitted(spec),), spec.key, text, job_warnings(cell, spec))
     expect_kept(job)
     wanted = msgspec.structs.replace(job.spec, tasks=job.tasks_wanted)
     if wanted == spec:
@@ -121,7 +101,7 @@ def _submit_again(cell: Cell, job: Job, now: Now) -> Decision:
         return Decision((), job.key, text)
     check_inside(cell, job.spec)
     admit(cell, job.spec, killed, now.wall)
-    again = f"{_tasks(len(killed))} that {'was' if len(killed) == 1 else 'were'} killed"
+    again = f"{task_count(len(killed))} that {'was' if len(killed) == 1 else 'were'} killed"
     text = f"{text}; {again} {'is' if len(killed) == 1 else 'are'} pending again"
     return Decision((TasksResubmitted(job.key, killed),), job.key, text)
 
@@ -143,7 +123,7 @@ def _scale(cell: Cell, _o: Observed, command: ScaleJob, _actor: str, now: Now) -
             f"end the job with `borgctl job kill {job.key}`, or split what is larger into several jobs",
         )
     if command.tasks == job.tasks_wanted:
-        return Decision((), job.key, f"{job.key} has {_tasks(command.tasks)} already")
+        return Decision((), job.key, f"{job.key} has {task_count(command.tasks)} already")
     spec = msgspec.structs.replace(
         job.spec,
         tasks=command.tasks,
@@ -152,9 +132,9 @@ def _scale(cell: Cell, _o: Observed, command: ScaleJob, _actor: str, now: Now) -
     # While a rollback goes on, some beyond those wanted are there still: ended by it, or about to.
     ended = [task.index for task in job.tasks[job.tasks_wanted : spec.tasks] if task.state is State.DEAD]
     admit(cell, spec, [*ended, *range(len(job.tasks), spec.tasks)], now.wall)
-    text = f"{job.key} scaled from {job.tasks_wanted} to {_tasks(command.tasks)}"
+    text = f"{job.key} scaled from {job.tasks_wanted} to {task_count(command.tasks)}"
     gone = range(command.tasks, len(job.tasks))
-    moved = evicted_with(cell, job, gone, f"scaled to {_tasks(command.tasks)}")
+    moved = evicted_with(cell, job, gone, f"scaled to {task_count(command.tasks)}")
     again = (TasksResubmitted(job.key, tuple(ended)),) * bool(ended)
     return Decision((JobChanged(job.key, spec), *moved, *again), job.key, text)
 
@@ -167,7 +147,7 @@ def _kill(cell: Cell, _o: Observed, command: KillTasks, actor: str, _now: Now) -
     reason = f"killed by {actor}"
     event = TasksEnded(job.key, chosen, Ending.KILL, (reason,) * len(chosen))
     moved = evicted_with(cell, job, chosen, reason)
-    return Decision((event, *moved), job.key, f"{_tasks(len(chosen))} of {job.key} killed")
+    return Decision((event, *moved), job.key, f"{task_count(len(chosen))} of {job.key} killed")
 
 
 def _restart(cell: Cell, _o: Observed, command: RestartTasks, actor: str, now: Now) -> Decision:
@@ -188,7 +168,7 @@ def _restart(cell: Cell, _o: Observed, command: RestartTasks, actor: str, now: N
     reason = f"restarted by {actor}"
     evicted = (TasksEvicted(job.key, running, Eviction.RESTART, reason),) * bool(running)
     again = (TasksResubmitted(job.key, dead),) * bool(dead)
-    text = f"{_tasks(len(running) + len(dead))} of {job.key} restarted"
+    text = f"{task_count(len(running) + len(dead))} of {job.key} restarted"
     return Decision((*evicted, *evicted_with(cell, job, running, reason), *again), job.key, text)
 
 
@@ -224,7 +204,7 @@ def _place(cell: Cell, _o: Observed, command: PlaceTasks, _actor: str, _now: Now
         tuple(command.devices[k] for k in keep) if command.devices else (),
         tuple(command.allocs[k] for k in keep) if command.allocs else (),
     )
-    return Decision((event,), command.job, f"{_tasks(len(keep))} of {command.job} placed")
+    return Decision((event,), command.job, f"{task_count(len(keep))} of {command.job} placed")
 
 
 def _promise(cell: Cell, _o: Observed, command: PromisePlaces, _actor: str, _now: Now) -> Decision:
@@ -237,7 +217,7 @@ def _promise(cell: Cell, _o: Observed, command: PromisePlaces, _actor: str, _now
     if not pairs:
         return Decision((), command.job, "nothing left to promise")
     event = PlacesPromised(command.job, tuple(i for i, _ in pairs), tuple(m for _, m in pairs))
-    return Decision((event,), command.job, f"places for {_tasks(len(pairs))} of {command.job} promised")
+    return Decision((event,), command.job, f"places for {task_count(len(pairs))} of {command.job} promised")
 
 
 def _evict(cell: Cell, _o: Observed, command: EvictTasks, _actor: str, _now: Now) -> Decision:
@@ -249,125 +229,7 @@ def _evict(cell: Cell, _o: Observed, command: EvictTasks, _actor: str, _now: Now
     evicted = TasksEvicted(job.key, indexes, command.cause, command.reason, notice_seconds, for_task)
     moved = evicted_with(cell, job, indexes, command.reason or command.cause, notice_seconds)
     events = (evicted, *moved) if indexes else ()
-    return Decision(events, job.key, f"{_tasks(len(indexes))} of {job.key} evicted: {command.cause}")
-
-
-# Machines
-
-
-def _join(cell: Cell, observed: Observed, command: JoinMachine, _actor: str, _now: Now) -> Decision:
-    machine = command.machine
-    there = cell.machines.get(machine.name)
-    if there is not None and not command.known and _is_held(observed, there, command):
-        raise Conflict(
-            f"a machine named {machine.name} is in this cell and answers",
-            "give this one another name in its borglet.toml; a machine that lost its state folder may "
-            "come back under its name once the old borglet is silent",
-        )
-    if there is not None:
-        machine = msgspec.structs.replace(
-            machine,
-            joined_at=there.joined_at,
-            boot_id=there.boot_id,  # of the last report: the next one tells what a new boot has ended
-            cordoned=there.cordoned,
-            reason=there.reason if there.cordoned else "",
-            port_next=there.port_next,
-            taints=there.taints,
-        )
-    events = () if machine == there else (MachineJoined(machine),)
-    return Decision(events, machine.name, f"{machine.name} is in the cell")
-
-
-def _is_held(observed: Observed, there: Machine, command: JoinMachine) -> bool:
-    """Whether another borglet has the name. Not yet heard under this master, it may still answer; only
-    who listens at its address has taken its place."""
-    seen = observed.machines.get(there.name)
-    if seen is None or not seen.instance:
-        asks = command.machine
-        return there.up and (there.host, there.port) != (asks.host, asks.port)
-    return there.up and seen.instance != command.instance
-
-
-def _cordon(cell: Cell, _o: Observed, command: CordonMachine, _actor: str, _now: Now) -> Decision:
-    machine = _machine(cell, command.machine)
-    if machine.cordoned:
-        return Decision((), machine.name, f"{machine.name} is cordoned already")
-    text = f"{machine.name} takes no new tasks; what runs there goes on"
-    return Decision((MachineCordoned(machine.name, command.reason),), machine.name, text)
-
-
-def _uncordon(cell: Cell, _o: Observed, command: UncordonMachine, _actor: str, _now: Now) -> Decision:
-    machine = _machine(cell, command.machine)
-    if not machine.cordoned:
-        return Decision((), machine.name, f"{machine.name} is not cordoned")
-    return Decision((MachineUncordoned(machine.name),), machine.name, f"{machine.name} takes tasks again")
-
-
-def _taint(cell: Cell, _o: Observed, command: TaintMachine, _actor: str, now: Now) -> Decision:
-    machine = _machine(cell, command.machine)
-    there = {taint.key: taint for taint in machine.taints}
-    before = there.get(command.key)
-    text = f"{machine.name} is tainted {command.key}"
-    if before and (before.value, before.effect) == (command.value, command.effect):
-        return Decision((), machine.name, f"{text} already")
-    there[command.key] = Taint(command.key, command.value, command.effect, now.wall)
-    taints = tuple(there[key] for key in sorted(there))
-    return Decision((MachineTainted(machine.name, taints),), machine.name, text)
-
-
-def _untaint(cell: Cell, _o: Observed, command: UntaintMachine, _actor: str, _now: Now) -> Decision:
-    machine = _machine(cell, command.machine)
-    taints = tuple(taint for taint in machine.taints if taint.key != command.key)
-    if taints == machine.taints:
-        known = ", ".join(taint.key for taint in machine.taints) or "none"
-        raise NotFound(f"{machine.name} has no taint {command.key}", f"its taints are: {known}")
-    text = f"{machine.name} is no longer tainted {command.key}"
-    return Decision((MachineTainted(machine.name, taints),), machine.name, text)
-
-
-def _remove(cell: Cell, observed: Observed, command: RemoveMachine, _actor: str, now: Now) -> Decision:
-    return decide_removal(cell, observed, command, now)
-
-
-def _down(cell: Cell, _o: Observed, command: SetMachineDown, _actor: str, _now: Now) -> Decision:
-    machine = _machine(cell, command.machine)
-    events = (MachineDown(machine.name, command.reason),) * machine.up
-    return Decision(events, machine.name, f"{machine.name} is down: {command.reason}")
-
-
-def _lose(cell: Cell, _o: Observed, command: LoseMachine, _actor: str, _now: Now) -> Decision:
-    machine = _machine(cell, command.machine)
-    placed = len(cell.placed[machine.name])
-    if machine.up or not placed:
-        return Decision((), machine.name, f"{machine.name} holds nothing that is lost")
-    evicted = evicted_as_lost(cell, machine.name, command.reason)
-    text = f"{machine.name} is given up: {_tasks(placed)} evicted"
-    return Decision((MachineLost(machine.name, command.at), *evicted), machine.name, text)
-
-
-def _up(cell: Cell, _o: Observed, command: SetMachineUp, _actor: str, _now: Now) -> Decision:
-    machine = _machine(cell, command.machine)
-    events = (MachineUp(machine.name),) * (not machine.up)
-    return Decision(events, machine.name, f"{machine.name} is up")
-
-
-def _observe(cell: Cell, _o: Observed, command: Observe, _actor: str, now: Now) -> Decision:
-    return decide_report(cell, command, now)
-
-
-# The whole cell
-
-
-def _roll_back(cell: Cell, _o: Observed, command: RollBack, actor: str, now: Now) -> Decision:
-    return decide_rollback(cell, command, actor, now)
-
-
-def _go_on(cell: Cell, _o: Observed, command: GoOnRollingBack, _actor: str, _now: Now) -> Decision:
-    return decide_going_on(cell, command)
-
-
-def _pause(cell: Cell, _o: Observed, command: PauseRollback, _actor: str, _now: Now) -> Decision:
-    return decide_pausing(cell, command)
+    return Decision(events, job.key, f"{task_count(len(indexes))} of {job.key} evicted: {command.cause}")
 
 
 # What commands name
@@ -380,13 +242,6 @@ def _job(cell: Cell, key: str) -> Job:
     return job
 
 
-def _machine(cell: Cell, name: str) -> Machine:
-    machine = cell.machines.get(name)
-    if machine is None:
-        raise NotFound(f"there is no machine {name}", "`borgctl machine list` shows those there are")
-    return machine
-
-
 def _chosen(job: Job, indexes: Iterable[int] | None) -> list[int]:
     if indexes is None:
         return list(range(len(job.tasks)))
@@ -397,12 +252,10 @@ def _chosen(job: Job, indexes: Iterable[int] | None) -> list[int]:
     return chosen
 
 
-def _tasks(count: int) -> str:
-    return f"{count} task{'' if count == 1 else 's'}"
-
-
 _DECIDE: dict[type[Command], Callable[[Cell, Observed, Any, str, Now], Decision]] = {
-    BeginEpoch: _begin_epoch,
+    BeginEpoch: decide_cell.begin_epoch,
+    SetQuota: decide_cell.set_quota,
+    RemoveQuota: decide_cell.remove_quota,
     SubmitJob: _submit,
     ScaleJob: _scale,
     KillTasks: _kill,
@@ -411,21 +264,19 @@ _DECIDE: dict[type[Command], Callable[[Cell, Observed, Any, str, Now], Decision]
     PlaceTasks: _place,
     PromisePlaces: _promise,
     EvictTasks: _evict,
-    JoinMachine: _join,
-    CordonMachine: _cordon,
-    UncordonMachine: _uncordon,
-    TaintMachine: _taint,
-    UntaintMachine: _untaint,
-    RemoveMachine: _remove,
-    SetMachineDown: _down,
-    LoseMachine: _lose,
-    SetMachineUp: _up,
-    SetQuota: decide_set_quota,
-    RemoveQuota: decide_remove_quota,
-    Observe: _observe,
-    RollBack: _roll_back,
-    GoOnRollingBack: _go_on,
-    PauseRollback: _pause,
+    JoinMachine: decide_machines.join,
+    CordonMachine: decide_machines.cordon,
+    UncordonMachine: decide_machines.uncordon,
+    TaintMachine: decide_machines.taint,
+    UntaintMachine: decide_machines.untaint,
+    RemoveMachine: decide_machines.remove,
+    SetMachineDown: decide_machines.down,
+    LoseMachine: decide_machines.lose,
+    SetMachineUp: decide_machines.up,
+    Observe: decide_machines.observe,
+    RollBack: decide_rollback,
+    GoOnRollingBack: decide_advance,
+    PauseRollback: decide_pause,
 }
 COMMANDS = tuple(_DECIDE)
 """Every kind of command there is."""

@@ -49,6 +49,11 @@ class Task(msgspec.Struct, gc=False, omit_defaults=True):
     lost: tuple[LostAttempt, ...] = ()  # while not dead: attempts whose result counts, should it come late
 
 
+def task_count(count: int) -> str:
+    """Return so many tasks in words."""
+    return f"{count} task{'' if count == 1 else 's'}"
+
+
 def exit_text(code: int | None, signal: int | None) -> str:
     """Return how a program ended, in words; empty when it is not known."""
     if signal is not None:

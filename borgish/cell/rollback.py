@@ -19,8 +19,8 @@ from enum import StrEnum, auto
 
 import msgspec
 
+from borgish.cell.allocs import evicted_with
 from borgish.cell.events import JobRestored, MachineRestored
-from borgish.cell.evicting import evicted_with
 from borgish.cell.model import Job, Lagging, Machine, Outdated, Quota, Taint, Task
 from borgish.cell.state import Cell
 from borgish.spec.constraints import matches

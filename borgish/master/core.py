@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from borgish.cell.apply import apply_entry
-from borgish.cell.commands import BeginEpoch, Command, Observe, Seen, SubmitJob
+from borgish.cell.commands import BeginEpoch, Command, Decision, Observe, Seen, SubmitJob
 from borgish.cell.decide import decide
-from borgish.cell.decision import Decision
 from borgish.cell.events import (
     AnyEvent,
     EntriesLost,

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from borgish.cell.commands import Command, JoinMachine, Seen
-from borgish.cell.decide_quota import decide_rules
+from borgish.cell.decide_cell import decide_rules
 from borgish.cell.model import Machine
 from borgish.cell.room import Level, refusing
 from borgish.cell.state import Cell

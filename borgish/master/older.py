@@ -9,7 +9,7 @@ import logging
 from collections.abc import Sequence
 
 from borgish.cell.commands import Seen
-from borgish.cell.decide_lost import is_older
+from borgish.cell.decide_cell import is_older
 from borgish.cell.state import Cell
 from borgish.errors import StoreDamaged, StoreOlder
 from borgish.store.checkpoint_files import CheckpointFiles

@@ -11,7 +11,7 @@ from hashlib import blake2b
 import msgspec
 
 from borgish.cell.allocs import inside, is_alloc_set
-from borgish.cell.decision import Decision
+from borgish.cell.commands import Decision
 from borgish.cell.events import TasksResubmitted
 from borgish.cell.state import Cell
 from borgish.errors import Conflict, Invalid

@@ -11,8 +11,8 @@ from borgish.api.moments import Moment
 from borgish.api.views.instants import instant
 from borgish.api.views.rollback import rollback_plan
 from borgish.cell.commands import RollBack
-from borgish.cell.decide_rollback import checked_plan
 from borgish.cell.events import EntriesLost
+from borgish.cell.rollback_checks import checked_plan
 from borgish.clock import Clock
 from borgish.errors import Conflict, NotFound, StoreDamaged, UnsafeConfiguration
 from borgish.master.checkpointer import Checkpointer

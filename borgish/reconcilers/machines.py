@@ -1,8 +1,8 @@
 """A machine that was silent too long is down, and one that is heard again is up.
 
 Silence is judged on this master's own clock and only from the time that this master began to ask. A
-report says at once that its machine is up (``decide_report``); here it is seen as well when there is
-nothing new to report.
+report says at once that its machine is up (``cell/decide_machines.py``); here it is seen as well when there
+is nothing new to report.
 
 A host that refuses connections is alive: only its borglet is dead, and its tasks run. Such a machine is given
 longer, for a borglet that is started again goes on with them. Each refusal is a sign of life of the host, so

@@ -2,19 +2,18 @@
 
 So many tasks a second at most, and of one job so many that a share of it is not up, so that neither a cell
 nor a small job is down all at once. More are stopped as those before them come up and stay so (see
-``cell/awaited.py``), and none while one has failed: a version that crashes costs a job that share and no
-more. Why it waits is noted. Whoever rolled back in a hurry has none of this. A task whose machine is down is
-left to ``stranded``: it is either moved from there, or decided on when the machine is back.
+``cell/rollback_progress.py``), and none while one has failed: a version that crashes costs a job that share
+and no more. Why it waits is noted. A rollback with ``hurried`` has none of this. A task whose machine is down
+is left to ``stranded``: it is either moved from there, or decided on when the machine is back.
 """
 
 import math
 from collections.abc import Iterator
 
-from borgish.cell.awaited import Awaited, awaited, stoppable
 from borgish.cell.commands import Command, GoOnRollingBack, PauseRollback
-from borgish.cell.decide_going_on import due
 from borgish.cell.model import Job, Lagging
 from borgish.cell.observed import Observed
+from borgish.cell.rollback_progress import Awaited, awaited, due, stoppable
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.reconcilers.settings import ReconcileSettings

@@ -10,7 +10,7 @@ from borgish.cell.commands import Command, EvictTasks
 from borgish.cell.model import Machine
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
-from borgish.cell.taints import leaves_at
+from borgish.cell.suitability import leaves_at
 from borgish.clock import Now
 from borgish.reconcilers.settings import EVICTIONS_MAX, ReconcileSettings
 from borgish.spec.job import JobSpec

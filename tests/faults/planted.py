@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from borgish.cell.commands import Command, SubmitJob
-from borgish.cell.decision import Decision
+from borgish.cell.commands import Command, Decision, SubmitJob
 from borgish.cell.events import Entry
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell

@@ -6,7 +6,7 @@ from functools import partial
 import msgspec
 import pytest
 
-from borgish.cell import decide_report
+from borgish.cell import decide_machines
 from borgish.master.leader import Leader
 from borgish.reconcilers import stranded
 from borgish.reconcilers.settings import ReconcileSettings
@@ -87,7 +87,7 @@ def without_a_rate(patch: pytest.MonkeyPatch) -> None:
 
 
 def throwing_late_results_away(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(decide_report, "_late_endings", lambda *_: iter(()))
+    patch.setattr(decide_machines, "_late_endings", lambda *_: iter(()))
 
 
 def is_found(faults: Faults, words: str) -> bool:

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from borgish.borglet.core import BorgletCore
-from borgish.cell import decide_report, rollback
+from borgish.cell import decide_machines, rollback
 from borgish.cell.commands import Observe
-from borgish.cell.decide_going_on import Due
 from borgish.cell.model import Job
+from borgish.cell.rollback_progress import Due
 from borgish.cell.state import Cell
 from borgish.errors import StoreFull
 from borgish.link import conversation, translate
@@ -116,7 +116,7 @@ def stop_what_should_run(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_ends(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(decide_report, "_endings", lambda *_: iter(()))
+    patch.setattr(decide_machines, "_endings", lambda *_: iter(()))
 
 
 def acknowledge_too_early(patch: pytest.MonkeyPatch) -> None:
@@ -136,7 +136,7 @@ def adopt_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def never_go_on_rolling_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("borgish.cell.decide_going_on.due", lambda _job: Due())
+    patch.setattr("borgish.cell.rollback_progress.due", lambda _job: Due())
 
 
 def take_what_lags_behind_for_restored(patch: pytest.MonkeyPatch) -> None:

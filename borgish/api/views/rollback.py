@@ -2,8 +2,8 @@
 
 from borgish.api.views.notices import machine_words
 from borgish.cell.commands import RollBack
-from borgish.cell.decide_rollback import expect_allowed, planned
 from borgish.cell.rollback import JobPlan
+from borgish.cell.rollback_checks import expect_allowed, planned
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import Refused

@@ -12,8 +12,7 @@ from borgish.api.views.tasks import last_exit, phase_of, seen_attempt, task_view
 from borgish.cell.model import Job, Machine, Task, exit_text
 from borgish.cell.observed import Observed, SeenAttempt
 from borgish.cell.state import Cell
-from borgish.cell.suitability import objection
-from borgish.cell.taints import leaves_at
+from borgish.cell.suitability import leaves_at, objection
 from borgish.vocabulary import HELD_BACK, OUTCOMES, Ending, JobKind, Phase, Recheck, State, task_name
 from borgish.wire.api import EventView, RefusalView, WhyView
 

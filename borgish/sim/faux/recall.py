@@ -35,7 +35,6 @@ from borgish.cell.commands import (
     UncordonMachine,
     UntaintMachine,
 )
-from borgish.cell.decide_going_on import due
 from borgish.cell.events import (
     Elected,
     EntriesLost,
@@ -64,6 +63,7 @@ from borgish.cell.events import (
     TasksResubmitted,
 )
 from borgish.cell.model import split_quota_key
+from borgish.cell.rollback_progress import due
 from borgish.cell.state import Cell
 from borgish.vocabulary import Band, Eviction
 

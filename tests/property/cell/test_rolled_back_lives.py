@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from borgish.cell.apply import apply_entry
-from borgish.cell.awaited import awaited
 from borgish.cell.commands import (
     Command,
     CordonMachine,
@@ -26,6 +25,7 @@ from borgish.cell.events import Entry, RolledBack, TasksPlaced
 from borgish.cell.invariants import violations
 from borgish.cell.model import Snapshot
 from borgish.cell.rollback import same_program, wanted
+from borgish.cell.rollback_progress import awaited
 from borgish.cell.state import Cell
 from borgish.errors import Refused
 from borgish.master.step import Step

@@ -6,9 +6,8 @@ import msgspec
 from hypothesis import strategies as st
 
 from borgish.bands import Bands
-from borgish.cell.commands import GoOnRollingBack, RollBack
-from borgish.cell.decide_going_on import decide_going_on, due
-from borgish.cell.decide_rollback import decide_rollback
+from borgish.cell.commands import Command, GoOnRollingBack, RollBack
+from borgish.cell.decide import decide
 from borgish.cell.events import (
     AnyEvent,
     JobChanged,
@@ -31,6 +30,8 @@ from borgish.cell.events import (
     TasksResubmitted,
 )
 from borgish.cell.model import Job, Quota, Rules
+from borgish.cell.observed import Observed
+from borgish.cell.rollback_progress import due
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import Refused
@@ -138,16 +139,20 @@ def _of_rollback(cell: Cell, data: st.DataObject) -> AnyEvent | None:
     key = data.draw(st.sampled_from(sorted(cell.lagging)))
     running = due(cell.jobs[key]).running
     stop = data.draw(st.lists(st.sampled_from(running), unique=True)) if running else []
-    return next(iter(decide_going_on(cell, GoOnRollingBack({key: tuple(stop)})).events), None)
+    return next(iter(_decided(cell, GoOnRollingBack({key: tuple(stop)}))), None)
 
 
 def rollback(cell: Cell, then: Cell) -> AnyEvent | None:
     """Return what takes the cell back, None when it may not be."""
     try:
-        (event,) = decide_rollback(cell, RollBack(then, 1.5, yes_stop=1000), "tester", Now(9.0, 9.0)).events
+        (event,) = _decided(cell, RollBack(then, 1.5, yes_stop=1000))
     except Refused:
         return None
     return event
+
+
+def _decided(cell: Cell, command: Command) -> tuple[AnyEvent, ...]:
+    return decide(cell, Observed(), command, "tester", Now(9.0, 9.0)).events
 
 
 def _in(found: Job, state: State) -> list[int]:

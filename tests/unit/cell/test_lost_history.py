@@ -2,7 +2,7 @@
 
 from borgish.cell.apply import apply_entry
 from borgish.cell.commands import JoinMachine, Observe, Seen, SubmitJob
-from borgish.cell.decide_lost import POSITIONS_MORE, is_older
+from borgish.cell.decide_cell import POSITIONS_MORE, is_older
 from borgish.cell.invariants import violations
 from borgish.cell.observed import SeenAttempt
 from borgish.vocabulary import Phase, State

@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from borgish.cell.awaited import PAUSED_AFTER_SECONDS, RECOVERED_SECONDS, STEADY_SECONDS, awaited
 from borgish.cell.commands import (
     CordonMachine,
     KillTasks,
@@ -19,6 +18,7 @@ from borgish.cell.commands import (
 from borgish.cell.events import RollbackPaused
 from borgish.cell.model import Job, Lagging, Task
 from borgish.cell.observed import SeenAttempt
+from borgish.cell.rollback_progress import PAUSED_AFTER_SECONDS, RECOVERED_SECONDS, STEADY_SECONDS, awaited
 from borgish.clock import Now
 from borgish.errors import Conflict
 from borgish.master.core import Core

@@ -10,9 +10,8 @@ import pytest
 
 import borgish
 from borgish.cell.apply import apply_entry
-from borgish.cell.commands import Command, ForgetJob, JoinMachine, KillTasks, ScaleJob, SubmitJob
+from borgish.cell.commands import Command, Decision, ForgetJob, JoinMachine, KillTasks, ScaleJob, SubmitJob
 from borgish.cell.decide import decide
-from borgish.cell.decision import Decision
 from borgish.cell.model import Snapshot
 from borgish.cell.state import Cell
 from borgish.clock import Now

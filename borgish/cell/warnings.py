@@ -16,7 +16,7 @@ _ATTRIBUTES_SHOWN = 8
 _MET_WITHOUT = ("!=", "not in", "not present")  # a machine without the attribute meets these
 
 
-def doubts(cell: Cell, spec: JobSpec) -> tuple[str, ...]:
+def job_warnings(cell: Cell, spec: JobSpec) -> tuple[str, ...]:
     """Return what is doubtful, a sentence without its full stop each."""
     return (*_contradictions(spec), *_unknown_attributes(cell, spec), *_slips(cell, spec))
 

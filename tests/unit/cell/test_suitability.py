@@ -1,7 +1,7 @@
 """Which taints a job tolerates, and how long its tasks may stay."""
 
 from borgish.cell.model import Taint
-from borgish.cell.taints import leaves_at, untolerated
+from borgish.cell.suitability import leaves_at, untolerated
 from borgish.spec.job import Toleration
 from borgish.vocabulary import TaintEffect
 

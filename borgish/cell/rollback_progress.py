@@ -1,13 +1,17 @@
-"""What a rollback waits for before it stops more tasks of a job: all that it changed has to be up, and to
-stay so. Pure.
+"""How a rollback goes on after it was decided: what it has left to do, what it waits for, and each next part.
 
-It is read from what is seen now and not remembered, so a new master comes to the same answer, and a rollback
-goes on by itself as soon as the reason is gone.
+It waits before it stops more tasks of a job: all that it changed has to be up, and to stay so. That is read
+from what is seen now and not remembered, so a new master comes to the same answer, and a rollback goes on by
+itself as soon as the reason is gone.
 """
+
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from borgish.cell.decide_going_on import due
+from borgish.cell.allocs import evicted_with
+from borgish.cell.commands import Decision, GoOnRollingBack, PauseRollback
+from borgish.cell.events import RollbackPaused, RollbackWentOn, TasksEvicted
 from borgish.cell.model import Job, Lagging, Task, exit_text
 from borgish.cell.observed import Observed, SeenAttempt
 from borgish.cell.state import Cell
@@ -23,6 +27,94 @@ RECOVERED_SECONDS = 30.0
 PAUSED_AFTER_SECONDS = 30.0
 """A rollback is paused when what it waits for is not up so long after it was placed or sent back; sooner when
 that has failed."""
+
+
+class Due(msgspec.Struct):
+    """Tasks of a job that lag behind, by what is to be done about each."""
+
+    running: list[int] = []  # to be stopped, some of them at a time
+    again: list[int] = []  # ended by themselves, and are to run anew
+    over: list[int] = []  # pending, and are not to run
+    reached: list[int] = []  # as they are to be already
+
+    @property
+    def at_once(self) -> bool:
+        """Whether there is something to do that stops nothing."""
+        return bool(self.again or self.over or self.reached)
+
+
+def due(job: Job) -> Due:
+    """Return what a rollback has yet to do about a job."""
+    found = Due()
+    if (lagging := job.lagging) is not None:
+        for index, attempt in lagging.attempts.items():
+            _list_of(found, job.tasks[index], attempt, ends=lagging.ends(index)).append(index)
+    return found
+
+
+def _list_of(found: Due, task: Task, attempt: int, *, ends: bool) -> list[int]:
+    match task.state:
+        case State.RUNNING if ends or task.attempt == attempt:
+            return found.running
+        case State.PENDING if ends:
+            return found.over
+        case State.DEAD if not ends and task.attempt == attempt and task.ending is not Ending.KILL:
+            return found.again
+    return found.reached
+
+
+def decide_advance(cell: Cell, _o: Observed, command: GoOnRollingBack, _actor: str, _now: Now) -> Decision:
+    """Return what follows for each job named: tasks named are stopped, if they still lag behind.
+
+    With an alloc leaves what runs in it.
+    """
+    stopped = {}
+    for key, named in command.stop.items():
+        if key in cell.lagging:
+            stopped[key] = [index for index in due(cell.jobs[key]).running if index in set(named)]
+    went_on = tuple(
+        event for key, indexes in stopped.items() if (event := _went_on(cell.jobs[key], indexes)).reached
+    )
+    evicted = tuple(
+        event for key, indexes in stopped.items() for event in _inside(cell, cell.jobs[key], indexes, stopped)
+    )
+    return Decision((*went_on, *evicted), "", "a rollback went on")
+
+
+def decide_pause(cell: Cell, _o: Observed, command: PauseRollback, _actor: str, _now: Now) -> Decision:
+    """Return what follows: it is noted once, and again only after the rollback went on."""
+    paused = tuple(
+        RollbackPaused(key, reason)
+        for key, reason in command.reasons.items()
+        if key in cell.lagging and not _is_paused(cell.jobs[key])
+    )
+    return Decision(paused, "", "a rollback is paused")
+
+
+def _is_paused(job: Job) -> bool:
+    return job.lagging is not None and bool(job.lagging.paused)
+
+
+def _went_on(job: Job, stopped: Iterable[int]) -> RollbackWentOn:
+    assert job.lagging is not None
+    ends, found = job.lagging.ends, due(job)
+    pending = [*found.again, *(index for index in stopped if not ends(index))]
+    ended = [*found.over, *(index for index in stopped if ends(index))]
+    reached = sorted([*pending, *ended, *found.reached])
+    return RollbackWentOn(job.key, tuple(reached), tuple(sorted(pending)), tuple(sorted(ended)))
+
+
+def _inside(
+    cell: Cell, job: Job, indexes: Iterable[int], stopped: dict[str, list[int]]
+) -> Iterator[TasksEvicted]:
+    """Yield the evictions of what runs in allocs that are stopped, and is not stopped itself."""
+    for event in evicted_with(cell, job, indexes, job.lagging.reason if job.lagging else ""):
+        left = tuple(index for index in event.indexes if index not in stopped.get(event.job, ()))
+        if left:
+            yield msgspec.structs.replace(event, indexes=left)
+
+
+# What it waits for
 
 
 class Awaited(msgspec.Struct, frozen=True):

@@ -1,0 +1,117 @@
+"""What is decided about the cell itself: who leads it, its rules, and who may ask for how much."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from borgish.bands import Bands
+from borgish.cell.admission import expect_within_cell, has_ended, show_moment
+from borgish.cell.commands import BeginEpoch, Decision, RemoveQuota, Seen, SetQuota
+from borgish.cell.events import AnyEvent, Elected, EntriesLost, QuotaRemoved, QuotaSet, RulesSet
+from borgish.cell.model import Job, Quota, Rules, quota_key
+from borgish.cell.observed import Observed
+from borgish.cell.state import Cell
+from borgish.clock import Now
+from borgish.errors import Invalid, NotFound, UnsafeConfiguration
+from borgish.resources import Resources, by_kind, show_amounts
+from borgish.vocabulary import Band, State
+
+POSITIONS_MORE = 1_000_000
+"""The lost history may have gone on for so long after the last attempt that a machine still knows of."""
+
+
+def begin_epoch(cell: Cell, _o: Observed, command: BeginEpoch, _actor: str, _now: Now) -> Decision:
+    """Begin a master's epoch. Raises UnsafeConfiguration."""
+    lost = (entries_lost(cell, command.seen),) if command.seen is not None else ()
+    timeline = lost[0].timeline if lost else cell.timeline
+    elected = Elected(command.epoch, timeline, command.holder)
+    events: tuple[AnyEvent, ...] = (*lost, elected, *decide_rules(cell, command.rules))
+    return Decision(events, command.holder, f"{command.holder} leads epoch {command.epoch}")
+
+
+def is_older(cell: Cell, seen: Seen) -> bool:
+    """Return whether a machine has seen more than the cell's store has."""
+    return (seen.timeline, seen.epoch) > (cell.timeline, cell.epoch) or seen.attempt > cell.position
+
+
+def entries_lost(cell: Cell, seen: Seen) -> EntriesLost:
+    """Return what a master says first that goes on from what is left."""
+    last = max(cell.position, seen.attempt) + POSITIONS_MORE
+    timeline = max(cell.timeline, seen.timeline) + 1
+    reason = seen.reason or "the store was older than what machines have seen"
+    return EntriesLost(cell.position + 1, last, timeline, reason)
+
+
+def decide_rules(cell: Cell, rules: Rules | None) -> tuple[RulesSet, ...]:
+    """Return what follows when the configuration says so; None: it says nothing.
+
+    Raises UnsafeConfiguration when a job that is not dead would come into another band: quotas, and what
+    may be preempted for what, were decided by the band that it is in.
+    """
+    if rules is None or rules == cell.rules:
+        return ()
+    moved = list(_moved(cell, rules.bands))
+    if moved:
+        before, first = cell.rules.bands, moved[0].spec
+        more = f" (and {len(moved) - 1} more)" if len(moved) > 1 else ""
+        raise UnsafeConfiguration(
+            f"[bands] would move jobs that are not dead to another band: {first.key}, of priority "
+            f"{first.priority}, from {before.of(first.priority)} to {rules.bands.of(first.priority)}{more}",
+            f"end them first, or write monitoring = {before.monitoring}, production = {before.production}, "
+            f"batch = {before.batch} as before",
+        )
+    return (RulesSet(rules),)
+
+
+def _moved(cell: Cell, bands: Bands) -> Iterator[Job]:
+    for job in cell.jobs.values():
+        priority = job.spec.priority
+        if job.state is not State.DEAD and bands.of(priority) is not cell.rules.bands.of(priority):
+            yield job
+
+
+# Quotas
+
+
+def set_quota(cell: Cell, _o: Observed, command: SetQuota, _actor: str, now: Now) -> Decision:
+    """Set a quota, whether or not more is used already. Raises Invalid, and Conflict beyond the cell."""
+    quota = Quota(command.user, command.band, _without_nothing(command.limits), command.until)
+    if quota.band is Band.FREE:
+        raise Invalid("the free band is not limited", "nobody needs a quota there")
+    if has_ended(quota, now.wall):
+        raise Invalid(f"until: {show_moment(quota.until)} is past", "name a later moment, or leave it out")
+    if not command.beyond_cell:
+        expect_within_cell(cell, quota, now.wall)
+    events = () if cell.quotas.get(quota.key) == quota else (QuotaSet(quota),)
+    until = f" until {show_moment(quota.until)}" if quota.until else ""
+    text = f"{quota.user} may ask for {show_amounts(quota.limits)} in {quota.band}{until}"
+    return Decision(events, quota.key, text + _exceeded(cell, quota))
+
+
+def remove_quota(cell: Cell, _o: Observed, command: RemoveQuota, _actor: str, _now: Now) -> Decision:
+    """Remove a quota. Raises NotFound."""
+    key = quota_key(command.user, command.band)
+    if key not in cell.quotas:
+        theirs = ", ".join(it.band for it in cell.quotas.values() if it.user == command.user)
+        raise NotFound(
+            f"{command.user} has no quota in {command.band}",
+            f"there is one in {theirs}" if theirs else "`borgctl quota list` shows those there are",
+        )
+    then = "may ask for nothing more" if cell.rules.quota_required else "is not limited any more"
+    text = f"{command.user} has no quota in {command.band}, and {then} there"
+    return Decision((QuotaRemoved(key),), key, text)
+
+
+def _exceeded(cell: Cell, quota: Quota) -> str:
+    limits = by_kind(quota.limits)
+    used = cell.demand.of(quota.key)
+    if all(amount <= limits.get(kind, 0) for kind, amount in by_kind(used).items()):
+        return ""
+    return f"; {show_amounts(used)} are asked for already: that goes on, and nothing more is admitted"
+
+
+def _without_nothing(amounts: Resources) -> Resources:
+    """Return amounts as quotas are kept: sorted, and nothing of what is not there."""
+    named = {name: amount for name, amount in sorted(amounts.named.items()) if amount}
+    devices = {name: amount for name, amount in sorted(amounts.devices.items()) if amount}
+    return msgspec.structs.replace(amounts, named=named, devices=devices)

@@ -1,0 +1,361 @@
+"""What is decided about machines: that they join, leave, are marked, go down and come back, and what follows
+from what they report.
+
+Of a report only news about *current* attempts has consequences, and the results of attempts that were lost
+with the machine. The rest (attempts that were superseded, or that nobody knows) is absorbed into ``observed``
+and answered by the machine's next assignment.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from borgish.cell.allocs import is_alloc_set
+from borgish.cell.commands import (
+    CordonMachine,
+    Decision,
+    JoinMachine,
+    LoseMachine,
+    Observe,
+    RemoveMachine,
+    SetMachineDown,
+    SetMachineUp,
+    TaintMachine,
+    UncordonMachine,
+    UntaintMachine,
+)
+from borgish.cell.events import (
+    AnyEvent,
+    MachineCordoned,
+    MachineDown,
+    MachineFacts,
+    MachineJoined,
+    MachineLost,
+    MachineRemoved,
+    MachineTainted,
+    MachineUncordoned,
+    MachineUp,
+    TasksEnded,
+    TasksEvicted,
+    TasksRestarted,
+)
+from borgish.cell.model import Job, Machine, Taint, task_count
+from borgish.cell.observed import Observed, SeenAttempt
+from borgish.cell.state import Cell
+from borgish.clock import Now
+from borgish.errors import Conflict, NotFound
+from borgish.vocabulary import Ending, Eviction, Phase, split_task_name
+
+SILENT_SECONDS = 10.0
+"""What a machine that is down holds is given up when it was silent for so long under this master."""
+
+RESULTS = frozenset({Ending.FINISH, Ending.FAIL})
+"""What a program comes to by itself."""
+
+
+def join(cell: Cell, observed: Observed, command: JoinMachine, _actor: str, _now: Now) -> Decision:
+    """Take a machine in, or note its new facts and address. Raises Conflict for a name that is held."""
+    machine = command.machine
+    there = cell.machines.get(machine.name)
+    if there is not None and not command.known and _is_held(observed, there, command):
+        raise Conflict(
+            f"a machine named {machine.name} is in this cell and answers",
+            "give this one another name in its borglet.toml; a machine that lost its state folder may "
+            "come back under its name once the old borglet is silent",
+        )
+    if there is not None:
+        machine = msgspec.structs.replace(
+            machine,
+            joined_at=there.joined_at,
+            boot_id=there.boot_id,  # of the last report: the next one tells what a new boot has ended
+            cordoned=there.cordoned,
+            reason=there.reason if there.cordoned else "",
+            port_next=there.port_next,
+            taints=there.taints,
+        )
+    events = () if machine == there else (MachineJoined(machine),)
+    return Decision(events, machine.name, f"{machine.name} is in the cell")
+
+
+def _is_held(observed: Observed, there: Machine, command: JoinMachine) -> bool:
+    """Whether another borglet has the name. Not yet heard under this master, it may still answer; only
+    who listens at its address has taken its place."""
+    seen = observed.machines.get(there.name)
+    if seen is None or not seen.instance:
+        asks = command.machine
+        return there.up and (there.host, there.port) != (asks.host, asks.port)
+    return there.up and seen.instance != command.instance
+
+
+def cordon(cell: Cell, _o: Observed, command: CordonMachine, _actor: str, _now: Now) -> Decision:
+    """Place nothing new on a machine. Raises NotFound."""
+    machine = _machine(cell, command.machine)
+    if machine.cordoned:
+        return Decision((), machine.name, f"{machine.name} is cordoned already")
+    text = f"{machine.name} takes no new tasks; what runs there goes on"
+    return Decision((MachineCordoned(machine.name, command.reason),), machine.name, text)
+
+
+def uncordon(cell: Cell, _o: Observed, command: UncordonMachine, _actor: str, _now: Now) -> Decision:
+    """Place tasks on it again. Raises NotFound."""
+    machine = _machine(cell, command.machine)
+    if not machine.cordoned:
+        return Decision((), machine.name, f"{machine.name} is not cordoned")
+    return Decision((MachineUncordoned(machine.name),), machine.name, f"{machine.name} takes tasks again")
+
+
+def taint(cell: Cell, _o: Observed, command: TaintMachine, _actor: str, now: Now) -> Decision:
+    """Add a taint, or change the one that is there under the key. Raises NotFound."""
+    machine = _machine(cell, command.machine)
+    there = {taint.key: taint for taint in machine.taints}
+    before = there.get(command.key)
+    text = f"{machine.name} is tainted {command.key}"
+    if before and (before.value, before.effect) == (command.value, command.effect):
+        return Decision((), machine.name, f"{text} already")
+    there[command.key] = Taint(command.key, command.value, command.effect, now.wall)
+    taints = tuple(there[key] for key in sorted(there))
+    return Decision((MachineTainted(machine.name, taints),), machine.name, text)
+
+
+def untaint(cell: Cell, _o: Observed, command: UntaintMachine, _actor: str, _now: Now) -> Decision:
+    """Remove a taint. Raises NotFound, also where the machine has no such taint."""
+    machine = _machine(cell, command.machine)
+    taints = tuple(taint for taint in machine.taints if taint.key != command.key)
+    if taints == machine.taints:
+        known = ", ".join(taint.key for taint in machine.taints) or "none"
+        raise NotFound(f"{machine.name} has no taint {command.key}", f"its taints are: {known}")
+    text = f"{machine.name} is no longer tainted {command.key}"
+    return Decision((MachineTainted(machine.name, taints),), machine.name, text)
+
+
+def down(cell: Cell, _o: Observed, command: SetMachineDown, _actor: str, _now: Now) -> Decision:
+    """Note that a machine does not answer. Raises NotFound."""
+    machine = _machine(cell, command.machine)
+    events = (MachineDown(machine.name, command.reason),) * machine.up
+    return Decision(events, machine.name, f"{machine.name} is down: {command.reason}")
+
+
+def lose(cell: Cell, _o: Observed, command: LoseMachine, _actor: str, _now: Now) -> Decision:
+    """Give up a machine that is down, whole: all that it holds is evicted. Raises NotFound."""
+    machine = _machine(cell, command.machine)
+    placed = len(cell.placed[machine.name])
+    if machine.up or not placed:
+        return Decision((), machine.name, f"{machine.name} holds nothing that is lost")
+    evicted = evicted_as_lost(cell, machine.name, command.reason)
+    text = f"{machine.name} is given up: {task_count(placed)} evicted"
+    return Decision((MachineLost(machine.name, command.at), *evicted), machine.name, text)
+
+
+def up(cell: Cell, _o: Observed, command: SetMachineUp, _actor: str, _now: Now) -> Decision:
+    """Note that a machine answers again. Raises NotFound."""
+    machine = _machine(cell, command.machine)
+    events = (MachineUp(machine.name),) * (not machine.up)
+    return Decision(events, machine.name, f"{machine.name} is up")
+
+
+def remove(cell: Cell, observed: Observed, command: RemoveMachine, _actor: str, now: Now) -> Decision:
+    """Let go of a machine that is down, or that holds nothing. Raises NotFound and Conflict.
+
+    What the cell still wants of a machine that is down runs elsewhere; what runs there nobody stops then.
+    """
+    machine = _machine(cell, command.machine)
+    placed = cell.placed[machine.name]
+    if machine.up:
+        _expect_empty(cell, observed, machine)
+    elif placed:
+        _expect_silent(observed, machine, now)
+    evicted = evicted_as_lost(cell, machine.name, "it was removed from the cell")
+    return Decision((*evicted, MachineRemoved(machine.name)), machine.name, _said(machine, len(placed)))
+
+
+def _expect_empty(cell: Cell, observed: Observed, machine: Machine) -> None:
+    way_out = "Move them elsewhere and ask again, or stop its borglet and wait until it counts as down"
+    if placed := len(cell.placed[machine.name]):
+        raise Conflict(f"{machine.name} is up and runs {task_count(placed)}", way_out)
+    seen = observed.machines.get(machine.name)
+    ending = sum(attempt.ended is None for attempt in seen.attempts.values()) if seen else 0
+    if ending:
+        raise Conflict(
+            f"{machine.name} is up, and programs that should not run there have not ended: {ending}",
+            "Ask again in a moment; `borgctl machine show` says what is wrong when they stay",
+        )
+
+
+def _expect_silent(observed: Observed, machine: Machine, now: Now) -> None:
+    """Who leads now must have found it silent: the one before may have set it down, and it be back."""
+    seen = observed.machines.get(machine.name)
+    if seen is None or now.mono - max(seen.heard, seen.watched_since) < SILENT_SECONDS:
+        raise Conflict(
+            f"{machine.name} counts as down and holds tasks, but was not silent for {SILENT_SECONDS:g} s",
+            "Ask again in some seconds: if it is down its tasks are moved, if it is not it is up again",
+        )
+
+
+def _said(machine: Machine, placed: int) -> str:
+    if machine.up:
+        return f"{machine.name} is removed; stop its borglet, or it joins again within a minute"
+    moved = f": {task_count(placed)} of it run elsewhere" if placed else ""
+    return f"{machine.name} is removed{moved}; it joins again when its borglet comes back"
+
+
+def evicted_as_lost(cell: Cell, machine: str, reason: str) -> Iterator[TasksEvicted]:
+    """Yield the evictions of all that a machine holds that is down, job by job.
+
+    Of what runs to completion the result counts, should it be reported when the machine is back.
+    """
+    groups: dict[tuple[str, bool], list[int]] = {}
+    for key, index in sorted(cell.placed[machine]):
+        groups.setdefault((key, _has_result(cell.jobs[key], index)), []).append(index)
+    for (key, results_count), indexes in groups.items():
+        yield TasksEvicted(
+            key,
+            tuple(indexes),
+            Eviction.MACHINE_LOST,
+            f"{machine} is down: {reason}",
+            results_count=results_count,
+        )
+
+
+def _has_result(job: Job, index: int) -> bool:
+    """Return whether what a task runs now has a result for its job; another version's is of no use."""
+    is_current = job.spec_of(job.tasks[index]) is job.spec
+    return is_current and not job.spec.is_service and not is_alloc_set(job)
+
+
+def _machine(cell: Cell, name: str) -> Machine:
+    machine = cell.machines.get(name)
+    if machine is None:
+        raise NotFound(f"there is no machine {name}", "`borgctl machine list` shows those there are")
+    return machine
+
+
+# Reports
+
+
+def observe(cell: Cell, _o: Observed, report: Observe, _actor: str, _now: Now) -> Decision:
+    """Return the events that a machine's report brings about. A machine not in the cell brings none."""
+    machine = cell.machines.get(report.machine)
+    if machine is None:
+        return Decision((), report.machine, "not in this cell")
+    events: list[AnyEvent] = [*_machine_events(machine, report)]
+    news = [a for a in report.changed if cell.is_current(machine.name, a.task, a.attempt)]
+    if report.boot_id != machine.boot_id:
+        gone = [a for a in news if _is_gone_with_boot(a)]
+        news = [a for a in news if a not in gone]
+        events.extend(_rebooted(machine, gone))
+    events.extend(_restarts(cell, news))  # first: of a task that has ended since, the count is history too
+    ended = [a for a in news if a.ended in RESULTS]
+    events.extend(_endings(ended))
+    events.extend(_evictions(cell, machine, report, news))
+    events.extend(_late_endings(cell, machine, report, {a.task for a in ended}))
+    return Decision(tuple(events), machine.name, f"report of {machine.name}")
+
+
+_NOT_STARTED = (Phase.STARTING, Phase.BACKING_OFF, Phase.CRASH_LOOPING)
+
+
+def _is_gone_with_boot(attempt: SeenAttempt) -> bool:
+    """Return whether an attempt of before its machine booted has not been started again there since.
+
+    How it ended is known only if that was before.
+    """
+    if attempt.ended in RESULTS:
+        return not _is_exit_known(attempt)
+    was_running = _is_exit_known(attempt) or bool(attempt.exit_reason)
+    return attempt.ended is None and was_running and attempt.phase in _NOT_STARTED
+
+
+def _is_exit_known(attempt: SeenAttempt) -> bool:
+    return attempt.exit_code is not None or attempt.signal is not None
+
+
+def _rebooted(machine: Machine, gone: list[SeenAttempt]) -> Iterator[AnyEvent]:
+    jobs: dict[str, list[int]] = {}
+    for attempt in gone:
+        job, index = split_task_name(attempt.task)
+        jobs.setdefault(job, []).append(index)
+    for job, indexes in sorted(jobs.items()):
+        yield TasksEvicted(job, tuple(sorted(indexes)), Eviction.VANISHED, f"{machine.name} was rebooted")
+
+
+def _machine_events(machine: Machine, report: Observe) -> Iterator[AnyEvent]:
+    if not machine.up:
+        yield MachineUp(machine.name)
+    facts = (
+        report.capacity if report.capacity is not None else machine.capacity,
+        report.attributes if report.attributes is not None else machine.attributes,
+        report.runtimes if report.runtimes is not None else machine.runtimes,
+        report.boot_id,
+    )
+    if facts != (machine.capacity, machine.attributes, machine.runtimes, machine.boot_id):
+        yield MachineFacts(machine.name, *facts)
+
+
+def _endings(ended: list[SeenAttempt], *, late: bool = False) -> Iterator[AnyEvent]:
+    groups: dict[tuple[str, Ending], list[tuple[int, SeenAttempt]]] = {}
+    for attempt in ended:
+        if attempt.ended is not None:
+            job, index = split_task_name(attempt.task)
+            groups.setdefault((job, attempt.ended), []).append((index, attempt))
+    for (job, ending), rows in sorted(groups.items()):
+        rows.sort(key=lambda row: row[0])
+        yield TasksEnded(
+            job,
+            tuple(index for index, _ in rows),
+            ending,
+            tuple(a.reason or a.exit_reason for _, a in rows),
+            tuple(a.exit_code for _, a in rows),
+            tuple(a.signal for _, a in rows),
+            tuple(a.started_at for _, a in rows),
+            tuple(a.attempt for _, a in rows) if late else (),
+        )
+
+
+def _late_endings(cell: Cell, machine: Machine, report: Observe, ended: set[str]) -> Iterator[AnyEvent]:
+    """Yield the ends of attempts that were lost with the machine, of tasks that have none otherwise.
+
+    Whoever was told to stop ends with KILL, so these ended by themselves. The work is done: a later attempt
+    would do it again, and is stopped, as whatever runs of a task that is dead.
+    """
+    late: dict[str, SeenAttempt] = {}
+    for attempt in sorted(report.changed, key=lambda a: a.attempt):
+        is_result = attempt.ended in RESULTS and _is_exit_known(attempt) and attempt.task not in ended
+        if is_result and cell.is_awaited(machine.name, attempt.task, attempt.attempt):
+            late.setdefault(attempt.task, attempt)
+    yield from _endings(list(late.values()), late=True)
+
+
+def _restarts(cell: Cell, news: list[SeenAttempt]) -> Iterator[AnyEvent]:
+    groups: dict[str, list[tuple[int, SeenAttempt]]] = {}
+    for attempt in news:
+        task = cell.task(attempt.task)
+        told = attempt.ended in (None, Ending.FINISH, Ending.FAIL)
+        if told and task is not None and attempt.restarts > task.restarts:
+            job, index = split_task_name(attempt.task)
+            groups.setdefault(job, []).append((index, attempt))
+    for job, rows in sorted(groups.items()):
+        rows.sort(key=lambda row: row[0])
+        yield TasksRestarted(
+            job,
+            tuple(index for index, _ in rows),
+            tuple(a.restarts for _, a in rows),
+            # The last exit of an attempt that has ended is its end, which has an event of its own.
+            tuple(None if a.ended else a.exit_code for _, a in rows),
+            tuple(None if a.ended else a.signal for _, a in rows),
+            tuple("" if a.ended else a.exit_reason or a.reason for _, a in rows),
+        )
+
+
+def _evictions(cell: Cell, machine: Machine, report: Observe, news: list[SeenAttempt]) -> Iterator[AnyEvent]:
+    for attempt in sorted(news, key=lambda a: a.task):
+        job, index = split_task_name(attempt.task)
+        if attempt.ended in (Ending.KILL, Ending.LOST):
+            reason = f"ended on {machine.name}: {attempt.reason or attempt.ended}"
+            yield TasksEvicted(job, (index,), Eviction.VANISHED, reason)
+        elif attempt.ended is None and attempt.port_in_use:
+            reason = f"port {attempt.port_in_use} on {machine.name} is held by another program"
+            yield TasksEvicted(job, (index,), Eviction.PORT_IN_USE, reason)
+    for name, attempt_id in report.gone:
+        if cell.is_current(machine.name, name, attempt_id):
+            job, index = split_task_name(name)
+            yield TasksEvicted(job, (index,), Eviction.VANISHED, f"{machine.name} no longer has it")
