@@ -63,7 +63,7 @@ def has_ended(quota: Quota, wall: float) -> bool:
     return quota.until != 0 and quota.until <= wall
 
 
-def expect_within_cell(cell: Cell, quota: Quota, wall: float) -> None:
+def check_within_cell(cell: Cell, quota: Quota, wall: float) -> None:
     """Raise Conflict when a quota of prod is raised, and with it all of them are more than the cell has."""
     if quota.band not in PROD:
         return

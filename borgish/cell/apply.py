@@ -88,7 +88,7 @@ def _rules_set(cell: Cell, event: RulesSet, _entry: Entry) -> None:
     cell.rules = event.rules
     for key in cell.jobs:  # the band of one that is dead may be another now
         cell.touched.jobs.add(key)
-        cell.demand.doubt(key)
+        cell.demand.mark_changed(key)
 
 
 def _entries_lost(cell: Cell, event: EntriesLost, _entry: Entry) -> None:

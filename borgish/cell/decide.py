@@ -50,10 +50,10 @@ from borgish.cell.events import (
     TasksPlaced,
     TasksResubmitted,
 )
-from borgish.cell.lifecycle import TaskEvent, allows, check_transitions, expect_row, movable
+from borgish.cell.lifecycle import TaskEvent, allows, check_row, check_transitions, movable
 from borgish.cell.model import Job, task_count
 from borgish.cell.observed import Observed
-from borgish.cell.rollback_checks import decide_rollback, expect_kept
+from borgish.cell.rollback_checks import check_kept, decide_rollback
 from borgish.cell.rollback_progress import decide_advance, decide_pause
 from borgish.cell.state import Cell
 from borgish.cell.warnings import job_warnings
@@ -81,7 +81,7 @@ def _submit(cell: Cell, _o: Observed, command: SubmitJob, _actor: str, now: Now)
         check_inside(cell, spec)
         admit(cell, spec, range(spec.tasks), now.wall)
         return Decision((JobSubmitted(spec),), spec.key, text, job_warnings(cell, spec))
-    expect_kept(job)
+    check_kept(job)
     wanted = msgspec.structs.replace(job.spec, tasks=job.tasks_wanted)
     if wanted == spec:
         return _submit_again(cell, job, now)
@@ -115,8 +115,8 @@ def _to_run(job: Job) -> list[int]:
 
 def _scale(cell: Cell, _o: Observed, command: ScaleJob, _actor: str, now: Now) -> Decision:
     job = _job(cell, command.job)
-    expect_row(job.key, job.state, TaskEvent.UPDATE)
-    expect_kept(job)
+    check_row(job.key, job.state, TaskEvent.UPDATE)
+    check_kept(job)
     if not 1 <= command.tasks <= TASKS_PER_JOB_MAX:
         raise Invalid(
             f"{command.tasks} is outside 1 to {TASKS_PER_JOB_MAX} tasks",
@@ -152,7 +152,7 @@ def _kill(cell: Cell, _o: Observed, command: KillTasks, actor: str, _now: Now) -
 
 def _restart(cell: Cell, _o: Observed, command: RestartTasks, actor: str, now: Now) -> Decision:
     job = _job(cell, command.job)
-    expect_kept(job)
+    check_kept(job)
     chosen = _chosen(job, command.indexes)
     if job.lagging is not None:
         to_run = set(_to_run(job))
@@ -174,7 +174,7 @@ def _restart(cell: Cell, _o: Observed, command: RestartTasks, actor: str, now: N
 
 def _forget(cell: Cell, _o: Observed, command: ForgetJob, _actor: str, _now: Now) -> Decision:
     job = _job(cell, command.job)
-    expect_row(job.key, job.state, TaskEvent.FORGET)
+    check_row(job.key, job.state, TaskEvent.FORGET)
     return Decision((JobForgotten(job.key),), job.key, f"{job.key} forgotten")
 
 

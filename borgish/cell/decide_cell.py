@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from borgish.bands import Bands
-from borgish.cell.admission import expect_within_cell, has_ended, show_moment
+from borgish.cell.admission import check_within_cell, has_ended, show_moment
 from borgish.cell.commands import BeginEpoch, Decision, RemoveQuota, Seen, SetQuota
 from borgish.cell.events import AnyEvent, Elected, EntriesLost, QuotaRemoved, QuotaSet, RulesSet
 from borgish.cell.model import Job, Quota, Rules, quota_key
@@ -81,7 +81,7 @@ def set_quota(cell: Cell, _o: Observed, command: SetQuota, _actor: str, now: Now
     if has_ended(quota, now.wall):
         raise Invalid(f"until: {show_moment(quota.until)} is past", "name a later moment, or leave it out")
     if not command.beyond_cell:
-        expect_within_cell(cell, quota, now.wall)
+        check_within_cell(cell, quota, now.wall)
     events = () if cell.quotas.get(quota.key) == quota else (QuotaSet(quota),)
     until = f" until {show_moment(quota.until)}" if quota.until else ""
     text = f"{quota.user} may ask for {show_amounts(quota.limits)} in {quota.band}{until}"

@@ -161,14 +161,14 @@ def remove(cell: Cell, observed: Observed, command: RemoveMachine, _actor: str, 
     machine = _machine(cell, command.machine)
     placed = cell.placed[machine.name]
     if machine.up:
-        _expect_empty(cell, observed, machine)
+        _check_empty(cell, observed, machine)
     elif placed:
-        _expect_silent(observed, machine, now)
+        _check_silent(observed, machine, now)
     evicted = evicted_as_lost(cell, machine.name, "it was removed from the cell")
     return Decision((*evicted, MachineRemoved(machine.name)), machine.name, _said(machine, len(placed)))
 
 
-def _expect_empty(cell: Cell, observed: Observed, machine: Machine) -> None:
+def _check_empty(cell: Cell, observed: Observed, machine: Machine) -> None:
     way_out = "Move them elsewhere and ask again, or stop its borglet and wait until it counts as down"
     if placed := len(cell.placed[machine.name]):
         raise Conflict(f"{machine.name} is up and runs {task_count(placed)}", way_out)
@@ -181,7 +181,7 @@ def _expect_empty(cell: Cell, observed: Observed, machine: Machine) -> None:
         )
 
 
-def _expect_silent(observed: Observed, machine: Machine, now: Now) -> None:
+def _check_silent(observed: Observed, machine: Machine, now: Now) -> None:
     """Who leads now must have found it silent: the one before may have set it down, and it be back."""
     seen = observed.machines.get(machine.name)
     if seen is None or now.mono - max(seen.heard, seen.watched_since) < SILENT_SECONDS:
@@ -320,7 +320,7 @@ def _late_endings(cell: Cell, machine: Machine, report: Observe, ended: set[str]
     late: dict[str, SeenAttempt] = {}
     for attempt in sorted(report.changed, key=lambda a: a.attempt):
         is_result = attempt.ended in RESULTS and _is_exit_known(attempt) and attempt.task not in ended
-        if is_result and cell.is_awaited(machine.name, attempt.task, attempt.attempt):
+        if is_result and cell.may_end_late(machine.name, attempt.task, attempt.attempt):
             late.setdefault(attempt.task, attempt)
     yield from _endings(list(late.values()), late=True)
 

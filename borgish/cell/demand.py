@@ -24,7 +24,7 @@ class Demand:
     def __init__(self, jobs: Mapping[str, Job], bands: Bands) -> None:
         self._sums: dict[str, _Sum] = {}
         self._claims: dict[str, _Claim] = {}  # by job: what of it is in the sums
-        self._doubted: set[str] = set(jobs)
+        self._changed: set[str] = set(jobs)
         self.settle(jobs, bands)
 
     def of(self, key: str) -> Resources:
@@ -37,18 +37,18 @@ class Demand:
         """What is asked for, by quota key."""
         return {key: found.amounts() for key, found in self._sums.items()}
 
-    def doubt(self, job: str) -> None:
+    def mark_changed(self, job: str) -> None:
         """Note that a job is, or is about to be, written to or gone."""
-        self._doubted.add(job)
+        self._changed.add(job)
 
     def settle(self, jobs: Mapping[str, Job], bands: Bands) -> None:
         """Count the jobs anew that were doubted."""
-        for key in self._doubted:
+        for key in self._changed:
             job = jobs.get(key)
             before, now = self._claims.get(key), _claim(job, bands) if job else None
             if before != now:
                 self._replace(key, before, now)
-        self._doubted.clear()
+        self._changed.clear()
 
     def _replace(self, job: str, before: _Claim | None, now: _Claim | None) -> None:
         if before is not None:

@@ -61,7 +61,7 @@ def running_tasks_have_a_place(cell: Cell) -> Iterator[str]:
     """A running task has an attempt the journal knows, a machine of the cell, and its ports."""
     for key, job, task in _running(cell):
         name = task_name(key, task.index)
-        if task.attempt <= 0 or cell.is_unheard(task.attempt):
+        if task.attempt <= 0 or cell.is_unknown(task.attempt):
             yield f"{name} runs as attempt {task.attempt}, which journal position {cell.position} has not"
         if task.machine not in cell.machines:
             yield f"{name} runs on {task.machine}, which is not in the cell"

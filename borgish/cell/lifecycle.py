@@ -123,7 +123,7 @@ def movable(job: Job, indexes: Iterable[int], event: TaskEvent) -> tuple[int, ..
     return tuple(index for index in indexes if job.tasks[index].state in sources)
 
 
-def expect_row(name: str, state: State | None, event: TaskEvent) -> None:
+def check_row(name: str, state: State | None, event: TaskEvent) -> None:
     """Raise Conflict, for a task or a job of this name, unless the table has such a row."""
     if state not in _MOVES[event].sources:
         raise Conflict(f"{name} is {state or 'gone'}", _HINTS.get(event, ""))
@@ -147,7 +147,7 @@ def check_transitions(cell: Cell, events: Iterable[AnyEvent]) -> None:
                 else:  # what a rollback adds to a job begins as pending
                     state = tasks[index].state if index < len(tasks) else State.PENDING
                 if state not in sources:
-                    expect_row(task_name(key, index), state, task_event)
+                    check_row(task_name(key, index), state, task_event)
                 there[index] = target if task_event is not TaskEvent.UPDATE else state
 
 
@@ -266,7 +266,7 @@ def forget_job(cell: Cell, key: str, event: TaskEvent) -> None:
     job = cell.jobs[key]
     transition(cell, job, range(len(job.tasks)), event, 0.0)
     del cell.jobs[key]
-    cell.demand.doubt(key)
+    cell.demand.mark_changed(key)
     cell.lagging.discard(key)
     cell.touched.jobs_gone.add(key)
 
@@ -286,7 +286,7 @@ def drop_promises(cell: Cell, job: Job, indexes: Iterable[int]) -> None:
 
 def touch(cell: Cell, job: Job, indexes: Iterable[int]) -> None:
     """Note that a job, and these of its tasks, are to be written."""
-    cell.demand.doubt(job.key)
+    cell.demand.mark_changed(job.key)
     cell.touched.jobs.add(job.key)
     cell.touched.tasks.setdefault(job.key, set()).update(indexes)
 

@@ -103,5 +103,5 @@ def _note_orphans(cell: Cell, seen: SeenMachine, now: Now) -> None:
 
     It stays one when the journal grows past that id: what this store wrote there is something else.
     """
-    unheard = {key for key in seen.attempts if key in seen.orphans or cell.is_unheard(key[1])}
+    unheard = {key for key in seen.attempts if key in seen.orphans or cell.is_unknown(key[1])}
     seen.orphans = {key: seen.orphans.get(key, now.mono) for key in sorted(unheard)}

@@ -3,7 +3,7 @@
 Rolled back is what people *want*: jobs with their specs, which of their tasks are to run, which machines
 take which tasks, and quotas. What was *observed* is not: machines are those there are now, a task that runs
 what it should run goes on where it is and as it is, and no attempt comes back. So for each task there is a
-fate:
+action:
 
 - It is to run, and does, by the same spec as then: it stays untouched. By another spec, or where that spec
   does not let it be: it is stopped and runs anew.
@@ -52,7 +52,7 @@ class JobPlan(msgspec.Struct, frozen=True):
     live: tuple[int, ...] = ()  # of its tasks then those that are to run
 
 
-class Order(msgspec.Struct, frozen=True):
+class RollbackInfo(msgspec.Struct, frozen=True):
     """What is alike in everything that one rollback does to running tasks; see ``Lagging``."""
 
     position: int
@@ -95,8 +95,8 @@ def plan(now: Cell, then: Cell, only: frozenset[str], at: float, *, hurried: boo
     counts by what it runs, and those that are to be stopped lag behind this one instead.
     """
     keys = sorted(only or now.jobs.keys() | then.jobs.keys())
-    order = Order(now.position + 1, then.position, hurried, reason)
-    jobs = tuple(one for key in keys if (one := _job(now, then, key, order)) is not None)
+    info = RollbackInfo(now.position + 1, then.position, hurried, reason)
+    jobs = tuple(one for key in keys if (one := _job(now, then, key, info)) is not None)
     return Plan(
         jobs,
         () if only else tuple(_machines(now.machines, then.machines, at)),
@@ -142,16 +142,16 @@ def _moved(now: Cell, jobs: tuple[JobPlan, ...]) -> int:
     return moved
 
 
-def _job(now: Cell, then: Cell, key: str, order: Order) -> JobPlan | None:
-    there, before = now.jobs.get(key), wanted(then.jobs.get(key))
+def _job(now: Cell, then: Cell, key: str, info: RollbackInfo) -> JobPlan | None:
+    there, before = now.jobs.get(key), desired(then.jobs.get(key))
     if before is None:
-        return _vanishing(there, order) if there is not None else None
+        return _vanishing(there, info) if there is not None else None
     if there is None:
         return _returning(before)
-    return _changing(there, before, now.machines, order)
+    return _changing(there, before, now.machines, info)
 
 
-def wanted(job: Job | None) -> Job | None:
+def desired(job: Job | None) -> Job | None:
     """Return a job as it was to be: when a rollback was under way, as that was to leave it.
 
     Of the counts of tasks only that of the dead is right then.
@@ -167,14 +167,14 @@ def wanted(job: Job | None) -> Job | None:
     return msgspec.structs.replace(job, spec=spec, tasks=tasks, dead=dead, lagging=None)
 
 
-def _vanishing(job: Job, order: Order) -> JobPlan | None:
+def _vanishing(job: Job, info: RollbackInfo) -> JobPlan | None:
     """Its tasks end; when none runs it is gone at once. None when that is under way."""
-    lagging = _lagging(job, (task for task in job.tasks if task.state is State.RUNNING), 0, {}, order)
+    lagging = _lagging(job, (task for task in job.tasks if task.state is State.RUNNING), 0, {}, info)
     if _is_under_way(job, None, lagging):
         return None
     restored = None
     if lagging.attempts:
-        over = tuple(_killed(task, order.reason) for task in job.tasks if task.state is State.PENDING)
+        over = tuple(_killed(task, info.reason) for task in job.tasks if task.state is State.PENDING)
         restored = _restored(job, job.spec, job.generation, dead=over, lagging=lagging)
     return JobPlan(job.key, Change.VANISHES, (), restored, job.running, 0, 0, 0)
 
@@ -187,41 +187,43 @@ def _returning(before: Job) -> JobPlan:
     return JobPlan(before.key, Change.RETURNS, (), restored, 0, len(live), 0, 0, before.spec, live)
 
 
-class _Fate(StrEnum):
+class _Action(StrEnum):
     """What becomes of one task that is there now and was there then."""
 
-    STAYS = auto()
-    RESULT_STAYS = auto()  # it was to run, and has a result
-    ANEW = auto()  # runs, and is to run something else
-    ENDS = auto()  # runs
-    AGAIN = auto()  # is dead, and is to run
-    OVER = auto()  # does not run, and what was known of it then is known again
+    KEEP = auto()
+    KEEP_RESULT = auto()  # it was to run, and has a result
+    REPLACE = auto()  # runs, and is to run something else
+    STOP = auto()  # runs
+    RERUN = auto()  # is dead, and is to run
+    END = auto()  # does not run, and what was known of it then is known again
 
 
-def _changing(job: Job, before: Job, machines: Mapping[str, Machine], order: Order) -> JobPlan | None:
+def _changing(job: Job, before: Job, machines: Mapping[str, Machine], info: RollbackInfo) -> JobPlan | None:
     """Return what becomes of a job that was there and is there; None when nothing does."""
-    fates = _fates(job, before, machines)
+    actions = _actions(job, before, machines)
     surplus = job.tasks[len(before.tasks) :]
-    changed = {index for index, fate in fates.items() if fate not in (_Fate.STAYS, _Fate.RESULT_STAYS)}
+    changed = {
+        index for index, action in actions.items() if action not in (_Action.KEEP, _Action.KEEP_RESULT)
+    }
     if not (changed or _header(job) != _header(before) or job.lagging is not None):
         return None
-    ending = {index: before.tasks[index] for index in _with(fates, _Fate.ENDS)}
-    behind = [job.tasks[index] for index in sorted([*ending, *_with(fates, _Fate.ANEW)])]
+    ending = {index: before.tasks[index] for index in _with(actions, _Action.STOP)}
+    behind = [job.tasks[index] for index in sorted([*ending, *_with(actions, _Action.REPLACE)])]
     behind += [task for task in surplus if task.state is State.RUNNING]
     live = tuple(
         task.index
         for task in before.tasks
-        if task.state is not State.DEAD and fates.get(task.index) is not _Fate.RESULT_STAYS
+        if task.state is not State.DEAD and actions.get(task.index) is not _Action.KEEP_RESULT
     )
     running = {task.index for task in job.tasks if task.state is State.RUNNING}
     waiting = sum(index not in running for index in live)
-    lagging = _lagging(job, behind, len(before.tasks), ending, order, waiting)
+    lagging = _lagging(job, behind, len(before.tasks), ending, info, waiting)
     if changed <= lagging.attempts.keys() and _is_under_way(job, before, lagging):
         return None
-    restored = _change(job, before, fates, lagging, order.reason)
+    restored = _change(job, before, actions, lagging, info.reason)
     fresh = [task for task in before.tasks[len(job.tasks) :] if task.state is not State.DEAD]
     stopped = len(lagging.attempts)
-    started = len(_with(fates, _Fate.ANEW)) + len(restored.pending) + len(fresh)
+    started = len(_with(actions, _Action.REPLACE)) + len(restored.pending) + len(fresh)
     return JobPlan(
         job.key,
         Change.CHANGES,
@@ -230,16 +232,18 @@ def _changing(job: Job, before: Job, machines: Mapping[str, Machine], order: Ord
         stopped,
         started,
         job.running - stopped,
-        len(_with(fates, _Fate.RESULT_STAYS)),
+        len(_with(actions, _Action.KEEP_RESULT)),
         before.spec,
         live,
     )
 
 
-def _change(job: Job, before: Job, fates: Mapping[int, _Fate], lagging: Lagging, reason: str) -> JobRestored:
+def _change(
+    job: Job, before: Job, actions: Mapping[int, _Action], lagging: Lagging, reason: str
+) -> JobRestored:
     """Tasks too many stay, while one of them runs; of the others they are the last, and pending none."""
     tasks = len(job.tasks) if any(i >= lagging.tasks for i in lagging.attempts) else len(before.tasks)
-    over = [before.tasks[index] for index in _with(fates, _Fate.OVER)]
+    over = [before.tasks[index] for index in _with(actions, _Action.END)]
     over += [task for task in before.tasks[len(job.tasks) :] if task.state is State.DEAD]
     surplus = job.tasks[len(before.tasks) : tasks]
     over += [_killed(task, reason) for task in surplus if task.state is State.PENDING]
@@ -247,14 +251,19 @@ def _change(job: Job, before: Job, fates: Mapping[int, _Fate], lagging: Lagging,
         before,
         msgspec.structs.replace(before.spec, tasks=tasks),
         max(job.generation, before.generation) + (job.spec != before.spec),
-        pending=tuple(_with(fates, _Fate.AGAIN)),
+        pending=tuple(_with(actions, _Action.RERUN)),
         dead=tuple(over),
         lagging=lagging if lagging.attempts else None,
     )
 
 
 def _lagging(
-    job: Job, behind: Iterable[Task], tasks: int, records: dict[int, Task], order: Order, waiting: int = 0
+    job: Job,
+    behind: Iterable[Task],
+    tasks: int,
+    records: dict[int, Task],
+    info: RollbackInfo,
+    waiting: int = 0,
 ) -> Lagging:
     """Return running tasks as they lag behind. What each of them runs is what its job says, unless it lagged
     behind before."""
@@ -273,11 +282,11 @@ def _lagging(
         attempts,
         tasks,
         records,
-        order.hurried,
-        order.reason,
+        info.hurried,
+        info.reason,
         tuple(others),
-        order.position,
-        order.to,
+        info.position,
+        info.to,
         waiting=waiting,
     )
 
@@ -293,13 +302,13 @@ def _outdated(others: list[Outdated], spec: JobSpec) -> Outdated:
 
 def _is_under_way(job: Job, before: Job | None, lagging: Lagging) -> bool:
     """Return whether a rollback goes on that leads to the same, and no slower."""
-    there, wanted_now = job.lagging, wanted(job)
+    there, desired_now = job.lagging, desired(job)
     if there is None or (lagging.hurried and not there.hurried):
         return False
     aim = (there.attempts, there.tasks, there.records) == (lagging.attempts, lagging.tasks, lagging.records)
-    if before is None or wanted_now is None:
-        return aim and before is wanted_now
-    return aim and _header(before) == _header(wanted_now)
+    if before is None or desired_now is None:
+        return aim and before is desired_now
+    return aim and _header(before) == _header(desired_now)
 
 
 def _restored(
@@ -333,16 +342,16 @@ def _killed(task: Task, reason: str) -> Task:
     return msgspec.structs.replace(task, state=State.DEAD, ending=Ending.KILL, reason=reason)
 
 
-def _with(fates: Mapping[int, _Fate], fate: _Fate) -> list[int]:
-    return [index for index, found in fates.items() if found is fate]
+def _with(actions: Mapping[int, _Action], action: _Action) -> list[int]:
+    return [index for index, found in actions.items() if found is action]
 
 
-def _fates(job: Job, before: Job, machines: Mapping[str, Machine]) -> dict[int, _Fate]:
-    """Return the fate of each task that is there now and was there then; of most, that it stays."""
+def _actions(job: Job, before: Job, machines: Mapping[str, Machine]) -> dict[int, _Action]:
+    """Return the action of each task that is there now and was there then; of most, that it stays."""
     if job.spec == before.spec and not job.dead and not before.dead and job.lagging is None:
         return {}
     compared: dict[int, tuple[bool, bool]] = {}  # by the identity of a specification: the same, alike
-    fates = {}
+    actions = {}
     for task, then in zip(job.tasks, before.tasks, strict=False):
         index, spec = task.index, job.spec_of_last(task)
         if id(spec) not in compared:
@@ -351,32 +360,32 @@ def _fates(job: Job, before: Job, machines: Mapping[str, Machine]) -> dict[int, 
         is_same, alike = compared[id(spec)]
         same = alike and spec.overrides.get(index) == before.spec.overrides.get(index)
         if same and not is_same and task.state is State.RUNNING:
-            fates[index] = _in_place(task, then, before.spec, machines)
+            actions[index] = _action_in_place(task, then, before.spec, machines)
         else:
-            fates[index] = _fate(task, then, same=same, completes=not before.spec.is_service)
-    return fates
+            actions[index] = _action(task, then, same=same, completes=not before.spec.is_service)
+    return actions
 
 
-def _in_place(task: Task, then: Task, spec: JobSpec, machines: Mapping[str, Machine]) -> _Fate:
-    """Return the fate of a task that runs the right program, perhaps in a place that is not right."""
+def _action_in_place(task: Task, then: Task, spec: JobSpec, machines: Mapping[str, Machine]) -> _Action:
+    """Return the action of a task that runs the right program, perhaps in a place that is not right."""
     machine = machines[task.machine]
     right = all(matches(constraint, machine.attributes) for constraint in spec.constraints)
-    return _fate(task, then, same=right, completes=False)
+    return _action(task, then, same=right, completes=False)
 
 
-def _fate(task: Task, then: Task, *, same: bool, completes: bool) -> _Fate:
+def _action(task: Task, then: Task, *, same: bool, completes: bool) -> _Action:
     """``same``: it runs, or ran, the program of then; ``completes``: that has a result."""
     was_over = then.state is State.DEAD
     match task.state:
         case State.RUNNING:
-            return _Fate.ENDS if was_over else _Fate.STAYS if same else _Fate.ANEW
+            return _Action.STOP if was_over else _Action.KEEP if same else _Action.REPLACE
         case State.PENDING:
-            return _Fate.OVER if was_over else _Fate.STAYS
+            return _Action.END if was_over else _Action.KEEP
         case State.DEAD:
             has_result = same and completes and task.ending in (Ending.FINISH, Ending.FAIL)
             if was_over:
-                return _Fate.STAYS if has_result or task.ending is then.ending else _Fate.OVER
-            return _Fate.RESULT_STAYS if has_result and _has_ended_since(task, then) else _Fate.AGAIN
+                return _Action.KEEP if has_result or task.ending is then.ending else _Action.END
+            return _Action.KEEP_RESULT if has_result and _has_ended_since(task, then) else _Action.RERUN
 
 
 def _has_ended_since(task: Task, then: Task) -> bool:

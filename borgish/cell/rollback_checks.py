@@ -56,17 +56,17 @@ def decide_rollback(cell: Cell, _o: Observed, command: RollBack, actor: str, now
 
 def checked_plan(cell: Cell, command: RollBack, now: Now) -> Plan:
     """Return what the command changes. Raises the ``Refused`` that it would be refused with."""
-    found = planned(cell, command, now)
-    expect_allowed(cell, found, command, now)
+    found = plan_rollback(cell, command, now)
+    check_allowed(cell, found, command, now)
     return found
 
 
-def planned(cell: Cell, command: RollBack, now: Now) -> Plan:
+def plan_rollback(cell: Cell, command: RollBack, now: Now) -> Plan:
     """Return what the command changes, whether or not that may be.
 
-    Raises a ``Refused`` when nothing can be planned.
+    Raises a ``Refused`` when nothing can be plan_rollback.
     """
-    _expect_past(cell, command)
+    _check_past(cell, command)
     for key in sorted(command.only):
         if key not in cell.jobs and key not in command.then.jobs:
             raise NotFound(
@@ -94,9 +94,9 @@ def planned(cell: Cell, command: RollBack, now: Now) -> Plan:
     return found
 
 
-def expect_allowed(cell: Cell, found: Plan, command: RollBack, now: Now) -> None:
+def check_allowed(cell: Cell, found: Plan, command: RollBack, now: Now) -> None:
     """Raise Conflict for a state that may not be, and when more tasks would be stopped than was said."""
-    expect_restorable(cell, command, found, now.wall)
+    check_restorable(cell, command, found, now.wall)
     stopped, running = found.stopped, found.running
     if command.yes_stop is not None and stopped > command.yes_stop:
         raise Conflict(
@@ -116,7 +116,7 @@ def reason_of(command: RollBack) -> str:
     return f"rolled back to position {command.then.position}"
 
 
-def _expect_past(cell: Cell, command: RollBack) -> None:
+def _check_past(cell: Cell, command: RollBack) -> None:
     if not 0 < command.then.position <= cell.position or command.then.name != cell.name:
         raise Invalid(
             f"position {command.then.position} of cell {command.then.name} is none that cell {cell.name} had",
@@ -130,7 +130,7 @@ def _behind(cell: Cell, command: RollBack) -> int:
     return sum(len(job.lagging.attempts) for job in jobs if job.lagging is not None)
 
 
-def expect_kept(job: Job) -> None:
+def check_kept(job: Job) -> None:
     """Raise Conflict for a job that goes as soon as a rollback has stopped its last task."""
     if job.lagging is not None and job.lagging.tasks == 0:
         raise Conflict(
@@ -147,14 +147,14 @@ def _scope(command: RollBack) -> str:
 # The cell as it would be left
 
 
-def expect_restorable(cell: Cell, command: RollBack, found: Plan, wall: float) -> None:
+def check_restorable(cell: Cell, command: RollBack, found: Plan, wall: float) -> None:
     """Raise Conflict when the cell may not be as this would leave it. ``wall`` is now."""
-    _expect_priorities(cell, found)
-    _expect_alloc_sets(cell, command, found)
-    _expect_quotas(cell, command, found, wall)
+    _check_priorities(cell, found)
+    _check_alloc_sets(cell, command, found)
+    _check_quotas(cell, command, found, wall)
 
 
-def _expect_priorities(cell: Cell, found: Plan) -> None:
+def _check_priorities(cell: Cell, found: Plan) -> None:
     highest = cell.rules.bands.highest
     for one in found.jobs:
         job = cell.jobs.get(one.job)
@@ -170,7 +170,7 @@ def _expect_priorities(cell: Cell, found: Plan) -> None:
 # Quotas
 
 
-def _expect_quotas(cell: Cell, command: RollBack, found: Plan, wall: float) -> None:
+def _check_quotas(cell: Cell, command: RollBack, found: Plan, wall: float) -> None:
     quotas = cell.quotas if command.only else command.then.quotas
     required = cell.rules.quota_required
     for key, more in sorted(_more(cell, found).items()):
@@ -239,7 +239,7 @@ def _over(
 # Alloc sets
 
 
-def _expect_alloc_sets(cell: Cell, command: RollBack, found: Plan) -> None:
+def _check_alloc_sets(cell: Cell, command: RollBack, found: Plan) -> None:
     after = {one.job: (one.after, not one.live) for one in found.jobs}
     for spec in _inside(cell, found):
         allocs, dead = after[spec.inside] if spec.inside in after else _found(cell.jobs.get(spec.inside))
@@ -251,13 +251,13 @@ def _expect_alloc_sets(cell: Cell, command: RollBack, found: Plan) -> None:
 
 def _inside(cell: Cell, found: Plan) -> Iterator[JobSpec]:
     """Yield the jobs in alloc sets of which it, or its set, is changed, and of which something is to run."""
-    planned = {one.job for one in found.jobs}
+    plan_rollback = {one.job for one in found.jobs}
     for one in found.jobs:
         if one.after is not None and one.after.inside and one.live:
             yield one.after
-    for key in sorted(cell.jobs.keys() - planned):
+    for key in sorted(cell.jobs.keys() - plan_rollback):
         job = cell.jobs[key]
-        if job.spec.inside in planned and job.state is not State.DEAD:
+        if job.spec.inside in plan_rollback and job.state is not State.DEAD:
             yield job.spec
 
 

@@ -29,38 +29,38 @@ PAUSED_AFTER_SECONDS = 30.0
 that has failed."""
 
 
-class Due(msgspec.Struct):
+class Remaining(msgspec.Struct):
     """Tasks of a job that lag behind, by what is to be done about each."""
 
-    running: list[int] = []  # to be stopped, some of them at a time
-    again: list[int] = []  # ended by themselves, and are to run anew
-    over: list[int] = []  # pending, and are not to run
-    reached: list[int] = []  # as they are to be already
+    to_stop: list[int] = []  # running; some of them at a time
+    to_rerun: list[int] = []  # ended by themselves
+    to_end: list[int] = []  # pending, and are not to run
+    done: list[int] = []  # as they are to be already
 
     @property
-    def at_once(self) -> bool:
+    def stops_nothing(self) -> bool:
         """Whether there is something to do that stops nothing."""
-        return bool(self.again or self.over or self.reached)
+        return bool(self.to_rerun or self.to_end or self.done)
 
 
-def due(job: Job) -> Due:
+def remaining(job: Job) -> Remaining:
     """Return what a rollback has yet to do about a job."""
-    found = Due()
+    found = Remaining()
     if (lagging := job.lagging) is not None:
         for index, attempt in lagging.attempts.items():
-            _list_of(found, job.tasks[index], attempt, ends=lagging.ends(index)).append(index)
+            _remaining_of(found, job.tasks[index], attempt, ends=lagging.ends(index)).append(index)
     return found
 
 
-def _list_of(found: Due, task: Task, attempt: int, *, ends: bool) -> list[int]:
+def _remaining_of(found: Remaining, task: Task, attempt: int, *, ends: bool) -> list[int]:
     match task.state:
         case State.RUNNING if ends or task.attempt == attempt:
-            return found.running
+            return found.to_stop
         case State.PENDING if ends:
-            return found.over
+            return found.to_end
         case State.DEAD if not ends and task.attempt == attempt and task.ending is not Ending.KILL:
-            return found.again
-    return found.reached
+            return found.to_rerun
+    return found.done
 
 
 def decide_advance(cell: Cell, _o: Observed, command: GoOnRollingBack, _actor: str, _now: Now) -> Decision:
@@ -71,9 +71,9 @@ def decide_advance(cell: Cell, _o: Observed, command: GoOnRollingBack, _actor: s
     stopped = {}
     for key, named in command.stop.items():
         if key in cell.lagging:
-            stopped[key] = [index for index in due(cell.jobs[key]).running if index in set(named)]
+            stopped[key] = [index for index in remaining(cell.jobs[key]).to_stop if index in set(named)]
     went_on = tuple(
-        event for key, indexes in stopped.items() if (event := _went_on(cell.jobs[key], indexes)).reached
+        event for key, indexes in stopped.items() if (event := _advanced(cell.jobs[key], indexes)).reached
     )
     evicted = tuple(
         event for key, indexes in stopped.items() for event in _inside(cell, cell.jobs[key], indexes, stopped)
@@ -95,12 +95,12 @@ def _is_paused(job: Job) -> bool:
     return job.lagging is not None and bool(job.lagging.paused)
 
 
-def _went_on(job: Job, stopped: Iterable[int]) -> RollbackWentOn:
+def _advanced(job: Job, stopped: Iterable[int]) -> RollbackWentOn:
     assert job.lagging is not None
-    ends, found = job.lagging.ends, due(job)
-    pending = [*found.again, *(index for index in stopped if not ends(index))]
-    ended = [*found.over, *(index for index in stopped if ends(index))]
-    reached = sorted([*pending, *ended, *found.reached])
+    ends, found = job.lagging.ends, remaining(job)
+    pending = [*found.to_rerun, *(index for index in stopped if not ends(index))]
+    ended = [*found.to_end, *(index for index in stopped if ends(index))]
+    reached = sorted([*pending, *ended, *found.done])
     return RollbackWentOn(job.key, tuple(reached), tuple(sorted(pending)), tuple(sorted(ended)))
 
 
@@ -117,7 +117,7 @@ def _inside(
 # What it waits for
 
 
-class Awaited(msgspec.Struct, frozen=True):
+class NotReady(msgspec.Struct, frozen=True):
     """What a rollback waits for in one job."""
 
     reason: str  # task 3 was restarted 2 times on m1 (exit code 1)
@@ -130,7 +130,7 @@ class Awaited(msgspec.Struct, frozen=True):
         return self.failed or now.wall - self.since >= PAUSED_AFTER_SECONDS
 
 
-def awaited(cell: Cell, observed: Observed, job: Job, now: Now) -> Awaited | None:
+def not_ready(cell: Cell, observed: Observed, job: Job, now: Now) -> NotReady | None:
     """Return what a rollback waits for in a job that lags behind it, None when all that it changed is up.
 
     Of several tasks the first that failed is told, or else the first. Walks the tasks of the job.
@@ -138,20 +138,20 @@ def awaited(cell: Cell, observed: Observed, job: Job, now: Now) -> Awaited | Non
     lagging = job.lagging
     if lagging is None or lagging.hurried:
         return None
-    first: Awaited | None = None
+    first: NotReady | None = None
     count = 0
     without_place = _without_place(cell, observed, job, lagging)
     for task in job.tasks:
         if task.index in without_place:
             continue
-        found = _awaited(cell, observed, job, lagging, task, now)
+        found = _task_not_ready(cell, observed, job, lagging, task, now)
         if found is None:
             continue
         count += 1
         if first is None or (found.failed and not first.failed):
             first = found
     if first is None:
-        return _out_of_reach(cell, job)
+        return _all_unreachable(cell, job)
     more = f"; {count - 1} more {'is' if count == 2 else 'are'} not up" if count > 1 else ""
     return msgspec.structs.replace(first, reason=f"{first.reason}{more}", tasks=count)
 
@@ -177,41 +177,41 @@ def _without_place(cell: Cell, observed: Observed, job: Job, lagging: Lagging) -
     return frozenset(pending[: lagging.waiting])
 
 
-def _out_of_reach(cell: Cell, job: Job) -> Awaited | None:
-    running = due(job).running
-    if not running or stoppable(cell, job, running):
+def _all_unreachable(cell: Cell, job: Job) -> NotReady | None:
+    to_stop = remaining(job).to_stop
+    if not to_stop or stoppable(cell, job, to_stop):
         return None
-    task = job.tasks[running[0]]
+    task = job.tasks[to_stop[0]]
     reason = f"task {task.index} is to be stopped, and {task.machine}, where it runs, is down"
-    return Awaited(reason, failed=False, since=task.since)
+    return NotReady(reason, failed=False, since=task.since)
 
 
-def _awaited(
+def _task_not_ready(
     cell: Cell, observed: Observed, job: Job, lagging: Lagging, task: Task, now: Now
-) -> Awaited | None:
+) -> NotReady | None:
     if lagging.ends(task.index) or lagging.attempts.get(task.index) == task.attempt:
         return None
     if task.state is State.PENDING:
         refused = observed.refused.get(job.key, "")
         reason = f"task {task.index} waits for a machine{refused and f': {refused}'}"
-        return Awaited(reason, failed=False, since=task.since)
+        return NotReady(reason, failed=False, since=task.since)
     if task.attempt <= lagging.position:
         return None  # not changed by this rollback, so nothing is learned from it
     if task.state is State.DEAD:
         if task.ending in (Ending.FINISH, Ending.KILL):
             return None
         how = exit_text(task.exit_code, task.signal) or task.reason
-        return Awaited(f"task {task.index} failed{how and f' ({how})'}", failed=True, since=task.since)
+        return NotReady(f"task {task.index} failed{how and f' ({how})'}", failed=True, since=task.since)
     if not cell.machines[task.machine].up:
         reason = f"task {task.index} was placed on {task.machine}, which is down"
-        return Awaited(reason, failed=False, since=task.since)
+        return NotReady(reason, failed=False, since=task.since)
     if job.spec.kind is JobKind.ALLOC_SET:
         return None  # reserved; there is nothing to come up
     seen = observed.attempt(task.machine, task_name(job.key, task.index), task.attempt)
     if seen is not None and _is_steady(job, seen, now):
         return None
     failed = seen is not None and (seen.restarts > 0 or seen.phase is Phase.UNHEALTHY)
-    return Awaited(f"task {task.index} {_trouble(job, task, seen)}", failed=failed, since=task.since)
+    return NotReady(f"task {task.index} {_trouble(job, task, seen)}", failed=failed, since=task.since)
 
 
 def _is_steady(job: Job, seen: SeenAttempt, now: Now) -> bool:

@@ -72,25 +72,25 @@ def _level(free_bytes: float, floor_bytes: int) -> Level:
     return Level.LOW if free_bytes < floor_bytes else Level.AMPLE
 
 
-def expect_room(room: Room, command: Command) -> None:
+def check_room(room: Room, command: Command) -> None:
     """Raise StoreFull for a command that is not to be decided.
 
     Reports are decided at any level: only one of which something is to be written is refused, by who
     writes it, and the machine reports again until it is acknowledged.
     """
     if isinstance(command, ASKS_FOR_MORE):
-        expect_ample(room)
+        check_ample(room)
     elif not isinstance(command, Observe):
-        expect_writable(room)
+        check_writable(room)
 
 
-def expect_ample(room: Room) -> None:
+def check_ample(room: Room) -> None:
     """Raise StoreFull unless everything may be written."""
     if room.level is not Level.AMPLE:
         raise store_full(room)
 
 
-def expect_writable(room: Room) -> None:
+def check_writable(room: Room) -> None:
     """Raise StoreFull where nothing is to be written."""
     if room.level is Level.FULL:
         raise store_full(room)

@@ -102,14 +102,14 @@ class Cell:
             and found.machine == machine
         )
 
-    def is_awaited(self, machine: str, task: str, attempt: int) -> bool:
+    def may_end_late(self, machine: str, task: str, attempt: int) -> bool:
         """Return whether an attempt was lost with its machine, and its result counts should it come."""
         found = self.task(task)
         return found is not None and any(
             lost.attempt == attempt and lost.machine == machine for lost in found.lost
         )
 
-    def is_unheard(self, attempt: int) -> bool:
+    def is_unknown(self, attempt: int) -> bool:
         """Return whether an attempt was placed by a history that this cell has not, or has lost."""
         return attempt > self.position or any(first <= attempt <= last for first, last in self.lost)
 

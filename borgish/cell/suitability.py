@@ -14,28 +14,28 @@ from borgish.vocabulary import TaintEffect
 _FOR_GOOD = float("inf")
 
 
-def broken(spec: JobSpec, machine: Machine) -> Iterator[Constraint]:
+def unmet_constraints(spec: JobSpec, machine: Machine) -> Iterator[Constraint]:
     """Yield the hard constraints of a job that a machine does not meet."""
     return (each for each in spec.constraints if not matches(each, machine.attributes))
 
 
-def objection(spec: JobSpec, machine: Machine) -> str:
+def why_unsuitable(spec: JobSpec, machine: Machine) -> str:
     """Return why tasks of a job should not stay on a machine, in words; "" when they may."""
-    unmet = ", ".join(map(str, broken(spec, machine)))
+    unmet = ", ".join(map(str, unmet_constraints(spec, machine)))
     return f"{machine.name} no longer meets {unmet}" if unmet else ""
 
 
 def untolerated(tolerations: tuple[Toleration, ...], taints: tuple[Taint, ...]) -> Iterator[Taint]:
     """Yield the taints, of any effect, that none of the tolerations is for.
 
-    A toleration that ends (``for_seconds``) counts; see ``leaves_at`` for when it does.
+    A toleration that ends (``for_seconds``) counts; see ``evict_at`` for when it does.
     """
     for taint in taints:
         if not any(_is_for(toleration, taint) for toleration in tolerations):
             yield taint
 
 
-def leaves_at(
+def evict_at(
     tolerations: tuple[Toleration, ...], taints: tuple[Taint, ...], placed_at: float = 0.0
 ) -> float | None:
     """Return when a task has to leave a machine with these taints, in seconds since 1970; None: never.

@@ -8,7 +8,7 @@ import asyncio
 import logging
 
 from borgish.api.views.instants import instant
-from borgish.cell.room import Level, expect_ample
+from borgish.cell.room import Level, check_ample
 from borgish.clock import Clock
 from borgish.errors import BorgishError
 from borgish.failpoints import reach
@@ -65,7 +65,7 @@ class Checkpointer:
             return await self._made(reason, name)
 
     async def _made(self, reason: str, name: str = "") -> CheckpointView:
-        expect_ample(self._turn.room)
+        check_ample(self._turn.room)
         reach("checkpoint.begin")
         body, position, at = await self._encoded()
         reach("checkpoint.encoded")

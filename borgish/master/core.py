@@ -23,7 +23,7 @@ from borgish.cell.events import (
 from borgish.cell.model import Rules
 from borgish.cell.observed import Observed
 from borgish.cell.observing import ORPHAN_SECONDS, absorb, forget, hear, miss, take_usage, watch, welcome
-from borgish.cell.room import AMPLE, Level, Room, expect_room, store_full
+from borgish.cell.room import AMPLE, Level, Room, check_room, store_full
 from borgish.cell.state import Cell, Touched
 from borgish.clock import Now
 from borgish.errors import CellBroken, Conflict, Poison, Refused
@@ -164,7 +164,7 @@ class Core:
             if known := self._known(ask):
                 return known
             self._expect_harmless(ask)
-            expect_room(self._room, ask.command)
+            check_room(self._room, ask.command)
             if isinstance(ask.command, SubmitJob) and ask.command.plan:
                 return self._submit_as_planned(ask, ask.command, now)
             return self._record(ask.command, ask.actor, now, ask)

@@ -9,7 +9,7 @@ from borgish.api.views.history import Wanted
 from borgish.bands import Bands
 from borgish.cell.commands import Command
 from borgish.cell.model import Task
-from borgish.cell.room import expect_ample, expect_writable
+from borgish.cell.room import check_ample, check_writable
 from borgish.cell.state import Cell
 from borgish.errors import Conflict, NotFound
 from borgish.master.archive import Archive
@@ -213,11 +213,11 @@ class MasterGateway:
 
     async def import_checkpoint(self, file: bytes, name: str, actor: str) -> Imported:
         """Keep a checkpoint that was handed out."""
-        expect_ample(self._turn.room)
+        check_ample(self._turn.room)
         await self._turn.durable()
         return await self._keeper.take_in(file, name, self._core.cell.position, actor)
 
     async def delete_checkpoint(self, position: int, actor: str) -> CheckpointView:
         """Let go of a checkpoint, unless it is the last good one."""
-        expect_writable(self._turn.room)
+        check_writable(self._turn.room)
         return await self._keeper.delete(position, actor)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from borgish.cell.commands import Command, GoOnRollingBack, PauseRollback
 from borgish.cell.model import Job, Lagging
 from borgish.cell.observed import Observed
-from borgish.cell.rollback_progress import Awaited, awaited, due, stoppable
+from borgish.cell.rollback_progress import NotReady, not_ready, remaining, stoppable
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.reconcilers.settings import ReconcileSettings
@@ -34,20 +34,20 @@ def reconcile(
     stop: dict[str, tuple[int, ...]] = {}
     pause: dict[str, str] = {}
     for key in sorted(cell.lagging):
-        job, found = cell.jobs[key], due(cell.jobs[key])
+        job, found = cell.jobs[key], remaining(cell.jobs[key])
         assert job.lagging is not None
-        running = _in_order(job.lagging, stoppable(cell, job, found.running))
+        running = _in_order(job.lagging, stoppable(cell, job, found.to_stop))
         chosen: list[int] = []
         if job.lagging.hurried:
             chosen = running
         elif names is None:
-            waits = awaited(cell, observed, job, now)
+            waits = not_ready(cell, observed, job, now)
             room = _room(job, waits)
             chosen = running[: min(left, room)]
             if waits is not None and waits.pauses(now) and not (room and running) and not job.lagging.paused:
                 pause[key] = waits.reason
         left = max(0, left - len(chosen))
-        if chosen or found.at_once:
+        if chosen or found.stops_nothing:
             stop[key] = tuple(chosen)
     if stop:
         yield GoOnRollingBack(stop)
@@ -60,7 +60,7 @@ def _in_order(lagging: Lagging, running: list[int]) -> list[int]:
     return sorted(running, key=lambda index: not lagging.ends(index))
 
 
-def _room(job: Job, waits: Awaited | None) -> int:
+def _room(job: Job, waits: NotReady | None) -> int:
     """Return how many more tasks of a job may be stopped now."""
     share = max(1, math.floor(JOB_SHARE * len(job.tasks)))
     if waits is None:

@@ -25,8 +25,8 @@ from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.reconcilers.settings import LOST_SECONDS, ReconcileSettings
 
-FROZEN_SHARE = 0.5
-FROZEN_MACHINES_MIN = 3
+MASS_FAILURE_SHARE = 0.5
+MASS_FAILURE_MACHINES_MIN = 3
 
 
 def reconcile(
@@ -40,31 +40,31 @@ def reconcile(
     lost = [name for name in down if settings.is_gone(observed.machines[name], now)]
     if (
         not lost
-        or is_frozen(cell, observed, settings, now)
-        or not _has_settled(cell, observed, settings, now)
+        or is_mass_failure(cell, observed, settings, now)
+        or not _has_heard_half(cell, observed, settings, now)
     ):
         return
     at = settings.steady_wall(now)
     lost.sort(key=lambda name: (-_production(cell, name), name))
-    for name in lost[: allowance(cell, settings, at)]:
+    for name in lost[: loss_budget(cell, settings, at)]:
         yield LoseMachine(name, cell.machines[name].reason, at)
 
 
-def allowance(cell: Cell, settings: ReconcileSettings, at: float) -> int:
+def loss_budget(cell: Cell, settings: ReconcileSettings, at: float) -> int:
     """Return how many machines may be given up now. ``at`` is ``settings.steady_wall``."""
     share = math.floor(settings.lost_share_max * len(cell.machines) + 1e-9)  # 0.29 of 100 are 29
     recent = sum(abs(at - lost_at) < LOST_SECONDS for lost_at in cell.losses)
     return max(0, max(1, share) - recent)
 
 
-def is_frozen(cell: Cell, observed: Observed, settings: ReconcileSettings, now: Now) -> bool:
+def is_mass_failure(cell: Cell, observed: Observed, settings: ReconcileSettings, now: Now) -> bool:
     """Return whether so many machines do not answer, or did not a moment ago, that no task is moved."""
     thawed = now.mono - settings.thaw_seconds
     failed = sum(
         not machine.up or _is_unreachable(observed, name, thawed) for name, machine in cell.machines.items()
     )
     return failed == len(cell.machines) or (
-        failed >= FROZEN_MACHINES_MIN and failed >= FROZEN_SHARE * len(cell.machines)
+        failed >= MASS_FAILURE_MACHINES_MIN and failed >= MASS_FAILURE_SHARE * len(cell.machines)
     )
 
 
@@ -74,7 +74,7 @@ def _is_unreachable(observed: Observed, name: str, thawed: float) -> bool:
     return seen is not None and (not seen.is_answering or (seen.returned or -math.inf) > thawed)
 
 
-def _has_settled(cell: Cell, observed: Observed, settings: ReconcileSettings, now: Now) -> bool:
+def _has_heard_half(cell: Cell, observed: Observed, settings: ReconcileSettings, now: Now) -> bool:
     if now.mono - settings.led_since >= settings.election_grace_seconds:
         return True
     answered = sum(1 for name in cell.machines if name in observed.machines and observed.machines[name].heard)

@@ -10,7 +10,7 @@ from borgish.cell.commands import Command, EvictTasks
 from borgish.cell.model import Job
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
-from borgish.cell.suitability import objection
+from borgish.cell.suitability import why_unsuitable
 from borgish.clock import Now
 from borgish.reconcilers.settings import EVICTIONS_MAX, ReconcileSettings
 from borgish.vocabulary import Eviction, Recheck, State
@@ -43,7 +43,7 @@ def _leaving(cell: Cell, job: Job) -> dict[str, list[int]]:
         if task.state is not State.RUNNING:
             continue
         if task.machine not in reasons:
-            reasons[task.machine] = objection(job.spec, cell.machines[task.machine])
+            reasons[task.machine] = why_unsuitable(job.spec, cell.machines[task.machine])
         if reasons[task.machine]:
             leaving.setdefault(reasons[task.machine], []).append(task.index)
     return leaving

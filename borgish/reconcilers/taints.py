@@ -10,7 +10,7 @@ from borgish.cell.commands import Command, EvictTasks
 from borgish.cell.model import Machine
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
-from borgish.cell.suitability import leaves_at
+from borgish.cell.suitability import evict_at
 from borgish.clock import Now
 from borgish.reconcilers.settings import EVICTIONS_MAX, ReconcileSettings
 from borgish.spec.job import JobSpec
@@ -46,7 +46,7 @@ def _leaving(cell: Cell, machine: Machine, now: Now) -> dict[tuple[str, str], li
 
 def _why(spec: JobSpec, machine: Machine, placed_at: float, now: Now) -> str:
     for taint in machine.taints:
-        at = leaves_at(spec.tolerations, (taint,), placed_at)
+        at = evict_at(spec.tolerations, (taint,), placed_at)
         if at is not None and at <= now.wall:
             return f"{machine.name} is tainted {taint}"
     return ""

@@ -83,7 +83,7 @@ def judging_by(settings: ReconcileSettings) -> Plant:
 
 
 def without_a_rate(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(stranded, "allowance", lambda *_: 1000)
+    patch.setattr(stranded, "loss_budget", lambda *_: 1000)
 
 
 def throwing_late_results_away(patch: pytest.MonkeyPatch) -> None:
@@ -126,5 +126,5 @@ def test_a_guard_that_counts_only_who_is_down_is_found(monkeypatch: pytest.Monke
 
 
 def test_moving_tasks_in_a_mass_failure_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stranded, "is_frozen", lambda *_: False)
+    monkeypatch.setattr(stranded, "is_mass_failure", lambda *_: False)
     assert any("were away" in problem for problem in one_after_another(silent, 0.0).problems)

@@ -90,7 +90,7 @@ def test_it_would_be_found_if_it_looked_at_nothing(monkeypatch: pytest.MonkeyPat
     def looks_at_nothing(*_: object) -> None:
         return None
 
-    monkeypatch.setattr(rollback, "awaited", looks_at_nothing)
+    monkeypatch.setattr(rollback, "not_ready", looks_at_nothing)
     story = Story(0)
     story.world.run(storm_seconds=250.0, calm_seconds=100.0)
     assert story.least == 0

@@ -13,7 +13,7 @@ from borgish.borglet.core import BorgletCore
 from borgish.cell import decide_machines, rollback
 from borgish.cell.commands import Observe
 from borgish.cell.model import Job
-from borgish.cell.rollback_progress import Due
+from borgish.cell.rollback_progress import Remaining
 from borgish.cell.state import Cell
 from borgish.errors import StoreFull
 from borgish.link import conversation, translate
@@ -50,7 +50,9 @@ def test_a_master_that_is_held_up_costs_no_task_its_place() -> None:
 
 def test_it_would_be_found_if_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Core, "_mind_stall", lambda *_: None)
-    monkeypatch.setattr(stranded, "is_frozen", lambda *_: False)  # all are silent: it would hold them back
+    monkeypatch.setattr(
+        stranded, "is_mass_failure", lambda *_: False
+    )  # all are silent: it would hold them back
     problems = [text for seed in range(5) for text in World(seed, faults=STALLS).run().problems]
     assert any("is said to be lost" in text for text in problems)
 
@@ -136,7 +138,7 @@ def adopt_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def never_go_on_rolling_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("borgish.cell.rollback_progress.due", lambda _job: Due())
+    patch.setattr("borgish.cell.rollback_progress.remaining", lambda _job: Remaining())
 
 
 def take_what_lags_behind_for_restored(patch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from borgish.api.views.notices import machine_words
 from borgish.cell.commands import RollBack
 from borgish.cell.rollback import JobPlan
-from borgish.cell.rollback_checks import expect_allowed, planned
+from borgish.cell.rollback_checks import check_allowed, plan_rollback
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import Refused
@@ -14,10 +14,10 @@ from borgish.wire.api_past import JobRollback, RollbackPlan
 
 def rollback_plan(cell: Cell, command: RollBack, to: AsOf, now: Now) -> RollbackPlan:
     """Return what the command would do to the cell. Raises the ``Refused`` of one that plans nothing."""
-    found = planned(cell, command, now)
+    found = plan_rollback(cell, command, now)
     refusal = hint = ""
     try:
-        expect_allowed(cell, found, command, now)
+        check_allowed(cell, found, command, now)
     except Refused as refused:
         refusal, hint = refused.message, refused.hint
     return RollbackPlan(

@@ -6,7 +6,7 @@ from borgish.api.views.indexes import has_index
 from borgish.api.views.instants import instant, instant_or_none
 from borgish.cell.model import Job, Machine, Task
 from borgish.cell.observed import Observed, SeenAttempt, SeenProgram
-from borgish.cell.suitability import objection
+from borgish.cell.suitability import why_unsuitable
 from borgish.vocabulary import OUTCOMES, JobKind, Phase, State, task_name
 from borgish.wire.api import ProgramView, RefusalView, TaskView, UsageView
 
@@ -94,7 +94,7 @@ def _reason(task: Task, seen: SeenAttempt | None, refusals: Sequence[RefusalView
 def _unsuited(job: Job, task: Task, machine: Machine | None) -> str:
     if machine is None or task.state is not State.RUNNING:
         return ""
-    why = objection(job.spec, machine)
+    why = why_unsuitable(job.spec, machine)
     return f"should not stay: {why}" if why else ""
 
 

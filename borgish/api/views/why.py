@@ -12,7 +12,7 @@ from borgish.api.views.tasks import last_exit, phase_of, seen_attempt, task_view
 from borgish.cell.model import Job, Machine, Task, exit_text
 from borgish.cell.observed import Observed, SeenAttempt
 from borgish.cell.state import Cell
-from borgish.cell.suitability import leaves_at, objection
+from borgish.cell.suitability import evict_at, why_unsuitable
 from borgish.vocabulary import HELD_BACK, OUTCOMES, Ending, JobKind, Phase, Recheck, State, task_name
 from borgish.wire.api import EventView, RefusalView, WhyView
 
@@ -184,10 +184,10 @@ def _running(
 
 def _staying(job: Job, task: Task, machine: Machine) -> Iterator[str]:
     """Say why tasks of a job should not stay on a machine, or not for ever."""
-    if why := objection(job.spec, machine):
+    if why := why_unsuitable(job.spec, machine):
         follows = {Recheck.KEEP: "It stays, as its job says", Recheck.EVICT: "It will be moved"}
         yield f"It should not stay: {why}. {follows[job.spec.recheck]} (recheck: {job.spec.recheck})."
-    at = leaves_at(job.spec.tolerations, machine.taints, task.since)
+    at = evict_at(job.spec.tolerations, machine.taints, task.since)
     if at is not None:
         marks = ", ".join(map(str, machine.taints))
         yield f"{machine.name} is tainted {marks}: it may stay until {instant(at)}."

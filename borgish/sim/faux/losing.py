@@ -8,7 +8,7 @@ from borgish.cell.events import MachineDown
 from borgish.cell.state import Cell
 from borgish.errors import Invalid, NotFound
 from borgish.reconcilers.settings import ReconcileSettings
-from borgish.reconcilers.stranded import is_frozen
+from borgish.reconcilers.stranded import is_mass_failure
 from borgish.scheduler.plan import Refusal
 from borgish.sim.faux.copied import Copy
 from borgish.sim.faux.evicted import Leaving, leaving, newly_waiting
@@ -117,7 +117,7 @@ def lose_machines(copy: Copy, machines: tuple[str, ...]) -> Loss:
         round(max(down, default=-1.0), 2),
         round(max(again.values(), default=-1.0), 2),
         len(again),
-        is_frozen(copy.cell, copy.core.observed, ReconcileSettings(), copy.now()),
+        is_mass_failure(copy.cell, copy.core.observed, ReconcileSettings(), copy.now()),
     )
 
 

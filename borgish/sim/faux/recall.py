@@ -63,7 +63,7 @@ from borgish.cell.events import (
     TasksResubmitted,
 )
 from borgish.cell.model import split_quota_key
-from borgish.cell.rollback_progress import due
+from borgish.cell.rollback_progress import remaining
 from borgish.cell.state import Cell
 from borgish.vocabulary import Band, Eviction
 
@@ -217,7 +217,7 @@ def _went_on(cell: Cell, entry: Entry, _then: Then) -> Iterator[Command]:
     stop = {}
     for event in entry.events:
         if isinstance(event, RollbackWentOn) and event.job in cell.jobs:
-            running = set(due(cell.jobs[event.job]).running)
+            running = set(remaining(cell.jobs[event.job]).to_stop)
             stop[event.job] = tuple(index for index in event.reached if index in running)
     yield GoOnRollingBack(stop)
 

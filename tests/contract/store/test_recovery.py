@@ -112,7 +112,7 @@ def test_what_follows_a_damaged_entry_is_lost_and_said(damaged: Damaged) -> None
         cell = store.load()
     assert (lost.position, lost.timeline, lost.actor) == (15, 2, "recovery")
     assert lost.events == (EntriesLost(12, 14, 2, saved.stop),)
-    assert [cell.is_unheard(attempt) for attempt in (11, 12, 14, 15, 999)] == [False, True, True, False, True]
+    assert [cell.is_unknown(attempt) for attempt in (11, 12, 14, 15, 999)] == [False, True, True, False, True]
 
 
 def test_a_hole_in_the_journal_ends_it_there(damaged: Damaged) -> None:

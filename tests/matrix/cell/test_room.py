@@ -7,7 +7,7 @@ import pytest
 
 from borgish.cell import commands
 from borgish.cell.commands import Command
-from borgish.cell.room import AMPLE, FULL_SHARE, Floor, Level, Room, expect_room, refusing, room_of
+from borgish.cell.room import AMPLE, FULL_SHARE, Floor, Level, Room, check_room, refusing, room_of
 from borgish.errors import StoreFull
 
 MIB = 1024**2
@@ -52,10 +52,10 @@ def test_the_table_has_every_command() -> None:
 def test_what_is_refused_at_which_level(level: Level, name: str) -> None:
     made: Any = COMMANDS[name](**dict.fromkeys(get_type_hints(COMMANDS[name])))
     if allowed(level, name):
-        expect_room(ROOMS[level], made)
+        check_room(ROOMS[level], made)
         return
     with pytest.raises(StoreFull) as caught:
-        expect_room(ROOMS[level], made)
+        check_room(ROOMS[level], made)
     assert caught.value.status == 507
     assert "Make room on that disk" in caught.value.hint
 

@@ -24,8 +24,8 @@ from borgish.cell.commands import (
 from borgish.cell.events import Entry, RolledBack, TasksPlaced
 from borgish.cell.invariants import violations
 from borgish.cell.model import Snapshot
-from borgish.cell.rollback import same_program, wanted
-from borgish.cell.rollback_progress import awaited
+from borgish.cell.rollback import desired, same_program
+from borgish.cell.rollback_progress import not_ready
 from borgish.cell.state import Cell
 from borgish.errors import Refused
 from borgish.master.step import Step
@@ -172,7 +172,7 @@ def untouched(now: Cell, then: Cell, only: frozenset[str]) -> set[tuple[str, int
     """Return the running tasks that a rollback must leave alone."""
     found = set()
     for key, index in running(now):
-        there, before = now.jobs[key], wanted(then.jobs.get(key))
+        there, before = now.jobs[key], desired(then.jobs.get(key))
         if only and key not in only:
             found.add((key, index))
         elif before is not None and index < len(before.tasks):
@@ -266,7 +266,7 @@ def test_nobody_is_locked_out_and_nothing_runs_what_it_should_not(
     lived.settle()
     expect_replay(lived)
     for key in sorted(lived.cell.lagging):  # paused, as by a version that crashes
-        assert awaited(lived.cell, lived.core.observed, lived.cell.jobs[key], lived.now) is not None
+        assert not_ready(lived.cell, lived.core.observed, lived.cell.jobs[key], lived.now) is not None
         if killed:
             lived.do(KillTasks(key))
         else:

@@ -31,7 +31,7 @@ from borgish.cell.events import (
 )
 from borgish.cell.model import Job, Quota, Rules
 from borgish.cell.observed import Observed
-from borgish.cell.rollback_progress import due
+from borgish.cell.rollback_progress import remaining
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import Refused
@@ -137,7 +137,7 @@ def _of_rollback(cell: Cell, data: st.DataObject) -> AnyEvent | None:
     if not cell.lagging:
         return None
     key = data.draw(st.sampled_from(sorted(cell.lagging)))
-    running = due(cell.jobs[key]).running
+    running = remaining(cell.jobs[key]).to_stop
     stop = data.draw(st.lists(st.sampled_from(running), unique=True)) if running else []
     return next(iter(_decided(cell, GoOnRollingBack({key: tuple(stop)}))), None)
 

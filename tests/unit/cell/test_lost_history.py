@@ -42,8 +42,8 @@ def test_what_the_lost_history_placed_stays_unheard_of_when_the_journal_grows() 
     lost = SEEN.attempt
     for port in range(7000, 7010):
         lived.do(JoinMachine(machine("m1", port=port), "m1", known=True))
-    assert lived.cell.is_unheard(lost)
-    assert not lived.cell.is_unheard(lived.attempts()[0])
+    assert lived.cell.is_unknown(lost)
+    assert not lived.cell.is_unknown(lived.attempts()[0])
     seen = SeenAttempt("ann/web/0", lost, Phase.UP)
     lived.do(Observe("m1", "b1", "i", (seen,)))
     assert set(lived.core.observed.machines["m1"].orphans) == {("ann/web/0", lost)}
@@ -57,7 +57,7 @@ def test_it_can_happen_again() -> None:
     lived.do(SubmitJob(spec("late", 1)))
     assert lived.cell.timeline == 10
     assert lived.attempts("ann/late")[0] > first + 70 + POSITIONS_MORE
-    assert lived.cell.is_unheard(first + 70)
+    assert lived.cell.is_unknown(first + 70)
 
 
 def test_a_rollback_does_not_give_ids_again() -> None:

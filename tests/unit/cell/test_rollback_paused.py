@@ -18,7 +18,7 @@ from borgish.cell.commands import (
 from borgish.cell.events import RollbackPaused
 from borgish.cell.model import Job, Lagging, Task
 from borgish.cell.observed import SeenAttempt
-from borgish.cell.rollback_progress import PAUSED_AFTER_SECONDS, RECOVERED_SECONDS, STEADY_SECONDS, awaited
+from borgish.cell.rollback_progress import PAUSED_AFTER_SECONDS, RECOVERED_SECONDS, STEADY_SECONDS, not_ready
 from borgish.clock import Now
 from borgish.errors import Conflict
 from borgish.master.core import Core
@@ -48,7 +48,7 @@ def lagging(lived: Lived, job: str = "ann/web") -> Lagging:
 
 
 def reason(lived: Lived, job: str = "ann/web") -> str:
-    found = awaited(lived.cell, lived.core.observed, lived.cell.jobs[job], lived.now)
+    found = not_ready(lived.cell, lived.core.observed, lived.cell.jobs[job], lived.now)
     return found.reason if found else ""
 
 
@@ -203,7 +203,7 @@ def check(spec: JobSpec, task: Task, seen: SeenAttempt | None, mono: float, *, i
     cell.machines["m1"].up = is_up
     if seen is not None:
         observed.machines["m1"].attempts[seen.task, seen.attempt] = seen
-    found = awaited(cell, observed, job, Now(mono + 1000.0, mono))
+    found = not_ready(cell, observed, job, Now(mono + 1000.0, mono))
     return found.reason if found else ""
 
 

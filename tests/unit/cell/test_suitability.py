@@ -1,7 +1,7 @@
 """Which taints a job tolerates, and how long its tasks may stay."""
 
 from borgish.cell.model import Taint
-from borgish.cell.suitability import leaves_at, untolerated
+from borgish.cell.suitability import evict_at, untolerated
 from borgish.spec.job import Toleration
 from borgish.vocabulary import TaintEffect
 
@@ -28,32 +28,30 @@ def test_a_toleration_that_ends_counts_as_one() -> None:
 
 
 def test_nobody_has_to_leave_for_a_taint_that_only_keeps_away() -> None:
-    assert leaves_at((), (ML, OLD)) is None
+    assert evict_at((), (ML, OLD)) is None
 
 
 def test_who_does_not_tolerate_an_evicting_taint_leaves_when_it_comes() -> None:
-    assert leaves_at((Toleration("dedicated"),), (REPAIR, ML)) == 1000.0
+    assert evict_at((Toleration("dedicated"),), (REPAIR, ML)) == 1000.0
 
 
 def test_who_tolerates_it_for_good_stays() -> None:
-    assert (
-        leaves_at((Toleration("repair", for_seconds=60.0), Toleration("repair", "disk")), (REPAIR,)) is None
-    )
+    assert evict_at((Toleration("repair", for_seconds=60.0), Toleration("repair", "disk")), (REPAIR,)) is None
 
 
 def test_who_tolerates_it_for_a_while_leaves_after_that() -> None:
     brief, longer = Toleration("repair", for_seconds=60.0), Toleration("repair", "disk", 3600.0)
-    assert leaves_at((brief,), (REPAIR,)) == 1060.0
-    assert leaves_at((brief, longer), (REPAIR,)) == 4600.0
+    assert evict_at((brief,), (REPAIR,)) == 1060.0
+    assert evict_at((brief, longer), (REPAIR,)) == 4600.0
 
 
 def test_the_first_taint_to_evict_counts() -> None:
     later = Taint("power", "", TaintEffect.EVICT, since=2000.0)
-    assert leaves_at((Toleration("repair", for_seconds=5000.0),), (REPAIR, later)) == 2000.0
+    assert evict_at((Toleration("repair", for_seconds=5000.0),), (REPAIR, later)) == 2000.0
 
 
 def test_who_came_after_the_taint_may_stay_as_long_as_any_other() -> None:
     tolerates = (Toleration("repair", for_seconds=60.0),)
-    assert leaves_at(tolerates, (REPAIR,), placed_at=5000.0) == 5060.0
-    assert leaves_at(tolerates, (REPAIR,), placed_at=10.0) == 1060.0
-    assert leaves_at((), (REPAIR,), placed_at=5000.0) == 1000.0
+    assert evict_at(tolerates, (REPAIR,), placed_at=5000.0) == 5060.0
+    assert evict_at(tolerates, (REPAIR,), placed_at=10.0) == 1060.0
+    assert evict_at((), (REPAIR,), placed_at=5000.0) == 1000.0
