@@ -22,19 +22,19 @@ def watch(observed: Observed, machines: Iterable[str], now: Now) -> None:
         observed.machines.setdefault(name, SeenMachine()).watched_since = now.mono
 
 
-def welcome(observed: Observed, machines: Iterable[str], now: Now) -> None:
+def mark_returned(observed: Observed, machines: Iterable[str], now: Now) -> None:
     """Note that machines that were down are up again, and watch them from now on."""
     for name in machines:
         watch(observed, (name,), now)
         observed.machines[name].returned = now.mono
 
 
-def forget(observed: Observed, machine: str) -> None:
+def forget_machine(observed: Observed, machine: str) -> None:
     """Let go of what was seen of a machine that is no longer in the cell."""
     observed.machines.pop(machine, None)
 
 
-def hear(observed: Observed, heard: Mapping[str, float]) -> set[str]:
+def record_answers(observed: Observed, heard: Mapping[str, float]) -> set[str]:
     """Note when machines last gave a valid answer (master's monotonic clock); return those that had not
     been answering."""
     back = set()
@@ -49,7 +49,7 @@ def hear(observed: Observed, heard: Mapping[str, float]) -> set[str]:
     return back
 
 
-def miss(observed: Observed, missed: Mapping[str, Miss]) -> set[str]:
+def record_misses(observed: Observed, missed: Mapping[str, Miss]) -> set[str]:
     """Note that polls of machines got no valid answer; return those that are not answering from now on."""
     silent = set()
     for name, found in missed.items():
@@ -64,14 +64,14 @@ def miss(observed: Observed, missed: Mapping[str, Miss]) -> set[str]:
     return silent
 
 
-def take_usage(observed: Observed, machine: str, usage: Mapping[tuple[str, int], tuple[int, int]]) -> None:
+def record_usage(observed: Observed, machine: str, usage: Mapping[tuple[str, int], tuple[int, int]]) -> None:
     """Take in the latest samples of one machine."""
     seen = observed.machines.get(machine)
     if seen is not None:
         seen.usage = dict(usage)
 
 
-def absorb(cell: Cell, observed: Observed, report: Observe, now: Now) -> None:
+def record_report(cell: Cell, observed: Observed, report: Observe, now: Now) -> None:
     """Take in what differs on one machine from what it said before."""
     seen = observed.machines.setdefault(report.machine, SeenMachine(watched_since=now.mono))
     seen.boot_id, seen.instance, seen.generation = report.boot_id, report.instance, report.generation

@@ -22,7 +22,16 @@ from borgish.cell.events import (
 )
 from borgish.cell.model import Rules
 from borgish.cell.observed import Observed
-from borgish.cell.observing import ORPHAN_SECONDS, absorb, forget, hear, miss, take_usage, watch, welcome
+from borgish.cell.observing import (
+    ORPHAN_SECONDS,
+    forget_machine,
+    mark_returned,
+    record_answers,
+    record_misses,
+    record_report,
+    record_usage,
+    watch,
+)
 from borgish.cell.room import AMPLE, Level, Room, check_room, store_full
 from borgish.cell.state import Cell, Touched
 from borgish.clock import Now
@@ -148,13 +157,13 @@ class Core:
     def _take(self, given: Input, now: Now) -> tuple[int, Accepted | Refused] | None:
         match given:
             case Heard(machines):
-                self._stale |= hear(self.observed, machines)
+                self._stale |= record_answers(self.observed, machines)
             case Unasked(machines):
                 watch(self.observed, [name for name in machines if name in self.cell.machines], now)
             case Missed(machines):
-                self._stale |= miss(self.observed, machines)
+                self._stale |= record_misses(self.observed, machines)
             case UsageSeen(machine, usage):
-                take_usage(self.observed, machine, usage)
+                record_usage(self.observed, machine, usage)
             case Ask():
                 return given.handle, self._answer(given, now)
         return None
@@ -246,10 +255,10 @@ class Core:
         )
         returned = [name for event in decision.events if (name := self._comes_up(event))]
         self._apply(entry)
-        welcome(self.observed, returned, now)
+        mark_returned(self.observed, returned, now)
         for event in decision.events:
             if isinstance(event, MachineRemoved):
-                forget(self.observed, event.machine)
+                forget_machine(self.observed, event.machine)
         self._entries.append(entry)
 
     def _apply(self, entry: Entry) -> None:
@@ -271,7 +280,7 @@ class Core:
     def _absorb(self, report: Observe, now: Now) -> None:
         before = self.observed.machines.get(report.machine)
         gone = [*before.attempts] if before and report.whole else report.gone
-        absorb(self.cell, self.observed, report, now)
+        record_report(self.cell, self.observed, report, now)
         self._reported.add(report.machine)
         self._woken.add(report.machine)
         self._stale.add(report.machine)

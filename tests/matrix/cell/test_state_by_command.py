@@ -43,7 +43,7 @@ from borgish.cell.events import AnyEvent, Entry, TasksEnded
 from borgish.cell.invariants import violations
 from borgish.cell.model import Snapshot
 from borgish.cell.observed import Observed, SeenAttempt
-from borgish.cell.observing import absorb, watch
+from borgish.cell.observing import record_report, watch
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import Refused
@@ -71,7 +71,7 @@ class Desk:
         """Decide and apply a command. Raises Refused."""
         self.enter(decide(self.cell, self.observed, command, "ann", NOW).events)
         if isinstance(command, Observe) and command.machine in self.cell.machines:
-            absorb(self.cell, self.observed, command, NOW)
+            record_report(self.cell, self.observed, command, NOW)
 
     def enter(self, events: tuple[AnyEvent, ...]) -> None:
         """Apply events, as they are read from the journal. A copy that applies them becomes the same."""

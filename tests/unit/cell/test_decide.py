@@ -24,7 +24,7 @@ from borgish.cell.events import Entry, TasksEnded, TasksRestarted
 from borgish.cell.invariants import violations
 from borgish.cell.model import Machine, Snapshot
 from borgish.cell.observed import Observed, SeenAttempt, SeenMachine
-from borgish.cell.observing import absorb
+from borgish.cell.observing import record_report
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import Conflict, Invalid, NotFound
@@ -71,7 +71,7 @@ class Desk:
             position = self.cell.position + 1
             apply_entry(self.cell, Entry(position, NOW.wall, 1, 1, actor, "test", decision.events))
         if isinstance(command, Observe):
-            absorb(self.cell, self.observed, command, NOW)
+            record_report(self.cell, self.observed, command, NOW)
         assert violations(self.cell) == []
         return decision.text, len(decision.events)
 

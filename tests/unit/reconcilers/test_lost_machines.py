@@ -15,7 +15,7 @@ from borgish.cell.commands import (
 from borgish.cell.decide import decide
 from borgish.cell.events import MachineLost, TasksEvicted
 from borgish.cell.observed import Miss, SeenMachine
-from borgish.cell.observing import miss
+from borgish.cell.observing import record_misses
 from borgish.clock import Now
 from borgish.reconcilers import stranded
 from borgish.reconcilers.settings import LOST_SECONDS, ReconcileSettings
@@ -49,7 +49,7 @@ class Machines(Desk):
             self.do(SetMachineDown(name, "no answer for 11 s"))
 
     def miss(self, *names: str, polls: int = 2) -> None:
-        miss(self.observed, {name: Miss("lost", polls=polls) for name in names})
+        record_misses(self.observed, {name: Miss("lost", polls=polls) for name in names})
 
     def given_up(self, seconds: float = 0.0, settings: ReconcileSettings = SETTINGS) -> list[str]:
         """Return the machines that are given up now, and give them up."""

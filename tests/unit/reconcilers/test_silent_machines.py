@@ -5,7 +5,7 @@ import pytest
 from borgish.cell.commands import Command, SetMachineDown, SetMachineUp
 from borgish.cell.model import Snapshot
 from borgish.cell.observed import MISSES_MAX, Miss, Observed, SeenMachine
-from borgish.cell.observing import hear, miss, watch
+from borgish.cell.observing import record_answers, record_misses, watch
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.reconcilers import machines
@@ -70,14 +70,14 @@ def test_polls_missed_in_a_row_are_counted_until_there_is_an_answer() -> None:
     observed = Observed()
     watch(observed, ["m1"], Now(0.0, BEGAN))
     seen = observed.machines["m1"]
-    assert miss(observed, {"m1": Miss("lost")}) == set()
-    assert miss(observed, {"m1": Miss("lost", refused=BEGAN + 1)}) == {"m1"}
+    assert record_misses(observed, {"m1": Miss("lost")}) == set()
+    assert record_misses(observed, {"m1": Miss("lost", refused=BEGAN + 1)}) == {"m1"}
     assert not seen.is_answering
-    assert miss(observed, {"m1": Miss("lost")}) == set()  # it is known already
+    assert record_misses(observed, {"m1": Miss("lost")}) == set()  # it is known already
     assert (seen.misses, seen.refused, seen.trouble) == (MISSES_MAX + 1, BEGAN + 1, "lost")
-    assert hear(observed, {"m1": BEGAN + 3}) == {"m1"}
+    assert record_answers(observed, {"m1": BEGAN + 3}) == {"m1"}
     assert (seen.is_answering, seen.trouble) == (True, "")
-    assert hear(observed, {"m1": BEGAN + 4}) == set()
+    assert record_answers(observed, {"m1": BEGAN + 4}) == set()
 
 
 def test_misses_of_one_step_are_taken_together() -> None:
