@@ -44,6 +44,7 @@ def inside(cell: Cell, allocs: Job, index: int) -> Iterator[tuple[Job, Task]]:
 
 def priority_of(cell: Cell, job: Job, index: int) -> int:
     """Return the priority that says who may preempt a task: an alloc counts as the highest that is in it."""
+    # Otherwise an alloc in the free band would let the production in it be preempted.
     own = job.spec.priority
     if not is_alloc_set(job):
         return own
@@ -55,6 +56,8 @@ def may_preempt(cell: Cell, preemptor: str, job: Job, index: int) -> bool:
 
     Prod is never preempted, nor is what has an equal or a higher priority, or what holds such in it.
     """
+    # Borg disallows preemption within the production band, since it would cascade (section 2.5). Here prod is
+    # production and monitoring. Batch and free give way, and within these bands also to each other.
     for_job = cell.jobs.get(split_task_name(preemptor)[0])
     if for_job is None:
         return False
@@ -112,6 +115,7 @@ def refused_inside(spec: JobSpec, allocs: JobSpec | None, *, dead: bool) -> Refu
     if dead:
         return Conflict(f"{spec.key} is to run in {spec.inside}, which is dead", "submit the alloc set again")
     if allocs.user != spec.user:
+        # Another's alloc would be room without quota: a job in an alloc set asks for nothing (``demand``).
         hint = f"reserve with an alloc set of your own, or submit the job as {allocs.user}'s"
         return Forbidden(f"{spec.inside} is {allocs.user}'s, and {spec.key} is not", hint)
     return None

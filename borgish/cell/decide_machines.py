@@ -67,7 +67,10 @@ def join(cell: Cell, observed: Observed, command: JoinMachine, _actor: str, _now
         machine = msgspec.structs.replace(
             machine,
             joined_at=there.joined_at,
-            boot_id=there.boot_id,  # of the last report: the next one tells what a new boot has ended
+            # What a reboot ended is told by the first report after it, so joining leaves the boot that the
+            # last report was of. What the borglet has started again by itself goes on: after a power cut in
+            # the whole cell everything comes back where it was, without a decision.
+            boot_id=there.boot_id,
             cordoned=there.cordoned,
             reason=there.reason if there.cordoned else "",
             port_next=there.port_next,
@@ -312,11 +315,11 @@ def _endings(ended: list[SeenAttempt], *, late: bool = False) -> Iterator[AnyEve
 
 
 def _late_endings(cell: Cell, machine: Machine, report: Observe, ended: set[str]) -> Iterator[AnyEvent]:
-    """Yield the ends of attempts that were lost with the machine, of tasks that have none otherwise.
-
-    Whoever was told to stop ends with KILL, so these ended by themselves. The work is done: a later attempt
-    would do it again, and is stopped, as whatever runs of a task that is dead.
-    """
+    """Yield the ends of attempts that were lost with the machine, of tasks that have none otherwise."""
+    # A result is a result, also when it is late: the work is done, and a later attempt would do it again.
+    # That one is stopped, as whatever runs of a task that is dead, and the task's record, with its logs and
+    # exit code, is about the attempt that ended. What was ordered to stop ends with KILL, so it cannot be
+    # mistaken; a borglet whose runtime is not open yet obeys no stop before it knows what has ended.
     late: dict[str, SeenAttempt] = {}
     for attempt in sorted(report.changed, key=lambda a: a.attempt):
         is_result = attempt.ended in RESULTS and _is_exit_known(attempt) and attempt.task not in ended

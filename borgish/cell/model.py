@@ -81,7 +81,9 @@ class Lagging(msgspec.Struct, frozen=True):
     records: dict[int, Task]  # what is known of those that are over in the restored state
     hurried: bool  # all of them at once
     reason: str
-    others: tuple[Outdated, ...] = ()  # of the attempts, those that run something else than ``spec``
+    # Of the attempts, those that run something else than ``spec``: what lagged behind another rollback, from
+    # which this one took over.
+    others: tuple[Outdated, ...] = ()
     position: int = 0  # of the rollback: it changed the tasks that were placed later
     to: int = 0  # the position that it goes back to
     paused: str = ""  # why it was paused after the last task it reached

@@ -12,6 +12,10 @@ action:
 - It is not to run: it ends, and what was known of it then is known again.
 
 A job's spec counts as the same when nothing differs that a program notices (``same_program``).
+
+What is to be stopped *lags behind* the rollback (``Job.lagging``): the job is at once what it is to be, and
+those attempts keep the specification that they run until the reconciler reaches them, a few a second. No
+ordinary event needs to know of it, since an attempt's id never comes back.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -385,6 +389,7 @@ def _action(task: Task, then: Task, *, same: bool, completes: bool) -> _Action:
             has_result = same and completes and task.ending in (Ending.FINISH, Ending.FAIL)
             if was_over:
                 return _Action.KEEP if has_result or task.ending is then.ending else _Action.END
+            # By the ids of attempts: nothing that ran to completion runs twice unless somebody asked for it.
             return _Action.KEEP_RESULT if has_result and _has_ended_since(task, then) else _Action.RERUN
 
 

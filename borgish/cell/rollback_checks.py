@@ -8,7 +8,8 @@ and of the same user, and its priority one that the cell has.
 
 Where the whole cell goes back, what was so then may be so again: a user over a quota that had been lowered,
 a job that waited for an alloc set that was dead. A quota that has ended meanwhile, or is required only since
-then, is another matter: that state was allowed, and would not be any more.
+then, is another matter: that state was allowed, and would not be any more. So a full rollback is refused only
+for what changed outside of it.
 """
 
 from collections import Counter

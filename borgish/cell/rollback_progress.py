@@ -159,7 +159,7 @@ def not_ready(cell: Cell, observed: Observed, job: Job, now: Now) -> NotReady | 
 def stoppable(cell: Cell, job: Job, running: list[int]) -> list[int]:
     """Return those of the tasks still to be stopped that can be stopped: those whose machine is up.
 
-    The others are left to ``stranded``, or decided on when their machine is back.
+    The others are left to ``reconcilers/stranded.py``, or decided on when their machine is back.
     """
     return [index for index in running if cell.machines[job.tasks[index].machine].up]
 
@@ -167,9 +167,9 @@ def stoppable(cell: Cell, job: Job, running: list[int]) -> list[int]:
 def _without_place(cell: Cell, observed: Observed, job: Job, lagging: Lagging) -> frozenset[int]:
     """Return as many of the pending tasks as would be pending without any stop, those that wait longest.
 
-    They may need the very room that the next stop frees. They are counted and not named, for one of them may
-    have taken the place of a task that was stopped. Until the scheduler has refused them, they may well be
-    placed in a moment, and come up.
+    They may need the very room that the next stop frees: waiting for them would wait for ever. They are
+    counted and not named, for one of them may have taken the place of a task that was stopped. Until the
+    scheduler has refused them, they may well be placed in a moment, and come up.
     """
     if not observed.refused.get(job.key):
         return frozenset()

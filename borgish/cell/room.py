@@ -2,8 +2,9 @@
 
 There are two floors. Below the first, what asks for more is refused, so that what is left is there for
 stopping and healing: kills, reports, machines that come and go, tasks placed anew. Below the second nothing
-is written at all, since a commit that fails ends the process. The master looks before each step, and goes on
-by itself.
+is written at all, since a commit that fails ends the process: what it left behind only a new process can
+tell. So a full disk is found before a commit and not by it: the master reads the free space before each step,
+and goes on by itself.
 """
 
 from enum import StrEnum
@@ -75,8 +76,8 @@ def _level(free_bytes: float, floor_bytes: int) -> Level:
 def check_room(room: Room, command: Command) -> None:
     """Raise StoreFull for a command that is not to be decided.
 
-    Reports are decided at any level: only one of which something is to be written is refused, by who
-    writes it, and the machine reports again until it is acknowledged.
+    Reports are decided at any level, so that what is shown stays true: only one of which something is to be
+    written is refused, by who writes it, and the machine reports again until it is acknowledged.
     """
     if isinstance(command, ASKS_FOR_MORE):
         check_ample(room)

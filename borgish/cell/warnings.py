@@ -1,7 +1,8 @@
-"""What is doubtful about a job that is accepted all the same: it is said to who submits it.
+"""Warnings about a job that is accepted all the same, for whoever submits it.
 
 Machines and other jobs come and go, so that an attribute that no machine has, or a place that no task can
-have, may be right tomorrow. Most often it is a slip.
+have, may be right tomorrow. Most often it is a mistake. Warnings are journalled with the answer, each on a
+line of its own, so that the same request gets them again.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,7 +18,7 @@ _MET_WITHOUT = ("!=", "not in", "not present")  # a machine without the attribut
 
 
 def job_warnings(cell: Cell, spec: JobSpec) -> tuple[str, ...]:
-    """Return what is doubtful, a sentence without its full stop each."""
+    """Return the warnings, a sentence without its full stop each."""
     return (*_contradictions(spec), *_unknown_attributes(cell, spec), *_slips(cell, spec))
 
 

@@ -16,6 +16,7 @@ def reconcile(
     """Forget jobs that have been dead long enough. Time does not wake anybody, so only at a resync."""
     if names is not None:
         return
+    # A clock that leaps ten years ahead must forget no job.
     began = Now(settings.led_since_wall, settings.led_since)
     forgotten = now.wall_unless_set_on(began) - settings.dead_jobs_seconds
     for key, job in sorted(cell.jobs.items()):

@@ -13,7 +13,8 @@ first to return would cost the others their tasks.
 
 And only a few machines at a time, those with most production first: what seems to be a few dead machines may
 be the beginning of more, and whether it is a mass failure is judged again before the next few. When machines
-were given up is in the journal, so a new master goes on at the same rate.
+were given up is in the journal (``MachineLost``), so a new master goes on at the same rate, by a clock that
+no step of the wall clock moves. A machine is given up whole, in one decision.
 """
 
 import math
