@@ -24,7 +24,7 @@ PROD = (Band.MONITORING, Band.PRODUCTION)
 def admit(cell: Cell, spec: JobSpec, indexes: Sequence[int], wall: float) -> None:
     """Raise OverQuota unless these tasks of a job, none of which asks yet, may ask for their limits.
 
-    ``wall`` is now, in seconds since 1970. Only what they ask for is looked at: a quota that is exceeded
+    ``wall`` is now, in seconds since 1970. Only what they ask for is compared: a quota that is exceeded
     in disk does not keep out a task without any.
     """
     band = cell.rules.bands.of(spec.priority)
@@ -59,7 +59,7 @@ def limits_in(
 
 
 def has_ended(quota: Quota, wall: float) -> bool:
-    """Return whether a quota has come to be nothing."""
+    """Return whether a quota is nothing by now."""
     return quota.until != 0 and quota.until <= wall
 
 

@@ -69,7 +69,7 @@ def evicted_with(
 ) -> Iterator[TasksEvicted]:
     """Yield the evictions that follow when these tasks leave: of all that runs in them, if they are allocs.
 
-    To be told after what makes the allocs leave, and why. Section 2.4: what is in an alloc moves with it.
+    They follow the event by which the allocs leave. Section 2.4: what is in an alloc moves with it.
     """
     if not is_alloc_set(job):
         return

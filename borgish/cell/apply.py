@@ -63,20 +63,16 @@ from borgish.vocabulary import Eviction
 
 
 def apply_entry(cell: Cell, entry: Entry) -> None:
-    """Take one journal entry into the cell. Positions follow each other without a gap."""
+    """Apply one journal entry to the cell. Positions follow each other without a gap."""
     assert follows(entry, cell.position), f"entry {entry.position} after {cell.position}"
     for event in entry.events:
         _APPLY[type(event)](cell, event, entry)
     cell.demand.settle(cell.jobs, cell.rules.bands)
     cell.position = entry.position
     if entry.request_id:
-        _remember(cell, entry)
-
-
-def _remember(cell: Cell, entry: Entry) -> None:
-    cell.requests[entry.request_id] = Answer(entry.digest, entry.position, entry.subject, entry.text)
-    while len(cell.requests) > REQUESTS_KEPT:
-        del cell.requests[next(iter(cell.requests))]
+        cell.requests[entry.request_id] = Answer(entry.digest, entry.position, entry.subject, entry.text)
+        while len(cell.requests) > REQUESTS_KEPT:
+            del cell.requests[next(iter(cell.requests))]
 
 
 def _elected(cell: Cell, event: Elected, _entry: Entry) -> None:
@@ -179,13 +175,11 @@ def _tasks_evicted(cell: Cell, event: TasksEvicted, entry: Entry) -> None:
     for index in event.indexes:
         task = job.tasks[index]
         if event.results_count:
-            task.lost = (*task.lost, _lost_attempt(task))[-LOST_ATTEMPTS_MAX:]
+            attempt, machine, ports, devices = task.attempt, task.machine, task.ports, task.devices
+            lost = LostAttempt(attempt, machine, ports, devices, task.alloc, task.restarts)
+            task.lost = (*task.lost, lost)[-LOST_ATTEMPTS_MAX:]
         elif event.cause is Eviction.RESTART:
             task.lost = ()  # its user wants it to run anew
-
-
-def _lost_attempt(task: Task) -> LostAttempt:
-    return LostAttempt(task.attempt, task.machine, task.ports, task.devices, task.alloc, task.restarts)
 
 
 def _tasks_ended(cell: Cell, event: TasksEnded, entry: Entry) -> None:

@@ -196,7 +196,7 @@ class SetMachineUp(Command, frozen=True, tag=True):
 
 
 class Observe(Command, frozen=True, tag=True):
-    """The link: what differs on one machine from what it said before. It no longer has those in ``gone``."""
+    """The link: what differs on one machine from its last report. It no longer has those in ``gone``."""
 
     machine: str
     boot_id: str
@@ -210,7 +210,7 @@ class Observe(Command, frozen=True, tag=True):
     attributes: dict[str, str] | None = None
     runtimes: tuple[Runtime, ...] | None = None
     generation: int = 0  # of the assignment it works on
-    images: dict[str, str] | None = None  # where they differ from what it said before
+    images: dict[str, str] | None = None  # where they differ from its last report
 
 
 class Decision(msgspec.Struct, frozen=True):

@@ -1,19 +1,16 @@
 """What is decided about the cell itself: who leads it, its rules, and who may ask for how much."""
 
-from collections.abc import Iterator
-
 import msgspec
 
-from borgish.bands import Bands
 from borgish.cell.admission import check_within_cell, has_ended, show_moment
 from borgish.cell.commands import BeginEpoch, Decision, RemoveQuota, Seen, SetQuota
 from borgish.cell.events import AnyEvent, Elected, EntriesLost, QuotaRemoved, QuotaSet, RulesSet
-from borgish.cell.model import Job, Quota, Rules, quota_key
+from borgish.cell.model import Quota, Rules, quota_key
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import Invalid, NotFound, UnsafeConfiguration
-from borgish.resources import Resources, by_kind, show_amounts
+from borgish.resources import by_kind, show_amounts
 from borgish.vocabulary import Band, State
 
 POSITIONS_MORE = 1_000_000
@@ -35,8 +32,12 @@ def is_older(cell: Cell, seen: Seen) -> bool:
 
 
 def entries_lost(cell: Cell, seen: Seen) -> EntriesLost:
-    """Return what a master says first that goes on from what is left."""
+    """Return the first event of a master that takes over a store which has lost history, as one restored from
+    a backup has."""
+    # The journal goes on above all positions that the lost history may have had: the attempts it placed stay
+    # unknown here, and are not taken for something else.
     last = max(cell.position, seen.attempt) + POSITIONS_MORE
+    # Above every timeline that machines have obeyed, so that they obey again.
     timeline = max(cell.timeline, seen.timeline) + 1
     reason = seen.reason or "the store was older than what machines have seen"
     return EntriesLost(cell.position + 1, last, timeline, reason)
@@ -50,7 +51,12 @@ def decide_rules(cell: Cell, rules: Rules | None) -> tuple[RulesSet, ...]:
     """
     if rules is None or rules == cell.rules:
         return ()
-    moved = list(_moved(cell, rules.bands))
+    moved = [
+        job
+        for job in cell.jobs.values()
+        if job.state is not State.DEAD
+        and rules.bands.of(job.spec.priority) is not cell.rules.bands.of(job.spec.priority)
+    ]
     if moved:
         before, first = cell.rules.bands, moved[0].spec
         more = f" (and {len(moved) - 1} more)" if len(moved) > 1 else ""
@@ -63,19 +69,16 @@ def decide_rules(cell: Cell, rules: Rules | None) -> tuple[RulesSet, ...]:
     return (RulesSet(rules),)
 
 
-def _moved(cell: Cell, bands: Bands) -> Iterator[Job]:
-    for job in cell.jobs.values():
-        priority = job.spec.priority
-        if job.state is not State.DEAD and bands.of(priority) is not cell.rules.bands.of(priority):
-            yield job
-
-
 # Quotas
 
 
 def set_quota(cell: Cell, _o: Observed, command: SetQuota, _actor: str, now: Now) -> Decision:
     """Set a quota, whether or not more is used already. Raises Invalid, and Conflict beyond the cell."""
-    quota = Quota(command.user, command.band, _without_nothing(command.limits), command.until)
+    # As quotas are kept: sorted, and without what is nothing.
+    named = {name: amount for name, amount in sorted(command.limits.named.items()) if amount}
+    devices = {name: amount for name, amount in sorted(command.limits.devices.items()) if amount}
+    limits = msgspec.structs.replace(command.limits, named=named, devices=devices)
+    quota = Quota(command.user, command.band, limits, command.until)
     if quota.band is Band.FREE:
         raise Invalid("the free band is not limited", "nobody needs a quota there")
     if has_ended(quota, now.wall):
@@ -84,8 +87,13 @@ def set_quota(cell: Cell, _o: Observed, command: SetQuota, _actor: str, now: Now
         check_within_cell(cell, quota, now.wall)
     events = () if cell.quotas.get(quota.key) == quota else (QuotaSet(quota),)
     until = f" until {show_moment(quota.until)}" if quota.until else ""
-    text = f"{quota.user} may ask for {show_amounts(quota.limits)} in {quota.band}{until}"
-    return Decision(events, quota.key, text + _exceeded(cell, quota))
+    text = f"{quota.user} may ask for {show_amounts(limits)} in {quota.band}{until}"
+    used, allowed = cell.demand.of(quota.key), by_kind(limits)
+    if any(amount > allowed.get(kind, 0) for kind, amount in by_kind(used).items()):
+        text = (
+            f"{text}; {show_amounts(used)} are asked for already: that goes on, and nothing more is admitted"
+        )
+    return Decision(events, quota.key, text)
 
 
 def remove_quota(cell: Cell, _o: Observed, command: RemoveQuota, _actor: str, _now: Now) -> Decision:
@@ -100,18 +108,3 @@ def remove_quota(cell: Cell, _o: Observed, command: RemoveQuota, _actor: str, _n
     then = "may ask for nothing more" if cell.rules.quota_required else "is not limited any more"
     text = f"{command.user} has no quota in {command.band}, and {then} there"
     return Decision((QuotaRemoved(key),), key, text)
-
-
-def _exceeded(cell: Cell, quota: Quota) -> str:
-    limits = by_kind(quota.limits)
-    used = cell.demand.of(quota.key)
-    if all(amount <= limits.get(kind, 0) for kind, amount in by_kind(used).items()):
-        return ""
-    return f"; {show_amounts(used)} are asked for already: that goes on, and nothing more is admitted"
-
-
-def _without_nothing(amounts: Resources) -> Resources:
-    """Return amounts as quotas are kept: sorted, and nothing of what is not there."""
-    named = {name: amount for name, amount in sorted(amounts.named.items()) if amount}
-    devices = {name: amount for name, amount in sorted(amounts.devices.items()) if amount}
-    return msgspec.structs.replace(amounts, named=named, devices=devices)

@@ -39,7 +39,7 @@ from borgish.cell.events import (
     TasksEvicted,
     TasksRestarted,
 )
-from borgish.cell.model import Job, Machine, Taint, task_count
+from borgish.cell.model import Machine, Taint, task_count
 from borgish.cell.observed import Observed, SeenAttempt
 from borgish.cell.state import Cell
 from borgish.clock import Now
@@ -50,7 +50,7 @@ SILENT_SECONDS = 10.0
 """What a machine that is down holds is given up when it was silent for so long under this master."""
 
 RESULTS = frozenset({Ending.FINISH, Ending.FAIL})
-"""What a program comes to by itself."""
+"""How a program ends by itself."""
 
 
 def join(cell: Cell, observed: Observed, command: JoinMachine, _actor: str, _now: Now) -> Decision:
@@ -67,7 +67,7 @@ def join(cell: Cell, observed: Observed, command: JoinMachine, _actor: str, _now
         machine = msgspec.structs.replace(
             machine,
             joined_at=there.joined_at,
-            # What a reboot ended is told by the first report after it, so joining leaves the boot that the
+            # What a reboot ended is reported first after it, so joining leaves the boot that the
             # last report was of. What the borglet has started again by itself goes on: after a power cut in
             # the whole cell everything comes back where it was, without a decision.
             boot_id=there.boot_id,
@@ -162,43 +162,32 @@ def remove(cell: Cell, observed: Observed, command: RemoveMachine, _actor: str, 
     What the cell still wants of a machine that is down runs elsewhere; what runs there nobody stops then.
     """
     machine = _machine(cell, command.machine)
-    placed = cell.placed[machine.name]
+    seen = observed.machines.get(machine.name)
+    placed = len(cell.placed[machine.name])
     if machine.up:
-        _check_empty(cell, observed, machine)
-    elif placed:
-        _check_silent(observed, machine, now)
+        ending = sum(attempt.ended is None for attempt in seen.attempts.values()) if seen else 0
+        if placed:
+            raise Conflict(
+                f"{machine.name} is up and runs {task_count(placed)}",
+                "Move them elsewhere and ask again, or stop its borglet and wait until it counts as down",
+            )
+        if ending:
+            raise Conflict(
+                f"{machine.name} is up, and programs that should not run there have not ended: {ending}",
+                "Ask again in a moment; `borgctl machine show` says what is wrong when they stay",
+            )
+        text = f"{machine.name} is removed; stop its borglet, or it joins again within a minute"
+    else:
+        # This master must have found it silent: the one before may have set it down, and it be back.
+        if placed and (seen is None or now.mono - seen.answered < SILENT_SECONDS):
+            raise Conflict(
+                f"{machine.name} counts as down and holds tasks, but was not silent for {SILENT_SECONDS:g} s",
+                "Ask again in some seconds: if it is down its tasks are moved, if it is not it is up again",
+            )
+        moved = f": {task_count(placed)} of it run elsewhere" if placed else ""
+        text = f"{machine.name} is removed{moved}; it joins again when its borglet comes back"
     evicted = evicted_as_lost(cell, machine.name, "it was removed from the cell")
-    return Decision((*evicted, MachineRemoved(machine.name)), machine.name, _said(machine, len(placed)))
-
-
-def _check_empty(cell: Cell, observed: Observed, machine: Machine) -> None:
-    way_out = "Move them elsewhere and ask again, or stop its borglet and wait until it counts as down"
-    if placed := len(cell.placed[machine.name]):
-        raise Conflict(f"{machine.name} is up and runs {task_count(placed)}", way_out)
-    seen = observed.machines.get(machine.name)
-    ending = sum(attempt.ended is None for attempt in seen.attempts.values()) if seen else 0
-    if ending:
-        raise Conflict(
-            f"{machine.name} is up, and programs that should not run there have not ended: {ending}",
-            "Ask again in a moment; `borgctl machine show` says what is wrong when they stay",
-        )
-
-
-def _check_silent(observed: Observed, machine: Machine, now: Now) -> None:
-    """Who leads now must have found it silent: the one before may have set it down, and it be back."""
-    seen = observed.machines.get(machine.name)
-    if seen is None or now.mono - max(seen.heard, seen.watched_since) < SILENT_SECONDS:
-        raise Conflict(
-            f"{machine.name} counts as down and holds tasks, but was not silent for {SILENT_SECONDS:g} s",
-            "Ask again in some seconds: if it is down its tasks are moved, if it is not it is up again",
-        )
-
-
-def _said(machine: Machine, placed: int) -> str:
-    if machine.up:
-        return f"{machine.name} is removed; stop its borglet, or it joins again within a minute"
-    moved = f": {task_count(placed)} of it run elsewhere" if placed else ""
-    return f"{machine.name} is removed{moved}; it joins again when its borglet comes back"
+    return Decision((*evicted, MachineRemoved(machine.name)), machine.name, text)
 
 
 def evicted_as_lost(cell: Cell, machine: str, reason: str) -> Iterator[TasksEvicted]:
@@ -208,7 +197,11 @@ def evicted_as_lost(cell: Cell, machine: str, reason: str) -> Iterator[TasksEvic
     """
     groups: dict[tuple[str, bool], list[int]] = {}
     for key, index in sorted(cell.placed[machine]):
-        groups.setdefault((key, _has_result(cell.jobs[key], index)), []).append(index)
+        job = cell.jobs[key]
+        # The result of another version, which a rollback has not reached yet, is of no use.
+        is_current = job.spec_of(job.tasks[index]) is job.spec
+        has_result = is_current and not job.spec.is_service and not is_alloc_set(job)
+        groups.setdefault((key, has_result), []).append(index)
     for (key, results_count), indexes in groups.items():
         yield TasksEvicted(
             key,
@@ -217,12 +210,6 @@ def evicted_as_lost(cell: Cell, machine: str, reason: str) -> Iterator[TasksEvic
             f"{machine} is down: {reason}",
             results_count=results_count,
         )
-
-
-def _has_result(job: Job, index: int) -> bool:
-    """Return whether what a task runs now has a result for its job; another version's is of no use."""
-    is_current = job.spec_of(job.tasks[index]) is job.spec
-    return is_current and not job.spec.is_service and not is_alloc_set(job)
 
 
 def _machine(cell: Cell, name: str) -> Machine:
@@ -245,7 +232,9 @@ def observe(cell: Cell, _o: Observed, report: Observe, _actor: str, _now: Now) -
     if report.boot_id != machine.boot_id:
         gone = [a for a in news if _is_gone_with_boot(a)]
         news = [a for a in news if a not in gone]
-        events.extend(_rebooted(machine, gone))
+        for job, rows in _by_job(gone):
+            reason = f"{machine.name} was rebooted"
+            events.append(TasksEvicted(job, tuple(index for index, _ in rows), Eviction.VANISHED, reason))
     events.extend(_restarts(cell, news))  # first: of a task that has ended since, the count is history too
     ended = [a for a in news if a.ended in RESULTS]
     events.extend(_endings(ended))
@@ -272,15 +261,6 @@ def _is_exit_known(attempt: SeenAttempt) -> bool:
     return attempt.exit_code is not None or attempt.signal is not None
 
 
-def _rebooted(machine: Machine, gone: list[SeenAttempt]) -> Iterator[AnyEvent]:
-    jobs: dict[str, list[int]] = {}
-    for attempt in gone:
-        job, index = split_task_name(attempt.task)
-        jobs.setdefault(job, []).append(index)
-    for job, indexes in sorted(jobs.items()):
-        yield TasksEvicted(job, tuple(sorted(indexes)), Eviction.VANISHED, f"{machine.name} was rebooted")
-
-
 def _machine_events(machine: Machine, report: Observe) -> Iterator[AnyEvent]:
     if not machine.up:
         yield MachineUp(machine.name)
@@ -295,23 +275,29 @@ def _machine_events(machine: Machine, report: Observe) -> Iterator[AnyEvent]:
 
 
 def _endings(ended: list[SeenAttempt], *, late: bool = False) -> Iterator[AnyEvent]:
-    groups: dict[tuple[str, Ending], list[tuple[int, SeenAttempt]]] = {}
-    for attempt in ended:
-        if attempt.ended is not None:
-            job, index = split_task_name(attempt.task)
-            groups.setdefault((job, attempt.ended), []).append((index, attempt))
-    for (job, ending), rows in sorted(groups.items()):
-        rows.sort(key=lambda row: row[0])
-        yield TasksEnded(
-            job,
-            tuple(index for index, _ in rows),
-            ending,
-            tuple(a.reason or a.exit_reason for _, a in rows),
-            tuple(a.exit_code for _, a in rows),
-            tuple(a.signal for _, a in rows),
-            tuple(a.started_at for _, a in rows),
-            tuple(a.attempt for _, a in rows) if late else (),
-        )
+    for job, attempts in _by_job(ended):
+        for ending in (Ending.FAIL, Ending.FINISH):
+            rows = [row for row in attempts if row[1].ended is ending]
+            if rows:
+                yield TasksEnded(
+                    job,
+                    tuple(index for index, _ in rows),
+                    ending,
+                    tuple(a.reason or a.exit_reason for _, a in rows),
+                    tuple(a.exit_code for _, a in rows),
+                    tuple(a.signal for _, a in rows),
+                    tuple(a.started_at for _, a in rows),
+                    tuple(a.attempt for _, a in rows) if late else (),
+                )
+
+
+def _by_job(attempts: list[SeenAttempt]) -> list[tuple[str, list[tuple[int, SeenAttempt]]]]:
+    """Return attempts by job, each with its index, in order of both."""
+    jobs: dict[str, list[tuple[int, SeenAttempt]]] = {}
+    for attempt in attempts:
+        job, index = split_task_name(attempt.task)
+        jobs.setdefault(job, []).append((index, attempt))
+    return [(job, sorted(rows, key=lambda row: row[0])) for job, rows in sorted(jobs.items())]
 
 
 def _late_endings(cell: Cell, machine: Machine, report: Observe, ended: set[str]) -> Iterator[AnyEvent]:
@@ -329,15 +315,14 @@ def _late_endings(cell: Cell, machine: Machine, report: Observe, ended: set[str]
 
 
 def _restarts(cell: Cell, news: list[SeenAttempt]) -> Iterator[AnyEvent]:
-    groups: dict[str, list[tuple[int, SeenAttempt]]] = {}
-    for attempt in news:
-        task = cell.task(attempt.task)
-        told = attempt.ended in (None, Ending.FINISH, Ending.FAIL)
-        if told and task is not None and attempt.restarts > task.restarts:
-            job, index = split_task_name(attempt.task)
-            groups.setdefault(job, []).append((index, attempt))
-    for job, rows in sorted(groups.items()):
-        rows.sort(key=lambda row: row[0])
+    restarted = [
+        attempt
+        for attempt in news
+        if attempt.ended in (None, Ending.FINISH, Ending.FAIL)
+        and (task := cell.task(attempt.task)) is not None
+        and attempt.restarts > task.restarts
+    ]
+    for job, rows in _by_job(restarted):
         yield TasksRestarted(
             job,
             tuple(index for index, _ in rows),

@@ -121,19 +121,14 @@ def _claim(job: Job, bands: Bands) -> _Claim | None:
     if not live or spec.inside:
         return None
     key = quota_key(spec.user, bands.of(spec.priority))
-    own = _live_overrides(job) if spec.overrides else ()
+    own = [
+        override.resources
+        for index, override in spec.overrides.items()
+        if override.resources and index < len(job.tasks) and job.tasks[index].state is not State.DEAD
+    ]
     if not own:
         return key, spec.resources, live
     total = NOTHING.plus(spec.resources, live - len(own))
     for amounts in own:
         total = total.plus(amounts)
     return key, total, 1
-
-
-def _live_overrides(job: Job) -> list[Resources]:
-    """Return the limits of the tasks that have their own and are not dead."""
-    return [
-        override.resources
-        for index, override in job.spec.overrides.items()
-        if override.resources and index < len(job.tasks) and job.tasks[index].state is not State.DEAD
-    ]

@@ -12,9 +12,9 @@ import msgspec
 
 from borgish.bands import Bands
 from borgish.cell.admission import show_moment
-from borgish.cell.model import Job, Machine, Quota, Task
+from borgish.cell.model import Job, Task
 from borgish.cell.state import Cell
-from borgish.resources import Resources, show_amounts
+from borgish.resources import show_amounts
 from borgish.spec.diff import differences
 from borgish.text import show_indexes
 from borgish.vocabulary import OUTCOMES, Band, Ending, State
@@ -22,7 +22,7 @@ from borgish.vocabulary import OUTCOMES, Band, Ending, State
 R = TypeVar("R")
 
 ALIKE_MAX = 100
-"""Tasks of a job that differ in more ways than this are told together wherever they moved."""
+"""Tasks of a job that differ in more ways than this are reported together wherever they moved."""
 _ONE, _ANOTHER = "one", "another"
 
 
@@ -61,11 +61,24 @@ def _rules(old: Cell, new: Cell) -> Iterator[Change]:
 
 
 def _machines(old: Cell, new: Cell) -> Iterator[Change]:
-    return _records(old.machines, new.machines, _of_machine, _machine_lines)
+    return _records(
+        old.machines,
+        new.machines,
+        lambda machine: (
+            "up" if machine.up else f"down: {machine.reason}",
+            f"has {show_amounts(machine.capacity)}",
+        ),
+        lambda a, b: tuple(_compared(_MACHINE, a, b)),
+    )
 
 
 def _quotas(old: Cell, new: Cell) -> Iterator[Change]:
-    return _records(old.quotas, new.quotas, lambda quota: (show_amounts(quota.limits),), _quota_lines)
+    return _records(
+        old.quotas,
+        new.quotas,
+        lambda quota: (show_amounts(quota.limits),),
+        lambda a, b: tuple(_compared(_QUOTA, a, b)),
+    )
 
 
 def _jobs(old: Cell, new: Cell) -> Iterator[Change]:
@@ -87,7 +100,7 @@ SECTIONS: tuple[tuple[str, Callable[[Cell, Cell], Iterator[Change]]], ...] = (
     ("jobs", _jobs),
     ("tasks", _tasks),
 )
-"""In the order in which they are told: by what is decided, what there is to run on, what may run, what
+"""In the order in which they are shown: by what is decided, what there is to run on, what may run, what
 should, what does."""
 
 
@@ -135,13 +148,13 @@ def _pairs(values: Mapping[str, str]) -> str:
     return ", ".join(f"{key}={value}" for key, value in sorted(values.items()))
 
 
-def _begin(band: Band) -> "_Aspect":
+def _floor(band: Band) -> "_Aspect":
     return _Aspect(band, lambda rules: rules.bands.floor(band))
 
 
 _RULES = {
     "bands": (
-        *(_begin(band) for band in Band),
+        *(_floor(band) for band in Band),
         _Aspect("highest", lambda rules: rules.bands.highest),
         _Aspect("names", lambda rules: rules.bands.names, _pairs),
     ),
@@ -163,22 +176,6 @@ _QUOTA = (
     _Aspect("limits", lambda quota: quota.limits, show_amounts),
     _Aspect("until", lambda quota: quota.until, lambda until: show_moment(until) if until else "without end"),
 )
-
-
-def _machine_lines(old: Machine, new: Machine) -> tuple[str, ...]:
-    return tuple(_compared(_MACHINE, old, new))
-
-
-def _quota_lines(old: Quota, new: Quota) -> tuple[str, ...]:
-    return tuple(_compared(_QUOTA, old, new))
-
-
-def _of_machine(machine: Machine) -> tuple[str, ...]:
-    return ("up" if machine.up else f"down: {machine.reason}", _capacity(machine.capacity))
-
-
-def _capacity(capacity: Resources) -> str:
-    return f"has {show_amounts(capacity)}"
 
 
 # Jobs
@@ -211,7 +208,7 @@ class _Stay(NamedTuple):
 
 
 class _Alike(NamedTuple):
-    """How tasks differ that are told together."""
+    """How tasks differ that are reported together."""
 
     old: _Stay
     new: _Stay

@@ -25,7 +25,7 @@ class Elected(Event, frozen=True, tag=True):
 
 
 class RulesSet(Event, frozen=True, tag=True):
-    """The cell's rules are other than they were, since its configuration says so."""
+    """The cell's rules have changed with its configuration."""
 
     rules: Rules
 
@@ -224,7 +224,7 @@ class JobRestored(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class MachineRestored(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a rollback says of a machine: whether it takes new tasks, and if not, why; and its taints."""
+    """What a rollback restores of a machine: whether it takes new tasks, and if not, why; and its taints."""
 
     machine: str
     cordoned: bool = False
@@ -235,7 +235,7 @@ class MachineRestored(msgspec.Struct, frozen=True, omit_defaults=True):
 class RolledBack(Event, frozen=True, tag=True):
     """What the cell should be is as it was at an earlier position, on a new timeline.
 
-    Only what differs is named. What was merely seen, that machines joined and how programs ended, is no
+    Only what differs is named. What was only observed, that machines joined and how programs ended, is no
     matter of a rollback and stays.
     """
 
@@ -313,7 +313,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def follows(entry: Entry, position: int) -> bool:
-    """Return whether an entry is the next one after a position, or says what is lost between."""
+    """Return whether an entry is the next one after a position, or names what is lost between."""
     if entry.position == position + 1:
         return True
     first = entry.events[0] if entry.events else None

@@ -34,7 +34,7 @@ def _counts(job: Job) -> tuple[int, int, int, int]:
 
 
 def indexes_follow_records(cell: Cell) -> Iterator[str]:
-    """What is placed and what waits is what the tasks say."""
+    """What is placed and what waits follows from the tasks."""
     placed: dict[str, set[tuple[str, int]]] = {name: set() for name in cell.machines}
     waiting: dict[str, set[int]] = {}
     for key, job in cell.jobs.items():
@@ -52,7 +52,7 @@ def indexes_follow_records(cell: Cell) -> Iterator[str]:
 
 
 def demand_follows_records(cell: Cell) -> Iterator[str]:
-    """What users are said to ask for is what their jobs do ask for."""
+    """The sums of what users ask for are those of their jobs."""
     if Demand(cell.jobs, cell.rules.bands).totals != cell.demand.totals:
         yield "the sums of what users ask for do not follow from the jobs"
 

@@ -71,8 +71,8 @@ class Outdated(msgspec.Struct, frozen=True):
 class Lagging(msgspec.Struct, frozen=True):
     """Running tasks of a job that a rollback has not reached yet: they are stopped a few at a time.
 
-    Those with a record, and those beyond ``tasks``, end; the others are sent back to pending. What is
-    said holds for the attempts named here only.
+    Those with a record, and those beyond ``tasks``, end; the others are sent back to pending. This
+    holds for the attempts named here only.
     """
 
     spec: JobSpec  # what they run
@@ -97,7 +97,7 @@ class Lagging(msgspec.Struct, frozen=True):
         return self.spec
 
     def with_attempts(self, attempts: dict[int, int]) -> "Lagging":
-        """Return this of fewer attempts. They are others than those of which it was said why it is paused."""
+        """Return this of fewer attempts. A reason why it is paused was about the others."""
         others = (
             Outdated(other.spec, {i: a for i, a in other.attempts.items() if attempts.get(i) == a})
             for other in self.others
@@ -208,9 +208,9 @@ def split_quota_key(key: str) -> tuple[str, str]:
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What decisions depend on of what the cell's configuration says.
+    """What decisions depend on of the cell's configuration.
 
-    It is recorded, so that what was decided stays right when the configuration says something else.
+    It is recorded, so that what was decided stays right when the configuration changes.
     """
 
     bands: Bands = Bands()

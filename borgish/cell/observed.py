@@ -1,4 +1,4 @@
-"""What was merely seen: when a machine was last heard, what runs on it, what that uses.
+"""What was observed of machines: when one last answered, what runs on it, what that uses.
 
 Not journalled, lost with the process, and rebuilt from one whole report of each machine. Written
 only by the master's step.
@@ -95,7 +95,7 @@ class SeenMachine(msgspec.Struct):
 class Observed:
     """All machines as last heard; a machine is here from its joining on.
 
-    Not ``known`` at a moment of the past, of which nothing that was merely seen is kept.
+    Not ``known`` at a moment of the past, of which nothing observed is kept.
     """
 
     def __init__(self, *, known: bool = True) -> None:

@@ -1,11 +1,11 @@
-"""Takes into ``observed`` what machines say. Called by the master's step only, after ``decide``."""
+"""Records in ``observed`` what machines report. Called by the master's step only, after ``decide``."""
 
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from borgish.cell.commands import Observe
-from borgish.cell.observed import Miss, Observed, SeenAttempt, SeenMachine
+from borgish.cell.observed import Miss, Observed, SeenMachine
 from borgish.cell.state import Cell
 from borgish.clock import Now
 
@@ -13,7 +13,7 @@ PORT_REST_SECONDS = 600.0
 """A port that a foreign program holds is not given out again for so long."""
 
 ORPHAN_SECONDS = 600.0
-"""An attempt that the store has never heard of is stopped only when it was seen for so long."""
+"""An attempt that the store does not know is stopped only when it was seen for so long."""
 
 
 def watch(observed: Observed, machines: Iterable[str], now: Now) -> None:
@@ -72,7 +72,7 @@ def record_usage(observed: Observed, machine: str, usage: Mapping[tuple[str, int
 
 
 def record_report(cell: Cell, observed: Observed, report: Observe, now: Now) -> None:
-    """Take in what differs on one machine from what it said before."""
+    """Record what differs on one machine from what it reported before."""
     seen = observed.machines.setdefault(report.machine, SeenMachine(watched_since=now.mono))
     seen.boot_id, seen.instance, seen.generation = report.boot_id, report.instance, report.generation
     seen.conditions, seen.unhealthy_runtimes = report.conditions, report.unhealthy_runtimes
@@ -84,24 +84,16 @@ def record_report(cell: Cell, observed: Observed, report: Observe, now: Now) -> 
     seen.ports_blocked = {port: until for port, until in seen.ports_blocked.items() if until > now.mono}
     for attempt in report.changed:
         key = attempt.task, attempt.attempt
-        seen.attempts[key] = _dated(attempt, before.get(key), now)
+        then = before.get(key)
+        # A restart that nobody saw is a break of its phase, too.
+        is_same = then is not None and (then.phase, then.restarts) == (attempt.phase, attempt.restarts)
+        since = then.since if then is not None and is_same else now.mono
+        seen.attempts[key] = msgspec.structs.replace(attempt, since=since)
         if attempt.port_in_use:
             seen.ports_blocked[attempt.port_in_use] = now.mono + PORT_REST_SECONDS
     for key in report.gone:
         seen.attempts.pop(key, None)
-    _note_orphans(cell, seen, now)
-
-
-def _dated(attempt: SeenAttempt, before: SeenAttempt | None, now: Now) -> SeenAttempt:
-    """Note since when an attempt is in its phase. A restart that nobody saw is a break, too."""
-    is_same = before is not None and (before.phase, before.restarts) == (attempt.phase, attempt.restarts)
-    return msgspec.structs.replace(attempt, since=before.since if before and is_same else now.mono)
-
-
-def _note_orphans(cell: Cell, seen: SeenMachine, now: Now) -> None:
-    """An attempt that this cell has not heard of was placed by a history that its store has not.
-
-    It stays one when the journal grows past that id: what this store wrote there is something else.
-    """
-    unheard = {key for key in seen.attempts if key in seen.orphans or cell.is_unknown(key[1])}
-    seen.orphans = {key: seen.orphans.get(key, now.mono) for key in sorted(unheard)}
+    # An attempt that this cell does not know was placed by a history that its store has not. It stays an
+    # orphan when the journal grows past that id: what this store wrote there is something else.
+    unknown = {key for key in seen.attempts if key in seen.orphans or cell.is_unknown(key[1])}
+    seen.orphans = {key: seen.orphans.get(key, now.mono) for key in sorted(unknown)}

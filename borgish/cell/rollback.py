@@ -2,7 +2,7 @@
 
 Rolled back is what people *want*: jobs with their specs, which of their tasks are to run, which machines
 take which tasks, and quotas. What was *observed* is not: machines are those there are now, a task that runs
-what it should run goes on where it is and as it is, and no attempt comes back. So for each task there is a
+what it should run goes on where it is and as it is, and no attempt comes back. So for each task there is an
 action:
 
 - It is to run, and does, by the same spec as then: it stays untouched. By another spec, or where that spec
@@ -98,9 +98,17 @@ def plan(now: Cell, then: Cell, only: frozenset[str], at: float, *, hurried: boo
     ``at`` is the time now. Neither cell is changed. Tasks of ``now`` may lag behind an earlier rollback: each
     counts by what it runs, and those that are to be stopped lag behind this one instead.
     """
-    keys = sorted(only or now.jobs.keys() | then.jobs.keys())
     info = RollbackInfo(now.position + 1, then.position, hurried, reason)
-    jobs = tuple(one for key in keys if (one := _job(now, then, key, info)) is not None)
+    found: list[JobPlan | None] = []
+    for key in sorted(only or now.jobs.keys() | then.jobs.keys()):
+        job, before = now.jobs.get(key), desired(then.jobs.get(key))
+        if job is not None and before is not None:
+            found.append(_changing(job, before, now.machines, info))
+        elif job is not None:
+            found.append(_vanishing(job, info))
+        elif before is not None:
+            found.append(_returning(before))
+    jobs = tuple(one for one in found if one is not None)
     return Plan(
         jobs,
         () if only else tuple(_machines(now.machines, then.machines, at)),
@@ -144,15 +152,6 @@ def _moved(now: Cell, jobs: tuple[JobPlan, ...]) -> int:
         for event in evicted_with(now, now.jobs[key], attempts, ""):
             moved += sum(index not in stopped.get(event.job, {}) for index in event.indexes)
     return moved
-
-
-def _job(now: Cell, then: Cell, key: str, info: RollbackInfo) -> JobPlan | None:
-    there, before = now.jobs.get(key), desired(then.jobs.get(key))
-    if before is None:
-        return _vanishing(there, info) if there is not None else None
-    if there is None:
-        return _returning(before)
-    return _changing(there, before, now.machines, info)
 
 
 def desired(job: Job | None) -> Job | None:
@@ -205,7 +204,6 @@ class _Action(StrEnum):
 def _changing(job: Job, before: Job, machines: Mapping[str, Machine], info: RollbackInfo) -> JobPlan | None:
     """Return what becomes of a job that was there and is there; None when nothing does."""
     actions = _actions(job, before, machines)
-    surplus = job.tasks[len(before.tasks) :]
     changed = {
         index for index, action in actions.items() if action not in (_Action.KEEP, _Action.KEEP_RESULT)
     }
@@ -213,7 +211,7 @@ def _changing(job: Job, before: Job, machines: Mapping[str, Machine], info: Roll
         return None
     ending = {index: before.tasks[index] for index in _with(actions, _Action.STOP)}
     behind = [job.tasks[index] for index in sorted([*ending, *_with(actions, _Action.REPLACE)])]
-    behind += [task for task in surplus if task.state is State.RUNNING]
+    behind += [task for task in job.tasks[len(before.tasks) :] if task.state is State.RUNNING]
     live = tuple(
         task.index
         for task in before.tasks
@@ -224,40 +222,34 @@ def _changing(job: Job, before: Job, machines: Mapping[str, Machine], info: Roll
     lagging = _lagging(job, behind, len(before.tasks), ending, info, waiting)
     if changed <= lagging.attempts.keys() and _is_under_way(job, before, lagging):
         return None
-    restored = _change(job, before, actions, lagging, info.reason)
-    fresh = [task for task in before.tasks[len(job.tasks) :] if task.state is not State.DEAD]
-    stopped = len(lagging.attempts)
-    started = len(_with(actions, _Action.REPLACE)) + len(restored.pending) + len(fresh)
-    return JobPlan(
-        job.key,
-        Change.CHANGES,
-        differences(job.spec, before.spec),
-        restored,
-        stopped,
-        started,
-        job.running - stopped,
-        len(_with(actions, _Action.KEEP_RESULT)),
-        before.spec,
-        live,
-    )
-
-
-def _change(
-    job: Job, before: Job, actions: Mapping[int, _Action], lagging: Lagging, reason: str
-) -> JobRestored:
-    """Tasks too many stay, while one of them runs; of the others they are the last, and pending none."""
+    # Tasks too many stay while one of them runs, and those of them that wait are dead meanwhile.
     tasks = len(job.tasks) if any(i >= lagging.tasks for i in lagging.attempts) else len(before.tasks)
+    missing = before.tasks[len(job.tasks) :]
     over = [before.tasks[index] for index in _with(actions, _Action.END)]
-    over += [task for task in before.tasks[len(job.tasks) :] if task.state is State.DEAD]
-    surplus = job.tasks[len(before.tasks) : tasks]
-    over += [_killed(task, reason) for task in surplus if task.state is State.PENDING]
-    return _restored(
+    over += [task for task in missing if task.state is State.DEAD]
+    staying = job.tasks[len(before.tasks) : tasks]
+    over += [_killed(task, info.reason) for task in staying if task.state is State.PENDING]
+    restored = _restored(
         before,
         msgspec.structs.replace(before.spec, tasks=tasks),
         max(job.generation, before.generation) + (job.spec != before.spec),
         pending=tuple(_with(actions, _Action.RERUN)),
         dead=tuple(over),
         lagging=lagging if lagging.attempts else None,
+    )
+    stopped = len(lagging.attempts)
+    started = len(_with(actions, _Action.REPLACE)) + len(restored.pending)
+    return JobPlan(
+        job.key,
+        Change.CHANGES,
+        differences(job.spec, before.spec),
+        restored,
+        stopped,
+        started + sum(task.state is not State.DEAD for task in missing),
+        job.running - stopped,
+        len(_with(actions, _Action.KEEP_RESULT)),
+        before.spec,
+        live,
     )
 
 
@@ -278,30 +270,17 @@ def _lagging(
         attempts[task.index] = task.attempt
         spec = job.spec_of(task)
         if id(spec) not in found:
-            found[id(spec)] = None if spec == job.spec else _outdated(others, spec)
+            known = next((other for other in others if other.spec == spec), None)
+            if known is None and spec != job.spec:
+                known = Outdated(spec, {})
+                others.append(known)
+            found[id(spec)] = known
         if (other := found[id(spec)]) is not None:
             other.attempts[task.index] = task.attempt
+    hurried, reason, position, to = info.hurried, info.reason, info.position, info.to
     return Lagging(
-        job.spec,
-        attempts,
-        tasks,
-        records,
-        info.hurried,
-        info.reason,
-        tuple(others),
-        info.position,
-        info.to,
-        waiting=waiting,
+        job.spec, attempts, tasks, records, hurried, reason, tuple(others), position, to, waiting=waiting
     )
-
-
-def _outdated(others: list[Outdated], spec: JobSpec) -> Outdated:
-    """Return the one of a specification, which is added when it is missing."""
-    for other in others:
-        if other.spec == spec:
-            return other
-    others.append(Outdated(spec, {}))
-    return others[-1]
 
 
 def _is_under_way(job: Job, before: Job | None, lagging: Lagging) -> bool:
@@ -324,18 +303,8 @@ def _restored(
     dead: tuple[Task, ...] = (),
     lagging: Lagging | None = None,
 ) -> JobRestored:
-    return JobRestored(
-        job.key,
-        job.uid,
-        spec,
-        generation,
-        job.submitted_at,
-        job.submitted_by,
-        spec.tasks,
-        pending,
-        dead,
-        lagging,
-    )
+    at, by = job.submitted_at, job.submitted_by
+    return JobRestored(job.key, job.uid, spec, generation, at, by, spec.tasks, pending, dead, lagging)
 
 
 def _header(job: Job) -> tuple[object, ...]:
@@ -364,17 +333,11 @@ def _actions(job: Job, before: Job, machines: Mapping[str, Machine]) -> dict[int
         is_same, alike = compared[id(spec)]
         same = alike and spec.overrides.get(index) == before.spec.overrides.get(index)
         if same and not is_same and task.state is State.RUNNING:
-            actions[index] = _action_in_place(task, then, before.spec, machines)
-        else:
-            actions[index] = _action(task, then, same=same, completes=not before.spec.is_service)
+            # The right program, perhaps in a place that is not right: constraints are no matter of a program.
+            attributes = machines[task.machine].attributes
+            same = all(matches(constraint, attributes) for constraint in before.spec.constraints)
+        actions[index] = _action(task, then, same=same, completes=not before.spec.is_service)
     return actions
-
-
-def _action_in_place(task: Task, then: Task, spec: JobSpec, machines: Mapping[str, Machine]) -> _Action:
-    """Return the action of a task that runs the right program, perhaps in a place that is not right."""
-    machine = machines[task.machine]
-    right = all(matches(constraint, machine.attributes) for constraint in spec.constraints)
-    return _action(task, then, same=right, completes=False)
 
 
 def _action(task: Task, then: Task, *, same: bool, completes: bool) -> _Action:

@@ -67,7 +67,11 @@ def plan_rollback(cell: Cell, command: RollBack, now: Now) -> Plan:
 
     Raises a ``Refused`` when nothing can be plan_rollback.
     """
-    _check_past(cell, command)
+    if not 0 < command.then.position <= cell.position or command.then.name != cell.name:
+        raise Invalid(
+            f"position {command.then.position} of cell {command.then.name} is none that cell {cell.name} had",
+            f"Its positions are 1 to {cell.position}",
+        )
     for key in sorted(command.only):
         if key not in cell.jobs and key not in command.then.jobs:
             raise NotFound(
@@ -82,7 +86,9 @@ def plan_rollback(cell: Cell, command: RollBack, now: Now) -> Plan:
         hurried=command.hurried,
         reason=reason_of(command),
     )
-    if found.is_empty and (behind := _behind(cell, command)):
+    jobs = (cell.jobs[key] for key in cell.lagging if not command.only or key in command.only)
+    behind = sum(len(job.lagging.attempts) for job in jobs if job.lagging is not None)
+    if found.is_empty and behind:
         raise Conflict(
             f"a rollback to that is under way: {task_count(behind)} still to be stopped",
             "`borgctl status` shows what it waits for; with --now it goes on regardless",
@@ -96,7 +102,7 @@ def plan_rollback(cell: Cell, command: RollBack, now: Now) -> Plan:
 
 
 def check_allowed(cell: Cell, found: Plan, command: RollBack, now: Now) -> None:
-    """Raise Conflict for a state that may not be, and when more tasks would be stopped than was said."""
+    """Raise Conflict for a state that may not be, and when more tasks would be stopped than is allowed."""
     check_restorable(cell, command, found, now.wall)
     stopped, running = found.stopped, found.running
     if command.yes_stop is not None and stopped > command.yes_stop:
@@ -113,22 +119,8 @@ def check_allowed(cell: Cell, found: Plan, command: RollBack, now: Now) -> None:
 
 
 def reason_of(command: RollBack) -> str:
-    """Return what is said to those whom it stops."""
+    """Return the reason that is given for the tasks it stops."""
     return f"rolled back to position {command.then.position}"
-
-
-def _check_past(cell: Cell, command: RollBack) -> None:
-    if not 0 < command.then.position <= cell.position or command.then.name != cell.name:
-        raise Invalid(
-            f"position {command.then.position} of cell {command.then.name} is none that cell {cell.name} had",
-            f"Its positions are 1 to {cell.position}",
-        )
-
-
-def _behind(cell: Cell, command: RollBack) -> int:
-    """Return how many tasks of what is to be rolled back lag behind a rollback already."""
-    jobs = (cell.jobs[key] for key in cell.lagging if not command.only or key in command.only)
-    return sum(len(job.lagging.attempts) for job in jobs if job.lagging is not None)
 
 
 def check_kept(job: Job) -> None:
@@ -222,7 +214,7 @@ def _over(
     command: RollBack, key: str, over: Kinds, allowed: Kinds, quota: Quota | None, wall: float
 ) -> OverQuota:
     user, band = split_quota_key(key)
-    told = " and ".join(
+    amounts = " and ".join(
         f"{show_kind(kind, amount)} (quota {show_number(kind, allowed.get(kind, 0))})"
         for kind, amount in over.items()
     )
@@ -234,7 +226,7 @@ def _over(
     ways = "Give more first with `borgctl quota set`, or name fewer jobs with --only"
     if not command.only:
         ways = "Name the jobs that may come back with --only: then quotas stay as they are now"
-    return OverQuota(f"after the rollback {user} would ask for {told} in {band}{ended}", ways)
+    return OverQuota(f"after the rollback {user} would ask for {amounts} in {band}{ended}", ways)
 
 
 # Alloc sets

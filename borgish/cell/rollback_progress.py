@@ -5,8 +5,6 @@ from what is seen now and not remembered, so a new master comes to the same answ
 itself as soon as the reason is gone.
 """
 
-from collections.abc import Iterable, Iterator
-
 import msgspec
 
 from borgish.cell.allocs import evicted_with
@@ -46,21 +44,20 @@ class Remaining(msgspec.Struct):
 def remaining(job: Job) -> Remaining:
     """Return what a rollback has yet to do about a job."""
     found = Remaining()
-    if (lagging := job.lagging) is not None:
-        for index, attempt in lagging.attempts.items():
-            _remaining_of(found, job.tasks[index], attempt, ends=lagging.ends(index)).append(index)
+    if (lagging := job.lagging) is None:
+        return found
+    for index, attempt in lagging.attempts.items():
+        task, ends = job.tasks[index], lagging.ends(index)
+        match task.state:
+            case State.RUNNING if ends or task.attempt == attempt:
+                found.to_stop.append(index)
+            case State.PENDING if ends:
+                found.to_end.append(index)
+            case State.DEAD if not ends and task.attempt == attempt and task.ending is not Ending.KILL:
+                found.to_rerun.append(index)
+            case _:
+                found.done.append(index)
     return found
-
-
-def _remaining_of(found: Remaining, task: Task, attempt: int, *, ends: bool) -> list[int]:
-    match task.state:
-        case State.RUNNING if ends or task.attempt == attempt:
-            return found.to_stop
-        case State.PENDING if ends:
-            return found.to_end
-        case State.DEAD if not ends and task.attempt == attempt and task.ending is not Ending.KILL:
-            return found.to_rerun
-    return found.done
 
 
 def decide_advance(cell: Cell, _o: Observed, command: GoOnRollingBack, _actor: str, _now: Now) -> Decision:
@@ -68,50 +65,38 @@ def decide_advance(cell: Cell, _o: Observed, command: GoOnRollingBack, _actor: s
 
     With an alloc leaves what runs in it.
     """
-    stopped = {}
+    stopped: dict[str, list[int]] = {}
+    advanced: list[RollbackWentOn] = []
     for key, named in command.stop.items():
-        if key in cell.lagging:
-            stopped[key] = [index for index in remaining(cell.jobs[key]).to_stop if index in set(named)]
-    went_on = tuple(
-        event for key, indexes in stopped.items() if (event := _advanced(cell.jobs[key], indexes)).reached
-    )
-    evicted = tuple(
-        event for key, indexes in stopped.items() for event in _inside(cell, cell.jobs[key], indexes, stopped)
-    )
-    return Decision((*went_on, *evicted), "", "a rollback went on")
+        job = cell.jobs.get(key)
+        if job is None or job.lagging is None:
+            continue
+        ends, found = job.lagging.ends, remaining(job)
+        stopped[key] = [index for index in found.to_stop if index in set(named)]
+        pending = sorted([*found.to_rerun, *(index for index in stopped[key] if not ends(index))])
+        ended = sorted([*found.to_end, *(index for index in stopped[key] if ends(index))])
+        if reached := sorted([*pending, *ended, *found.done]):
+            advanced.append(RollbackWentOn(key, tuple(reached), tuple(pending), tuple(ended)))
+    evicted: list[TasksEvicted] = []
+    for key, indexes in stopped.items():
+        lagging = cell.jobs[key].lagging
+        for event in evicted_with(cell, cell.jobs[key], indexes, lagging.reason if lagging else ""):
+            # What runs in an alloc may be stopped itself.
+            left = tuple(index for index in event.indexes if index not in stopped.get(event.job, ()))
+            if left:
+                evicted.append(msgspec.structs.replace(event, indexes=left))
+    return Decision((*advanced, *evicted), "", "a rollback went on")
 
 
 def decide_pause(cell: Cell, _o: Observed, command: PauseRollback, _actor: str, _now: Now) -> Decision:
-    """Return what follows: it is noted once, and again only after the rollback went on."""
+    """Return what follows: it is noted once, for history and for those who look at the job, and again only
+    after the rollback went on."""
     paused = tuple(
         RollbackPaused(key, reason)
         for key, reason in command.reasons.items()
-        if key in cell.lagging and not _is_paused(cell.jobs[key])
+        if key in cell.lagging and (lagging := cell.jobs[key].lagging) is not None and not lagging.paused
     )
     return Decision(paused, "", "a rollback is paused")
-
-
-def _is_paused(job: Job) -> bool:
-    return job.lagging is not None and bool(job.lagging.paused)
-
-
-def _advanced(job: Job, stopped: Iterable[int]) -> RollbackWentOn:
-    assert job.lagging is not None
-    ends, found = job.lagging.ends, remaining(job)
-    pending = [*found.to_rerun, *(index for index in stopped if not ends(index))]
-    ended = [*found.to_end, *(index for index in stopped if ends(index))]
-    reached = sorted([*pending, *ended, *found.done])
-    return RollbackWentOn(job.key, tuple(reached), tuple(sorted(pending)), tuple(sorted(ended)))
-
-
-def _inside(
-    cell: Cell, job: Job, indexes: Iterable[int], stopped: dict[str, list[int]]
-) -> Iterator[TasksEvicted]:
-    """Yield the evictions of what runs in allocs that are stopped, and is not stopped itself."""
-    for event in evicted_with(cell, job, indexes, job.lagging.reason if job.lagging else ""):
-        left = tuple(index for index in event.indexes if index not in stopped.get(event.job, ()))
-        if left:
-            yield msgspec.structs.replace(event, indexes=left)
 
 
 # What it waits for
@@ -126,14 +111,14 @@ class NotReady(msgspec.Struct, frozen=True):
     tasks: int = 1  # how many are not up
 
     def pauses(self, now: Now) -> bool:
-        """Return whether this is worth to be told, rather than the time that a start takes."""
+        """Return whether this is worth a report, rather than the time that a start takes."""
         return self.failed or now.wall - self.since >= PAUSED_AFTER_SECONDS
 
 
 def not_ready(cell: Cell, observed: Observed, job: Job, now: Now) -> NotReady | None:
     """Return what a rollback waits for in a job that lags behind it, None when all that it changed is up.
 
-    Of several tasks the first that failed is told, or else the first. Walks the tasks of the job.
+    Of several tasks the first that failed is reported, or else the first. Walks the tasks of the job.
     """
     lagging = job.lagging
     if lagging is None or lagging.hurried:

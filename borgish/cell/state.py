@@ -1,7 +1,7 @@
 """A cell in memory: the stored records, the indexes that follow from them, and what was touched.
 
 Only ``apply`` writes; everybody else reads. ``Touched`` is how a change travels on: the store
-writes those records, the scheduler looks at those machines, the link makes those assignments anew.
+writes those records, the scheduler reads those machines, the link makes those assignments anew.
 """
 
 import msgspec

@@ -19,7 +19,7 @@ _MET_WITHOUT = ("!=", "not in", "not present")  # a machine without the attribut
 
 def job_warnings(cell: Cell, spec: JobSpec) -> tuple[str, ...]:
     """Return the warnings, a sentence without its full stop each."""
-    return (*_contradictions(spec), *_unknown_attributes(cell, spec), *_slips(cell, spec))
+    return tuple(_warnings(cell, spec))
 
 
 def unknown_attribute(attribute: str, known: Iterable[str]) -> str:
@@ -31,31 +31,19 @@ def unknown_attribute(attribute: str, known: Iterable[str]) -> str:
     return f"no machine has the attribute '{attribute}'; {f'did you mean {near[0]}?' if near else there}"
 
 
-def _contradictions(spec: JobSpec) -> Iterator[str]:
+def _warnings(cell: Cell, spec: JobSpec) -> Iterator[str]:
     if words := contradiction_words(spec.constraints):
         yield words
     for term in (*spec.near, *spec.apart):
         if contradictory := contradiction(term.labels):
             yield f"no labels can match {' and '.join(map(str, contradictory))}"
-
-
-def _slips(cell: Cell, spec: JobSpec) -> Iterator[str]:
-    for name, text in resource_slips(spec):
-        if not any(name in machine.capacity.named for machine in cell.machines.values()):
-            yield text
-
-
-def _unknown_attributes(cell: Cell, spec: JobSpec) -> Iterator[str]:
     machines = cell.machines.values()
-    unknown = [
-        name
-        for name in dict.fromkeys(_attributes_of(spec))
-        if not any(name in machine.attributes for machine in machines)
-    ]
-    if machines and unknown:
-        known = {attribute for machine in machines for attribute in machine.attributes}
-        for name in unknown:
-            yield unknown_attribute(name, known)
+    for name in dict.fromkeys(_attributes_of(spec)):
+        if machines and not any(name in machine.attributes for machine in machines):
+            yield unknown_attribute(name, {each for machine in machines for each in machine.attributes})
+    for name, text in resource_slips(spec):
+        if not any(name in machine.capacity.named for machine in machines):
+            yield text
 
 
 def _attributes_of(spec: JobSpec) -> Iterator[str]:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 
 from borgish.cell.commands import Command, GoOnRollingBack, PauseRollback
-from borgish.cell.model import Job, Lagging
+from borgish.cell.model import Job
 from borgish.cell.observed import Observed
 from borgish.cell.rollback_progress import NotReady, not_ready, remaining, stoppable
 from borgish.cell.state import Cell
@@ -36,7 +36,9 @@ def reconcile(
     for key in sorted(cell.lagging):
         job, found = cell.jobs[key], remaining(cell.jobs[key])
         assert job.lagging is not None
-        running = _in_order(job.lagging, stoppable(cell, job, found.to_stop))
+        # Those that end first, since they make room for the others.
+        ends = job.lagging.ends
+        running = sorted(stoppable(cell, job, found.to_stop), key=lambda index: not ends(index))
         chosen: list[int] = []
         if job.lagging.hurried:
             chosen = running
@@ -53,11 +55,6 @@ def reconcile(
         yield GoOnRollingBack(stop)
     if pause:
         yield PauseRollback(pause)
-
-
-def _in_order(lagging: Lagging, running: list[int]) -> list[int]:
-    """Return them with those that end first, since they make room for the others."""
-    return sorted(running, key=lambda index: not lagging.ends(index))
 
 
 def _room(job: Job, waits: NotReady | None) -> int:

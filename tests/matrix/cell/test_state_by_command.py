@@ -1,7 +1,7 @@
 """Every situation of a task x everything that may be asked: what becomes of it, by ``decide`` and ``apply``.
 
-After Aurora's TaskStateMachine, whose test walks all of its cases. ``MATRIX`` is written out by hand, so that
-neither the table of the lifecycle nor the code is held to itself. What is not in it raises.
+After Aurora's TaskStateMachine, whose test walks all of its cases. ``MATRIX`` has every case in full, so that
+neither the table of the lifecycle nor the code is held to itself; whoever changes a case reads what it means.
 """
 
 import copy
