@@ -5,7 +5,6 @@ import msgspec
 from borgish.cell.events import AnyEvent
 from borgish.cell.model import Machine, Rules
 from borgish.cell.observed import SeenAttempt
-from borgish.cell.state import Cell
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Band, Eviction, Runtime, TaintEffect
@@ -100,13 +99,14 @@ class PromisePlaces(Command, frozen=True, tag=True):
 
 
 class RollBack(Command, frozen=True, tag=True):
-    """Make the cell what it was to be ``then``: the cell as it was left by the position of ``then``.
+    """Make the cell what it was to be at a position of its journal.
 
-    ``only`` names the jobs that are meant, none for the whole cell. ``yes_stop`` is how many running tasks
-    may be stopped, None for at most ``stop_share_max`` of those that run.
+    ``decide`` is given the cell of that position beside the command. ``only`` names the jobs that are meant,
+    none for the whole cell. ``yes_stop`` is how many running tasks may be stopped, None for at most
+    ``stop_share_max`` of those that run.
     """
 
-    then: Cell
+    to: int
     at: float  # when that was; seconds since 1970
     only: frozenset[str] = frozenset()
     hurried: bool = False  # stop all at once

@@ -63,9 +63,18 @@ from borgish.spec.diff import differences
 from borgish.vocabulary import TASKS_PER_JOB_MAX, Ending, Eviction, State
 
 
-def decide(cell: Cell, observed: Observed, command: Command, actor: str, now: Now) -> Decision:
-    """Return what follows from a command. Raises a ``Refused`` when it may not be."""
-    decision = _DECIDE[type(command)](cell, observed, command, actor, now)
+def decide(
+    cell: Cell, observed: Observed, command: Command, actor: str, now: Now, then: Cell | None = None
+) -> Decision:
+    """Return what follows from a command. Raises a ``Refused`` when it may not be.
+
+    ``then``: for ``RollBack``, the cell as it was at the command's position.
+    """
+    if isinstance(command, RollBack):
+        assert then is not None, "a rollback is decided against the cell of then"
+        decision = decide_rollback(cell, then, command, actor, now)
+    else:
+        decision = _DECIDE[type(command)](cell, observed, command, actor, now)
     check_transitions(cell, decision.events)
     return decision
 
@@ -274,9 +283,8 @@ _DECIDE: dict[type[Command], Callable[[Cell, Observed, Any, str, Now], Decision]
     LoseMachine: decide_machines.lose,
     SetMachineUp: decide_machines.up,
     Observe: decide_machines.observe,
-    RollBack: decide_rollback,
     GoOnRollingBack: decide_advance,
     PauseRollback: decide_pause,
 }
-COMMANDS = tuple(_DECIDE)
+COMMANDS: tuple[type[Command], ...] = (*_DECIDE, RollBack)
 """Every kind of command there is."""

@@ -21,7 +21,6 @@ from borgish.cell.commands import Decision, RollBack
 from borgish.cell.demand import asked_by
 from borgish.cell.events import RolledBack
 from borgish.cell.model import Job, Quota, quota_key, split_quota_key, task_count
-from borgish.cell.observed import Observed
 from borgish.cell.rollback import Plan, plan
 from borgish.cell.state import Cell
 from borgish.clock import Now
@@ -33,12 +32,12 @@ from borgish.vocabulary import Band, State
 Kinds = Mapping[Kind, int]  # amounts by resource
 
 
-def decide_rollback(cell: Cell, _o: Observed, command: RollBack, actor: str, now: Now) -> Decision:
-    """Return the one event that takes the cell back. Raises a ``Refused``."""
-    found = checked_plan(cell, command, now)
+def decide_rollback(cell: Cell, then: Cell, command: RollBack, actor: str, now: Now) -> Decision:
+    """Return the one event that takes the cell back to what it was ``then``. Raises a ``Refused``."""
+    found = checked_plan(cell, then, command, now)
     event = RolledBack(
         timeline=cell.timeline + 1,
-        to=command.then.position,
+        to=command.to,
         at=command.at,
         reason=reason_of(command),
         jobs=tuple(job.restored for job in found.jobs if job.restored is not None),
@@ -48,39 +47,39 @@ def decide_rollback(cell: Cell, _o: Observed, command: RollBack, actor: str, now
         quotas_gone=found.quotas_gone,
     )
     text = (
-        f"{_scope(command)} is rolled back to position {command.then.position} by {actor}, on timeline "
+        f"{_scope(cell, command)} is rolled back to position {command.to} by {actor}, on timeline "
         f"{event.timeline}: {task_count(found.stopped)} to stop, {found.started} to start, "
         f"{found.running - found.stopped} go on"
     )
     return Decision((event,), "", text)
 
 
-def checked_plan(cell: Cell, command: RollBack, now: Now) -> Plan:
+def checked_plan(cell: Cell, then: Cell, command: RollBack, now: Now) -> Plan:
     """Return what the command changes. Raises the ``Refused`` that it would be refused with."""
-    found = plan_rollback(cell, command, now)
-    check_allowed(cell, found, command, now)
+    found = plan_rollback(cell, then, command, now)
+    check_allowed(cell, then, found, command, now)
     return found
 
 
-def plan_rollback(cell: Cell, command: RollBack, now: Now) -> Plan:
+def plan_rollback(cell: Cell, then: Cell, command: RollBack, now: Now) -> Plan:
     """Return what the command changes, whether or not that may be.
 
-    Raises a ``Refused`` when nothing can be plan_rollback.
+    Raises a ``Refused`` when nothing can be planned.
     """
-    if not 0 < command.then.position <= cell.position or command.then.name != cell.name:
+    if not 0 < command.to <= cell.position or (then.position, then.name) != (command.to, cell.name):
         raise Invalid(
-            f"position {command.then.position} of cell {command.then.name} is none that cell {cell.name} had",
+            f"position {command.to} of cell {then.name} is none that cell {cell.name} had",
             f"Its positions are 1 to {cell.position}",
         )
     for key in sorted(command.only):
-        if key not in cell.jobs and key not in command.then.jobs:
+        if key not in cell.jobs and key not in then.jobs:
             raise NotFound(
-                f"there is no job {key}, and at position {command.then.position} there was none",
+                f"there is no job {key}, and at position {command.to} there was none",
                 "Name jobs in full, like ann/web",
             )
     found = plan(
         cell,
-        command.then,
+        then,
         command.only,
         now.wall,
         hurried=command.hurried,
@@ -95,15 +94,15 @@ def plan_rollback(cell: Cell, command: RollBack, now: Now) -> Plan:
         )
     if found.is_empty:
         raise Conflict(
-            f"nothing differs: {_scope(command)} is as it was to be at position {command.then.position}",
+            f"nothing differs: {_scope(cell, command)} is as it was to be at position {command.to}",
             "There is nothing to roll back; `borgctl history` shows what happened",
         )
     return found
 
 
-def check_allowed(cell: Cell, found: Plan, command: RollBack, now: Now) -> None:
+def check_allowed(cell: Cell, then: Cell, found: Plan, command: RollBack, now: Now) -> None:
     """Raise Conflict for a state that may not be, and when more tasks would be stopped than is allowed."""
-    check_restorable(cell, command, found, now.wall)
+    check_restorable(cell, then, command, found, now.wall)
     stopped, running = found.stopped, found.running
     if command.yes_stop is not None and stopped > command.yes_stop:
         raise Conflict(
@@ -120,7 +119,7 @@ def check_allowed(cell: Cell, found: Plan, command: RollBack, now: Now) -> None:
 
 def reason_of(command: RollBack) -> str:
     """Return the reason that is given for the tasks it stops."""
-    return f"rolled back to position {command.then.position}"
+    return f"rolled back to position {command.to}"
 
 
 def check_kept(job: Job) -> None:
@@ -133,18 +132,21 @@ def check_kept(job: Job) -> None:
         )
 
 
-def _scope(command: RollBack) -> str:
-    return ", ".join(sorted(command.only)) or f"cell {command.then.name}"
+def _scope(cell: Cell, command: RollBack) -> str:
+    return ", ".join(sorted(command.only)) or f"cell {cell.name}"
 
 
 # The cell as it would be left
 
 
-def check_restorable(cell: Cell, command: RollBack, found: Plan, wall: float) -> None:
-    """Raise Conflict when the cell may not be as this would leave it. ``wall`` is now."""
+def check_restorable(cell: Cell, then: Cell, command: RollBack, found: Plan, wall: float) -> None:
+    """Raise Conflict when the cell may not be as this would leave it.
+
+    ``then`` is the cell of the command's position, ``wall`` is now.
+    """
     _check_priorities(cell, found)
-    _check_alloc_sets(cell, command, found)
-    _check_quotas(cell, command, found, wall)
+    _check_alloc_sets(cell, then, command, found)
+    _check_quotas(cell, then, command, found, wall)
 
 
 def _check_priorities(cell: Cell, found: Plan) -> None:
@@ -163,8 +165,8 @@ def _check_priorities(cell: Cell, found: Plan) -> None:
 # Quotas
 
 
-def _check_quotas(cell: Cell, command: RollBack, found: Plan, wall: float) -> None:
-    quotas = cell.quotas if command.only else command.then.quotas
+def _check_quotas(cell: Cell, then: Cell, command: RollBack, found: Plan, wall: float) -> None:
+    quotas = cell.quotas if command.only else then.quotas
     required = cell.rules.quota_required
     for key, more in sorted(_more(cell, found).items()):
         user, band = split_quota_key(key)
@@ -175,7 +177,7 @@ def _check_quotas(cell: Cell, command: RollBack, found: Plan, wall: float) -> No
         over = {kind: used.get(kind, 0) + amount for kind, amount in more.items() if amount > 0}
         allowed = by_kind(limits)
         over = {kind: amount for kind, amount in over.items() if amount > allowed.get(kind, 0)}
-        if over and not (not command.only and _was_so(command, key, over, allowed)):
+        if over and not (not command.only and _was_so(then, command.at, key, over, allowed)):
             raise _over(command, key, over, allowed, quotas.get(key), wall)
 
 
@@ -196,11 +198,10 @@ def _key(cell: Cell, spec: JobSpec) -> str:
     return quota_key(spec.user, cell.rules.bands.of(spec.priority))
 
 
-def _was_so(command: RollBack, key: str, over: Kinds, allowed: Kinds) -> bool:
+def _was_so(then: Cell, at: float, key: str, over: Kinds, allowed: Kinds) -> bool:
     """Return whether as much was asked for then, under a quota in force that was no larger."""
-    then = command.then
     user, band = split_quota_key(key)
-    limits = limits_in(then.quotas, user, Band(band), command.at, required=then.rules.quota_required)
+    limits = limits_in(then.quotas, user, Band(band), at, required=then.rules.quota_required)
     if limits is None:
         return False
     before, asked = by_kind(limits), by_kind(then.demand.of(key))
@@ -232,14 +233,14 @@ def _over(
 # Alloc sets
 
 
-def _check_alloc_sets(cell: Cell, command: RollBack, found: Plan) -> None:
+def _check_alloc_sets(cell: Cell, then: Cell, command: RollBack, found: Plan) -> None:
     after = {one.job: (one.after, not one.live) for one in found.jobs}
     for spec in _inside(cell, found):
         allocs, dead = after[spec.inside] if spec.inside in after else _found(cell.jobs.get(spec.inside))
         refused = refused_inside(spec, allocs, dead=dead)
-        if refused is None or _is_so(cell, spec) or (not command.only and _is_so(command.then, spec)):
+        if refused is None or _is_so(cell, spec) or (not command.only and _is_so(then, spec)):
             continue
-        raise _not_inside(command, spec, refused)
+        raise _not_inside(then, command, spec, refused)
 
 
 def _inside(cell: Cell, found: Plan) -> Iterator[JobSpec]:
@@ -267,9 +268,9 @@ def _found(job: Job | None) -> tuple[JobSpec | None, bool]:
     return (None, True) if job is None else (job.spec, job.state is State.DEAD)
 
 
-def _not_inside(command: RollBack, spec: JobSpec, refused: Refused) -> Conflict:
+def _not_inside(then: Cell, command: RollBack, spec: JobSpec, refused: Refused) -> Conflict:
     hint = refused.hint
-    if command.only and spec.inside in command.then.jobs and spec.inside not in command.only:
+    if command.only and spec.inside in then.jobs and spec.inside not in command.only:
         hint = f"it comes back too with `--only {spec.inside}`"
     elif command.only and spec.key not in command.only:
         hint = f"name {spec.key} with --only as well, or end it first"

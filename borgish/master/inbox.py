@@ -6,6 +6,7 @@ from typing import Any
 
 from borgish.cell.commands import Command, Observe
 from borgish.cell.observed import Miss
+from borgish.cell.state import Cell
 from borgish.errors import Refused
 from borgish.master.step import Ask, Heard, Input, Missed, Unasked, UsageSeen
 from borgish.wire.api import Accepted
@@ -27,12 +28,22 @@ class Inbox:
         self._handles = itertools.count(1)
         self._arrived = asyncio.Event()
 
-    async def ask(self, command: Command, actor: str, request_id: str = "", digest: str = "") -> Accepted:
-        """Hand in a command; return its answer once that is durable. Raises what it was refused with."""
+    async def ask(
+        self,
+        command: Command,
+        actor: str,
+        request_id: str = "",
+        digest: str = "",
+        then: Cell | None = None,
+    ) -> Accepted:
+        """Hand in a command; return its answer once that is durable. Raises what it was refused with.
+
+        ``then``: see ``decide``.
+        """
         handle = next(self._handles)
         answer: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
         self._waiting[handle] = answer
-        self._asks.append(Ask(handle, command, actor, request_id, digest))
+        self._asks.append(Ask(handle, command, actor, request_id, digest, then))
         self._arrived.set()
         try:
             return await answer

@@ -166,11 +166,18 @@ class Leader:
 
     # What it is asked
 
-    async def command(self, command: Command, actor: str, request_id: str = "", digest: str = "") -> Accepted:
-        """Hand in a command; return when it is durable. Raises what it was refused with, and Fenced while
-        most machines obey another master."""
+    async def command(
+        self,
+        command: Command,
+        actor: str,
+        request_id: str = "",
+        digest: str = "",
+        then: Cell | None = None,
+    ) -> Accepted:
+        """Hand in a command; return when it is durable. ``then``: see ``decide``. Raises what it was refused
+        with, and Fenced while most machines obey another master."""
         self.link.refusals.expect_few()
-        return await self.inbox.ask(command, actor, request_id, digest)
+        return await self.inbox.ask(command, actor, request_id, digest, then)
 
     async def join(self, request: JoinRequest) -> JoinReply:
         """Take a machine into the cell, or back into it. Raises what that is refused with."""

@@ -13,6 +13,7 @@ from borgish.api.views.rollback import rollback_plan
 from borgish.cell.commands import RollBack
 from borgish.cell.events import EntriesLost
 from borgish.cell.rollback_checks import checked_plan
+from borgish.cell.state import Cell
 from borgish.clock import Clock
 from borgish.errors import Conflict, NotFound, StoreDamaged, UnsafeConfiguration
 from borgish.master.checkpointer import Checkpointer
@@ -60,9 +61,9 @@ class Rollbacks:
 
     async def plan(self, moment: Moment, asked: RollbackRequest) -> RollbackPlan:
         """Return what a rollback would do. Raises what is in its way for good."""
-        to, command = await self._command(moment, asked)
+        to, then, command = await self._command(moment, asked)
         await self._turn.durable()
-        return rollback_plan(self._core.cell, command, to, self._clock.now())
+        return rollback_plan(self._core.cell, then, command, to, self._clock.now())
 
     async def roll_back(
         self, moment: Moment, asked: RollbackRequest, actor: str, request_id: str, digest: str
@@ -71,14 +72,14 @@ class Rollbacks:
         async with self._one_at_a_time:
             if request_id and request_id in self._core.cell.requests:
                 # Asked again: whatever it would be by now, the answer is the one that was given.
-                return await self._inbox.ask(RollBack(self._core.cell, 0.0), actor, request_id, digest)
-            _, command = await self._command(moment, asked)
+                return await self._inbox.ask(RollBack(0, 0.0), actor, request_id, digest)
+            _, then, command = await self._command(moment, asked)
             await self._turn.durable()
-            checked_plan(self._core.cell, command, self._clock.now())
+            checked_plan(self._core.cell, then, command, self._clock.now())
             await self._keep()
-            return await self._inbox.ask(command, actor, request_id, digest)
+            return await self._inbox.ask(command, actor, request_id, digest, then)
 
-    async def _command(self, moment: Moment, asked: RollbackRequest) -> tuple[AsOf, RollBack]:
+    async def _command(self, moment: Moment, asked: RollbackRequest) -> tuple[AsOf, Cell, RollBack]:
         to = await self._moments.find(moment)
         if to.position == 0:
             raise NotFound("before its first entry there was no cell", "The earliest is position 1")
@@ -88,14 +89,14 @@ class Rollbacks:
             await asyncio.to_thread(self._expect_good, moment.checkpoint, to.position)
         await asyncio.to_thread(self._expect_this_version, to)
         command = RollBack(
-            await self._moments.cell(to),
+            to.position,
             datetime.fromisoformat(to.at).timestamp(),
             frozenset(asked.only),
             asked.now,
             asked.yes_stop,
             self._settings.stop_share_max,
         )
-        return to, command
+        return to, await self._moments.cell(to), command
 
     def _expect_told(self, moment: Moment, to: AsOf) -> None:
         """What was after the last entry that is left, and before the one that says so, nobody can tell."""

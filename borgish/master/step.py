@@ -7,20 +7,21 @@ import msgspec
 from borgish.cell.commands import Command
 from borgish.cell.events import Entry
 from borgish.cell.observed import Miss
-from borgish.cell.state import Touched
+from borgish.cell.state import Cell, Touched
 from borgish.errors import Refused
 from borgish.master.poison import Failure
 from borgish.wire.api import Accepted
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """A command from outside. ``handle`` comes back with its reply."""
+    """A command from outside. ``handle`` comes back with its reply; ``then``: see ``decide``."""
 
     handle: int
     command: Command
     actor: str
     request_id: str = ""
     digest: str = ""  # of the body that came with the request id
+    then: Cell | None = None
 
 
 class Heard(msgspec.Struct, frozen=True):

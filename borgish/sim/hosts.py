@@ -17,6 +17,7 @@ from borgish.borglet.server import BorgletApp
 from borgish.cell.commands import Command
 from borgish.cell.invariants import violations
 from borgish.cell.room import Level
+from borgish.cell.state import Cell
 from borgish.errors import BorgishError, Unreachable
 from borgish.master.core import Core
 from borgish.master.leader import Host, Leader, Work
@@ -474,10 +475,16 @@ class MasterHost:
         process.spawn(call(), "ask").add_done_callback(answered, context=self._loop.world.context)
 
     def command(
-        self, command: Command, answer: Answer[Accepted], actor: str, request_id: str, digest: str
+        self,
+        command: Command,
+        answer: Answer[Accepted],
+        actor: str,
+        request_id: str,
+        digest: str,
+        then: Cell | None = None,
     ) -> None:
         """Give a command to the one that leads here."""
-        self.ask(lambda leader: leader.command(command, actor, request_id, digest), answer)
+        self.ask(lambda leader: leader.command(command, actor, request_id, digest, then), answer)
 
 
 class _Clients:

@@ -13,6 +13,7 @@ from borgish.cell.commands import (
     SubmitJob,
     UncordonMachine,
 )
+from borgish.cell.state import Cell
 from borgish.errors import BorgishError, Refused, StoreFull
 from borgish.resources import Resources
 from borgish.sim.faults import Fate
@@ -69,9 +70,11 @@ class People:
     def _send(self, command: Command) -> None:
         self._requests += 1
         request_id = f"r{self._requests}"
-        self._ask(command, request_id, answered=[])
+        store = self._master.store.reopen()
+        then = cell_at(store, store.disk.cell, command.to).cell if isinstance(command, RollBack) else None
+        self._ask(command, then, request_id, answered=[])
 
-    def _ask(self, command: Command, request_id: str, answered: list[bool]) -> None:
+    def _ask(self, command: Command, then: Cell | None, request_id: str, answered: list[bool]) -> None:
         """Ask, and ask the same again until there is an answer."""
         if answered:
             return
@@ -83,8 +86,8 @@ class People:
                 self.acknowledged.append(request_id)
             answered.append(True)
 
-        self._master.command(command, take, "ann", request_id, "d")
-        self._clock.after(ASK_AGAIN_SECONDS, lambda: self._ask(command, request_id, answered))
+        self._master.command(command, take, "ann", request_id, "d", then)
+        self._clock.after(ASK_AGAIN_SECONDS, lambda: self._ask(command, then, request_id, answered))
 
     def _command(self) -> Command:
         chance = self._fate.random
@@ -110,12 +113,12 @@ class People:
 
     def _roll_back(self) -> RollBack:
         """Back by a few entries or by many; at the usual pace or at once; of all jobs or of one."""
-        chance, store = self._fate.random, self._master.store.reopen()
-        latest = len(store.disk.entries)
+        chance = self._fate.random
+        latest = len(self._master.store.disk.entries)
         position = latest - chance.randrange(min(latest, chance.choice([10, 60, 400])))
         job = f"ann/job-{chance.randrange(self._jobs)}"
         return RollBack(
-            cell_at(store, store.disk.cell, position).cell,
+            position,
             at=0.0,
             only=frozenset({job} if chance.random() < 0.3 else ()),
             hurried=chance.random() < 0.3,

@@ -3,6 +3,7 @@
 import pytest
 
 from borgish.cell.commands import Command, KillTasks, RollBack, SubmitJob
+from borgish.cell.state import Cell
 from borgish.reconcilers import rollback
 from borgish.resources import Resources
 from borgish.sim.faults import NO_FAULTS
@@ -38,9 +39,9 @@ class Story:
         at(190.0, self._note)
         at(200.0, lambda: self._roll_back(self._good))
 
-    def _ask(self, command: Command) -> None:
+    def _ask(self, command: Command, then: Cell | None = None) -> None:
         self._asked += 1
-        self.world.master.command(command, lambda _reply: None, "ann", f"story-{self._asked}", "d")
+        self.world.master.command(command, lambda _reply: None, "ann", f"story-{self._asked}", "d", then)
 
     def _replace(self) -> None:
         self._bad = len(self.world.master.store.disk.entries)
@@ -51,7 +52,7 @@ class Story:
         store = self.world.master.store.reopen()
         self._good = self._good or len(store.disk.entries)
         then = cell_at(store, store.disk.cell, position).cell
-        self._ask(RollBack(then, at=0.0, yes_stop=TASKS))
+        self._ask(RollBack(position, at=0.0, yes_stop=TASKS), then)
 
     def _look(self) -> None:
         self.least = min(self.least, self.alive("service"))

@@ -12,12 +12,15 @@ from borgish.wire.api import AsOf
 from borgish.wire.api_past import JobRollback, RollbackPlan
 
 
-def rollback_plan(cell: Cell, command: RollBack, to: AsOf, now: Now) -> RollbackPlan:
-    """Return what the command would do to the cell. Raises the ``Refused`` of one that plans nothing."""
-    found = plan_rollback(cell, command, now)
+def rollback_plan(cell: Cell, then: Cell, command: RollBack, to: AsOf, now: Now) -> RollbackPlan:
+    """Return what the command would do to the cell; ``then``: see ``decide``.
+
+    Raises the ``Refused`` of one that plans nothing.
+    """
+    found = plan_rollback(cell, then, command, now)
     refusal = hint = ""
     try:
-        check_allowed(cell, found, command, now)
+        check_allowed(cell, then, found, command, now)
     except Refused as refused:
         refusal, hint = refused.message, refused.hint
     return RollbackPlan(

@@ -72,8 +72,6 @@ NOTHING = "requests from which nothing followed"
 LOST = "entries that say what was lost"
 UNKNOWN = "entries of another kind"
 
-Then = Callable[[int], Cell]
-"""Returns the cell as it was at a position."""
 Commands = tuple[Command, ...]
 YES_STOP_MAX = 10**9
 
@@ -82,7 +80,7 @@ class Untold(Exception):
     """An entry that is not decided anew. ``args[0]`` says why, the same for all of a kind."""
 
 
-def recall(cell: Cell, entry: Entry, then: Then) -> list[Commands]:
+def recall(cell: Cell, entry: Entry) -> list[Commands]:
     """Return what may have been asked of the cell before an entry: a single way of it, or few.
 
     One way is the commands of one decision; of a scheduler's pass there are several. Raises Untold.
@@ -97,7 +95,7 @@ def recall(cell: Cell, entry: Entry, then: Then) -> list[Commands]:
         return [tuple(_PASSES[entry.cause](entry))]
     if entry.cause not in _COMMANDS:
         raise Untold(UNKNOWN)
-    return [(command,) for command in _COMMANDS[entry.cause](cell, entry, then)]
+    return [(command,) for command in _COMMANDS[entry.cause](cell, entry)]
 
 
 def _first(entry: Entry, kind: type[Any]) -> Any:
@@ -147,13 +145,13 @@ _PASSES: dict[str, Callable[[Entry], Iterator[Command]]] = {
 # Commands of people and of the loops
 
 
-def _began(_cell: Cell, entry: Entry, _then: Then) -> Iterator[Command]:
+def _began(_cell: Cell, entry: Entry) -> Iterator[Command]:
     elected = _first(entry, Elected)
     rules = next((event.rules for event in entry.events if isinstance(event, RulesSet)), None)
     yield BeginEpoch(elected.epoch, elected.holder, rules)
 
 
-def _restarted(_cell: Cell, entry: Entry, _then: Then) -> Iterator[Command]:
+def _restarted(_cell: Cell, entry: Entry) -> Iterator[Command]:
     indexes: set[int] = set()
     for event in entry.events:
         if isinstance(event, TasksEvicted | TasksResubmitted) and event.job == entry.subject:
@@ -161,7 +159,7 @@ def _restarted(_cell: Cell, entry: Entry, _then: Then) -> Iterator[Command]:
     yield RestartTasks(entry.subject, tuple(sorted(indexes)))
 
 
-def _submitted(cell: Cell, entry: Entry, _then: Then) -> Iterator[Command]:
+def _submitted(cell: Cell, entry: Entry) -> Iterator[Command]:
     if any(isinstance(event, TasksResubmitted) for event in entry.events):
         job = cell.jobs[entry.subject]
         yield SubmitJob(msgspec.structs.replace(job.spec, tasks=job.tasks_wanted))
@@ -169,13 +167,13 @@ def _submitted(cell: Cell, entry: Entry, _then: Then) -> Iterator[Command]:
         yield SubmitJob(_first(entry, JobSubmitted).spec)
 
 
-def _lost(_cell: Cell, entry: Entry, _then: Then) -> Iterator[Command]:
+def _lost(_cell: Cell, entry: Entry) -> Iterator[Command]:
     event = _first(entry, MachineLost)
     _, _, reason = _first(entry, TasksEvicted).reason.partition(": ")
     yield LoseMachine(event.machine, reason, event.at)
 
 
-def _tainted(cell: Cell, entry: Entry, _then: Then) -> Iterator[Command]:
+def _tainted(cell: Cell, entry: Entry) -> Iterator[Command]:
     event = _first(entry, MachineTainted)
     before = cell.machines[event.machine].taints if event.machine in cell.machines else ()
     for taint in event.taints:
@@ -183,7 +181,7 @@ def _tainted(cell: Cell, entry: Entry, _then: Then) -> Iterator[Command]:
             yield TaintMachine(event.machine, taint.key, taint.value, taint.effect)
 
 
-def _untainted(cell: Cell, entry: Entry, _then: Then) -> Iterator[Command]:
+def _untainted(cell: Cell, entry: Entry) -> Iterator[Command]:
     event = _first(entry, MachineTainted)
     there = {taint.key for taint in event.taints}
     before = cell.machines[event.machine].taints if event.machine in cell.machines else ()
@@ -192,28 +190,28 @@ def _untainted(cell: Cell, entry: Entry, _then: Then) -> Iterator[Command]:
             yield UntaintMachine(event.machine, taint.key)
 
 
-def _quota(_cell: Cell, entry: Entry, _then: Then) -> Iterator[Command]:
+def _quota(_cell: Cell, entry: Entry) -> Iterator[Command]:
     quota = _first(entry, QuotaSet).quota
     for beyond_cell in (False, True):  # whether it was allowed to be, is not told
         yield SetQuota(quota.user, quota.band, quota.limits, quota.until, beyond_cell)
 
 
-def _no_quota(_cell: Cell, entry: Entry, _then: Then) -> Iterator[Command]:
+def _no_quota(_cell: Cell, entry: Entry) -> Iterator[Command]:
     user, band = split_quota_key(_first(entry, QuotaRemoved).key)
     yield RemoveQuota(user, Band(band))
 
 
-def _rolled_back(_cell: Cell, entry: Entry, then: Then) -> Iterator[Command]:
+def _rolled_back(_cell: Cell, entry: Entry) -> Iterator[Command]:
     event = _first(entry, RolledBack)
     scope, is_told, _ = entry.text.partition(" is rolled back to position ")
     if not is_told:
         raise Untold(UNKNOWN)
     only = frozenset() if scope.startswith("cell ") else frozenset(scope.split(", "))
     hurried = any(job.lagging is not None and job.lagging.hurried for job in event.jobs)
-    yield RollBack(then(event.to), event.at, only, hurried, YES_STOP_MAX)
+    yield RollBack(event.to, event.at, only, hurried, YES_STOP_MAX)
 
 
-def _went_on(cell: Cell, entry: Entry, _then: Then) -> Iterator[Command]:
+def _went_on(cell: Cell, entry: Entry) -> Iterator[Command]:
     stop = {}
     for event in entry.events:
         if isinstance(event, RollbackWentOn) and event.job in cell.jobs:
@@ -222,20 +220,20 @@ def _went_on(cell: Cell, entry: Entry, _then: Then) -> Iterator[Command]:
     yield GoOnRollingBack(stop)
 
 
-def _paused(_cell: Cell, entry: Entry, _then: Then) -> Iterator[Command]:
+def _paused(_cell: Cell, entry: Entry) -> Iterator[Command]:
     yield PauseRollback({e.job: e.reason for e in entry.events if isinstance(e, RollbackPaused)})
 
 
-def _of(kind: type[Any], make: Callable[[Any], Command]) -> Callable[[Cell, Entry, Then], Iterator[Command]]:
+def _of(kind: type[Any], make: Callable[[Any], Command]) -> Callable[[Cell, Entry], Iterator[Command]]:
     """Return how to recall a command that its one event tells."""
 
-    def recalled(_cell: Cell, entry: Entry, _then: Then) -> Iterator[Command]:
+    def recalled(_cell: Cell, entry: Entry) -> Iterator[Command]:
         yield make(_first(entry, kind))
 
     return recalled
 
 
-_COMMANDS: dict[str, Callable[[Cell, Entry, Then], Iterator[Command]]] = {
+_COMMANDS: dict[str, Callable[[Cell, Entry], Iterator[Command]]] = {
     "BeginEpoch": _began,
     "SubmitJob": _submitted,
     "ScaleJob": _of(JobChanged, lambda event: ScaleJob(event.job, event.spec.tasks)),

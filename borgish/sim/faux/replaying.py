@@ -11,7 +11,7 @@ import msgspec
 
 from borgish.cell.commands import Command, RemoveMachine
 from borgish.cell.decide import decide
-from borgish.cell.events import AnyEvent, Entry
+from borgish.cell.events import AnyEvent, Entry, RolledBack
 from borgish.cell.observed import Observed, SeenMachine
 from borgish.cell.state import Cell
 from borgish.clock import Now
@@ -91,13 +91,14 @@ class Judge:
     def look(self, entry: Entry, found: Replayed) -> Otherwise | None:
         """Judge an entry and take it in; return what would be otherwise."""
         try:
-            ways = recall(self._cell, entry, self._then)
+            ways = recall(self._cell, entry)
+            then = self._then(entry)
         except (Untold, Refused) as reason:  # Refused: of a rollback, to where history is no longer kept
             found.untold[str(reason)] += 1
             return self._taken_in(entry)
         found.decided += 1
         found.placements += entry.cause == PLACE
-        tried = [self._decided(way, entry) for way in ways]
+        tried = [self._decided(way, entry, then) for way in ways]
         if not any(events == entry.events for events, _ in tried):
             return Otherwise(entry, _today(entry, *tried[0]) if tried else ("nothing would follow",))
         if wrong := self._allowed.objections(entry):
@@ -110,16 +111,22 @@ class Judge:
         wrong = self._allowed.taken_in(touched.machines | touched.placements | touched.machines_gone)
         return Otherwise(entry, tuple(wrong)) if wrong and entry.cause == PLACE else None
 
-    def _then(self, position: int) -> Cell:
-        return cell_at(self._session.opened.source, self._session.opened.cell, position).cell
+    def _then(self, entry: Entry) -> Cell | None:
+        """Return the cell that a rollback went back to."""
+        for event in entry.events:
+            if isinstance(event, RolledBack):
+                return cell_at(self._session.opened.source, self._session.opened.cell, event.to).cell
+        return None
 
-    def _decided(self, commands: Commands, entry: Entry) -> tuple[tuple[AnyEvent, ...], str]:
+    def _decided(
+        self, commands: Commands, entry: Entry, then: Cell | None
+    ) -> tuple[tuple[AnyEvent, ...], str]:
         """Return what would happen, or else why nothing would."""
         now = Now(entry.at, 0.0)
         events: list[AnyEvent] = []
         try:
             for command in commands:
-                events += decide(self._cell, _seen(command), command, entry.actor, now).events
+                events += decide(self._cell, _seen(command), command, entry.actor, now, then).events
         except BorgishError as refused:
             return (), f"refused: {refused.message}"
         except Exception as error:  # what today's code fails at, it decides otherwise

@@ -57,6 +57,10 @@ JOB, TASK = "ann/web", 1
 """The task is the last of two, and both are in the same situation."""
 
 
+PASTS: list[tuple[RollBack, Cell]] = []
+"""Each rollback that was made here, and the cell of its position."""
+
+
 class Desk:
     """A cell in which the task comes into a situation, one entry for each command."""
 
@@ -69,7 +73,8 @@ class Desk:
 
     def do(self, command: Command) -> None:
         """Decide and apply a command. Raises Refused."""
-        self.enter(decide(self.cell, self.observed, command, "ann", NOW).events)
+        then = next((past for given, past in PASTS if given is command), None)
+        self.enter(decide(self.cell, self.observed, command, "ann", NOW, then).events)
         if isinstance(command, Observe) and command.machine in self.cell.machines:
             record_report(self.cell, self.observed, command, NOW)
 
@@ -117,7 +122,10 @@ KILL = KillTasks(JOB)
 
 def roll_back(*commands: Command, hurried: bool = False) -> RollBack:
     """Return the command to go back to when this was done."""
-    return RollBack(then(*commands), NOW.wall, hurried=hurried, yes_stop=100)
+    past = then(*commands)
+    command = RollBack(past.position, NOW.wall, hurried=hurried, yes_stop=100)
+    PASTS.append((command, past))
+    return command
 
 
 # Situations

@@ -110,8 +110,8 @@ class Ran(Lived):
         self.started: dict[tuple[str, int, int], JobSpec] = {}
         super().__init__()
 
-    def step(self, *commands: Command, actor: str = "ann") -> Step:
-        step = super().step(*commands, actor=actor)
+    def step(self, *commands: Command, actor: str = "ann", then: Cell | None = None) -> Step:
+        step = super().step(*commands, actor=actor, then=then)
         for job in self.cell.jobs.values():
             for task in job.tasks:
                 if task.state is State.RUNNING:

@@ -31,6 +31,7 @@ from borgish.cell.events import (
 )
 from borgish.cell.model import Job, Quota, Rules
 from borgish.cell.observed import Observed
+from borgish.cell.rollback_checks import decide_rollback
 from borgish.cell.rollback_progress import remaining
 from borgish.cell.state import Cell
 from borgish.clock import Now
@@ -145,7 +146,8 @@ def _of_rollback(cell: Cell, data: st.DataObject) -> AnyEvent | None:
 def rollback(cell: Cell, then: Cell) -> AnyEvent | None:
     """Return what takes the cell back, None when it may not be."""
     try:
-        (event,) = _decided(cell, RollBack(then, 1.5, yes_stop=1000))
+        command = RollBack(then.position, 1.5, yes_stop=1000)
+        (event,) = decide_rollback(cell, then, command, "tester", Now(9.0, 9.0)).events
     except Refused:
         return None
     return event

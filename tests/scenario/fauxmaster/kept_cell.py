@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from borgish.cell.commands import Command, JoinMachine, SubmitJob
+from borgish.cell.commands import Command, JoinMachine, RollBack, SubmitJob
 from borgish.cell.model import Machine
 from borgish.clock import Now
 from borgish.errors import Refused
@@ -15,6 +15,7 @@ from borgish.spec.read import read_job
 from borgish.store.base import CheckpointInfo, Store, records_of
 from borgish.store.codec import encode_snapshot
 from borgish.store.memory import MemoryStore
+from borgish.store.moment import cell_at
 from borgish.store.open import open_store
 from borgish.vocabulary import Runtime
 from borgish.wire.checkpoint_file import CheckpointHeader, pack_checkpoint
@@ -68,7 +69,8 @@ class KeptCell:
     def do(self, command: Command, actor: str = "ann") -> None:
         """Have somebody ask for something a second later; it must be accepted."""
         self.now = self.now.later(1.0)
-        ((_, reply),) = self.step(Ask(1, command, actor)).replies
+        then = cell_at(self.store, NAME, command.to).cell if isinstance(command, RollBack) else None
+        ((_, reply),) = self.step(Ask(1, command, actor, then=then)).replies
         assert not isinstance(reply, Refused), reply
 
     def submit(self, text: str, user: str = "ann") -> None:

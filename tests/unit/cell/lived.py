@@ -78,13 +78,16 @@ class Lived:
     def position(self) -> int:
         return self.core.cell.position
 
-    def step(self, *commands: Command, actor: str = "ann") -> Step:
-        """Take a step."""
+    def step(self, *commands: Command, actor: str = "ann", then: Cell | None = None) -> Step:
+        """Take a step; ``then`` is given with a rollback instead of the cell as it was."""
         self.now = self.now.later(1.0)
         there = sorted(self.cell.machines.keys() - self.silent)
         heard = Heard(dict.fromkeys(there, self.now.mono))
         reports = [Ask(-1, report, report.machine) for name in there if (report := self._report(name))]
-        asks = [Ask(number, command, actor) for number, command in enumerate(commands)]
+        asks = [
+            Ask(number, command, actor, then=then or self.then_of(command))
+            for number, command in enumerate(commands)
+        ]
         step = self.core.step([heard, *reports, *asks], self.now)
         self.entries += step.entries
         assert violations(self.cell) == []
@@ -110,10 +113,10 @@ class Lived:
         gone = tuple(sorted(seen.keys() - current))
         return Observe(name, "b1", name, tuple(changed), gone) if changed or gone else None
 
-    def do(self, command: Command, actor: str = "ann") -> str:
+    def do(self, command: Command, actor: str = "ann", then: Cell | None = None) -> str:
         """Have a command done, and what follows at once; return the answer. Raises what it was refused."""
         before = msgspec.json.encode(self.cell.snapshot())
-        step = self.step(command, actor=actor)
+        step = self.step(command, actor=actor, then=then)
         (reply,) = (reply for handle, reply in step.replies if handle >= 0)
         if isinstance(reply, Refused):
             if not step.entries:
@@ -147,11 +150,15 @@ class Lived:
             apply_entry(cell, msgspec.json.decode(msgspec.json.encode(entry), type=Entry))
         return cell
 
+    def then_of(self, command: Command) -> Cell | None:
+        """Return the cell that a rollback is decided against."""
+        return self.then(command.to) if isinstance(command, RollBack) else None
+
     def roll_back(self, position: int, **options: Any) -> str:
         """Roll back to a position, whatever that stops."""
         at = self.entries[position - 1].at
         options = {"yes_stop": 10_000, **options}
-        return self.do(RollBack(self.then(position), at, **options))
+        return self.do(RollBack(position, at, **options))
 
     def states(self, job: str = "ann/web") -> list[State]:
         return [task.state for task in self.cell.jobs[job].tasks]

@@ -39,7 +39,7 @@ def test_it_is_one_event_that_names_what_differs(lived: Lived) -> None:
 def test_everyone_hears_of_the_new_timeline(lived: Lived) -> None:
     good = lived.position
     lived.do(CordonMachine("m1"))
-    step = lived.step(RollBack(lived.then(good), 0.0))
+    step = lived.step(RollBack(good, 0.0))
     assert step.assignments == {"m1", "m2"}
 
 
@@ -226,11 +226,15 @@ def test_a_cell_of_another_name_or_of_a_later_time_is_refused(lived: Lived) -> N
     then = lived.then(lived.position)
     then.position += 1
     with pytest.raises(Invalid, match="is none that cell lived had"):
-        lived.do(RollBack(then, 0.0))
+        lived.do(RollBack(then.position, 0.0), then=then)
+    with pytest.raises(Invalid, match="is none that cell lived had"):
+        lived.do(RollBack(lived.position, 0.0), then=then)
+    with pytest.raises(Invalid, match="position 0 of"):
+        lived.do(RollBack(0, 0.0))
     then = lived.then(lived.position)
     then.name = "other"
     with pytest.raises(Invalid, match="of cell other"):
-        lived.do(RollBack(then, 0.0))
+        lived.do(RollBack(then.position, 0.0), then=then)
 
 
 def test_every_field_of_a_spec_is_the_programs_unless_said_otherwise() -> None:

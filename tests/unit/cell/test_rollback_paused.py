@@ -421,7 +421,7 @@ def test_a_result_of_what_lagged_behind_is_not_taken_for_the_other_versions() ->
     index = max(lagging(lived).attempts)
     task = lived.cell.jobs["ann/web"].tasks[index]
     done = SeenAttempt(f"ann/web/{index}", task.attempt, Phase.STOPPING, ended=Ending.FINISH)
-    lived.step(Observe(task.machine, "b1", "i", (done,)), RollBack(lived.then(first), 0.0, yes_stop=9))
+    lived.step(Observe(task.machine, "b1", "i", (done,)), RollBack(first, 0.0, yes_stop=9))
     lived.settle()
     assert lived.states() == [RUNS] * 2
 

@@ -37,7 +37,6 @@ from borgish.sim.faux.replaying import Replayed
 from borgish.sim.world import World
 from borgish.spec.read import read_job
 from borgish.store.memory import MemoryStore
-from borgish.store.moment import cell_at
 from borgish.vocabulary import Band, Ending, TaintEffect
 from tests.anew import decided_anew_of
 from tests.scenario.fauxmaster.kept_cell import NAME, KeptCell, job
@@ -96,9 +95,8 @@ def test_what_people_ask_comes_out_as_it_was(kept: KeptCell) -> None:
     kept.do(KillTasks("ann/web"))
     kept.do(CordonMachine("m4"), "root")
     kept.do(RemoveMachine("m4"), "root")
-    then = cell_at(kept.store, NAME, before).cell
-    kept.do(RollBack(then, kept.now.wall, frozenset({"ann/web"}), yes_stop=9), "root")
-    kept.do(RollBack(cell_at(kept.store, NAME, before).cell, kept.now.wall, hurried=True, yes_stop=9), "root")
+    kept.do(RollBack(before, kept.now.wall, frozenset({"ann/web"}), yes_stop=9), "root")
+    kept.do(RollBack(before, kept.now.wall, hurried=True, yes_stop=9), "root")
     kept.wait(3)
     found = decided_anew_of(NAME, journal(kept))
     assert found.otherwise is None, found.otherwise
@@ -109,8 +107,7 @@ def test_what_is_submitted_again_while_a_rollback_goes_on_comes_out_as_it_was(ke
     before, spec = kept.position, kept.core.cell.jobs["ann/web"].spec
     kept.do(ScaleJob("ann/web", 8))
     kept.wait(2)
-    then = cell_at(kept.store, NAME, before).cell
-    kept.do(RollBack(then, kept.now.wall, frozenset({"ann/web"}), yes_stop=9), "root")
+    kept.do(RollBack(before, kept.now.wall, frozenset({"ann/web"}), yes_stop=9), "root")
     kept.do(KillTasks("ann/web", (0,)))
     kept.do(SubmitJob(spec))
     assert kept.core.cell.jobs["ann/web"].lagging is not None
