@@ -56,10 +56,12 @@ def fail_at_poison() -> None:
     """A job named ``poison`` cannot be decided, in a way that nobody foresaw."""
     decide = core.decide  # type: ignore[attr-defined]  # what the core calls it by
 
-    def failing(cell: Cell, observed: Observed, command: Command, actor: str, now: Now) -> Decision:
+    def failing(
+        cell: Cell, observed: Observed, command: Command, actor: str, now: Now, then: Cell | None
+    ) -> Decision:
         if isinstance(command, SubmitJob) and command.spec.name == "poison":
             raise ZeroDivisionError("nobody foresaw this")
-        return decide(cell, observed, command, actor, now)
+        return decide(cell, observed, command, actor, now, then)
 
     _put(core, "decide", failing)
 

@@ -70,10 +70,12 @@ def cellar() -> Cellar:
 
 
 def fail_to_decide(monkeypatch: pytest.MonkeyPatch, bad: type[Command]) -> None:
-    def failing(cell: Cell, observed: Any, command: Command, actor: str, now: Now) -> Decision:
+    def failing(
+        cell: Cell, observed: Any, command: Command, actor: str, now: Now, then: Cell | None
+    ) -> Decision:
         if isinstance(command, bad):
             raise ZeroDivisionError("nobody foresaw this")
-        return decide(cell, observed, command, actor, now)
+        return decide(cell, observed, command, actor, now, then)
 
     monkeypatch.setattr(core_module, "decide", failing)
 
