@@ -4,6 +4,8 @@ Each carries as many tasks as belong together, in parallel tuples. An attempt's 
 of the entry that holds its ``TasksPlaced``; one entry never places a task twice.
 """
 
+from typing import Any
+
 import msgspec
 
 from borgish.cell.model import Lagging, Machine, Quota, Rules, Taint, Task
@@ -296,6 +298,20 @@ AnyEvent = (
 )
 
 
+class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was observed of a machine when a command about it was decided, as far as it was decided by."""
+
+    instance: str = ""  # of the borglet that was heard last; "" for none under this master
+    silent_seconds: float = 0.0  # since it last answered, or this master began to ask
+
+
+class Recorded(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is kept of the commands of an entry beside its events; ``cell.recorded`` reads and writes it."""
+
+    fields: tuple[dict[str, Any], ...] = ()  # by command, what its events lack; empty: nothing of any
+    observed: Facts | None = None
+
+
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One row of the journal: an accepted command or a decision, and what happened by it."""
 
@@ -310,6 +326,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     digest: str = ""  # of the request's body, where there is a request id
     subject: str = ""
     text: str = ""  # the answer given, and each note with it on a line of its own
+    command: Recorded | None = None  # None: not recorded, as of reports and in journals of older versions
 
 
 def follows(entry: Entry, position: int) -> bool:

@@ -5,6 +5,7 @@ same times give the same entries, bit for bit.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -18,6 +19,7 @@ from borgish.cell.events import (
     MachineJoined,
     MachineRemoved,
     MachineUp,
+    Recorded,
     RolledBack,
 )
 from borgish.cell.model import Rules
@@ -32,6 +34,7 @@ from borgish.cell.observing import (
     record_usage,
     watch,
 )
+from borgish.cell.recorded import facts_of, record
 from borgish.cell.room import AMPLE, Level, Room, check_room, store_full
 from borgish.cell.state import Cell, Touched
 from borgish.clock import Now
@@ -234,12 +237,24 @@ class Core:
             raise store_full(self._room)  # of a report: all else was refused before
         if decision.events or (ask is not None and ask.request_id):
             # Also when nothing follows: asked again, it must not come to mean something else.
-            self._enter(decision, _cause(command), actor, now, ask)
+            recorded = None
+            if not isinstance(command, Observe):
+                facts = facts_of(self.observed, command, now)
+                recorded = record([(command, decision.events)], facts)
+            self._enter(decision, _cause(command), actor, now, ask, recorded)
         if isinstance(command, Observe) and command.machine in self.cell.machines:
             self._absorb(command, now)
         return _accepted(self.cell.position, decision.subject, _answer_text(decision))
 
-    def _enter(self, decision: Decision, cause: str, actor: str, now: Now, ask: Ask | None = None) -> None:
+    def _enter(
+        self,
+        decision: Decision,
+        cause: str,
+        actor: str,
+        now: Now,
+        ask: Ask | None,
+        recorded: Recorded | None,
+    ) -> None:
         entry = Entry(
             position=_position_after(self.cell.position, decision.events),
             at=now.wall,
@@ -252,6 +267,7 @@ class Core:
             digest=ask.digest if ask else "",
             subject=decision.subject,
             text=_answer_text(decision),
+            command=recorded,
         )
         returned = [name for event in decision.events if (name := self._comes_up(event))]
         self._apply(entry)
@@ -349,14 +365,16 @@ class Core:
 
     def _decide_all(self, cause: str, commands: Iterable[Command], now: Now) -> None:
         """Enter what the scheduler planned as one decision."""
-        events: list[AnyEvent] = []
+        decided: list[tuple[Command, tuple[AnyEvent, ...]]] = []
         for command in commands:
             try:
-                events.extend(decide(self.cell, self.observed, command, "scheduler", now).events)
+                decided.append((command, decide(self.cell, self.observed, command, "scheduler", now).events))
             except Exception as error:  # one command must not end the others
                 self._failures.add(f"{_cause(command)} of scheduler", self.cell.position, error)
-        if events:
-            self._enter(Decision(tuple(events), "", ""), cause, "scheduler", now)
+        decided = [(command, events) for command, events in decided if events]
+        if decided:
+            decision = Decision(tuple(chain.from_iterable(events for _, events in decided)), "", "")
+            self._enter(decision, cause, "scheduler", now, None, record(decided))
 
     def _superseded(self) -> set[str]:
         """Machines of this step's reports that have something to stop."""

@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
-from borgish.cell.events import AnyEvent
+from borgish.cell.events import AnyEvent, Recorded
 from borgish.cell.model import Snapshot
 from borgish.errors import StoreDamaged, UnsafeConfiguration
 
@@ -30,8 +30,9 @@ _HEADER_BYTES_MAX = 64
 UNREADABLE = (zstd.ZstdError, EOFError)
 """What ``unpacked`` raises."""
 
-_events_encoder = msgspec.json.Encoder()
+_encoder = msgspec.json.Encoder()
 _events_decoder = msgspec.json.Decoder(tuple[AnyEvent, ...])
+_command_decoder = msgspec.json.Decoder(Recorded)
 _snapshot_encoder = msgspec.msgpack.Encoder()
 
 # A snapshot is read a record at a time: one of a large cell, read in one go, holds the interpreter for a
@@ -52,7 +53,7 @@ _RECORDS = {
 
 def encode_events(events: tuple[AnyEvent, ...]) -> str:
     """Return one entry's events as JSON text."""
-    return _events_encoder.encode(events).decode()
+    return _encoder.encode(events).decode()
 
 
 def decode_events(text: str, position: int) -> tuple[AnyEvent, ...]:
@@ -60,10 +61,27 @@ def decode_events(text: str, position: int) -> tuple[AnyEvent, ...]:
     try:
         return _events_decoder.decode(text)
     except msgspec.DecodeError as error:
-        raise StoreDamaged(
-            f"Journal entry {position} cannot be read: {error}",
-            "Use the version of borgish that wrote it; of damage the borgmaster's log says what can be saved",
-        ) from error
+        raise _unreadable(position, error) from error
+
+
+def encode_command(command: Recorded | None) -> str | None:
+    """Return what is kept of an entry's commands as JSON text; None where they were not recorded."""
+    return None if command is None else _encoder.encode(command).decode()
+
+
+def decode_command(text: str | None, position: int) -> Recorded | None:
+    """Read what is kept of one entry's commands. Raises StoreDamaged, naming the entry."""
+    try:
+        return None if text is None else _command_decoder.decode(text)
+    except msgspec.DecodeError as error:
+        raise _unreadable(position, error) from error
+
+
+def _unreadable(position: int, error: msgspec.DecodeError) -> StoreDamaged:
+    return StoreDamaged(
+        f"Journal entry {position} cannot be read: {error}",
+        "Use the version of borgish that wrote it; of damage the borgmaster's log says what can be saved",
+    )
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytearray:

@@ -13,7 +13,7 @@ from borgish.cell.events import Entry
 from borgish.clock import SystemClock
 from borgish.store.base import CheckpointInfo
 from borgish.store.checkpoints import is_good
-from borgish.store.codec import compress, decode_events, encode_snapshot, sha256_of
+from borgish.store.codec import compress, decode_command, decode_events, encode_snapshot, sha256_of
 from borgish.store.replay import recover
 from borgish.store.tables import checkpoints, journal
 
@@ -82,6 +82,7 @@ def _entries(connection: Connection, after: int) -> Iterator[Entry]:
 def _entry(row: RowMapping) -> Entry:
     fields: dict[str, Any] = dict(row)
     fields["events"] = decode_events(fields["events"], fields["position"])
+    fields["command"] = decode_command(fields.get("command"), fields["position"])
     return Entry(**fields)
 
 

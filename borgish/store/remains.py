@@ -17,13 +17,12 @@ from borgish.cell.events import Entry
 from borgish.errors import StoreDamaged
 from borgish.store import faults, kept
 from borgish.store.base import CheckpointInfo
-from borgish.store.codec import decode_events
-from borgish.store.rows import Row
+from borgish.store.rows import ENTRY_COLUMNS, Row, read_entry
 from borgish.store.tables import jobs, journal, leadership, tasks
 
 T = TypeVar("T")
 PAGE_ROWS = 500
-_ROW = tuple[int, float, int, int, str, str, str, str, str, str, str]
+_ROW = tuple[int, float, int, int, str, str, str, str, str, str, str, str | None]
 """What a row of the journal is made of, in the order of its columns; SQLite would take anything."""
 
 
@@ -111,8 +110,8 @@ class Remains:
         return None
 
     def _page(self, after: int, limit: int) -> Callable[[], list[Row]]:
-        columns = [*(column for column in journal.c if column.name != "events"), cast(journal.c.events, Text)]
-        wanted = select(*columns).where(journal.c.position > after).order_by(journal.c.position).limit(limit)
+        wanted = select(*ENTRY_COLUMNS).where(journal.c.position > after)
+        wanted = wanted.order_by(journal.c.position).limit(limit)
         return lambda: _expect_beyond(after, self._all(wanted))
 
     def _all(self, wanted: Executable) -> list[Row]:
@@ -146,6 +145,4 @@ def entry_of(row: Row) -> Entry:
         checked = msgspec.convert(row, _ROW)
     except msgspec.ValidationError as error:
         raise StoreDamaged(f"Journal entry {row[0]} cannot be read: {error}") from error
-    position, at, timeline, epoch, actor, cause, request_id, digest, subject, text, events = checked
-    known = decode_events(events, position)
-    return Entry(position, at, timeline, epoch, actor, cause, known, request_id, digest, subject, text)
+    return read_entry(checked)

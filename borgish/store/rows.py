@@ -1,4 +1,4 @@
-"""From records and entries to rows: tuples in the order of their table's columns.
+"""From records and entries to rows, and entries back: tuples in the order of their table's columns.
 
 A turn may write tens of thousands of task rows, so ``task_rows`` does as little as it can for each.
 """
@@ -7,11 +7,14 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+from sqlalchemy import Text, cast
+from sqlalchemy.types import JSON
 
 from borgish.bands import Bands
 from borgish.cell.events import Entry
 from borgish.cell.model import Job, Machine, Quota, Task
-from borgish.store.codec import encode_events
+from borgish.store.codec import decode_command, decode_events, encode_command, encode_events
+from borgish.store.tables import journal
 
 Row = tuple[Any, ...]
 
@@ -42,7 +45,19 @@ def entry_row(entry: Entry) -> Row:
         plain(entry.subject),
         plain(entry.text),
         encode_events(entry.events),
+        encode_command(entry.command),
     )
+
+
+ENTRY_COLUMNS = tuple(cast(column, Text) if isinstance(column.type, JSON) else column for column in journal.c)
+"""The columns of the journal, to be selected for ``read_entry``: JSON is text, for msgspec reads it."""
+
+
+def read_entry(row: Row) -> Entry:
+    """Return the entry of a row of ``ENTRY_COLUMNS``. Raises StoreDamaged, naming it."""
+    position, at, timeline, epoch, actor, cause, request_id, digest, subject, text, events, command = row
+    known, kept = decode_events(events, position), decode_command(command, position)
+    return Entry(position, at, timeline, epoch, actor, cause, known, request_id, digest, subject, text, kept)
 
 
 def job_row(job: Job, bands: Bands) -> Row:

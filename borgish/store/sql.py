@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from sqlalchemy import Connection, Executable, Text, cast, func, select
+from sqlalchemy import Connection, Executable, func, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from borgish.cell.events import Entry, follows
@@ -32,17 +32,25 @@ from borgish.store.checkpoints import (
     is_good,
     name_for,
 )
-from borgish.store.codec import compress, decode_events, sha256_of
+from borgish.store.codec import compress, sha256_of
 from borgish.store.disk import Disk
 from borgish.store.replay import recover
 from borgish.store.retention import Keep
-from borgish.store.rows import Row, entry_row, job_row, machine_row, quota_row, task_rows
+from borgish.store.rows import (
+    ENTRY_COLUMNS,
+    Row,
+    entry_row,
+    job_row,
+    machine_row,
+    quota_row,
+    read_entry,
+    task_rows,
+)
 from borgish.store.statements import Statements
 from borgish.store.tables import journal, leadership
 from borgish.store.usage import UsageBlock
 
 _PAGE_ENTRIES = 500
-_ENTRY = [*(column for column in journal.c if column.name != "events"), cast(journal.c.events, Text)]
 
 
 class SqlStore:
@@ -98,8 +106,8 @@ class SqlStore:
 
     def entries_before(self, before: int, limit: int) -> Iterator[Entry]:
         """Return the ``limit`` entries next below position ``before``, newest first, decoded when taken."""
-        below = select(*_ENTRY).where(journal.c.position < before)
-        return map(_entry, self.rows(below.order_by(journal.c.position.desc()).limit(limit)))
+        below = select(*ENTRY_COLUMNS).where(journal.c.position < before)
+        return map(read_entry, self.rows(below.order_by(journal.c.position.desc()).limit(limit)))
 
     def checkpoints(self) -> list[CheckpointInfo]:
         """Return what is kept, newest first."""
@@ -119,11 +127,11 @@ class SqlStore:
 
     def _page(self, after: int, limit: int) -> list[Entry]:
         statement = (
-            select(*_ENTRY).where(journal.c.position > after).order_by(journal.c.position).limit(limit)
+            select(*ENTRY_COLUMNS).where(journal.c.position > after).order_by(journal.c.position).limit(limit)
         )
         with self._reading() as connection:
             rows = connection.execute(statement).all()
-        return [_entry(tuple(row)) for row in rows]
+        return [read_entry(tuple(row)) for row in rows]
 
     def _kept(self) -> Iterator[tuple[CheckpointInfo, bytes]]:
         for info in self.checkpoints():
@@ -330,9 +338,3 @@ class SqlStore:
             raise self._end
         if not self._open:
             raise Unreachable("The store is closed", "Open it again")
-
-
-def _entry(row: Row) -> Entry:
-    position, at, timeline, epoch, actor, cause, request_id, digest, subject, text, events = row
-    known = decode_events(events, position)
-    return Entry(position, at, timeline, epoch, actor, cause, known, request_id, digest, subject, text)

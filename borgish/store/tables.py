@@ -18,7 +18,7 @@ from sqlalchemy import (
     Text,
 )
 
-REVISION = "0004"
+REVISION = "0005"
 """The newest migration: what a store must be at before it is used."""
 
 metadata = MetaData(
@@ -46,6 +46,7 @@ journal = Table(
     Column("subject", Text, nullable=False),
     Column("text", Text, nullable=False),
     Column("events", JSON, nullable=False),
+    Column("command", JSON(none_as_null=True)),  # what events lack (``cell.recorded``); NULL: not recorded
 )
 
 checkpoints = Table(

@@ -9,19 +9,20 @@ from collections import Counter
 
 import msgspec
 
-from borgish.cell.commands import Command, RemoveMachine
+from borgish.cell.commands import Command, RollBack
 from borgish.cell.decide import decide
-from borgish.cell.events import AnyEvent, Entry, RolledBack
-from borgish.cell.observed import Observed, SeenMachine
+from borgish.cell.events import AnyEvent, Entry
+from borgish.cell.recorded import commands_of, observed_of
 from borgish.cell.state import Cell
 from borgish.clock import Now
-from borgish.errors import BorgishError, Invalid, Refused
+from borgish.errors import BorgishError, Invalid, Refused, StoreDamaged
+from borgish.reconcilers import RECONCILERS
 from borgish.sim.faux.allowed import Allowed
 from borgish.sim.faux.moments import find
-from borgish.sim.faux.recall import Commands, Untold, recall
 from borgish.sim.faux.session import Session
 from borgish.sim.faux.words import Answer, cut, happened, outcomes, plural, viewed
 from borgish.store.moment import cell_at, stretch
+from borgish.store.rebuild import CAUSE as RECOVERY
 from borgish.store.replay import take_in
 
 Parser = argparse.ArgumentParser
@@ -30,7 +31,18 @@ Parsed = argparse.Namespace
 DIFFERS = 3
 """The exit code when something would be decided otherwise."""
 PLACE = "place"
-LONG_AGO = -1e9  # monotonic seconds
+
+# Why an entry is not decided anew.
+REPORT = "reports of machines: what they reported is not recorded, only what followed"
+NOT_RECORDED = "entries of older versions of borgish: their commands are not recorded"
+LOST = "entries of a recovery, which say what was lost"
+UNKNOWN = "entries of other versions of borgish: their commands cannot be read"
+
+_PLANNERS = frozenset({"scheduler", *(actor for actor, _ in RECONCILERS)})
+
+
+class NotDecided(Exception):
+    """An entry that is not decided anew. ``args[0]`` says why, the same for all of a kind."""
 
 
 class Otherwise(msgspec.Struct, frozen=True):
@@ -41,13 +53,18 @@ class Otherwise(msgspec.Struct, frozen=True):
 
 
 class Replayed(msgspec.Struct):
-    """What came of it; ``untold`` counts entries that were not decided anew, by the reason."""
+    """What came of it.
+
+    ``placements`` and ``planned`` count those of the decided that placed tasks, and whose commands the
+    scheduler or a reconciler gave; ``left_out`` entries that were not decided anew, by the reason.
+    """
 
     since: int
     until: int
     decided: int = 0
     placements: int = 0
-    untold: Counter[str] = msgspec.field(default_factory=Counter)
+    planned: int = 0
+    left_out: Counter[str] = msgspec.field(default_factory=Counter)
     otherwise: Otherwise | None = None
 
 
@@ -91,16 +108,17 @@ class Judge:
     def look(self, entry: Entry, found: Replayed) -> Otherwise | None:
         """Judge an entry and take it in; return what would be otherwise."""
         try:
-            ways = recall(self._cell, entry)
-            then = self._then(entry)
-        except (Untold, Refused) as reason:  # Refused: of a rollback, to where history is no longer kept
-            found.untold[str(reason)] += 1
+            commands = _commands(entry)
+            then = self._then(commands)
+        except (NotDecided, Refused) as reason:  # Refused: of a rollback, to where history is no longer kept
+            found.left_out[str(reason)] += 1
             return self._taken_in(entry)
         found.decided += 1
         found.placements += entry.cause == PLACE
-        tried = [self._decided(way, entry, then) for way in ways]
-        if not any(events == entry.events for events, _ in tried):
-            return Otherwise(entry, _today(entry, *tried[0]) if tried else ("nothing would follow",))
+        found.planned += entry.actor in _PLANNERS
+        events, refused = self._decided(commands, entry, then)
+        if events != entry.events:
+            return Otherwise(entry, _today(entry, events, refused))
         if wrong := self._allowed.objections(entry):
             return Otherwise(entry, tuple(wrong))
         return self._taken_in(entry)
@@ -111,22 +129,23 @@ class Judge:
         wrong = self._allowed.taken_in(touched.machines | touched.placements | touched.machines_gone)
         return Otherwise(entry, tuple(wrong)) if wrong and entry.cause == PLACE else None
 
-    def _then(self, entry: Entry) -> Cell | None:
-        """Return the cell that a rollback went back to."""
-        for event in entry.events:
-            if isinstance(event, RolledBack):
-                return cell_at(self._session.opened.source, self._session.opened.cell, event.to).cell
-        return None
+    def _then(self, commands: tuple[Command, ...]) -> Cell | None:
+        """Return the cell that a rollback goes back to. Raises Refused."""
+        opened = self._session.opened
+        positions = (command.to for command in commands if isinstance(command, RollBack))
+        return next((cell_at(opened.source, opened.cell, to).cell for to in positions), None)
 
     def _decided(
-        self, commands: Commands, entry: Entry, then: Cell | None
+        self, commands: tuple[Command, ...], entry: Entry, then: Cell | None
     ) -> tuple[tuple[AnyEvent, ...], str]:
         """Return what would happen, or else why nothing would."""
         now = Now(entry.at, 0.0)
+        facts = entry.command.observed if entry.command else None
         events: list[AnyEvent] = []
         try:
             for command in commands:
-                events += decide(self._cell, _seen(command), command, entry.actor, now, then).events
+                observed = observed_of(facts, command, now)
+                events += decide(self._cell, observed, command, entry.actor, now, then).events
         except BorgishError as refused:
             return (), f"refused: {refused.message}"
         except Exception as error:  # what today's code fails at, it decides otherwise
@@ -134,12 +153,15 @@ class Judge:
         return tuple(events), ""
 
 
-def _seen(command: Command) -> Observed:
-    """Return what was seen, as far as it must have been: a machine that was given up was silent for long."""
-    observed = Observed()
-    if isinstance(command, RemoveMachine):
-        observed.machines[command.machine] = SeenMachine(heard=LONG_AGO, watched_since=LONG_AGO)
-    return observed
+def _commands(entry: Entry) -> tuple[Command, ...]:
+    """Return what an entry was decided from. Raises NotDecided."""
+    try:
+        commands = commands_of(entry)
+    except StoreDamaged as error:
+        raise NotDecided(UNKNOWN) from error
+    if commands is None:
+        raise NotDecided({"Observe": REPORT, RECOVERY: LOST}.get(entry.cause, NOT_RECORDED))
+    return commands
 
 
 def _today(entry: Entry, events: tuple[AnyEvent, ...], refused: str) -> tuple[str, ...]:
@@ -156,7 +178,12 @@ def _lines(found: Replayed) -> list[str]:
         lines.append(
             f"  {found.placements} of them placed tasks: whether these places are allowed was looked at"
         )
-    lines += [f"  left out: {count} {reason}" for reason, count in sorted(found.untold.items())]
+    if found.planned:
+        lines.append(
+            f"  {found.planned} of them came from the scheduler or a reconciler: whether it would give these "
+            "commands again was not tried, for what it observed is not recorded"
+        )
+    lines += [f"  left out: {count} {reason}" for reason, count in sorted(found.left_out.items())]
     other = found.otherwise
     if other is None:
         return [*lines, "all come out as they are recorded"]
@@ -176,6 +203,7 @@ def _data(found: Replayed) -> dict[str, object]:
         "to": found.until,
         "decided": found.decided,
         "passes": found.placements,
-        "left_out": dict(found.untold),
+        "planned": found.planned,
+        "left_out": dict(found.left_out),
         "otherwise": None if other is None else {"entry": viewed(other.entry), "today": other.today},
     }

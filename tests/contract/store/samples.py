@@ -5,8 +5,10 @@ from borgish.cell.events import (
     AnyEvent,
     Elected,
     Entry,
+    Facts,
     JobSubmitted,
     MachineJoined,
+    Recorded,
     TasksEnded,
     TasksEvicted,
     TasksPlaced,
@@ -54,10 +56,20 @@ class Life:
         self.do(Elected(epoch=self.epoch, timeline=1, holder="tester"))
 
     def entry(self, *events: AnyEvent) -> Entry:
-        """Take events into the cell only."""
+        """Take events into the cell only. Of every other one it is recorded what was asked."""
         position = self.cell.position + 1
+        command = Recorded(({"reason": "\0ö", "indexes": None},), Facts("i", 1.5)) if position % 2 else None
         entry = Entry(
-            position, 100.25 + position, 1, self.epoch, "tester", "test", events, f"r{position}", "d"
+            position,
+            100.25 + position,
+            1,
+            self.epoch,
+            "tester",
+            "test",
+            events,
+            f"r{position}",
+            "d",
+            command=command,
         )
         apply_entry(self.cell, entry)
         return entry

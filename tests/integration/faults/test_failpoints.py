@@ -136,7 +136,9 @@ def written_by_the_first_version(url: str) -> None:
         command.upgrade(config, "0001")
         connection.execute(text(f"INSERT INTO leadership VALUES ('{CELL}', 1, 3, '', '', CURRENT_TIMESTAMP)"))
         row = entry_row(Entry(1, 1.5, 1, 3, "election", "BeginEpoch", (Elected(3, 1, "first"),)))
-        written = dict(zip(journal.c.keys(), row[:-1], strict=False)) | {"events": json.loads(row[-1])}
+        written = dict(zip(journal.c.keys(), row, strict=True))
+        written = {name: written[name] for name in written if name != "command"}
+        written["events"] = json.loads(written["events"])
         connection.execute(insert(journal), written)
     engine.dispose()
 

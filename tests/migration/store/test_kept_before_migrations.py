@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
+import msgspec
 import pytest
 from alembic import command
-from sqlalchemy import Connection, create_engine, text
+from sqlalchemy import Connection, create_engine, inspect, text
 
 from borgish.cell.events import MachineUp
 from borgish.errors import StoreDamaged, UnsafeConfiguration
@@ -21,7 +22,7 @@ from borgish.store.tables import REVISION, journal
 from tests.contract.store.samples import CELL, Life, body_of
 from tests.migration.store.test_migrations import config
 
-WITHOUT_NAMES, WITH_NAMES = "0001", "0002"
+WITHOUT_NAMES, WITH_NAMES, WITHOUT_COMMANDS = "0001", "0002", "0004"
 NAME = f"before-{REVISION}"
 HEAD = 7
 _KEEP = "INSERT INTO checkpoints (position, at, reason, sha256, bytes, body) VALUES (:p, 1, 'r', :s, 1, :b)"
@@ -50,9 +51,11 @@ def left_behind(url: str, revision: str, cell: str = CELL) -> Life:
         command.upgrade(config(connection), revision)
         led = text("INSERT INTO leadership VALUES (:cell, 1, 1, 'h', 'a', CURRENT_TIMESTAMP)")
         connection.execute(led, {"cell": cell})
+        there = {column["name"] for column in inspect(connection).get_columns("journal")}
         for entry in life.store.entries(0):
             row = dict(zip(journal.c.keys(), entry_row(entry), strict=True))
-            connection.execute(journal.insert(), row | {"events": json.loads(row["events"])})
+            row |= {"events": json.loads(row["events"])}
+            connection.execute(journal.insert(), {name: row[name] for name in row if name in there})
     return life
 
 
@@ -84,6 +87,22 @@ def test_an_older_store_is_kept_as_it_was(url: str, revision: str) -> None:
     assert body_of(store.load()) == life.body()
     store.close()
     assert len(kept(url)) == 1
+
+
+def test_commands_of_older_entries_are_not_recorded(url: str) -> None:
+    old = [
+        msgspec.structs.replace(entry, command=None)
+        for entry in left_behind(url, WITHOUT_COMMANDS).store.entries(0)
+    ]
+
+    life = Life(open_store(url, CELL))
+    life.do(MachineUp("m1"))
+    life.store.close()
+    store = open_store(url, CELL)
+    *before, elected, up = store.entries(0)
+    store.close()
+    assert before == old
+    assert [each.command is not None for each in (elected, up)] == [False, True]
 
 
 def test_a_good_checkpoint_at_the_end_is_marked_as_this_one(url: str) -> None:

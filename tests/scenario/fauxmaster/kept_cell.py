@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from borgish.cell.commands import Command, JoinMachine, RollBack, SubmitJob
+from borgish.cell.commands import Command, JoinMachine, RollBack, Seen, SubmitJob
 from borgish.cell.model import Machine
 from borgish.clock import Now
 from borgish.errors import Refused
@@ -28,13 +28,13 @@ GIB = 1024**3
 class KeptCell:
     """A cell that is written down as it goes on. Time passes only when it is told to."""
 
-    def __init__(self, folder: Path, store: Store | None = None) -> None:
+    def __init__(self, folder: Path, store: Store | None = None, seen: Seen | None = None) -> None:
         self.file = folder / "cell.db"
         self.store = store or open_store(f"sqlite:///{self.file}", NAME)
         self.now = Now(NOON, 1000.0)
         self.silent: set[str] = set()  # machines that are no longer heard of
         self.core = Core(self.store.load(), ReconcileSettings(), self.now)
-        self._write(self.core.begin(self.store.lead("me", ""), "me", self.now))
+        self._write(self.core.begin(self.store.lead("me", ""), "me", self.now, seen=seen))
 
     @classmethod
     def in_memory(cls) -> "KeptCell":

@@ -2,14 +2,16 @@
 
 import pytest
 
-from borgish.cell.events import JobSubmitted, MachineJoined, TasksEvicted
+from borgish.cell.events import Facts, JobSubmitted, MachineJoined, Recorded, TasksEvicted
 from borgish.cell.model import Answer, Snapshot
 from borgish.errors import StoreDamaged, UnsafeConfiguration
 from borgish.store.codec import (
     compress,
+    decode_command,
     decode_events,
     decode_snapshot,
     decompress,
+    encode_command,
     encode_events,
     encode_snapshot,
     sha256_of,
@@ -38,6 +40,20 @@ def test_events_in_the_journal_say_their_kind() -> None:
 def test_what_are_no_events_names_the_entry(text: str) -> None:
     with pytest.raises(StoreDamaged, match="entry 7 cannot be read"):
         decode_events(text, 7)
+
+
+def test_commands_come_back_as_they_were() -> None:
+    kept = Recorded(({"indexes": None, "reason": "\0ö"}, {}), Facts(silent_seconds=1.5))
+
+    assert decode_command(encode_command(kept), 1) == kept
+    assert encode_command(Recorded()) == "{}"
+    assert decode_command(encode_command(None), 1) is None
+
+
+@pytest.mark.parametrize("text", ["", "[", "[]", '{"fields":[5]}', "null"])
+def test_what_is_no_command_names_the_entry(text: str) -> None:
+    with pytest.raises(StoreDamaged, match="entry 7 cannot be read"):
+        decode_command(text, 7)
 
 
 def test_a_snapshot_comes_back_as_it_was() -> None:

@@ -1,0 +1,167 @@
+"""What the journal keeps of commands, and how they are read back: of each, what its events lack.
+
+A command and its events have much in common: JobSubmitted has the specification of SubmitJob, TasksPlaced
+the thousands of places of PlaceTasks. A column with whole commands would double the journal. So a field is
+left out where the first event that has a field of its name has the same value, or where no event has one and
+the value is the field's default. This is checked when the command is written: what is read back is the very
+command, and nothing of it is guessed. Storms of the simulator and every story of the scheduler are decided
+anew in tests, from what was read back, and come out bit for bit.
+
+Reports (Observe) are not kept, only what followed from them: most are of things that merely go on.
+
+The kind of a command is the entry's ``cause``. A pass of the scheduler is one entry of several commands of
+one kind (``PASSES``); those from which nothing followed are not kept.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from borgish.cell.commands import Command, EvictTasks, JoinMachine, PlaceTasks, PromisePlaces, RemoveMachine
+from borgish.cell.events import AnyEvent, Entry, Facts, Recorded, TasksEvicted
+from borgish.cell.observed import Observed, SeenMachine
+from borgish.clock import Now
+from borgish.errors import StoreDamaged
+from borgish.vocabulary import Eviction
+
+Events = Sequence[AnyEvent]
+
+PASSES: Mapping[str, type[Command]] = {"preempt": EvictTasks, "promise": PromisePlaces, "place": PlaceTasks}
+"""By the cause of the entry of a pass, what its commands are."""
+
+_encode = msgspec.json.Encoder(order="deterministic").encode  # sets too: the same journal in every process
+
+
+def record(decided: Sequence[tuple[Command, Events]], facts: Facts | None = None) -> Recorded:
+    """Return what is kept of commands, each with the events that it led to."""
+    fields = tuple(_untold(command, events) for command, events in decided)
+    return Recorded(fields if any(fields) else (), facts)
+
+
+def commands_of(entry: Entry) -> tuple[Command, ...] | None:
+    """Return the commands that an entry was decided from; None where they were not recorded.
+
+    Raises StoreDamaged for what this version of borgish cannot read.
+    """
+    recorded = entry.command
+    if recorded is None:
+        return None
+    kind = PASSES.get(entry.cause) or _kinds().get(entry.cause)
+    parts = list(_parts(entry.events)) if entry.cause in PASSES else [entry.events]
+    try:
+        if kind is None:
+            raise TypeError(f"there is no command {entry.cause}")
+        fields = recorded.fields or ({},) * len(parts)
+        return tuple(_command(kind, *pair) for pair in zip(parts, fields, strict=True))
+    except (msgspec.ValidationError, TypeError, ValueError) as error:
+        raise StoreDamaged(
+            f"The command of journal entry {entry.position} cannot be read: {error}",
+            "Use the version of borgish that wrote it",
+        ) from error
+
+
+def facts_of(observed: Observed, command: Command, now: Now) -> Facts | None:
+    """Return what ``decide`` looks at besides the cell and the command; None for most commands."""
+    match command:
+        case JoinMachine(machine, _, known) if not known:
+            seen = observed.machines.get(machine.name)
+            return Facts(instance=seen.instance) if seen and seen.instance else None
+        case RemoveMachine(name):
+            seen = observed.machines.get(name)
+            return Facts(silent_seconds=now.mono - seen.answered) if seen else None
+    return None
+
+
+def observed_of(facts: Facts | None, command: Command, now: Now) -> Observed:
+    """Return as much of what was observed as ``decide`` looks at for a command that was accepted.
+
+    No program is said to run on a machine that was let go of: such a one is not while it is up, and while it
+    is down nobody asks for them.
+    """
+    observed = Observed()
+    if facts is None:
+        return observed
+    heard = now.mono - facts.silent_seconds
+    seen = SeenMachine(heard=heard, watched_since=heard, instance=facts.instance)
+    match command:
+        case JoinMachine(machine):
+            observed.machines[machine.name] = seen
+        case RemoveMachine(name):
+            observed.machines[name] = seen
+    return observed
+
+
+def _parts(events: Events) -> Iterator[list[AnyEvent]]:
+    """Yield the events of a pass, those of each command apart: what is in an alloc is evicted with it."""
+    part: list[AnyEvent] = []
+    for event in events:
+        if part and not (isinstance(event, TasksEvicted) and event.cause is Eviction.ALLOC_MOVED):
+            yield part
+            part = []
+        part.append(event)
+    if part:
+        yield part
+
+
+def _untold(command: Command, events: Events) -> dict[str, Any]:
+    """Return the fields that have to be kept, as JSON has them."""
+    return _differences(command, _told(type(command), events))
+
+
+def _differences(struct: msgspec.Struct, told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a struct that are not as told; where one is a struct itself, of that likewise."""
+    kept: dict[str, Any] = {}
+    for name, field in _fields(type(struct)).items():
+        value, there = getattr(struct, name), told.get(name, msgspec.NODEFAULT)
+        if value is there or (type(value) is type(there) and value == there):
+            continue
+        if isinstance(value, msgspec.Struct) and field.type is type(there):
+            kept[name] = _differences(value, msgspec.structs.asdict(there))
+        else:
+            kept[name] = msgspec.json.decode(_encode(value))
+    return kept
+
+
+def _told(kind: type[Command], events: Events) -> dict[str, Any]:
+    """Return the fields of a command as its events and its defaults have them."""
+    told = {}
+    for name, field in _fields(kind).items():
+        for event in events:
+            if name in event.__struct_fields__:
+                told[name] = getattr(event, name)
+                break
+        else:
+            if field.default is not msgspec.NODEFAULT:
+                told[name] = field.default
+    return told
+
+
+def _command(kind: type[Command], events: Events, kept: Mapping[str, Any]) -> Command:
+    return kind(**_merged(kind, _told(kind, events), kept))
+
+
+def _merged(kind: type[msgspec.Struct], told: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
+    """Undo ``_differences``."""
+    fields = _fields(kind)
+    if unknown := kept.keys() - fields.keys():
+        raise TypeError(f"{kind.__name__} has no field {', '.join(sorted(unknown))}")
+    merged = dict(told)
+    for name, value in kept.items():
+        there = told.get(name)
+        if isinstance(there, msgspec.Struct) and fields[name].type is type(there):
+            merged[name] = type(there)(**_merged(type(there), msgspec.structs.asdict(there), value))
+        else:
+            merged[name] = msgspec.convert(value, fields[name].type, str_keys=True)
+    return merged
+
+
+@cache
+def _fields(kind: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
+    return {field.name: field for field in msgspec.structs.fields(kind)}
+
+
+@cache
+def _kinds() -> dict[str, type[Command]]:
+    return {kind.__name__: kind for kind in Command.__subclasses__()}
