@@ -57,7 +57,7 @@ def fail_at_poison() -> None:
     decide = core.decide  # type: ignore[attr-defined]  # what the core calls it by
 
     def failing(
-        cell: Cell, observed: Observed, command: Command, actor: str, now: Now, then: Cell | None
+        cell: Cell, observed: Observed, command: Command, actor: str, now: Now, then: Cell | None = None
     ) -> Decision:
         if isinstance(command, SubmitJob) and command.spec.name == "poison":
             raise ZeroDivisionError("nobody foresaw this")

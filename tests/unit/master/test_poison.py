@@ -71,7 +71,7 @@ def cellar() -> Cellar:
 
 def fail_to_decide(monkeypatch: pytest.MonkeyPatch, bad: type[Command]) -> None:
     def failing(
-        cell: Cell, observed: Any, command: Command, actor: str, now: Now, then: Cell | None
+        cell: Cell, observed: Any, command: Command, actor: str, now: Now, then: Cell | None = None
     ) -> Decision:
         if isinstance(command, bad):
             raise ZeroDivisionError("nobody foresaw this")
