@@ -299,10 +299,16 @@ AnyEvent = (
 
 
 class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was observed of a machine when a command about it was decided, as far as it was decided by."""
+    """What was observed of a machine when a command about it was decided, as far as it was decided by.
+
+    Of a report: the attempts of it by which something happened, of each what the events lack
+    (``cell.reported``), and those of them that the machine no longer has.
+    """
 
     instance: str = ""  # of the borglet that was heard last; "" for none under this master
     silent_seconds: float = 0.0  # since it last answered, or this master began to ask
+    attempts: tuple[dict[str, Any], ...] = ()
+    gone: tuple[tuple[str, int], ...] = ()  # (task name, attempt)
 
 
 class Recorded(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -326,7 +332,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     digest: str = ""  # of the request's body, where there is a request id
     subject: str = ""
     text: str = ""  # the answer given, and each note with it on a line of its own
-    command: Recorded | None = None  # None: not recorded, as of reports and in journals of older versions
+    command: Recorded | None = None  # None: not recorded, as in journals of older versions
 
 
 def follows(entry: Entry, position: int) -> bool:

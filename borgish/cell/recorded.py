@@ -7,7 +7,8 @@ the value is the field's default. This is checked when the command is written: w
 command, and nothing of it is guessed. Storms of the simulator and every story of the scheduler are decided
 anew in tests, from what was read back, and come out bit for bit.
 
-Reports (Observe) are not kept, only what followed from them: most are of things that merely go on.
+Of a report (Observe) only the facts are kept by which something happened (``cell.reported``), and of other
+commands what ``decide`` looked at besides the cell: how long a machine was silent, and which borglet it was.
 
 The kind of a command is the entry's ``cause``. A pass of the scheduler is one entry of several commands of
 one kind (``PASSES``); those from which nothing followed are not kept.
@@ -19,9 +20,19 @@ from typing import Any
 
 import msgspec
 
-from borgish.cell.commands import Command, EvictTasks, JoinMachine, PlaceTasks, PromisePlaces, RemoveMachine
+from borgish.cell.commands import (
+    Command,
+    EvictTasks,
+    JoinMachine,
+    Observe,
+    PlaceTasks,
+    PromisePlaces,
+    RemoveMachine,
+)
 from borgish.cell.events import AnyEvent, Entry, Facts, Recorded, TasksEvicted
 from borgish.cell.observed import Observed, SeenMachine
+from borgish.cell.reported import report_facts, report_of
+from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import StoreDamaged
 from borgish.vocabulary import Eviction
@@ -40,10 +51,17 @@ def record(decided: Sequence[tuple[Command, Events]], facts: Facts | None = None
     return Recorded(fields if any(fields) else (), facts)
 
 
-def commands_of(entry: Entry) -> tuple[Command, ...] | None:
+def recorded_of(observed: Observed, command: Command, events: Events, now: Now) -> Recorded:
+    """Return what is kept of one command, decided now."""
+    if isinstance(command, Observe):
+        return Recorded(observed=report_facts(command, events))
+    return record([(command, events)], facts_of(observed, command, now))
+
+
+def commands_of(cell: Cell, entry: Entry) -> tuple[Command, ...] | None:
     """Return the commands that an entry was decided from; None where they were not recorded.
 
-    Raises StoreDamaged for what this version of borgish cannot read.
+    ``cell`` is as it was before. Raises StoreDamaged for what this version of borgish cannot read.
     """
     recorded = entry.command
     if recorded is None:
@@ -51,6 +69,8 @@ def commands_of(entry: Entry) -> tuple[Command, ...] | None:
     kind = PASSES.get(entry.cause) or _kinds().get(entry.cause)
     parts = list(_parts(entry.events)) if entry.cause in PASSES else [entry.events]
     try:
+        if kind is Observe:
+            return (report_of(cell, entry, recorded.observed or Facts()),)
         if kind is None:
             raise TypeError(f"there is no command {entry.cause}")
         fields = recorded.fields or ({},) * len(parts)

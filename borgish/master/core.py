@@ -34,7 +34,7 @@ from borgish.cell.observing import (
     record_usage,
     watch,
 )
-from borgish.cell.recorded import facts_of, record
+from borgish.cell.recorded import record, recorded_of
 from borgish.cell.room import AMPLE, Level, Room, check_room, store_full
 from borgish.cell.state import Cell, Touched
 from borgish.clock import Now
@@ -237,10 +237,7 @@ class Core:
             raise store_full(self._room)  # of a report: all else was refused before
         if decision.events or (ask is not None and ask.request_id):
             # Also when nothing follows: asked again, it must not come to mean something else.
-            recorded = None
-            if not isinstance(command, Observe):
-                facts = facts_of(self.observed, command, now)
-                recorded = record([(command, decision.events)], facts)
+            recorded = recorded_of(self.observed, command, decision.events, now)
             self._enter(decision, _cause(command), actor, now, ask, recorded)
         if isinstance(command, Observe) and command.machine in self.cell.machines:
             self._absorb(command, now)
@@ -253,7 +250,7 @@ class Core:
         actor: str,
         now: Now,
         ask: Ask | None,
-        recorded: Recorded | None,
+        recorded: Recorded,
     ) -> None:
         entry = Entry(
             position=_position_after(self.cell.position, decision.events),

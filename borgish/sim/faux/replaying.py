@@ -33,7 +33,6 @@ DIFFERS = 3
 PLACE = "place"
 
 # Why an entry is not decided anew.
-REPORT = "reports of machines: what they reported is not recorded, only what followed"
 NOT_RECORDED = "entries of older versions of borgish: their commands are not recorded"
 LOST = "entries of a recovery, which say what was lost"
 UNKNOWN = "entries of other versions of borgish: their commands cannot be read"
@@ -108,7 +107,7 @@ class Judge:
     def look(self, entry: Entry, found: Replayed) -> Otherwise | None:
         """Judge an entry and take it in; return what would be otherwise."""
         try:
-            commands = _commands(entry)
+            commands = _commands(self._cell, entry)
             then = self._then(commands)
         except (NotDecided, Refused) as reason:  # Refused: of a rollback, to where history is no longer kept
             found.left_out[str(reason)] += 1
@@ -153,14 +152,14 @@ class Judge:
         return tuple(events), ""
 
 
-def _commands(entry: Entry) -> tuple[Command, ...]:
+def _commands(cell: Cell, entry: Entry) -> tuple[Command, ...]:
     """Return what an entry was decided from. Raises NotDecided."""
     try:
-        commands = commands_of(entry)
+        commands = commands_of(cell, entry)
     except StoreDamaged as error:
         raise NotDecided(UNKNOWN) from error
     if commands is None:
-        raise NotDecided({"Observe": REPORT, RECOVERY: LOST}.get(entry.cause, NOT_RECORDED))
+        raise NotDecided(LOST if entry.cause == RECOVERY else NOT_RECORDED)
     return commands
 
 

@@ -44,6 +44,7 @@ from borgish.clock import Now
 from borgish.errors import StoreDamaged
 from borgish.resources import Resources
 from borgish.vocabulary import Band, Ending, Eviction
+from tests.anew import NO_CELL
 from tests.unit.cell.lived import machine, spec
 
 MANY = tuple(range(10_000))
@@ -112,7 +113,7 @@ def test_only_what_events_lack_is_kept(
 ) -> None:
     recorded = record([(command, events)])
     assert recorded.fields == ((kept,) if kept else ())
-    assert commands_of(entry(type(command).__name__, recorded, *events)) == (command,)
+    assert commands_of(NO_CELL, entry(type(command).__name__, recorded, *events)) == (command,)
 
 
 def test_the_commands_of_a_pass_are_told_apart() -> None:
@@ -124,7 +125,7 @@ def test_the_commands_of_a_pass_are_told_apart() -> None:
     moved = TasksEvicted("ann/in", (3,), Eviction.ALLOC_MOVED, "its alloc left")
     recorded = record([(one, events[:1]), (alloc, (went, moved))])
     assert recorded.fields == ({}, {"indexes": [0, 4]})
-    assert commands_of(entry("preempt", recorded, *events, moved)) == (one, alloc)
+    assert commands_of(NO_CELL, entry("preempt", recorded, *events, moved)) == (one, alloc)
 
 
 def test_a_pass_of_thousands_is_not_kept_twice() -> None:
@@ -132,11 +133,11 @@ def test_a_pass_of_thousands_is_not_kept_twice() -> None:
     recorded = record(decided)
     assert msgspec.json.encode(recorded) == b"{}"
     events = [event for _, (event,) in decided]
-    assert commands_of(entry("place", recorded, *events)) == tuple(command for command, _ in decided)
+    assert commands_of(NO_CELL, entry("place", recorded, *events)) == tuple(command for command, _ in decided)
 
 
 def test_what_was_not_recorded_is_said_to_be() -> None:
-    assert commands_of(entry("CordonMachine", None, MachineCordoned("m1"))) is None
+    assert commands_of(NO_CELL, entry("CordonMachine", None, MachineCordoned("m1"))) is None
 
 
 @pytest.mark.parametrize(
@@ -151,7 +152,7 @@ def test_what_was_not_recorded_is_said_to_be() -> None:
 )
 def test_what_this_version_cannot_read_names_the_entry(cause: str, recorded: Recorded, match: str) -> None:
     with pytest.raises(StoreDamaged, match=f"command of journal entry 7 cannot be read: .*({match})"):
-        commands_of(entry(cause, recorded, *((TasksPlaced(*PLACED),) if cause == "place" else ())))
+        commands_of(NO_CELL, entry(cause, recorded, *((TasksPlaced(*PLACED),) if cause == "place" else ())))
 
 
 def test_the_facts_by_which_something_is_decided_are_kept() -> None:

@@ -1,0 +1,107 @@
+"""What the journal keeps of a machine's report: the facts by which it was decided, never the report.
+
+A report has all that is seen of attempts; most of it merely goes on, and is absorbed into ``observed``. Kept
+are the attempts of tasks to which something happened, and of them what their events lack: which attempt it
+was, mostly, for that a program ended, how and when is in TasksEnded.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from borgish.cell.commands import Observe
+from borgish.cell.decide_report import RESULTS
+from borgish.cell.events import AnyEvent, Entry, Facts, MachineFacts, TasksEnded, TasksEvicted, TasksRestarted
+from borgish.cell.observed import SeenAttempt
+from borgish.cell.state import Cell
+from borgish.vocabulary import Phase, task_name
+
+_DECIDED_BY: dict[str, Any] = {
+    "phase": Phase.STOPPING,
+    "started_at": 0.0,
+    "restarts": 0,
+    "ended": None,
+    "exit_code": None,
+    "signal": None,
+    "exit_reason": "",
+    "reason": "",
+    "port_in_use": 0,
+}
+"""The fields of an attempt that ``decide_report`` looks at, each with what it is where nothing is kept."""
+
+
+def report_facts(report: Observe, events: Sequence[AnyEvent]) -> Facts:
+    """Return what of a report led to these events."""
+    told = _told(events)
+    rebooted = any(isinstance(event, MachineFacts) for event in events)  # or has other facts
+    seen = (each for each in report.changed if each.task in told)
+    return Facts(
+        attempts=tuple(_untold(each, told[each.task], rebooted=rebooted) for each in seen),
+        gone=tuple(gone for gone in report.gone if gone[0] in told),
+    )
+
+
+def report_of(cell: Cell, entry: Entry, facts: Facts) -> Observe:
+    """Return a report that leads to what that of an entry led to; ``cell`` is as it was before.
+
+    Raises msgspec.ValidationError for facts that this version cannot read.
+    """
+    told = _told(entry.events)
+    machine = cell.machines.get(entry.subject)
+    boot_id = machine.boot_id if machine else ""
+    changed = tuple(_attempt(kept, told) for kept in facts.attempts)
+    report = Observe(entry.subject, boot_id, "", changed, facts.gone)
+    for event in entry.events:
+        if isinstance(event, MachineFacts):
+            return msgspec.structs.replace(
+                report,
+                boot_id=event.boot_id,
+                capacity=event.capacity,
+                attributes=event.attributes,
+                runtimes=event.runtimes,
+            )
+    return report
+
+
+def _told(events: Iterable[AnyEvent]) -> dict[str, dict[str, Any]]:
+    """Return what events have of the attempts of tasks, by task."""
+    told: dict[str, dict[str, Any]] = {}
+    names: tuple[str, ...]
+    rows: Iterable[tuple[Any, ...]]
+    for event in events:
+        match event:
+            case TasksRestarted(job, indexes):
+                names = ("restarts", "exit_code", "signal", "exit_reason")
+                rows = zip(event.restarts, event.exit_codes, event.signals, event.reasons, strict=True)
+            case TasksEnded(job, indexes):
+                names = ("reason", "exit_code", "signal", "started_at")
+                rows = zip(event.reasons, event.exit_codes, event.signals, event.started_at, strict=True)
+            case TasksEvicted(job, indexes):
+                names, rows = (), ((),) * len(indexes)
+            case _:
+                continue
+        for index, row in zip(indexes, rows, strict=True):
+            of_task = told.setdefault(task_name(job, index), dict(_DECIDED_BY))
+            of_task.update(zip(names, row, strict=True))
+            if isinstance(event, TasksEnded):
+                of_task["ended"] = event.ending
+    return told
+
+
+def _untold(seen: SeenAttempt, told: dict[str, Any], *, rebooted: bool) -> dict[str, Any]:
+    if seen.ended in RESULTS:  # no matter then which of two reasons it is
+        seen = msgspec.structs.replace(seen, reason=seen.reason or seen.exit_reason, exit_reason="")
+    else:
+        seen = msgspec.structs.replace(seen, started_at=0.0)
+    if not rebooted:
+        seen = msgspec.structs.replace(seen, phase=Phase.STOPPING)
+        if seen.ended is None:
+            seen = msgspec.structs.replace(seen, exit_reason=seen.exit_reason or seen.reason, reason="")
+    differ = {name: value for name in told if (value := getattr(seen, name)) != told[name]}
+    return {"task": seen.task, "attempt": seen.attempt, **differ}
+
+
+def _attempt(kept: dict[str, Any], told: dict[str, dict[str, Any]]) -> SeenAttempt:
+    merged = told.get(kept.get("task", ""), {}) | kept
+    return msgspec.json.decode(msgspec.json.encode(merged), type=SeenAttempt)
