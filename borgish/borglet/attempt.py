@@ -1,22 +1,20 @@
-"""One attempt on its machine, as a state machine: inputs are methods, ``advance`` says what to do.
+"""One attempt on its machine, as a state machine: inputs are methods, ``advance`` returns what to do.
 
-    WAITING --start due--> STARTING --began--> UP --told to end--> STOPPING
-       ^                       |               |                      |
-       +------- failed --------+---- ended, restarts -----------------+      any --final--> ENDED
-
-An attempt never has two runs at once: only WAITING asks for a start, and it is left for WAITING
-again only by an answer of the runtime. ENDED is final. Which attempts there are, and what the
-master has heard of them, is the matter of ``core``.
+``transitions`` has the table of its stages, purposes and events; ``fire`` here executes it and is all
+that changes a stage. Which event an input is, and what a transition does beside that, is written here.
+Which attempts there are, and what was reported of them to the master, is the matter of ``core``.
 """
+
+from collections.abc import Callable
 
 import msgspec
 
 from borgish.borglet import words
 from borgish.borglet.actions import Action, Kill, Probe, Signal, Start
-from borgish.borglet.backoff import HOPELESS_TRIES, Backoff
-from borgish.borglet.entry import LIVE, Purpose, Stage
+from borgish.borglet.backoff import PERMANENT_FAILURES_MAX, Backoff
 from borgish.borglet.probe import ProbeState, first_probe
 from borgish.borglet.runtimes.base import RunState
+from borgish.borglet.transitions import LIVE, TABLE, TO_STOP, Do, Event, Purpose, Stage
 from borgish.clock import Now
 from borgish.resources import Resources
 from borgish.spec.job import Health, Stop
@@ -24,6 +22,15 @@ from borgish.vocabulary import Ending, Phase, RestartPolicy
 from borgish.wire.link import AttemptReport, AttemptSpec, Exit, attempt_key
 
 KILL_AGAIN_SECONDS = 10.0
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """What an event brings along. ``backoff`` and ``permanent_failures`` are the counts after it."""
+
+    text: str = ""  # for people: how it ended, or why it is to end
+    backoff: Backoff = Backoff()
+    permanent_failures: int = 0
+    run: RunState | None = None
 
 
 class Attempt(msgspec.Struct, kw_only=True):
@@ -38,8 +45,8 @@ class Attempt(msgspec.Struct, kw_only=True):
     attempt: int
     program: str = ""
     spec: AttemptSpec | None
-    stage: Stage = Stage.WAITING
-    held: bool = False  # whatever is due: programs of the run before are still there
+    stage: Stage = Stage.WAITING  # changed by ``fire`` only
+    waits_for_group: bool = False  # whatever is due: a sidecar for its main program, that for old sidecars
     run: int = 0
     pid: int = 0
     started: Now | None = None  # of the live run
@@ -48,11 +55,11 @@ class Attempt(msgspec.Struct, kw_only=True):
     end_by: Now | None = None  # whatever its grace, it is killed then; None: nothing bounds it
     grace_seconds: float = 0.0  # of the stop under way, once signalled
     signalled: bool = False  # the stopping run was sent its signal
-    stray: bool = False  # a program runs although the attempt has ended
-    purpose: Purpose = Purpose.NONE
+    runs_after_end: bool = False  # a program runs although the attempt has ended
+    purpose: Purpose = Purpose.NONE  # changed by ``fire`` only
     why: str = ""  # of the purpose
     backoff: Backoff = Backoff()
-    hopeless: int = 0  # starts that could not work here, since the last run
+    permanent_failures: int = 0  # starts in a row that could not work here; a run ends the row
     port_in_use: int = 0
     probe: ProbeState | None = None
     last_exit: Exit | None = None
@@ -78,47 +85,44 @@ class Attempt(msgspec.Struct, kw_only=True):
         is_due = self.spec is None or not self.backoff.delay_seconds(self.spec.restart)
         return self.stage is Stage.WAITING and not is_due
 
-    # -- inputs ---------------------------------------------------------------------------------
+    def fire(self, event: Event, now: Now, cause: Cause = Cause()) -> list[Action]:  # noqa: B008 - frozen
+        """Move as the table has it and return what the runtime has to do; without a row nothing changes."""
+        row = TABLE.get((self.stage, self.purpose, event))
+        if row is None:
+            return []
+        self.stage, self.purpose = row.stage, row.purpose
+        return EFFECTS[row.do](self, now, cause) or []
+
+    # -- inputs: which event is it? -------------------------------------------------------------
 
     def learn(self, spec: AttemptSpec, now: Now) -> None:
         """Take the spec of an attempt of which only a run was known."""
         if self.spec is not None or self.ended:
             return
         self.spec = spec
-        if self.stage is Stage.UP:
-            self.probe = self._first_probe(now)
-            self.reason = ""
-        elif self.stage is Stage.WAITING and self.last_exit is not None:
-            self._after_end(self.last_exit, 0.0, failed=not self.last_exit.ok, now=now)
-        elif self.stage is Stage.WAITING:  # only what runs beside it was found
-            self.due, self.reason = now, ""
+        if self.stage is Stage.WAITING and self.last_exit is not None:
+            self._judge_exit(self.last_exit, 0.0, now, failed=not self.last_exit.ok)
+        else:
+            self.fire(Event.ASSIGNED, now)
 
-    def order_stop(self, why: str, purpose: Purpose, now: Now, *, end_by: Now | None = None) -> None:
+    def stop(self, why: str, purpose: Purpose, now: Now, *, end_by: Now | None = None) -> None:
         """End it for a purpose: at once when nothing runs, else by its signal and grace.
 
         ``end_by``: it is killed then, should its grace be longer; of several the soonest counts.
         """
         if end_by is not None:
             self._bound(end_by)  # also when it has ended: what runs beside it may have not
-        if self.ended or purpose <= self.purpose:
-            return
-        self.purpose, self.why = purpose, why
-        if self.stage is Stage.WAITING:
-            self._after_stop(now)
-            return
-        self.reason = why
-        if self.stage is Stage.UP:
-            self._begin_stopping()
+        self.fire(TO_STOP[purpose], now, Cause(why))
 
     def ran(self, state: RunState, now: Now) -> None:
-        """Take in what the runtime says of a run. What is old news changes nothing."""
+        """Take in what the runtime reports of a run. What is old news changes nothing."""
         if self.ended:
-            self.stray = state.exit is None
+            self.fire(Event.BEGAN if state.exit is None else Event.EXITED, now, Cause(run=state))
             return
         if state.run < self.run or (state.run == self.run and self.stage not in LIVE):
             return
         if state.run > self.run:
-            self._began(state, now)
+            self.fire(Event.BEGAN, now, Cause(run=state))
         self.pid, self.note = state.pid, state.note
         if state.exit is not None:
             self._exited(state.exit, now)
@@ -129,28 +133,31 @@ class Attempt(msgspec.Struct, kw_only=True):
             self.ran(state, now)
         elif self.stage in LIVE:
             self._exited(Exit(at=now.wall), now)
-        if self.stage is Stage.WAITING and self.purpose:  # its start was not answered, and did not happen
-            if self.purpose > Purpose.RESTART:
-                self._after_stop(now)
-            else:
-                self.purpose, self.why = Purpose.NONE, ""
+        self.fire(Event.NOT_STARTED, now)
 
     def start_failed(self, run: int, text: str, *, permanent: bool, port: int, now: Now) -> None:
         """Take in that a start did not work. ``port``: one that a foreign program holds."""
         if self.stage is not Stage.STARTING or run != self.run + 1 or self.spec is None:
             return
-        self.stage = Stage.WAITING
         self.port_in_use = port
         text = text.rstrip(".")  # more is said after it
         self.last_exit = Exit(reason=f"cannot start: {text}", at=now.wall)
-        if self.purpose > Purpose.RESTART:
-            self._after_stop(now)
-            return
-        self.purpose, self.why = Purpose.NONE, ""
-        if port:
-            self._wait(words.tries_again(text, self._next_delay(0.0)), now)
+        restart, backoff, failures = self.spec.restart, self.backoff, self.permanent_failures
+        if not port:
+            backoff = backoff.failed(restart, now)
+            failures += permanent
+        if not port and backoff.exhausted(restart):
+            event, text = Event.FAILED, words.exhausted(f"cannot start: {text}", restart)
+        elif not port and failures >= PERMANENT_FAILURES_MAX and not self.program:
+            event, text = Event.FAILED, f"cannot start: {text}; tried {failures} times"
         else:
-            self._start_failure(text, now, permanent=permanent)
+            backoff = backoff.ended(0.0)
+            event = Event.START_FAILED
+            if permanent and not port and not self.program:
+                text = words.cannot_start(text, PERMANENT_FAILURES_MAX - failures)
+            else:
+                text = words.tries_again(text, backoff.delay_seconds(restart))
+        self.fire(event, now, Cause(text, backoff, failures))
 
     def probed(self, run: int, text: str, now: Now, *, ok: bool) -> None:
         """Take in a probe's answer; that of another run or of a stopping one is void."""
@@ -163,7 +170,7 @@ class Attempt(msgspec.Struct, kw_only=True):
         self.probe = self.probe.miss(self.health, text, now)
         self.reason = words.missed_probe(text, self.probe.misses, self.health)
         if self.probe.unhealthy(self.health):
-            self.order_stop(words.unhealthy(text, self.health), Purpose.RESTART, now)
+            self.stop(words.unhealthy(text, self.health), Purpose.RESTART, now)
 
     # -- time -----------------------------------------------------------------------------------
 
@@ -171,22 +178,25 @@ class Attempt(msgspec.Struct, kw_only=True):
         """Do what is due and return what the runtime has to do for it."""
         limit = self.runtime_limit()
         if limit is not None and limit <= now.mono and self.spec:
-            self.order_stop(words.too_long(self.spec.max_runtime_seconds), Purpose.FAIL, now)
-        if self.stage is Stage.WAITING:
-            return self._start(now)
-        if self.stage is Stage.UP:
-            return self._ask_probe(now)
-        if self.stage is Stage.STOPPING:
-            return self._press(now)
-        if self.stray:
-            self.stray = False
-            return [Kill(self.key)]
+            self.stop(words.too_long(self.spec.max_runtime_seconds), Purpose.FAIL, now)
+        is_due = self.due is not None and self.due.mono <= now.mono
+        match self.stage:
+            case Stage.WAITING if is_due and self.spec and not self.waits_for_group:
+                return self.fire(Event.DUE, now)
+            case Stage.UP if self.health and self.probe and not self.probe.asked:
+                return self.fire(Event.PROBE_DUE, now) if self.probe.due <= now.mono else []
+            case Stage.STOPPING:
+                todo = [] if self.signalled else self.fire(Event.SIGNAL_DUE, now)  # sets what is due
+                is_due = self.due is not None and self.due.mono <= now.mono
+                return todo + (self.fire(Event.DUE, now) if is_due else [])
+            case Stage.ENDED if self.runs_after_end:
+                return self.fire(Event.DUE, now)
         return []
 
     def wake_at(self) -> float | None:
         """Return when (monotonic) ``advance`` is due next; None when nothing is timed."""
         times = [self.runtime_limit()]
-        is_timed = self.stage is Stage.STOPPING or (self.stage is Stage.WAITING and not self.held)
+        is_timed = self.stage is Stage.STOPPING or (self.stage is Stage.WAITING and not self.waits_for_group)
         if is_timed and self.due:
             times.append(self.due.mono)
         if self.stage is Stage.UP and self.probe and not self.probe.asked:
@@ -201,7 +211,7 @@ class Attempt(msgspec.Struct, kw_only=True):
             return None
         return self.first_started.mono + self.spec.max_runtime_seconds
 
-    # -- what is said of it -----------------------------------------------------------------------
+    # -- what is reported of it ------------------------------------------------------------------
 
     def phase(self) -> Phase:
         """Return what is seen of it."""
@@ -214,7 +224,7 @@ class Attempt(msgspec.Struct, kw_only=True):
         return Phase.HEALTHY if self.probe and self.probe.answered else Phase.UP
 
     def report(self) -> AttemptReport:
-        """Return what the master is told."""
+        """Return what is reported to the master."""
         return AttemptReport(
             task=self.task,
             attempt=self.attempt,
@@ -234,38 +244,138 @@ class Attempt(msgspec.Struct, kw_only=True):
             held_back=self.held_back,
         )
 
-    # -- steps of the machine ---------------------------------------------------------------------
+    # -- which event is the end of a program? -----------------------------------------------------
 
-    def _start(self, now: Now) -> list[Action]:
-        if self.spec is None or self.held or self.due is None or self.due.mono > now.mono:
-            return []
-        self.stage, self.due = Stage.STARTING, None
-        return [Start(self.spec, self.run + 1)]
+    def _exited(self, exit_: Exit, now: Now) -> None:
+        ran_seconds = max(0.0, (exit_.at or now.wall) - self.started.wall) if self.started else 0.0
+        reason = exit_.reason
+        if self.purpose in (Purpose.RESTART, Purpose.FAIL):
+            reason = self.why
+        elif not reason and exit_.code is None and exit_.signal is None and not exit_.oom:
+            reason = "exit unknown"
+        self.last_exit = msgspec.structs.replace(exit_, reason=reason)
+        self.pid, self.started, self.probe, self.due = 0, None, None, None
+        failed = self.purpose is Purpose.RESTART or not exit_.ok  # unhealthy is failed, however it ends
+        self._judge_exit(self.last_exit, ran_seconds, now, failed=failed)
 
-    def _ask_probe(self, now: Now) -> list[Action]:
-        if not self.health or not self.probe or self.probe.asked or self.probe.due > now.mono:
-            return []
+    def _judge_exit(self, exit_: Exit, ran_seconds: float, now: Now, *, failed: bool) -> None:
+        """Let it be final, or a reason for another run, by restart policy and limit."""
+        text = words.exit_text(exit_, self.spec)
+        if self.spec is None:
+            self.fire(Event.EXITED_UNASSIGNED, now, Cause(f"{text}; waits for its assignment"))
+            return
+        restart, backoff = self.spec.restart, self.backoff
+        policy = restart.policy
+        if policy is RestartPolicy.NEVER or (policy is RestartPolicy.ON_FAILURE and not failed):
+            event = Event.FAILED if failed else Event.FINISHED
+        elif failed and (backoff := backoff.failed(restart, now)).exhausted(restart):
+            event, text = Event.FAILED, words.exhausted(text, restart)
+        else:
+            backoff = backoff.ended(ran_seconds)
+            event, text = Event.EXITED, words.restarts(text, backoff.delay_seconds(restart))
+        self.fire(event, now, Cause(text, backoff, self.permanent_failures))
+
+    # -- effects of transitions, after stage and purpose are what they become ---------------------
+
+    def _start(self, _now: Now, _cause: Cause) -> list[Action]:
+        self.due = None
+        return [Start(self.spec, self.run + 1)] if self.spec else []
+
+    def _make_due(self, now: Now, _cause: Cause) -> None:
+        self.due, self.reason = now, ""
+
+    def _run(self, now: Now, cause: Cause) -> None:
+        assert cause.run is not None
+        self.run = cause.run.run
+        age = now.wall - cause.run.started_at if cause.run.started_at else 0.0
+        self.started = now.later(-max(0.0, age))
+        self.first_started = self.first_started or self.started
+        self.due, self.reason = None, ""
+        self.permanent_failures = self.port_in_use = 0
+        self.probe = first_probe(now) if self.health else None
+
+    def _stop_run(self, now: Now, cause: Cause) -> None:
+        self._run(now, cause)
+        self.reason, self.signalled = self.why, False
+
+    def _begin_probing(self, now: Now, _cause: Cause) -> None:
+        self.probe = first_probe(now) if self.health else None
+        self.reason = ""
+
+    def _probe(self, _now: Now, _cause: Cause) -> list[Action]:
+        assert self.health is not None
+        assert self.probe is not None
         self.probe = self.probe.ask()
         port = self.spec.ports.get(self.health.port, 0) if self.spec else 0
         return [Probe(self.key, self.run, self.health, port)]
 
-    def _press(self, now: Now) -> list[Action]:
-        todo: list[Action] = []
-        if not self.signalled:
-            self.signalled, self.grace_seconds = True, self._grace_seconds(now)
-            self.due = self.due or now.later(self.grace_seconds)
-            if self.purpose > Purpose.RESTART and self.spec and self.spec.programs:
-                self.end_by = self.end_by or self.due  # for what runs beside it, too
-            todo.append(Signal(self.key, self.stop_rule.signal))
-        if self.due is not None and self.due.mono <= now.mono:
-            self.due = now.later(KILL_AGAIN_SECONDS)
-            self.reason = words.forced(self.why, self.stop_rule.signal, self.grace_seconds)
-            todo.append(Kill(self.key))
-        return todo
+    def _note_purpose(self, _now: Now, cause: Cause) -> None:
+        self.why = self.reason = cause.text
 
-    def _grace_seconds(self, now: Now) -> float:
+    def _stop(self, now: Now, cause: Cause) -> None:
+        self._note_purpose(now, cause)
+        self.due, self.signalled = None, False
+
+    def _signal(self, now: Now, _cause: Cause) -> list[Action]:
         own = self.stop_rule.grace_seconds
-        return own if self.end_by is None else max(0.0, min(own, self.end_by.mono - now.mono))
+        self.grace_seconds = own if self.end_by is None else max(0.0, min(own, self.end_by.mono - now.mono))
+        self.signalled = True
+        self.due = self.due or now.later(self.grace_seconds)
+        if self.purpose > Purpose.RESTART and self.spec and self.spec.programs:
+            self.end_by = self.end_by or self.due  # for what runs beside it, too
+        return [Signal(self.key, self.stop_rule.signal)]
+
+    def _kill(self, now: Now, _cause: Cause) -> list[Action]:
+        self.due = now.later(KILL_AGAIN_SECONDS)
+        self.reason = words.forced(self.why, self.stop_rule.signal, self.grace_seconds)
+        return [Kill(self.key)]
+
+    def _wait(self, now: Now, cause: Cause) -> None:
+        assert self.spec is not None
+        self.why, self.reason, self.signalled = "", cause.text, False
+        self.backoff, self.permanent_failures = cause.backoff, cause.permanent_failures
+        self.due = now.later(self.backoff.delay_seconds(self.spec.restart))
+
+    def _wait_for_spec(self, _now: Now, cause: Cause) -> None:
+        self.why, self.reason = "", cause.text
+
+    def _withdraw(self, _now: Now, _cause: Cause) -> None:
+        self.why = ""
+
+    def _finish(self, now: Now, cause: Cause) -> None:
+        self._end_by_policy(Ending.FINISH, now, cause)
+
+    def _fail(self, now: Now, cause: Cause) -> None:
+        self._end_by_policy(Ending.FAIL, now, cause)
+
+    def _end_by_policy(self, ending: Ending, now: Now, cause: Cause) -> None:
+        self.why, self.backoff, self.permanent_failures = "", cause.backoff, cause.permanent_failures
+        self._end(ending, cause.text, now)
+
+    def _end_at_once(self, now: Now, cause: Cause) -> None:
+        self.why = cause.text
+        self._end_as_asked(now, cause)
+
+    def _end_as_asked(self, now: Now, _cause: Cause) -> None:
+        ending = Ending.KILL if self.purpose is Purpose.KILL else Ending.FAIL
+        self._end(ending, self.reason if self.signalled and self.reason else self.why, now)
+
+    def _end(self, ending: Ending, reason: str, now: Now) -> None:
+        self.ended, self.reason = ending, reason
+        self.due, self.started, self.pid, self.probe, self.note = None, None, 0, None, ""
+        self.port_in_use = 0
+        if self.last_exit is None and ending is not Ending.KILL:
+            self.last_exit = Exit(reason=reason, at=now.wall)
+
+    def _note_run(self, _now: Now, _cause: Cause) -> None:
+        self.runs_after_end = True
+
+    def _note_exit(self, _now: Now, _cause: Cause) -> None:
+        self.runs_after_end = False
+
+    def _kill_after_end(self, _now: Now, _cause: Cause) -> list[Action]:
+        self.runs_after_end = False
+        return [Kill(self.key)]
 
     def _bound(self, end_by: Now) -> None:
         """Let it be killed by then. Of a stop under way what is left of its grace becomes less."""
@@ -275,91 +385,26 @@ class Attempt(msgspec.Struct, kw_only=True):
         if self.stage is Stage.STOPPING and self.due is not None and self.due.mono > end_by.mono:
             self.due = end_by
 
-    def _begin_stopping(self) -> None:
-        self.stage, self.due, self.signalled = Stage.STOPPING, None, False
 
-    def _began(self, state: RunState, now: Now) -> None:
-        age = now.wall - state.started_at if state.started_at else 0.0
-        self.run, self.started = state.run, now.later(-max(0.0, age))
-        self.first_started = self.first_started or self.started
-        self.stage, self.due, self.reason = Stage.UP, None, ""
-        self.hopeless = self.port_in_use = 0
-        self.probe = self._first_probe(now)
-        if self.purpose:
-            self.reason = self.why
-            self._begin_stopping()
-
-    def _first_probe(self, now: Now) -> ProbeState | None:
-        return first_probe(now) if self.health else None
-
-    def _exited(self, exit_: Exit, now: Now) -> None:
-        ran_seconds = max(0.0, (exit_.at or now.wall) - self.started.wall) if self.started else 0.0
-        unhealthy = self.purpose is Purpose.RESTART
-        self.last_exit = msgspec.structs.replace(exit_, reason=self._exit_reason(exit_))
-        self.stage, self.pid, self.started, self.probe, self.due = Stage.WAITING, 0, None, None, None
-        if self.purpose > Purpose.RESTART:
-            self._after_stop(now)
-            return
-        self.purpose, self.why = Purpose.NONE, ""
-        self._after_end(self.last_exit, ran_seconds, failed=unhealthy or not exit_.ok, now=now)
-
-    def _exit_reason(self, exit_: Exit) -> str:
-        if self.purpose in (Purpose.RESTART, Purpose.FAIL):
-            return self.why
-        unknown = exit_.code is None and exit_.signal is None and not exit_.oom
-        return exit_.reason or ("exit unknown" if unknown else "")
-
-    def _after_stop(self, now: Now) -> None:
-        """Nothing runs any more of what was to be stopped."""
-        ending = Ending.KILL if self.purpose is Purpose.KILL else Ending.FAIL
-        self._end(ending, self.reason if self.signalled and self.reason else self.why, now)
-
-    def _after_end(self, exit_: Exit, ran_seconds: float, *, failed: bool, now: Now) -> None:
-        """Its program ended by itself, or as unhealthy: end, or wait for the next start."""
-        text = words.exit_text(exit_, self.spec)
-        if self.spec is None:
-            self.reason = f"{text}; waits for its assignment"
-            return
-        policy = self.spec.restart.policy
-        if policy is RestartPolicy.NEVER or (policy is RestartPolicy.ON_FAILURE and not failed):
-            self._end(Ending.FAIL if failed else Ending.FINISH, text, now)
-            return
-        if failed:
-            self.backoff = self.backoff.failed(self.spec.restart, now)
-        if failed and self.backoff.exhausted(self.spec.restart):
-            self._end(Ending.FAIL, words.exhausted(text, self.spec.restart), now)
-            return
-        self._wait(words.restarts(text, self._next_delay(ran_seconds)), now)
-
-    def _start_failure(self, text: str, now: Now, *, permanent: bool) -> None:
-        assert self.spec is not None
-        self.hopeless += permanent
-        self.backoff = self.backoff.failed(self.spec.restart, now)
-        if self.backoff.exhausted(self.spec.restart):
-            why = words.exhausted(f"cannot start: {text}", self.spec.restart)
-            self._end(Ending.FAIL, why, now)
-        elif self.hopeless >= HOPELESS_TRIES and not self.program:
-            self._end(Ending.FAIL, f"cannot start: {text}; tried {self.hopeless} times", now)
-        elif permanent and not self.program:
-            self._next_delay(0.0)
-            self._wait(words.cannot_start(text, HOPELESS_TRIES - self.hopeless), now)
-        else:
-            self._wait(words.tries_again(text, self._next_delay(0.0)), now)
-
-    def _next_delay(self, ran_seconds: float) -> float:
-        """Count one more end, and return how long to wait after it."""
-        assert self.spec is not None
-        self.backoff = self.backoff.ended(ran_seconds)
-        return self.backoff.delay_seconds(self.spec.restart)
-
-    def _wait(self, reason: str, now: Now) -> None:
-        assert self.spec is not None
-        self.stage, self.reason, self.signalled = Stage.WAITING, reason, False
-        self.due = now.later(self.backoff.delay_seconds(self.spec.restart))
-
-    def _end(self, ending: Ending, reason: str, now: Now) -> None:
-        self.stage, self.ended, self.reason = Stage.ENDED, ending, reason
-        self.due, self.started, self.pid, self.probe, self.note = None, None, 0, None, ""
-        self.port_in_use = 0
-        if self.last_exit is None and ending is not Ending.KILL:
-            self.last_exit = Exit(reason=reason, at=now.wall)
+EFFECTS: dict[Do, Callable[[Attempt, Now, Cause], list[Action] | None]] = {
+    Do.START: Attempt._start,
+    Do.MAKE_DUE: Attempt._make_due,
+    Do.RUN: Attempt._run,
+    Do.STOP_RUN: Attempt._stop_run,
+    Do.BEGIN_PROBING: Attempt._begin_probing,
+    Do.PROBE: Attempt._probe,
+    Do.STOP: Attempt._stop,
+    Do.NOTE_PURPOSE: Attempt._note_purpose,
+    Do.SIGNAL: Attempt._signal,
+    Do.KILL: Attempt._kill,
+    Do.WAIT: Attempt._wait,
+    Do.WAIT_FOR_SPEC: Attempt._wait_for_spec,
+    Do.WITHDRAW: Attempt._withdraw,
+    Do.FINISH: Attempt._finish,
+    Do.FAIL: Attempt._fail,
+    Do.END_AT_ONCE: Attempt._end_at_once,
+    Do.END_AS_ASKED: Attempt._end_as_asked,
+    Do.NOTE_RUN: Attempt._note_run,
+    Do.NOTE_EXIT: Attempt._note_exit,
+    Do.KILL_AFTER_END: Attempt._kill_after_end,
+}

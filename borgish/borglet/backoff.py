@@ -7,7 +7,7 @@ from borgish.spec.job import Restart
 
 DELAY_SECONDS_MAX = 300.0
 GOOD_RUN_SECONDS = 600.0
-HOPELESS_TRIES = 3
+PERMANENT_FAILURES_MAX = 3
 """How often a start that cannot work here (no such command, no such image) is tried in all."""
 
 

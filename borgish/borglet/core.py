@@ -20,10 +20,11 @@ import msgspec
 from borgish.borglet import words
 from borgish.borglet.actions import Action, Actions, Forget
 from borgish.borglet.attempt import Attempt
-from borgish.borglet.entry import LIVE, Entry, Head, Purpose, Stage
+from borgish.borglet.entry import Entry, Head
 from borgish.borglet.group import Groups
 from borgish.borglet.recall import from_entry, to_entry
 from borgish.borglet.runtimes.base import RunState
+from borgish.borglet.transitions import LIVE, Purpose, Stage
 from borgish.clock import Now
 from borgish.errors import Conflict
 from borgish.vocabulary import Runtime
@@ -289,7 +290,7 @@ class BorgletCore:
             if attempt and (self._is_open(attempt) or attempt.stage not in LIVE):
                 why = order.reason or "stopped as asked"
                 bound = now.later(order.grace_seconds) if order.grace_seconds is not None else None
-                attempt.order_stop(why, Purpose.KILL, now, end_by=bound)
+                attempt.stop(why, Purpose.KILL, now, end_by=bound)
                 self._touch((order.key,))
         stopped = {order.key for order in assignment.stop}
         for spec in assignment.run:

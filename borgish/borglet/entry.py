@@ -4,35 +4,12 @@ Times are seconds since 1970. Of those that ages are told by, the monotonic cloc
 ``moment`` and ``past_moment`` turn them back into moments of the next process.
 """
 
-from enum import IntEnum, StrEnum
-
 import msgspec
 
+from borgish.borglet.transitions import Purpose, Stage
 from borgish.clock import Now
 from borgish.vocabulary import Ending
 from borgish.wire.link import UNKNOWN, AttemptSpec, Exit, Leader, attempt_key
-
-
-class Stage(StrEnum):
-    """Where an attempt stands on its machine."""
-
-    WAITING = "waiting"  # no program runs; a start is due, or its spec is not known yet
-    STARTING = "starting"  # a start was asked for and has not been answered
-    UP = "up"  # its program runs
-    STOPPING = "stopping"  # its program runs and was told to end
-    ENDED = "ended"  # final
-
-
-LIVE = frozenset({Stage.UP, Stage.STOPPING})
-
-
-class Purpose(IntEnum):
-    """What follows when the program that is being stopped ends. A stronger purpose replaces a weaker."""
-
-    NONE = 0
-    RESTART = 1  # it was unhealthy
-    FAIL = 2  # it ran for too long
-    KILL = 3  # the master asked for it
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):

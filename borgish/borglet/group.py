@@ -13,7 +13,7 @@ import msgspec
 from borgish.borglet import words
 from borgish.borglet.attempt import Attempt
 from borgish.borglet.backoff import Backoff
-from borgish.borglet.entry import LIVE, Purpose, Stage
+from borgish.borglet.transitions import LIVE, Purpose, Stage
 from borgish.clock import Now
 from borgish.wire.link import AttemptReport, AttemptSpec, ProgramReport, main_key
 
@@ -42,7 +42,7 @@ class Groups:
                     program=program.name,
                     spec=beside,
                     due=now,
-                    held=True,
+                    waits_for_group=True,
                 )
             self.enter(beside.key)
 
@@ -86,7 +86,7 @@ class Groups:
         members = list(self._of(main.key))
         for member in members:
             _follow(main, member, now)
-        main.held = any(member.stage in _PRESENT for member in members)
+        main.waits_for_group = any(member.stage in _PRESENT for member in members)
 
     def report(self, main: str) -> AttemptReport:
         """Return what the master is told of an attempt."""
@@ -94,7 +94,9 @@ class Groups:
         if main not in self._members:
             return said
         members = list(self._of(main))
-        troubles = (f"{m.program}: {m.reason}" for m in members if m.reason and not (m.held or m.ended))
+        troubles = (
+            f"{m.program}: {m.reason}" for m in members if m.reason and not (m.waits_for_group or m.ended)
+        )
         return msgspec.structs.replace(
             said,
             ended=said.ended if all(member.ended for member in members) else None,
@@ -108,7 +110,7 @@ class Groups:
 
 def _follow(main: Attempt, member: Attempt, now: Now) -> None:
     if main.ended:
-        member.order_stop(MAIN_ENDED, Purpose.KILL, now, end_by=main.end_by)
+        member.stop(MAIN_ENDED, Purpose.KILL, now, end_by=main.end_by)
     elif main.spec is None:
         return  # nobody knows yet what is to become of it
     elif main.stage is Stage.UP:
@@ -117,19 +119,19 @@ def _follow(main: Attempt, member: Attempt, now: Now) -> None:
         _hold(member, "")  # what runs goes on while the main program ends, and nothing new begins
     else:
         if member.stage in (Stage.STARTING, Stage.UP):
-            member.order_stop(MAIN_ENDED, Purpose.RESTART, now)
+            member.stop(MAIN_ENDED, Purpose.RESTART, now)
         _hold(member, WAITS_FOR_MAIN)
 
 
 def _hold(member: Attempt, reason: str) -> None:
-    member.held = True
+    member.waits_for_group = True
     if member.stage is Stage.WAITING:
         member.backoff, member.reason = Backoff(), reason
 
 
 def _release(member: Attempt, now: Now) -> None:
-    if member.held:
-        member.held = False
+    if member.waits_for_group:
+        member.waits_for_group = False
         if member.stage is Stage.WAITING:
             member.due, member.reason = now, ""
 

@@ -2,8 +2,9 @@
 
 from borgish.borglet.attempt import KILL_AGAIN_SECONDS, Attempt
 from borgish.borglet.backoff import Backoff
-from borgish.borglet.entry import Entry, Stage, moment, past_moment
+from borgish.borglet.entry import Entry, moment, past_moment
 from borgish.borglet.probe import first_probe
+from borgish.borglet.transitions import Stage
 from borgish.clock import Now
 
 
@@ -26,7 +27,7 @@ def to_entry(attempt: Attempt) -> Entry:
         why=attempt.why,
         backoff_ends=attempt.backoff.ends,
         failures=tuple(f.wall for f in attempt.backoff.failures),
-        hopeless=attempt.hopeless,
+        hopeless=attempt.permanent_failures,
         port_in_use=attempt.port_in_use,
         answered=attempt.probe is not None and attempt.probe.answered,
         last_exit=attempt.last_exit,
@@ -55,7 +56,7 @@ def from_entry(entry: Entry, now: Now) -> Attempt:
         purpose=entry.purpose,
         why=entry.why,
         backoff=Backoff(entry.backoff_ends, tuple(moment(f, now) for f in entry.failures)),
-        hopeless=entry.hopeless,
+        permanent_failures=entry.hopeless,
         port_in_use=entry.port_in_use,
         probe=first_probe(now, answered=entry.answered) if probed else None,
         last_exit=entry.last_exit,

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from borgish.borglet.actions import Action, Actions, Forget, Kill, Probe, Signal, Start
 from borgish.borglet.core import BorgletCore
-from borgish.borglet.entry import Entry, Head, Stage
+from borgish.borglet.entry import Entry, Head
 from borgish.borglet.runtimes.base import RunState
+from borgish.borglet.transitions import Stage
 from borgish.clock import Now
 from borgish.errors import Conflict
 from borgish.resources import Resources

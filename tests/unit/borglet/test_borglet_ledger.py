@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from borgish.borglet import ledger as module
-from borgish.borglet.entry import Entry, Head, Stage
+from borgish.borglet.entry import Entry, Head
 from borgish.borglet.ledger import FILE_NAME, Ledger
+from borgish.borglet.transitions import Stage
 from borgish.errors import UnsafeConfiguration
 from borgish.vocabulary import Ending
 from borgish.wire.link import Leader
