@@ -20,7 +20,7 @@ from borgish.borglet.runtimes.docker_container import (
     Place,
     container_config,
 )
-from borgish.borglet.runtimes.docker_kept import is_gone
+from borgish.borglet.runtimes.docker_inventory import is_gone
 from borgish.client import Client
 from borgish.clock import SystemClock
 from borgish.resources import Resources

@@ -4,35 +4,33 @@ The engine keeps the containers, their output and how they ended; this only know
 their labels, so that a borglet that starts anew finds all as it was. An engine that does not answer
 is trouble of the machine: no task is taken for ended because of it.
 
-    docker_engine     calls with deadlines, from threads
+    docker_engine     calls with deadlines, from threads; commands beside a task
     docker_container  what an attempt is as a container, both ways; talks to nobody
-    docker_roll       which containers there are, and which have ended
-    docker_kept       which stay for their output when their attempt was let go
-    docker_start      making one
-    docker_init       whether its program could be run
-    docker_images     which images there are
-    docker_exec, docker_use
+    docker_inventory  which containers there are, which have ended, which stay for their output
+    docker_start      making one, and whether its program could be run
+    here              the runtime, the images that there are, what containers use
 """
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
 
 from docker.errors import APIError, NotFound
 
+from borgish.borglet.runtimes import cgroups
 from borgish.borglet.runtimes.base import Input, RunState, Write
 from borgish.borglet.runtimes.docker_container import Container, Owner, Place
-from borgish.borglet.runtimes.docker_engine import Client, Engine
-from borgish.borglet.runtimes.docker_exec import run_beside
-from borgish.borglet.runtimes.docker_images import EVENTS, Images
-from borgish.borglet.runtimes.docker_roll import Roll
+from borgish.borglet.runtimes.docker_engine import Client, Engine, News, run_beside
+from borgish.borglet.runtimes.docker_inventory import Inventory
 from borgish.borglet.runtimes.docker_start import Starter
-from borgish.borglet.runtimes.docker_use import Meter
 from borgish.borglet.runtimes.keep import Keep
+from borgish.borglet.runtimes.usage import Used
 from borgish.clock import Clock, SystemClock
 from borgish.errors import Conflict, Unreachable
 from borgish.vocabulary import Runtime
-from borgish.wire.link import AttemptSpec, Usage
+from borgish.wire.link import AttemptSpec, Usage, split_attempt_key
 
 LOOK_SECONDS = 5.0
 GONE_STATUS = (404, 409)  # no such container; it does not run
@@ -70,8 +68,8 @@ class DockerRuntime:
         self._engine = Engine()
         self._meter = Meter()
         self._images = Images(self._engine, self._clock)
-        self._roll = Roll(self._engine, self._owner, self._clock, keep)
-        self._starter = Starter(self._engine, self._owner, self._clock, self._roll)
+        self._inventory = Inventory(self._engine, self._owner, self._clock, keep)
+        self._starter = Starter(self._engine, self._owner, self._clock, self._inventory)
         self._starts: dict[tuple[str, int], asyncio.Task[RunState]] = {}
         self._silent = ""
 
@@ -79,22 +77,22 @@ class DockerRuntime:
         """As in the protocol. Raises Unreachable when no engine answers; it may be called again then."""
         since = self._clock.now().wall
         await self._engine.open()
-        self._roll.place = await self._engine.quick(self._look_around)
-        await self._roll.look()
+        self._inventory.place = await self._engine.quick(self._look_around)
+        await self._inventory.look()
         await self._sweep_first()
-        self._roll.changed = changed
+        self._inventory.changed = changed
         filters = {"type": "container", "event": ["die", "oom"]} | self._owner.filters()
-        self._engine.listen(since, filters, self._roll.heard)
-        self._engine.listen(since, EVENTS, self._images.heard)
-        self._roll.in_background(self._look_now_and_then())
-        return [container.state for container in self._roll.latest.values() if container.state]
+        self._engine.listen(since, filters, self._inventory.heard)
+        self._engine.listen(since, IMAGE_EVENTS, self._images.heard)
+        self._inventory.in_background(self._look_now_and_then())
+        return [container.state for container in self._inventory.latest.values() if container.state]
 
     async def _sweep_first(self) -> None:
         """Old output is in nobody's way; but who wants nothing kept is about to leave the machine."""
         if self._keep.containers:
-            self._roll.sweep()
+            self._inventory.sweep()
         else:
-            await self._roll.sweep_now()
+            await self._inventory.sweep_now()
 
     def _look_around(self, client: Client) -> Place:
         bridge = any(network["Name"] == "bridge" for network in client.networks(names=["bridge"]))
@@ -107,8 +105,8 @@ class DockerRuntime:
             await self._look_at_images()
             await asyncio.sleep(self._look_seconds)
             try:
-                await self._roll.look()
-                self._roll.sweep()
+                await self._inventory.look()
+                self._inventory.sweep()
                 self._silent = ""
             except (APIError, Unreachable) as error:
                 self._silent = str(error)
@@ -124,7 +122,7 @@ class DockerRuntime:
         return self._images.by_name
 
     async def start(self, spec: AttemptSpec, run: int) -> RunState:
-        known = self._roll.latest.get(spec.key)
+        known = self._inventory.latest.get(spec.key)
         if known is not None and known.run == run and known.state is not None:
             return known.state
         mine = (spec.key, run)
@@ -134,12 +132,12 @@ class DockerRuntime:
         return await asyncio.shield(self._starts[mine])
 
     def look(self, key: str) -> RunState | None:
-        container = self._roll.latest.get(key)
+        container = self._inventory.latest.get(key)
         return container.state if container else None
 
     async def signal(self, key: str, signal: str) -> None:
         """As in the protocol; the container's init passes it on. Raises Unreachable."""
-        container = self._roll.latest.get(key)
+        container = self._inventory.latest.get(key)
         if container is None or not container.alive:
             return
         try:
@@ -159,17 +157,17 @@ class DockerRuntime:
     async def forget(self, key: str) -> None:
         """As in the protocol: the container of a run that ended stays, under a name that says so, by
         the rule of ``keep``."""
-        await self._roll.forget(key)
+        await self._inventory.forget(key)
 
     async def sample(self) -> list[Usage]:
-        running = [container for container in self._roll.latest.values() if container.alive]
+        running = [container for container in self._inventory.latest.values() if container.alive]
         return await asyncio.to_thread(self._meter.read, running, self._clock.now().mono)
 
     async def logs(self, key: str, *, previous: bool, follow: bool, tail: int) -> AsyncIterator[bytes]:
         """As in the protocol; also of an attempt that was let go, while it is kept. Raises Unreachable."""
-        container = (self._roll.previous if previous else self._roll.latest).get(key)
+        container = (self._inventory.previous if previous else self._inventory.latest).get(key)
         follow = follow and container is not None and container.alive
-        container = container or self._roll.kept.find(key, previous=previous)
+        container = container or self._inventory.kept.find(key, previous=previous)
         if container is None:
             return
         read = self._engine.stream if follow else self._engine.whole
@@ -184,7 +182,7 @@ class DockerRuntime:
             raise Unreachable(f"the output of {key} cannot be read ({error.explanation})") from None
 
     def removed(self, key: str) -> str:
-        return self._roll.kept.removed.why(key)
+        return self._inventory.kept.removed.why(key)
 
     async def exec(
         self,
@@ -195,7 +193,7 @@ class DockerRuntime:
         write: Write | None = None,
     ) -> tuple[bytes, int, bool]:
         """As in the protocol. Raises Conflict when the task does not run, Unreachable."""
-        container = self._roll.latest.get(key)
+        container = self._inventory.latest.get(key)
         if container is None or not container.alive:
             raise Conflict(f"{key} does not run here", "A command needs a running task to run beside.")
         try:
@@ -204,16 +202,120 @@ class DockerRuntime:
             raise Conflict(f"{key} takes no command now ({error.explanation})") from None
 
     def trouble(self) -> str:
-        if self._silent or not self._roll.stuck:
+        if self._silent or not self._inventory.stuck:
             return self._silent
-        return f"the Docker engine does not come back from starting {', '.join(sorted(self._roll.stuck))}"
+        return (
+            f"the Docker engine does not come back from starting {', '.join(sorted(self._inventory.stuck))}"
+        )
 
     async def close(self) -> None:
         for task in self._starts.values():
             task.cancel()
-        self._roll.close()
+        self._inventory.close()
         self._engine.close()
 
 
 def _output(client: Client, container: Container, tail: int, *, follow: bool) -> object:
     return client.logs(container.id, stream=True, follow=follow, tail=tail or "all")
+
+
+# -- Images -------------------------------------------------------------------------------------------------
+
+
+IMAGES_SECONDS = 60.0
+IMAGES_MAX = 256
+IMAGE_EVENTS = {"type": "image", "event": ["pull", "load", "import", "tag", "untag", "delete"]}
+_NO_NAME = "<none>:<none>"
+
+
+class Images:
+    """The newest images of one engine. ``by_name``: from ``name:tag`` to the architecture, like amd64.
+
+    The engine's list does not tell architectures; each image is inspected once. Looked at anew each
+    minute, and soon after the engine reported that an image came or went. The master shows them and
+    prefers a machine that has the image, where a task may start at once, but journals nothing of it: a
+    list that is out of date does no harm.
+    """
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self.by_name: dict[str, str] = {}
+        self._engine, self._clock = engine, clock
+        self._architectures: dict[str, str] = {}  # by image id
+        self._due = float("-inf")  # when (monotonic) to look next
+
+    def heard(self, _news: News) -> None:
+        """Take in that an image came or went."""
+        self._due = float("-inf")
+
+    async def look_when_due(self) -> None:
+        """Look at all images, if it is time to. Raises Unreachable or APIError."""
+        now = self._clock.now().mono
+        if now < self._due:
+            return
+        self._due = now + IMAGES_SECONDS  # before the look: what comes meanwhile makes it due again
+        rows = await self._engine.quick(_list)
+        tagged = [(row, name) for row in rows for name in row["RepoTags"] or () if name != _NO_NAME]
+        newest = sorted(tagged, key=lambda one: (-one[0]["Created"], one[1]))[:IMAGES_MAX]
+        ids = dict.fromkeys(row["Id"] for row, _ in newest)  # many names can be of one image
+        self._architectures = known = {image: await self._architecture(image) for image in ids}
+        self.by_name = {name: known[row["Id"]] for row, name in newest if known[row["Id"]]}
+
+    async def _architecture(self, image: str) -> str:
+        """Return an image's architecture; "" when it has just gone."""
+        if found := self._architectures.get(image):
+            return found
+        try:
+            seen: dict[str, Any] = await self._engine.quick(lambda client: client.inspect_image(image))
+        except NotFound:
+            return ""
+        return str(seen.get("Architecture", ""))
+
+
+def _list(client: Client) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = client.images()
+    return rows
+
+
+# -- What containers use ------------------------------------------------------------------------------------
+
+
+class Meter:
+    """Finds the groups of each container once, and remembers its last reading: use is a difference."""
+
+    def __init__(self) -> None:
+        self._folders: dict[str, list[str]] = {}  # by container id
+        self._before: dict[str, Used] = {}  # by container id
+
+    def read(self, containers: list[Container], mono: float) -> list[Usage]:
+        """Return what each running container uses. Reads files: call it from a thread, one at a time."""
+        now = {container.id: used for container in containers if (used := self._used(container, mono))}
+        self._folders = {c.id: self._folders[c.id] for c in containers}
+        before, self._before = self._before, now
+        return [
+            Usage(
+                who[0], who[1], now[c.id].cpu_millis_since(before.get(c.id, now[c.id])), now[c.id].ram_bytes
+            )
+            for c in containers
+            if c.id in now and (who := split_attempt_key(c.key))
+        ]
+
+    def _used(self, container: Container, mono: float) -> Used | None:
+        if not self._folders.get(container.id):
+            self._folders[container.id] = _folders(container)
+        used = cgroups.used(self._folders[container.id])
+        return Used(mono, *used) if used else None
+
+
+def _folders(container: Container) -> list[str]:
+    """Return the groups of a container that count cpu and memory; none when it has just ended."""
+    pid = container.state.pid if container.state else 0
+    try:
+        of_container = (Path("/proc") / str(pid) / "cgroup").read_text()
+        of_machine = Path("/proc/self/mountinfo").read_text()
+    except OSError:
+        return []
+    if container.id not in of_container:
+        return []
+    mounts = cgroups.mounts(of_machine, of_container)
+    counting = [mount.own for mount in mounts if mount.controllers & {"cpuacct", "memory"}]
+    return counting or [mount.own for mount in mounts if mount.version == 2]

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from borgish.borglet.runtimes import docker_init, docker_start
+from borgish.borglet.runtimes import docker_start
 from borgish.borglet.runtimes.docker import DockerRuntime
 from borgish.vocabulary import Runtime
 from borgish.wire.link import AttemptSpec
@@ -44,7 +44,9 @@ def runtime_case(docker_mark: str, busybox_image: str) -> DockerCase:
 @pytest.fixture(autouse=True)
 def _looked_at_until_it_is_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine it takes a program long to begin, when it counts as running already, and to end."""
-    monkeypatch.setattr(docker_init, "LOOKS_MAX", round(DEADLINE_SECONDS / docker_init.LOOK_SECONDS))
+    monkeypatch.setattr(
+        docker_start, "PROGRAM_LOOKS_MAX", round(DEADLINE_SECONDS / docker_start.PROGRAM_LOOK_SECONDS)
+    )
     monkeypatch.setattr(docker_start, "EARLY_END_SECONDS_MAX", DEADLINE_SECONDS)
 
 

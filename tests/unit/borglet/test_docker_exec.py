@@ -6,9 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from borgish.borglet.runtimes import docker_exec
-from borgish.borglet.runtimes.docker_engine import Engine
-from borgish.borglet.runtimes.docker_exec import TIMED_OUT_CODE, run_beside
+from borgish.borglet.runtimes import docker_engine
+from borgish.borglet.runtimes.docker_engine import TIMED_OUT_CODE, Engine, run_beside
 
 
 class SlowClient:
@@ -45,7 +44,7 @@ async def run(looks: int, timeout_seconds: float = 60.0) -> tuple[bytes, int, bo
 
 @pytest.mark.parametrize("looks", [0, 1, 1000])
 async def test_its_exit_code_is_waited_for(looks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(docker_exec, "END_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(docker_engine, "END_LOOK_SECONDS", 0.0)
     assert await run(looks) == (b"said\n", 6, False)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from borgish.borglet.runtimes.docker_container import Container, Owner
 from borgish.borglet.runtimes.docker_engine import Engine, Listed
-from borgish.borglet.runtimes.docker_kept import AT_ONCE, Gone, Kept, gone_name
+from borgish.borglet.runtimes.docker_inventory import AT_ONCE, Gone, KeptContainers, gone_name
 from borgish.borglet.runtimes.keep import Keep
 from borgish.clock import Now
 
@@ -27,8 +27,8 @@ def engine() -> Iterator[Engine]:
     engine.close()
 
 
-def kept(engine: Engine, keep: Keep, *rows: Listed) -> Kept:
-    made = Kept(engine, OWNER, FixedClock(), keep, asyncio.Lock())
+def kept(engine: Engine, keep: Keep, *rows: Listed) -> KeptContainers:
+    made = KeptContainers(engine, OWNER, FixedClock(), keep, asyncio.Lock())
     made.see({row["Id"]: row for row in rows})
     return made
 

@@ -7,7 +7,7 @@ from requests import Response
 
 from borgish.borglet.runtimes import docker_container as containers
 from borgish.borglet.runtimes.docker_container import Owner, Place
-from borgish.borglet.runtimes.docker_init import why_not
+from borgish.borglet.runtimes.docker_start import why_not
 from borgish.borglet.words import exit_text
 from borgish.resources import Resources
 from borgish.spec.job import Restart, Stop
