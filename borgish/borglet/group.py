@@ -1,9 +1,14 @@
 """The programs of an attempt beside its main one, and how they follow it.
 
 The main program decides. The others start when it runs and are started again, with back-off, as long as
-it does; whenever it has ended they are stopped, and it is not started again before the last of them is
-gone: whatever they share, ports above all, is free by then. The attempt has ended when all of them have.
-Each is an ``Attempt`` of its own, under a key of its own; what is said to the master is made here.
+it does. Whenever it has ended they are stopped, with *each* of its runs and not only with the attempt: a
+container's network goes with the container. It is not started again before the last of them is gone, so
+whatever they share, ports above all, is free by then; the price is that its restart takes as long as the
+slowest of them takes to end. The attempt has ended when all of them have.
+
+Each is an ``Attempt`` of its own, under a key of its own (``user/job/3@1207:proxy``), so start, back-off,
+stop, ledger and adoption are those of any task. The master knows one attempt; what is reported to it is
+made here.
 """
 
 from collections.abc import Iterable, Iterator

@@ -115,11 +115,11 @@ def _factories(settings: Settings, *, leaving: bool = False) -> Factories:
     def docker(cell: str) -> TaskRuntime:
         from borgish.borglet.runtimes.cgroups import group_name
         from borgish.borglet.runtimes.docker import DockerRuntime
-        from borgish.borglet.runtimes.keep import NOTHING
+        from borgish.borglet.runtimes.leftovers import KEEP_NOTHING
 
         mark = group_name(settings.state).removeprefix("borgish-")
         publish = "127.0.0.1" if is_loopback(settings.host) else "0.0.0.0"  # noqa: S104 - as programs listen
-        keep = NOTHING if leaving else settings.keep
+        keep = KEEP_NOTHING if leaving else settings.keep
         return DockerRuntime(cell, settings.machine, mark=mark, publish=publish, keep=keep)
 
     known: Factories = {Runtime.PROCESS: process, Runtime.DOCKER: docker}

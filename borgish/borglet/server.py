@@ -18,7 +18,7 @@ import uvicorn
 
 from borgish.borglet.agent import Agent, Caller
 from borgish.borglet.membership import Membership
-from borgish.borglet.runtimes.stdin import Stdin
+from borgish.borglet.runtimes.commands import Stdin
 from borgish.borglet.settings import Tls
 from borgish.errors import (
     BorgishError,

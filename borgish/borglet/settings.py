@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from borgish.addresses import several
-from borgish.borglet.runtimes.keep import Keep
+from borgish.borglet.runtimes.leftovers import Retention
 from borgish.configuration import Misread, typed
 from borgish.errors import UnsafeConfiguration
 from borgish.resources import (
@@ -43,7 +43,7 @@ class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Keep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``[keep]`` as it is written; ``runtimes.keep.Keep`` has the defaults."""
+    """``[keep]`` as it is written; ``runtimes.leftovers.Retention`` has the defaults."""
 
     age: str | None = None
     last: int | None = None
@@ -87,7 +87,7 @@ class Settings(msgspec.Struct, frozen=True):
     runtimes: tuple[Runtime, ...] | None
     capacity: Resources
     attributes: dict[str, str]
-    keep: Keep
+    keep: Retention
     tls: Tls | None
 
 
@@ -256,8 +256,8 @@ def _attributes(path: Path, attributes: dict[str, str]) -> dict[str, str]:
     return attributes
 
 
-def _keep(path: Path, keep: _Keep) -> Keep:
-    """Return what stays of ended tasks; what is not written is as ``Keep`` has it."""
+def _keep(path: Path, keep: _Keep) -> Retention:
+    """Return what stays of ended tasks; what is not written is as ``Retention`` has it."""
     found: dict[str, Any] = {}
     for key, field, read in (
         ("age", "seconds", parse_seconds),
@@ -270,7 +270,7 @@ def _keep(path: Path, keep: _Keep) -> Keep:
             found[field] = _checked(path, f"keep.{key}", read, value)
     if keep.room is not None:
         found["room_bytes"], found["room_share"] = _checked(path, "keep.room", _room, keep.room)
-    return Keep(**found)
+    return Retention(**found)
 
 
 def _kept_number(value: int) -> int:

@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from borgish.borglet.runtimes.base import TaskRuntime
+from borgish.borglet.runtimes.leftovers import DISK_RESERVE_BYTES
 from borgish.resources import show_bytes
 from borgish.wire.link import Condition, ConditionKind, Usage
 
 SAMPLE_SECONDS = 2.0
 DISK_FREE_BYTES_MIN = 512 * 1024**2
-DISK_FREE_BYTES_EASED = 640 * 1024**2
+DISK_FREE_BYTES_EASED = DISK_RESERVE_BYTES
 """Pressure ends only here, so that it does not come and go with every log line."""
 
 

@@ -4,9 +4,9 @@ Found from ``/proc/self/mountinfo`` and ``/proc/self/cgroup``, and used where th
 groups; ``find`` says None elsewhere. The shim makes, fills and removes the group of a run; here is
 only what is decided and read.
 
-What is limited: memory and processes strictly, cpu by *weight*. A task may use cpu that nobody else
-wants, as in Borg, where nearly all tasks may: a quota would make a task with 100m take seconds to
-start on an idle machine, and with that its healing.
+What is limited, in both runtimes: memory and processes strictly, cpu by *weight*. A task may use cpu that
+nobody else wants, as most of Borg's may (EuroSys 2015, section 6.2): a quota would make a task with 100m
+take seconds to start on an idle machine, and with that its healing.
 """
 
 import contextlib
@@ -52,7 +52,11 @@ class Groups(msgspec.Struct, frozen=True):
         return (self._plan_v2 if self.version == 2 else self._plan_v1)(name, needs)
 
     def plan_shared(self, name: str, needs: Resources) -> tuple[Group, ...]:
-        """Return the groups around all programs of a task, with its limits."""
+        """Return the groups around all programs of a task, with its limits: they share one memory limit.
+
+        An engine of containers has no such thing, so there each program has the whole limit. That is what
+        the README says, rather than a rule for dividing it that nobody asked for.
+        """
         return tuple(
             (folder, (*(limit for limit in limits if limit[0] != _OOM_TOGETHER[0]), *self._pass_on(folder)))
             for folder, limits in self.plan(name, needs).groups

@@ -1,17 +1,19 @@
-"""Commands that people run beside a task: their output, bounded, and how they ended."""
+"""Commands that people run beside a task: their output, bounded, their input, and how they ended."""
 
 import asyncio
 import os
 import signal
+from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from io import FileIO
 from typing import Any
 
 from borgish.borglet.runtimes.base import Input, Write
 from borgish.borglet.runtimes.processes import signal_process
-from borgish.borglet.runtimes.refusals import start_failed
+from borgish.borglet.runtimes.starter import start_failed
 from borgish.borglet.runtimes.zygote import Answer, Zygote, read_some, writable
-from borgish.errors import Invalid, Unreachable
+from borgish.errors import Conflict, Invalid, Unreachable
+from borgish.wire.link import StdinReply
 
 OUTPUT_BYTES_MAX = 1024**2
 NOT_STARTED = 127
@@ -125,3 +127,63 @@ async def _refused(name: str, answer: dict[str, Any], write: Write | None) -> tu
     if write:
         await write(text)
     return b"" if write else text, NOT_STARTED, False
+
+
+# -- What is passed to a command's standard input -----------------------------------------------------------
+
+
+class Stdin:
+    """One command's input. ``put`` is for who has it, ``pieces`` and ``close`` for who runs the command.
+
+    Input comes in requests of its own, each a piece with its offset, answered when the command has read so
+    far. That is all the back-pressure there is: at most one piece waits here and one is being written, so
+    that memory is bounded whatever is sent. A piece that is sent again is taken once, and neither TLS nor a
+    proxy between needs to read and write one request at a time. Output is the answer to the request that
+    began the command, a line of JSON a piece; who goes away ends the command.
+    """
+
+    def __init__(self) -> None:
+        self.wanted = asyncio.Event()  # the command has begun and can read
+        self._waiting: asyncio.Queue[tuple[bytes, bool]] = asyncio.Queue(1)
+        self._one_puts = asyncio.Lock()
+        self._received = 0
+        self._ended = False
+        self._closed = False
+
+    async def put(self, offset: int, data: bytes, wait_seconds: float, *, end: bool) -> StdinReply:
+        """Take a piece that begins at ``offset``, and return how much was taken so far.
+
+        That may be less than the piece brings when the command does not read in ``wait_seconds``: it is to
+        be sent again. What is sent twice is taken once. Raises Conflict for a piece too far ahead.
+        """
+        async with self._one_puts:
+            if offset > self._received:
+                raise Conflict(f"input was taken up to byte {self._received}, not up to {offset}")
+            rest = data[self._received - offset :]
+            if (rest or end) and not (self._ended or self._closed):
+                try:
+                    async with asyncio.timeout(wait_seconds):
+                        await self._waiting.put((rest, end))
+                except TimeoutError:
+                    return self._reply()
+                self._received += len(rest)
+                self._ended = end
+            return self._reply()
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Yield the input as it comes, to its end."""
+        self.wanted.set()
+        end = False
+        while not end:
+            data, end = await self._waiting.get()
+            if data:
+                yield data
+
+    def close(self) -> None:
+        """Take no more: the command has ended, or closed its input."""
+        self._closed = True
+        if not self._waiting.empty():  # whoever waits to put is let go
+            self._waiting.get_nowait()
+
+    def _reply(self) -> StdinReply:
+        return StdinReply(self._received, self._ended, self._closed)

@@ -25,8 +25,8 @@ from borgish.borglet.runtimes.docker_container import Container, Owner, Place
 from borgish.borglet.runtimes.docker_engine import Client, Engine, News, run_beside
 from borgish.borglet.runtimes.docker_inventory import Inventory
 from borgish.borglet.runtimes.docker_start import Starter
-from borgish.borglet.runtimes.keep import Keep
-from borgish.borglet.runtimes.usage import Used
+from borgish.borglet.runtimes.leftovers import Retention
+from borgish.borglet.runtimes.processes import Used
 from borgish.clock import Clock, SystemClock
 from borgish.errors import Conflict, Unreachable
 from borgish.vocabulary import Runtime
@@ -44,7 +44,7 @@ class DockerRuntime:
     ``mark`` tells machines apart that have one name and share an engine, as several local cells do:
     a word of the borglet's state folder that stays. ``publish`` is the machine's address on which
     the ports of tasks are opened. ``keep`` is what stays of attempts that were let go; with
-    ``keep.NOTHING`` all of it is gone once ``open`` returns.
+    ``KEEP_NOTHING`` all of it is gone once ``open`` returns.
     """
 
     kind = Runtime.DOCKER
@@ -58,7 +58,7 @@ class DockerRuntime:
         publish: str = "127.0.0.1",
         look_seconds: float = LOOK_SECONDS,
         clock: Clock | None = None,
-        keep: Keep = Keep(),  # noqa: B008 - frozen
+        keep: Retention = Retention(),  # noqa: B008 - frozen
     ) -> None:
         self._owner = Owner(cell, machine, mark)
         self._publish = publish

@@ -21,7 +21,7 @@ from borgish.borglet.runtimes import docker_container as containers
 from borgish.borglet.runtimes.base import RunState
 from borgish.borglet.runtimes.docker_container import Container, Owner, Place, identity
 from borgish.borglet.runtimes.docker_engine import Client, Engine, Listed, News
-from borgish.borglet.runtimes.keep import Keep, Left, Removed, Room, surplus
+from borgish.borglet.runtimes.leftovers import Leftover, RemovalReasons, Retention, Room, to_remove
 from borgish.clock import Clock
 from borgish.errors import Unreachable
 from borgish.resources import show_bytes
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 class Inventory:
     """The containers of one owner. ``changed``, once set, is told the attempt's key when a run ended."""
 
-    def __init__(self, engine: Engine, owner: Owner, clock: Clock, keep: Keep) -> None:
+    def __init__(self, engine: Engine, owner: Owner, clock: Clock, keep: Retention) -> None:
         self._engine, self._owner, self._clock = engine, owner, clock
         self._one_leaves = asyncio.Lock()  # many at once, beside starts, were seen to lock an engine up
         self.kept = KeptContainers(engine, owner, clock, keep, self._one_leaves)
@@ -235,11 +235,11 @@ class KeptContainers:
     """Those of one owner, as the engine has them. They are marked under ``one_leaves``."""
 
     def __init__(
-        self, engine: Engine, owner: Owner, clock: Clock, keep: Keep, one_leaves: asyncio.Lock
+        self, engine: Engine, owner: Owner, clock: Clock, keep: Retention, one_leaves: asyncio.Lock
     ) -> None:
         self._engine, self._owner, self._clock, self._keep = engine, owner, clock, keep
         self._one_leaves = one_leaves
-        self.removed = Removed()
+        self.removed = RemovalReasons()
         self._by_id: dict[str, Gone] = {}
 
     def __contains__(self, container_id: str) -> bool:
@@ -282,11 +282,12 @@ class KeptContainers:
 
     def outdated(self) -> list[Container]:
         """Return those that have to go, in that order, but only some: the rest is for the next sweep."""
-        lefts = [
-            Left(one, gone.container.key, gone.at, gone.container.run) for one, gone in self._by_id.items()
+        leftovers = [
+            Leftover(one, gone.container.key, gone.at, gone.container.run)
+            for one, gone in self._by_id.items()
         ]
         now, room = self._clock.now().wall, Room(self._keep.containers)
-        found = surplus(lefts, self._keep, room, now)[:AT_ONCE]
+        found = to_remove(leftovers, self._keep, room, now)[:AT_ONCE]
         for left, why in found:
             self.removed.add(left.key, why)
         return [self._by_id[left.name].container for left, _ in found]

@@ -22,17 +22,20 @@ from borgish.borglet.runtimes.folders import (
     Record,
     RunFolder,
     name_of,
-    program_lives,
+    read_log,
 )
-from borgish.borglet.runtimes.keep import Keep
-from borgish.borglet.runtimes.kept_folders import KeptFolders
-from borgish.borglet.runtimes.logs import read_log
-from borgish.borglet.runtimes.members import kill_run, signal_run
-from borgish.borglet.runtimes.processes import boot_id, open_process
-from borgish.borglet.runtimes.refusals import check_ports
+from borgish.borglet.runtimes.leftovers import KeptFolders, Retention
+from borgish.borglet.runtimes.processes import (
+    Used,
+    boot_id,
+    kill_run,
+    measure,
+    open_process,
+    program_lives,
+    signal_run,
+)
 from borgish.borglet.runtimes.shim.program import sweep_session
-from borgish.borglet.runtimes.starter import PATH, Starter
-from borgish.borglet.runtimes.usage import Used, measure
+from borgish.borglet.runtimes.starter import PATH, Starter, check_ports
 from borgish.borglet.runtimes.zygote import Zygote
 from borgish.clock import Clock, SystemClock
 from borgish.errors import Conflict, Invalid
@@ -65,7 +68,7 @@ class ProcessRuntime:
         clock: Clock | None = None,
         use_cgroups: bool = True,
         path: str = PATH,
-        keep: Keep = Keep(),  # noqa: B008 - frozen
+        keep: Retention = Retention(),  # noqa: B008 - frozen
     ) -> None:
         self._folder = folder
         self._clock = clock or SystemClock()

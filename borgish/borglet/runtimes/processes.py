@@ -1,5 +1,8 @@
-"""Who a process is, and which belong to a run: by boot, pid and start time, so that a pid used anew is
-never taken for the process that had it before."""
+"""Who a process is, which belong to a run, what they use, and how all of them are signalled.
+
+A process is told by boot, pid and start time, so that a pid used anew is never taken for the process that
+had it before.
+"""
 
 import contextlib
 import os
@@ -9,7 +12,10 @@ from pathlib import Path
 
 import msgspec
 
+from borgish.borglet.runtimes import cgroups
+from borgish.borglet.runtimes.folders import Record
 from borgish.borglet.runtimes.shim.basics import stat_fields
+from borgish.borglet.runtimes.shim.groups import group_pids, kill_groups
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -71,17 +77,11 @@ def snapshot() -> dict[int, Process]:
     return found
 
 
-def children_of(processes: dict[int, Process]) -> dict[int, list[Process]]:
-    """Return the processes by their parent."""
-    found: dict[int, list[Process]] = {}
-    for process in processes.values():
-        found.setdefault(process.parent, []).append(process)
-    return found
-
-
 def family(processes: dict[int, Process], roots: Iterable[int], session: int) -> dict[int, Process]:
     """Return all below the roots, and all of a session (0: none), by pid. Roots themselves are not in it."""
-    below = children_of(processes)
+    below: dict[int, list[Process]] = {}
+    for process in processes.values():
+        below.setdefault(process.parent, []).append(process)
     found = {p.pid: p for p in processes.values() if session and p.session == session}
     open_ends = [*roots, *found]
     while open_ends:
@@ -99,3 +99,95 @@ def private_bytes(pid: int) -> int:
     except OSError:
         return 0
     return (int(resident) - int(shared)) * PAGE_BYTES
+
+
+def program_lives(record: Record, boot: str) -> bool:
+    """Tell whether a run's program is there; ``boot`` is that of now."""
+    return record.boot == boot and is_alive(record.pid, record.ticks)
+
+
+def shim_lives(record: Record, boot: str) -> bool:
+    """Tell whether a run's shim is there."""
+    return record.boot == boot and is_alive(record.shim, record.shim_ticks)
+
+
+# -- All processes of a run ---------------------------------------------------------------------------------
+
+
+def members(record: Record, processes: dict[int, Process]) -> dict[int, Process]:
+    """Return the processes of a run that has no group: what its shim and its program started."""
+    parents = ((record.shim, record.shim_ticks), (record.pid, record.ticks))
+    roots = [pid for pid, ticks in parents if pid in processes and processes[pid].ticks == ticks]
+    return family(processes, roots, record.pid if record.pid in roots else 0)
+
+
+def signal_run(record: Record, number: int) -> None:
+    """Send a signal to every process of a run."""
+    if record.groups:
+        _signal_group(record, number)
+    else:
+        for process in members(record, snapshot()).values():
+            signal_process(process.pid, process.ticks, number)
+
+
+def kill_run(record: Record) -> None:
+    """Kill every process of a run. Its shim sees to what is left; where there is none, this does."""
+    found = {} if record.groups else members(record, snapshot())
+    kill_groups(record.groups)
+    signal_process(record.pid, record.ticks, signal.SIGKILL)
+    if not record.groups:
+        for process in found.values():
+            signal_process(process.pid, process.ticks, signal.SIGKILL)
+
+
+def _signal_group(record: Record, number: int) -> None:
+    """Signal those still in the group once they are held: a pid used anew by others is not among them."""
+    held: dict[int, int] = {}
+    for pid in group_pids(record.groups):
+        with contextlib.suppress(OSError):
+            held[pid] = os.pidfd_open(pid)
+    still = set(group_pids(record.groups))
+    for pid, fd in held.items():
+        if pid in still:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(fd, number)
+        os.close(fd)
+
+
+# -- What runs use: of their control groups, or added up over their processes -------------------------------
+
+
+class Used(msgspec.Struct, frozen=True):
+    """What a run has used up to a moment (``mono``, seconds), and the memory it holds."""
+
+    mono: float
+    cpu_seconds: float
+    ram_bytes: int
+
+    def cpu_millis_since(self, before: "Used") -> int:
+        """Return the mean cpu use since then, in thousandths of a core."""
+        seconds = self.mono - before.mono
+        return max(0, round((self.cpu_seconds - before.cpu_seconds) * 1000 / seconds)) if seconds > 0 else 0
+
+
+def measure(records: dict[str, Record], mono: float) -> dict[str, Used]:
+    """Return what the runs have used, by attempt; those that are gone are left out. Reads files."""
+    found = {}
+    processes: dict[int, Process] | None = None
+    for key, record in records.items():
+        if record.groups:
+            used = cgroups.used(folder for folder, _ in record.groups)
+        else:
+            processes = processes or snapshot()
+            used = _added_up(record, processes)
+        if used:
+            found[key] = Used(mono, *used)
+    return found
+
+
+def _added_up(record: Record, processes: dict[int, Process]) -> tuple[float, int]:
+    found = members(record, processes)
+    ticks = sum(process.own_ticks + process.reaped_ticks for process in found.values())
+    if shim := processes.get(record.shim):
+        ticks += shim.reaped_ticks  # of programs that ended as its children
+    return ticks / TICKS_PER_SECOND, sum(map(private_bytes, found))

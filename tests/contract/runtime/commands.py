@@ -3,7 +3,7 @@ read, what is read of them, how they end."""
 
 import asyncio
 
-from borgish.borglet.runtimes.stdin import Stdin
+from borgish.borglet.runtimes.commands import Stdin
 from tests.contract.runtime.suite import DEADLINE_SECONDS, Program, RuntimeCase, Watched
 
 

@@ -8,7 +8,7 @@ import docker
 import msgspec
 
 from borgish.borglet.runtimes.docker import DockerRuntime
-from borgish.borglet.runtimes.keep import Keep
+from borgish.borglet.runtimes.leftovers import Retention
 from borgish.clock import Clock
 from borgish.resources import Resources
 from borgish.spec.job import Restart, Stop
@@ -47,7 +47,7 @@ class Machine:
         self._open: list[DockerRuntime] = []
 
     async def runtime(
-        self, look_seconds: float = 60.0, *, clock: Clock | None = None, keep: Keep | None = None
+        self, look_seconds: float = 60.0, *, clock: Clock | None = None, keep: Retention | None = None
     ) -> DockerRuntime:
         runtime = DockerRuntime(
             "integration",
@@ -55,7 +55,7 @@ class Machine:
             mark=self.mark,
             look_seconds=look_seconds,
             clock=clock,
-            keep=keep or Keep(),
+            keep=keep or Retention(),
         )
         self._open.append(runtime)
         await runtime.open(lambda _: None)

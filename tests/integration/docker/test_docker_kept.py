@@ -10,7 +10,7 @@ import pytest
 from borgish.borglet.ledger import Ledger
 from borgish.borglet.opening import Factories
 from borgish.borglet.runtimes.docker import DockerRuntime
-from borgish.borglet.runtimes.keep import NOTHING, Keep
+from borgish.borglet.runtimes.leftovers import KEEP_NOTHING, Retention
 from borgish.borglet.stop_all import stop_all
 from borgish.clock import Now, SystemClock
 from borgish.vocabulary import Runtime
@@ -102,7 +102,7 @@ async def test_its_name_is_free_for_the_same_run(machine: Machine) -> None:
 
 
 async def test_the_oldest_go_when_there_are_too_many(machine: Machine) -> None:
-    runtime = await machine.runtime(keep=Keep(containers=2))
+    runtime = await machine.runtime(keep=Retention(containers=2))
     keys = [await let_go(machine, runtime, f"word{n}", attempt=n) for n in (1, 2, 3, 4)]
     await until(lambda: len(machine.containers()) == 2)
     assert [await output(runtime, key) for key in keys] == ["", "", "word3\n", "word4\n"]
@@ -110,7 +110,7 @@ async def test_the_oldest_go_when_there_are_too_many(machine: Machine) -> None:
 
 async def test_what_is_old_goes_at_the_next_look(machine: Machine) -> None:
     clock = AheadClock()
-    runtime = await machine.runtime(look_seconds=SOON_SECONDS, clock=clock, keep=Keep(last=1))
+    runtime = await machine.runtime(look_seconds=SOON_SECONDS, clock=clock, keep=Retention(last=1))
     old = await let_go(machine, runtime, "old", attempt=1)
     clock.ahead_seconds = DAY_SECONDS - 600
     new = await let_go(machine, runtime, "new", attempt=2)
@@ -128,12 +128,12 @@ async def test_what_is_old_goes_when_a_borglet_starts(machine: Machine) -> None:
     await first.close()
     clock = AheadClock()
     clock.ahead_seconds = DAY_SECONDS + 600
-    await machine.runtime(clock=clock, keep=Keep(last=0))
+    await machine.runtime(clock=clock, keep=Retention(last=0))
     await until(lambda: machine.containers() == {})
 
 
 async def test_a_container_that_holds_much_does_not_stay(machine: Machine) -> None:
-    runtime = await machine.runtime(keep=Keep(written_bytes=1024**2))
+    runtime = await machine.runtime(keep=Retention(written_bytes=1024**2))
     for attempt, kib in ((1, 100), (2, 2000)):
         spec = machine.spec("sh", "-c", f"head -c {kib * 1024} /dev/zero >/big; echo done", attempt=attempt)
         await runtime.start(spec, 1)
@@ -207,7 +207,7 @@ async def test_a_machine_that_is_left_has_no_containers(machine: Machine, tmp_pa
     await before.start(machine.spec(*SLEEP, attempt=8), 1)
     await before.close()
     factories: Factories = {
-        Runtime.DOCKER: lambda cell: DockerRuntime(cell, "m1", mark=machine.mark, keep=NOTHING)
+        Runtime.DOCKER: lambda cell: DockerRuntime(cell, "m1", mark=machine.mark, keep=KEEP_NOTHING)
     }
     ledger = Ledger(tmp_path, "m1")
     assert await stop_all(ledger, factories, "integration") == 1

@@ -11,11 +11,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from borgish.borglet.runtimes import cgroups
-from borgish.borglet.runtimes.folders import Record, RunFolder, name_of, program_lives, shim_lives
-from borgish.borglet.runtimes.keep import Keep
-from borgish.borglet.runtimes.members import kill_run
+from borgish.borglet.runtimes.folders import Record, RunFolder, name_of
+from borgish.borglet.runtimes.leftovers import Retention
 from borgish.borglet.runtimes.process import ProcessRuntime
-from borgish.borglet.runtimes.processes import boot_id
+from borgish.borglet.runtimes.processes import boot_id, kill_run, program_lives, shim_lives
 from borgish.vocabulary import Runtime
 from borgish.wire.link import AttemptSpec
 from tests.contract.runtime.suite import Watched, attempt_spec
@@ -30,11 +29,11 @@ class Machine:
         self.folder = folder
         self.use_cgroups = use_cgroups
 
-    def runtime(self, keep: Keep = Keep()) -> ProcessRuntime:  # noqa: B008 - frozen
+    def runtime(self, keep: Retention = Retention()) -> ProcessRuntime:  # noqa: B008 - frozen
         return ProcessRuntime(self.folder, use_cgroups=self.use_cgroups, keep=keep)
 
     @asynccontextmanager
-    async def opened(self, keep: Keep = Keep()) -> AsyncIterator[Watched]:  # noqa: B008 - frozen
+    async def opened(self, keep: Retention = Retention()) -> AsyncIterator[Watched]:  # noqa: B008 - frozen
         watched = await Watched(self.runtime(keep)).open()
         yield watched
         await watched.runtime.close()

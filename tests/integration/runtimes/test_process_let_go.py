@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from borgish.borglet.runtimes import kept_folders
+from borgish.borglet.runtimes import leftovers as rule
 from borgish.borglet.runtimes.base import StartFailed
-from borgish.borglet.runtimes.keep import Keep
+from borgish.borglet.runtimes.leftovers import Retention
 from tests.contract.runtime.suite import text
 from tests.integration.runtimes.machine import Machine
 
@@ -32,8 +32,8 @@ async def test_two_attempts_let_go_in_the_same_moment(machine: Machine) -> None:
 async def test_folders_are_removed_while_the_borglet_runs(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_folders, "ROUND_SECONDS", 0.01)
-    async with machine.opened(Keep(folders=1)) as now:
+    monkeypatch.setattr(rule, "ROUND_SECONDS", 0.01)
+    async with machine.opened(Retention(folders=1)) as now:
         stays = machine.spec("sleep", "1000", task="ann/web/9", attempt=20)
         ended = machine.spec("true", task="ann/web/8", attempt=21)
         for spec in (stays, ended):
@@ -54,8 +54,8 @@ async def test_folders_are_removed_while_the_borglet_runs(
 async def test_a_start_that_failed_leaves_nothing_for_good(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_folders, "ROUND_SECONDS", 0.01)
-    async with machine.opened(Keep(folders=0)) as now:
+    monkeypatch.setattr(rule, "ROUND_SECONDS", 0.01)
+    async with machine.opened(Retention(folders=0)) as now:
         spec = machine.spec("no-such-command")
         with pytest.raises(StartFailed):
             await now.runtime.start(spec, 1)

@@ -6,7 +6,7 @@ import signal
 
 import msgspec
 
-from borgish.borglet.runtimes.members import kill_run, signal_run
+from borgish.borglet.runtimes.processes import kill_run, signal_run
 from borgish.borglet.runtimes.shim.basics import replace_json, start_ticks
 from tests.integration.runtimes.machine import (
     Machine,

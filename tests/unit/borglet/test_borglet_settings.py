@@ -9,7 +9,7 @@ from borgish.borglet import facts
 from borgish.borglet.lock import FolderLock
 from borgish.borglet.main import main
 from borgish.borglet.membership import membership_in
-from borgish.borglet.runtimes.keep import Keep
+from borgish.borglet.runtimes.leftovers import Retention
 from borgish.borglet.settings import load
 from borgish.errors import UnsafeConfiguration
 from borgish.resources import Resources
@@ -34,16 +34,16 @@ def test_the_example_is_right_and_so_is_what_it_shows_in_comments(tmp_path: Path
     settings = load(write(tmp_path, "\n".join(shown)))
     assert settings.runtimes == (Runtime.PROCESS, Runtime.DOCKER)
     assert settings.capacity == Resources(4000, 8 * 2**30, 100 * 2**30, {"licences": 2}, {"gpu": 4000})
-    assert settings.keep == Keep()
+    assert settings.keep == Retention()
     assert settings.tls is not None
     assert settings.tls.ca == str(tmp_path / "ca.pem")
 
 
 def test_what_stays_of_ended_tasks_is_set(tmp_path: Path) -> None:
     text = '[keep]\nage = "2h"\nlast = 1\nlast_age = "3d"\nfolders = 7\nroom = "5%"\ncontainers = 0\n'
-    assert load(write(tmp_path, MINIMAL + text)).keep == Keep(7200.0, 1, 3 * 86400.0, 7, 0, 0.05, 0)
-    assert load(write(tmp_path, MINIMAL + '[keep]\nroom = "2GiB"')).keep == Keep(room_bytes=2 * 2**30)
-    assert load(write(tmp_path, MINIMAL)).keep == Keep()
+    assert load(write(tmp_path, MINIMAL + text)).keep == Retention(7200.0, 1, 3 * 86400.0, 7, 0, 0.05, 0)
+    assert load(write(tmp_path, MINIMAL + '[keep]\nroom = "2GiB"')).keep == Retention(room_bytes=2 * 2**30)
+    assert load(write(tmp_path, MINIMAL)).keep == Retention()
 
 
 def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from borgish.borglet.runtimes.docker_container import Container, Owner
 from borgish.borglet.runtimes.docker_engine import Engine, Listed
 from borgish.borglet.runtimes.docker_inventory import AT_ONCE, Gone, KeptContainers, gone_name
-from borgish.borglet.runtimes.keep import Keep
+from borgish.borglet.runtimes.leftovers import Retention
 from borgish.clock import Now
 
 NOW = 1_000_000.0
@@ -27,7 +27,7 @@ def engine() -> Iterator[Engine]:
     engine.close()
 
 
-def kept(engine: Engine, keep: Keep, *rows: Listed) -> KeptContainers:
+def kept(engine: Engine, keep: Retention, *rows: Listed) -> KeptContainers:
     made = KeptContainers(engine, OWNER, FixedClock(), keep, asyncio.Lock())
     made.see({row["Id"]: row for row in rows})
     return made
@@ -51,11 +51,11 @@ def test_the_name_says_when_and_what() -> None:
 @pytest.mark.parametrize("cell", ["local", "gone", "gone-12"])
 def test_the_name_of_a_run_is_no_such_mark(engine: Engine, cell: str) -> None:
     name = f"borgish-{Owner(cell, 'm1').run_name('ann/web/3@7', 1)}"
-    assert "a" not in kept(engine, Keep(), row("a", name=name))
+    assert "a" not in kept(engine, Retention(), row("a", name=name))
 
 
 def test_the_latest_run_and_the_one_before(engine: Engine) -> None:
-    here = kept(engine, Keep(), row("c", run=3), row("a", run=1), row("b", run=2), row("x", 8))
+    here = kept(engine, Retention(), row("c", run=3), row("a", run=1), row("b", run=2), row("x", 8))
     found = [here.find("ann/web/3@7", previous=previous) for previous in (False, True)]
     assert [one and one.id for one in found] == ["c", "b"]
     assert here.find("ann/web/3@8", previous=True) is None
@@ -64,15 +64,15 @@ def test_the_latest_run_and_the_one_before(engine: Engine) -> None:
 
 def test_too_many_and_too_old_ones_go_oldest_first(engine: Engine) -> None:
     rows = row("new", at=NOW - 1), row("old", at=NOW - 200), row("mid", at=NOW - 50)
-    assert ids(kept(engine, Keep(seconds=100), *rows).outdated()) == ["old"]
-    assert ids(kept(engine, Keep(containers=1), *rows).outdated()) == ["old", "mid"]
-    assert ids(kept(engine, Keep(containers=0), *rows).outdated()) == ["old", "mid", "new"]
-    assert ids(kept(engine, Keep(), *rows).outdated()) == []
+    assert ids(kept(engine, Retention(seconds=100), *rows).outdated()) == ["old"]
+    assert ids(kept(engine, Retention(containers=1), *rows).outdated()) == ["old", "mid"]
+    assert ids(kept(engine, Retention(containers=0), *rows).outdated()) == ["old", "mid", "new"]
+    assert ids(kept(engine, Retention(), *rows).outdated()) == []
 
 
 def test_why_a_container_went_is_known(engine: Engine) -> None:
     rows = row("new", 9), row("last", 8, at=NOW - 200), row("old", 7, at=NOW - 200)
-    here = kept(engine, Keep(seconds=100), *rows)
+    here = kept(engine, Retention(seconds=100), *rows)
     assert ids(here.outdated()) == ["old"]
     assert here.removed.why("ann/web/3@7") == "it ended more than 100s ago"
     assert here.removed.why("ann/web/3@8") == ""
@@ -80,15 +80,15 @@ def test_why_a_container_went_is_known(engine: Engine) -> None:
 
 def test_of_many_only_some_go_at_once(engine: Engine) -> None:
     rows = [row(f"{n:03}", n, at=NOW - 100 + n) for n in range(1, 90)]
-    here = kept(engine, Keep(containers=1), *rows)
+    here = kept(engine, Retention(containers=1), *rows)
     assert ids(here.outdated()) == [f"{n:03}" for n in range(1, AT_ONCE + 1)]
 
 
 def test_of_one_moment_the_earlier_run_goes_first(engine: Engine) -> None:
-    assert ids(kept(engine, Keep(containers=1), row("b", run=2), row("a", run=1)).outdated()) == ["a"]
+    assert ids(kept(engine, Retention(containers=1), row("b", run=2), row("a", run=1)).outdated()) == ["a"]
 
 
 def test_what_the_engine_no_longer_has_is_not_kept(engine: Engine) -> None:
-    here = kept(engine, Keep(), row("a"), row("b"))
+    here = kept(engine, Retention(), row("a"), row("b"))
     here.see({"b": row("b")})
     assert ("a" in here, "b" in here) == (False, True)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from borgish.borglet.runtimes.logs import LogReader
+from borgish.borglet.runtimes.folders import LogReader
 from borgish.borglet.runtimes.shim import output
 from borgish.borglet.runtimes.shim.output import Log, begin_files
 

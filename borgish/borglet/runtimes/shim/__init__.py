@@ -6,6 +6,10 @@ waits for it, kills what it left behind, writes how it ended and ends itself. It
 zygote nor whoever asked, so programs and their exit codes survive both. Nothing here needs, at the end,
 memory or disk that could be missing then: room for the last records is made at the start.
 
+There is no supervisor that all programs share: whatever is killed, borglet, zygote or another shim, a run
+goes on. If its own shim is killed the program goes on too, since it holds its output FIFO open for reading
+as well, and a shim that only watches takes over; how it exits is then *unknown*, and reported so.
+
 A request is a message with file descriptors: a file with the request as JSON, the pipe for the answer,
 and for ``exec`` the pipe for the output, and that of the input if it has any. Names of files are
 relative to the attempt's folder.

@@ -6,11 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from borgish.borglet.runtimes import keep as rule
-from borgish.borglet.runtimes import kept_folders
+from borgish.borglet.runtimes import leftovers as rule
 from borgish.borglet.runtimes.folders import RunFolder, name_of
-from borgish.borglet.runtimes.keep import Keep, Left, Removed, Room, room_on_disk, surplus
-from borgish.borglet.runtimes.kept_folders import KeptFolders
+from borgish.borglet.runtimes.leftovers import (
+    KeptFolders,
+    Leftover,
+    RemovalReasons,
+    Retention,
+    Room,
+    room_on_disk,
+    to_remove,
+)
 from borgish.clock import Now
 
 NOW = 1_000_000.0
@@ -19,75 +25,75 @@ MIB = 1024**2
 GIB = 1024**3
 
 
-def left(key: str, *, ago: float = 10.0, run: int = 0, size: int = 0) -> Left:
-    return Left(f"{key}#{run}", key, NOW - ago, run, size)
+def left(key: str, *, ago: float = 10.0, run: int = 0, size: int = 0) -> Leftover:
+    return Leftover(f"{key}#{run}", key, NOW - ago, run, size)
 
 
-def names(gone: list[tuple[Left, str]]) -> list[str]:
+def names(gone: list[tuple[Leftover, str]]) -> list[str]:
     return [one.key for one, _ in gone]
 
 
 def test_nothing_goes_while_there_is_room() -> None:
-    assert surplus([left(f"ann/web/0@{n}", ago=n) for n in range(1, 100)], Keep(), AMPLE, NOW) == []
+    assert to_remove([left(f"ann/web/0@{n}", ago=n) for n in range(1, 100)], Retention(), AMPLE, NOW) == []
 
 
 def test_what_is_old_goes_but_for_the_last_ones_of_each_task() -> None:
-    lefts = [left(f"ann/web/{i}@{n}", ago=100 - n) for i in (0, 1) for n in (1, 2, 3, 4)]
-    gone = surplus(lefts, Keep(seconds=50, last=2), AMPLE, NOW)
+    leftovers = [left(f"ann/web/{i}@{n}", ago=100 - n) for i in (0, 1) for n in (1, 2, 3, 4)]
+    gone = to_remove(leftovers, Retention(seconds=50, last=2), AMPLE, NOW)
     assert sorted(names(gone)) == ["ann/web/0@1", "ann/web/0@2", "ann/web/1@1", "ann/web/1@2"]
     assert {why for _, why in gone} == {"it ended more than 50s ago"}
 
 
 def test_the_last_ones_go_by_an_age_of_their_own() -> None:
-    lefts = [left("ann/web/0@1", ago=300), left("ann/web/0@2", ago=100)]
-    gone = surplus(lefts, Keep(seconds=50, last_seconds=200), AMPLE, NOW)
+    leftovers = [left("ann/web/0@1", ago=300), left("ann/web/0@2", ago=100)]
+    gone = to_remove(leftovers, Retention(seconds=50, last_seconds=200), AMPLE, NOW)
     assert [(one.key, why) for one, why in gone] == [("ann/web/0@1", "it ended more than 3.33m ago")]
 
 
 def test_a_program_beside_the_main_one_has_last_ones_of_its_own() -> None:
-    lefts = [left(f"ann/web/0@{n}{program}", ago=100) for n in (1, 2) for program in ("", ":proxy")]
-    gone = surplus(lefts, Keep(seconds=50, last=1), AMPLE, NOW)
+    leftovers = [left(f"ann/web/0@{n}{program}", ago=100) for n in (1, 2) for program in ("", ":proxy")]
+    gone = to_remove(leftovers, Retention(seconds=50, last=1), AMPLE, NOW)
     assert names(gone) == ["ann/web/0@1", "ann/web/0@1:proxy"]
 
 
 def test_too_many_go_oldest_first_and_the_last_ones_after_all_others() -> None:
-    lefts = [left("ann/old/0@1", ago=90), *(left(f"ann/web/0@{n}", ago=50 - n) for n in (2, 3, 4, 5))]
-    keep = Keep(last=1)
-    gone = surplus(lefts, keep, Room(3), NOW)
+    leftovers = [left("ann/old/0@1", ago=90), *(left(f"ann/web/0@{n}", ago=50 - n) for n in (2, 3, 4, 5))]
+    keep = Retention(last=1)
+    gone = to_remove(leftovers, keep, Room(3), NOW)
     assert names(gone) == ["ann/web/0@2", "ann/web/0@3"]
     assert gone[0][1] == "more than 3 ended programs were kept"
     # Of thousands of tasks that ran once each is the last of its own; the bound holds all the same.
-    assert names(surplus(lefts, keep, Room(1), NOW))[-1] == "ann/old/0@1"
-    assert len(surplus(lefts, keep, Room(0), NOW)) == len(lefts)
+    assert names(to_remove(leftovers, keep, Room(1), NOW))[-1] == "ann/old/0@1"
+    assert len(to_remove(leftovers, keep, Room(0), NOW)) == len(leftovers)
 
 
 def test_as_many_go_as_there_is_room_wanted() -> None:
-    lefts = [left(f"ann/web/{n}@{n}", ago=100 - n, size=10) for n in range(10)]
-    gone = surplus(lefts, Keep(), Room(100, 75, "full"), NOW)
+    leftovers = [left(f"ann/web/{n}@{n}", ago=100 - n, size=10) for n in range(10)]
+    gone = to_remove(leftovers, Retention(), Room(100, 75, "full"), NOW)
     assert [(one.key, why) for one, why in gone] == [(f"ann/web/{n}@{n}", "full") for n in range(3)]
-    assert surplus(lefts, Keep(), Room(100, 100, "full"), NOW) == []
+    assert to_remove(leftovers, Retention(), Room(100, 100, "full"), NOW) == []
 
 
 def test_what_goes_by_age_makes_room() -> None:
-    lefts = [left(f"ann/web/0@{n}", ago=100 - n, size=10) for n in range(10)]
-    assert len(surplus(lefts, Keep(seconds=95, last=2), Room(5, 50, "full"), NOW)) == 5
-    gone = surplus(lefts, Keep(seconds=95, last=2), Room(5, 40, "full"), NOW)
+    leftovers = [left(f"ann/web/0@{n}", ago=100 - n, size=10) for n in range(10)]
+    assert len(to_remove(leftovers, Retention(seconds=95, last=2), Room(5, 50, "full"), NOW)) == 5
+    gone = to_remove(leftovers, Retention(seconds=95, last=2), Room(5, 40, "full"), NOW)
     assert [why for _, why in gone] == ["it ended more than 95s ago"] * 5 + ["full"]
 
 
 def test_the_room_is_as_set_or_what_the_disk_has_beyond_its_reserve() -> None:
-    ample = room_on_disk(Keep(room_bytes=GIB), 100 * MIB, 10 * GIB, 100 * GIB, 640 * MIB)
+    ample = room_on_disk(Retention(room_bytes=GIB), 100 * MIB, 10 * GIB, 100 * GIB, 640 * MIB)
     assert (ample.room_bytes, ample.full) == (GIB, "the output of ended tasks took more than 1GiB")
-    share = room_on_disk(Keep(room_bytes=0, room_share=0.05), 0, 90 * GIB, 100 * GIB, 640 * MIB)
+    share = room_on_disk(Retention(room_bytes=0, room_share=0.05), 0, 90 * GIB, 100 * GIB, 640 * MIB)
     assert share.room_bytes == 5 * GIB
-    pressed = room_on_disk(Keep(room_bytes=GIB), 300 * MIB, 500 * MIB, 100 * GIB, 640 * MIB)
+    pressed = room_on_disk(Retention(room_bytes=GIB), 300 * MIB, 500 * MIB, 100 * GIB, 640 * MIB)
     assert (pressed.room_bytes, pressed.full) == (160 * MIB, "less than 640MiB of its disk was free")
-    assert room_on_disk(Keep(), 10 * MIB, 0, 100 * GIB, 640 * MIB).room_bytes == 0
+    assert room_on_disk(Retention(), 10 * MIB, 0, 100 * GIB, 640 * MIB).room_bytes == 0
 
 
 def test_reasons_are_remembered_for_the_latest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rule, "REMOVED_MAX", 2)
-    removed = Removed()
+    removed = RemovalReasons()
     for key in ("a", "b", "a", "c"):
         removed.add(key, f"why {key}")
     assert [removed.why(key) for key in ("a", "b", "c")] == ["why a", "", "why c"]
@@ -109,7 +115,7 @@ def let_go(folder: Path, key: str, ago: float = 0.0, size: int = 10) -> RunFolde
     return made
 
 
-def kept(folder: Path, keep: Keep, *keys: str) -> KeptFolders:
+def kept(folder: Path, keep: Retention, *keys: str) -> KeptFolders:
     made = KeptFolders(folder, FixedClock(), keep)
     for age, key in enumerate(reversed(keys)):
         one = let_go(folder, key, age)
@@ -122,7 +128,7 @@ def here(folder: Path) -> set[str]:
 
 
 async def test_folders_go_by_number_and_say_why(tmp_path: Path) -> None:
-    folders = kept(tmp_path, Keep(folders=2), *(f"ann/web/{n}@{n}" for n in range(5)))
+    folders = kept(tmp_path, Retention(folders=2), *(f"ann/web/{n}@{n}" for n in range(5)))
     await folders.tidy()
     assert here(tmp_path) == {"ann/web/3@3", "ann/web/4@4"}
     assert folders.removed.why("ann/web/0@0") == "more than 2 ended programs were kept"
@@ -132,7 +138,7 @@ async def test_folders_go_by_number_and_say_why(tmp_path: Path) -> None:
 
 async def test_folders_go_by_what_they_take_on_disk(tmp_path: Path) -> None:
     keys = [f"ann/web/{n}@{n}" for n in range(5)]
-    folders = kept(tmp_path, Keep(room_bytes=2 * MIB), *keys[:-1])
+    folders = kept(tmp_path, Retention(room_bytes=2 * MIB), *keys[:-1])
     (tmp_path / "runs" / name_of(keys[3]) / "log").write_bytes(b"x" * (MIB + 4096))
     await folders.take(let_go(tmp_path, keys[4], size=MIB), has_run=True)
     await folders.tidy()
@@ -141,7 +147,7 @@ async def test_folders_go_by_what_they_take_on_disk(tmp_path: Path) -> None:
 
 async def test_thousands_are_removed_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a removal does in the loop, and holds it up for, is bounded by how many go at once."""
-    folders = kept(tmp_path, Keep(folders=10), *(f"ann/web/{n}@{n}" for n in range(500)))
+    folders = kept(tmp_path, Retention(folders=10), *(f"ann/web/{n}@{n}" for n in range(500)))
     at_once: list[int] = []
     empty = KeptFolders._empty
 
@@ -154,11 +160,11 @@ async def test_thousands_are_removed_some_at_a_time(tmp_path: Path, monkeypatch:
     await folders.tidy()
     assert len(here(tmp_path)) == 10
     assert sum(at_once) == 490
-    assert max(at_once) == kept_folders.AT_ONCE
+    assert max(at_once) == rule.AT_ONCE
 
 
 async def test_work_that_a_killed_borglet_left_behind_goes(tmp_path: Path) -> None:
-    folders = kept(tmp_path, Keep(), "ann/web/0@1")
+    folders = kept(tmp_path, Retention(), "ann/web/0@1")
     work = tmp_path / "runs" / name_of("ann/web/0@1") / "work"
     work.mkdir()
     (tmp_path / "removed" / "other").mkdir(parents=True)
@@ -168,7 +174,7 @@ async def test_work_that_a_killed_borglet_left_behind_goes(tmp_path: Path) -> No
 
 
 async def test_an_attempt_that_begins_anew_is_not_removed(tmp_path: Path) -> None:
-    folders = kept(tmp_path, Keep(folders=0), "ann/web/0@1", "ann/web/1@1")
+    folders = kept(tmp_path, Retention(folders=0), "ann/web/0@1", "ann/web/1@1")
     tidying = asyncio.create_task(folders.tidy())
     await asyncio.sleep(0)
     folders.give_back("ann/web/1@1")
@@ -177,7 +183,7 @@ async def test_an_attempt_that_begins_anew_is_not_removed(tmp_path: Path) -> Non
 
 
 async def test_what_cannot_be_removed_is_tried_again(tmp_path: Path) -> None:
-    folders = kept(tmp_path, Keep(folders=0), "ann/web/0@1")
+    folders = kept(tmp_path, Retention(folders=0), "ann/web/0@1")
     (tmp_path / "removed").write_text("in the way")
     with pytest.raises(OSError, match="exists"):
         await folders.tidy()
@@ -187,7 +193,7 @@ async def test_what_cannot_be_removed_is_tried_again(tmp_path: Path) -> None:
 
 
 async def test_only_what_never_ran_may_be_let_go_of_unseen(tmp_path: Path) -> None:
-    folders = KeptFolders(tmp_path, FixedClock(), Keep(folders=0))
+    folders = KeptFolders(tmp_path, FixedClock(), Retention(folders=0))
     failed, running = (RunFolder(tmp_path / "runs" / name_of(f"ann/web/{n}@1")) for n in (0, 1))
     for folder in (failed, running):
         folder.path.mkdir(parents=True)
