@@ -1,10 +1,9 @@
-"""What the core asks its shell to do, and what it wants kept: plain records, no behaviour."""
+"""What the core asks of the runtimes: plain records, no behaviour."""
 
 import msgspec
 
-from borgish.borglet.entry import Entry, Head
 from borgish.spec.job import Health
-from borgish.wire.link import AttemptReport, AttemptSpec
+from borgish.wire.link import AttemptSpec
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -48,18 +47,3 @@ class Forget(msgspec.Struct, frozen=True):
 
 
 Action = Start | Signal | Kill | Probe | Forget
-
-
-class Actions(msgspec.Struct, frozen=True):
-    """What one step wants done, in this order: ``records`` and ``head`` into the ledger, then ``todo``.
-
-    A record of None takes the attempt out of the ledger. ``wake_at`` is the moment on the monotonic
-    clock at which the next step is due at the latest; None when nothing is timed. ``news`` are the
-    attempts whose report changed, for the log.
-    """
-
-    todo: tuple[Action, ...] = ()
-    wake_at: float | None = None
-    records: dict[str, Entry | None] = {}
-    head: Head | None = None
-    news: tuple[AttemptReport, ...] = ()

@@ -12,11 +12,10 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from borgish.borglet import usage
-from borgish.borglet.actions import Action, Actions, Forget, Start
-from borgish.borglet.core import HOLD_SECONDS_MAX, BorgletCore
+from borgish.borglet.actions import Action, Forget, Start
+from borgish.borglet.core import HOLD_SECONDS_MAX, Actions, BorgletCore
 from borgish.borglet.entry import Entry, Head
-from borgish.borglet.facts import with_runtimes
+from borgish.borglet.facts import SAMPLE_SECONDS, conditions, free_bytes, sample, with_runtimes
 from borgish.borglet.opening import Factories, Opener
 from borgish.borglet.runner import Runner
 from borgish.borglet.runtimes.base import Input, RunState, StartFailed, TaskRuntime, Write
@@ -89,7 +88,7 @@ class Agent:
         ledger: Ledger,
         factories: Factories,
         clock: Clock,
-        free_bytes: Callable[[Path], int] = usage.free_bytes,
+        free_bytes: Callable[[Path], int] = free_bytes,
     ) -> None:
         self._free_bytes = free_bytes
         self._facts, self._state, self._ledger, self._clock = facts, state, ledger, clock
@@ -333,9 +332,9 @@ class Agent:
 
     async def _sample(self) -> None:
         while True:
-            await asyncio.sleep(usage.SAMPLE_SECONDS)
+            await asyncio.sleep(SAMPLE_SECONDS)
             try:
-                self._usage = await usage.sample(self._runtimes.values())
+                self._usage = await sample(self._runtimes.values())
             except (BorgishError, OSError) as error:
                 log.warning("usage could not be sampled: %s", error)
             except Exception:  # a fault in one runtime's figures must not end all looking around
@@ -356,7 +355,7 @@ class Agent:
             self._ledger_fault = ""
 
     def _look_around(self) -> None:
-        found = usage.conditions(self._runtimes.values(), self._state, self._conditions, self._free_bytes)
+        found = conditions(self._runtimes.values(), self._state, self._conditions, self._free_bytes)
         if self._ledger_fault and not any(c.kind is ConditionKind.DISK_PRESSURE for c in found):
             found += (Condition(ConditionKind.DISK_PRESSURE, str(self._state), self._ledger_fault),)
         for condition in set(found) - set(self._conditions):

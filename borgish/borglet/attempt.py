@@ -9,10 +9,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from borgish.borglet import words
+from borgish.borglet import messages
 from borgish.borglet.actions import Action, Kill, Probe, Signal, Start
-from borgish.borglet.backoff import PERMANENT_FAILURES_MAX, Backoff
-from borgish.borglet.probe import ProbeState, first_probe
+from borgish.borglet.failures import PERMANENT_FAILURES_MAX, Backoff, ProbeState, first_probe
 from borgish.borglet.runtimes.base import RunState
 from borgish.borglet.transitions import LIVE, TABLE, TO_STOP, Do, Event, Purpose, Stage
 from borgish.clock import Now
@@ -147,16 +146,16 @@ class Attempt(msgspec.Struct, kw_only=True):
             backoff = backoff.failed(restart, now)
             failures += permanent
         if not port and backoff.exhausted(restart):
-            event, text = Event.FAILED, words.exhausted(f"cannot start: {text}", restart)
+            event, text = Event.FAILED, messages.exhausted(f"cannot start: {text}", restart)
         elif not port and failures >= PERMANENT_FAILURES_MAX and not self.program:
             event, text = Event.FAILED, f"cannot start: {text}; tried {failures} times"
         else:
             backoff = backoff.ended(0.0)
             event = Event.START_FAILED
             if permanent and not port and not self.program:
-                text = words.cannot_start(text, PERMANENT_FAILURES_MAX - failures)
+                text = messages.cannot_start(text, PERMANENT_FAILURES_MAX - failures)
             else:
-                text = words.tries_again(text, backoff.delay_seconds(restart))
+                text = messages.tries_again(text, backoff.delay_seconds(restart))
         self.fire(event, now, Cause(text, backoff, failures))
 
     def probed(self, run: int, text: str, now: Now, *, ok: bool) -> None:
@@ -168,9 +167,9 @@ class Attempt(msgspec.Struct, kw_only=True):
             self.reason = ""
             return
         self.probe = self.probe.miss(self.health, text, now)
-        self.reason = words.missed_probe(text, self.probe.misses, self.health)
+        self.reason = messages.missed_probe(text, self.probe.misses, self.health)
         if self.probe.unhealthy(self.health):
-            self.stop(words.unhealthy(text, self.health), Purpose.RESTART, now)
+            self.stop(messages.unhealthy(text, self.health), Purpose.RESTART, now)
 
     # -- time -----------------------------------------------------------------------------------
 
@@ -178,7 +177,7 @@ class Attempt(msgspec.Struct, kw_only=True):
         """Do what is due and return what the runtime has to do for it."""
         limit = self.runtime_limit()
         if limit is not None and limit <= now.mono and self.spec:
-            self.stop(words.too_long(self.spec.max_runtime_seconds), Purpose.FAIL, now)
+            self.stop(messages.too_long(self.spec.max_runtime_seconds), Purpose.FAIL, now)
         is_due = self.due is not None and self.due.mono <= now.mono
         match self.stage:
             case Stage.WAITING if is_due and self.spec and not self.waits_for_group:
@@ -260,7 +259,7 @@ class Attempt(msgspec.Struct, kw_only=True):
 
     def _judge_exit(self, exit_: Exit, ran_seconds: float, now: Now, *, failed: bool) -> None:
         """Let it be final, or a reason for another run, by restart policy and limit."""
-        text = words.exit_text(exit_, self.spec)
+        text = messages.exit_text(exit_, self.spec)
         if self.spec is None:
             self.fire(Event.EXITED_UNASSIGNED, now, Cause(f"{text}; waits for its assignment"))
             return
@@ -269,10 +268,10 @@ class Attempt(msgspec.Struct, kw_only=True):
         if policy is RestartPolicy.NEVER or (policy is RestartPolicy.ON_FAILURE and not failed):
             event = Event.FAILED if failed else Event.FINISHED
         elif failed and (backoff := backoff.failed(restart, now)).exhausted(restart):
-            event, text = Event.FAILED, words.exhausted(text, restart)
+            event, text = Event.FAILED, messages.exhausted(text, restart)
         else:
             backoff = backoff.ended(ran_seconds)
-            event, text = Event.EXITED, words.restarts(text, backoff.delay_seconds(restart))
+            event, text = Event.EXITED, messages.restarts(text, backoff.delay_seconds(restart))
         self.fire(event, now, Cause(text, backoff, self.permanent_failures))
 
     # -- effects of transitions, after stage and purpose are what they become ---------------------
@@ -327,7 +326,7 @@ class Attempt(msgspec.Struct, kw_only=True):
 
     def _kill(self, now: Now, _cause: Cause) -> list[Action]:
         self.due = now.later(KILL_AGAIN_SECONDS)
-        self.reason = words.forced(self.why, self.stop_rule.signal, self.grace_seconds)
+        self.reason = messages.forced(self.why, self.stop_rule.signal, self.grace_seconds)
         return [Kill(self.key)]
 
     def _wait(self, now: Now, cause: Cause) -> None:

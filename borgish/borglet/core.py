@@ -17,12 +17,11 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from borgish.borglet import words
-from borgish.borglet.actions import Action, Actions, Forget
+from borgish.borglet import messages
+from borgish.borglet.actions import Action, Forget
 from borgish.borglet.attempt import Attempt
-from borgish.borglet.entry import Entry, Head
+from borgish.borglet.entry import Entry, Head, from_entry, to_entry
 from borgish.borglet.group import Groups
-from borgish.borglet.recall import from_entry, to_entry
 from borgish.borglet.runtimes.base import RunState
 from borgish.borglet.transitions import LIVE, Purpose, Stage
 from borgish.clock import Now
@@ -45,6 +44,21 @@ from borgish.wire.link import (
 
 HOLD_SECONDS_MAX = 60.0
 """No poll is held for longer, whatever it asks for."""
+
+
+class Actions(msgspec.Struct, frozen=True):
+    """What one step wants done, in this order: ``records`` and ``head`` into the ledger, then ``todo``.
+
+    A record of None takes the attempt out of the ledger. ``wake_at`` is the moment on the monotonic
+    clock at which the next step is due at the latest; None when nothing is timed. ``news`` are the
+    attempts whose report changed, for the log.
+    """
+
+    todo: tuple[Action, ...] = ()
+    wake_at: float | None = None
+    records: dict[str, Entry | None] = {}
+    head: Head | None = None
+    news: tuple[AttemptReport, ...] = ()
 
 
 class BorgletCore:
@@ -310,7 +324,7 @@ class BorgletCore:
         task, number, program = who
         attempt = Attempt(task=task, attempt=number, program=program, spec=None)
         attempt.found(state, now)
-        attempt.reason = attempt.reason or words.UNKNOWN
+        attempt.reason = attempt.reason or messages.UNKNOWN
         self._attempts[state.key] = attempt
         self._groups.enter(state.key)
         self._touch((state.key,))

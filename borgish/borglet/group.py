@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from borgish.borglet import words
+from borgish.borglet import messages
 from borgish.borglet.attempt import Attempt
-from borgish.borglet.backoff import Backoff
+from borgish.borglet.failures import Backoff
 from borgish.borglet.transitions import LIVE, Purpose, Stage
 from borgish.clock import Now
 from borgish.wire.link import AttemptReport, AttemptSpec, ProgramReport, main_key
@@ -60,7 +60,7 @@ class Groups:
         if key not in members:
             members.append(key)
         if main not in self._attempts:
-            place = Attempt(task=attempt.task, attempt=attempt.attempt, spec=None, reason=words.UNKNOWN)
+            place = Attempt(task=attempt.task, attempt=attempt.attempt, spec=None, reason=messages.UNKNOWN)
             self._attempts[main] = place
 
     def drop(self, main: str) -> list[str]:

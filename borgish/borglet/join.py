@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from borgish.addresses import may_follow
-from borgish.borglet.membership import Membership
 from borgish.borglet.settings import Settings
+from borgish.borglet.state_folder import Membership
 from borgish.clock import Clock
 from borgish.errors import BorgishError, Conflict, Refused, TooManyRequests, Unauthenticated, Unreachable
 from borgish.ids import new_request_id

@@ -19,12 +19,11 @@ from borgish.borglet import facts
 from borgish.borglet.agent import Agent
 from borgish.borglet.join import HttpJoin, Joiner
 from borgish.borglet.ledger import Ledger
-from borgish.borglet.lock import FolderLock
-from borgish.borglet.membership import Membership, membership_in
 from borgish.borglet.opening import Factories
 from borgish.borglet.runtimes.base import TaskRuntime
 from borgish.borglet.server import BorgletApp, Server, expect_usable, make_server, reload_tls
 from borgish.borglet.settings import LIVE, USABLE_RUNTIMES, File, Settings, checked, read
+from borgish.borglet.state_folder import FolderLock, Membership, membership_in
 from borgish.borglet.stop_all import stop_all
 from borgish.clock import SystemClock
 from borgish.errors import BorgishError, UnsafeConfiguration

@@ -17,9 +17,9 @@ import msgspec
 import uvicorn
 
 from borgish.borglet.agent import Agent, Caller
-from borgish.borglet.membership import Membership
 from borgish.borglet.runtimes.commands import Stdin
 from borgish.borglet.settings import Tls
+from borgish.borglet.state_folder import Membership
 from borgish.errors import (
     BorgishError,
     Conflict,

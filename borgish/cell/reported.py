@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from borgish.cell.commands import Observe
-from borgish.cell.decide_report import RESULTS
+from borgish.cell.decide_machines import RESULTS
 from borgish.cell.events import AnyEvent, Entry, Facts, MachineFacts, TasksEnded, TasksEvicted, TasksRestarted
 from borgish.cell.observed import SeenAttempt
 from borgish.cell.state import Cell
@@ -28,7 +28,7 @@ _DECIDED_BY: dict[str, Any] = {
     "reason": "",
     "port_in_use": 0,
 }
-"""The fields of an attempt that ``decide_report`` looks at, each with what it is where nothing is kept."""
+"""The fields of an attempt that ``decide_machines.observe`` looks at, each with what it is where nothing is kept."""
 
 
 def report_facts(report: Observe, events: Sequence[AnyEvent]) -> Facts:

@@ -12,8 +12,8 @@ from typing import TypeVar
 from borgish.borglet.agent import Agent
 from borgish.borglet.entry import Entry, Head
 from borgish.borglet.join import REQUEST_SECONDS, Joiner
-from borgish.borglet.membership import Membership
 from borgish.borglet.server import BorgletApp
+from borgish.borglet.state_folder import Membership
 from borgish.cell.commands import Command
 from borgish.cell.invariants import violations
 from borgish.cell.room import Level

@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from borgish.borglet.actions import Action, Actions, Forget, Kill, Signal, Start
-from borgish.borglet.core import BorgletCore
-from borgish.borglet.entry import Entry, Head, Stage
+from borgish.borglet.actions import Action, Forget, Kill, Signal, Start
+from borgish.borglet.core import Actions, BorgletCore
+from borgish.borglet.entry import Entry, Head
 from borgish.borglet.runtimes.base import RunState
+from borgish.borglet.transitions import Stage
 from borgish.cell.model import Machine
 from borgish.errors import Conflict, Unreachable
 from borgish.sim.faults import Fate

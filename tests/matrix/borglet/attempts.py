@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from borgish.borglet.attempt import Attempt
-from borgish.borglet.recall import from_entry, to_entry
+from borgish.borglet.entry import from_entry, to_entry
 from borgish.borglet.runtimes.base import RunState
 from borgish.borglet.transitions import Purpose
 from borgish.clock import Now

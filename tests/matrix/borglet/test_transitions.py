@@ -9,10 +9,9 @@ import pytest
 
 from borgish.borglet.actions import Action, Kill, Probe, Signal, Start
 from borgish.borglet.attempt import EFFECTS, Attempt, Cause
-from borgish.borglet.backoff import Backoff
 from borgish.borglet.core import BorgletCore
-from borgish.borglet.probe import first_probe
-from borgish.borglet.recall import to_entry
+from borgish.borglet.entry import to_entry
+from borgish.borglet.failures import Backoff, first_probe
 from borgish.borglet.runtimes.base import RunState
 from borgish.borglet.transitions import LIVE, TABLE, Do, Event, Purpose, Stage, diagram
 from borgish.clock import Now

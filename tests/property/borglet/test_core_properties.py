@@ -11,8 +11,8 @@ import random
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from borgish.borglet.actions import Action, Actions, Forget, Kill, Probe, Signal, Start
-from borgish.borglet.core import BorgletCore
+from borgish.borglet.actions import Action, Forget, Kill, Probe, Signal, Start
+from borgish.borglet.core import Actions, BorgletCore
 from borgish.borglet.entry import Entry, Head
 from borgish.borglet.runtimes.base import RunState
 from borgish.borglet.transitions import Stage

@@ -10,9 +10,9 @@ from typing import cast
 import pytest
 
 from borgish.borglet.agent import Agent
-from borgish.borglet.membership import membership_in
 from borgish.borglet.server import BorgletApp, make_server
 from borgish.borglet.settings import Tls, load
+from borgish.borglet.state_folder import membership_in
 from borgish.errors import UnsafeConfiguration
 from borgish.wire.bounded_http import HEAD_BYTES_MAX
 

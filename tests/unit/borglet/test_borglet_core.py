@@ -2,8 +2,8 @@
 
 import pytest
 
-from borgish.borglet.actions import Actions, Forget, Kill, Probe, Signal, Start
-from borgish.borglet.core import BorgletCore
+from borgish.borglet.actions import Forget, Kill, Probe, Signal, Start
+from borgish.borglet.core import Actions, BorgletCore
 from borgish.borglet.runtimes.base import RunState
 from borgish.clock import Now
 from borgish.errors import Conflict

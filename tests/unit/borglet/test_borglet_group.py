@@ -2,8 +2,8 @@
 
 import msgspec
 
-from borgish.borglet.actions import Action, Actions, Forget, Kill, Signal, Start
-from borgish.borglet.core import BorgletCore
+from borgish.borglet.actions import Action, Forget, Kill, Signal, Start
+from borgish.borglet.core import Actions, BorgletCore
 from borgish.borglet.runtimes.base import RunState
 from borgish.clock import Now
 from borgish.spec.job import Program, Restart

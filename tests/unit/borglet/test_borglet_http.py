@@ -13,9 +13,9 @@ from borgish.borglet.actions import Probe
 from borgish.borglet.agent import Agent, Caller
 from borgish.borglet.core import BorgletCore
 from borgish.borglet.entry import Head
-from borgish.borglet.membership import membership_in
 from borgish.borglet.runtimes.base import TaskRuntime
 from borgish.borglet.server import POLL_BYTES_MAX, BorgletApp
+from borgish.borglet.state_folder import membership_in
 from borgish.clock import Now
 from borgish.errors import Conflict
 from borgish.resources import Resources

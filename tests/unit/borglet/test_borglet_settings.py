@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from borgish.borglet import facts
-from borgish.borglet.lock import FolderLock
 from borgish.borglet.main import main
-from borgish.borglet.membership import membership_in
 from borgish.borglet.runtimes.leftovers import Retention
 from borgish.borglet.settings import load
+from borgish.borglet.state_folder import FolderLock, membership_in
 from borgish.errors import UnsafeConfiguration
 from borgish.resources import Resources
 from borgish.vocabulary import Runtime

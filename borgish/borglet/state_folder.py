@@ -1,5 +1,6 @@
-"""The cell this machine is in and the token its master polls with, kept over restarts (0600)."""
+"""What is in a borglet's state folder beside its ledger: the lock, and which cell the machine is in."""
 
+import fcntl
 import hmac
 import os
 from collections.abc import Callable
@@ -7,7 +8,43 @@ from pathlib import Path
 
 import msgspec
 
-FILE_NAME = "membership.json"
+from borgish.errors import UnsafeConfiguration
+
+LOCK_NAME = "borglet.lock"
+
+
+class FolderLock:
+    """Holds a folder for this process, one borglet a folder, and ends with the process, however that ends.
+
+    A POSIX lock, because children do not inherit those: a task that outlives its borglet must not keep the
+    next one out. (The library ``filelock`` has ``flock`` only, and truncates the file before it has the lock,
+    which loses the number of the process that the refusal names.)
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Take the lock. Raises UnsafeConfiguration when another process has it."""
+        self._fd = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.read(self._fd, 32).decode("ascii", "replace").strip()
+            os.close(self._fd)
+            raise UnsafeConfiguration(
+                f"the state folder {folder} is in use by another borglet (pid {holder or 'unknown'})",
+                "Stop that one first, or give this one a state folder of its own.",
+            ) from None
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+
+    def release(self) -> None:
+        """Let go of the folder."""
+        os.close(self._fd)
+
+
+# -- The cell, and the token that its master polls with -----------------------------------------------------
+
+
+MEMBERSHIP_NAME = "membership.json"
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -51,8 +88,8 @@ class Membership:
 
 
 def membership_in(folder: Path) -> Membership:
-    """Return the membership that a file in a folder keeps."""
-    path = folder / FILE_NAME
+    """Return the membership that a file in a folder keeps over restarts (0600)."""
+    path = folder / MEMBERSHIP_NAME
 
     def keep(kept: bytes) -> None:
         fresh = path.with_suffix(".new")

@@ -4,8 +4,7 @@ import msgspec
 import pytest
 
 from borgish.borglet.attempt import KILL_AGAIN_SECONDS, Attempt
-from borgish.borglet.entry import Entry
-from borgish.borglet.recall import from_entry, to_entry
+from borgish.borglet.entry import Entry, from_entry, to_entry
 from borgish.borglet.transitions import Purpose, Stage
 from borgish.clock import Now
 from borgish.resources import Resources

@@ -1,4 +1,4 @@
-"""What the borglet says to people about an attempt: short sentences, no codes without their meaning."""
+"""What people read about an attempt: short sentences, no codes without their meaning."""
 
 from signal import Signals
 

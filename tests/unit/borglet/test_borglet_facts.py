@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from borgish.borglet.usage import conditions, free_bytes
+from borgish.borglet.facts import conditions, free_bytes
 from borgish.wire.link import ConditionKind
 
 

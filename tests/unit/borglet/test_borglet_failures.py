@@ -2,9 +2,8 @@
 
 import pytest
 
-from borgish.borglet import words
-from borgish.borglet.backoff import DELAY_SECONDS_MAX, Backoff
-from borgish.borglet.probe import FIRST_SECONDS, first_probe
+from borgish.borglet import messages
+from borgish.borglet.failures import DELAY_SECONDS_MAX, FIRST_SECONDS, Backoff, first_probe
 from borgish.clock import Now
 from borgish.spec.job import Health, Restart
 from borgish.wire.link import Exit
@@ -88,14 +87,14 @@ def test_only_misses_in_a_row_make_it_unhealthy() -> None:
     ],
 )
 def test_exits_in_words(exit_: Exit, text: str) -> None:
-    assert words.exit_text(exit_, None) == text
+    assert messages.exit_text(exit_, None) == text
 
 
 def test_delays_in_words() -> None:
-    assert words.restarts("exit code 1", 0.0) == "exit code 1; restarts at once"
-    assert words.restarts("exit code 1", 4.0) == "exit code 1; restarts in 4 s"
-    assert words.restarts("exit code 1", 300.0) == "exit code 1; restarts in 5 min"
-    assert words.cannot_start("no x", 1) == "cannot start: no x; 1 try left"
+    assert messages.restarts("exit code 1", 0.0) == "exit code 1; restarts at once"
+    assert messages.restarts("exit code 1", 4.0) == "exit code 1; restarts in 4 s"
+    assert messages.restarts("exit code 1", 300.0) == "exit code 1; restarts in 5 min"
+    assert messages.cannot_start("no x", 1) == "cannot start: no x; 1 try left"
 
 
 def test_a_report_says_how_often_it_ended_early_and_that_the_next_start_is_held_back() -> None:

@@ -1,0 +1,97 @@
+"""How failures are counted: ends of programs, with the back-off that follows, and probes missed in a row.
+
+Restarts are local first: the borglet restarts where the task is, so the common death costs milliseconds
+and no decision of the master. Back-off doubles from 1 s to 5 min.
+"""
+
+import msgspec
+
+from borgish.clock import Now
+from borgish.spec.job import Health, Restart
+
+DELAY_SECONDS_MAX = 300.0
+GOOD_RUN_SECONDS = 600.0
+PERMANENT_FAILURES_MAX = 3
+"""How often a start that cannot work here (no such command, no such image) is tried in all."""
+
+
+class Backoff(msgspec.Struct, frozen=True):
+    """The ends of one attempt's programs. ``ends`` counts those in a row with no good run between;
+    ``failures`` are the latest ones that count against ``restart.attempts``, oldest first."""
+
+    ends: int = 0
+    failures: tuple[Now, ...] = ()
+
+    def ended(self, ran_seconds: float) -> "Backoff":
+        """Return this with one more end, after a run of so many seconds (0: it did not start)."""
+        ends = 1 if ran_seconds >= GOOD_RUN_SECONDS else self.ends + 1
+        return msgspec.structs.replace(self, ends=ends)
+
+    def failed(self, restart: Restart, now: Now) -> "Backoff":
+        """Return this with one more failure that counts; keeps no more than the limit can ask about."""
+        if not restart.attempts:
+            return self
+        recent = [f for f in self.failures if now.mono - f.mono < restart.within_seconds]
+        return msgspec.structs.replace(self, failures=(*recent, now)[-restart.attempts :])
+
+    def exhausted(self, restart: Restart) -> bool:
+        """Whether the failures reach the limit, straight after ``failed``."""
+        return 0 < restart.attempts <= len(self.failures)
+
+    def delay_seconds(self, restart: Restart) -> float:
+        """Return how long to wait: nothing after the first end, then doubling to the bound."""
+        if self.ends <= 1:
+            return 0.0
+        doublings = min(self.ends - 2, 30)  # 2**30 s is past any bound; keeps the number small
+        return float(min(restart.backoff_seconds * 2**doublings, DELAY_SECONDS_MAX))
+
+
+# -- Health probes of one run -------------------------------------------------------------------------------
+
+
+FIRST_SECONDS = 0.1
+
+
+class ProbeState(msgspec.Struct, frozen=True):
+    """``due`` is on the monotonic clock. ``misses`` are those in a row that count."""
+
+    since: float
+    due: float
+    delay_seconds: float = FIRST_SECONDS
+    asked: bool = False  # and not yet answered
+    answered: bool = False  # well, at least once in this run
+    misses: int = 0
+    text: str = ""  # of the last miss; "" after a good answer
+
+    def ask(self) -> "ProbeState":
+        """Return this with a probe under way."""
+        return msgspec.structs.replace(self, asked=True)
+
+    def hit(self, health: Health, now: Now) -> "ProbeState":
+        """Return this after a good answer."""
+        due = now.mono + health.interval_seconds
+        return ProbeState(self.since, due, answered=True)
+
+    def miss(self, health: Health, text: str, now: Now) -> "ProbeState":
+        """Return this after a bad answer, or none in time."""
+        counts = self.answered or now.mono - self.since >= health.grace_seconds
+        delay = health.interval_seconds
+        if not counts:
+            delay = min(self.delay_seconds * 2, health.interval_seconds)
+        return msgspec.structs.replace(
+            self,
+            due=now.mono + delay,
+            delay_seconds=delay,
+            asked=False,
+            misses=self.misses + counts,
+            text=text,
+        )
+
+    def unhealthy(self, health: Health) -> bool:
+        """Whether enough misses came in a row."""
+        return self.misses >= health.failures
+
+
+def first_probe(now: Now, *, answered: bool = False) -> ProbeState:
+    """Return the state of a run that just began, or was found alive (``answered``: before, too)."""
+    return ProbeState(now.mono, now.mono + FIRST_SECONDS, answered=answered)
