@@ -114,7 +114,7 @@ class Attempt(msgspec.Struct, kw_only=True):
         self.fire(TO_STOP[purpose], now, Cause(why))
 
     def ran(self, state: RunState, now: Now) -> None:
-        """Take in what the runtime reports of a run. What is old news changes nothing."""
+        """Handle what the runtime reports of a run. What is old news changes nothing."""
         if self.ended:
             self.fire(Event.BEGAN if state.exit is None else Event.EXITED, now, Cause(run=state))
             return
@@ -127,7 +127,7 @@ class Attempt(msgspec.Struct, kw_only=True):
             self._exited(state.exit, now)
 
     def found(self, state: RunState | None, now: Now) -> None:
-        """Take in what the runtime found of it when the borglet started; None when it knows nothing."""
+        """Handle what the runtime found of it when the borglet started; None when it knows nothing."""
         if state is not None and (state.run >= self.run or self.stage not in LIVE):
             self.ran(state, now)
         elif self.stage in LIVE:
@@ -135,11 +135,11 @@ class Attempt(msgspec.Struct, kw_only=True):
         self.fire(Event.NOT_STARTED, now)
 
     def start_failed(self, run: int, text: str, *, permanent: bool, port: int, now: Now) -> None:
-        """Take in that a start did not work. ``port``: one that a foreign program holds."""
+        """Handle a start that did not work. ``port``: one that a foreign program holds."""
         if self.stage is not Stage.STARTING or run != self.run + 1 or self.spec is None:
             return
         self.port_in_use = port
-        text = text.rstrip(".")  # more is said after it
+        text = text.rstrip(".")  # more follows it
         self.last_exit = Exit(reason=f"cannot start: {text}", at=now.wall)
         restart, backoff, failures = self.spec.restart, self.backoff, self.permanent_failures
         if not port:
@@ -159,7 +159,7 @@ class Attempt(msgspec.Struct, kw_only=True):
         self.fire(event, now, Cause(text, backoff, failures))
 
     def probed(self, run: int, text: str, now: Now, *, ok: bool) -> None:
-        """Take in a probe's answer; that of another run or of a stopping one is void."""
+        """Handle a probe's answer; that of another run or of a stopping one is void."""
         if self.stage is not Stage.UP or run != self.run or not self.probe or not self.health:
             return
         if ok:

@@ -1,8 +1,8 @@
 """The borglet without its machine: all attempts, one step at a time from desired x actual.
 
-The shell gives inputs (a poll, what the runtimes say, answers of probes), then calls ``step``, keeps
+The shell gives inputs (a poll, what the runtimes report, answers of probes), then calls ``step``, keeps
 the records it returns in the ledger, does what it returns, and calls ``step`` again when the next
-input comes or ``wake_at`` is reached. Inputs only take in; whatever follows is decided in ``step``.
+input comes or ``wake_at`` is reached. Inputs only record; whatever follows is decided in ``step``.
 No clock, no disk, no network here: the simulator runs this same class.
 
     core = BorgletCore(machine, boot_id, instance, facts, ledger=entries, head=head, now=now)
@@ -81,32 +81,32 @@ class BorgletCore:
         self.conditions: tuple[Condition, ...] = ()
         self.head = head or Head(machine)
         self.report_generation = 1
-        self._kept = {entry.key: entry for entry in ledger}
-        self._attempts = {key: from_entry(entry, now) for key, entry in self._kept.items()}
+        self._recorded = {entry.key: entry for entry in ledger}
+        self._attempts = {key: from_entry(entry, now) for key, entry in self._recorded.items()}
         self._groups = Groups(self._attempts)
         for attempt in list(self._attempts.values()):
-            self._groups.enter(attempt.key)
+            self._groups.register(attempt.key)
             if attempt.spec is not None:
-                self._groups.gather(attempt.spec, now)
-        self._kept_head = self.head
+                self._groups.add_members(attempt.spec, now)
+        self._recorded_head = self.head
         self._assignment: Assignment | None = None  # obeyed by this instance
         self._named: frozenset[str] = frozenset()  # in its ``run``
         self._open: dict[Runtime, None] = {}
-        self._seen = 0  # the report generation that the master has durably
-        self._leaving: dict[str, bool] = {}  # told to be forgotten; still in the ledger
+        self._acknowledged = 0  # the report generation that the master has durably
+        self._forgetting: dict[str, bool] = {}  # asked of the runtime; still in the ledger
         self._changed = False  # facts or conditions, since the last step
         self._touched: dict[str, None] = dict.fromkeys(self._attempts)
-        self._alarms: list[tuple[float, str]] = []  # a heap; an alarm not in _wake is void
-        self._wake: dict[str, float] = {}
+        self._timers: list[tuple[float, str]] = []  # a heap; one that is not in _wake_at is void
+        self._wake_at: dict[str, float] = {}
         self._reports: dict[str, AttemptReport] = {}
-        self._told: dict[str, int] = {}  # ended attempts: the report generation that says so
+        self._reported_end: dict[str, int] = {}  # ended attempts: the report generation that has it
         self._polls = 0  # that were obeyed
         self._poll_due = now.mono  # when the next one should be here
 
     # -- the master ---------------------------------------------------------------------------------
 
     def poll(self, request: PollRequest, now: Now) -> bool:
-        """Take in a poll; return whether it brought an assignment that was not known yet.
+        """Handle a poll; return whether it brought an assignment that was not known yet.
 
         Raises Conflict as ``hear`` does.
         """
@@ -120,7 +120,7 @@ class BorgletCore:
         return fresh
 
     def hear(self, timeline: int, epoch: int, leader: Leader = UNKNOWN) -> None:
-        """Take in who leads. Raises Conflict when (timeline, epoch) is lower than one heard before, or the
+        """Record who leads. Raises Conflict when (timeline, epoch) is lower than one heard before, or the
         same and another master's."""
         term, head = (timeline, epoch), self.head
         if term < head.term or (term == head.term and leader.is_another(head.leader)):
@@ -134,12 +134,12 @@ class BorgletCore:
             )
         if term > head.term:
             self.head = Head(self.machine, timeline, epoch, leader=leader)
-            self._assignment, self._named, self._seen = None, frozenset(), 0
+            self._assignment, self._named, self._acknowledged = None, frozenset(), 0
         elif leader.nonce and not head.leader.nonce:  # known from a borglet that did not keep who led
             self.head = msgspec.structs.replace(head, leader=leader)
 
     def assign(self, assignment: Assignment, timeline: int, epoch: int, now: Now) -> bool:
-        """Take in an assignment; return whether it is obeyed anew. An older generation is ignored.
+        """Handle an assignment; return whether it is obeyed anew. An older generation is ignored.
 
         Raises Conflict as ``hear`` does.
         """
@@ -152,14 +152,14 @@ class BorgletCore:
         self._assignment = assignment
         self._named = frozenset(s.key for s in assignment.run)
         self._obey(assignment, now)
-        self._touch(self._told)
+        self._touch(self._reported_end)
         return True
 
     def acknowledge(self, report_generation: int) -> None:
-        """Take in which of this instance's reports the master has durably."""
-        if report_generation > self._seen:
-            self._seen = report_generation
-            self._touch(self._told)
+        """Record which of this instance's reports the master has durably."""
+        if report_generation > self._acknowledged:
+            self._acknowledged = report_generation
+            self._touch(self._reported_end)
 
     def seen(self, now: Now, *, connected: bool) -> HeadReply:
         """Return who was heard so far, whether that one goes on polling, and the highest attempt known here.
@@ -180,7 +180,7 @@ class BorgletCore:
     # -- the machine --------------------------------------------------------------------------------
 
     def adopted(self, kind: Runtime, runs: Iterable[RunState], now: Now) -> None:
-        """Take in that a runtime is open, and the latest run of each attempt it knows."""
+        """Handle that a runtime is open, and the latest run of each attempt it knows."""
         self._open[kind] = None
         found = {state.key: state for state in runs}
         for key, attempt in self._attempts.items():
@@ -191,40 +191,40 @@ class BorgletCore:
                 attempt.found(found.pop(key), now)
                 self._touch((key,))
         for state in found.values():
-            self._take_in_unknown(state, now)
+            self._watch_unknown(state, now)
         if self._assignment:
             self._obey(self._assignment, now)
 
     def ran(self, key: str, state: RunState, now: Now) -> None:
-        """Take in what a runtime says of a run: it began, it ended, it has a note."""
+        """Handle what a runtime reports of a run: it began, it ended, it has a note."""
         attempt = self._attempts.get(key)
         if attempt is not None:
             attempt.ran(state, now)
             self._touch((key,))
         elif state.exit is None:
-            self._take_in_unknown(state, now)
+            self._watch_unknown(state, now)
 
     def start_failed(
         self, key: str, run: int, text: str, now: Now, *, permanent: bool = False, port: int = 0
     ) -> None:
-        """Take in that a start did not work; see ``runtimes.base.StartFailed`` for the fields."""
+        """Handle a start that did not work; see ``runtimes.base.StartFailed`` for the fields."""
         if attempt := self._attempts.get(key):
             attempt.start_failed(run, text, permanent=permanent, port=port, now=now)
             self._touch((key,))
 
     def probed(self, key: str, run: int, text: str, now: Now, *, ok: bool) -> None:
-        """Take in the answer to a Probe; ``text`` says what was wrong."""
+        """Handle the answer to a Probe; ``text`` says what was wrong."""
         if attempt := self._attempts.get(key):
             attempt.probed(run, text, now, ok=ok)
             self._touch((key,))
 
     def forgotten(self, key: str) -> None:
-        """Take in that the runtime has let go of an attempt; now the ledger may, too."""
-        if self._leaving.pop(key, False):
+        """Record that the runtime has let go of an attempt; now the ledger may, too."""
+        if self._forgetting.pop(key, False):
             self._touch((key,))
 
     def observe(self, facts: Facts, conditions: tuple[Condition, ...]) -> None:
-        """Take in what the machine is, and what is wrong with it."""
+        """Record what the machine is, and what is wrong with it."""
         if (facts, conditions) != (self.facts, self.conditions):
             self.facts, self.conditions = facts, conditions
             self._changed = True
@@ -233,18 +233,18 @@ class BorgletCore:
 
     def step(self, now: Now) -> Actions:
         """Decide all that is due now. Calling it again at once gives nothing to do."""
-        self._ring(now)
+        self._fire_due_timers(now)
         todo: list[Action] = []
-        touched, self._touched = self._groups.whole(self._touched), {}
+        touched, self._touched = self._groups.with_members(self._touched), {}
         for key in touched:
             self._groups.follow(key, now)
             self._advance(key, now, todo)
         news = self._refresh(touched)
         todo += self._forget_known(touched)
         records = self._records(touched)
-        head = self.head if self.head != self._kept_head else None
-        self._kept_head = self.head
-        return Actions(tuple(todo), self._next_alarm(), records, head, news)
+        head = self.head if self.head != self._recorded_head else None
+        self._recorded_head = self.head
+        return Actions(tuple(todo), self._next_timer(), records, head, news)
 
     def report(self) -> tuple[AttemptReport, ...]:
         """Return all attempts here, as of the last step."""
@@ -279,7 +279,7 @@ class BorgletCore:
 
     def ledger(self) -> tuple[Entry, ...]:
         """Return what must outlive this borglet, besides ``head``; as of the last step."""
-        return tuple(self._kept.values())
+        return tuple(self._recorded.values())
 
     def attempts(self) -> Mapping[str, Attempt]:
         """Return the attempts by key, to be read only."""
@@ -296,8 +296,8 @@ class BorgletCore:
     def _obey(self, assignment: Assignment, now: Now) -> None:
         """Stops before starts, so that what a stop and a start both want is let go of first.
 
-        What may have ended by itself while nobody watched is told to stop only when its runtime is open and
-        has said so: else its result would be taken for that of the stop. ``adopted`` comes here again.
+        What may have ended by itself while nobody watched is asked to stop only when its runtime is open and
+        has reported so: else its result would be taken for that of the stop. ``adopted`` comes here again.
         """
         for order in assignment.stop:
             attempt = self._attempts.get(order.key)
@@ -313,10 +313,10 @@ class BorgletCore:
             elif spec.key not in stopped:
                 self._attempts[spec.key] = Attempt(task=spec.task, attempt=spec.attempt, spec=spec, due=now)
             if spec.key in self._attempts:
-                self._groups.gather(spec, now)
+                self._groups.add_members(spec, now)
             self._touch((spec.key,))
 
-    def _take_in_unknown(self, state: RunState, now: Now) -> None:
+    def _watch_unknown(self, state: RunState, now: Now) -> None:
         """A run of an attempt that the ledger does not know: watched and reported, not decided on."""
         who = split_attempt_key(state.key)
         if who is None:
@@ -326,23 +326,23 @@ class BorgletCore:
         attempt.found(state, now)
         attempt.reason = attempt.reason or messages.UNKNOWN
         self._attempts[state.key] = attempt
-        self._groups.enter(state.key)
+        self._groups.register(state.key)
         self._touch((state.key,))
 
     def _is_open(self, attempt: Attempt) -> bool:
         return attempt.spec is None or attempt.spec.runtime in self._open
 
-    def _ring(self, now: Now) -> None:
-        while self._alarms and self._alarms[0][0] <= now.mono:
-            at, key = heapq.heappop(self._alarms)
-            if self._wake.get(key) == at:
-                del self._wake[key]
+    def _fire_due_timers(self, now: Now) -> None:
+        while self._timers and self._timers[0][0] <= now.mono:
+            at, key = heapq.heappop(self._timers)
+            if self._wake_at.get(key) == at:
+                del self._wake_at[key]
                 self._touch((key,))
 
-    def _next_alarm(self) -> float | None:
-        while self._alarms and self._wake.get(self._alarms[0][1]) != self._alarms[0][0]:
-            heapq.heappop(self._alarms)
-        return self._alarms[0][0] if self._alarms else None
+    def _next_timer(self) -> float | None:
+        while self._timers and self._wake_at.get(self._timers[0][1]) != self._timers[0][0]:
+            heapq.heappop(self._timers)
+        return self._timers[0][0] if self._timers else None
 
     def _advance(self, key: str, now: Now, todo: list[Action]) -> None:
         attempt = self._attempts.get(key)
@@ -355,10 +355,10 @@ class BorgletCore:
         todo += attempt.advance(now)
         at = attempt.wake_at()
         if at is None:
-            self._wake.pop(key, None)
-        elif self._wake.get(key) != at:
-            self._wake[key] = at
-            heapq.heappush(self._alarms, (at, key))
+            self._wake_at.pop(key, None)
+        elif self._wake_at.get(key) != at:
+            self._wake_at[key] = at
+            heapq.heappush(self._timers, (at, key))
 
     def _refresh(self, touched: Iterable[str]) -> tuple[AttemptReport, ...]:
         """Renew the reports of what was touched; one more report generation if any differs."""
@@ -371,21 +371,22 @@ class BorgletCore:
         self._reports.update(news)
         for key, report in news.items():
             if report.ended:
-                self._told.setdefault(key, self.report_generation)
+                self._reported_end.setdefault(key, self.report_generation)
         return tuple(news.values())
 
     def _forget_known(self, touched: Iterable[str]) -> list[Action]:
         """Let go of ended attempts that the master knows to have ended and no longer wants to run."""
         if self._assignment is None:
             return []
-        known = [k for k in touched if k in self._told and self._told[k] <= self._seen]
+        ends = self._reported_end
+        known = [k for k in touched if k in ends and ends[k] <= self._acknowledged]
         gone: list[str] = []
         for main in [k for k in known if k not in self._named]:
-            del self._reports[main], self._told[main]
-            gone += self._groups.drop(main)
+            del self._reports[main], self._reported_end[main]
+            gone += self._groups.remove(main)
         for key in gone:
-            self._leaving[key] = True
-            self._wake.pop(key, None)
+            self._forgetting[key] = True
+            self._wake_at.pop(key, None)
         if gone:
             self.report_generation += 1
         return [Forget(key) for key in gone]
@@ -393,14 +394,14 @@ class BorgletCore:
     def _records(self, touched: Iterable[str]) -> dict[str, Entry | None]:
         records: dict[str, Entry | None] = {}
         for key in touched:
-            if key not in self._attempts and key in self._leaving:
+            if key not in self._attempts and key in self._forgetting:
                 continue
             entry = to_entry(self._attempts[key]) if key in self._attempts else None
-            if entry != self._kept.get(key):
+            if entry != self._recorded.get(key):
                 records[key] = entry
         for key, entry in records.items():
             if entry is None:
-                self._kept.pop(key, None)
+                self._recorded.pop(key, None)
             else:
-                self._kept[key] = entry
+                self._recorded[key] = entry
         return records

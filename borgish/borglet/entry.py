@@ -57,7 +57,7 @@ class Head(msgspec.Struct, frozen=True):
 
     @property
     def term(self) -> tuple[int, int]:
-        """What masters are told apart by; the higher one leads."""
+        """What distinguishes masters; the higher one leads."""
         return self.timeline, self.epoch
 
 
@@ -70,7 +70,7 @@ def past_moment(at: float, mono: float, now: Now) -> Now | None:
     """Return a moment of the past by what was kept of both its clocks; None when it is not known (0).
 
     The monotonic clock of a Linux host goes on from process to process, so while the host runs the age is
-    true whatever the wall clock did. After a boot it says less than the truth at most, or lies ahead.
+    true whatever the wall clock did. After a boot it is less than the truth at most, or lies ahead.
     """
     if not at:
         return None
@@ -110,7 +110,7 @@ def to_entry(attempt: Attempt) -> Entry:
 
 
 def from_entry(entry: Entry, now: Now) -> Attempt:
-    """Return the attempt as it was; its runtime has yet to say what became of its run."""
+    """Return the attempt as it was; its runtime has yet to report what became of its run."""
     due = moment(entry.due_at, now)
     late = now.later(_wait_seconds_max(entry))
     timed = bool(entry.due_at) or (entry.stage is Stage.WAITING and entry.spec is not None)

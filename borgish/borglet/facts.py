@@ -1,6 +1,6 @@
 """What this machine is, what its tasks use, and what is wrong with it.
 
-What it is is measured once at start, so that the cell's view of it stands still; the rest is looked at
+What it is is measured once at start, so that the cell's view of it stands still; the rest is measured
 every two seconds.
 """
 
@@ -51,7 +51,7 @@ def with_runtimes(facts: Facts, runtimes: Mapping[Runtime, TaskRuntime]) -> Fact
 
 
 def boot_id() -> str:
-    """Return what tells this boot of the machine from the one before."""
+    """Return what distinguishes this boot of the machine from the one before."""
     try:
         return BOOT_ID.read_text("ascii").strip()
     except OSError:
@@ -59,13 +59,13 @@ def boot_id() -> str:
 
 
 def _capacity(settings: Settings) -> Resources:
-    told = settings.capacity
+    configured = settings.capacity
     return Resources(
-        told.cpu_millis or 1000 * len(os.sched_getaffinity(0)),
-        told.ram_bytes or psutil.virtual_memory().total,
-        told.disk_bytes or psutil.disk_usage(str(settings.state)).free,
-        told.named,
-        told.devices,
+        configured.cpu_millis or 1000 * len(os.sched_getaffinity(0)),
+        configured.ram_bytes or psutil.virtual_memory().total,
+        configured.disk_bytes or psutil.disk_usage(str(settings.state)).free,
+        configured.named,
+        configured.devices,
     )
 
 

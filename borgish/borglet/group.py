@@ -34,7 +34,7 @@ class Groups:
         self._attempts = attempts
         self._members: dict[str, list[str]] = {}  # by the key of the main program; only where there are any
 
-    def gather(self, spec: AttemptSpec, now: Now) -> None:
+    def add_members(self, spec: AttemptSpec, now: Now) -> None:
         """See that all programs of an attempt are there, and know what they are to run."""
         for program in spec.programs:
             beside = spec.beside(program)
@@ -49,10 +49,10 @@ class Groups:
                     due=now,
                     waits_for_group=True,
                 )
-            self.enter(beside.key)
+            self.register(beside.key)
 
-    def enter(self, key: str) -> None:
-        """Take in that there is an attempt under this key; its main program gets a place if it has none."""
+    def register(self, key: str) -> None:
+        """Register the attempt under this key; its main program gets a place if it has none."""
         main, attempt = main_key(key), self._attempts[key]
         if main == key:
             return
@@ -63,14 +63,14 @@ class Groups:
             place = Attempt(task=attempt.task, attempt=attempt.attempt, spec=None, reason=messages.UNKNOWN)
             self._attempts[main] = place
 
-    def drop(self, main: str) -> list[str]:
+    def remove(self, main: str) -> list[str]:
         """Let go of all programs of an attempt; return their keys."""
         keys = [main, *self._members.pop(main, ())]
         for key in keys:
             del self._attempts[key]
         return keys
 
-    def whole(self, keys: Iterable[str]) -> dict[str, None]:
+    def with_members(self, keys: Iterable[str]) -> dict[str, None]:
         """Return these keys with those that belong to them, each main program before the others."""
         if not self._members:
             return dict.fromkeys(keys)
@@ -84,7 +84,7 @@ class Groups:
         return found
 
     def follow(self, key: str, now: Now) -> None:
-        """Let the programs of one attempt be where its main one is, before ``key`` is looked at."""
+        """Let the programs of one attempt be where its main one is, before ``key`` is advanced."""
         main = self._attempts.get(main_key(key))
         if main is None or main.key not in self._members:
             return
@@ -94,18 +94,18 @@ class Groups:
         main.waits_for_group = any(member.stage in _PRESENT for member in members)
 
     def report(self, main: str) -> AttemptReport:
-        """Return what the master is told of an attempt."""
-        said = self._attempts[main].report()
+        """Return what is reported to the master of an attempt."""
+        report = self._attempts[main].report()
         if main not in self._members:
-            return said
+            return report
         members = list(self._of(main))
-        troubles = (
+        member_reasons = (
             f"{m.program}: {m.reason}" for m in members if m.reason and not (m.waits_for_group or m.ended)
         )
         return msgspec.structs.replace(
-            said,
-            ended=said.ended if all(member.ended for member in members) else None,
-            reason=said.reason or next(troubles, ""),
+            report,
+            ended=report.ended if all(member.ended for member in members) else None,
+            reason=report.reason or next(member_reasons, ""),
             programs=tuple(_report(member) for member in members),
         )
 

@@ -39,7 +39,7 @@ WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
 
 
 class SentOn(Exception):
-    """A master that stands by says who leads."""
+    """A master that stands by names the one that leads."""
 
     def __init__(self, where: str) -> None:
         super().__init__(where)
@@ -50,7 +50,7 @@ class Joiner:
     """Joins at each start, and when the master has not polled for 15 s.
 
     ``ask`` makes one request of a master and returns its answer; it raises SentOn, or what is in the way.
-    ``heard`` gives when the master last polled, on the monotonic clock; ``joined`` is told the cell after
+    ``heard`` gives when the master last polled, on the monotonic clock; ``joined`` is called with the cell after
     each join.
     """
 
@@ -65,7 +65,7 @@ class Joiner:
     ) -> None:
         self._membership, self._clock = membership, clock
         self._ask, self._heard, self._joined = ask, heard, joined
-        self._said, self._said_at = "", 0.0
+        self._warned, self._warned_at = "", 0.0
         self.change(masters)
 
     def change(self, masters: Sequence[str]) -> None:
@@ -89,13 +89,13 @@ class Joiner:
             except SentOn as sent:
                 self._master = sent.where
             except (BorgishError, OSError, ValueError) as error:  # ValueError: a host name that is none
-                self._say(str(error))
+                self._warn(str(error))
                 self._master = self._next()
             await asyncio.sleep(pause)
             pause = min(pause * 2, PAUSE_SECONDS_MAX)
 
     def _accepted(self, reply: JoinReply) -> None:
-        self._said = ""
+        self._warned = ""
         self._membership.keep(reply.cell, reply.poll_token)
         log.info("joined cell %s at %s as machine %s", reply.cell, self._master, reply.machine)
         self._joined(reply.cell)
@@ -113,10 +113,10 @@ class Joiner:
             left = self._heard() + UNHEARD_SECONDS - self._clock.now().mono
         log.warning("not polled for %.0f s; joining again", UNHEARD_SECONDS)
 
-    def _say(self, text: str) -> None:
+    def _warn(self, text: str) -> None:
         now = self._clock.now().mono
-        if text != self._said or now - self._said_at >= REMIND_SECONDS:
-            self._said, self._said_at = text, now
+        if text != self._warned or now - self._warned_at >= REMIND_SECONDS:
+            self._warned, self._warned_at = text, now
             log.warning("cannot join the cell: %s Goes on trying.", text.rstrip(".") + ".")
 
 

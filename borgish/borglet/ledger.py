@@ -2,7 +2,7 @@
 
 A line is the CRC-32 of its text in hex, a blank, and JSON. Lines are appended in one write a step,
 without waiting for the disk; ``syncing`` makes them durable, which an end and a new head ask for before
-the master may hear of them. A torn or damaged line is left out: what it said is found again by the
+they are reported to the master. A torn or damaged line is left out: what it had is found again by the
 runtimes and from the next assignment. At each opening, and when it has grown, the file is written anew
 and put in place by a rename.
 """
@@ -76,7 +76,7 @@ class Ledger:
 
     @property
     def owes_sync(self) -> bool:
-        """Whether the disk may lack something that must be durable before it is said."""
+        """Whether the disk may lack something that must be durable before it is reported."""
         return self._owed > self._paid
 
     def syncing(self) -> Callable[[], None]:
@@ -117,8 +117,8 @@ class Ledger:
                 self.entries.pop(line.key, None)
 
     def _rewrite(self) -> None:
-        """Put a file in place that says the same in the fewest lines. Raises OSError; then the next
-        ``append`` tries again, for the file in place lacks what this one was to say."""
+        """Put a file in place that has the same in the fewest lines. Raises OSError; then the next
+        ``append`` tries again, for the file in place lacks what this one was to have."""
         self._limit_bytes = -1
         lines = [_Line(head=self.head), *(_Line(key=k, entry=e) for k, e in self.entries.items())]
         fresh = self._path.with_suffix(".new")

@@ -1,7 +1,7 @@
 """How an attempt moves on its machine: (stage, purpose, event) -> next stage, next purpose, what to do.
 
 ``Attempt.fire`` executes this table and is all that changes a stage; where there is no row, an event
-changes nothing. ``attempt`` tells which event an input is (did the program fail for the last time that
+changes nothing. ``attempt`` decides which event an input is (did the program fail for the last time that
 its restart policy allows?) and has the effects. The diagram in ``borgish/README.md`` is what ``diagram``
 returns, and a test compares them.
 

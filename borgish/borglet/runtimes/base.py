@@ -5,7 +5,7 @@ A *run* is one program started for an attempt; a local restart is a new run of t
 
 The programs beside an attempt's main one have keys, runs and output of their own (``AttemptSpec.beside``).
 They can be started while the main program runs, in its network and within its limits, and end by
-themselves or when told to, as it does.
+themselves or when asked to, as it does.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -45,7 +45,7 @@ class Input(Protocol):
     """What a command reads; ``stdin.Stdin`` is one."""
 
     def pieces(self) -> AsyncIterator[bytes]:
-        """Yield it as it comes, to its end. To ask for the first piece says that the command has begun."""
+        """Yield it as it comes, to its end. Asking for the first piece signals that the command has begun."""
         ...
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """Control groups, version 1 and 2: where runs may have theirs, with which limits, what they use.
 
 Found from ``/proc/self/mountinfo`` and ``/proc/self/cgroup``, and used where this process may make
-groups; ``find`` says None elsewhere. The shim makes, fills and removes the group of a run; here is
+groups; ``find`` returns None elsewhere. The shim makes, fills and removes the group of a run; here is
 only what is decided and read.
 
 What is limited, in both runtimes: memory and processes strictly, cpu by *weight*. A task may use cpu that
@@ -123,7 +123,7 @@ _PIDS: tuple[Limit, ...] = (("pids.max", str(PIDS_MAX), True),)
 def _memory_v1(needs: Resources) -> tuple[Limit, ...]:
     if not needs.ram_bytes:
         return ()
-    most = str(needs.ram_bytes)  # swap counts only where the kernel was told to count it
+    most = str(needs.ram_bytes)  # swap counts only where the kernel is configured to count it
     return (("memory.limit_in_bytes", most, True), ("memory.memsw.limit_in_bytes", most, False))
 
 

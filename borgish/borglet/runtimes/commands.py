@@ -17,7 +17,7 @@ from borgish.wire.link import StdinReply
 
 OUTPUT_BYTES_MAX = 1024**2
 NOT_STARTED = 127
-TIMED_OUT = 124  # as timeout(1) says it
+TIMED_OUT = 124  # as timeout(1) has it
 
 
 async def run_beside(

@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 class DockerRuntime:
     """The containers of one machine of one cell.
 
-    ``mark`` tells machines apart that have one name and share an engine, as several local cells do:
+    ``mark`` distinguishes machines that have one name and share an engine, as several local cells do:
     a word of the borglet's state folder that stays. ``publish`` is the machine's address on which
     the ports of tasks are opened. ``keep`` is what stays of attempts that were let go; with
     ``KEEP_NOTHING`` all of it is gone once ``open`` returns.
@@ -78,7 +78,7 @@ class DockerRuntime:
         since = self._clock.now().wall
         await self._engine.open()
         self._inventory.place = await self._engine.quick(self._look_around)
-        await self._inventory.look()
+        await self._inventory.refresh()
         await self._sweep_first()
         self._inventory.changed = changed
         filters = {"type": "container", "event": ["die", "oom"]} | self._owner.filters()
@@ -105,14 +105,14 @@ class DockerRuntime:
             await self._look_at_images()
             await asyncio.sleep(self._look_seconds)
             try:
-                await self._inventory.look()
+                await self._inventory.refresh()
                 self._inventory.sweep()
                 self._silent = ""
             except (APIError, Unreachable) as error:
                 self._silent = str(error)
 
     async def _look_at_images(self) -> None:
-        """What images there are is good to know; an engine that does not tell can still run containers."""
+        """An engine that does not list its images can still run containers."""
         try:
             await self._images.look_when_due()
         except (APIError, Unreachable) as error:
@@ -155,7 +155,7 @@ class DockerRuntime:
         await self.signal(key, "KILL")
 
     async def forget(self, key: str) -> None:
-        """As in the protocol: the container of a run that ended stays, under a name that says so, by
+        """As in the protocol: the container of a run that ended stays, under a name that marks it, by
         the rule of ``keep``."""
         await self._inventory.forget(key)
 
@@ -231,7 +231,7 @@ _NO_NAME = "<none>:<none>"
 class Images:
     """The newest images of one engine. ``by_name``: from ``name:tag`` to the architecture, like amd64.
 
-    The engine's list does not tell architectures; each image is inspected once. Looked at anew each
+    The engine's list has no architectures; each image is inspected once. Listed anew each
     minute, and soon after the engine reported that an image came or went. The master shows them and
     prefers a machine that has the image, where a task may start at once, but journals nothing of it: a
     list that is out of date does no harm.
@@ -244,7 +244,7 @@ class Images:
         self._due = float("-inf")  # when (monotonic) to look next
 
     def heard(self, _news: News) -> None:
-        """Take in that an image came or went."""
+        """Handle the event that an image came or went."""
         self._due = float("-inf")
 
     async def look_when_due(self) -> None:

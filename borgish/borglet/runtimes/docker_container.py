@@ -77,7 +77,7 @@ class Container(msgspec.Struct):
     key: str
     run: int
     state: RunState | None = None
-    exit: Exit | None = None  # as soon as anybody told of it
+    exit: Exit | None = None  # as soon as it is known from anywhere
     ended: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     out_of_memory_at: float = 0.0
 
@@ -148,7 +148,7 @@ def identity(labels: dict[str, str]) -> tuple[str, int] | None:
 
 
 def run_state(key: str, run: int, seen: Inspected, place: Place) -> RunState:
-    """Return what the engine says of a run, pid 0 when it has ended."""
+    """Return what the engine reports of a run, pid 0 when it has ended."""
     state = seen["State"]
     note = "" if place.bridge else "uses the machine's own network: the engine has no bridge"
     running = state["Status"] in ("running", "paused", "restarting")
@@ -163,7 +163,7 @@ def run_state(key: str, run: int, seen: Inspected, place: Place) -> RunState:
 
 
 def listed_state(key: str, run: int, row: Listed) -> RunState:
-    """Return what the engine's list says of a run: no process, and not when it ended."""
+    """Return what the engine's list has of a run: no process, and not when it ended."""
     ended = _ENDED.match(row["Status"])
     exit_ = ending(int(ended[1]), float(row["Created"]), oom=False) if ended else None
     return RunState(key=key, run=run, pid=0, started_at=float(row["Created"]), exit=exit_)
@@ -174,7 +174,7 @@ def _exit_seen(state: dict[str, Any]) -> Exit:
 
 
 def ending(code: int, at: float, *, oom: bool) -> Exit:
-    """Return how a container ended; the engine tells of signals by codes above 128."""
+    """Return how a container ended; the engine reports signals as codes above 128."""
     if SIGNAL_BASE < code <= SIGNAL_BASE + SIGNAL_LAST:
         signal = code - SIGNAL_BASE
         return Exit(signal=signal, oom=oom and signal == 9, at=at)
@@ -188,24 +188,24 @@ def seconds(written: str) -> float:
 
 def not_created(error: APIError, spec: AttemptSpec) -> StartFailed:
     """Return why there is no container for an attempt."""
-    said = error.explanation or str(error)
+    text = error.explanation or str(error)
     if error.status_code == 404:
         return StartFailed(
-            f"no image {spec.image} on this machine ({said})",
+            f"no image {spec.image} on this machine ({text})",
             f"Bring it here: `docker pull {spec.image}`, or `docker import FILE {spec.image}`.",
         )
     return StartFailed(
-        f"the Docker engine refused the container ({said})", permanent=error.status_code == 400
+        f"the Docker engine refused the container ({text})", permanent=error.status_code == 400
     )
 
 
 def not_started(error: APIError) -> StartFailed:
     """Return why a container that was made does not run."""
-    said = (error.explanation or str(error)).strip()
-    if taken := _PORT_TAKEN.search(said):
+    text = (error.explanation or str(error)).strip()
+    if taken := _PORT_TAKEN.search(text):
         port = int(taken[1] or taken[2])
         return port_taken(port)
-    return StartFailed(f"the container does not start ({said})", permanent=bool(_CANNOT_RUN.search(said)))
+    return StartFailed(f"the container does not start ({text})", permanent=bool(_CANNOT_RUN.search(text)))
 
 
 def port_taken(port: int) -> StartFailed:

@@ -28,7 +28,7 @@ from borgish.errors import Unreachable
 
 T = TypeVar("T")
 
-# What the SDK hands out is not typed; these names say what is meant.
+# What the SDK hands out is not typed; these names document what is meant.
 Client = Any
 Inspected = dict[str, Any]  # GET /containers/ID/json
 Listed = dict[str, Any]  # one of GET /containers/json

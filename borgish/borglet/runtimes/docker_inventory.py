@@ -1,6 +1,6 @@
 """The containers of a machine: which run of an attempt is its latest, which have ended, which stay.
 
-Ends come as events, at once; a look at everything, now and then, tells what events did not. Kept in
+Ends come as events, at once; a listing of everything, now and then, finds what events did not report. Kept in
 one event loop. Making containers is left to ``docker_start``.
 
 Containers of attempts that were let go stay for a while, so that their output can be read. Their name is
@@ -33,19 +33,19 @@ log = logging.getLogger(__name__)
 
 
 class Inventory:
-    """The containers of one owner. ``changed``, once set, is told the attempt's key when a run ended."""
+    """The containers of one owner. ``changed``, once set, is called with the key of whose run ended."""
 
     def __init__(self, engine: Engine, owner: Owner, clock: Clock, keep: Retention) -> None:
         self._engine, self._owner, self._clock = engine, owner, clock
         self._one_leaves = asyncio.Lock()  # many at once, beside starts, were seen to lock an engine up
         self.kept = KeptContainers(engine, owner, clock, keep, self._one_leaves)
         self.changed: Callable[[str], None] = lambda _: None
-        self.place = Place(bridge=True, publish="127.0.0.1")  # until the engine has said
+        self.place = Place(bridge=True, publish="127.0.0.1")  # until the engine has answered
         self.latest: dict[str, Container] = {}  # by attempt
         self.previous: dict[str, Container] = {}  # by attempt; ended, kept for its output
         self.starting: set[str] = set()  # names of containers that are being made
         self.stuck: set[str] = set()  # names of containers whose start did not come back
-        self.died_at = float("-inf")  # when (monotonic) the engine last told of an end
+        self.died_at = float("-inf")  # when (monotonic) the engine last reported an end
         self._known: dict[str, Container] = {}  # by container id
         self._leaving: set[str] = set()  # ids
         self._background: set[asyncio.Task[None]] = set()
@@ -131,7 +131,7 @@ class Inventory:
     # Watch
 
     def heard(self, news: News) -> None:
-        """Take in an event. Of a container that is not known the next look tells."""
+        """Handle an event. A container that is not known is found by the next listing."""
         container = self._known.get(news["Actor"]["ID"])
         if container is None:
             return
@@ -158,15 +158,15 @@ class Inventory:
             self.changed(container.key)
 
     async def inspect(self, container: Container) -> RunState | None:
-        """Return its state; None when the engine does not tell."""
+        """Return its state; None when the engine does not answer."""
         try:
             seen = await self._engine.quick(lambda client: client.inspect_container(container.id))
         except (APIError, Unreachable):
             return None
         return containers.run_state(container.key, container.run, seen, self.place)
 
-    async def look(self) -> None:
-        """Notice what no event told of. Raises Unreachable or APIError when the engine does not answer."""
+    async def refresh(self) -> None:
+        """Find what no event reported. Raises Unreachable or APIError when the engine does not answer."""
         known = tuple(self._known.values())
         rows = {row["Id"]: row for row in await self._list()}
         self.kept.see(rows)
@@ -177,7 +177,7 @@ class Inventory:
         for row in sorted(unknown, key=lambda row: row["Created"]):
             leaves = row["Id"] in self._leaving or row["Id"] in self.kept
             if not leaves and not self.starting & _names(row):
-                await self._meet(row)
+                await self._adopt(row)
         self.stuck &= {name for row in rows.values() if row["State"] == "created" for name in _names(row)}
 
     async def _list(self) -> list[Listed]:
@@ -196,8 +196,8 @@ class Inventory:
             elif seen != state:
                 self._replace(container, seen)
 
-    async def _meet(self, row: Listed) -> None:
-        """Take in a container from a borglet before, or from a start that did not come back."""
+    async def _adopt(self, row: Listed) -> None:
+        """Adopt a container of a borglet before, or from a start that did not come back."""
         who = containers.identity(row["Labels"])
         if who is None:
             return
@@ -252,7 +252,7 @@ class KeptContainers:
         return runs[0].container if runs else None
 
     def see(self, rows: dict[str, Listed]) -> None:
-        """Take in what the engine's list says, by container id."""
+        """Update from the engine's list, by container id."""
         self._by_id = {one: gone for one, gone in self._by_id.items() if one in rows}
         for one in rows.keys() - self._by_id.keys():
             if gone := _gone(rows[one]):

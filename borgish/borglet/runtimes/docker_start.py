@@ -77,15 +77,15 @@ class Starter:
                     raise containers.port_taken(port) from None
 
     async def _create(self, spec: AttemptSpec, run: int, name: str) -> Container:
-        """Make the container, or meet the one that has its name."""
+        """Make the container, or adopt the one that has its name."""
         for _ in range(NAME_TRIES):
             try:
                 return await self._make(spec, run)
             except APIError as error:
                 if error.status_code != NAME_TAKEN_STATUS:
                     raise containers.not_created(error, spec) from None
-            if (met := await self._meet_again(spec, run, name)) is not None:
-                return met
+            if (adopted := await self._adopt_existing(spec, run, name)) is not None:
+                return adopted
         raise StartFailed(
             f"the engine is still making or removing a container named {name}", "It is tried again."
         )
@@ -113,7 +113,7 @@ class Starter:
             raise StartFailed("the task's main program does not run", "it is started with it")
         return main.id
 
-    async def _meet_again(self, spec: AttemptSpec, run: int, name: str) -> Container | None:
+    async def _adopt_existing(self, spec: AttemptSpec, run: int, name: str) -> Container | None:
         """It was made already, by a borglet that is gone or a start that hung. One that never ran goes."""
         try:
             seen: Inspected = await self._engine.quick(lambda client: client.inspect_container(name))
@@ -180,7 +180,7 @@ _LAST_WORDS = re.compile(r"\[FATAL tini \(\d+\)\] exec (.*) failed: (.*)")
 async def program_runs(pid: int, container: str) -> bool:
     """Wait until the init has become two, the program beside it, or none: then return False.
 
-    True also when it takes too long to tell, or cannot be told: an engine on another machine.
+    True also when it takes too long to find out, or cannot be found out: an engine on another machine.
     """
     for _ in range(PROGRAM_LOOKS_MAX):
         if (verdict := _is_running(pid, container)) is not None:
@@ -203,5 +203,5 @@ def _is_running(pid: int, container: str) -> bool | None:
 
 def why_not(output: bytes) -> str:
     """Return why the init could not run the program, "" when it could."""
-    said = _LAST_WORDS.search(output.decode(errors="replace"))
-    return f"{said[1]}: {said[2].strip()}" if said else ""
+    last = _LAST_WORDS.search(output.decode(errors="replace"))
+    return f"{last[1]}: {last[2].strip()}" if last else ""

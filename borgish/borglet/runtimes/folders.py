@@ -1,4 +1,4 @@
-"""What is on disk of a run, and what it says: ``runs/<attempt>/`` of the runtime's folder.
+"""What is on disk of a run, and what it means: ``runs/<attempt>/`` of the runtime's folder.
 
     run.json       the latest run: its number, processes, boot, control groups, environment
     starting.json  the same while it is being started; stays when its shim was killed right then
@@ -11,8 +11,8 @@
     forgotten      there once the attempt was let go
 
 The shim writes nearly all of it, and holds a lock on the folder itself while it lives. Its output is read
-while the shim writes and rotates it: a file is told by its inode, not its name, for rotation renames files
-that are being read.
+while the shim writes and rotates it: a file is identified by its inode, not its name, for rotation
+renames files that are being read.
 """
 
 import asyncio
@@ -119,7 +119,7 @@ class RunFolder:
             return ""
 
     def state(self, record: Record) -> RunState:
-        """Return what there is to say of a run."""
+        """Return what is known of a run."""
         return RunState(self.key, record.run, record.pid, record.at, self.end_of(record), self.note())
 
     def log_files(self, *, previous: bool) -> list[Path]:

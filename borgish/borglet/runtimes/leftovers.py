@@ -52,7 +52,7 @@ class Leftover(msgspec.Struct, frozen=True):
 
 
 class Room(msgspec.Struct, frozen=True):
-    """How much may stay, and what is told of that which goes for want of it."""
+    """How much may stay, and the reason given for what goes for want of it."""
 
     count: int
     room_bytes: float = float("inf")

@@ -57,7 +57,7 @@ class Known(msgspec.Struct):
 
 
 class ProcessRuntime:
-    """A TaskRuntime for plain programs. ``folder`` is its own; ``isolation`` says what holds the limits."""
+    """A TaskRuntime for plain programs. ``folder`` is its own; ``isolation`` names what holds the limits."""
 
     kind = Runtime.PROCESS
 
@@ -179,7 +179,7 @@ class ProcessRuntime:
             signal_run(known.record, number)
 
     async def kill(self, key: str) -> None:
-        """End all processes of the run now; ``changed`` tells when they have ended."""
+        """End all processes of the run now; ``changed`` is called when they have ended."""
         known = self._known.get(key)
         if known and known.state.exit is None:
             kill_run(known.record)
@@ -289,7 +289,7 @@ class ProcessRuntime:
         known.state = known.folder.state(known.record)
 
     async def _look_regularly(self) -> None:
-        """See what tells nothing by itself: notes, programs without a shim, output grown old."""
+        """Find what reports nothing by itself: notes, programs without a shim, output grown old."""
         while True:
             for known in [known for known in self._known.values() if known.state.exit is None]:
                 note = known.folder.note()

@@ -1,7 +1,7 @@
 """Who a process is, which belong to a run, what they use, and how all of them are signalled.
 
-A process is told by boot, pid and start time, so that a pid used anew is never taken for the process that
-had it before.
+A process is identified by boot, pid and start time, so that a pid used anew is never taken for the
+process that had it before.
 """
 
 import contextlib

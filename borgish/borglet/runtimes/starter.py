@@ -105,7 +105,7 @@ class Starter:
         }
 
     def command(self, run: tuple[str, ...], env: dict[str, str], workdir: str) -> dict[str, Any]:
-        """Return the part of a request that says what to run."""
+        """Return the part of a request that has what to run."""
         rlimits = [(resource.RLIMIT_CORE, 0), (resource.RLIMIT_NOFILE, OPEN_FILES_MAX)]
         if not self.groups:
             rlimits.append((resource.RLIMIT_NPROC, PROCESSES_OF_USER_MAX))

@@ -82,7 +82,7 @@ async def test_what_was_let_go_is_not_reported_again(machine: Machine) -> None:
     assert await runtime.open(news.append) == []
     await let_go(machine, runtime, "one")
     news.clear()
-    await runtime._inventory.look()
+    await runtime._inventory.refresh()
     assert (news, runtime.look(KEY), await runtime.sample()) == ([], None, [])
     await runtime.close()
     later = DockerRuntime("integration", "m1", mark=machine.mark)
@@ -114,7 +114,7 @@ async def test_what_is_old_goes_at_the_next_look(machine: Machine) -> None:
     old = await let_go(machine, runtime, "old", attempt=1)
     clock.ahead_seconds = DAY_SECONDS - 600
     new = await let_go(machine, runtime, "new", attempt=2)
-    await runtime._inventory.look()
+    await runtime._inventory.refresh()
     assert len(machine.containers()) == 2
     clock.ahead_seconds = DAY_SECONDS + 600
     await until(lambda: len(machine.containers()) == 1)
@@ -177,7 +177,7 @@ async def test_an_engine_that_hangs_meanwhile_only_delays_it(
     between.speak_again()
     async with asyncio.timeout(60):  # it is found as before, or the engine has removed it after all
         while not all(name.startswith("borgish.gone.") for name in machine.containers()):
-            await runtime._inventory.look()
+            await runtime._inventory.refresh()
             await runtime.forget(KEY)
     assert runtime.look(KEY) is None
     await runtime.close()
@@ -189,7 +189,7 @@ async def test_what_somebody_removed_has_no_output(machine: Machine) -> None:
     key = await let_go(machine, runtime, "one")
     machine.engine.containers.get(next(iter(machine.containers()))).remove()
     assert await output(runtime, key) == ""
-    await runtime._inventory.look()
+    await runtime._inventory.refresh()
     assert await output(runtime, key) == ""
 
 
