@@ -111,15 +111,15 @@ def conditions(
 ) -> tuple[Condition, ...]:
     """Return what is wrong now, given what was wrong ``before``. ``free_bytes`` tells how much is free of the
     disk that a folder is on, and raises OSError."""
-    found = [_runtime_condition(runtime) for runtime in runtimes]
+    found = [
+        Condition(ConditionKind.RUNTIME_UNHEALTHY, str(runtime.kind), text)
+        for runtime in runtimes
+        if (text := runtime.trouble())
+    ]
     pressed = any(condition.kind is ConditionKind.DISK_PRESSURE for condition in before)
-    found.append(_disk_condition(state, pressed, free_bytes))
-    return tuple(condition for condition in found if condition)
-
-
-def _runtime_condition(runtime: TaskRuntime) -> Condition | None:
-    text = runtime.trouble()
-    return Condition(ConditionKind.RUNTIME_UNHEALTHY, str(runtime.kind), text) if text else None
+    if disk := _disk_condition(state, free_bytes, pressed=pressed):
+        found.append(disk)
+    return tuple(found)
 
 
 def free_bytes(folder: Path) -> int:
@@ -127,11 +127,7 @@ def free_bytes(folder: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def _disk_condition(
-    state: Path,
-    pressed: bool,  # noqa: FBT001 - the state before
-    free_bytes: Callable[[Path], int],
-) -> Condition | None:
+def _disk_condition(state: Path, free_bytes: Callable[[Path], int], *, pressed: bool) -> Condition | None:
     try:
         free = free_bytes(state)
     except OSError as error:

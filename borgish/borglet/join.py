@@ -10,6 +10,7 @@ import logging
 import ssl
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -50,8 +51,8 @@ class Joiner:
     """Joins at each start, and when the master has not polled for 15 s.
 
     ``ask`` makes one request of a master and returns its answer; it raises SentOn, or what is in the way.
-    ``heard`` gives when the master last polled, on the monotonic clock; ``joined`` is called with the cell after
-    each join.
+    ``heard`` gives when the master last polled, on the monotonic clock; ``joined`` is called with the cell
+    after each join.
     """
 
     def __init__(
@@ -141,8 +142,10 @@ class HttpJoin:
                 f"no answer from the borgmaster at {master}: {error or type(error).__name__}",
                 "Check that it runs and that 'master' in the configuration is its address.",
             ) from error
-        if status == 307 and may_follow(master, where := _origin(location)):
-            raise SentOn(where)
+        if status == 307:
+            url = urlsplit(location)
+            if may_follow(master, where := f"{url.scheme}://{url.netloc}"):
+                raise SentOn(where)
         if status not in (200, 201):
             raise self._refusal(status, body)
         try:
@@ -222,32 +225,19 @@ class HttpJoin:
         return Refused(f"the borgmaster refused this machine: {problem.detail}", problem.hint)
 
 
-def _origin(location: str) -> str:
-    url = urlsplit(location)
-    return f"{url.scheme}://{url.netloc}"
-
-
 async def in_daemon_thread(call: Callable[[], T]) -> T:
     """Return what a blocking call returns. The thread never holds up the end of the process."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
-    def settle(result: T | None, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(result)  # type: ignore[arg-type]  # T itself may be None
-
     def work() -> None:
-        result, failure = None, None
+        settle: Callable[[], None]
         try:
-            result = call()
+            settle = partial(future.set_result, call())
         except BaseException as error:  # carried to the awaiting task, whatever it is
-            failure = error
+            settle = partial(future.set_exception, error)
         if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, result, failure)
+            loop.call_soon_threadsafe(lambda: None if future.done() else settle())
 
     threading.Thread(target=work, daemon=True, name="borglet-join").start()
     return await future

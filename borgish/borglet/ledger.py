@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from borgish.borglet.entry import Entry, Head
+from borgish.durable import sync
 from borgish.errors import UnsafeConfiguration
 
 FILE_NAME = "ledger"
@@ -86,14 +87,14 @@ class Ledger:
         """
         fd, owed = os.dup(self._fd), self._owed
 
-        def sync() -> None:
+        def sync_file() -> None:
             try:
                 os.fdatasync(fd)
             finally:
                 os.close(fd)
             self._paid = max(self._paid, owed)
 
-        return sync
+        return sync_file
 
     def close(self) -> None:
         """Make all durable and let go of the file."""
@@ -129,7 +130,7 @@ class Ledger:
             self._write(fd, b"".join(map(_line, lines)))
             os.fsync(fd)
             os.replace(fresh, self._path)
-            self._sync_folder()
+            sync(self._folder)
         except OSError:
             os.close(fd)
             raise
@@ -143,13 +144,6 @@ class Ledger:
         while view:
             view = view[os.write(fd, view) :]
         self._size_bytes += len(data)
-
-    def _sync_folder(self) -> None:
-        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def _line(line: _Line) -> bytes:

@@ -28,8 +28,8 @@ _DECIDED_BY: dict[str, Any] = {
     "reason": "",
     "port_in_use": 0,
 }
-"""The fields of an attempt by which ``decide_machines.observe`` decides, each with what it is where nothing is
-kept."""
+"""The fields of an attempt by which ``decide_machines.observe`` decides, each with what it is where nothing
+is kept."""
 
 
 def report_facts(report: Observe, events: Sequence[AnyEvent]) -> Facts:

@@ -93,7 +93,8 @@ class Groups(msgspec.Struct, frozen=True):
 
     def _plan_v1(self, name: str, needs: Resources) -> Plan:
         limits: dict[str, list[Limit]] = {}
-        wanted = {"memory": _memory_v1(needs), "pids": _PIDS, "cpu": _shares_v1(needs), "cpuacct": ()}
+        shares: Limit = ("cpu.shares", str(cpu_shares(needs.cpu_millis)), False)
+        wanted = {"memory": _memory_v1(needs), "pids": _PIDS, "cpu": (shares,), "cpuacct": ()}
         for controller, root in self.roots.items():  # several controllers can share a mount
             limits.setdefault(f"{root}/{name}", []).extend(wanted[controller])
         memory = self.roots.get("memory")
@@ -102,7 +103,8 @@ class Groups(msgspec.Struct, frozen=True):
 
     def _plan_v2(self, name: str, needs: Resources) -> Plan:
         folder = f"{self.roots['memory']}/{name}"
-        limits = (*_memory_v2(needs), *_PIDS, *_weight_v2(needs))
+        weight: Limit = ("cpu.weight", str(cpu_weight(needs.cpu_millis)), False)
+        limits = (*_memory_v2(needs), *_PIDS, weight)
         return Plan(((folder, limits),), f"{folder}/memory.events")
 
 
@@ -145,14 +147,6 @@ def cpu_shares(cpu_millis: int) -> int:
 def cpu_weight(cpu_millis: int) -> int:
     """Return the weight of a task in version 2: the shares 2 to 262144 drawn onto 1 to 10000."""
     return 1 + (cpu_shares(cpu_millis) - 2) * 9999 // 262_142
-
-
-def _shares_v1(needs: Resources) -> tuple[Limit, ...]:
-    return (("cpu.shares", str(cpu_shares(needs.cpu_millis)), False),)
-
-
-def _weight_v2(needs: Resources) -> tuple[Limit, ...]:
-    return (("cpu.weight", str(cpu_weight(needs.cpu_millis)), False),)
 
 
 # What is used

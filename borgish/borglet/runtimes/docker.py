@@ -173,7 +173,8 @@ class DockerRuntime:
         read = self._engine.stream if follow else self._engine.whole
         try:
             async for part in read(
-                lambda client: _output(client, container, tail, follow=follow), "read output"
+                lambda client: client.logs(container.id, stream=True, follow=follow, tail=tail or "all"),
+                "read output",
             ):
                 yield part
         except NotFound:
@@ -213,10 +214,6 @@ class DockerRuntime:
             task.cancel()
         self._inventory.close()
         self._engine.close()
-
-
-def _output(client: Client, container: Container, tail: int, *, follow: bool) -> object:
-    return client.logs(container.id, stream=True, follow=follow, tail=tail or "all")
 
 
 # -- Images -------------------------------------------------------------------------------------------------

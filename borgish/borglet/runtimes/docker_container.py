@@ -97,15 +97,16 @@ def container_config(
         "command": list(spec.run) or None,
         "environment": spec.env,
         "working_dir": spec.workdir or None,
-        "labels": owner.labels() | _labels_of(spec, run),
+        "labels": {
+            **owner.labels(),
+            LABEL_TASK: spec.task,
+            LABEL_ATTEMPT: str(spec.attempt),
+            LABEL_RUN: str(run),
+            LABEL_PROGRAM: spec.program,
+        },
         "ports": [(port, "tcp") for port in spec.ports.values()] if published else None,
         "host_config": _host_config(spec, place, main),
     }
-
-
-def _labels_of(spec: AttemptSpec, run: int) -> dict[str, str]:
-    labels = {LABEL_TASK: spec.task, LABEL_ATTEMPT: str(spec.attempt), LABEL_RUN: str(run)}
-    return labels | {LABEL_PROGRAM: spec.program}
 
 
 def _host_config(spec: AttemptSpec, place: Place, main: str) -> HostConfig:
@@ -151,13 +152,15 @@ def run_state(key: str, run: int, seen: Inspected, place: Place) -> RunState:
     """Return what the engine reports of a run, pid 0 when it has ended."""
     state = seen["State"]
     note = "" if place.bridge else "uses the machine's own network: the engine has no bridge"
-    running = state["Status"] in ("running", "paused", "restarting")
+    exit_ = None
+    if state["Status"] not in ("running", "paused", "restarting"):
+        exit_ = ending(state["ExitCode"], seconds(state["FinishedAt"]), oom=state["OOMKilled"])
     return RunState(
         key=key,
         run=run,
         pid=state["Pid"],
         started_at=seconds(state["StartedAt"]),
-        exit=None if running else _exit_seen(state),
+        exit=exit_,
         note=note,
     )
 
@@ -167,10 +170,6 @@ def listed_state(key: str, run: int, row: Listed) -> RunState:
     ended = _ENDED.match(row["Status"])
     exit_ = ending(int(ended[1]), float(row["Created"]), oom=False) if ended else None
     return RunState(key=key, run=run, pid=0, started_at=float(row["Created"]), exit=exit_)
-
-
-def _exit_seen(state: dict[str, Any]) -> Exit:
-    return ending(state["ExitCode"], seconds(state["FinishedAt"]), oom=state["OOMKilled"])
 
 
 def ending(code: int, at: float, *, oom: bool) -> Exit:
