@@ -296,6 +296,9 @@ class BorgletCore:
     def _obey(self, assignment: Assignment, now: Now) -> None:
         """Stops before starts, so that what a stop and a start both want is let go of first.
 
+        An attempt that is not named is left alone and goes on being reported, so a short or empty assignment
+        kills nothing.
+
         What may have ended by itself while nobody watched is asked to stop only when its runtime is open and
         has reported so: else its result would be taken for that of the stop. ``adopted`` comes here again.
         """

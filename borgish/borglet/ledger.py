@@ -35,7 +35,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Ledger:
-    """The ledger of one machine in one folder. One process has it at a time; see ``borglet/lock.py``."""
+    """The ledger of one machine in one folder. One process has it; see ``state_folder.FolderLock``."""
 
     def __init__(self, folder: Path, machine: str) -> None:
         """Read what is there. Raises OSError, and UnsafeConfiguration when it is another machine's."""
