@@ -92,124 +92,67 @@ NONE, RESTART, FAIL, KILL = Purpose
 TO_STOP = {RESTART: Event.RESTART, FAIL: Event.FAIL, KILL: Event.KILL}
 """The event of being asked to stop, by what it is for."""
 
-_Rules = dict[Event, tuple[Stage, Purpose | None, Do]]  # no purpose: it stays as it is
+SAME = None  # the purpose stays as it is
+NO, TO_RESTART, TO_END, STOPPED = (NONE,), (RESTART,), (FAIL, KILL), (RESTART, FAIL, KILL)
+BELOW_FAIL, BELOW_KILL, ANY = (NONE, RESTART), (NONE, RESTART, FAIL), (NONE, RESTART, FAIL, KILL)
+EXITS = (Event.EXITED, Event.EXITED_UNASSIGNED, Event.FINISHED, Event.FAILED)
 
-_STOPS_BEFORE_IT_RUNS: _Rules = {  # RESTART: nothing runs that could be restarted
-    Event.FAIL: (ENDED, FAIL, Do.END_AT_ONCE),
-    Event.KILL: (ENDED, KILL, Do.END_AT_ONCE),
-}
-# The stop of what is being started waits for the answer: a signal that overtook the start would hit nothing.
-_STOPS_WHILE_STARTING: _Rules = {e: (STARTING, p, Do.NOTE_PURPOSE) for p, e in TO_STOP.items()}
-_STOPS: _Rules = {e: (STOPPING, p, Do.STOP) for p, e in TO_STOP.items()}
-_STOPS_FOR_MORE: _Rules = {e: (STOPPING, p, Do.NOTE_PURPOSE) for p, e in TO_STOP.items()}
-_IS_STOPPED: _Rules = {
-    Event.SIGNAL_DUE: (STOPPING, None, Do.SIGNAL),
-    Event.DUE: (STOPPING, None, Do.KILL),
-    Event.BEGAN: (STOPPING, None, Do.STOP_RUN),
-}
-_GOES_ON_BY_POLICY: _Rules = {
-    Event.EXITED: (WAITING, NONE, Do.WAIT),
-    Event.EXITED_UNASSIGNED: (WAITING, NONE, Do.WAIT_FOR_SPEC),
-    Event.FINISHED: (ENDED, NONE, Do.FINISH),
-    Event.FAILED: (ENDED, NONE, Do.FAIL),
-}
-_ENDS: _Rules = dict.fromkeys(_GOES_ON_BY_POLICY, (ENDED, None, Do.END_AS_ASKED))
-
-_RULES: tuple[tuple[Stage, tuple[Purpose, ...], _Rules], ...] = (
-    (
-        WAITING,
-        (NONE,),
-        _STOPS_BEFORE_IT_RUNS
-        | {
-            Event.DUE: (STARTING, NONE, Do.START),
-            Event.ASSIGNED: (WAITING, NONE, Do.MAKE_DUE),
-            Event.BEGAN: (UP, NONE, Do.RUN),  # the borglet before this one asked for it
-            # The end of a run that was found, decided on when its spec came:
-            Event.EXITED: (WAITING, NONE, Do.WAIT),
-            Event.FINISHED: (ENDED, NONE, Do.FINISH),
-            Event.FAILED: (ENDED, NONE, Do.FAIL),
-        },
-    ),
+_RULES: tuple[tuple[Stage, tuple[Purpose, ...], tuple[Event, ...], Stage, Purpose | None, Do], ...] = (
+    # stage, with one of these purposes, at one of these events; next stage, next purpose, what to do
+    (WAITING, NO, (Event.DUE,), STARTING, NONE, Do.START),
+    (WAITING, NO, (Event.ASSIGNED,), WAITING, NONE, Do.MAKE_DUE),
+    (WAITING, NO, (Event.BEGAN,), UP, NONE, Do.RUN),  # the borglet before this one asked for it
+    # The end of a run that was found, decided on when its spec came:
+    (WAITING, NO, (Event.EXITED,), WAITING, NONE, Do.WAIT),
+    (WAITING, NO, (Event.FINISHED,), ENDED, NONE, Do.FINISH),
+    (WAITING, NO, (Event.FAILED,), ENDED, NONE, Do.FAIL),
     # What waits for a purpose comes from the ledger: its start had not been answered.
-    (
-        WAITING,
-        (RESTART,),
-        _STOPS_BEFORE_IT_RUNS
-        | {
-            Event.NOT_STARTED: (WAITING, NONE, Do.WITHDRAW),
-            Event.BEGAN: (STOPPING, RESTART, Do.STOP_RUN),
-        },
-    ),
-    (
-        WAITING,
-        (FAIL, KILL),
-        _STOPS_BEFORE_IT_RUNS
-        | {
-            Event.NOT_STARTED: (ENDED, None, Do.END_AS_ASKED),
-            Event.BEGAN: (STOPPING, None, Do.STOP_RUN),
-        },
-    ),
-    (
-        STARTING,
-        (NONE,),
-        _STOPS_WHILE_STARTING
-        | {
-            Event.BEGAN: (UP, NONE, Do.RUN),
-            Event.START_FAILED: (WAITING, NONE, Do.WAIT),
-            Event.FAILED: (ENDED, NONE, Do.FAIL),
-        },
-    ),
-    (
-        STARTING,
-        (RESTART,),
-        _STOPS_WHILE_STARTING
-        | {
-            Event.BEGAN: (STOPPING, RESTART, Do.STOP_RUN),
-            Event.START_FAILED: (WAITING, NONE, Do.WAIT),
-            Event.FAILED: (ENDED, NONE, Do.FAIL),
-        },
-    ),
-    (
-        STARTING,
-        (FAIL, KILL),
-        _STOPS_WHILE_STARTING
-        | {
-            Event.BEGAN: (STOPPING, None, Do.STOP_RUN),
-            Event.START_FAILED: (ENDED, None, Do.END_AS_ASKED),
-            Event.FAILED: (ENDED, None, Do.END_AS_ASKED),
-        },
-    ),
-    (
-        UP,
-        (NONE,),
-        _STOPS
-        | _GOES_ON_BY_POLICY
-        | {
-            Event.ASSIGNED: (UP, NONE, Do.BEGIN_PROBING),
-            Event.PROBE_DUE: (UP, NONE, Do.PROBE),
-            Event.BEGAN: (UP, NONE, Do.RUN),
-        },
-    ),
-    (STOPPING, (RESTART,), _STOPS_FOR_MORE | _IS_STOPPED | _GOES_ON_BY_POLICY),
-    (STOPPING, (FAIL, KILL), _STOPS_FOR_MORE | _IS_STOPPED | _ENDS),
+    (WAITING, TO_RESTART, (Event.NOT_STARTED,), WAITING, NONE, Do.WITHDRAW),
+    (WAITING, TO_END, (Event.NOT_STARTED,), ENDED, SAME, Do.END_AS_ASKED),
+    (WAITING, STOPPED, (Event.BEGAN,), STOPPING, SAME, Do.STOP_RUN),
+    (STARTING, NO, (Event.BEGAN,), UP, NONE, Do.RUN),
+    (STARTING, STOPPED, (Event.BEGAN,), STOPPING, SAME, Do.STOP_RUN),
+    (STARTING, BELOW_FAIL, (Event.START_FAILED,), WAITING, NONE, Do.WAIT),
+    (STARTING, BELOW_FAIL, (Event.FAILED,), ENDED, NONE, Do.FAIL),
+    (STARTING, TO_END, (Event.START_FAILED, Event.FAILED), ENDED, SAME, Do.END_AS_ASKED),
+    (UP, NO, (Event.ASSIGNED,), UP, NONE, Do.BEGIN_PROBING),
+    (UP, NO, (Event.PROBE_DUE,), UP, NONE, Do.PROBE),
+    (UP, NO, (Event.BEGAN,), UP, NONE, Do.RUN),
+    (UP, NO, (Event.EXITED,), WAITING, NONE, Do.WAIT),
+    (UP, NO, (Event.EXITED_UNASSIGNED,), WAITING, NONE, Do.WAIT_FOR_SPEC),
+    (UP, NO, (Event.FINISHED,), ENDED, NONE, Do.FINISH),
+    (UP, NO, (Event.FAILED,), ENDED, NONE, Do.FAIL),
+    (STOPPING, STOPPED, (Event.SIGNAL_DUE,), STOPPING, SAME, Do.SIGNAL),
+    (STOPPING, STOPPED, (Event.DUE,), STOPPING, SAME, Do.KILL),
+    (STOPPING, STOPPED, (Event.BEGAN,), STOPPING, SAME, Do.STOP_RUN),
+    (STOPPING, TO_RESTART, (Event.EXITED,), WAITING, NONE, Do.WAIT),
+    (STOPPING, TO_RESTART, (Event.EXITED_UNASSIGNED,), WAITING, NONE, Do.WAIT_FOR_SPEC),
+    (STOPPING, TO_RESTART, (Event.FINISHED,), ENDED, NONE, Do.FINISH),
+    (STOPPING, TO_RESTART, (Event.FAILED,), ENDED, NONE, Do.FAIL),
+    (STOPPING, TO_END, EXITS, ENDED, SAME, Do.END_AS_ASKED),
     # A start that was under way when the attempt ended may succeed all the same: that run is killed.
-    (
-        ENDED,
-        (NONE, RESTART, FAIL, KILL),
-        {
-            Event.BEGAN: (ENDED, None, Do.NOTE_RUN),
-            Event.EXITED: (ENDED, None, Do.NOTE_EXIT),
-            Event.DUE: (ENDED, None, Do.KILL_AFTER_END),
-        },
-    ),
+    (ENDED, ANY, (Event.BEGAN,), ENDED, SAME, Do.NOTE_RUN),
+    (ENDED, ANY, (Event.EXITED,), ENDED, SAME, Do.NOTE_EXIT),
+    (ENDED, ANY, (Event.DUE,), ENDED, SAME, Do.KILL_AFTER_END),
+    # Asked to stop. Only a stronger purpose counts, and nothing can be restarted that does not run. The stop
+    # of what is being started waits for the answer: a signal that overtook the start would hit nothing.
+    (WAITING, BELOW_FAIL, (Event.FAIL,), ENDED, FAIL, Do.END_AT_ONCE),
+    (WAITING, BELOW_KILL, (Event.KILL,), ENDED, KILL, Do.END_AT_ONCE),
+    (STARTING, NO, (Event.RESTART,), STARTING, RESTART, Do.NOTE_PURPOSE),
+    (STARTING, BELOW_FAIL, (Event.FAIL,), STARTING, FAIL, Do.NOTE_PURPOSE),
+    (STARTING, BELOW_KILL, (Event.KILL,), STARTING, KILL, Do.NOTE_PURPOSE),
+    (UP, NO, (Event.RESTART,), STOPPING, RESTART, Do.STOP),
+    (UP, NO, (Event.FAIL,), STOPPING, FAIL, Do.STOP),
+    (UP, NO, (Event.KILL,), STOPPING, KILL, Do.STOP),
+    (STOPPING, TO_RESTART, (Event.FAIL,), STOPPING, FAIL, Do.NOTE_PURPOSE),
+    (STOPPING, (RESTART, FAIL), (Event.KILL,), STOPPING, KILL, Do.NOTE_PURPOSE),
 )
 
 TABLE: dict[tuple[Stage, Purpose, Event], Row] = {
-    (stage, purpose, event): Row(next_stage, purpose if asked is None else asked, do)
-    for stage, purposes, rules in _RULES
+    (stage, purpose, event): Row(next_stage, purpose if next_purpose is SAME else next_purpose, do)
+    for stage, purposes, events, next_stage, next_purpose, do in _RULES
     for purpose in purposes
-    for event, (next_stage, asked, do) in rules.items()
-    if event not in TO_STOP.values() or (asked or NONE) > purpose  # only a stronger purpose counts
+    for event in events
 }
 
 
