@@ -110,6 +110,21 @@ def test_what_runs_too_long_and_is_told_to_end_wakes_for_its_grace_only() -> Non
     assert actions.wake_at == bench.now.mono + 5.0
 
 
+def test_what_ran_too_long_is_reported_as_stopping() -> None:
+    bench = Bench(make_spec(max_runtime_seconds=60.0))
+    bench.began()
+    bench.later(60.0)
+    assert (bench.said.phase, bench.said.reason) == (Phase.STOPPING, "ran for its max_runtime of 60 s")
+
+
+def test_a_start_that_fails_has_its_reason_and_when_it_is_tried_again() -> None:
+    bench = Bench(make_spec())
+    bench.no_start("the engine does not answer")
+    assert bench.said.reason == "cannot start: the engine does not answer; tries again at once"
+    bench.no_start("the engine does not answer")
+    assert bench.said.reason == "cannot start: the engine does not answer; tries again in 1 s"
+
+
 def test_an_unhealthy_program_that_ends_well_has_failed_all_the_same() -> None:
     health = Health(tcp=True, port="http", interval_seconds=2.0, failures=1, grace_seconds=0.0)
     bench = Bench(make_spec(health=health, restart=TO_COMPLETION))
