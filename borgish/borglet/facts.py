@@ -32,6 +32,11 @@ ARCH_NAMES = {
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
+SAMPLE_SECONDS = 2.0
+DISK_FREE_BYTES_MIN = 512 * 1024**2
+DISK_FREE_BYTES_EASED = DISK_RESERVE_BYTES
+"""Pressure ends only here, so that it does not come and go with every log line."""
+
 
 def measure(settings: Settings) -> Facts:
     """Return the facts, with what the configuration overrides; no runtime is known to work yet."""
@@ -80,12 +85,6 @@ def _attributes() -> dict[str, str]:
 
 
 # -- What tasks use, and what is wrong with the machine -----------------------------------------------------
-
-
-SAMPLE_SECONDS = 2.0
-DISK_FREE_BYTES_MIN = 512 * 1024**2
-DISK_FREE_BYTES_EASED = DISK_RESERVE_BYTES
-"""Pressure ends only here, so that it does not come and go with every log line."""
 
 
 async def sample(runtimes: Iterable[TaskRuntime]) -> tuple[Usage, ...]:

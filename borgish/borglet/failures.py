@@ -13,6 +13,7 @@ DELAY_SECONDS_MAX = 300.0
 GOOD_RUN_SECONDS = 600.0
 PERMANENT_FAILURES_MAX = 3
 """How often a start that cannot work here (no such command, no such image) is tried in all."""
+FIRST_PROBE_SECONDS = 0.1
 
 
 class Backoff(msgspec.Struct, frozen=True):
@@ -49,15 +50,12 @@ class Backoff(msgspec.Struct, frozen=True):
 # -- Health probes of one run -------------------------------------------------------------------------------
 
 
-FIRST_SECONDS = 0.1
-
-
 class ProbeState(msgspec.Struct, frozen=True):
     """``due`` is on the monotonic clock. ``misses`` are those in a row that count."""
 
     since: float
     due: float
-    delay_seconds: float = FIRST_SECONDS
+    delay_seconds: float = FIRST_PROBE_SECONDS
     asked: bool = False  # and not yet answered
     answered: bool = False  # well, at least once in this run
     misses: int = 0
@@ -94,4 +92,4 @@ class ProbeState(msgspec.Struct, frozen=True):
 
 def first_probe(now: Now, *, answered: bool = False) -> ProbeState:
     """Return the state of a run that just began, or was found alive (``answered``: before, too)."""
-    return ProbeState(now.mono, now.mono + FIRST_SECONDS, answered=answered)
+    return ProbeState(now.mono, now.mono + FIRST_PROBE_SECONDS, answered=answered)

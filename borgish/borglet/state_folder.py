@@ -12,6 +12,8 @@ from borgish.errors import UnsafeConfiguration
 
 LOCK_NAME = "borglet.lock"
 
+MEMBERSHIP_NAME = "membership.json"
+
 
 class FolderLock:
     """Holds a folder for this process, one borglet a folder, and ends with the process, however that ends.
@@ -42,9 +44,6 @@ class FolderLock:
 
 
 # -- The cell, and the token that its master polls with -----------------------------------------------------
-
-
-MEMBERSHIP_NAME = "membership.json"
 
 
 class _Kept(msgspec.Struct, frozen=True):

@@ -34,6 +34,10 @@ from borgish.wire.link import AttemptSpec, Usage, split_attempt_key
 
 LOOK_SECONDS = 5.0
 GONE_STATUS = (404, 409)  # no such container; it does not run
+IMAGES_SECONDS = 60.0
+IMAGES_MAX = 256
+IMAGE_EVENTS = {"type": "image", "event": ["pull", "load", "import", "tag", "untag", "delete"]}
+_NO_NAME = "<none>:<none>"
 
 log = logging.getLogger(__name__)
 
@@ -217,12 +221,6 @@ class DockerRuntime:
 
 
 # -- Images -------------------------------------------------------------------------------------------------
-
-
-IMAGES_SECONDS = 60.0
-IMAGES_MAX = 256
-IMAGE_EVENTS = {"type": "image", "event": ["pull", "load", "import", "tag", "untag", "delete"]}
-_NO_NAME = "<none>:<none>"
 
 
 class Images:

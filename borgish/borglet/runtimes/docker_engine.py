@@ -44,6 +44,11 @@ FRAMES_AT_ONCE_MAX = 256
 
 SILENT_HINT = "Look at it with `docker info`. Containers that run go on running."
 
+OUTPUT_BYTES_MAX = 1024**2
+TIMED_OUT_CODE = 124  # as timeout(1) has it
+END_LOOK_SECONDS = 0.02
+FRAME_HEAD_BYTES = 8  # which stream, and how many bytes follow
+
 
 class Engine:
     """The engine that ``DOCKER_HOST`` names, else the one of this machine.
@@ -155,12 +160,6 @@ async def _within(threads: Executor, call: Callable[[], T], what: str) -> T:
 
 
 # -- Commands beside a task, in its container ---------------------------------------------------------------
-
-
-OUTPUT_BYTES_MAX = 1024**2
-TIMED_OUT_CODE = 124  # as timeout(1) has it
-END_LOOK_SECONDS = 0.02
-FRAME_HEAD_BYTES = 8  # which stream, and how many bytes follow
 
 
 class Attached:

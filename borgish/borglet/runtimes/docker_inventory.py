@@ -29,6 +29,9 @@ from borgish.wire.link import Exit
 
 OUT_OF_MEMORY_SECONDS_MAX = 5.0  # from the kernel's verdict to the end that it explains
 
+AT_ONCE = 20  # are removed by a sweep: engines remove one at a time
+GONE_NAME = re.compile(r"/?borgish\.gone\.(\d+\.\d{3})\.")  # no other name of ours begins like this
+
 log = logging.getLogger(__name__)
 
 
@@ -216,12 +219,6 @@ def _names(row: Listed) -> set[str]:
 
 
 # -- What stays ---------------------------------------------------------------------------------------------
-
-
-AT_ONCE = 20  # are removed by a sweep: engines remove one at a time
-GONE_NAME = re.compile(r"/?borgish\.gone\.(\d+\.\d{3})\.")  # no other name of ours begins like this
-
-log = logging.getLogger(__name__)
 
 
 class Gone(msgspec.Struct, frozen=True):

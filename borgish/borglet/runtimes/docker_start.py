@@ -30,6 +30,10 @@ NAME_TAKEN_STATUS = 409
 NAME_TRIES = 20
 NAME_PAUSE_SECONDS = 0.1
 NEVER_RAN = ("created", "removing")
+PROGRAM_LOOK_SECONDS = 0.003
+PROGRAM_LOOKS_MAX = 60
+CANNOT_RUN_CODES = (126, 127)
+_LAST_WORDS = re.compile(r"\[FATAL tini \(\d+\)\] exec (.*) failed: (.*)")
 
 
 class Starter:
@@ -169,12 +173,6 @@ class Starter:
 
 
 # -- Whether a container's program could be run at all ------------------------------------------------------
-
-
-PROGRAM_LOOK_SECONDS = 0.003
-PROGRAM_LOOKS_MAX = 60
-CANNOT_RUN_CODES = (126, 127)
-_LAST_WORDS = re.compile(r"\[FATAL tini \(\d+\)\] exec (.*) failed: (.*)")
 
 
 async def program_runs(pid: int, container: str) -> bool:

@@ -36,6 +36,9 @@ T = TypeVar("T")
 
 UNKNOWN = "exit unknown: what watched it was killed"
 REBOOTED = "exit unknown: the machine was booted since"
+CHUNK_BYTES = 64 * 1024
+POLL_SECONDS = 0.1
+LOOKS = 20
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -153,11 +156,6 @@ class RunFolder:
 
 
 # -- The output of a run: its last lines, then on and on ----------------------------------------------------
-
-
-CHUNK_BYTES = 64 * 1024
-POLL_SECONDS = 0.1
-LOOKS = 20
 
 
 async def read_log(

@@ -23,6 +23,11 @@ from borgish.wire.link import split_attempt_key
 REMOVED_MAX = 10_000
 DISK_RESERVE_BYTES = 640 * 1024**2
 """What stays of ended tasks leaves so much free: enough for the disk not to count as under pressure."""
+ROUND_SECONDS = 5.0
+AT_ONCE = 32
+BLOCK_BYTES = 512  # of st_blocks, whatever the file system's own are
+
+log = logging.getLogger(__name__)
 
 
 class Retention(msgspec.Struct, frozen=True):
@@ -125,13 +130,6 @@ class RemovalReasons:
 
 
 # -- Folders of plain programs ------------------------------------------------------------------------------
-
-
-ROUND_SECONDS = 5.0
-AT_ONCE = 32
-BLOCK_BYTES = 512  # of st_blocks, whatever the file system's own are
-
-log = logging.getLogger(__name__)
 
 
 class KeptFolders:

@@ -26,6 +26,8 @@ OPEN_FILES_MAX = 65_536
 PROCESSES_OF_USER_MAX = 8192  # without groups; the kernel counts all of a user's, so it is no task's limit
 MAIN_GROUP = "main"  # inside that of its task; those of other programs end with the number of their run
 OOM_SCORE = 200  # short of memory, the kernel should end tasks before daemons
+# What may be otherwise the next time; any other error of a command is the same at each try.
+PASSING = {errno.EAGAIN, errno.ENOMEM, errno.ETXTBSY, errno.EMFILE, errno.ENFILE, errno.EIO}
 
 
 class Starter:
@@ -113,10 +115,6 @@ class Starter:
 
 
 # -- Why a program cannot be started ------------------------------------------------------------------------
-
-
-# What may be otherwise the next time; any other error of a command is the same at each try.
-PASSING = {errno.EAGAIN, errno.ENOMEM, errno.ETXTBSY, errno.EMFILE, errno.ENFILE, errno.EIO}
 
 
 def check_ports(spec: AttemptSpec) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from borgish.borglet import messages
-from borgish.borglet.failures import DELAY_SECONDS_MAX, FIRST_SECONDS, Backoff, first_probe
+from borgish.borglet.failures import DELAY_SECONDS_MAX, FIRST_PROBE_SECONDS, Backoff, first_probe
 from borgish.clock import Now
 from borgish.spec.job import Health, Restart
 from borgish.wire.link import Exit
@@ -55,7 +55,7 @@ def test_a_new_run_is_probed_soon_and_then_ever_less_often() -> None:
         before = now.mono
         probe = probe.ask().miss(HEALTH, "refused", now)
         delays.append(probe.due - before)
-    assert first_probe(T0).due == T0.mono + FIRST_SECONDS
+    assert first_probe(T0).due == T0.mono + FIRST_PROBE_SECONDS
     assert delays == pytest.approx([0.2, 0.4, 0.8, 1.6, 2.0, 2.0])
 
 
