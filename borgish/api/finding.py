@@ -6,7 +6,7 @@ from itertools import islice
 from borgish.cell.model import Job, Machine
 from borgish.cell.state import Cell
 from borgish.errors import NotFound
-from borgish.spec.slips import meant_by_slip
+from borgish.spec.mistakes import one_edit_away
 from borgish.vocabulary import job_key
 
 _NAMES_COMPARED_MAX = 2000
@@ -48,5 +48,5 @@ def _near(name: str, names: Iterable[str]) -> str:
     last = "/" + name.rpartition("/")[2]
     same = (other for other in known if other.endswith(last))
     begun = (other for other in known if other.startswith(name))
-    near = meant_by_slip(name, known) or next(same, "") or next(begun, "")
+    near = one_edit_away(name, known) or next(same, "") or next(begun, "")
     return f"Did you mean {near}?" if near else ""

@@ -22,7 +22,7 @@ from borgish.api.auth import POLICY, Policy
 from borgish.api.errors import PROBLEM
 from borgish.api.moments import AT, AT_CHARACTERS_MAX, AT_PATTERN
 from borgish.bands import DEFAULT_BANDS, Bands
-from borgish.spec.schema import job_schema
+from borgish.spec.fields import job_schema
 from borgish.wire.api import Problem
 
 GIVES = "gives"  # the key for the content of an answer that is not a struct as JSON

@@ -18,7 +18,7 @@ from borgish.cell.commands import RemoveQuota, SetQuota
 from borgish.cell.model import split_quota_key
 from borgish.errors import Invalid, NotFound
 from borgish.resources import QUOTA_MAX, Resources
-from borgish.spec.kinds import nearest
+from borgish.spec.mistakes import nearest
 from borgish.vocabulary import NAME_PATTERN, Band
 from borgish.wire.api import Accepted, QuotaList, QuotaRequest, QuotaView
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
 from borgish.cell.state import Cell
-from borgish.spec.contradiction import contradiction, contradiction_words
+from borgish.spec.constraints import contradiction, contradiction_words
 from borgish.spec.job import MACHINE, Affinity, Constraint, JobSpec
-from borgish.spec.slips import resource_slips
+from borgish.spec.mistakes import resource_typos
 
 _ATTRIBUTES_SHOWN = 8
 _MET_WITHOUT = ("!=", "not in", "not present")  # a machine without the attribute meets these
@@ -41,7 +41,7 @@ def _warnings(cell: Cell, spec: JobSpec) -> Iterator[str]:
     for name in dict.fromkeys(_attributes_of(spec)):
         if machines and not any(name in machine.attributes for machine in machines):
             yield unknown_attribute(name, {each for machine in machines for each in machine.attributes})
-    for name, text in resource_slips(spec):
+    for name, text in resource_typos(spec):
         if not any(name in machine.capacity.named for machine in machines):
             yield text
 

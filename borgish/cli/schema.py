@@ -16,6 +16,6 @@ def schema(context: typer.Context) -> None:
     from borgish.bands import DEFAULT_BANDS
     from borgish.cli.render import as_json
     from borgish.cli.screen import data
-    from borgish.spec.schema import job_schema
+    from borgish.spec.fields import job_schema
 
     data(as_json(job_schema(session_of(context).bands() or DEFAULT_BANDS)))

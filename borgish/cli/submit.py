@@ -32,7 +32,7 @@ class JobFile(msgspec.Struct, frozen=True):
 
 def check_files(session: Session, paths: Sequence[Path], user: str) -> int:
     """Say for each file whether it is right, with all mistakes; return the exit code."""
-    from borgish.spec.slips import resource_slips
+    from borgish.spec.mistakes import resource_typos
 
     user = user or session.who_asks()
     files = [checked_file(session, path, user) for path in paths]
@@ -40,7 +40,7 @@ def check_files(session: Session, paths: Sequence[Path], user: str) -> int:
         if file is not None:
             tasks = plural(file.spec.tasks, "task")
             data(f"{safe(file.source)}: right: job {file.spec.key}, {tasks}, {file.spec.runtime}")
-            for _, text in resource_slips(file.spec):
+            for _, text in resource_typos(file.spec):
                 say_note(text)
     return USAGE if None in files else DONE
 

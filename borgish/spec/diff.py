@@ -18,7 +18,7 @@ _SECRETIVE = "env"  # values of variables are often secrets, and differences end
 def differences(old: JobSpec, new: JobSpec, bands: Bands = DEFAULT_BANDS) -> tuple[str, ...]:
     """Return one line for each thing that differs, in the order of the spec; empty when nothing does.
 
-    ``bands`` are the cell's, by which priorities are told.
+    ``bands`` are the cell's, by which priorities are shown.
     """
     before, after = _flat(old), _flat(new)
     paths = [*before, *(path for path in after if path not in before)]

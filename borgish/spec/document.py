@@ -1,20 +1,20 @@
-"""YAML text becomes a tree in which every node knows its place.
+"""The text of a job file becomes a tree in which every node knows its place.
 
 Strict: one document; no aliases, anchors, tags, merge keys, directives or duplicate keys; bounded in
 size, nodes and depth while it is read. Scalars stay text, with a note whether they were quoted: what
-the text means is for the field that reads it to say, so a plain ``no`` is the text "no" and nothing else.
+the text means is for the field that reads it to decide, so a plain ``no`` is the text "no" and nothing else.
 JSON is read too. Every other text ends in ``errors.Invalid``, never in another exception.
 """
 
+import json
 import re
 from typing import Any
 
 import msgspec
 import yaml
 
-from borgish.spec.mistakes import Found, quote
-from borgish.spec.phrases import tell_parser_error
-from borgish.spec.source import decode, json_as_yaml
+from borgish.spec.mistakes import Mistakes, lines_of, quote, safe
+from borgish.vocabulary import BODY_BYTES_MAX
 
 NODES_MAX = 50_000
 DEPTH_MAX = 32
@@ -24,6 +24,16 @@ EMPTY_HINT = "a job needs name: NAME and run: [program, argument]"
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _NOT_TEXT = re.compile("[\0\ud800-\udfff]")
+# Outside stands what YAML does not allow, what ends a line in YAML 1.1 only (U+0085, U+2028, U+2029),
+# and a byte order mark that is not at the front.
+_FORBIDDEN = re.compile(
+    "[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
+)
+_DIRECTIVE = re.compile(r"(?:^|(?<=[\r\n]))%")
+# A backslash counts when an even number of them stands before it.
+_SURROGATE_PAIR = re.compile(
+    r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})"
+)
 
 
 class Scalar(msgspec.Struct, frozen=True):
@@ -33,11 +43,6 @@ class Scalar(msgspec.Struct, frozen=True):
     plain: bool
     line: int
     column: int
-
-    @property
-    def is_null(self) -> bool:
-        """Whether it is one of YAML's ways to write nothing."""
-        return self.plain and self.text in ("", "~", "null")
 
 
 class Sequence(msgspec.Struct, frozen=True):
@@ -57,7 +62,7 @@ class Mapping(msgspec.Struct, frozen=True):
 
 
 class Broken(msgspec.Struct, frozen=True):
-    """Something that cannot be used; what is wrong with it has been told already."""
+    """Something that cannot be used; what is wrong with it has been reported already."""
 
     line: int
     column: int
@@ -66,25 +71,25 @@ class Broken(msgspec.Struct, frozen=True):
 Node = Scalar | Sequence | Mapping | Broken
 
 
-def parse(source: str | bytes) -> tuple[Node, Found]:
+def parse(source: str | bytes) -> tuple[Node, Mistakes]:
     """Read a text; return its tree and the mistakes found that do not stand in the way of reading on.
 
     Raises Invalid at once where there is no tree: not UTF-8, not YAML, empty, over a limit.
     """
-    text = json_as_yaml(decode(source))
-    found = Found(text)
+    text = _json_as_yaml(_decode(source))
+    found = Mistakes(text)
     tree = _Tree(found)
     loader = _LOADER(text)
     try:
         while loader.check_event() and tree.documents < 2:
             tree.take(loader.get_event())
     except yaml.YAMLError as error:
-        tell_parser_error(error, text, found)
+        _report_parser_error(error, text, found)
         raise found.invalid() from None
     finally:
         loader.dispose()
     if tree.root is None:
-        found.tell(1, 1, "the file is empty", EMPTY_HINT)
+        found.report(1, 1, "the file is empty", EMPTY_HINT)
         raise found.invalid()
     return tree.root, found
 
@@ -112,7 +117,7 @@ class _Open:
 class _Tree:
     """Builds the tree out of events; a stack instead of recursion."""
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: Mistakes) -> None:
         self.root: Node | None = None
         self.documents = 0
         self._found = found
@@ -123,46 +128,38 @@ class _Tree:
         if isinstance(event, yaml.CollectionEndEvent):
             self._add(self._stack.pop().close())
         elif isinstance(event, yaml.DocumentStartEvent):
-            self._begin_document(event)
+            self.documents += 1
+            if self.documents > 1:
+                self._report(event, "a second document (after ---)", "put each job into a file of its own")
         elif isinstance(event, yaml.NodeEvent):
             self._begin_node(event)
 
-    def _begin_document(self, event: Any) -> None:
-        self.documents += 1
-        if self.documents > 1:
-            self._tell(event, "a second document (after ---)", "put each job into a file of its own")
-
     def _begin_node(self, event: Any) -> None:
-        self._keep_limits(event)
+        self._nodes += 1
+        if self._nodes > NODES_MAX:
+            self._report(event, f"the file has more than {NODES_MAX} values", "split it into several jobs")
+            raise self._found.invalid()
+        if len(self._stack) >= DEPTH_MAX:
+            self._report(event, f"the file is nested more than {DEPTH_MAX} deep", "a job file needs 4 levels")
+            raise self._found.invalid()
         if isinstance(event, yaml.AliasEvent):
-            self._tell(event, "an alias (*name)", "write the value out; text that begins with * needs quotes")
+            self._report(
+                event, "an alias (*name)", "write the value out; text that begins with * needs quotes"
+            )
             self._add(Broken(*_place(event)))
             return
         if event.anchor is not None:
-            self._tell(event, "an anchor (&name)", "remove it; text that begins with & needs quotes")
+            self._report(event, "an anchor (&name)", "remove it; text that begins with & needs quotes")
         if event.tag is not None:
-            self._tell(event, "a tag (!name)", "remove it; text that begins with ! needs quotes")
+            self._report(event, "a tag (!name)", "remove it; text that begins with ! needs quotes")
         if isinstance(event, yaml.CollectionStartEvent):
             self._stack.append(_Open(event))
+        elif _NOT_TEXT.search(event.value):
+            hint = "remove it; no program can be given one"
+            self._report(event, "a value with a NUL or half a character", hint)
+            self._add(Broken(*_place(event)))
         else:
-            self._add(self._scalar(event))
-
-    def _keep_limits(self, event: Any) -> None:
-        self._nodes += 1
-        if self._nodes > NODES_MAX:
-            self._tell(event, f"the file has more than {NODES_MAX} values", "split it into several jobs")
-            raise self._found.invalid()
-        if len(self._stack) >= DEPTH_MAX:
-            self._tell(event, f"the file is nested more than {DEPTH_MAX} deep", "a job file needs 4 levels")
-            raise self._found.invalid()
-
-    def _scalar(self, event: Any) -> Node:
-        if _NOT_TEXT.search(event.value):
-            self._tell(
-                event, "a value with a NUL or half a character", "remove it; no program can be given one"
-            )
-            return Broken(*_place(event))
-        return Scalar(event.value, not event.style, *_place(event))
+            self._add(Scalar(event.value, not event.style, *_place(event)))
 
     def _add(self, node: Node) -> None:
         if not self._stack:
@@ -183,20 +180,164 @@ class _Tree:
             parent.broken = True
             if not isinstance(node, Broken):
                 hint = 'a substitution needs quotes: "{{port.http}}"'
-                self._found.tell(node.line, node.column, "a key that is not text", hint)
+                self._found.report(node.line, node.column, "a key that is not text", hint)
         elif node.plain and node.text == "<<":
-            self._found.tell(node.line, node.column, "a merge key (<<)", "write the values out")
+            self._found.report(node.line, node.column, "a merge key (<<)", "write the values out")
         elif first := parent.key_lines.get(node.text):
             message = f"{quote(node.text)} is given twice; the first is in line {first}"
-            self._found.tell(node.line, node.column, message, "keep one of them")
+            self._found.report(node.line, node.column, message, "keep one of them")
         else:
             parent.key_lines[node.text] = node.line
             return node
         return Broken(node.line, node.column)
 
-    def _tell(self, event: Any, message: str, hint: str) -> None:
-        self._found.tell(*_place(event), message, hint)
+    def _report(self, event: Any, message: str, hint: str) -> None:
+        self._found.report(*_place(event), message, hint)
 
 
 def _place(event: Any) -> tuple[int, int]:
     return event.start_mark.line + 1, event.start_mark.column + 1
+
+
+# The text, before it is read as YAML
+
+
+def _decode(source: str | bytes) -> str:
+    """Return the text of a file, fit to be parsed. Raises Invalid where it is not."""
+    size = len(source) if isinstance(source, bytes) else len(source.encode("utf-8", "replace"))
+    if size > BODY_BYTES_MAX:
+        found = Mistakes("")
+        message = f"the file has {size} bytes; at most {BODY_BYTES_MAX} (1 MiB) are read"
+        found.report(0, 0, message, "split it into several jobs")
+        raise found.invalid()
+    text = (_utf8(source) if isinstance(source, bytes) else source).removeprefix("\ufeff")
+    found = Mistakes(text)
+    if match := _FORBIDDEN.search(text):
+        code = ord(match[0])
+        hint = f'remove it; a value that needs it can hold "\\u{code:04x}" in double quotes'
+        if code == 0 or 0xD800 <= code < 0xE000:
+            hint = "remove it"
+        found.report(*_position(text, match.start()), f"the character U+{code:04X} cannot stand here", hint)
+    elif match := _DIRECTIVE.search(text):
+        hint = "remove the line; text that begins with % needs quotes"
+        found.report(*_position(text, match.start()), "a YAML directive (a line that begins with %)", hint)
+    found.stop()
+    return text
+
+
+def _utf8(source: bytes) -> str:
+    try:
+        return source.decode("utf-8")
+    except UnicodeDecodeError as error:
+        good = source[: error.start].decode("utf-8")
+        found = Mistakes(source.decode("utf-8", "replace"))
+        message = f"the byte 0x{source[error.start]:02x} is not UTF-8"
+        found.report(*_position(good, len(good)), message, "save the file in the UTF-8 encoding")
+        raise found.invalid() from None
+
+
+def _position(text: str, offset: int) -> tuple[int, int]:
+    """Return line and column, from 1, of an offset into a text."""
+    lines = lines_of(text[:offset])
+    return len(lines), len(lines[-1]) + 1
+
+
+def _json_as_yaml(text: str) -> str:
+    """Bring valid JSON into the part of it that YAML 1.1 parsers read: no tabs, no surrogate pairs.
+
+    Other text is returned as it is.
+    """
+    if not text.lstrip().startswith("{") or not ("\t" in text or _SURROGATE_PAIR.search(text)):
+        return text
+    try:
+        json.loads(text, parse_int=str, parse_float=str)
+    except (ValueError, RecursionError):
+        return text
+    # In valid JSON a raw tab is always white space between tokens.
+    return _SURROGATE_PAIR.sub(_one_character, text.replace("\t", " "))
+
+
+def _one_character(pair: re.Match[str]) -> str:
+    return pair[1] + (bytes.fromhex(pair[2]) + bytes.fromhex(pair[3])).decode("utf-16-be")
+
+
+# What the YAML parsers report: there are two, in C and in Python, which find the same faults and name them
+# differently.
+
+
+class _Fault(msgspec.Struct, frozen=True):
+    """A fault in words that say what to do.
+
+    ``at_start``: it is best shown where the thing that is not finished began.
+    """
+
+    part: str  # of the words of either parser
+    message: str
+    hint: str
+    at_start: bool = False
+
+
+_NOT_FITTING = "this does not fit what stands above it"
+_ONE_LEVEL = "give keys of one level the same indentation, and put nothing after a closing quote"
+
+_FAULTS = (
+    _Fault(
+        "mapping values are not allowed",
+        "a ':' that cannot stand here",
+        "quote text that holds ': ', and give keys of one level the same indentation",
+    ),
+    _Fault("unexpected end of stream", "a quote that is never closed", "close the quote", at_start=True),
+    _Fault("',' or ']'", "a list that is not closed, or lacks a comma", "close it with ']'", at_start=True),
+    _Fault(
+        "',' or '}'", "a mapping that is not closed, or lacks a comma", "close it with '}'", at_start=True
+    ),
+    _Fault("could not find expected ':'", "a key without a ':'", "write it as 'key: value'", at_start=True),
+    _Fault(
+        "unknown escape",
+        "an escape that double quotes do not know",
+        "write \\\\ for a backslash, or use single quotes",
+        at_start=True,
+    ),
+    _Fault(
+        "sequence entries are not allowed",
+        "a '-' that cannot stand here",
+        "begin a list in the line after its key, or write it as [a, b]",
+    ),
+    _Fault("expected key", _NOT_FITTING, _ONE_LEVEL),
+    _Fault("expected '-' indicator", _NOT_FITTING, "begin every item of a list with '- '"),
+    _Fault("expected <block end>", _NOT_FITTING, _ONE_LEVEL),
+    _Fault("document start", "text after the end of the job", "remove it; look for a '}' or ']' too many"),
+    _Fault("node content", "a value is missing here", "give the value, or remove the line"),
+)
+
+
+def _report_parser_error(error: Any, text: str, found: Mistakes) -> None:
+    """Add what a parser raised (a yaml.YAMLError) to the mistakes found."""
+    lines = lines_of(text.rstrip("\r\n"))
+    problem = str(getattr(error, "problem", None) or error)
+    mark = getattr(error, "problem_mark", None)
+    start = getattr(error, "context_mark", None) or mark
+    line, column = _inside(mark, lines)
+    if "cannot start any token" in problem:
+        char = lines[line - 1][column - 1 : column]
+        if char == "\t":
+            found.report(line, column, "a tab cannot be used to indent", "indent with spaces")
+        else:
+            message = f"text without quotes cannot begin with {char}"
+            found.report(line, column, message, "put the text in quotes")
+        return
+    for fault in _FAULTS:
+        if fault.part in problem:
+            place = _inside(start, lines) if fault.at_start else (line, column)
+            found.report(*place, fault.message, fault.hint)
+            return
+    found.report(line, column, f"this is not YAML: {safe(problem)}", "see the line and the one before it")
+
+
+def _inside(mark: Any, lines: list[str]) -> tuple[int, int]:
+    """Return line and column, from 1; what lies behind the last line is its end."""
+    if mark is None:
+        return 1, 1
+    if mark.line < len(lines):
+        return mark.line + 1, mark.column + 1
+    return len(lines), len(lines[-1]) + 1

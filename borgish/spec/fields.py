@@ -1,19 +1,46 @@
-"""The fields of a job file: their names, kinds, bounds and words. The reader and the schema both come
-from these tables. What must go together across the whole file is in ``checks``.
+"""The fields of a job file: their names, kinds, bounds and words. The reader, the JSON Schema and the help
+come from these tables. What must go together across the whole file is in ``read``.
 """
 
 import json
 import re
 from typing import Any
 
-from borgish.spec.job import Health, Override, Restart, Stop
-from borgish.spec.kinds import Choice, Flag, ListOf, MapOf, Name, Port, Text, Whole, nearest
-from borgish.spec.mistakes import quote
-from borgish.spec.placing import AFFINITIES, PREFER, SPREAD, TOLERATIONS
-from borgish.spec.records import Field, Record, Values
-from borgish.spec.values import Condition, EnvName, Index, Limits, Priority, Signal, Tcp, duration
+from borgish.bands import DEFAULT_BANDS, Bands
+from borgish.spec.document import Node, Sequence
+from borgish.spec.job import (
+    MACHINE,
+    Affinity,
+    Constraint,
+    Health,
+    Override,
+    Preference,
+    Restart,
+    Spread,
+    Stop,
+    Toleration,
+)
+from borgish.spec.kinds import (
+    Choice,
+    Field,
+    Flag,
+    ListOf,
+    MapOf,
+    Name,
+    Place,
+    Record,
+    Schema,
+    Text,
+    Values,
+    Whole,
+    Wrong,
+)
+from borgish.spec.mistakes import nearest, quote
+from borgish.spec.values import Condition, EnvName, Index, Limits, Port, Priority, Signal, Tcp, duration
 from borgish.vocabulary import (
     NAME_PATTERN,
+    TAINT_KEY_PATTERN,
+    TAINT_VALUE_PATTERN,
     TASKS_PER_JOB_MAX,
     Appclass,
     JobKind,
@@ -64,7 +91,7 @@ def _make_restart(values: Values) -> Restart:
     restart = Restart(**values.given)
     if restart.policy is RestartPolicy.NEVER and restart.attempts:
         hint = "remove it, or write policy: on_failure"
-        values.tell("attempts", "attempts mean nothing with policy: never", hint)
+        values.report("attempts", "attempts mean nothing with policy: never", hint)
     return restart
 
 
@@ -123,17 +150,17 @@ def _make_health(values: Values) -> Health:
     probes = [name for name in _PROBES if name in values.nodes]
     if len(probes) != 1:
         what = f"both {' and '.join(probes)} are given" if probes else "none of http, tcp, command is given"
-        values.place.tell(values.node, f"{what}; a probe is exactly one", "write {http: /, port: http}")
+        values.place.report(values.node, f"{what}; a probe is exactly one", "write {http: /, port: http}")
     given = dict(values.given)
     if "tcp" in given:
         named = given["tcp"]
         given["tcp"] = True
         if named and given.setdefault("port", named) != named:
-            values.tell("port", f"tcp names the port {quote(named)} and this another", "keep one of them")
+            values.report("port", f"tcp names the port {quote(named)} and this another", "keep one of them")
     if "command" in probes and "port" in given:
-        values.tell("port", "a command probe has no port", "remove it; the command finds PORT_NAME set")
+        values.report("port", "a command probe has no port", "remove it; the command finds PORT_NAME set")
     if "command" in given and not any(given["command"][:1]):
-        values.tell("command", "there is no program to run", "write command: [program, argument]")
+        values.report("command", "there is no program to run", "write command: [program, argument]")
     return Health(**given)
 
 
@@ -166,6 +193,99 @@ PROGRAM_FIELDS = (
     Field("workdir", _WORKDIR, "the folder to start in; the job's unless given"),
 )
 PROGRAM = Record("a program", PROGRAM_FIELDS, "{run: [program, argument]}", lambda values: dict(values.given))
+
+# Where its tasks are to be, and beside whom: preferences, spread, affinity, tolerations.
+
+_ATTRIBUTE = Text(63, r"[A-Za-z_][A-Za-z0-9_./-]*", "an attribute of machines, like rack")
+_TAINT_KEY = Text(63, TAINT_KEY_PATTERN, "a taint's key, like maintenance")
+_TAINT_VALUE = Text(253, TAINT_VALUE_PATTERN, "letters, digits and . _ / - inside")
+_WEIGHT = Whole(1, 100)
+
+
+class Labels:
+    """Conditions on labels: one expression, or a list of which all must hold."""
+
+    _one = Condition()
+    _several = ListOf(_one, 16, '"app == db"')
+
+    def read(self, node: Node, place: Place, /) -> tuple[Constraint, ...]:
+        if isinstance(node, Sequence):
+            if not node.items:
+                raise Wrong("no condition is given", 'write "app == db"')
+            return self._several.read(node, place)
+        return (self._one.read(node, place),)
+
+    def schema(self) -> Schema:
+        return {"anyOf": [self._one.schema(), self._several.schema()]}
+
+
+_PREFER_FIELDS = (
+    Field("when", Condition(), "a condition on machines, like disk == ssd", required=True),
+    Field("weight", _WEIGHT, "how much such machines are liked, 1 to 100; 1 unless given"),
+)
+
+
+def _make_preference(values: Values) -> Preference | None:
+    return Preference(**values.given) if "when" in values.given else None
+
+
+_PREFERENCE = Record("a preference", _PREFER_FIELDS, '{when: "disk == ssd", weight: 10}', _make_preference)
+PREFER = ListOf(_PREFERENCE, 32, '[{when: "disk == ssd", weight: 10}]')
+
+_SPREAD_FIELDS = (
+    Field("over", _ATTRIBUTE, "an attribute of machines, like rack; machine unless given"),
+    Field("max", Whole(1, TASKS_PER_JOB_MAX), "at most so many tasks on each of its values; else even"),
+)
+
+
+class _SpreadList(ListOf[Spread]):
+    """Spreads, each over another attribute."""
+
+    def read(self, node: Node, place: Place, /) -> tuple[Spread, ...]:
+        spreads = super().read(node, place)
+        seen: set[str] = set()
+        for spread in spreads:
+            if spread.over in seen:
+                place.report(node, f"{quote(spread.over)} is given twice", "keep one of them")
+            seen.add(spread.over)
+        return spreads
+
+
+_SPREAD = Record("a spread", _SPREAD_FIELDS, "{over: rack, max: 2}", lambda values: Spread(**values.given))
+SPREAD = _SpreadList(_SPREAD, 8, "[{over: rack, max: 2}]")
+
+_AFFINITY_FIELDS = (
+    Field("labels", Labels(), "whose tasks: conditions on the labels of their jobs", required=True),
+    Field("over", _ATTRIBUTE, f"an attribute of machines, like rack; {MACHINE} unless given"),
+    Field("weight", _WEIGHT, "how much it is liked, 1 to 100; without a weight it must be so"),
+)
+
+
+def _make_affinity(values: Values) -> Affinity | None:
+    return Affinity(**values.given) if values.given.get("labels") else None
+
+
+_AFFINITY = Record("an affinity", _AFFINITY_FIELDS, '{labels: "app == db", over: rack}', _make_affinity)
+AFFINITIES = ListOf(_AFFINITY, 16, '[{labels: "app == db", over: rack}]')
+
+_TOLERATION_FIELDS = (
+    Field("taint", _TAINT_KEY, "the taint's key", required=True),
+    Field("value", _TAINT_VALUE, "its value; any unless given"),
+    Field(
+        "for",
+        duration(0, 366 * _DAY_SECONDS, "1h"),
+        "how long tasks may stay where it evicts; for good unless given",
+        "for_seconds",
+    ),
+)
+
+
+def _make_toleration(values: Values) -> Toleration | None:
+    return Toleration(**values.given) if "taint" in values.given else None
+
+
+_TOLERATION = Record("a toleration", _TOLERATION_FIELDS, "{taint: maintenance, for: 1h}", _make_toleration)
+TOLERATIONS = ListOf(_TOLERATION, 32, "[{taint: dedicated, value: ml}]")
 
 JOB_FIELDS = (
     Field("name", Name(), "the job's name, like web", required=True),
@@ -230,3 +350,23 @@ JOB_FIELDS = (
     ),
 )
 JOB = Record("the job", JOB_FIELDS, "name: web", lambda values: values)
+
+
+def job_schema(bands: Bands = DEFAULT_BANDS) -> Schema:
+    """Return the JSON Schema (draft 2020-12) of a job file for editors and checkers, with these bands.
+
+    It says less than the reader knows: what goes together across fields is checked in ``read``.
+    """
+    schema = JOB.schema()
+    schema["properties"]["priority"] |= Priority().schema(bands)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "borgish job",
+        "description": "A named set of tasks that run the same thing.",
+        **schema,
+        "anyOf": [
+            {"required": ["run"]},
+            {"required": ["image"]},
+            {"required": ["kind"], "properties": {"kind": {"const": JobKind.ALLOC_SET}}},
+        ],
+    }

@@ -128,7 +128,7 @@ class Override(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class JobSpec(msgspec.Struct, frozen=True):
-    """A job as its user wants it. Shapes are in the field names; see ``spec/schema.py`` for bounds."""
+    """A job as its user wants it. Shapes are in the field names; see ``spec/fields.py`` for bounds."""
 
     name: str
     user: str

@@ -1,14 +1,13 @@
-"""How the values of a job file are read: texts, numbers, amounts, choices, lists, mappings, records.
+"""How the values of a job file are read: texts, numbers, choices, lists, mappings, records.
 
 A kind reads one node of the tree into a value, or says what is wrong with it; it also describes itself
-as JSON Schema, so that what is accepted and what is described come from one place. Which fields there
-are is for ``fields`` to say.
+as JSON Schema, so that what is accepted and what is described come from one place. ``values`` has the kinds
+that only job files have; which fields there are is for ``fields`` to say.
 """
 
-import difflib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -16,8 +15,7 @@ import msgspec
 
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.spec.document import Broken, Mapping, Node, Scalar, Sequence
-from borgish.spec.mistakes import Found, quote
-from borgish.spec.numbers import whole_number
+from borgish.spec.mistakes import DIGITS_MAX, Mistakes, meant_number, nearest, quote, suggest_field
 from borgish.vocabulary import NAME_PATTERN
 
 Schema = dict[str, Any]
@@ -28,7 +26,7 @@ E = TypeVar("E", bound=StrEnum)
 
 
 class Wrong(Exception):
-    """What is wrong with one value, said so that it can follow the value's path. Empty: told already."""
+    """What is wrong with one value, worded to follow the value's path. Empty: reported already."""
 
     def __init__(self, message: str = "", hint: str = "") -> None:
         super().__init__(message)
@@ -37,10 +35,10 @@ class Wrong(Exception):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where in the document a value is, where mistakes are told, and which bands its cell has."""
+    """Where in the document a value is, where mistakes are reported, and which bands its cell has."""
 
     path: str
-    found: Found
+    found: Mistakes
     bands: Bands = DEFAULT_BANDS
 
     def at(self, key: str) -> "Place":
@@ -49,26 +47,31 @@ class Place(msgspec.Struct, frozen=True):
     def item(self, number: int) -> "Place":
         return Place(f"{self.path}[{number}]", self.found, self.bands)
 
-    def tell(self, node: Node, message: str, hint: str = "") -> None:
+    def report(self, node: Node, message: str, hint: str = "") -> None:
         text = f"{self.path}: {message}" if self.path else message
-        self.found.tell(node.line, node.column, text, hint, self.path)
+        self.found.report(node.line, node.column, text, hint, self.path)
 
     def read(self, kind: "Kind[T]", node: Node) -> T | None:
-        """Return what a node says; when it is wrong, tell so and return None, which no value is."""
+        """Return what a node says; when it is wrong, report it and return None, which no value is."""
         try:
             return kind.read(node, self)
         except Wrong as wrong:
             if wrong.message:
-                self.tell(node, wrong.message, wrong.hint)
+                self.report(node, wrong.message, wrong.hint)
             return None
 
 
 class Kind(Protocol[T_co]):
-    """One kind of value. ``read`` raises Wrong for the node itself and tells the place of what is in it."""
+    """One kind of value. ``read`` raises Wrong for the node itself, and reports what is wrong inside it."""
 
     def read(self, node: Node, place: Place, /) -> T_co: ...
 
     def schema(self) -> Schema: ...
+
+
+def is_null(scalar: Scalar) -> bool:
+    """Return whether it is one of YAML's ways to write nothing."""
+    return scalar.plain and scalar.text in ("", "~", "null")
 
 
 def scalar(node: Node, example: str = "") -> Scalar:
@@ -82,7 +85,7 @@ def scalar(node: Node, example: str = "") -> Scalar:
         raise Wrong(
             "a mapping, where a single value is expected", hint or "text that holds ': ' needs quotes"
         )
-    if node.is_null:
+    if is_null(node):
         raise Wrong("there is no value", 'give one, or remove the line; an empty text is ""')
     return node
 
@@ -98,14 +101,6 @@ class Leaf(ABC, Generic[T]):
     @abstractmethod
     def of(self, found: Scalar) -> T:
         """Return what the text means. Raises Wrong."""
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Return the known word that this one begins, or is most like, or ""."""
-    words = list(known)
-    word = word[:64].lower()
-    begun = [known for known in words if len(word) > 2 and known.startswith(word)]
-    return next(iter(begun or difflib.get_close_matches(word, words, 1, 0.6)), "")
 
 
 class Text(Leaf[str]):
@@ -159,57 +154,46 @@ class Name(Leaf[str]):
     def of(self, found: Scalar) -> str:
         text = found.text
         if not _NAME.fullmatch(text):
-            raise Wrong(f"{quote(text)} is not a name", _name_hint(text))
+            hint = "a name has 1 to 63 of a-z, 0-9 and -, and begins and ends with a letter or digit"
+            better = re.sub(r"[^a-z0-9]+", "-", text[:256].lower()).strip("-")[:63].strip("-")
+            raise Wrong(f"{quote(text)} is not a name", f"{hint}, like {better}" if better else hint)
         return text
 
     def schema(self) -> Schema:
         return {"type": "string", "pattern": f"^{NAME_PATTERN}$"}
 
 
-def _name_hint(text: str) -> str:
-    rule = "a name has 1 to 63 of a-z, 0-9 and -, and begins and ends with a letter or digit"
-    better = re.sub(r"[^a-z0-9]+", "-", text[:256].lower()).strip("-")[:63].strip("-")
-    return f"{rule}, like {better}" if better else rule
-
-
-_NUMBERED_PORT = re.compile(r"[0-9.:-]*[0-9]+[:-][0-9]+(/tcp|/udp)?|[0-9]+/(tcp|udp)")
-"""A port as Docker and Compose write it: 80:8080, 127.0.0.1:80:8080, 53/udp."""
-
-
-class Port(Name):
-    """The name of a port. A number would be misread: borgish chooses the numbers."""
-
-    def of(self, found: Scalar) -> str:
-        text = found.text
-        if text.isdigit() or (len(text) < 64 and _NUMBERED_PORT.fullmatch(text)):
-            what = f"{text} is a number" if text.isdigit() else f"{quote(text)} has numbers"
-            hint = "name it, as ports: [http]; borgish chooses the number, and {{port.http}} tells it"
-            raise Wrong(f"{what}; a port is given a name", hint)
-        return super().of(found)
-
-    def schema(self) -> Schema:
-        return {**super().schema(), "not": {"pattern": "^[0-9]+$"}}
+_WHOLE = re.compile(r"-?(?:0|[1-9][0-9]*)")
 
 
 class Whole(Leaf[int]):
     """A whole number without quotes, both bounds included. ``hint`` is for one above them, or for
     ``all_mistakes``.
+
+    It is its digits and nothing else. YAML's own number rules are left out on purpose: ``012`` is eight plus
+    two there, ``1_000`` a thousand, ``1e3`` a float.
     """
 
     def __init__(self, low: int, high: int, hint: str = "", *, all_mistakes: bool = False) -> None:
         self._low, self._high, self._hint, self._all_mistakes = low, high, hint, all_mistakes
 
     def of(self, found: Scalar) -> int:
+        text, low, high = found.text, self._low, self._high
+        bounds = f"a whole number from {low} to {high}"
         if not found.plain:
-            hint = self._hint if self._all_mistakes else "remove the quotes"
-            raise Wrong(f'"{quote(found.text)[1:-1]}" is text; a number is expected', hint)
-        try:
-            return whole_number(found.text, self._low, self._high)
-        except ValueError as error:
-            message, hint = error.args
-            is_above = "outside" in message and not found.text.startswith("-") and found.text != "0"
-            is_ours = self._all_mistakes or (self._hint and is_above)
-            raise Wrong(message, self._hint if is_ours else hint) from None
+            raise self._wrong(f'"{quote(text)[1:-1]}" is text; a number is expected', "remove the quotes")
+        if not _WHOLE.fullmatch(text):
+            meant = meant_number(text)
+            hint = f"write {meant}" if meant and low <= int(meant) <= high else f"write {bounds}"
+            raise self._wrong(f"{quote(text)} is not a whole number", hint)
+        if len(text) <= DIGITS_MAX and low <= int(text) <= high:
+            return int(text)
+        what = text if len(text) <= DIGITS_MAX else f"a number of {len(text.lstrip('-'))} digits"
+        hint = self._hint if self._hint and text != "0" and not text.startswith("-") else f"write {bounds}"
+        raise self._wrong(f"{what} is outside {low} to {high}", hint)
+
+    def _wrong(self, message: str, hint: str) -> Wrong:
+        return Wrong(message, self._hint if self._all_mistakes else hint)
 
     def schema(self) -> Schema:
         return {"type": "integer", "minimum": self._low, "maximum": self._high}
@@ -229,32 +213,6 @@ class Flag(Leaf[bool]):
         return {"type": "boolean"}
 
 
-class Amount(Leaf[T]):
-    """A number with a unit, read by one of the functions of ``resources``."""
-
-    def __init__(self, parse: Callable[[str], T], example: str, pattern: str, types: tuple[str, ...]) -> None:
-        self._parse, self.example, self._pattern, self._types = parse, example, pattern, types
-
-    def of(self, found: Scalar) -> T:
-        text = found.text
-        if re.match(r"0[0-9]", text):
-            raise Wrong(f"{quote(text)} begins with a 0", f"write {text[:20].lstrip('0') or '0'}")
-        try:
-            return self._parse(text)
-        except ValueError as error:
-            raise Wrong(f"{quote(text)} {error}", self._hint(text)) from None
-
-    def _hint(self, text: str) -> str:
-        try:
-            self._parse(f"{text}s")  # a duration without its unit
-        except ValueError:
-            return f"write it like {self.example}"
-        return f"write {text}s"
-
-    def schema(self) -> Schema:
-        return {"type": list(self._types), "pattern": self._pattern}
-
-
 class Choice(Leaf[E]):
     """One word of a closed set."""
 
@@ -267,11 +225,9 @@ class Choice(Leaf[E]):
         try:
             return self._words(text)
         except ValueError:
-            raise Wrong(f"{quote(text)} is not one of {', '.join(self._words)}", self._hint(text)) from None
-
-    def _hint(self, text: str) -> str:
-        close = nearest(text, self._words)
-        return f"did you mean {close}?" if close else ""
+            close = nearest(text, self._words)
+            hint = f"did you mean {close}?" if close else ""
+            raise Wrong(f"{quote(text)} is not one of {', '.join(self._words)}", hint) from None
 
     def schema(self) -> Schema:
         return {"enum": [str(word) for word in self._words]}
@@ -292,33 +248,30 @@ class ListOf(Generic[T]):
         self._kind, self._high, self._example, self._unique, self._one = kind, high, example, unique, one
 
     def read(self, node: Node, place: Place, /) -> tuple[T, ...]:
+        if isinstance(node, Broken):
+            raise Wrong
+        if not isinstance(node, Sequence):
+            raise self._not_a_list(node)
+        if len(node.items) > self._high:
+            raise Wrong(f"a list of {len(node.items)}; at most {self._high} are allowed")
         items: list[T] = []
-        for number, child in enumerate(self._items(node)):
+        for number, child in enumerate(node.items):
             spot = place.item(number)
             item = spot.read(self._kind, child)
             if item is None:
                 continue
             if self._unique and item in items:
-                spot.tell(child, f"{quote(str(item))} is given twice", "keep one of them")
+                spot.report(child, f"{quote(str(item))} is given twice", "keep one of them")
             else:
                 items.append(item)
         return tuple(items)
 
-    def _items(self, node: Node) -> tuple[Node, ...]:
-        if isinstance(node, Broken):
-            raise Wrong
-        if not isinstance(node, Sequence):
-            raise Wrong(*self._not_a_list(node))
-        if len(node.items) > self._high:
-            raise Wrong(f"a list of {len(node.items)}; at most {self._high} are allowed")
-        return node.items
-
-    def _not_a_list(self, node: Node) -> tuple[str, str]:
-        if isinstance(node, Scalar) and not node.is_null:
+    def _not_a_list(self, node: Node) -> Wrong:
+        if isinstance(node, Scalar) and not is_null(node):
             example = self._one(node.text) if self._one else self._example
-            return "a single text, where a list is expected", f"write {example}"
+            return Wrong("a single text, where a list is expected", f"write {example}")
         what = "a mapping" if isinstance(node, Mapping) else "nothing"
-        return f"{what}, where a list is expected", f"write {self._example}"
+        return Wrong(f"{what}, where a list is expected", f"write {self._example}")
 
     def schema(self) -> Schema:
         schema: Schema = {"type": "array", "items": self._kind.schema(), "maxItems": self._high}
@@ -354,8 +307,94 @@ def pairs(node: Node, example: str, high: int) -> tuple[tuple[Scalar, Node], ...
     if isinstance(node, Broken):
         raise Wrong
     if not isinstance(node, Mapping):
-        what = "a list" if isinstance(node, Sequence) else "nothing" if node.is_null else "a single text"
+        what = "a list" if isinstance(node, Sequence) else "nothing" if is_null(node) else "a single text"
         raise Wrong(f"{what}, where a mapping is expected", f"write {example}")
     if len(node.items) > high:
         raise Wrong(f"{len(node.items)} entries; at most {high} are allowed")
     return node.items
+
+
+_FIELDS_MAX = 1000  # more than any record knows; so many unknown ones need not be reported one by one
+
+
+class Field(msgspec.Struct, frozen=True):
+    """One field of a record. ``into`` is the attribute of the struct that it fills, when named otherwise."""
+
+    name: str
+    kind: Kind[Any]
+    about: str
+    into: str = ""
+    required: bool = False
+
+    @property
+    def attribute(self) -> str:
+        return self.into or self.name
+
+
+class Values(msgspec.Struct):
+    """What a record was found to hold: right values by attribute, and nodes by field name."""
+
+    node: Mapping
+    place: Place
+    given: dict[str, Any]
+    nodes: dict[str, Node]
+
+    def report(self, field: str, message: str, hint: str = "") -> None:
+        """Report a mistake at a field's value, or at the whole record when it is not there."""
+        if field in self.nodes:
+            self.place.at(field).report(self.nodes[field], message, hint)
+        else:
+            self.place.report(self.node, message, hint)
+
+
+class Record(Generic[T]):
+    """A mapping with known fields, made into a value by ``make``, which may report what does not go together.
+
+    ``make`` gets the values that are right, of which some may be missing where mistakes were reported.
+    ``one`` returns the mapping that a single text, written in its place, most likely stands for.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        fields: tuple[Field, ...],
+        example: str,
+        make: Callable[[Values], T],
+        *,
+        one: Callable[[str], str] | None = None,
+    ) -> None:
+        self._what, self._fields, self._example, self._make, self._one = what, fields, example, make, one
+        self._by_name = {field.name: field for field in fields}
+
+    def read(self, node: Node, place: Place, /) -> T:
+        example = self._one(node.text) if self._one and isinstance(node, Scalar) else self._example
+        entries = pairs(node, example, _FIELDS_MAX)
+        if not isinstance(node, Mapping):  # pairs() has raised
+            raise Wrong
+        values = Values(node, place, {}, {})
+        for key, child in entries:
+            field = self._by_name.get(key.text)
+            if field is None:
+                message = f"{quote(key.text)} is not a field of {self._what}"
+                hint = suggest_field(key.text, self._by_name)
+                place.found.report(key.line, key.column, message, hint, place.at(key.text).path)
+                continue
+            values.nodes[field.name] = child
+            value = place.at(field.name).read(field.kind, child)
+            if value is not None:
+                values.given[field.attribute] = value
+        for field in self._fields:
+            if field.required and field.name not in values.nodes:
+                place.report(
+                    node, f"{field.name} is missing from {self._what}", f"add {field.name}: {field.about}"
+                )
+        return self._make(values)
+
+    def schema(self) -> Schema:
+        schema: Schema = {
+            "type": "object",
+            "properties": {f.name: {"description": f.about, **f.kind.schema()} for f in self._fields},
+            "additionalProperties": False,
+        }
+        required = [field.name for field in self._fields if field.required]
+        return {**schema, "required": required} if required else schema

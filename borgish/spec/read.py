@@ -1,25 +1,33 @@
 """A job file becomes a ``JobSpec``, or an error that carries every mistake in it.
 
-``document`` reads the text, ``fields`` the values, ``checks`` sees whether they go together; what is
-left here is to fill in what was not given.
+``document`` reads the text and ``fields`` the values. What is left here: whether they go together across
+fields (``CHECKS``), what was not given, and files of other systems.
 """
 
+import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.resources import Resources
-from borgish.spec.checks import CHECKS
-from borgish.spec.document import EMPTY_HINT, Node, Scalar, parse
+from borgish.spec.document import EMPTY_HINT, Mapping, Node, Scalar, Sequence, parse
 from borgish.spec.fields import JOB
-from borgish.spec.foreign import foreign_file
-from borgish.spec.job import Health, JobSpec, Override, Program, Restart
-from borgish.spec.kinds import Place, Wrong
-from borgish.spec.mistakes import quote
-from borgish.spec.records import Values
-from borgish.vocabulary import NAME_PATTERN, Appclass, RestartPolicy, Runtime, job_key
+from borgish.spec.job import Health, JobSpec, Program, Restart
+from borgish.spec.kinds import Place, Values, Wrong, is_null
+from borgish.spec.mistakes import nearest, one_edit_away, quote
+from borgish.spec.substitute import VARIABLES, port_variable, references
+from borgish.vocabulary import (
+    NAME_PATTERN,
+    TASKS_PER_JOB_MAX,
+    Appclass,
+    JobKind,
+    RestartPolicy,
+    Runtime,
+    job_key,
+)
 
 _DEFAULT_RESOURCES = Resources(cpu_millis=100, ram_bytes=128 * 1024**2)
 
@@ -32,13 +40,15 @@ def read_job(text: str | bytes, default_user: str, bands: Bands = DEFAULT_BANDS)
     Raises Invalid with all mistakes found, each with line and column; nothing else, whatever the text.
     """
     root, found = parse(text)
-    if foreign := foreign_file(root):
-        found.only(root.line, root.column, f"this is {foreign.what}, not a job file of borgish", foreign.hint)
+    if foreign := _foreign(root):
+        what, hint = foreign
+        found.only(root.line, root.column, f"this is {what}, not a job file of borgish", hint)
     values = _values(root, Place("", found, bands))
-    _join_ports(values)
     for check in CHECKS:
         check(values)
-    _check_user(values, default_user)
+    if "user" not in values.nodes and not re.fullmatch(NAME_PATTERN, default_user):
+        message = f"the job would belong to {quote(default_user)}, which is not a name"
+        values.place.report(values.node, message, "add user: NAME")
     found.stop()
     return _fill_in(values.given, default_user)
 
@@ -48,73 +58,40 @@ def _values(root: Node, place: Place) -> Values:
     try:
         return JOB.read(root, place)
     except Wrong as wrong:
-        if isinstance(root, Scalar) and root.is_null:
-            found.tell(root.line, root.column, "the file is empty", EMPTY_HINT)
+        if isinstance(root, Scalar) and is_null(root):
+            found.report(root.line, root.column, "the file is empty", EMPTY_HINT)
         elif wrong.message:
-            found.tell(
+            found.report(
                 root.line, root.column, f"a job file is a mapping; this is {wrong.message}", wrong.hint
             )
         raise found.invalid() from None
 
 
-def _join_ports(values: Values) -> None:
-    """Let ``ports`` be all names of ports, those of fixed numbers last."""
-    fixed = values.given.get("fixed_ports", {})
-    ports = values.given.get("ports", ())
-    for name in fixed:
-        if name in ports:
-            values.tell("fixed_ports", f"{name} is one of ports too", "keep one of them")
-    if fixed:
-        values.given["ports"] = (*ports, *(name for name in fixed if name not in ports))
-
-
-def _check_user(values: Values, default_user: str) -> None:
-    if "user" not in values.nodes and not re.fullmatch(NAME_PATTERN, default_user):
-        message = f"the job would belong to {quote(default_user)}, which is not a name"
-        values.place.tell(values.node, message, "add user: NAME")
-
-
 def _fill_in(given: dict[str, Any], default_user: str) -> JobSpec:
     """Return the canonical form of values that are all right."""
     resources = _lay_over(_DEFAULT_RESOURCES, given.get("resources", {}))
+    user = given.get("user", default_user)
+    restart, inside, health = given.get("restart", Restart()), given.get("inside", ""), given.get("health")
+    is_service = restart.policy is RestartPolicy.ALWAYS
+    if health and not health.command and not health.port:  # the port of a job that has one is the one meant
+        health = msgspec.structs.replace(health, port=given["ports"][0])
     filled = {
-        "user": default_user,
+        "user": user,
         "tasks": 1,
         "run": (),
         "runtime": Runtime.DOCKER if "image" in given else Runtime.PROCESS,
-        "appclass": _appclass(given.get("restart", Restart())),
+        "appclass": Appclass.LATENCY_SENSITIVE if is_service else Appclass.BATCH,
         **given,
         "resources": resources,
-        "inside": _inside(given.get("inside", ""), given.get("user", default_user)),
+        "inside": job_key(user, inside) if inside and "/" not in inside else inside,
         "group": tuple(Program(name, **rest) for name, rest in given.get("group", {}).items()),
-        "health": _health(given),
+        "health": health,
         "overrides": {
-            index: _override(override, limits, resources)
-            for index, (override, limits) in sorted(given.get("overrides", {}).items())
+            index: msgspec.structs.replace(each, resources=_lay_over(resources, limits)) if limits else each
+            for index, (each, limits) in sorted(given.get("overrides", {}).items())
         },
     }
     return JobSpec(**filled)
-
-
-def _inside(alloc_set: str, user: str) -> str:
-    """Return the key of an alloc set; one that names no user is the job's own user's."""
-    return alloc_set if "/" in alloc_set or not alloc_set else job_key(user, alloc_set)
-
-
-def _appclass(restart: Restart) -> Appclass:
-    return Appclass.LATENCY_SENSITIVE if restart.policy is RestartPolicy.ALWAYS else Appclass.BATCH
-
-
-def _health(given: dict[str, Any]) -> Health | None:
-    """Return the probe; the port of a job that has one is the one meant."""
-    health: Health | None = given.get("health")
-    if health and not health.command and not health.port:
-        return msgspec.structs.replace(health, port=given["ports"][0])
-    return health
-
-
-def _override(override: Override, limits: dict[str, Any] | None, job: Resources) -> Override:
-    return msgspec.structs.replace(override, resources=_lay_over(job, limits)) if limits else override
 
 
 def _lay_over(base: Resources, given: dict[str, Any]) -> Resources:
@@ -122,3 +99,273 @@ def _lay_over(base: Resources, given: dict[str, Any]) -> Resources:
     devices = {**base.devices, **given.get("devices", {})}
     laid_over = {"named": dict(sorted(named.items())), "devices": dict(sorted(devices.items()))}
     return msgspec.structs.replace(base, **{**given, **laid_over})
+
+
+# What must go together across the fields. Each check is one rule. Checks read the tree as well as the values,
+# so that each mistake is reported at its own place, and run also when other mistakes were found: a value may
+# be missing.
+
+_SUBSTITUTED = (
+    ("run",),
+    ("env",),
+    ("workdir",),
+    ("health", "http"),
+    ("health", "command"),
+    ("overrides",),
+    ("group",),
+)
+"""Where substitutions are done, as paths."""
+
+
+def check_ports(values: Values) -> None:
+    """No port is named twice. From here on ``ports`` is all names of ports, those of fixed numbers last."""
+    fixed = values.given.get("fixed_ports", {})
+    ports = values.given.get("ports", ())
+    for name in fixed:
+        if name in ports:
+            values.report("fixed_ports", f"{name} is one of ports too", "keep one of them")
+    if fixed:
+        values.given["ports"] = (*ports, *(name for name in fixed if name not in ports))
+
+
+def check_program(values: Values) -> None:
+    """There is something to run, and a runtime that goes with it."""
+    if values.given.get("kind") is JobKind.ALLOC_SET:
+        return
+    image, runtime = "image" in values.nodes, values.given.get("runtime")
+    run = values.given.get("run")
+    if not image and "run" not in values.nodes:
+        values.place.report(values.node, "run is missing from the job", "add run: [program, argument]")
+    if not image and run == ():
+        values.report("run", "there is no program to run", "write run: [program, argument]")
+    if run and not run[0]:
+        values.report("run", "the program's name is empty", "write run: [program, argument]")
+    if image and runtime not in (None, Runtime.DOCKER):
+        values.report("runtime", f"{runtime} cannot run an image", "remove it, or write runtime: docker")
+    if runtime is Runtime.DOCKER and not image:
+        values.report("runtime", "docker needs an image", "add image: NAME")
+
+
+_OF_PROGRAMS = (
+    *("run", "image", "runtime", "group", "ports", "fixed_ports", "env", "workdir", "restart"),
+    *("stop", "health", "max_runtime", "in", "overrides"),
+)
+"""Fields that mean nothing for an envelope without a program."""
+
+
+def check_alloc_set(values: Values) -> None:
+    """An alloc set reserves and runs nothing."""
+    if values.given.get("kind") is not JobKind.ALLOC_SET:
+        return
+    for field in _OF_PROGRAMS:
+        if field in values.nodes:
+            hint = "remove it; the jobs submitted with in: NAME have their own"
+            values.report(field, f"an alloc set runs no program, so {field} means nothing here", hint)
+
+
+def check_group(values: Values) -> None:
+    """Every program of the group has something to run, in the job's runtime."""
+    node = values.nodes.get("group")
+    image = "image" in values.nodes
+    for name, program in values.given.get("group", {}).items():
+        place = values.place.at("group").at(name)
+        spot = _child(node, name) or values.node
+        if not image and "image" in program:
+            place.report(spot, "has an image, and the job has none", "give the job an image too")
+        elif not image and not any(program.get("run", ())[:1]):
+            place.report(spot, "there is no program to run", "add run: [program, argument]")
+
+
+def check_health_port(values: Values) -> None:
+    """The probe's port is one of the job's."""
+    health = values.given.get("health")
+    ports = values.given.get("ports", ())
+    node = values.nodes.get("health")
+    # By what is written, not by what is right: another mistake in the probe does not hide this one.
+    tcp = _child(node, "tcp")
+    is_probe = _child(node, "http") is not None or tcp is not None
+    names_port = isinstance(tcp, Scalar) and tcp.text not in ("true", "false")
+    if not isinstance(health, Health) or node is None or not is_probe:
+        return
+    if "ports" in values.nodes and not isinstance(values.nodes["ports"], Sequence):
+        return
+    place = values.place.at("health")
+    if not health.port and (_child(node, "port") is not None or names_port):
+        return  # the port is a mistake of its own
+    if not health.port and len(ports) != 1:
+        what = f"one of {', '.join(ports)}" if ports else "NAME, and ports: [NAME] to the job"
+        place.report(node, "the probe needs a port", f"add port: {what}")
+    elif health.port and health.port not in ports:
+        key = "port" if _child(node, "port") else "tcp"
+        close = one_edit_away(health.port, ports)
+        hint = f"did you mean {close}?" if close else f"add ports: [{health.port}]"
+        message = f"{quote(health.port)} is not one of the job's ports"
+        place.at(key).report(_child(node, key) or node, message, hint)
+
+
+def check_overrides(values: Values) -> None:
+    """Every override is of a task that the job has, and has something to run."""
+    node = values.nodes.get("overrides")
+    if not isinstance(node, Mapping):
+        return
+    place = values.place.at("overrides")
+    indexes = {str(index): index for index in values.given.get("overrides", {})}
+    tasks = values.given.get("tasks", TASKS_PER_JOB_MAX if "tasks" in values.nodes else 1)
+    for key, child in node.items:
+        if indexes.get(key.text, 0) >= tasks:
+            message = f"there is no task {key.text}; the job has {tasks}, counted from 0"
+            place.report(key, message, f"the last one is {tasks - 1}")
+        run = _child(child, "run")
+        if "image" in values.nodes or not isinstance(run, Sequence):
+            continue
+        program = run.items[0] if run.items else None
+        if program is None or (isinstance(program, Scalar) and not program.text and not program.plain):
+            spot = place.at(key.text).at("run")
+            spot.report(run, "there is no program to run", "write run: [program, argument]")
+
+
+def check_port_variables(values: Values) -> None:
+    """No variable is given that borgish sets to a port's number."""
+    own = {port_variable(name): name for name in values.given.get("ports", ())}
+    for path, env in _environments(values):
+        for key, _ in env.items if isinstance(env, Mapping) else ():
+            if key.text in own:
+                message = f"{path}: {key.text} is set by borgish to the number of the port {own[key.text]}"
+                values.place.found.report(
+                    key.line, key.column, message, "choose another name", f"{path}.{key.text}"
+                )
+
+
+def _environments(values: Values) -> Iterator[tuple[str, Node | None]]:
+    yield "env", values.nodes.get("env")
+    overrides = values.nodes.get("overrides")
+    for key, child in overrides.items if isinstance(overrides, Mapping) else ():
+        yield f"overrides.{key.text[:64]}.env", _child(child, "env")
+    group = values.nodes.get("group")
+    for key, child in group.items if isinstance(group, Mapping) else ():
+        yield f"group.{key.text[:64]}.env", _child(child, "env")
+
+
+def check_substitutions(values: Values) -> None:
+    """Every ``{{...}}`` names something that is known."""
+    ports_known = "ports" in values.given or "ports" not in values.nodes
+    ports = tuple(values.given.get("ports", ()))
+    for path in _SUBSTITUTED:
+        node, place = _child(values.nodes.get(path[0]), *path[1:]), values.place
+        for key in path if node is not None else ():
+            place = place.at(key)
+        for text, spot in _references(node, place):
+            _check_references(text, spot, ports, ports_known=ports_known)
+
+
+def _check_references(node: Scalar, place: Place, ports: tuple[str, ...], *, ports_known: bool) -> None:
+    names, unclosed = references(node.text)
+    if unclosed:
+        place.report(node, "a '{{' that no '}}' closes", "write it like {{task.index}}")
+    for name in names:
+        kind, _, port = name.partition(".")
+        if name in VARIABLES or (kind == "port" and (port in ports or not ports_known)):
+            continue
+        of_ports = [f"port.{port}" for port in ports]
+        if close := nearest(name, VARIABLES) or one_edit_away(name, of_ports):
+            hint = f"did you mean {{{{{close}}}}}?"
+        elif kind == "port" and port:
+            hint = f"add ports: [{port[:64]}] to the job"
+        else:
+            hint = f"known are {', '.join((*VARIABLES, *of_ports))}"
+        place.report(node, f"{quote('{{' + name + '}}')} is not known", hint)
+
+
+def _references(node: Node | None, place: Place) -> Iterator[tuple[Scalar, Place]]:
+    """Yield every text with substitutions below a node (not the keys). Bounded: the tree's depth is."""
+    if isinstance(node, Scalar):
+        if "{{" in node.text:
+            yield node, place
+    elif isinstance(node, Sequence):
+        for number, item in enumerate(node.items):
+            yield from _references(item, place.item(number))
+    elif isinstance(node, Mapping):
+        for key, child in node.items:
+            yield from _references(child, place.at(key.text))
+
+
+def _child(node: Node | None, *path: str) -> Node | None:
+    """Return what mappings in mappings have under these keys."""
+    for key in path:
+        if not isinstance(node, Mapping):
+            return None
+        node = next((child for name, child in node.items if name.text == key), None)
+    return node
+
+
+CHECKS = (
+    check_ports,  # first: others read the names of all ports
+    check_program,
+    check_alloc_set,
+    check_group,
+    check_health_port,
+    check_overrides,
+    check_port_variables,
+    check_substitutions,
+)
+
+
+# Files of other systems, recognised as such: one message with what corresponds to what, instead of a mistake
+# for each of their fields.
+
+_NAMED_MAX = 3  # services of a compose file for which a job file is sketched
+_TEXT_MAX, _TEXTS_MAX = 100, 8  # a hint is to be read at a glance
+_FORMAT = "borgctl schema prints what a job file may hold"
+_NOMAD_JOB = re.compile(r'\s*(variable|locals|job)\s*("[^"]*"\s*)?\{')
+
+
+def _foreign(root: Node) -> tuple[str, str] | None:
+    """Return what a file of Kubernetes, Docker Compose or Nomad is, and how its essentials are written as a
+    job file; None for anything else.
+    """
+    if isinstance(root, Scalar):
+        is_nomad = root.plain and _NOMAD_JOB.match(root.text)
+        return ("a Nomad job file", f"write it anew in YAML; {_FORMAT}") if is_nomad else None
+    kind, services = _text_at(root, "kind"), _child(root, "services")
+    if kind and _child(root, "apiVersion"):
+        return _kubernetes(root, kind)
+    if isinstance(services, Mapping) and not _child(root, "run"):
+        jobs = [_job(name.text, "", service) for name, service in services.items[:_NAMED_MAX]]
+        hint = f"each service is a job file of its own, like {' and '.join(jobs)}; {_FORMAT}"
+        return "a Docker Compose file", hint
+    return None
+
+
+def _kubernetes(root: Node, kind: str) -> tuple[str, str]:
+    what = f"a Kubernetes {kind[:40]}"
+    template = _child(root, "spec", "jobTemplate") or root  # of a CronJob
+    pod = _child(template, "spec", "template", "spec") or _child(root, "spec")
+    containers = _child(pod, "containers")
+    if not isinstance(containers, Sequence) or not containers.items:
+        return what, f"borgish has jobs, machines and quotas, and nothing of this kind; {_FORMAT}"
+    replicas = _text_at(root, "spec", "replicas") or _text_at(template, "spec", "completions")
+    job = _job(_text_at(root, "metadata", "name"), replicas, containers.items[0])
+    return what, f"as a job file it begins {job}; {_FORMAT}"
+
+
+def _job(name: str, tasks: str, container: Node) -> str:
+    """Return a job file, as a flow mapping, of what a container or a service has in common with one."""
+    parts = [f"name: {name[:_TEXT_MAX] or 'NAME'}", *([f"tasks: {tasks}"] if tasks.isdecimal() else [])]
+    if image := _text_at(container, "image")[:_TEXT_MAX]:
+        parts.append(f"image: {json.dumps(image)}")
+    run = [*_words(_child(container, "command")), *_words(_child(container, "args"))][:_TEXTS_MAX]
+    if run or not image:
+        parts.append(f"run: {json.dumps(run or ['PROGRAM'])}")
+    return f"{{{', '.join(parts)}}}"
+
+
+def _text_at(node: Node | None, *path: str) -> str:
+    found = _child(node, *path)
+    return found.text if isinstance(found, Scalar) and not is_null(found) else ""
+
+
+def _words(node: Node | None) -> list[str]:
+    if isinstance(node, Scalar):
+        return node.text[:_TEXT_MAX].split()
+    items = node.items[:_TEXTS_MAX] if isinstance(node, Sequence) else ()
+    return [item.text[:_TEXT_MAX] for item in items if isinstance(item, Scalar)]

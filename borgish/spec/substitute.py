@@ -50,7 +50,7 @@ def port_variable(name: str) -> str:
 
 
 def device_variables(devices: Iterable[str], amounts: Mapping[str, int]) -> dict[str, str]:
-    """Return the environment variables that tell a task its devices.
+    """Return the environment variables that list a task's devices.
 
     ``devices`` are those it was given, like gpu:0; ``amounts`` what it asked for, in thousandths by kind.
     """
@@ -165,7 +165,7 @@ def _without(program: Program, own: Mapping[str, str]) -> Program:
 
 
 def _named(program: Program) -> Program:
-    """Return a program that is told its own name."""
+    """Return a program with its own name in its environment."""
     return msgspec.structs.replace(program, env={**program.env, f"{OWN_PREFIX}PROGRAM": program.name})
 
 

@@ -1,6 +1,9 @@
 """The kinds of values that only job files have: amounts, priorities, signals, limits, constraints."""
 
-from typing import Any
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,28 +20,57 @@ from borgish.resources import (
 from borgish.spec.constraints import EXAMPLES, EXPRESSION_CHARACTERS_MAX, parse_constraint
 from borgish.spec.document import Node, Scalar
 from borgish.spec.job import Constraint
-from borgish.spec.kinds import (
-    Amount,
-    Leaf,
-    MapOf,
-    Name,
-    Place,
-    Port,
-    Schema,
-    Text,
-    Whole,
-    Wrong,
-    nearest,
-    pairs,
-    scalar,
-)
-from borgish.spec.mistakes import quote
-from borgish.spec.records import Field, other_name
-from borgish.spec.slips import usual_resource
+from borgish.spec.kinds import Field, Leaf, MapOf, Name, Place, Schema, Text, Whole, Wrong, pairs, scalar
+from borgish.spec.mistakes import nearest, other_name, quote, standard_resource
 from borgish.spec.substitute import OWN_PREFIX
 from borgish.vocabulary import NAME_PATTERN, TASKS_PER_JOB_MAX
 
+T = TypeVar("T")
+
 SIGNALS = ("TERM", "INT", "QUIT", "HUP", "USR1", "USR2", "WINCH", "ABRT", "KILL")
+
+
+class Amount(Leaf[T]):
+    """A number with a unit, read by one of the functions of ``resources``."""
+
+    def __init__(self, parse: Callable[[str], T], example: str, pattern: str, types: tuple[str, ...]) -> None:
+        self._parse, self.example, self._pattern, self._types = parse, example, pattern, types
+
+    def of(self, found: Scalar) -> T:
+        text = found.text
+        if re.match(r"0[0-9]", text):
+            raise Wrong(f"{quote(text)} begins with a 0", f"write {text[:20].lstrip('0') or '0'}")
+        try:
+            return self._parse(text)
+        except ValueError as error:
+            hint = f"write it like {self.example}"
+            with suppress(ValueError):
+                self._parse(f"{text}s")  # a duration without its unit
+                hint = f"write {text}s"
+            raise Wrong(f"{quote(text)} {error}", hint) from None
+
+    def schema(self) -> Schema:
+        return {"type": list(self._types), "pattern": self._pattern}
+
+
+_NUMBERED_PORT = re.compile(r"[0-9.:-]*[0-9]+[:-][0-9]+(/tcp|/udp)?|[0-9]+/(tcp|udp)")
+"""A port as Docker and Compose write it: 80:8080, 127.0.0.1:80:8080, 53/udp."""
+
+
+class Port(Name):
+    """The name of a port. A number would be misread: borgish chooses the numbers."""
+
+    def of(self, found: Scalar) -> str:
+        text = found.text
+        if text.isdigit() or (len(text) < 64 and _NUMBERED_PORT.fullmatch(text)):
+            what = f"{text} is a number" if text.isdigit() else f"{quote(text)} has numbers"
+            hint = "name it, as ports: [http]; borgish chooses the number, and {{port.http}} tells it"
+            raise Wrong(f"{what}; a port is given a name", hint)
+        return super().of(found)
+
+    def schema(self) -> Schema:
+        return {**super().schema(), "not": {"pattern": "^[0-9]+$"}}
+
 
 _BYTES_PATTERN = r"^[0-9]+(\.[0-9]+)? ?([kMGT]?B|[KMGT]iB?)?$"
 _CPU = Amount(parse_cpu_millis, "500m or 0.5", r"^[0-9]+(\.[0-9]+)?m?$", ("string", "number"))
@@ -116,17 +148,14 @@ class Limits:
                 given[field.attribute] = spot.read(field.kind, child)
             elif meant := other_name(key.text):
                 hint = f"did you mean {meant}?"
-                place.found.tell(
+                place.found.report(
                     key.line, key.column, f"{quote(key.text)} is not a resource", hint, spot.path
                 )
             elif spot.read(Name(), key):
-                named[key.text] = spot.read(self._named(key.text), child) or 0
+                meant = standard_resource(key.text)  # an amount with a unit shows that this was meant
+                typo = Whole(0, NAMED_MAX, f"did you mean {meant}?", all_mistakes=True)
+                named[key.text] = spot.read(typo if meant else self._amount, child) or 0
         return {**given, "named": named} if named else given
-
-    def _named(self, name: str) -> Whole:
-        """Return the kind of a named resource: an amount with a unit tells that a usual one was meant."""
-        usual = usual_resource(name)
-        return Whole(0, NAMED_MAX, f"did you mean {usual}?", all_mistakes=True) if usual else self._amount
 
     def schema(self) -> Schema:
         return {

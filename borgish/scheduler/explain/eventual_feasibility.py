@@ -19,7 +19,7 @@ from borgish.scheduler.explain.reasons import Failures, can_come_free, shortage
 from borgish.scheduler.feasibility import Reason, kind_name, show_amount
 from borgish.scheduler.fleet import ABSENT, Amounts, Fleet
 from borgish.scheduler.task_class import TaskClass
-from borgish.spec.contradiction import contradiction_words
+from borgish.spec.constraints import contradiction_words
 from borgish.spec.job import Affinity, Constraint, JobSpec
 from borgish.vocabulary import TASKS_PER_JOB_MAX, State
 

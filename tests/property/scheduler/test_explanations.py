@@ -11,8 +11,7 @@ from borgish.cell.state import Cell
 from borgish.resources import Resources, parse_bytes, parse_cpu_millis, parse_device_millis
 from borgish.scheduler.plan import Refusal
 from borgish.scheduler.schedule import Scheduler
-from borgish.spec.constraints import matches
-from borgish.spec.contradiction import contradiction
+from borgish.spec.constraints import contradiction, matches
 from borgish.spec.job import JobSpec
 from tests.property.scheduler.random_cells import cells, fits, over, suits
 from tests.unit.scheduler.cells import NOW, carry_out

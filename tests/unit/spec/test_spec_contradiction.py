@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from borgish.spec.constraints import matches, parse_constraint
-from borgish.spec.contradiction import contradiction, contradiction_words
+from borgish.spec.constraints import contradiction, contradiction_words, matches, parse_constraint
 from borgish.spec.job import Constraint
 
 

@@ -8,6 +8,7 @@ import yaml
 from borgish.errors import Invalid
 from borgish.spec import document
 from borgish.spec.document import Broken, Mapping, Node, Scalar, Sequence, parse
+from borgish.spec.kinds import is_null
 
 
 @pytest.fixture(params=["CSafeLoader", "SafeLoader"], autouse=True)
@@ -55,15 +56,15 @@ def test_scalars_stay_text(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "is_null"),
+    ("text", "nothing"),
     [("", True), ("~", True), ("null", True), ('""', False), ("'~'", False), ("no", False)],
 )
-def test_null_is_plain(text: str, *, is_null: bool) -> None:
+def test_null_is_plain(text: str, *, nothing: bool) -> None:
     root, _ = parse(f"a: {text}")
     assert isinstance(root, Mapping)
     value = root.items[0][1]
     assert isinstance(value, Scalar)
-    assert value.is_null is is_null
+    assert is_null(value) is nothing
 
 
 @pytest.mark.parametrize("indent", [None, 2, "\t"])

@@ -3,7 +3,7 @@
 import pytest
 
 from borgish.errors import Invalid, Mistake
-from borgish.spec.mistakes import MISTAKES_MAX, Found, caret_offset, cut_line, quote, safe, show_mistakes
+from borgish.spec.mistakes import MISTAKES_MAX, Mistakes, caret_offset, cut_line, quote, safe, show_mistakes
 
 
 def test_a_mistake_is_shown_like_a_compiler_does() -> None:
@@ -40,11 +40,11 @@ def test_long_lines_are_cut_around_the_column(column: int) -> None:
 
 
 def test_reading_ends_at_a_flood_of_mistakes() -> None:
-    found = Found("a\n" * 300)
+    found = Mistakes("a\n" * 300)
     for line in range(300, 300 - MISTAKES_MAX, -1):
-        found.tell(line, 1, "m")
+        found.report(line, 1, "m")
     with pytest.raises(Invalid) as caught:
-        found.tell(1, 1, "one too many")
+        found.report(1, 1, "one too many")
     assert caught.value.message == "the job file has more than 100 mistakes; line 201: m"
     assert len(caught.value.mistakes) == MISTAKES_MAX + 1
     assert caught.value.mistakes[-1].message == "more than 100 mistakes; the rest was not checked"

@@ -11,8 +11,8 @@ import yaml
 from borgish.bands import Bands
 from borgish.errors import Invalid
 from borgish.spec import fields
+from borgish.spec.fields import job_schema
 from borgish.spec.read import read_job
-from borgish.spec.schema import job_schema
 from borgish.vocabulary import Band
 
 JOBS = Path(__file__).parents[3] / "configs" / "jobs"
