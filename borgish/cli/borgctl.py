@@ -14,8 +14,8 @@ import typer
 from typer.core import TyperGroup
 
 import borgish
+from borgish.cli.screen import let_go, make_usable
 from borgish.cli.session import DirOption, Session
-from borgish.cli.streams import let_go, make_usable
 
 # In the order of the help: a cell, what runs in it, what it runs on, what happened, the rest.
 COMMANDS = (

@@ -1,14 +1,17 @@
-"""Makes the folder of a local cell: who may ask, what the daemons read, where all is kept.
+"""The folder of a local cell: who may ask, what the daemons read, where all is kept; made here, and locked.
 
 A folder is made once and its files are then the user's: only files that are not there are written, so
 what somebody changed stays. Running what is in it is the work of ``daemons``.
 """
 
+import fcntl
 import os
 import shutil
 import socket
 import tomllib
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -254,3 +257,31 @@ def _write(path: Path, text: str) -> None:
     """Write a file for its user only, if it is not there yet."""
     if not path.exists():
         write_private(path, text)
+
+
+@contextmanager
+def alone(folder: Path, *, make: bool) -> Iterator[None]:
+    """Hold the cell's lock: one ``up`` or ``down`` at a time. ``make`` makes the folder where it is missing.
+
+    Raises Conflict when another has it.
+    """
+    if make:
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            reason = "there is a file of that name" if folder.is_file() else (error.strerror or "").lower()
+            raise Conflict(
+                f"{folder} cannot be the cell's folder: {reason}",
+                "Name another with --dir or BORGISH_DIR; `borgctl up` makes it",
+            ) from error
+    handle = os.open(folder / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Conflict(
+                f"another `borgctl up` or `down` works on {folder}", "Wait for it to end, then try again"
+            ) from None
+        yield
+    finally:
+        os.close(handle)

@@ -1,5 +1,7 @@
 """``borgctl checkpoint``: list, create, show, verify, export, import, delete."""
 
+import errno
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,9 +12,10 @@ from borgish.cli.commands import noun
 from borgish.cli.render import Form, FormOption, fields, show_list, show_one
 from borgish.cli.session import session_of
 from borgish.cli.table import Column
-from borgish.errors import NotFound
+from borgish.errors import Conflict, NotFound, TooLarge
 from borgish.resources import show_bytes
 from borgish.text import age, safe
+from borgish.vocabulary import CHECKPOINT_FILE_BYTES_MAX
 from borgish.wire.api import CheckpointView
 from borgish.wire.api_past import (
     CheckpointDetail,
@@ -114,7 +117,6 @@ def export(
     ] = False,
 ) -> None:
     """Write a checkpoint to a file, which `fauxmaster` opens."""
-    from borgish.cli.exported import expect_usable, write_exported
     from borgish.cli.screen import data
     from borgish.wire.checkpoint_file import unpack_checkpoint
 
@@ -138,7 +140,6 @@ def import_(
     ] = "",
 ) -> None:
     """Take a checkpoint back in, of this cell's own history: to read --at it. Nothing is overwritten."""
-    from borgish.cli.exported import read_exported
     from borgish.cli.screen import data, say
     from borgish.wire.checkpoint_file import unpack_checkpoint
 
@@ -220,3 +221,56 @@ def _named(checkpoint: CheckpointView) -> str:
 
 def _size(checkpoint: CheckpointView) -> str:
     return f"{show_bytes(checkpoint.bytes)}, sha256 {safe(checkpoint.sha256)}"
+
+
+# Exported files: for their owner only, and there in whole or not at all.
+
+
+def expect_usable(file: Path, *, force: bool) -> None:
+    """Raise Conflict when something is there already, and is not to be written over; NotFound where there is
+    no folder for it; OSError for a folder.
+    """
+    if not file.parent.is_dir():
+        raise NotFound(f"{file.parent}: there is no such folder", "Make it first, or name another file")
+    if file.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
+    if os.path.lexists(file) and not force:
+        raise _taken(file)
+
+
+def write_exported(file: Path, content: bytes, *, force: bool) -> None:
+    """Write a file with mode 0600, all of it at once; over another one only with ``force``.
+
+    Raises Conflict, and OSError for what the system refuses.
+    """
+    draft = file.with_name(f".{file.name}.{os.getpid()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as opened:
+            opened.write(content)
+            opened.flush()
+            os.fsync(descriptor)
+        if force:
+            draft.replace(file)
+        else:
+            os.link(draft, file)  # unlike a rename, it fails when somebody else was faster
+    except FileExistsError:
+        raise _taken(file) from None
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def read_exported(file: Path) -> bytes:
+    """Return what such a file holds. Raises TooLarge, and OSError for what the system refuses."""
+    with file.open("rb") as opened:
+        content = opened.read(CHECKPOINT_FILE_BYTES_MAX + 1)
+    if len(content) > CHECKPOINT_FILE_BYTES_MAX:
+        raise TooLarge(
+            f"{file} is larger than any checkpoint: over {CHECKPOINT_FILE_BYTES_MAX} bytes",
+            "Name a file that `borgctl checkpoint export` wrote",
+        )
+    return content
+
+
+def _taken(file: Path) -> Conflict:
+    return Conflict(f"{file} is there already", "Name another file, or write over it with --force")

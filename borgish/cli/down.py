@@ -28,8 +28,7 @@ def down(
 
     The jobs stay in the cell's state: `borgctl up` finds them and runs them again.
     """
-    from borgish.cli.cell import exists, refuse_copy
-    from borgish.cli.locked import alone
+    from borgish.cli.cell import alone, exists, refuse_copy
     from borgish.cli.screen import data
 
     session = session_of(context)

@@ -51,7 +51,8 @@ def submit(
     and what failing programs wrote last. Ctrl-C detaches: the jobs go on.
     Exit code 3: not all tasks were placed in time; 1: placed, but not up, or not for long.
     """
-    from borgish.cli.submit import plan_files, submit_files
+    from borgish.cli.plan import plan_files
+    from borgish.cli.submit import submit_files
 
     seconds, session = seconds_of(timeout, "--timeout"), session_of(context)
     settle_seconds = None if settle is None else seconds_of(settle, "--settle")

@@ -1,6 +1,6 @@
 """``borgctl plan``: what would follow if a job were submitted."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +8,7 @@ import typer
 
 from borgish.cli.commands import single
 from borgish.cli.render import Form, FormOption, show_one
-from borgish.cli.session import session_of
+from borgish.cli.session import Session, session_of
 from borgish.wire.api import PlannedPlace, PlanView
 
 if TYPE_CHECKING:
@@ -49,6 +49,29 @@ def plan(
     view = ask_for_plan(session.client(), found, user)
     show_one(view, output, view.token, lambda it, wide: planned(it, found.source, wide=wide))
     raise typer.Exit(NOT_PLACED if view.refusals else DONE)
+
+
+def plan_files(session: Session, paths: Sequence[Path], user: str) -> int:
+    """Print for each file what would follow if it alone were submitted; return the exit code."""
+    from borgish.cli.failing import DONE, NOT_PLACED, USAGE, report
+    from borgish.cli.screen import data
+    from borgish.cli.submit import read_files, worst
+    from borgish.errors import BorgishError
+
+    user = user or session.who_asks()
+    files = read_files(session, paths, user)
+    if files is None:
+        return USAGE
+    client = session.client()
+    codes = []
+    for file in files:
+        try:
+            view = ask_for_plan(client, file, user)
+            data(planned(view, file.source, token=False))
+            codes.append(NOT_PLACED if view.refusals else DONE)
+        except BorgishError as error:
+            codes.append(report(error))
+    return worst(codes)
 
 
 def ask_for_plan(client: "Client", file: "JobFile", user: str) -> PlanView:

@@ -1,10 +1,14 @@
-"""Where output goes: data to stdout, words about it to stderr, colours only where they are wanted."""
+"""Where output goes: data to stdout, words about it to stderr, colours only where they are wanted.
+
+A stream may be closed (``>&-``), or in an encoding without the characters of our bars and of users'
+names: neither may end a command half way.
+"""
 
 import os
 import sys
+from contextlib import suppress
+from io import TextIOWrapper
 from typing import TextIO
-
-from borgish.text import safe_lines
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
@@ -51,5 +55,23 @@ def data(text: str) -> None:
 
 def say(text: str, style: str = "") -> None:
     """Write a word about what is going on, to stderr."""
+    from borgish.text import safe_lines  # here, for borgctl imports this module before anything else
+
     sys.stderr.write(painted(safe_lines(text), style, sys.stderr) + "\n")
     sys.stderr.flush()
+
+
+def make_usable() -> None:
+    """Put a null device where a stream is closed; write what the encoding lacks by its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - for the process's life
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
+
+
+def let_go(stream: TextIO) -> None:
+    """Make a stream whose reader has gone write to nowhere, so that the end of the process is quiet."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

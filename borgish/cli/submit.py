@@ -45,26 +45,6 @@ def check_files(session: Session, paths: Sequence[Path], user: str) -> int:
     return USAGE if None in files else DONE
 
 
-def plan_files(session: Session, paths: Sequence[Path], user: str) -> int:
-    """Say for each file what would follow if it alone were submitted; return the exit code."""
-    from borgish.cli.plan import ask_for_plan, planned
-
-    user = user or session.who_asks()
-    files = _all_right(session, paths, user)
-    if files is None:
-        return USAGE
-    client = session.client()
-    codes = []
-    for file in files:
-        try:
-            view = ask_for_plan(client, file, user)
-            data(planned(view, file.source, token=False))
-            codes.append(NOT_PLACED if view.refusals else DONE)
-        except BorgishError as error:
-            codes.append(report(error))
-    return worst(codes)
-
-
 def submit_files(
     session: Session,
     paths: Sequence[Path],
@@ -80,7 +60,7 @@ def submit_files(
     ``plan`` is the token of the plan of the only file; ``settle_seconds`` as in ``follow``.
     """
     user = user or session.who_asks()
-    files = _all_right(session, paths, user)
+    files = read_files(session, paths, user)
     if files is None:
         return USAGE
     client = session.client()
@@ -89,7 +69,7 @@ def submit_files(
         try:
             jobs.append(_sent(client, file, user, plan))
         except Invalid as error:
-            _say_mistakes(error, file.source)
+            _show_mistakes(error, file.source)
             codes.append(USAGE)
         except BorgishError as error:
             codes.append(report(error))
@@ -101,66 +81,6 @@ def submit_files(
 def worst(codes: Sequence[int]) -> int:
     """Return the exit code that stands for several."""
     return next((code for code in (NOT_ALLOWED, USAGE, FAILED, NOT_PLACED) if code in codes), DONE)
-
-
-def _all_right(session: Session, paths: Sequence[Path], user: str) -> list[JobFile] | None:
-    """Read all files; None when one has mistakes, which were said."""
-    files = [file for path in paths if (file := checked_file(session, path, user)) is not None]
-    if len(files) == len(paths):
-        return files
-    if files:
-        say_error("nothing was submitted: every file must be right first")
-    return None
-
-
-def checked_file(session: Session, path: Path, user: str) -> JobFile | None:
-    """Read one file; None when it has mistakes, which were said."""
-    source = "stdin" if path == STDIN else str(path)
-    try:
-        text = _text_of(path, source)
-        return JobFile(source, text, _read(session, text, user))
-    except Invalid as error:
-        _say_mistakes(error, source)
-    except OSError as error:
-        say_error(f"{source}: {(error.strerror or str(error)).lower()}")
-    return None
-
-
-def _read(session: Session, text: str, user: str) -> JobSpec:
-    """Read a job; the cell is asked for its bands only where the usual ones are not those meant."""
-    from borgish.spec.read import read_job
-
-    try:
-        return read_job(text, user)
-    except Invalid as error:
-        bands = session.bands() if any(it.path == "priority" for it in error.mistakes) else None
-        if bands is None:
-            raise
-    return read_job(text, user, bands)
-
-
-def _say_mistakes(error: Invalid, source: str) -> None:
-    if not error.mistakes:
-        report(error)
-        return
-    from borgish.spec.mistakes import show_mistakes
-
-    say(show_mistakes(error.mistakes, source).rstrip("\n"))
-
-
-def _text_of(path: Path, source: str) -> str:
-    if path == STDIN:
-        body = sys.stdin.buffer.read(BODY_BYTES_MAX + 1)
-    else:
-        with path.open("rb") as file:
-            body = file.read(BODY_BYTES_MAX + 1)
-    if len(body) > BODY_BYTES_MAX:
-        raise Invalid(f"{source} is larger than 1 MiB, the most a job file may have")
-    try:
-        return body.decode()
-    except UnicodeDecodeError as error:
-        line = body.count(b"\n", 0, error.start) + 1
-        raise Invalid(f"{source} is not UTF-8 text (line {line})", "Save it as UTF-8") from None
 
 
 def _sent(client: "Client", file: JobFile, user: str, plan: str) -> str:
@@ -187,3 +107,63 @@ def _follow_all(
         for job in jobs:
             say(f"{job} goes on. Follow: borgctl job wait {job}   End it: borgctl job kill {job}")
         return []
+
+
+def read_files(session: Session, paths: Sequence[Path], user: str) -> list[JobFile] | None:
+    """Read all files; None when one has mistakes, which were reported."""
+    files = [file for path in paths if (file := checked_file(session, path, user)) is not None]
+    if len(files) == len(paths):
+        return files
+    if files:
+        say_error("nothing was submitted: every file must be right first")
+    return None
+
+
+def checked_file(session: Session, path: Path, user: str) -> JobFile | None:
+    """Read one file; None when it has mistakes, which were reported."""
+    source = "stdin" if path == STDIN else str(path)
+    try:
+        text = _text_of(path, source)
+        return JobFile(source, text, _read(session, text, user))
+    except Invalid as error:
+        _show_mistakes(error, source)
+    except OSError as error:
+        say_error(f"{source}: {(error.strerror or str(error)).lower()}")
+    return None
+
+
+def _read(session: Session, text: str, user: str) -> JobSpec:
+    """Read a job; the cell is asked for its bands only where the usual ones are not those meant."""
+    from borgish.spec.read import read_job
+
+    try:
+        return read_job(text, user)
+    except Invalid as error:
+        bands = session.bands() if any(it.path == "priority" for it in error.mistakes) else None
+        if bands is None:
+            raise
+    return read_job(text, user, bands)
+
+
+def _show_mistakes(error: Invalid, source: str) -> None:
+    if not error.mistakes:
+        report(error)
+        return
+    from borgish.spec.mistakes import show_mistakes
+
+    say(show_mistakes(error.mistakes, source).rstrip("\n"))
+
+
+def _text_of(path: Path, source: str) -> str:
+    if path == STDIN:
+        body = sys.stdin.buffer.read(BODY_BYTES_MAX + 1)
+    else:
+        with path.open("rb") as file:
+            body = file.read(BODY_BYTES_MAX + 1)
+    if len(body) > BODY_BYTES_MAX:
+        raise Invalid(f"{source} is larger than 1 MiB, the most a job file may have")
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        line = body.count(b"\n", 0, error.start) + 1
+        raise Invalid(f"{source} is not UTF-8 text (line {line})", "Save it as UTF-8") from None

@@ -38,8 +38,7 @@ def up(
     Machines are borglets on this host, each with a share of it. A larger number later adds machines.
     The cell goes on when the terminal is closed; `borgctl down` stops it.
     """
-    from borgish.cli.cell import check_machines, refuse_foreign
-    from borgish.cli.locked import alone
+    from borgish.cli.cell import alone, check_machines, refuse_foreign
 
     if machines is not None:
         check_machines(machines)

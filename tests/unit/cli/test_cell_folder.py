@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from borgish.cli import borgctl, cell
+from borgish.cli.cell import alone
 from borgish.cli.daemons import last_words, rotate, running_pid, start, stop
-from borgish.cli.locked import alone
 from borgish.cli.session import Session, nearest_folder
 from borgish.errors import Conflict, Invalid
 
