@@ -37,6 +37,10 @@ def test_the_wheel_has_every_module(wheel: zipfile.ZipFile) -> None:
     assert modules - set(wheel.namelist()) == set()
 
 
+def test_the_wheel_says_that_it_is_typed(wheel: zipfile.ZipFile) -> None:
+    assert "borgish/py.typed" in wheel.namelist()
+
+
 def test_the_wheel_has_the_migrations(wheel: zipfile.ZipFile) -> None:
     source = ROOT / "migrations"
     migrations = {
