@@ -14,7 +14,6 @@ from borgish.api.diff import DIFF
 from borgish.api.door import LOOPBACK_HOSTS, UNLIMITED, Door
 from borgish.api.errors import on_borgish_error, on_framework_error, on_unforeseen_error
 from borgish.api.events import EVENTS
-from borgish.api.gateway import Gateway
 from borgish.api.history import HISTORY
 from borgish.api.jobs import JOBS
 from borgish.api.limits import Limits
@@ -24,7 +23,8 @@ from borgish.api.parser import Parser
 from borgish.api.queries import check_query
 from borgish.api.quotas import QUOTAS
 from borgish.api.rollback import ROLLBACK
-from borgish.api.status import STATUS, Metrics
+from borgish.api.services import Services
+from borgish.api.status import STATUS
 from borgish.api.tasks import TASKS
 from borgish.api.watch import WATCH
 from borgish.errors import BorgishError
@@ -50,19 +50,18 @@ ROUTES = (
 
 
 def create_app(
-    gateway: Gateway,
+    services: Services,
     tokens: Tokens,
-    metrics: Metrics,
     hosts: Iterable[str] | None = LOOPBACK_HOSTS,
     permit: Callable[[], None] = lambda: None,
     limits: Limits = UNLIMITED,
 ) -> Door:
     """Return the API as an ASGI app. ``hosts`` are the names it goes by (see ``door.hosts_of``), ``permit``
     raises when nothing may be answered any more."""
-    return Door(create_routes(gateway, metrics), tokens, hosts, permit, limits)
+    return Door(create_routes(services), tokens, hosts, permit, limits)
 
 
-def create_routes(gateway: Gateway, metrics: Metrics) -> Litestar:
+def create_routes(services: Services) -> Litestar:
     """Return what is behind the door."""
     return Litestar(
         ROUTES,
@@ -70,7 +69,7 @@ def create_routes(gateway: Gateway, metrics: Metrics) -> Litestar:
         guards=[guard, check_query],
         request_max_body_size=JSON_BYTES_MAX,
         openapi_config=None,
-        state=State({"gateway": gateway, "metrics": metrics, "parser": Parser()}),
+        state=State({"services": services, "parser": Parser()}),
         exception_handlers={
             BorgishError: on_borgish_error,
             HTTPException: on_framework_error,

@@ -18,7 +18,7 @@ async def stream_archive(request: Asked, since: Since = "", until: Until = "") -
     first, last = moment(since, "since", now), moment(until, "until", now)
     if first is not None and last is not None and first > last:
         raise Invalid("since is after until", "Exchange the two")
-    return Stream(await request.gateway.archive(first, last), media_type="application/x-ndjson")
+    return Stream(await request.services.archive.begin(first, last), media_type="application/x-ndjson")
 
 
 ARCHIVE = (stream_archive,)

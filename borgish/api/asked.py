@@ -1,4 +1,4 @@
-"""A request as the handlers see it: who asks, what for, and the master behind."""
+"""A request as the handlers see it: who asks, what for, and the master's services behind."""
 
 import hashlib
 import json
@@ -10,9 +10,9 @@ import msgspec
 from litestar import Request
 from litestar.datastructures import State
 
-from borgish.api.gateway import Gateway, Principal, Reading
 from borgish.api.moments import AT, NOW, read_moment
 from borgish.api.parser import Parser
+from borgish.api.services import Principal, Reading, Services
 from borgish.api.views.history import Wanted
 from borgish.cell.commands import Command
 from borgish.errors import Invalid, Mistake
@@ -32,10 +32,10 @@ class Asked(Request[Principal, None, State]):
     _as_of: AsOf | None = None
 
     @property
-    def gateway(self) -> Gateway:
-        """The master."""
-        gateway: Gateway = self.app.state["gateway"]
-        return gateway
+    def services(self) -> Services:
+        """What the master does for routes."""
+        services: Services = self.app.state["services"]
+        return services
 
     @property
     def parser(self) -> Parser:
@@ -98,8 +98,8 @@ class Asked(Request[Principal, None, State]):
         """
         as_of = await self.as_of()
         if as_of is None:
-            return await self.gateway.read(view)
-        answer = await self.gateway.read_at(as_of, view)
+            return await self.services.reader.read(view)
+        answer = await self.services.moments.read(as_of, view)
         return _dated(answer, as_of)
 
     async def as_of(self) -> AsOf | None:
@@ -108,23 +108,24 @@ class Asked(Request[Principal, None, State]):
         if text == NOW:
             return None
         if self._as_of is None:
-            now = await self.gateway.read(lambda reading: reading.now.wall)
-            self._as_of = await self.gateway.find(read_moment(text, now))
+            now = await self.services.reader.read(lambda reading: reading.now.wall)
+            self._as_of = await self.services.moments.find(read_moment(text, now))
         return self._as_of
 
     async def events(self, job: str, after: int, limit: int) -> list[EventView]:
         """Return the latest events (of one job, when named) above a position, up to the moment asked for."""
         as_of = await self.as_of()
         if as_of is None:
-            return self.gateway.events(job, after, limit)
-        found = await self.gateway.history(Wanted(job), as_of.position + 1, limit)
+            return self.services.reader.events(job, after, limit)
+        found = await self.services.past.latest(Wanted(job), as_of.position + 1, limit)
         events = [event for entry in found.items for event in entry.events if event.position > after]
         return events[-limit:]
 
     async def command(self, command: Command) -> Accepted:
         """Hand a command to the master in the name of who asks."""
-        gateway, digest = self.gateway, await self.digest()
-        accepted = await gateway.command(command, self.user.name, self.request_id, digest)
+        digest, request_id = await self.digest(), self.request_id
+        self.services.expect_obeyed()
+        accepted = await self.services.inbox.ask(command, self.user.name, request_id, digest)
         reach("answer.made")
         return accepted
 

@@ -16,7 +16,7 @@ import msgspec
 from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 
-from borgish.api.gateway import Principal
+from borgish.api.services import Principal
 from borgish.errors import Forbidden, Unauthenticated, UnsafeConfiguration
 
 POLICY = "policy"  # the key in a route's ``opt``

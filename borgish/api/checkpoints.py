@@ -8,6 +8,7 @@ from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy
 from borgish.api.openapi import GIVES, TAKES
 from borgish.api.parameters import AsName, Position, WithJournal
+from borgish.cell.room import check_ample, check_writable
 from borgish.errors import Invalid
 from borgish.vocabulary import CHECKPOINT_FILE_BYTES_MAX, CHECKPOINT_NAME_PATTERN
 from borgish.wire.api import CheckpointView
@@ -25,7 +26,7 @@ _NAME = re.compile(CHECKPOINT_NAME_PATTERN, re.ASCII)
 @get("/v1/checkpoints", opt={POLICY: Policy.READ})
 async def list_checkpoints(request: Asked) -> CheckpointList:
     """List the kept checkpoints, newest first."""
-    return CheckpointList(tuple(await request.gateway.checkpoints()))
+    return CheckpointList(tuple(await request.services.keeper.listed()))
 
 
 @post("/v1/checkpoints", opt={POLICY: Policy.ADMIN, TAKES: CheckpointRequest}, status_code=201)
@@ -34,7 +35,7 @@ async def create_checkpoint(request: Asked) -> CheckpointView:
     name = (await request.json_as(CheckpointRequest)).name
     if name:
         _check_name(name)
-    return await request.gateway.checkpoint(f"asked for by {request.user.name}", name)
+    return await request.services.checkpointer.make(f"asked for by {request.user.name}", name)
 
 
 @post(
@@ -47,19 +48,22 @@ async def import_checkpoint(request: Asked, name: AsName = "") -> Imported:
     """Keep a checkpoint that was exported. The body is the file; it has to be of this cell's own history."""
     if name:
         _check_name(name)
-    return await request.gateway.import_checkpoint(await request.body(), name, request.user.name)
+    file, services = await request.body(), request.services
+    check_ample(services.room())
+    head = await services.reader.read(lambda reading: reading.cell.position)
+    return await services.keeper.take_in(file, name, head, request.user.name)
 
 
 @get("/v1/checkpoints/{position:int}", opt={POLICY: Policy.ADMIN})
 async def show_checkpoint(request: Asked, position: Position) -> CheckpointDetail:
     """Show a checkpoint and what is in it."""
-    return await request.gateway.checkpoint_detail(position)
+    return await request.services.keeper.detail(position)
 
 
 @post("/v1/checkpoints/{position:int}/verify", opt={POLICY: Policy.ADMIN}, status_code=200)
 async def verify_checkpoint(request: Asked, position: Position) -> CheckpointVerdict:
     """Say whether a cell can be started from a checkpoint."""
-    return await request.gateway.verify_checkpoint(position)
+    return await request.services.keeper.verify(position)
 
 
 @get(
@@ -69,14 +73,16 @@ async def checkpoint_body(
     request: Asked, position: Position, journal: WithJournal = False
 ) -> Response[bytes]:
     """Hand out a checkpoint: a mark, a line of JSON with its SHA-256, and the body as stored."""
-    file = await request.gateway.checkpoint_file(position, journal=journal)
+    head = await request.services.reader.read(lambda reading: reading.cell.position)
+    file = await request.services.keeper.file(position, head if journal else 0)
     return Response(file, media_type="application/octet-stream")
 
 
 @post("/v1/checkpoints/{position:int}/delete", opt={POLICY: Policy.ADMIN}, status_code=200)
 async def delete_checkpoint(request: Asked, position: Position) -> CheckpointView:
     """Let go of a checkpoint. The last good one stays."""
-    return await request.gateway.delete_checkpoint(position, request.user.name)
+    check_writable(request.services.room())
+    return await request.services.keeper.delete(position, request.user.name)
 
 
 def _check_name(name: str) -> None:

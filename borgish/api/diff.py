@@ -17,8 +17,9 @@ from borgish.wire.api_past import ChangeView, DiffView
 async def show_diff(request: Asked, from_moment: FromMoment = "", to_moment: ToMoment = NOW) -> DiffView:
     """Compare the cell at two moments; values of environments are not shown."""
     now = await request.read(lambda reading: reading.now.wall)
-    old, new = [await request.gateway.find(read_moment(text, now)) for text in (from_moment, to_moment)]
-    return await request.gateway.read_both(old, new, lambda before, after: _diff(old, before, new, after))
+    moments = request.services.moments
+    old, new = [await moments.find(read_moment(text, now)) for text in (from_moment, to_moment)]
+    return await moments.read_both(old, new, lambda before, after: _diff(old, before, new, after))
 
 
 def _diff(old: AsOf, before: Cell, new: AsOf, after: Cell) -> DiffView:

@@ -10,8 +10,8 @@ from typing import Any
 
 from borgish.api.auth import Tokens, bearer
 from borgish.api.errors import encode, headers_of, problem_of
-from borgish.api.gateway import Principal
 from borgish.api.limits import Limits, LimitSettings
+from borgish.api.services import Principal
 from borgish.clock import SystemClock
 from borgish.errors import BorgishError, Forbidden, TooManyRequests, Unauthenticated
 from borgish.failpoints import reach

@@ -5,9 +5,9 @@ from litestar import get
 from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy
 from borgish.api.finding import find_job, find_task
-from borgish.api.gateway import Reading
 from borgish.api.moments import AT
 from borgish.api.parameters import AfterPosition, JobName, Limit, OfJob, Owner, TaskIndex
+from borgish.api.services import Reading
 from borgish.api.views.why import why_job, why_task
 from borgish.vocabulary import job_key
 from borgish.wire.api import EventList, Page, WhyView

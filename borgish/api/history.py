@@ -35,7 +35,7 @@ async def list_history(
     wanted = Wanted(key, index, machine, moment(since, "since", now), moment(until, "until", now))
     if wanted.since is not None and wanted.until is not None and wanted.since > wanted.until:
         raise Invalid("since is after until", "Exchange the two")
-    return await request.gateway.history(wanted, before, limit)
+    return await request.services.past.latest(wanted, before, limit)
 
 
 def _about(job: str, task: str) -> tuple[str, int | None]:

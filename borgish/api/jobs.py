@@ -5,12 +5,12 @@ from litestar import get, post
 from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy, Role, check_owner
 from borgish.api.finding import find_job
-from borgish.api.gateway import Reading
 from borgish.api.moments import AT
 from borgish.api.openapi import TAKES
 from borgish.api.pages import cut
 from borgish.api.parameters import LIMIT_MAX, After, AsPlanned, DefaultUser, JobName, Limit, Owner
 from borgish.api.parser import SHORT_BYTES_MAX
+from borgish.api.services import Reading
 from borgish.api.views.jobs import job_detail, job_view
 from borgish.cell.commands import KillTasks, RestartTasks, ScaleJob, SubmitJob
 from borgish.spec.job import JobSpec
@@ -38,7 +38,7 @@ async def submit_job(request: Asked, user: DefaultUser = "", plan: AsPlanned = "
 )
 async def plan_job(request: Asked, user: DefaultUser = "") -> PlanView:
     """Say what would follow if a job were submitted. Nothing is changed. The body is as for a submission."""
-    return await request.gateway.plan(await _asked(request, user), request.user.name)
+    return await request.services.planner.plan(await _asked(request, user), request.user.name)
 
 
 @get("/v1/jobs", opt={POLICY: Policy.READ, AT: True})
@@ -103,7 +103,7 @@ async def scale_job(request: Asked, user: Owner, name: JobName) -> Accepted:
 
 async def _asked(request: Asked, user: str) -> JobSpec:
     """Read the job file in a request, which must be of who asks."""
-    asker, bands = request.user.name, request.gateway.bands()
+    asker, bands = request.user.name, request.services.bands()
     if 0 <= request.body_bytes <= SHORT_BYTES_MAX:
         spec = read_job(await request.short_body(), user or asker, bands)
     else:

@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from borgish.api.auth import Role
-from borgish.api.gateway import Principal
+from borgish.api.services import Principal
 from borgish.clock import Clock
 from borgish.errors import TooManyRequests
 

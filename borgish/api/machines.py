@@ -7,11 +7,11 @@ from litestar import get, post
 from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy
 from borgish.api.finding import find_machine
-from borgish.api.gateway import Reading
 from borgish.api.moments import AT
 from borgish.api.openapi import TAKES
 from borgish.api.pages import cut
 from borgish.api.parameters import LIMIT_MAX, After, Limit, MachineName
+from borgish.api.services import Reading
 from borgish.api.views.machines import machine_view
 from borgish.cell.commands import (
     CordonMachine,
@@ -49,7 +49,8 @@ async def join(request: Asked) -> JoinReply:
     if mistakes := mistakes_in_join(asked):
         first = mistakes[0]
         raise Invalid(f"this cannot join: {first.path}: {first.message}", first.hint, mistakes)
-    return await request.gateway.join(asked)
+    request.services.expect_obeyed()  # else its borglet asks the next master that it knows
+    return await request.services.joining.join(asked)
 
 
 @get("/v1/machines", opt={POLICY: Policy.READ, AT: True})

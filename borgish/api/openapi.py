@@ -44,7 +44,7 @@ _BOUNDS = {"ge": "minimum", "le": "maximum", "min_length": "minLength", "max_len
 @get("/v1/openapi.json", opt={POLICY: Policy.READ, GIVES: {"application/json": {}}})
 async def show_openapi(request: Asked) -> Response[bytes]:
     """Describe this API as OpenAPI 3.1."""
-    described = document(request.app, request.gateway.bands())
+    described = document(request.app, request.services.bands())
     return Response(msgspec.json.encode(described), media_type="application/json")
 
 

@@ -7,11 +7,11 @@ from litestar import get, post
 
 from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy
-from borgish.api.gateway import Reading
 from borgish.api.moments import AT, moment_ahead
 from borgish.api.openapi import TAKES
 from borgish.api.pages import cut
 from borgish.api.parameters import LIMIT_MAX, After, BandName, Limit, OfUser, Owner
+from borgish.api.services import Reading
 from borgish.api.views.quotas import quota_keys, quota_view
 from borgish.bands import Bands
 from borgish.cell.commands import RemoveQuota, SetQuota
@@ -30,7 +30,7 @@ _NAME = re.compile(NAME_PATTERN)
 @get("/v1/bands", opt={POLICY: Policy.READ})
 async def show_bands(request: Asked) -> Bands:
     """Show where the bands begin in this cell, and by which other names they go."""
-    return request.gateway.bands()
+    return request.services.bands()
 
 
 @get("/v1/quotas", opt={POLICY: Policy.READ, AT: True})
@@ -68,14 +68,14 @@ async def set_quota(request: Asked, user: Owner, band: BandName) -> Accepted:
     limits = _limits(asked)
     now = await request.read(lambda reading: reading.now.wall)
     until = moment_ahead(asked.until, "until", now) or 0.0
-    found = _band(request.gateway.bands(), band)
+    found = _band(request.services.bands(), band)
     return await request.command(SetQuota(user, found, limits, until, asked.beyond_cell))
 
 
 @post("/v1/quotas/{user:str}/{band:str}/delete", opt={POLICY: Policy.ADMIN}, status_code=200)
 async def delete_quota(request: Asked, user: Owner, band: BandName) -> Accepted:
     """Let a user have no quota of their own in a band."""
-    return await request.command(RemoveQuota(user, _band(request.gateway.bands(), band)))
+    return await request.command(RemoveQuota(user, _band(request.services.bands(), band)))
 
 
 def _band(bands: Bands, word: str) -> Band:

@@ -27,7 +27,7 @@ ROLLBACK_BYTES_MAX = 256 * 1024  # so many names fit
 async def plan_rollback(request: Asked) -> RollbackPlan:
     """Say what a rollback would do, done now. Nothing is changed."""
     asked, moment = await _read(request)
-    return await request.gateway.plan_rollback(moment, asked)
+    return await request.services.rollbacks.plan(moment, asked)
 
 
 @post(
@@ -39,9 +39,9 @@ async def plan_rollback(request: Asked) -> RollbackPlan:
 async def roll_back(request: Asked) -> Accepted:
     """Make the cell what it was to be at a moment: one new event, on a new timeline."""
     asked, moment = await _read(request)
-    return await request.gateway.roll_back(
-        moment, asked, request.user.name, request.request_id, await request.digest()
-    )
+    request_id, digest = request.request_id, await request.digest()
+    request.services.expect_obeyed()
+    return await request.services.rollbacks.roll_back(moment, asked, request.user.name, request_id, digest)
 
 
 async def _read(request: Asked) -> tuple[RollbackRequest, Moment]:

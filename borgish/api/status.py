@@ -1,7 +1,5 @@
 """``/v1/status``, ``/v1/summary`` and ``/metrics``: the cell at one glance."""
 
-from collections.abc import Callable
-
 from litestar import Response, get
 
 from borgish.api.asked import Asked
@@ -10,9 +8,6 @@ from borgish.api.moments import AT, NOW, Moment
 from borgish.api.openapi import GIVES
 from borgish.api.views.status import EVENTS_SHOWN
 from borgish.wire.api import AsOf, HealthView, StatusView, SummaryView, WhoamiView
-
-Metrics = Callable[[StatusView], bytes]
-"""Writes the figures of the cell as text for Prometheus."""
 
 
 @get("/v1/status", opt={POLICY: Policy.READ, AT: True})
@@ -24,13 +19,14 @@ async def show_status(request: Asked) -> StatusView:
 @get("/v1/moment", opt={POLICY: Policy.READ, AT: True})
 async def show_moment(request: Asked) -> AsOf:
     """Say which moment is meant by ``at``, or why it cannot be told."""
-    return await request.as_of() or await request.gateway.find(Moment(NOW))
+    return await request.as_of() or await request.services.moments.find(Moment(NOW))
 
 
 @get("/v1/health", opt={POLICY: Policy.READ})
 async def show_health(request: Asked) -> HealthView:
     """Show how this borgmaster is: a standby answers this too, and sends on with 307 for all else."""
-    return await request.gateway.health()
+    services = request.services
+    return await services.reader.read(lambda reading: services.health(reading.status()))
 
 
 @get("/v1/whoami", opt={POLICY: Policy.READ})
@@ -42,16 +38,15 @@ async def show_whoami(request: Asked) -> WhoamiView:
 @get("/v1/summary", opt={POLICY: Policy.READ})
 async def show_summary(request: Asked) -> SummaryView:
     """Show what a dashboard shows: the status, and what needs a look, cut to a screenful."""
-    events = request.gateway.events("", 0, EVENTS_SHOWN)
+    events = request.services.reader.events("", 0, EVENTS_SHOWN)
     return await request.read(lambda reading: reading.summary(events))
 
 
 @get("/metrics", opt={POLICY: Policy.READ, GIVES: {"text/plain": {}}})
 async def show_metrics(request: Asked) -> Response[bytes]:
     """Show the figures of the cell, as text for Prometheus."""
-    metrics: Metrics = request.app.state["metrics"]
     status = await request.read(lambda reading: reading.status())
-    return Response(metrics(status), media_type="text/plain; version=0.0.4; charset=utf-8")
+    return Response(request.services.metrics(status), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 STATUS = (show_status, show_whoami, show_health, show_moment, show_summary, show_metrics)

@@ -10,7 +10,6 @@ from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy
 from borgish.api.door import LASTS
 from borgish.api.finding import find_job, find_machine, find_task
-from borgish.api.gateway import Reading
 from borgish.api.moments import AT
 from borgish.api.openapi import GIVES, TAKES
 from borgish.api.pages import cut
@@ -31,6 +30,7 @@ from borgish.api.parameters import (
     Tail,
     TaskIndex,
 )
+from borgish.api.services import Reading
 from borgish.api.views.tasks import task_view
 from borgish.cell.model import Job
 from borgish.cell.state import Cell
@@ -102,7 +102,8 @@ async def task_logs(
     """Show the output of a task's program, or of the one before it, from the machine it is on."""
     await request.read(lambda reading: find_task(reading.cell, user, name, index))
     task = task_name(job_key(user, name), index)
-    pieces = await request.gateway.logs(task, previous=previous, follow=follow, tail=tail, program=program)
+    programs = request.services.programs
+    pieces = await programs.logs(task, previous=previous, follow=follow, tail=tail, program=program)
     return Stream(await _begun(pieces), media_type="application/octet-stream")
 
 
@@ -117,7 +118,7 @@ async def exec_beside_task(request: Asked, user: Owner, name: JobName, index: Ta
     call = await _exec_call(request)
     await request.read(lambda reading: find_task(reading.cell, user, name, index))
     task = task_name(job_key(user, name), index)
-    return await request.gateway.exec(task, call.run, call.timeout_seconds, call.program)
+    return await request.services.programs.exec(task, call.run, call.timeout_seconds, call.program)
 
 
 @post(
@@ -135,7 +136,8 @@ async def exec_and_stream(
     call = await _exec_call(request)
     await request.read(lambda reading: find_task(reading.cell, user, name, index))
     task = task_name(job_key(user, name), index)
-    lines = await request.gateway.exec_stream(task, call.run, call.timeout_seconds, call.program, session)
+    programs = request.services.programs
+    lines = await programs.exec_stream(task, call.run, call.timeout_seconds, call.program, session)
     return Stream(await _begun(lines), media_type="application/x-ndjson")
 
 
@@ -161,7 +163,7 @@ async def pass_input(
     await request.read(lambda reading: find_task(reading.cell, user, name, index))
     task = task_name(job_key(user, name), index)
     data = await request.body()
-    return await request.gateway.exec_stdin(task, program, session, offset, data, end=end)
+    return await request.services.programs.exec_stdin(task, program, session, offset, data, end=end)
 
 
 async def _exec_call(request: Asked) -> ExecCall:

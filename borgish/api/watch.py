@@ -15,9 +15,9 @@ from litestar.response import Stream
 from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy
 from borgish.api.errors import problem_of
-from borgish.api.gateway import WatchMessage
 from borgish.api.openapi import GIVES
 from borgish.api.parameters import Kinds, OfJob
+from borgish.api.services import WatchMessage
 from borgish.errors import BorgishError, Invalid
 
 KINDS = frozenset({"event", "tasks", "summary"})
@@ -31,7 +31,7 @@ _HEARTBEAT = b": alive\n\n"
 async def watch(request: Asked, kinds: Kinds = "event", job: OfJob = "") -> Stream:
     """Stream what happens. ``Last-Event-ID`` resumes after a message; 410 when that is no longer kept."""
     last_id = request.headers.get("last-event-id", "")
-    messages = request.gateway.watch(_kinds(kinds), job, last_id)
+    messages = request.services.hub.subscribe(_kinds(kinds), job, last_id)
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     return Stream(pieces(messages), media_type="text/event-stream", headers=headers)
 

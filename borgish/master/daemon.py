@@ -11,6 +11,7 @@ from borgish.api.app import create_app
 from borgish.api.auth import Tokens
 from borgish.api.door import Door, hosts_of
 from borgish.api.limits import Limits
+from borgish.api.services import Services
 from borgish.cell.commands import Seen
 from borgish.cell.state import Cell
 from borgish.clock import SystemClock
@@ -21,13 +22,14 @@ from borgish.ids import new_instance
 from borgish.link.transport import HttpTransport
 from borgish.master.archive import Archive
 from borgish.master.front import Front
-from borgish.master.gateway import MasterGateway
-from borgish.master.health import holder_here
+from borgish.master.health import holder_here, leader_health
 from borgish.master.history import EVENTS_KEPT, History
 from borgish.master.leader import Host, Leader, Work
 from borgish.master.metrics import Metrics
 from borgish.master.moments import Moments
 from borgish.master.past import Past
+from borgish.master.plan_view import Planner
+from borgish.master.programs import Programs
 from borgish.master.reading import Reader
 from borgish.master.renewal import in_thread
 from borgish.master.rollbacks import Rollbacks
@@ -129,19 +131,27 @@ class Daemon:
             clock,
             self._settings.rollback,
         )
-        gateway = MasterGateway(
-            leader,
-            self._hub,
-            self._reader,
-            Past(leader.turn, store, clock),
-            moments,
-            self._rollbacks,
-            Archive(leader.core, leader.turn, store, clock),
+        services = Services(
+            inbox=leader.inbox,
+            reader=self._reader,
+            planner=Planner(leader.core, leader.turn, clock),
+            moments=moments,
+            past=Past(leader.turn, store, clock),
+            rollbacks=self._rollbacks,
+            archive=Archive(leader.core, leader.turn, store, clock),
+            hub=self._hub,
+            joining=leader,
+            programs=Programs(leader.core, leader.turn, leader.link),
+            checkpointer=leader.checkpointer,
+            keeper=leader.keeper,
+            bands=lambda: leader.cell.rules.bands,
+            room=lambda: leader.turn.room,
+            expect_obeyed=leader.link.refusals.expect_few,
+            health=lambda status: leader_health(status, leader.address),
+            metrics=self._metrics.render,
         )
         hosts = hosts_of(self._settings.host)
-        return create_app(
-            gateway, self._tokens, self._metrics.render, hosts, leader.mandate.expect, self._limits
-        )
+        return create_app(services, self._tokens, hosts, leader.mandate.expect, self._limits)
 
     def _note_broken(self, broken: CellBroken) -> None:
         log.error("the cell in memory is broken", exc_info=broken)

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 import msgspec
 
-from borgish.api.gateway import Reading
 from borgish.api.moments import Moment, no_such_name
+from borgish.api.services import Reading
 from borgish.api.views.instants import instant
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally

@@ -3,8 +3,11 @@
 from collections.abc import Iterator
 
 from borgish.cell.state import Cell
+from borgish.clock import Clock
+from borgish.master.core import Core
 from borgish.master.planning import Foreseen
 from borgish.master.reading import refusal_view
+from borgish.master.turn import Turn
 from borgish.scheduler.preemption import LIMIT_SHARE
 from borgish.spec.diff import differences
 from borgish.spec.job import JobSpec
@@ -12,6 +15,20 @@ from borgish.vocabulary import State, task_name
 from borgish.wire.api import PlannedPlace, PlanView
 
 MORE_LATER = f"more may be preempted for it later: at once no more than {LIMIT_SHARE:.0%} of what runs"
+
+
+class Planner:
+    """Plans submissions, on the cell as it is when all of it is durable."""
+
+    def __init__(self, core: Core, turn: Turn, clock: Clock) -> None:
+        self._core = core
+        self._turn = turn
+        self._clock = clock
+
+    async def plan(self, spec: JobSpec, actor: str) -> PlanView:
+        """Return what would follow if a job were submitted. Raises what its submission would."""
+        await self._turn.durable()
+        return plan_view(self._core.cell, self._core.foresee(spec, actor, self._clock.now()))
 
 
 def plan_view(cell: Cell, found: Foreseen) -> PlanView:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
-from borgish.api.gateway import Reading
+from borgish.api.services import Reading
 from borgish.api.views.instants import instant
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally

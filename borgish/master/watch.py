@@ -12,11 +12,11 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
-from borgish.api.gateway import Reading, WatchMessage
+from borgish.api.services import Reader, Reading, WatchMessage
 from borgish.api.views.status import EVENTS_SHOWN
 from borgish.api.views.tasks import task_view
 from borgish.errors import BorgishError, Gone
@@ -38,22 +38,10 @@ LINGER_SECONDS = {EVENT: 0.0, TASKS: 60.0, SUMMARY: 2.0}
 _ANEW = "Read everything anew, then watch without an id"
 
 
-class Source(Protocol):
-    """Where views come from: the gateway."""
-
-    async def read(self, view: Callable[[Reading], T]) -> T:
-        """See ``Gateway.read``."""
-        ...
-
-    def events(self, job: str, after: int, limit: int) -> list[EventView]:
-        """See ``Gateway.events``."""
-        ...
-
-
 class WatchHub:
     """The log and its readers. Lives in the daemon's loop; no method blocks."""
 
-    def __init__(self, epoch: int, source: Source, kept: int = MESSAGES_KEPT) -> None:
+    def __init__(self, epoch: int, source: Reader, kept: int = MESSAGES_KEPT) -> None:
         self._epoch = epoch
         self._source = source
         self._kept = kept

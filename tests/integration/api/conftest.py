@@ -16,9 +16,9 @@ def running_api() -> Iterator[RunningApi]:
 @pytest.fixture
 def api(running_api: RunningApi) -> Iterator[RunningApi]:
     """The API in front of a master as new."""
-    running_api.do(running_api.gateway.reset)
+    running_api.do(running_api.master.reset)
     yield running_api
-    running_api.do(running_api.gateway.hub.close)
+    running_api.do(running_api.master.hub.close)
 
 
 @pytest.fixture

@@ -11,16 +11,16 @@ import uvloop
 
 from borgish.api.app import create_app
 from borgish.api.auth import Role, Tokens, token_digest
-from borgish.api.gateway import Principal, Reading, WatchMessage
 from borgish.api.moments import Moment
 from borgish.api.serve import Serving, serve
+from borgish.api.services import Principal, Reading, Services, WatchMessage
 from borgish.api.views.history import Wanted
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
-from borgish.bands import Bands
 from borgish.cell.commands import Command
 from borgish.cell.events import Entry
 from borgish.cell.observed import Observed
+from borgish.cell.room import AMPLE
 from borgish.cell.state import Cell
 from borgish.client import Client
 from borgish.clock import SystemClock
@@ -35,7 +35,6 @@ from borgish.wire.api import (
     AsOf,
     CheckpointView,
     EventView,
-    HealthView,
     PlannedPlace,
     PlanView,
     RefusalView,
@@ -67,9 +66,30 @@ class Asked(msgspec.Struct):
     digest: str
 
 
-class FakeGateway:
+class FakeMaster:
+    """Most of the services at once; those with methods of equal names are beside it."""
+
     def __init__(self) -> None:
         self.reset()
+        self.services = Services(
+            inbox=self,
+            reader=self,
+            planner=self,
+            moments=FakeMoments(self),
+            past=self,
+            rollbacks=FakeRollbacks(self),
+            archive=FakeArchive(self),
+            hub=self,
+            joining=self,
+            programs=self,
+            checkpointer=self,
+            keeper=self,
+            bands=lambda: self.cell.rules.bands,
+            room=lambda: AMPLE,
+            expect_obeyed=lambda: None,
+            health=lambda status: leader_health(status, "http://here:1"),
+            metrics=Metrics().render,
+        )
 
     def reset(self) -> None:
         """Be as new; the hub as well, which is what watchers hang on."""
@@ -96,7 +116,7 @@ class FakeGateway:
         self.inputs: list[tuple[str, str, str, int, bytes, bool]] = []
         self.hub = WatchHub(3, self, kept=100)
 
-    async def command(self, command: Command, actor: str, request_id: str, digest: str) -> Accepted:
+    async def ask(self, command: Command, actor: str, request_id: str, digest: str) -> Accepted:
         if self.failure:
             raise self.failure
         if request_id in self.answered:
@@ -113,12 +133,6 @@ class FakeGateway:
             self.answered[request_id] = (digest, accepted)
         return accepted
 
-    async def health(self) -> HealthView:
-        return await self.read(lambda reading: leader_health(reading.status(), "http://here:1"))
-
-    def bands(self) -> Bands:
-        return self.cell.rules.bands
-
     async def plan(self, spec: JobSpec, actor: str) -> PlanView:
         if spec.key in self.cell.jobs:
             raise Conflict(f"{spec.key} is there")
@@ -129,40 +143,14 @@ class FakeGateway:
     async def read(self, view: Callable[[Reading], T]) -> T:
         if self.failure:
             raise self.failure
-        return view(self._reading(self.observed, small_refusals()))
+        return view(self.reading(self.observed, small_refusals()))
 
-    async def find(self, moment: Moment) -> AsOf:
-        self.sought.append(moment)
-        if moment.position is not None and moment.position != PAST.position:
-            raise Gone(f"position {moment.position} is no longer kept", "The earliest is 2")
-        return PAST
-
-    async def read_at(self, as_of: AsOf, view: Callable[[Reading], T]) -> T:
-        assert as_of == PAST
-        return await asyncio.to_thread(view, self._reading(Observed(known=False), {}))
-
-    async def read_both(self, old: AsOf, new: AsOf, view: Callable[[Cell, Cell], T]) -> T:
-        return await asyncio.to_thread(view, self.before or self.cell, self.cell)
-
-    def _reading(self, observed: Observed, refusals: dict[str, tuple[RefusalView, ...]]) -> Reading:
+    def reading(self, observed: Observed, refusals: dict[str, tuple[RefusalView, ...]]) -> Reading:
         cell, tally = self.cell, self.tally if observed.known else Tally()
         daemon = Daemon(NOW.wall - 60, "memory", CHECKPOINT)
         return Reading(
             cell, observed, NOW, refusals, lambda: status_view(cell, observed, tally, daemon, NOW), tally
         )
-
-    async def plan_rollback(self, moment: Moment, asked: RollbackRequest) -> RollbackPlan:
-        self.sought.append(moment)
-        if self.failure:
-            raise self.failure
-        return RollbackPlan(PAST, 1, 2, 3, 0, jobs=(JobRollback("ann/web", "changes"),))
-
-    async def roll_back(
-        self, moment: Moment, asked: RollbackRequest, actor: str, request_id: str, digest: str
-    ) -> Accepted:
-        self.sought.append(moment)
-        self.rolled_back.append(asked)
-        return Accepted(21, "", f"rolled back by {actor}")
 
     async def join(self, request: JoinRequest) -> JoinReply:
         return JoinReply("test", request.machine, "bgt_poll")
@@ -171,21 +159,13 @@ class FakeGateway:
         found = [e for e in self.happened if e.position > after and (not job or e.job == job)]
         return found[-limit:]
 
-    async def history(self, wanted: Wanted, before: int, limit: int) -> HistoryList:
+    async def latest(self, wanted: Wanted, before: int, limit: int) -> HistoryList:
         self.wanted = wanted
         walk = Walk(wanted, limit, LOOKED_AT_MAX)
         walk.take([entry for entry in reversed(self.journal) if entry.position < (before or 1000)], 1000)
         return walk.answer()
 
-    async def archive(self, since: float | None, until: float | None) -> AsyncIterator[bytes]:
-        self.archived = (since, until)
-        return self._archive()
-
-    async def _archive(self) -> AsyncIterator[bytes]:
-        for line in (b'{"begin":1}\n', b'{"end":2}\n'):
-            yield line
-
-    def watch(self, kinds: frozenset[str], job: str, last_id: str) -> AsyncIterator[WatchMessage]:
+    def subscribe(self, kinds: frozenset[str], job: str, last_id: str) -> AsyncIterator[WatchMessage]:
         return self.hub.subscribe(kinds, job, last_id)
 
     async def logs(
@@ -236,32 +216,82 @@ class FakeGateway:
         self.inputs.append((task, program, session, offset, data, end))
         return StdinReply(offset + len(data), ended=end)
 
-    async def checkpoint(self, reason: str, name: str = "") -> CheckpointView:
+    async def make(self, reason: str, name: str = "") -> CheckpointView:
         return msgspec.structs.replace(CHECKPOINT, reason=reason, name=name)
 
-    async def checkpoints(self) -> list[CheckpointView]:
+    async def listed(self) -> list[CheckpointView]:
         return [CHECKPOINT]
 
-    async def checkpoint_detail(self, position: int) -> CheckpointDetail:
+    async def detail(self, position: int) -> CheckpointDetail:
         return CheckpointDetail(self._kept(position), None, "it is torn")
 
-    async def verify_checkpoint(self, position: int) -> CheckpointVerdict:
+    async def verify(self, position: int) -> CheckpointVerdict:
         return CheckpointVerdict(self._kept(position).position, "", good=False, text="it is torn")
 
-    async def checkpoint_file(self, position: int, *, journal: bool) -> bytes:
-        return b"body of %d\xff" % self._kept(position).position + b"and what followed" * journal
+    async def file(self, position: int, until: int = 0) -> bytes:
+        return b"body of %d\xff" % self._kept(position).position + b"and what followed" * bool(until)
 
-    async def import_checkpoint(self, file: bytes, name: str, actor: str) -> Imported:
+    async def take_in(self, file: bytes, name: str, head: int, actor: str) -> Imported:
+        assert head == self.cell.position
         self.imported = file
         return Imported(msgspec.structs.replace(CHECKPOINT, name=name, reason=f"imported by {actor}"))
 
-    async def delete_checkpoint(self, position: int, actor: str) -> CheckpointView:
+    async def delete(self, position: int, actor: str) -> CheckpointView:
         raise Conflict(f"{actor} may not delete the last good one at {self._kept(position).position}", "Wait")
 
     def _kept(self, position: int) -> CheckpointView:
         if position != CHECKPOINT.position:
             raise NotFound(f"no checkpoint is kept at position {position}", "`borgctl checkpoint list`")
         return CHECKPOINT
+
+
+class FakeMoments:
+    def __init__(self, master: FakeMaster) -> None:
+        self._master = master
+
+    async def find(self, moment: Moment) -> AsOf:
+        self._master.sought.append(moment)
+        if moment.position is not None and moment.position != PAST.position:
+            raise Gone(f"position {moment.position} is no longer kept", "The earliest is 2")
+        return PAST
+
+    async def read(self, as_of: AsOf, view: Callable[[Reading], T]) -> T:
+        assert as_of == PAST
+        return await asyncio.to_thread(view, self._master.reading(Observed(known=False), {}))
+
+    async def read_both(self, old: AsOf, new: AsOf, view: Callable[[Cell, Cell], T]) -> T:
+        return await asyncio.to_thread(view, self._master.before or self._master.cell, self._master.cell)
+
+
+class FakeRollbacks:
+    def __init__(self, master: FakeMaster) -> None:
+        self._master = master
+
+    async def plan(self, moment: Moment, asked: RollbackRequest) -> RollbackPlan:
+        self._master.sought.append(moment)
+        if self._master.failure:
+            raise self._master.failure
+        return RollbackPlan(PAST, 1, 2, 3, 0, jobs=(JobRollback("ann/web", "changes"),))
+
+    async def roll_back(
+        self, moment: Moment, asked: RollbackRequest, actor: str, request_id: str, digest: str
+    ) -> Accepted:
+        self._master.sought.append(moment)
+        self._master.rolled_back.append(asked)
+        return Accepted(21, "", f"rolled back by {actor}")
+
+
+class FakeArchive:
+    def __init__(self, master: FakeMaster) -> None:
+        self._master = master
+
+    async def begin(self, since: float | None, until: float | None) -> AsyncIterator[bytes]:
+        self._master.archived = (since, until)
+        return self._lines()
+
+    async def _lines(self) -> AsyncIterator[bytes]:
+        for line in (b'{"begin":1}\n', b'{"end":2}\n'):
+            yield line
 
 
 PRINCIPALS = {
@@ -281,12 +311,11 @@ class RunningApi:
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
-        self.gateway, self.serving = self.call(self._start())
+        self.master, self.serving = self.call(self._start())
 
-    async def _start(self) -> tuple[FakeGateway, Serving]:
-        gateway = FakeGateway()
-        app = create_app(gateway, TOKENS, Metrics().render)
-        return gateway, await serve(app, "127.0.0.1", 0)
+    async def _start(self) -> tuple[FakeMaster, Serving]:
+        master = FakeMaster()
+        return master, await serve(create_app(master.services, TOKENS), "127.0.0.1", 0)
 
     def call(self, work: Coroutine[None, None, T]) -> T:
         """Run a coroutine in the daemon's loop."""
@@ -306,7 +335,7 @@ class RunningApi:
         )
 
     def stop(self) -> None:
-        self.do(self.gateway.hub.close)
+        self.do(self.master.hub.close)
         self.call(self.serving.stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(PATIENCE_SECONDS)

@@ -192,7 +192,7 @@ def test_bodies_that_are_refused(api: RunningApi, target: str, body: bytes, said
     status, answer = ask(api, target, body)
     assert status == 400
     assert said in answer["detail"]
-    assert api.gateway.asked == []
+    assert api.master.asked == []
 
 
 @pytest.mark.parametrize(
@@ -218,12 +218,12 @@ def test_a_long_job_file_is_read_by_another_process(api: RunningApi, monkeypatch
         "the job file has 3 mistakes; line 5001: 'nmae' is not a field of the job",
     )
     assert ask(api, "/v1/jobs", b"# a line\n" * 5000 + b"name: web\nrun: [sleep]\n")[0] == 201
-    assert api.gateway.asked[0].command == SubmitJob(read_job(b"name: web\nrun: [sleep]\n", "root"))
+    assert api.master.asked[0].command == SubmitJob(read_job(b"name: web\nrun: [sleep]\n", "root"))
 
 
 def test_a_name_that_nobody_has_is_cheap_to_refuse(api: RunningApi) -> None:
     """Names may be chosen so that to compare them closely takes milliseconds for each."""
-    cell = api.gateway.cell
+    cell = api.master.cell
     job = cell.jobs["ann/web"]
     cell.jobs.update({f"ann/{'a' * 50}{number}": job for number in range(2000)})
     began = api.do(time.thread_time)

@@ -22,7 +22,7 @@ from borgish.api.openapi import document
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.errors import Invalid
 from borgish.spec.fields import job_schema
-from tests.integration.api.fakes import FakeGateway, RunningApi
+from tests.integration.api.fakes import FakeMaster, RunningApi
 
 TOKEN = {"Authorization": "Bearer bgt_admin"}
 STREAMS = ("/v1/watch", "/v1/tasks/{user}/{name}/{index}/logs")
@@ -41,7 +41,7 @@ CHECKS = [
 
 def described(bands: Bands = DEFAULT_BANDS) -> dict[str, Any]:
     """Return the document as callers get it."""
-    whole = document(create_routes(FakeGateway(), lambda _status: b""), bands)
+    whole = document(create_routes(FakeMaster().services), bands)
     read: dict[str, Any] = json.loads(json.dumps(whole))
     return read
 
@@ -107,7 +107,7 @@ def test_answers_are_as_described(operation: Any, served: RunningApi) -> None:
         phases=(Phase.generate,),
     )
     def ask(case: Any) -> None:
-        served.do(served.gateway.reset)
+        served.do(served.master.reset)
         case.body = whole(case.body)
         response = case.call(base_url=served.serving.url, headers=TOKEN, timeout=60)
         case.validate_response(response, checks=CHECKS)

@@ -14,7 +14,7 @@ def test_what_differs_since_a_moment(api: RunningApi, admin: Client) -> None:
     before.jobs["ann/web"].tasks[0].machine = "m2"
     before.jobs["ann/web"].tasks[1].machine = "m2"
     del before.machines["m3"]
-    api.gateway.before = before
+    api.master.before = before
 
     found = admin.get("/v1/diff", {"from": "5m"}, DiffView)
 
@@ -22,13 +22,13 @@ def test_what_differs_since_a_moment(api: RunningApi, admin: Client) -> None:
     assert list(found.changes) == ["rules", "machines", "quotas", "jobs", "tasks"]
     assert found.changes["tasks"] == (ChangeView("changed", "ann/web", ("machine: m2 -> m1",), "0-1", 2),)
     assert [(change.kind, change.name) for change in found.changes["machines"]] == [("added", "m3")]
-    first, second = api.gateway.sought
+    first, second = api.master.sought
     assert (first.at, second.text) == (NOW.wall - 300, "now")
 
 
 def test_two_moments_are_looked_up_each(api: RunningApi, admin: Client) -> None:
     admin.get("/v1/diff", {"from": "noon", "to": "2"}, DiffView)
-    assert [(moment.checkpoint, moment.position) for moment in api.gateway.sought] == [
+    assert [(moment.checkpoint, moment.position) for moment in api.master.sought] == [
         ("noon", None),
         ("", 2),
     ]

@@ -12,13 +12,13 @@ from borgish.api.auth import ALLOWED, POLICY, Policy, Role
 from borgish.api.openapi import document
 from borgish.client import Client
 from borgish.errors import BorgishError, Forbidden, Unauthenticated
-from tests.integration.api.fakes import PATIENCE_SECONDS, PRINCIPALS, FakeGateway, RunningApi
+from tests.integration.api.fakes import PATIENCE_SECONDS, PRINCIPALS, FakeMaster, RunningApi
 
 
 def walk() -> list[tuple[str, str, Policy]]:
     """Return (method, path, policy) of every route the framework serves."""
     found: list[tuple[str, str, Policy]] = []
-    for route in create_routes(FakeGateway(), lambda _status: b"").routes:
+    for route in create_routes(FakeMaster().services).routes:
         assert isinstance(route, HTTPRoute), f"{route.path} is served by something without a policy"
         for handler in route.route_handlers:
             if handler.http_methods != {"OPTIONS"}:
@@ -142,7 +142,7 @@ def test_the_api_describes_itself(api: RunningApi, admin: Client) -> None:
 
 
 async def test_every_reference_in_the_description_is_there() -> None:
-    text = json.dumps(whole := document(create_routes(FakeGateway(), lambda _status: b"")))
+    text = json.dumps(whole := document(create_routes(FakeMaster().services)))
     names = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
     assert names <= whole["components"]["schemas"].keys()
 

@@ -39,7 +39,7 @@ def test_input_is_passed_on(admin: Client, api: RunningApi) -> None:
     params: Params = {"session": "s1", "offset": 5, "end": True, "program": "proxy"}
     reply = admin.post(path, b"\x00\xff", StdinReply, params=params, content_type="application/octet-stream")
     assert reply == StdinReply(7, ended=True)
-    assert api.gateway.inputs == [("ann/web/0", "proxy", "s1", 5, b"\x00\xff", True)]
+    assert api.master.inputs == [("ann/web/0", "proxy", "s1", 5, b"\x00\xff", True)]
     with pytest.raises(Invalid, match="session"):
         admin.post(path, b"x", StdinReply, content_type="application/octet-stream")
 

@@ -16,7 +16,7 @@ SPEC = JobSpec("web", "ann", 3, ("true",))
 
 @pytest.fixture
 def api(api: RunningApi) -> RunningApi:
-    api.gateway.journal = [
+    api.master.journal = [
         Entry(
             1, NOW.wall - 300, 1, 1, "ann", "SubmitJob", (JobSubmitted(SPEC),), "r", "d", "ann/web", "done"
         ),
@@ -59,7 +59,7 @@ def test_times_are_moments_or_ages(api: RunningApi, admin: Client) -> None:
     assert positions(admin, since="210s") == [2, 3]
     assert positions(admin, until="2025-12-31T23:57:00Z") == [1, 2]
     assert positions(admin, since="4m", until="2m") == [2]
-    assert api.gateway.wanted == Wanted(since=NOW.wall - 240, until=NOW.wall - 120)
+    assert api.master.wanted == Wanted(since=NOW.wall - 240, until=NOW.wall - 120)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_bad_queries_are_refused(api: RunningApi, admin: Client, query: str, wor
     with pytest.raises(Invalid, match=words) as caught:
         admin.raw("GET", f"/v1/history?{query}")
     assert caught.value.hint
-    assert api.gateway.wanted is None
+    assert api.master.wanted is None
 
 
 def test_readers_may_read_it_and_machines_may_not(api: RunningApi) -> None:

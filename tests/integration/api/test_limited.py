@@ -11,15 +11,14 @@ import pytest
 from borgish.api.app import create_app
 from borgish.api.auth import Role, Tokens, token_digest
 from borgish.api.door import Door
-from borgish.api.gateway import Principal
 from borgish.api.limits import Limits, LimitSettings
 from borgish.api.serve import Serving, serve
+from borgish.api.services import Principal
 from borgish.clock import SystemClock
 from borgish.errors import NotFound, TooManyRequests, Unauthenticated, Unreachable
-from borgish.master.metrics import Metrics
 from borgish.wire.api import ExecCall, StatusView
 from borgish.wire.link import ExecReply
-from tests.integration.api.fakes import PATIENCE_SECONDS, PRINCIPALS, FakeGateway, RunningApi, until
+from tests.integration.api.fakes import PATIENCE_SECONDS, PRINCIPALS, FakeMaster, RunningApi, until
 
 NEVER = 1e-6  # a second: nothing comes back while a test runs
 TIGHT = LimitSettings(
@@ -40,12 +39,12 @@ class Limited(RunningApi):
 
     settings = TIGHT
 
-    async def _start(self) -> tuple[FakeGateway, Serving]:
-        gateway = FakeGateway()
+    async def _start(self) -> tuple[FakeMaster, Serving]:
+        master = FakeMaster()
         self.tokens = tokens_of(*PRINCIPALS)
         limits = Limits(self.settings, SystemClock())
-        self.door: Door = create_app(gateway, self.tokens, Metrics().render, limits=limits)
-        return gateway, await serve(self.door, "127.0.0.1", 0)
+        self.door: Door = create_app(master.services, self.tokens, limits=limits)
+        return master, await serve(self.door, "127.0.0.1", 0)
 
     def revoke(self, token: str) -> None:
         """As the daemon does when a token is no longer in its file."""
@@ -119,12 +118,12 @@ def test_a_revoked_token_ends_its_streams_and_nobody_elses(revocable: Open) -> N
     others = admin.stream("/v1/tasks/ann/web/0/logs", {"follow": True})
     assert next(mine[1])
     assert next(others)
-    until(lambda: revocable.gateway.logs_open == 2)
+    until(lambda: revocable.master.logs_open == 2)
     revocable.revoke("bgt_ann")
     for stream in mine:
         with pytest.raises(Unreachable):
             list(stream)
-    until(lambda: revocable.gateway.logs_open == 1)
+    until(lambda: revocable.master.logs_open == 1)
     with pytest.raises(Unauthenticated):
         ann.watch()
 
@@ -141,7 +140,7 @@ def test_a_revoked_token_ends_its_commands_beside_tasks(
         finally:
             ended.set()
 
-    monkeypatch.setattr(revocable.gateway, "exec", never)
+    monkeypatch.setattr(revocable.master, "exec", never)
     with ThreadPoolExecutor() as pool:
         path, call = "/v1/tasks/ann/web/0/exec", ExecCall(("sleep", "3600"))
         asked = pool.submit(revocable.client("bgt_ann").post, path, call, ExecReply)

@@ -20,9 +20,9 @@ def plan(client: Client, text: bytes = JOB, user: str = "") -> PlanView:
 def test_a_plan_is_made_of_a_job_file_and_changes_nothing(api: RunningApi) -> None:
     view = plan(api.client("bgt_ann"))
     assert (view.job, view.token, view.places[0].victims) == ("ann/hello", "plan-x", ("bob/db/0",))
-    ((spec, actor),) = api.gateway.planned
+    ((spec, actor),) = api.master.planned
     assert (spec.key, actor) == ("ann/hello", "ann")
-    assert api.gateway.asked == []
+    assert api.master.asked == []
 
 
 def test_a_plan_is_refused_as_a_submission_is(api: RunningApi) -> None:
@@ -36,13 +36,13 @@ def test_a_plan_is_refused_as_a_submission_is(api: RunningApi) -> None:
         plan(ann, b"name: web\nrun: [x]\n")
     with pytest.raises(Forbidden):
         plan(api.client("bgt_reader"))
-    assert api.gateway.planned == []
+    assert api.master.planned == []
 
 
 def test_a_token_goes_on_with_its_submission_and_into_its_digest(api: RunningApi, admin: Client) -> None:
     params = {"user": "ann", "plan": "plan-x"}
     first = admin.post("/v1/jobs", JOB, Accepted, "same-id", params, "application/yaml")
-    assert isinstance(command := api.gateway.asked[0].command, SubmitJob)
+    assert isinstance(command := api.master.asked[0].command, SubmitJob)
     assert (command.spec.key, command.plan) == ("ann/hello", "plan-x")
     assert admin.post("/v1/jobs", JOB, Accepted, "same-id", params, "application/yaml") == (
         msgspec.structs.replace(first, replayed=True)

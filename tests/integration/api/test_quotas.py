@@ -24,7 +24,7 @@ OTHER = Bands(batch=110, names={"prod": Band.PRODUCTION})
 
 
 def has(api: RunningApi, *quotas: Quota) -> None:
-    cell = api.gateway.cell
+    cell = api.master.cell
     events = tuple(map(QuotaSet, quotas))
     api.do(lambda: apply_entry(cell, Entry(cell.position + 1, NOW.wall, 1, 1, "root", "test", events)))
 
@@ -37,7 +37,7 @@ def test_an_admin_sets_and_deletes(api: RunningApi, admin: Client) -> None:
     set_quota(admin)
     set_quota(admin, QuotaRequest(1, 2, beyond_cell=True), quoted("quotas", "bob", "batch"))
     admin.post(PATH + "/delete", None, Accepted)
-    assert [asked.command for asked in api.gateway.asked] == [
+    assert [asked.command for asked in api.master.asked] == [
         SetQuota("ann", Band.PRODUCTION, LIMITS),
         SetQuota("bob", Band.BATCH, Resources(1, 2), beyond_cell=True),
         RemoveQuota("ann", Band.PRODUCTION),
@@ -50,14 +50,14 @@ def test_nobody_else_does(api: RunningApi, token: str) -> None:
     for path in (PATH, PATH + "/delete"):
         with pytest.raises(Forbidden):
             client.post(path, REQUEST, Accepted)
-    assert api.gateway.asked == []
+    assert api.master.asked == []
 
 
 def test_a_retry_is_answered_as_before(api: RunningApi, admin: Client) -> None:
     first = set_quota(admin, request_id="r1")
     again = set_quota(admin, request_id="r1")
     assert again == msgspec.structs.replace(first, replayed=True)
-    assert len(api.gateway.asked) == 1
+    assert len(api.master.asked) == 1
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_until_is_a_moment_or_how_long_from_now(
     api: RunningApi, admin: Client, until: str, wall: float
 ) -> None:
     set_quota(admin, QuotaRequest(1, 1, until=until))
-    assert isinstance(command := api.gateway.asked[0].command, SetQuota)
+    assert isinstance(command := api.master.asked[0].command, SetQuota)
     assert command.until == wall
 
 
@@ -97,7 +97,7 @@ def test_until_is_a_moment_or_how_long_from_now(
 def test_what_is_no_quota_is_refused(api: RunningApi, admin: Client, request_: object, words: str) -> None:
     with pytest.raises(Invalid, match=words):
         set_quota(admin, request_)
-    assert api.gateway.asked == []
+    assert api.master.asked == []
 
 
 def test_names_of_bands_are_the_cells(api: RunningApi, admin: Client) -> None:
@@ -105,18 +105,18 @@ def test_names_of_bands_are_the_cells(api: RunningApi, admin: Client) -> None:
     with pytest.raises(NotFound, match="no band 'prod'") as caught:
         set_quota(admin, path=quoted("quotas", "ann", "prod"))
     assert caught.value.hint == "Did you mean production?"
-    api.gateway.cell.rules = Rules(OTHER)
+    api.master.cell.rules = Rules(OTHER)
     assert admin.get("/v1/bands", None, Bands) == OTHER
     set_quota(admin, path=quoted("quotas", "ann", "prod"))
-    assert api.gateway.asked[0].command == SetQuota("ann", Band.PRODUCTION, LIMITS)
+    assert api.master.asked[0].command == SetQuota("ann", Band.PRODUCTION, LIMITS)
 
 
 def test_job_files_are_read_with_the_bands_of_the_cell(api: RunningApi, admin: Client) -> None:
-    api.gateway.cell.rules = Rules(OTHER)
+    api.master.cell.rules = Rules(OTHER)
     for word, priority in (("prod", 200), ("batch", 110), ("free", 0)):
         text = f"name: a\npriority: {word}\nrun: [x]\n".encode()
         admin.post("/v1/jobs", text, Accepted, "", {"user": "ann"}, "application/yaml")
-        assert isinstance(command := api.gateway.asked[-1].command, SubmitJob)
+        assert isinstance(command := api.master.asked[-1].command, SubmitJob)
         assert command.spec.priority == priority
 
 
@@ -138,7 +138,7 @@ def test_everybody_who_reads_sees_limits_use_and_what_is_free(api: RunningApi) -
 def test_who_has_no_quota_is_shown_without_a_limit(api: RunningApi, admin: Client) -> None:
     shown = admin.get(quoted("quotas", "bob", "production"), None, QuotaView)
     assert (shown.limits, shown.free, shown.set, shown.until) == (None, None, False, None)
-    api.gateway.cell.rules = Rules(quota_required=True)
+    api.master.cell.rules = Rules(quota_required=True)
     shown = admin.get(quoted("quotas", "bob", "production"), None, QuotaView)
     assert (shown.limits, shown.free, shown.set) == (Resources(), Resources(), False)
 

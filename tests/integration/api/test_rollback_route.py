@@ -15,14 +15,14 @@ ASKED = RollbackRequest("noon", ("ann/web",), now=True, yes_stop=3)
 def test_a_rollback_is_asked_for(api: RunningApi, admin: Client) -> None:
     done = admin.post("/v1/rollback", ASKED, Accepted)
     assert (done.position, done.text) == (21, "rolled back by root")
-    assert (api.gateway.rolled_back, api.gateway.sought) == ([ASKED], [Moment("noon", checkpoint="noon")])
+    assert (api.master.rolled_back, api.master.sought) == ([ASKED], [Moment("noon", checkpoint="noon")])
 
 
 def test_what_it_would_do_is_told(api: RunningApi, admin: Client) -> None:
     plan = admin.post("/v1/rollback/plan", RollbackRequest("7"), RollbackPlan)
     assert (plan.to, plan.stopped, [job.name for job in plan.jobs]) == (PAST, 1, ["ann/web"])
-    assert api.gateway.rolled_back == []
-    api.gateway.failure = Conflict("nothing differs", "There is nothing to roll back")
+    assert api.master.rolled_back == []
+    api.master.failure = Conflict("nothing differs", "There is nothing to roll back")
     with pytest.raises(Conflict, match="nothing differs"):
         admin.post("/v1/rollback/plan", RollbackRequest("7"), RollbackPlan)
 
@@ -41,7 +41,7 @@ def test_what_is_no_question(api: RunningApi, admin: Client, asked: RollbackRequ
     for path in ("/v1/rollback", "/v1/rollback/plan"):
         with pytest.raises(Invalid, match=said):
             admin.post(path, asked, Accepted)
-    assert api.gateway.rolled_back == []
+    assert api.master.rolled_back == []
 
 
 def test_it_is_for_admins(api: RunningApi) -> None:

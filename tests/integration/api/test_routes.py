@@ -82,14 +82,14 @@ def test_metrics(admin: Client) -> None:
 def test_submit_takes_the_text_of_a_job_file(api: RunningApi, admin: Client) -> None:
     accepted = submit(admin, user="ann")
     assert accepted.position == 21
-    (asked,) = api.gateway.asked
+    (asked,) = api.master.asked
     assert isinstance(asked.command, SubmitJob)
     assert (asked.command.spec.key, asked.actor) == ("ann/hello", "root")
 
 
 def test_a_job_without_a_user_is_of_who_asks(api: RunningApi) -> None:
     submit(api.client("bgt_ann"))
-    assert isinstance(command := api.gateway.asked[0].command, SubmitJob)
+    assert isinstance(command := api.master.asked[0].command, SubmitJob)
     assert command.spec.user == "ann"
 
 
@@ -105,14 +105,14 @@ def test_a_token_tells_whom_it_stands_for(api: RunningApi, token: str, name: str
 def test_a_user_submits_only_in_its_own_name(api: RunningApi, text: bytes, user: str) -> None:
     with pytest.raises(Forbidden, match="bob"):
         submit(api.client("bgt_ann"), text, user=user)
-    assert api.gateway.asked == []
+    assert api.master.asked == []
 
 
 def test_every_mistake_in_a_job_file_comes_back_with_its_line(api: RunningApi, admin: Client) -> None:
     with pytest.raises(Invalid) as caught:
         submit(admin, b"name: Hello!\ntasks: -1\nrun: [x]\nwrong: 1\n", user="ann")
     assert {mistake.line for mistake in caught.value.mistakes} >= {1, 2, 4}
-    assert api.gateway.asked == []
+    assert api.master.asked == []
 
 
 def test_a_body_that_is_not_text_is_refused(admin: Client) -> None:
@@ -141,7 +141,7 @@ def test_kill_restart_and_scale_become_commands(api: RunningApi, admin: Client) 
     admin.post(f"{path}/kill", IndexesRequest((1, 2)), Accepted)
     admin.post(f"{path}/restart", None, Accepted)
     admin.post(f"{path}/scale", ScaleRequest(7), Accepted)
-    assert [asked.command for asked in api.gateway.asked] == [
+    assert [asked.command for asked in api.master.asked] == [
         KillTasks("ann/web", (1, 2)),
         RestartTasks("ann/web", None),
         ScaleJob("ann/web", 7),
@@ -154,7 +154,7 @@ def test_what_is_asked_of_machines_becomes_commands(api: RunningApi, admin: Clie
     admin.post(quoted("machines", "m1", "taint"), TaintRequest("a", "b", TaintEffect.EVICT), Accepted)
     admin.post(quoted("machines", "m1", "untaint"), UntaintRequest("a"), Accepted)
     admin.post(quoted("machines", "m1", "remove"), None, Accepted)
-    assert [asked.command for asked in api.gateway.asked] == [
+    assert [asked.command for asked in api.master.asked] == [
         CordonMachine("m1", "disk"),
         UncordonMachine("m1"),
         TaintMachine("m1", "a", "b", TaintEffect.EVICT),
@@ -172,14 +172,14 @@ def test_a_request_id_goes_on_with_a_digest_of_the_request(api: RunningApi, admi
         admin.post(path, ScaleRequest(8), Accepted, "same-id")
     with pytest.raises(Conflict):
         admin.post(quoted("jobs", "bob", "db") + "/scale", ScaleRequest(7), Accepted, "same-id")
-    (asked,) = api.gateway.asked
+    (asked,) = api.master.asked
     assert (asked.request_id, len(asked.digest)) == ("same-id", hashlib.sha256().digest_size * 2)
 
 
 def test_the_client_makes_a_request_id_of_its_own(api: RunningApi, admin: Client) -> None:
     submit(admin, user="ann")
     submit(admin, user="ann")
-    first, second = (asked.request_id for asked in api.gateway.asked)
+    first, second = (asked.request_id for asked in api.master.asked)
     assert first
     assert first != second
 
@@ -224,18 +224,18 @@ def test_logs_are_streamed_as_they_are(api: RunningApi, admin: Client) -> None:
         b"".join(admin.stream(path, {"previous": True, "tail": 5, "program": "proxy"}))
         == b"one\n\x1b[31mtwo\xff\n"
     )
-    assert api.gateway.log_calls == [("ann/web/0", "proxy", True, False, 5)]
+    assert api.master.log_calls == [("ann/web/0", "proxy", True, False, 5)]
 
 
 def test_logs_that_cannot_be_had_say_why(api: RunningApi, admin: Client) -> None:
-    api.gateway.log_failure = Unreachable("m1 does not answer", "look at m1")
+    api.master.log_failure = Unreachable("m1 does not answer", "look at m1")
     with pytest.raises(Unreachable, match="m1 does not answer") as caught:
         list(admin.stream(quoted("tasks", "ann", "web", 0, "logs")))
     assert caught.value.hint == "look at m1"
 
 
 def test_what_is_in_the_way_of_the_first_piece_is_an_error_too(api: RunningApi, admin: Client) -> None:
-    api.gateway.log_break = NotFound("m1 has no log of it", "It was removed after 24h")
+    api.master.log_break = NotFound("m1 has no log of it", "It was removed after 24h")
     with pytest.raises(NotFound, match="no log of it"):
         admin.stream(quoted("tasks", "ann", "web", 0, "logs"))
 
@@ -244,17 +244,17 @@ def test_a_silent_log_is_followed_all_the_same(
     api: RunningApi, admin: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tasks, "FIRST_PIECE_SECONDS", 0.01)
-    api.gateway.log_silence = True
+    api.master.log_silence = True
     pieces = admin.stream(quoted("tasks", "ann", "web", 0, "logs"), {"follow": True})
-    assert api.gateway.logs_open == 1
+    assert api.master.logs_open == 1
     del pieces
-    until(lambda: api.gateway.logs_open == 0)
+    until(lambda: api.master.logs_open == 0)
 
 
 def test_logs_that_break_off_are_not_taken_for_whole(
     api: RunningApi, admin: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    api.gateway.log_break = Unreachable("m1 went away")
+    api.master.log_break = Unreachable("m1 went away")
     pieces = admin.stream(quoted("tasks", "ann", "web", 0, "logs"))
     assert next(pieces) == b"one\n"
     with pytest.raises(Unreachable):
@@ -309,7 +309,7 @@ def test_a_checkpoint_is_taken_in(api: RunningApi, admin: Client) -> None:
     file = b"x" * (BODY_BYTES_MAX + 1)  # more than other bodies may have
     taken = admin.post("/v1/checkpoints/import", file, Imported, params={"name": "noon"})
     assert (taken.checkpoint.name, taken.checkpoint.reason) == ("noon", "imported by root")
-    assert api.gateway.imported == file
+    assert api.master.imported == file
     with pytest.raises(Invalid, match="cannot be the name"):
         admin.post("/v1/checkpoints/import", file, Imported, params={"name": "now"})
     with pytest.raises(Forbidden):
@@ -393,7 +393,7 @@ def test_parameters_out_of_bounds_are_refused(admin: Client, path: str) -> None:
 def test_json_bodies_are_read_strictly(api: RunningApi, admin: Client, body: bytes, words: str) -> None:
     with pytest.raises(Invalid, match=words):
         admin.raw("POST", "/v1/jobs/ann/web/scale", body=body)
-    assert api.gateway.asked == []
+    assert api.master.asked == []
 
 
 def test_a_field_that_does_not_fit_is_named(admin: Client) -> None:
@@ -406,21 +406,21 @@ def test_a_field_that_does_not_fit_is_named(admin: Client) -> None:
 def test_a_body_too_large_is_refused_and_nothing_changed(api: RunningApi, admin: Client) -> None:
     with pytest.raises(TooLarge, match="1048576 bytes"):
         submit(admin, b"#" * (1024 * 1024 + 1), user="ann")
-    assert api.gateway.asked == []
+    assert api.master.asked == []
     assert submit(admin, JOB + b"#" * (1024 * 1024 - len(JOB)), user="ann").position == 21
 
 
 def test_what_nobody_foresaw_is_told_without_a_word_of_it(api: RunningApi, admin: Client) -> None:
-    api.gateway.failure = RuntimeError("secret /path/to/file")
+    api.master.failure = RuntimeError("secret /path/to/file")
     with pytest.raises(BorgishError, match="failed at this request") as caught:
         admin.get("/v1/status", None, StatusView)
     assert "secret" not in str(caught.value)
     assert "log" in caught.value.hint
-    api.gateway.failure = None
+    api.master.failure = None
     assert admin.get("/v1/status", None, StatusView).cell == "test"
 
 
 def test_a_master_that_cannot_answer_now_says_so(api: RunningApi, admin: Client) -> None:
-    api.gateway.failure = Unreachable("the master is ending", "Ask again in a moment")
+    api.master.failure = Unreachable("the master is ending", "Ask again in a moment")
     with pytest.raises(Unreachable, match="is ending"):
         submit(admin, user="ann")

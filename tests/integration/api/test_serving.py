@@ -19,11 +19,11 @@ from borgish.clock import SystemClock
 from borgish.errors import Unreachable, UnsafeConfiguration
 from borgish.wire.api import StatusView
 from borgish.wire.bounds import is_loopback
-from tests.integration.api.fakes import TOKENS, FakeGateway
+from tests.integration.api.fakes import TOKENS, FakeMaster
 
 
 def app() -> App:
-    return create_app(FakeGateway(), TOKENS, lambda _status: b"")
+    return create_app(FakeMaster().services, TOKENS)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "example.org"])

@@ -74,7 +74,7 @@ def test_a_client_goes_where_it_is_sent_and_stays_there(one: Standby) -> None:
     assert client.url == one.leader.serving.url
     again = Client(one.url, "bgt_ann")
     again.post("/v1/jobs/ann/web/scale", ScaleRequest(2), Accepted, "an-id")
-    assert [asked.request_id for asked in one.leader.gateway.asked] == ["an-id"]
+    assert [asked.request_id for asked in one.leader.master.asked] == ["an-id"]
     assert next(Client(one.url, "bgt_ann").watch({"kinds": "summary"})).kind == "summary"
 
 

@@ -32,7 +32,7 @@ NO_MOMENT = "a time like 2026-01-31T12:00:00Z, an age like 5m"
 
 @pytest.fixture
 def past(api: RunningApi, admin: Client) -> Client:
-    api.gateway.journal = [
+    api.master.journal = [
         Entry(1, NOW.wall - 300, 1, 1, "ann", "SubmitJob", (JobSubmitted(SPEC),)),
         Entry(2, NOW.wall - 200, 1, 1, "scheduler", "place", (TasksPlaced("ann/web", (0, 1), ("m1", "m2")),)),
         Entry(3, NOW.wall - 100, 1, 1, "machines", "SetMachineUp", (MachineUp("m1"),), subject="m1"),
@@ -109,7 +109,7 @@ def test_moments_are_times_ages_positions_and_names(
     api: RunningApi, admin: Client, text: str, moment: Moment
 ) -> None:
     admin.get("/v1/why/ann/web", {"at": text}, WhyView)
-    assert api.gateway.sought == [moment]  # sought once, for all that one answer is made of
+    assert api.master.sought == [moment]  # sought once, for all that one answer is made of
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tests.integration.api.fakes import PATIENCE_SECONDS, RunningApi, until
 
 def publish(api: RunningApi, *positions: int, job: str = "ann/web") -> None:
     events = [EventView(position, "t", "placed", f"event {position}", job) for position in positions]
-    api.do(lambda: api.gateway.hub.publish_events(events))
+    api.do(lambda: api.master.hub.publish_events(events))
 
 
 def take(stream: Iterator[Message], count: int) -> list[Message]:
@@ -43,7 +43,7 @@ def test_a_watch_of_one_job_hears_of_no_other(api: RunningApi, admin: Client) ->
 
 def test_changed_tasks_are_told_whole(api: RunningApi, admin: Client) -> None:
     stream = admin.watch({"kinds": "tasks", "job": "ann/web"})
-    api.do(lambda: api.gateway.hub.tasks_changed({"bob/db": [0], "ann/web": [1, 0]}))
+    api.do(lambda: api.master.hub.tasks_changed({"bob/db": [0], "ann/web": [1, 0]}))
     (message,) = take(stream, 1)
     tasks = msgspec.json.decode(message.data, type=list[TaskView])
     assert (message.kind, [task.name for task in tasks]) == ("tasks", ["ann/web/0", "ann/web/1"])
@@ -74,17 +74,17 @@ def test_a_reader_that_goes_away_is_let_go(api: RunningApi, admin: Client) -> No
     stream = admin.watch({"kinds": "event"})
     publish(api, 1)
     take(stream, 1)
-    assert api.gateway.hub.watchers == 1
+    assert api.master.hub.watchers == 1
     del stream
-    until(lambda: api.gateway.hub.watchers == 0)
+    until(lambda: api.master.hub.watchers == 0)
 
 
 def test_a_follower_of_logs_that_goes_away_is_let_go(api: RunningApi, admin: Client) -> None:
     stream = admin.stream("/v1/tasks/ann/web/0/logs", {"follow": True})
     assert next(stream).startswith(b"one\n")
-    assert api.gateway.logs_open == 1
+    assert api.master.logs_open == 1
     del stream
-    until(lambda: api.gateway.logs_open == 0)
+    until(lambda: api.master.logs_open == 0)
 
 
 def test_stopping_with_50_open_streams_ends_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +92,7 @@ def test_stopping_with_50_open_streams_ends_them_all(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(serve, "STOP_SECONDS", 2 * PATIENCE_SECONDS)
     api = RunningApi()
     streams = [api.client().watch({"kinds": "event"}) for _ in range(50)]
-    until(lambda: api.gateway.hub.watchers == 50)
+    until(lambda: api.master.hub.watchers == 50)
     api.stop()
     assert [list(stream) for stream in streams] == [[]] * 50, "they end in order, without an error"
 
@@ -105,4 +105,4 @@ def test_stopping_cuts_off_what_does_not_end_by_itself() -> None:
     api.stop()
     with pytest.raises(Unreachable):
         list(stream)
-    assert api.gateway.logs_open == 0
+    assert api.master.logs_open == 0

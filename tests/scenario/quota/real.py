@@ -6,8 +6,8 @@ from typing import TypeVar
 import msgspec
 
 from borgish.api.app import create_app
-from borgish.api.gateway import Reading
 from borgish.api.serve import Serving, serve
+from borgish.api.services import Reading
 from borgish.bands import Bands
 from borgish.cell.commands import Command, JoinMachine
 from borgish.cell.model import Rules, Snapshot
@@ -15,12 +15,11 @@ from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import Refused
 from borgish.master.core import Core
-from borgish.master.metrics import Metrics
 from borgish.master.step import Ask, Heard
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.vocabulary import Band
 from borgish.wire.api import Accepted
-from tests.integration.api.fakes import TOKENS, FakeGateway, RunningApi
+from tests.integration.api.fakes import TOKENS, FakeMaster, RunningApi
 from tests.unit.api.cells import NOW, machine
 
 T = TypeVar("T")
@@ -28,7 +27,7 @@ RULES = Rules(Bands(names={"prod": Band.PRODUCTION}))
 MACHINES = ("m1", "m2")
 
 
-class CoreGateway(FakeGateway):
+class CoreMaster(FakeMaster):
     """Decides as a master does. ``now`` is moved by the test."""
 
     def reset(self) -> None:
@@ -44,7 +43,7 @@ class CoreGateway(FakeGateway):
         self.core.begin(cell.epoch + 1, "me", self.now, rules)
         self.cell, self.observed = self.core.cell, self.core.observed
 
-    async def command(self, command: Command, actor: str, request_id: str, digest: str) -> Accepted:
+    async def ask(self, command: Command, actor: str, request_id: str, digest: str) -> Accepted:
         heard = Heard(dict.fromkeys(MACHINES, self.now.mono))
         step = self.core.step([heard, Ask(1, command, actor, request_id, digest)], self.now)
         ((_, reply),) = step.replies
@@ -63,8 +62,8 @@ class CoreGateway(FakeGateway):
 class CoreApi(RunningApi):
     """The API in front of a real core."""
 
-    gateway: CoreGateway
+    master: CoreMaster
 
-    async def _start(self) -> tuple[CoreGateway, Serving]:
-        gateway = CoreGateway()
-        return gateway, await serve(create_app(gateway, TOKENS, Metrics().render), "127.0.0.1", 0)
+    async def _start(self) -> tuple[CoreMaster, Serving]:
+        master = CoreMaster()
+        return master, await serve(create_app(master.services, TOKENS), "127.0.0.1", 0)

@@ -29,7 +29,7 @@ def running() -> Iterator[CoreApi]:
 
 @pytest.fixture
 def api(running: CoreApi) -> CoreApi:
-    running.do(running.gateway.reset)
+    running.do(running.master.reset)
     return running
 
 
@@ -77,9 +77,9 @@ def test_from_open_to_limited_and_back(api: CoreApi, say: Say, tmp_path: Path) -
         "error: ann/more asks for 1.5 cpu in production; quota 3, used 2: 500m cpu missing\n"
         "hint: ask for less, end something else, or write `priority: free`" in err
     )
-    assert "ann/more" not in api.gateway.cell.jobs
+    assert "ann/more" not in api.master.cell.jobs
     assert say("ann", *submit, job(tmp_path, "more", 2))[0] == 0
-    assert all(task.state is State.RUNNING for task in api.gateway.cell.jobs["ann/more"].tasks)
+    assert all(task.state is State.RUNNING for task in api.master.cell.jobs["ann/more"].tasks)
     assert say("ann", "job", "scale", "ann/more", 3)[0] == 1
     assert say("ann", *submit, job(tmp_path, "low", 9, "free"))[0] == 0
     assert say("bob", "job", "submit", "--detach", "--user", "bob", job(tmp_path, "bobs", 1))[0] == 0
@@ -97,7 +97,7 @@ def test_from_open_to_limited_and_back(api: CoreApi, say: Say, tmp_path: Path) -
     assert (code, "ann/open asks for 2 cpu in production; quota 3, used 3: 2 cpu missing" in err) == (1, True)
     assert say("admin", "quota", "remove", "ann", "--band", "production")[0] == 0
     assert say("ann", "job", "restart", "ann/open")[0] == 0
-    assert violations(api.gateway.cell) == []
+    assert violations(api.master.cell) == []
 
 
 def test_a_quota_ends_at_its_moment(api: CoreApi, say: Say, tmp_path: Path) -> None:
@@ -105,10 +105,10 @@ def test_a_quota_ends_at_its_moment(api: CoreApi, say: Say, tmp_path: Path) -> N
     assert "until 2026-01-01 01:00 UTC" in say("admin", *setting)[1]
     submit = ("job", "submit", "--detach", "--user", "ann")
     assert say("ann", *submit, job(tmp_path, "early", 1, "batch"))[0] == 0
-    api.do(lambda: api.gateway.pass_by(3600))
+    api.do(lambda: api.master.pass_by(3600))
     code, _, err = say("ann", *submit, job(tmp_path, "late", 1, "batch"))
     assert (code, "(the quota of ann ended at 2026-01-01 01:00 UTC)" in err) == (1, True)
-    assert api.gateway.cell.jobs["ann/early"].running == 1
+    assert api.master.cell.jobs["ann/early"].running == 1
     shown = say("ann", "quota", "show", "ann", "--band", "batch")[1]
     assert [line.split(None, 1) for line in shown.splitlines()] == [
         ["user", "ann"],
@@ -150,7 +150,7 @@ def test_a_name_of_a_band_is_known_where_the_cell_has_it(api: CoreApi, say: Say,
     file = job(tmp_path, "named", 1, "prod")
     assert say("ann", "job", "check", file)[0] == 0
     assert say("ann", "job", "submit", "--detach", "--user", "ann", file)[0] == 0
-    assert api.gateway.cell.jobs["ann/named"].spec.priority == 200
+    assert api.master.cell.jobs["ann/named"].spec.priority == 200
     code, _, err = say("ann", "job", "check", job(tmp_path, "wrong", 1, "prood"))
     assert (code, "not one of the bands monitoring, production, batch, free, prod" in err) == (2, True)
     assert '"prod"' in say("ann", "schema")[1]
@@ -173,8 +173,8 @@ def test_a_cell_may_require_quotas_and_move_bands_where_no_job_is(
     say("ann", *submit, job(tmp_path, "web", 1, "250"))
     moved = Rules(Bands(production=240, batch=90, names={"mid": Band.BATCH}), quota_required=True)
     with pytest.raises(UnsafeConfiguration, match="ann/web, of priority 250, from production to batch"):
-        api.do(lambda: api.gateway.begin(_copy(api), Rules(Bands(production=260))))
-    api.do(lambda: api.gateway.begin(_copy(api), moved))
+        api.do(lambda: api.master.begin(_copy(api), Rules(Bands(production=260))))
+    api.do(lambda: api.master.begin(_copy(api), moved))
     code, _, err = say("ann", *submit, job(tmp_path, "two", 1, "mid"))
     assert (code, "(ann has no quota in batch, and this cell requires one)" in err) == (1, True)
     say("admin", "quota", "set", "ann", "--band", "mid", "--cpu", 1, "--ram", "1GiB")
@@ -186,7 +186,7 @@ def _copy(api: CoreApi) -> Cell:
     """Return the cell as the next master reads it."""
     from borgish.store.codec import decode_snapshot, encode_snapshot
 
-    return Cell(decode_snapshot(encode_snapshot(api.gateway.cell.snapshot()), "test"))
+    return Cell(decode_snapshot(encode_snapshot(api.master.cell.snapshot()), "test"))
 
 
 @pytest.mark.parametrize(

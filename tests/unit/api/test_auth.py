@@ -4,7 +4,7 @@ import pytest
 
 from borgish.api.auth import ALLOWED, Policy, Role, Tokens, bearer, check, token_digest
 from borgish.api.door import hosts_of
-from borgish.api.gateway import Principal
+from borgish.api.services import Principal
 from borgish.errors import Forbidden, Unauthenticated, UnsafeConfiguration
 
 

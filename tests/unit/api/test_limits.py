@@ -2,8 +2,8 @@
 
 import pytest
 
-from borgish.api.gateway import Principal
 from borgish.api.limits import SOURCES_MAX, Limits, LimitSettings, wrong_with
+from borgish.api.services import Principal
 from borgish.clock import Now
 from borgish.errors import TooManyRequests
 

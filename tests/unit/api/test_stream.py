@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from borgish.api import watch
-from borgish.api.gateway import WatchMessage
+from borgish.api.services import WatchMessage
 from borgish.api.watch import pieces
 from borgish.errors import Gone
 from borgish.wire.api import Problem

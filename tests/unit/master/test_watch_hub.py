@@ -5,13 +5,13 @@ from typing import TypeVar
 import msgspec
 import pytest
 
-from borgish.api.gateway import Reading, WatchMessage
+from borgish.api.services import Reading, WatchMessage
 from borgish.errors import Gone, Unreachable
 from borgish.master import watch
 from borgish.master.watch import WatchHub
 from borgish.vocabulary import Phase
 from borgish.wire.api import EventView, TaskView
-from tests.integration.api.fakes import FakeGateway
+from tests.integration.api.fakes import FakeMaster
 from tests.unit.api.cells import small_cell
 
 T = TypeVar("T")
@@ -20,7 +20,7 @@ TASKS = frozenset({"tasks"})
 SUMMARY = frozenset({"summary"})
 
 
-class Source(FakeGateway):
+class Source(FakeMaster):
     def __init__(self) -> None:
         super().__init__()
         self.reads = 0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from borgish.api.auth import Tokens
-from borgish.api.gateway import Principal
+from borgish.api.services import Principal
 from borgish.borglet.settings import LIVE as BORGLET_LIVE
 from borgish.borglet.settings import File
 from borgish.borglet.settings import Tls as BorgletTls

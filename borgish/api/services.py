@@ -1,4 +1,8 @@
-"""What the API needs of the master. The API knows nothing else of it; tests give a fake."""
+"""What the routes need of the master, service by service; tests give fakes.
+
+The API may not import the master, which is above it, so each service is a protocol here with just what the
+routes call. All of them raise errors of ``borgish.errors``.
+"""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
@@ -12,6 +16,7 @@ from borgish.api.views.tally import Tally
 from borgish.bands import Bands
 from borgish.cell.commands import Command
 from borgish.cell.observed import Observed
+from borgish.cell.room import Room
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.spec.job import JobSpec
@@ -76,35 +81,43 @@ class WatchMessage(msgspec.Struct, frozen=True):
     job: str = ""
 
 
-class Gateway(Protocol):
-    """The master, as the API sees it. Everything raises errors of ``borgish.errors``."""
+class Inbox(Protocol):
+    """Takes commands."""
 
-    async def command(self, command: Command, actor: str, request_id: str, digest: str) -> Accepted:
+    async def ask(self, command: Command, actor: str, request_id: str, digest: str) -> Accepted:
         """Hand in a command; return when it is durable. The same id and digest: the same answer."""
         ...
 
-    async def health(self) -> HealthView:
-        """Return how this borgmaster is, which leads."""
+
+class Reader(Protocol):
+    """Shows the cell as it is."""
+
+    async def read(self, view: Callable[[Reading], T]) -> T:
+        """Call ``view`` when everything in memory is durable, and return what it returns."""
         ...
 
-    def bands(self) -> Bands:
-        """Return where the cell's bands begin. They do not change while a master leads."""
+    def events(self, job: str, after: int, limit: int) -> list[EventView]:
+        """Return the latest events (of one job, when named) with a position above ``after``, in order."""
         ...
+
+
+class Planner(Protocol):
+    """Foresees submissions."""
 
     async def plan(self, spec: JobSpec, actor: str) -> PlanView:
         """Return what would follow if a job were submitted now; refuses what its submission would be."""
         ...
 
-    async def read(self, view: Callable[[Reading], T]) -> T:
-        """Call ``view`` when everything in memory is durable, and return what it returns."""
-        ...
+
+class Moments(Protocol):
+    """Shows the cell as it was."""
 
     async def find(self, moment: Moment) -> AsOf:
         """Return which moment of the past is meant. Raises Invalid, NotFound, Conflict and Gone for one that
         cannot be told."""
         ...
 
-    async def read_at(self, as_of: AsOf, view: Callable[[Reading], T]) -> T:
+    async def read(self, as_of: AsOf, view: Callable[[Reading], T]) -> T:
         """Call ``view``, in a thread, with the cell as it was at a moment that ``find`` returned."""
         ...
 
@@ -112,7 +125,19 @@ class Gateway(Protocol):
         """Call ``view``, in a thread, with the cell as it was at two moments that ``find`` returned."""
         ...
 
-    async def plan_rollback(self, moment: Moment, asked: RollbackRequest) -> RollbackPlan:
+
+class Past(Protocol):
+    """Reads the stored journal."""
+
+    async def latest(self, wanted: Wanted, before: int, limit: int) -> HistoryList:
+        """Return the latest entries that match, below the position ``before`` (0: all of it)."""
+        ...
+
+
+class Rollbacks(Protocol):
+    """Takes the cell back."""
+
+    async def plan(self, moment: Moment, asked: RollbackRequest) -> RollbackPlan:
         """Return what a rollback to a moment would do. Raises what it would be refused with for good."""
         ...
 
@@ -123,34 +148,41 @@ class Gateway(Protocol):
         same answer."""
         ...
 
-    async def join(self, request: JoinRequest) -> JoinReply:
-        """Take a machine into the cell."""
-        ...
 
-    def events(self, job: str, after: int, limit: int) -> list[EventView]:
-        """Return the latest events (of one job, when named) with a position above ``after``, in order."""
-        ...
+class Archive(Protocol):
+    """Streams what happened, for who keeps it elsewhere."""
 
-    async def history(self, wanted: Wanted, before: int, limit: int) -> HistoryList:
-        """Return the latest entries of the stored journal that match, below ``before`` (0: all of it)."""
-        ...
-
-    async def archive(self, since: float | None, until: float | None) -> AsyncIterator[bytes]:
+    async def begin(self, since: float | None, until: float | None) -> AsyncIterator[bytes]:
         """Return events, attempts and samples of usage of a time, both ends included, as the lines of
         ``wire.archive``; from the first, or to now, where there is none. Raises Invalid, NotFound and Gone
         for what cannot be told."""
         ...
 
-    def watch(self, kinds: frozenset[str], job: str, last_id: str) -> AsyncIterator[WatchMessage]:
+
+class Hub(Protocol):
+    """Lets clients watch."""
+
+    def subscribe(self, kinds: frozenset[str], job: str, last_id: str) -> AsyncIterator[WatchMessage]:
         """Yield messages as they come; from after ``last_id`` when given. Raises Gone when that is not
         kept, and ends when the daemon does."""
         ...
 
+
+class Joining(Protocol):
+    """Lets machines in."""
+
+    async def join(self, request: JoinRequest) -> JoinReply:
+        """Take a machine into the cell, or back into it."""
+        ...
+
+
+class Programs(Protocol):
+    """Reaches the programs of tasks on their machines; ``program`` "" is a task's main one."""
+
     async def logs(
         self, task: str, *, previous: bool, follow: bool, tail: int, program: str = ""
     ) -> AsyncIterator[bytes]:
-        """Return the output of one of a task's programs ("": its main one), from the machine it runs, or
-        last ran, on."""
+        """Return the output of one of a task's programs, from the machine it runs, or last ran, on."""
         ...
 
     async def exec(
@@ -172,32 +204,62 @@ class Gateway(Protocol):
         """Pass a piece of input, which begins at ``offset``, to the command of this session."""
         ...
 
-    async def checkpoint(self, reason: str, name: str = "") -> CheckpointView:
+
+class Checkpointer(Protocol):
+    """Makes checkpoints."""
+
+    async def make(self, reason: str, name: str = "") -> CheckpointView:
         """Make a checkpoint now; one with a name stays until it is deleted."""
         ...
 
-    async def checkpoints(self) -> list[CheckpointView]:
+
+class Keeper(Protocol):
+    """Looks after the kept checkpoints. All but ``listed`` raise NotFound."""
+
+    async def listed(self) -> list[CheckpointView]:
         """Return the kept checkpoints, newest first."""
         ...
 
-    async def checkpoint_detail(self, position: int) -> CheckpointDetail:
-        """Look into a checkpoint. Raises NotFound, as those below do."""
+    async def detail(self, position: int) -> CheckpointDetail:
+        """Look into a checkpoint."""
         ...
 
-    async def verify_checkpoint(self, position: int) -> CheckpointVerdict:
+    async def verify(self, position: int) -> CheckpointVerdict:
         """Say whether a checkpoint is good."""
         ...
 
-    async def checkpoint_file(self, position: int, *, journal: bool) -> bytes:
+    async def file(self, position: int, until: int = 0) -> bytes:
         """Return a checkpoint as it is kept outside of the cell (``wire.checkpoint_file``), not verified;
-        with ``journal`` all that happened since goes with it, or Gone and TooLarge say why not."""
+        with the journal from there up to ``until``, or Gone and TooLarge say why not; 0: without."""
         ...
 
-    async def import_checkpoint(self, file: bytes, name: str, actor: str) -> Imported:
-        """Keep a checkpoint that was handed out. Raises Invalid and Conflict for one that is not of this
-        cell's history; nothing is overwritten."""
+    async def take_in(self, file: bytes, name: str, head: int, actor: str) -> Imported:
+        """Keep a checkpoint that was handed out; ``head`` is the cell's position. Raises Invalid and Conflict
+        for one that is not of this cell's history; nothing is overwritten."""
         ...
 
-    async def delete_checkpoint(self, position: int, actor: str) -> CheckpointView:
+    async def delete(self, position: int, actor: str) -> CheckpointView:
         """Let go of a checkpoint, unless it is the last good one."""
         ...
+
+
+class Services(msgspec.Struct, kw_only=True):
+    """Everything that the routes are given."""
+
+    inbox: Inbox
+    reader: Reader
+    planner: Planner
+    moments: Moments
+    past: Past
+    rollbacks: Rollbacks
+    archive: Archive
+    hub: Hub
+    joining: Joining
+    programs: Programs
+    checkpointer: Checkpointer
+    keeper: Keeper
+    bands: Callable[[], Bands]  # they do not change while a master leads
+    room: Callable[[], Room]  # of the store's disk
+    expect_obeyed: Callable[[], None]  # raises Fenced while machines obey another master
+    health: Callable[[StatusView], HealthView]  # of this borgmaster, which leads
+    metrics: Callable[[StatusView], bytes]  # the figures of the cell as text for Prometheus
