@@ -91,6 +91,14 @@ def test_configs_are_in_the_readme_and_tried() -> None:
     assert "configs/jobs" in readme
 
 
+def test_contributing_names_files_that_there_are() -> None:
+    named = re.findall(r"`(?:\./)?([a-z_/]+\.py)`", (ROOT / "CONTRIBUTING.md").read_text())
+    paths = [path for path in named if "/" in path]
+    assert len(paths) > 20
+    missing = {path for path in paths if not any((ROOT / top / path).is_file() for top in ("", "borgish"))}
+    assert missing == set()
+
+
 @pytest.mark.parametrize("profile", ["borgish", "explore"])
 def test_no_property_fails_because_the_machine_is_busy(profile: str) -> None:
     found = hypothesis.settings.get_profile(profile)
