@@ -52,7 +52,7 @@ class Asked(Request[Principal, None, State]):
 
     @property
     def body_bytes(self) -> int:
-        """How long the body is; -1 when that was not said."""
+        """How long the body is; -1 when the request does not have its length."""
         length = self.headers.get("content-length", "")
         return int(length) if length.isascii() and length.isdigit() else -1
 
@@ -68,7 +68,7 @@ class Asked(Request[Principal, None, State]):
         return given
 
     async def digest(self) -> str:
-        """Return what tells this request from every other: who asks, where, and the body."""
+        """Return what distinguishes this request from every other: who asks, where, and the body."""
         head = f"{self.user.name}\n{self.method} {self.scope['path']}?"
         asked = head.encode() + self.scope["query_string"] + b"\n" + await self.body()
         return hashlib.sha256(asked).hexdigest()
@@ -93,8 +93,9 @@ class Asked(Request[Principal, None, State]):
     async def read(self, view: Callable[[Reading], T]) -> T:
         """Return what ``view`` makes of the cell: as it is, or as it was when the query has an ``at``.
 
-        The one door to the past: a view cannot tell the two apart, but by what was ``observed``, and the
-        moment is noted in the answer here.
+        The one door to the past. Views are made of a ``Cell`` and an ``Observed``: for the past the cell is
+        made from the nearest good checkpoint and the journal after it, in threads, and the ``Observed`` knows
+        nothing, so that each view shows null where it would have to guess. The moment is noted in the answer.
         """
         as_of = await self.as_of()
         if as_of is None:

@@ -93,7 +93,7 @@ class Door:
                 raise
             if not request.begun:
                 await _refuse(_stranger(), send)
-        except Exception as error:  # the answer has begun: nobody can be told but by cutting it off
+        except Exception as error:  # the answer has begun: cutting it off is all that is left
             known = _raised_on_purpose(error)
             if known is None:
                 raise

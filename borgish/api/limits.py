@@ -1,8 +1,9 @@
 """How often one user may ask, and be refused: buckets that fill by the clock, and are empty after too much.
 
 What is refused costs the master as much as what is not, and its caller nothing, so there is a bucket of its
-own for it. Who has no token of this cell is known by the address only. All machines join with the same token,
-so what is refused of them is counted for each address: a misconfigured one keeps no other out.
+own for it: a user who is at work gets refused a few times, a broken loop a thousand. Who has no token of this
+cell is known by the address only. All machines join with the same token, so what is refused of them is
+counted for each address: a misconfigured one keeps no other out.
 """
 
 from collections import OrderedDict

@@ -72,8 +72,8 @@ def read_moment(text: str, now: float) -> Moment:
 
 
 def no_such_name(name: str, where: str, named: Iterable[str]) -> Invalid:
-    """Return what to say of a word that could be a checkpoint's name and is none: it may be a slip of any
-    other kind of moment.
+    """Return the error for a word that could be a checkpoint's name and is none: it may be a misspelt
+    moment of any other kind.
     """
     names = ", ".join(filter(None, named))
     hint = f"Give {OTHER_MOMENTS}, or the name of a checkpoint"

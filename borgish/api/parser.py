@@ -2,7 +2,9 @@
 
 A thread would not do: a parser holds the interpreter's lock, for which every step of the loop would wait. The
 process is started for the first long file and forks for each, so that whatever a file costs, its memory too,
-ends with it. It lives until its standard input ends, which is when this process does.
+ends with it; a limit of the kernel's ends one that takes too long. It lives until its standard input ends,
+which is when this process does. Short files, nearly all, are read on the loop, one between any two of its
+rounds.
 """
 
 import asyncio

@@ -1,7 +1,9 @@
 """What a borgmaster answers that does not lead: how it is, and for all else who does.
 
-One who asks is sent on with 307, method and body kept, and is told in the body as well; 503 while nobody
-leads. It stands behind the same door as the API of one who leads.
+Clients are redirected with 307, method and body kept, and the body names the leader as well; 503 while nobody
+leads. There is one place to read from, so no answer is older than another. It stands behind the same door as
+the API of one who leads; tokens and secrets are files here too, for a database that had them could command
+machines.
 """
 
 from collections.abc import Callable
@@ -40,7 +42,7 @@ class StandbyApp:
 
 
 def nobody_leads(view: HealthView) -> Unreachable:
-    """Return the error that says so."""
+    """Return the error of who asks while there is no leader."""
     waits = view.trouble or "it leads as soon as it may"
     return Unreachable(f"no borgmaster leads cell {view.cell} now; {view.address} stands by: {waits}")
 

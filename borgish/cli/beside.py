@@ -39,7 +39,7 @@ def run_beside(client: Client, path: str, call: ExecCall, stdin: int, show: Show
     if stdin < 0:
         show(running.output())
         return running.exit_code()
-    # A terminal or a pipe may be silent for ever, so the end of the command is told by a pipe, too.
+    # A terminal or a pipe may be silent for ever, so the end of the command comes through a pipe, too.
     ended, ends = os.pipe()
     showing = threading.Thread(target=running.show_and_tell, args=(show, ends), daemon=True)
     showing.start()

@@ -58,7 +58,7 @@ class Daemon(msgspec.Struct, frozen=True):
 
     @property
     def started_file(self) -> Path:
-        """What tells the daemon from another program that has its pid by now."""
+        """What distinguishes the daemon from another program that has its pid by now."""
         return self.pid_file.with_name(self.pid_file.name + ".started")
 
 

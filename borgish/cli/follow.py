@@ -1,7 +1,11 @@
 """Follows jobs until each is as wanted and stays so, cannot become so any more, or the time is over.
 
 ``verdict`` is pure and says what one look at a job means; ``Course`` is one job on its way; ``follow`` looks,
-shows one line of progress, and waits for changes. What is missing in the end is said by ``missing``.
+shows one line of progress, and waits for changes. What is missing in the end is printed by ``missing``.
+
+A submission ends when what came up has stayed up: being up for an instant says little of a program that is
+not probed. A program that ended is given its restart in place; when it ends again, back-off holds it back,
+and the submission fails.
 """
 
 import sys
@@ -218,6 +222,7 @@ class Course:
 
 
 def _program(task: TaskView) -> tuple[int, int]:
+    """Return what differs when a program ended and another began, also between two looks at it."""
     return task.attempt, task.restarts
 
 

@@ -40,7 +40,7 @@ def _refuse_past(text: str) -> str:
 
 
 NowOnly = Annotated[str, typer.Option("--at", hidden=True, callback=_refuse_past)]
-"""Taken by what cannot be asked of the past, in order to say so."""
+"""Accepted by commands that have no past, in order to refuse it with the reason."""
 
 
 def client_at(context: typer.Context, at: str, form: Form) -> "Client":

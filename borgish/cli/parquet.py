@@ -127,7 +127,7 @@ class Writer:
 
     @property
     def rows(self) -> dict[str, int]:
-        """How many rows of each table were taken in."""
+        """How many rows of each table were written."""
         return {table: group.rows for table, group in self._groups.items()}
 
     def finish(self) -> Manifest:

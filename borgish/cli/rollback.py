@@ -67,8 +67,8 @@ def planned(plan: RollbackPlan, *, wide: bool) -> str:
         "quotas": [f"~ {words}" for words in plan.quotas],
         "jobs": [_job(job) for job in plan.jobs],
     }
-    for section, told in sections.items():
-        lines += ["", section, *_cut(told, len(told) if wide else _SHOWN_MAX)] if told else []
+    for section, shown in sections.items():
+        lines += ["", section, *_cut(shown, len(shown) if wide else _SHOWN_MAX)] if shown else []
     lines += ["", "Nothing was changed."]
     if plan.refusal:
         lines += [f"As it was asked for it would be refused: {plan.refusal}", f"hint: {plan.hint}"]
@@ -91,17 +91,17 @@ def _job(job: JobRollback) -> str:
         "go on": job.kept,
         "keep their result": job.results_kept,
     }
-    told = [f"{count} {word}" for word, count in counts.items() if count]
+    parts = [f"{count} {word}" for word, count in counts.items() if count]
     words = {"returns": "comes back", "vanishes": "goes"}.get(job.change, "")
     return f"{_SIGNS[job.change]} {job.name}: " + "; ".join(
-        part for part in (words, *job.lines, ", ".join(told) or "nothing stops or starts") if part
+        part for part in (words, *job.lines, ", ".join(parts) or "nothing stops or starts") if part
     )
 
 
-def _cut(told: list[str], shown_max: int) -> list[str]:
-    left = len(told) - shown_max
+def _cut(lines: list[str], shown_max: int) -> list[str]:
+    left = len(lines) - shown_max
     more = [f"  and {left} more: -o wide shows them"] if left > 0 else []
-    return [*(f"  {line}" for line in told[:shown_max]), *more]
+    return [*(f"  {line}" for line in lines[:shown_max]), *more]
 
 
 def _done(text: str, position: int) -> str:

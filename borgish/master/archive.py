@@ -2,6 +2,9 @@
 
 All of it is read a page at a time and worked on in threads, so that turns go on and memory does not grow
 with the journal; what is held is one cell, as it was where the rows begin. One stream at a time.
+
+It is one stream, since stays of tasks are followed from that cell on by one replay. It ends with counts,
+without which the client keeps nothing.
 """
 
 import asyncio
@@ -46,7 +49,7 @@ class Archive:
     async def begin(self, since: float | None, until: float | None) -> AsyncIterator[bytes]:
         """Return the lines of ``wire.archive``, of what happened from one moment to another.
 
-        Raises Invalid, NotFound and Gone for what cannot be told.
+        Raises Invalid, NotFound and Gone for what is not in the journal.
         """
         await self._turn.durable()
         head, now = self._core.cell.position, self._clock.now().wall
@@ -91,7 +94,7 @@ class Archive:
         after, position = begin.after, await asyncio.to_thread(earliest_position, self._store)
         following = await asyncio.to_thread(self._following, max(after, position))
         while page := await asyncio.to_thread(self._page, after, begin.last):
-            yield await asyncio.to_thread(_told, page, following, position)
+            yield await asyncio.to_thread(_piece, page, following, position)
             after = page[-1].position
         going_on = following.going_on()
         while rows := await asyncio.to_thread(_some, going_on):
@@ -120,8 +123,8 @@ def _expect_kept(first: Entry, since: float | None, until: float | None) -> None
         raise NotFound(f"the cell had no history yet at {instant(until)}", f"The journal begins at {begins}")
 
 
-def _told(page: list[Entry], following: Attempts, position: int) -> ArchivePiece:
-    """``position``: up to there the cell knows already."""
+def _piece(page: list[Entry], following: Attempts, position: int) -> ArchivePiece:
+    """Return the rows of some entries. Up to ``position`` the cell has ingested them already."""
     events: list[EventRow] = []
     attempts: list[AttemptRow] = []
     for entry in page:

@@ -76,7 +76,11 @@ class _Way(msgspec.Struct, frozen=True):
 
 
 class Attempts:
-    """Follows the stays of tasks through the journal. ``cell`` is its own, as it was where that begins."""
+    """Follows the stays of tasks through the journal. ``cell`` is its own, as it was where that begins.
+
+    A stay is found by comparing each touched task with what was noted, not by reading events, so that no kind
+    of event can be forgotten.
+    """
 
     def __init__(self, cell: Cell) -> None:
         self._cell = cell

@@ -131,8 +131,8 @@ def _of_machine(event: AnyEvent, entry: Entry, machine: str) -> AnyEvent | None:
         return _part_of_rollback(event, (), (), tuple(m for m in event.machines if m.machine == machine))
     if isinstance(event, MachineJoined):
         return event if event.machine.name == machine else None
-    told = getattr(event, "machine", "") == machine or entry.subject == machine
-    return event if told or _was_lost_with(event, machine) else None
+    is_about = getattr(event, "machine", "") == machine or entry.subject == machine
+    return event if is_about or _was_lost_with(event, machine) else None
 
 
 def _part_of_rollback(
