@@ -7,8 +7,7 @@ from borgish.api.auth import POLICY, Policy, Role, check_owner
 from borgish.api.finding import find_job
 from borgish.api.moments import AT
 from borgish.api.openapi import TAKES
-from borgish.api.pages import cut
-from borgish.api.parameters import LIMIT_MAX, After, AsPlanned, DefaultUser, JobName, Limit, Owner
+from borgish.api.parameters import LIMIT_MAX, After, AsPlanned, DefaultUser, JobName, Limit, Owner, cut
 from borgish.api.parser import SHORT_BYTES_MAX
 from borgish.api.services import Reading
 from borgish.api.views.jobs import job_detail, job_view

@@ -9,8 +9,7 @@ from borgish.api.auth import POLICY, Policy
 from borgish.api.finding import find_machine
 from borgish.api.moments import AT
 from borgish.api.openapi import TAKES
-from borgish.api.pages import cut
-from borgish.api.parameters import LIMIT_MAX, After, Limit, MachineName
+from borgish.api.parameters import LIMIT_MAX, After, Limit, MachineName, cut
 from borgish.api.services import Reading
 from borgish.api.views.machines import machine_view
 from borgish.cell.commands import (

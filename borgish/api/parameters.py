@@ -1,6 +1,8 @@
-"""What paths and queries may carry, with bounds, each kind declared once."""
+"""What paths and queries may carry, with bounds, each kind declared once; how lists are cut into pages."""
 
-from typing import Annotated
+from collections.abc import Iterable
+from itertools import islice
+from typing import Annotated, TypeVar
 
 from litestar.params import FromQuery, PathParameter, QueryParameter
 
@@ -13,6 +15,9 @@ from borgish.vocabulary import (
     TASKS_PER_JOB_MAX,
     State,
 )
+from borgish.wire.api import Page
+
+T = TypeVar("T")
 
 LIMIT_MAX = 1000
 TAIL_LINES_MAX = 100_000  # a borglet gives no more
@@ -181,3 +186,10 @@ OfSession = Annotated[
 ]
 Offset = Annotated[int, QueryParameter(ge=0, le=2**63 - 1, description="where this piece begins, in bytes")]
 Flag = FromQuery[bool]
+
+
+def cut(named: Iterable[tuple[str, T]], limit: int) -> tuple[list[T], Page]:
+    """Return the first items of (name, item) pairs, and the page after them."""
+    first = list(islice(named, limit + 1))
+    following = first[limit - 1][0] if len(first) > limit else ""
+    return [item for _, item in first[:limit]], Page(following)

@@ -9,8 +9,7 @@ from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy
 from borgish.api.moments import AT, moment_ahead
 from borgish.api.openapi import TAKES
-from borgish.api.pages import cut
-from borgish.api.parameters import LIMIT_MAX, After, BandName, Limit, OfUser, Owner
+from borgish.api.parameters import LIMIT_MAX, After, BandName, Limit, OfUser, Owner, cut
 from borgish.api.services import Reading
 from borgish.api.views.quotas import quota_keys, quota_view
 from borgish.bands import Bands

@@ -12,7 +12,6 @@ from borgish.api.door import LASTS
 from borgish.api.finding import find_job, find_machine, find_task
 from borgish.api.moments import AT
 from borgish.api.openapi import GIVES, TAKES
-from borgish.api.pages import cut
 from borgish.api.parameters import (
     LIMIT_MAX,
     AfterTask,
@@ -29,6 +28,7 @@ from borgish.api.parameters import (
     Session,
     Tail,
     TaskIndex,
+    cut,
 )
 from borgish.api.services import Reading
 from borgish.api.views.tasks import task_view

@@ -39,8 +39,16 @@ from borgish.cell.room import AMPLE, Level, Room, check_room, store_full
 from borgish.cell.state import Cell, Touched
 from borgish.clock import Now
 from borgish.errors import CellBroken, Conflict, Poison, Refused
-from borgish.master.planned import evict_command, place_command, promise_command
-from borgish.master.planning import Foreseen, check_token, check_unchanged, coming_back, foreseen
+from borgish.master.planning import (
+    Foreseen,
+    check_token,
+    check_unchanged,
+    coming_back,
+    evict_command,
+    foreseen,
+    place_command,
+    promise_command,
+)
 from borgish.master.poison import CarefulScheduler, Failures, broken_by, failed_at, not_again
 from borgish.master.step import Ask, Heard, Input, Missed, Step, Unasked, UsageSeen
 from borgish.reconcilers import RECONCILERS, Reconciler

@@ -1,4 +1,5 @@
-"""What would become of a job if it were submitted now, and the token by which just that can be asked for.
+"""From what the scheduler planned to commands; what would become of a job if it were submitted now, and the
+token by which just that can be asked for.
 
 A token holds no plan: at the submission the plan is made again, on the cell as it is then, and must come
 out the same. So a token cannot be forged into anything, and needs no keeping. Pure.
@@ -11,17 +12,41 @@ from hashlib import blake2b
 import msgspec
 
 from borgish.cell.allocs import inside, is_alloc_set
-from borgish.cell.commands import Decision
+from borgish.cell.commands import Decision, EvictTasks, PlaceTasks, PromisePlaces
 from borgish.cell.events import TasksResubmitted
 from borgish.cell.state import Cell
 from borgish.errors import Conflict, Invalid
-from borgish.scheduler.plan import Plan
+from borgish.scheduler.plan import Placement, Plan, Preemption, Promise
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import task_name
+from borgish.vocabulary import Eviction, task_name
 
 PREFIX = "plan-"
 DIGEST_BYTES = 16
 AGAIN = "make a new plan: `borgctl plan FILE`"
+
+
+def place_command(planned: Placement) -> PlaceTasks:
+    """Return the command that puts tasks where they are planned."""
+    return PlaceTasks(
+        planned.job, planned.indexes, planned.machines, planned.ports, planned.devices, planned.allocs
+    )
+
+
+def evict_command(planned: Preemption) -> EvictTasks:
+    """Return the command that sends victims back to pending."""
+    return EvictTasks(
+        planned.job,
+        planned.indexes,
+        Eviction.PREEMPTED,
+        planned.reason,
+        planned.notice_seconds,
+        planned.preemptor,
+    )
+
+
+def promise_command(planned: Promise) -> PromisePlaces:
+    """Return the command that keeps places."""
+    return PromisePlaces(planned.job, planned.indexes, planned.machines)
 
 
 class Foreseen(msgspec.Struct, frozen=True):

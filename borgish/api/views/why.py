@@ -7,7 +7,6 @@ from itertools import islice
 from borgish.api.views.indexes import has_index
 from borgish.api.views.instants import instant
 from borgish.api.views.jobs import count_failed, count_not_up, job_outcome, tasks_not_up
-from borgish.api.views.kept import place_kept
 from borgish.api.views.tasks import last_exit, phase_of, seen_attempt, task_view
 from borgish.cell.model import Job, Machine, Task, exit_text
 from borgish.cell.observed import Observed, SeenAttempt
@@ -19,6 +18,7 @@ from borgish.wire.api import EventView, RefusalView, WhyView
 TASKS_SHOWN = 20
 EVENTS_SHOWN = 20
 KEPT_SHOWN = 3
+LEAVING_SHOWN = 3
 
 
 def why_task(
@@ -104,7 +104,7 @@ def _waiting(
     if task.reason:
         yield f"It was sent back from {task.machine or 'its machine'}: {task.reason}."
     if task.promised:
-        yield _sentence(place_kept(cell, observed, task))
+        yield _sentence(_place_kept(cell, observed, task))
     elif refusals:
         yield from _refused(refusals)
     elif observed.known:
@@ -125,7 +125,7 @@ def _refused(refusals: Sequence[RefusalView]) -> Iterator[str]:
 def _unplaced(cell: Cell, observed: Observed, job: Job, refusals: Sequence[RefusalView]) -> Iterator[str]:
     kept = [task for task in job.tasks if task.promised] if job.pending else []
     for task in kept[:KEPT_SHOWN]:
-        yield f"Task {task.index} has its {place_kept(cell, observed, task)}."
+        yield f"Task {task.index} has its {_place_kept(cell, observed, task)}."
     if len(kept) > KEPT_SHOWN:
         yield f"So have {len(kept) - KEPT_SHOWN} more."
     if job.pending and not observed.known and not kept:
@@ -255,3 +255,26 @@ def _sentence(text: str) -> str:
     if text.partition(" ")[0].isalpha():  # not a name, a path or a command in quotes
         text = text[0].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
+def _place_kept(cell: Cell, observed: Observed, task: Task) -> str:
+    """Return what is kept for a waiting task: ``place kept on m3 until ann/x/0 has ended``."""
+    kept = f"place kept on {task.promised}"
+    if not observed.known:
+        return f"{kept} while others left it"
+    leaving = _leaving(cell, observed, task.promised)
+    if not leaving:
+        return f"{kept}, where nobody is left to leave: it goes there at the next look"
+    more = len(leaving) - LEAVING_SHOWN
+    shown = [*leaving[:LEAVING_SHOWN], *([f"{more} more"] if more > 0 else [])]
+    names = " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+    return f"{kept} until {names} {'has' if len(leaving) == 1 else 'have'} ended"
+
+
+def _leaving(cell: Cell, observed: Observed, machine: str) -> list[str]:
+    """Return the tasks with attempts that should not be on a machine any more, and are."""
+    seen = observed.machines.get(machine)
+    attempts = seen.attempts.items() if seen else ()
+    return sorted(
+        {name for (name, n), each in attempts if each.ended is None and not cell.is_current(machine, name, n)}
+    )

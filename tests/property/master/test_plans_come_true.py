@@ -13,8 +13,7 @@ from borgish.cell.invariants import violations
 from borgish.cell.model import Job, Machine
 from borgish.errors import Conflict, Refused
 from borgish.master.core import Core
-from borgish.master.planned import evict_command, place_command, promise_command
-from borgish.master.planning import Foreseen
+from borgish.master.planning import Foreseen, evict_command, place_command, promise_command
 from borgish.master.step import Ask, Step
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
