@@ -10,9 +10,8 @@ from borgish.store import kept
 from borgish.store.base import CheckpointInfo
 from borgish.store.codec import compress, encode_snapshot, sha256_of
 from borgish.store.remains import Remains
-from borgish.store.rows import Row, entry_row
+from borgish.store.rows import Row, entry_row, insert_text
 from borgish.store.salvage import Salvaged, is_readable
-from borgish.store.statements import insert_text
 from borgish.store.tablecheck import TABLES, tables_of
 from borgish.store.tables import checkpoints, journal, leadership
 

@@ -1,20 +1,23 @@
-"""From records and entries to rows, and entries back: tuples in the order of their table's columns.
+"""From records and entries to rows, the statements that write them, and entries back from rows.
 
-A turn may write tens of thousands of task rows, so ``task_rows`` does as little as it can for each.
+Rows are tuples in the order of their table's columns. A turn may write tens of thousands of task rows, so
+``task_rows`` does as little as it can for each.
 """
 
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-from sqlalchemy import Text, cast
+from sqlalchemy import Dialect, Table, Text, bindparam, cast, delete, func, insert, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql.expression import ClauseElement
 from sqlalchemy.types import JSON
 
 from borgish.bands import Bands
 from borgish.cell.events import Entry
 from borgish.cell.model import Job, Machine, Quota, Task
 from borgish.store.codec import decode_command, decode_events, encode_command, encode_events
-from borgish.store.tables import journal
+from borgish.store.tables import jobs, journal, leadership, machines, quotas, tasks
 
 Row = tuple[Any, ...]
 
@@ -153,3 +156,58 @@ def quota_row(quota: Quota) -> Row:
         json_text(limits.devices),
         quota.until,
     )
+
+
+class Statements:
+    """SQL texts of the hot path that take tuples, each compiled once to the database's own SQL."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.journal = insert_text(dialect, journal)
+        self.jobs = _upsert(dialect, jobs)
+        self.tasks = _upsert(dialect, tasks)
+        self.machines = _upsert(dialect, machines)
+        self.quotas = _upsert(dialect, quotas)
+        self.quotas_gone = _text(
+            dialect,
+            delete(quotas).where(quotas.c.user_name == bindparam("whose"), quotas.c.band == bindparam("in")),
+            ["whose", "in"],
+        )
+        # (timeline, or None to leave it; epoch)
+        self.renew = _text(
+            dialect,
+            update(leadership)
+            .values(timeline=func.coalesce(bindparam("led"), leadership.c.timeline), renewed_at=func.now())
+            .where(leadership.c.epoch == bindparam("mine")),
+            ["led", "mine"],
+            written=["timeline", "renewed_at"],
+        )
+        # (job, first index that is no more)
+        self.tasks_gone = _text(
+            dialect,
+            delete(tasks).where(tasks.c.job == bindparam("gone"), tasks.c.idx >= bindparam("first")),
+            ["gone", "first"],
+        )
+        gone = delete(machines).where(machines.c.name == bindparam("gone"))
+        self.machines_gone = _text(dialect, gone, ["gone"])
+        self.jobs_gone = _text(dialect, delete(jobs).where(jobs.c.key == bindparam("gone")), ["gone"])
+
+
+def insert_text(dialect: Dialect, table: Table) -> str:
+    """Return the statement that writes new rows of a table."""
+    return _text(dialect, insert(table), table.c.keys())
+
+
+def _upsert(dialect: Dialect, table: Table) -> str:
+    statement = (sqlite.insert if dialect.name == "sqlite" else postgresql.insert)(table)
+    keys = [column.name for column in table.primary_key]
+    written = {c.name: statement.excluded[c.name] for c in table.c if not c.primary_key}
+    return _text(dialect, statement.on_conflict_do_update(index_elements=keys, set_=written), table.c.keys())
+
+
+def _text(
+    dialect: Dialect, statement: ClauseElement, order: list[str], written: list[str] | None = None
+) -> str:
+    """Compile, and check that the values are taken in this order. ``written``: columns, where others."""
+    compiled = statement.compile(dialect=dialect, column_keys=written or order)
+    assert getattr(compiled, "positiontup", None) == order, "rows would not match the statement"
+    return str(compiled)

@@ -39,6 +39,7 @@ from borgish.store.retention import Keep
 from borgish.store.rows import (
     ENTRY_COLUMNS,
     Row,
+    Statements,
     entry_row,
     job_row,
     machine_row,
@@ -46,7 +47,6 @@ from borgish.store.rows import (
     read_entry,
     task_rows,
 )
-from borgish.store.statements import Statements
 from borgish.store.tables import journal, leadership
 from borgish.store.usage import UsageBlock
 
