@@ -1,7 +1,8 @@
 """A checkpoint outside of its cell: a mark, one line of JSON about it, and the body as it was stored.
 
-The journal after it may follow. The line has the SHA-256 of both, so a torn or altered file is found
-wherever it has been. What is in them is for who knows cells.
+The journal after it may follow (format 2), for a checkpoint says how a cell was, not who changed it. The line
+has the SHA-256 of both, so a torn or altered file is found wherever it has been. What is in them is for who
+knows cells.
 """
 
 import hashlib
