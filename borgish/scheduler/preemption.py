@@ -25,7 +25,7 @@ from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.scheduler.arrays import FloatArray, IntArray
 from borgish.scheduler.feasibility import suitable
-from borgish.scheduler.fleet import PORTS, Amounts, Fleet, count_devices
+from borgish.scheduler.fleet import PORTS, Amounts, Fleet, count_devices, level_of
 from borgish.scheduler.plan import Preemption, Promise
 from borgish.scheduler.task_class import TaskClass
 from borgish.scheduler.victims import (
@@ -121,22 +121,16 @@ class Preemptions:
                 passes = passes & ~rule.fails(fleet)
         rows = np.flatnonzero(passes)
         short, level = np.zeros(len(rows)), np.full(len(rows), -1.0)
+        by_priority = sorted(fleet.held.items(), key=lambda pair: pair[0])
         for number, amount in kind.needs:
             free = fleet.free[number][rows] + self._coming_on(rows, number)
             short += np.maximum(0.0, amount - free) * fleet.inverse[number][rows]
-            level = np.maximum(level, self._level(number, amount, free, rows, kind.reach))
+            lower = ((each, held[number][rows]) for each, held in by_priority if each < kind.reach)
+            level = np.maximum(level, level_of(amount, free, lower))
         fitting = np.flatnonzero(level < np.inf)
         order = np.lexsort((fleet.tie[rows[fitting]], short[fitting], level[fitting]))
         found: IntArray = rows[fitting][order]
         return found
-
-    def _level(self, number: int, amount: float, free: FloatArray, rows: IntArray, reach: int) -> FloatArray:
-        """Return up to which priority tasks would have to leave for enough of one kind; inf: none will do."""
-        level = np.where(free >= amount, -1.0, np.inf)
-        for priority in sorted(priority for priority in self._fleet.held if priority < reach):
-            free = free + self._fleet.held[priority][number][rows]
-            level = np.where((level == np.inf) & (free >= amount), float(priority), level)
-        return level
 
     def _coming_on(self, rows: IntArray, number: int) -> FloatArray:
         coming = np.zeros(len(self._fleet.names))

@@ -9,7 +9,7 @@ from borgish.scheduler.affinity import Rule
 from borgish.scheduler.arrays import FloatArray, IntArray
 from borgish.scheduler.explain.reasons import Failures, can_come_free, shortage
 from borgish.scheduler.feasibility import Reason, kind_name, show_amount
-from borgish.scheduler.fleet import CPU, DISK, RAM, Fleet, device_kind
+from borgish.scheduler.fleet import CPU, DISK, RAM, Fleet, device_kind, level_of
 from borgish.scheduler.task_class import TaskClass
 
 NEAR_ENOUGH = 0.95  # of an amount, for fewer figures
@@ -107,7 +107,13 @@ def _with_more_rights(fleet: Fleet, kind: TaskClass, failures: Failures, staying
     rows = np.flatnonzero(failures.only(failures.short()))
     level = np.full(len(rows), -1.0)
     for number, amount in kind.needs:
-        level = np.maximum(level, _level(fleet, kind, number, amount, rows, staying))
+        lower = [
+            # Nobody leaves for a task of the same job.
+            (each, held[number][rows] - (staying[number][rows] if each == kind.priority else 0.0))
+            for each, held in sorted(fleet.held.items(), key=lambda pair: pair[0])
+            if not fleet.bands.is_prod(each)
+        ]
+        level = np.maximum(level, level_of(amount, fleet.free[number][rows], lower))
     level[~can_come_free(fleet, kind, rows, staying)] = np.inf
     reached = int(np.count_nonzero(level < kind.reach))
     if reached:
@@ -119,20 +125,6 @@ def _with_more_rights(fleet: Fleet, kind: TaskClass, failures: Failures, staying
     where = fleet.count_words(int(np.count_nonzero(level == least)))
     band = fleet.bands.of(int(least))
     return f"would fit {where} if it could preempt {band}, by a priority above {int(least)}"
-
-
-def _level(
-    fleet: Fleet, kind: TaskClass, number: int, amount: float, rows: IntArray, staying: FloatArray
-) -> FloatArray:
-    """Return up to which priority tasks would have to leave for enough of a resource; inf: prod as well."""
-    free = fleet.free[number][rows]
-    level = np.where(free >= amount, -1.0, np.inf)
-    for priority in sorted(priority for priority in fleet.held if not fleet.bands.is_prod(priority)):
-        free = free + fleet.held[priority][number][rows]
-        if priority == kind.priority:
-            free = free - staying[number][rows]
-        level = np.where((level == np.inf) & (free >= amount), float(priority), level)
-    return level
 
 
 # One condition less

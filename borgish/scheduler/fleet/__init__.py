@@ -1,7 +1,7 @@
 """The machines of a cell as a structure of arrays: what they have, what is free, who is there."""
 
 from borgish.scheduler.fleet.alloc_fleet import AllocFleet
-from borgish.scheduler.fleet.columns import RUNTIME_BIT, device_kind
+from borgish.scheduler.fleet.columns import RUNTIME_BIT, device_kind, level_of
 from borgish.scheduler.fleet.devices import ABSENT
 from borgish.scheduler.fleet.fleet import Fleet
 from borgish.scheduler.fleet.usage import (
@@ -31,4 +31,5 @@ __all__ = [
     "Fleet",
     "count_devices",
     "device_kind",
+    "level_of",
 ]

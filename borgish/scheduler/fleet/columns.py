@@ -1,6 +1,6 @@
 """The columns of machines: what a pass asks of them and takes. ``fleet`` reads machines into them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
@@ -53,6 +53,19 @@ def tie_of(seed: int, name: str) -> float:
     """Return a machine's place in the seeded order among equals, from 0 to ``TIE_MAX``."""
     digest = blake2b(f"{seed}:{name}".encode(), digest_size=4).digest()
     return (int.from_bytes(digest) >> 10) * TIE_MAX / 2**22
+
+
+def level_of(amount: float, free: FloatArray, held: Iterable[tuple[int, FloatArray]]) -> FloatArray:
+    """Return up to which priority tasks would have to leave for an amount of a resource, [machine].
+
+    -1: nobody has to; inf: that all leave is not enough. ``free`` is [machine], and so is what each priority
+    holds, the lowest first.
+    """
+    level: FloatArray = np.where(free >= amount, -1.0, np.inf)
+    for priority, there in held:
+        free = free + there
+        level = np.where((level == np.inf) & (free >= amount), float(priority), level)
+    return level
 
 
 class Widening(Protocol):

@@ -261,7 +261,7 @@ def test_apart_from_others_and_from_itself() -> None:
     assert "by apart from app == web over machine, there is room for 2 of its 3 tasks" in found.hint
 
 
-# Near, and circles
+# Near, and affinity cycles
 
 
 DB = Affinity(labels("app == db"))
