@@ -133,7 +133,7 @@ class EvenPlacement:
                 groups.renew(self._costs_beside(replicas))
             else:
                 there = self._fleet.jobs[taken.rows[-1]].get(spec.key, 0)
-                groups.offer(self._costs.item(place) + there * REPLICA_COST)
+                groups.rescore(self._costs.item(place) + there * REPLICA_COST)
         return taken
 
     def _renew(self) -> None:
@@ -357,7 +357,7 @@ class _Groups:
             costs[values == code] = rule.cost(counts.item(code))
         return self._places.item(self._taken)
 
-    def offer(self, cost: float) -> None:
+    def rescore(self, cost: float) -> None:
         """Note what one more task would cost on the machine that was taken last."""
         start, end = self._bounds[self._number : self._number + 2]
         self._costs[self._taken] = cost

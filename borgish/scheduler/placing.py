@@ -125,7 +125,7 @@ class Ranking:
             row = heappop(self._fresh)[1]
             self.owned.append(row)
         taken.take(self._fleet, self._policy, self._kind, self._spec, [row])
-        self._offer(row)
+        self._push_own(row)
 
     def take_fresh(self, taken: Taken, count: int) -> None:
         """Put tasks on machines that have none of the job, as long as there are any, one on each.
@@ -143,7 +143,7 @@ class Ranking:
         self.owned += rows
         if len(rows) < count:
             for row in self.owned:
-                self._offer(row)
+                self._push_own(row)
 
     def _renew(self, heap: Ranked) -> bool:
         """Score the machine on top again; return whether its cost has changed: it can only have grown."""
@@ -160,9 +160,9 @@ class Ranking:
         while self._fresh and self._job in self._fleet.jobs[self._fresh[0][1]]:
             row = heappop(self._fresh)[1]
             self.owned.append(row)
-            self._offer(row)
+            self._push_own(row)
 
-    def _offer(self, row: int) -> None:
+    def _push_own(self, row: int) -> None:
         cost = self._cost(row)
         if cost < UNFIT:
             heappush(self._own, (cost, row))

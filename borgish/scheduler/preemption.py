@@ -215,6 +215,7 @@ class Preemptions:
         return tuple(needed(trial, chosen))
 
     def _groups(self, kind: TaskClass, row: int) -> Iterator[VictimGroup]:
+        """Yield the tasks on a machine that may have to leave for one of the class."""
         alike: dict[object, list[tuple[float, str, int]]] = {}
         single = bool(kind.devices or kind.fixed_ports)
         jobs, chosen = self._cell.jobs, self._chosen

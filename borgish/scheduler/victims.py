@@ -26,7 +26,7 @@ class VictimGroup(msgspec.Struct, eq=False):
 
 
 Victims = tuple[tuple[VictimGroup, int], ...]
-"""Herds, and how many of each have to leave."""
+"""Groups, and how many of each have to leave."""
 
 
 class PreemptionOption(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class PreemptionOption(msgspec.Struct, frozen=True):
 
 
 class PreemptionSearch(msgspec.Struct, eq=False):
-    """The machines for tasks of one class: those whose options are known, and the likely ones to ask next."""
+    """The machines for tasks of one class: those whose options are known, and which to evaluate next."""
 
     candidates: list[int]
     evaluated: int = 0
@@ -127,7 +127,7 @@ class TrialMachine:
 
 
 def order_of(trial: TrialMachine, group: VictimGroup) -> tuple[int, float, float, tuple[str, int]]:
-    """Return in which order groups are evaluated to leave: the lowest first, of these what helps most."""
+    """Return in which order groups have to leave: the lowest first, of these what helps most."""
     return group.priority, -trial.helped_by(group), group.price, group.tasks[0]
 
 
