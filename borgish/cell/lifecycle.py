@@ -9,7 +9,7 @@ The design is h11's (``_state.py``): a table that is executed cannot differ from
 The diagram in ``borgish/README.md`` is what ``diagram`` returns, and a test compares them.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -45,6 +45,8 @@ class TaskEvent(StrEnum):
     RESTORE_TO_DEAD = "restore to dead"
     REMOVE = "remove"  # its job has fewer tasks, or is gone by a rollback
     FORGET = "forget"  # its job was dead long enough
+
+    __hash__ = str.__hash__  # Enum's own is written in Python, and each placed task is looked up by it
 
 
 TABLE: dict[tuple[State | None, TaskEvent], State | None] = {
@@ -151,26 +153,32 @@ def check_transitions(cell: Cell, events: Iterable[AnyEvent]) -> None:
                 there[index] = target if task_event is not TaskEvent.UPDATE else state
 
 
-def _moved_by(event: AnyEvent) -> Iterator[tuple[str, Iterable[int], TaskEvent]]:
-    """Yield which tasks of which job an event moves, and how."""
+def _moved_by(event: AnyEvent) -> Iterable[tuple[str, Sequence[int], TaskEvent]]:
+    """Return which tasks of which job an event moves, and how."""
     match event:
         case TasksPlaced():
-            yield event.job, event.indexes, TaskEvent.SCHEDULE
+            return ((event.job, event.indexes, TaskEvent.SCHEDULE),)
         case TasksRestarted():
-            yield event.job, event.indexes, TaskEvent.UPDATE
+            return ((event.job, event.indexes, TaskEvent.UPDATE),)
         case TasksEvicted():
-            yield event.job, event.indexes, TaskEvent.EVICT
+            return ((event.job, event.indexes, TaskEvent.EVICT),)
         case TasksEnded():
-            yield event.job, event.indexes, OF_ENDING[event.ending]
+            return ((event.job, event.indexes, OF_ENDING[event.ending]),)
         case TasksResubmitted():
-            yield event.job, event.indexes, TaskEvent.SUBMIT
+            return ((event.job, event.indexes, TaskEvent.SUBMIT),)
         case RollbackWentOn():
-            yield event.job, event.pending, TaskEvent.RESTORE_TO_PENDING
-            yield event.job, event.ended, TaskEvent.RESTORE_TO_DEAD
+            return (
+                (event.job, event.pending, TaskEvent.RESTORE_TO_PENDING),
+                (event.job, event.ended, TaskEvent.RESTORE_TO_DEAD),
+            )
         case RolledBack():
-            for job in event.jobs:
-                yield job.job, job.pending, TaskEvent.RESTORE_TO_PENDING
-                yield job.job, [record.index for record in job.dead], TaskEvent.RESTORE_TO_DEAD
+            pending = ((job.job, job.pending, TaskEvent.RESTORE_TO_PENDING) for job in event.jobs)
+            dead = (
+                (job.job, [record.index for record in job.dead], TaskEvent.RESTORE_TO_DEAD)
+                for job in event.jobs
+            )
+            return (*pending, *dead)
+    return ()
 
 
 # Moving tasks; for ``apply`` only
