@@ -9,12 +9,8 @@ from collections.abc import Callable, Iterable
 from itertools import repeat
 from typing import Any
 
-from borgish.cell.apply_rollback import (
-    rollback_paused,
-    rollback_went_on,
-    rolled_back,
-    scaled,
-)
+import msgspec
+
 from borgish.cell.events import (
     AnyEvent,
     Elected,
@@ -22,6 +18,7 @@ from borgish.cell.events import (
     Entry,
     JobChanged,
     JobForgotten,
+    JobRestored,
     JobSubmitted,
     MachineCordoned,
     MachineDown,
@@ -58,8 +55,9 @@ from borgish.cell.lifecycle import (
     transition,
 )
 from borgish.cell.model import LOST_ATTEMPTS_MAX, Answer, Job, LostAttempt, Machine, Task
+from borgish.cell.rollback import same_program
 from borgish.cell.state import LOSSES_KEPT_SECONDS, REQUESTS_KEPT, Cell
-from borgish.vocabulary import Eviction
+from borgish.vocabulary import Ending, Eviction, State
 
 
 def apply_entry(cell: Cell, entry: Entry) -> None:
@@ -114,7 +112,16 @@ def _job_changed(cell: Cell, event: JobChanged, entry: Entry) -> None:
     job.generation += 1
     shrink(cell, job, event.spec.tasks)
     grow(cell, job, event.spec.tasks, entry.at)
-    scaled(cell, job, event.spec.tasks)
+    if (lagging := job.lagging) is None:
+        return
+    # Of the tasks that a rollback was to end for being too many, those below the new number run anew.
+    tasks = event.spec.tasks
+    left = {index: attempt for index, attempt in lagging.attempts.items() if index < tasks}
+    records = {index: record for index, record in lagging.records.items() if index < tasks}
+    if left:
+        job.lagging = msgspec.structs.replace(lagging.with_attempts(left), tasks=tasks, records=records)
+    else:
+        _finish_rollback(cell, job, tasks)
 
 
 def _job_forgotten(cell: Cell, event: JobForgotten, _entry: Entry) -> None:
@@ -281,6 +288,105 @@ def _machine(cell: Cell, name: str) -> Machine:
     return cell.machines[name]
 
 
+# Rollbacks
+
+
+def _rolled_back(cell: Cell, event: RolledBack, entry: Entry) -> None:
+    """Change what differs, and begin the new timeline."""
+    cell.timeline = event.timeline
+    for key in event.jobs_gone:
+        forget_job(cell, key, TaskEvent.REMOVE)
+    for one in event.jobs:
+        _restore(cell, one, event.reason, entry.at)
+    for restored in event.machines:
+        machine = cell.machines[restored.machine]
+        machine.cordoned, machine.taints = restored.cordoned, restored.taints
+        if machine.up:
+            machine.reason = restored.reason
+        cell.touched.machines.add(machine.name)
+    for quota in event.quotas:
+        cell.quotas[quota.key] = quota
+        cell.touched.quotas.add(quota.key)
+    for key in event.quotas_gone:
+        del cell.quotas[key]
+        cell.touched.quotas.add(key)
+
+
+def _restore(cell: Cell, one: JobRestored, reason: str, at: float) -> None:
+    job = cell.jobs.get(one.job)
+    if job is None:
+        job = cell.jobs[one.job] = Job(one.job, one.uid, one.spec, one.submitted_at, one.submitted_by)
+    if job.spec != one.spec:
+        drop_promises(cell, job, range(len(job.tasks)))
+        for task in job.tasks:
+            if task.lost and not same_program(job.spec, one.spec, task.index):
+                task.lost = ()  # they run another version
+    job.uid, job.spec, job.generation = one.uid, one.spec, one.generation
+    job.submitted_at, job.submitted_by = one.submitted_at, one.submitted_by
+    shrink(cell, job, one.tasks)
+    grow(cell, job, one.tasks, at)
+    transition(cell, job, one.pending, TaskEvent.RESTORE_TO_PENDING, at, reason)
+    for record in one.dead:
+        _end_as(cell, job, record, at)
+    job.lagging = one.lagging
+    if one.lagging is not None:
+        cell.lagging.add(job.key)
+    else:
+        cell.lagging.discard(job.key)  # it may have lagged behind an earlier rollback
+    # The same attempts may count otherwise now, as by another priority.
+    cell.touched.placements.update(task.machine for task in job.tasks if task.state is State.RUNNING)
+    touch(cell, job, ())
+
+
+def _rollback_went_on(cell: Cell, event: RollbackWentOn, entry: Entry) -> None:
+    """Move the tasks that were reached; with the last of them the job is as it is to be."""
+    job = cell.jobs[event.job]
+    lagging = job.lagging
+    assert lagging is not None, f"{job.key} does not lag behind"
+    # Those that found a place since are up, or were: who is pending in their stead was stopped.
+    waiting = min(lagging.waiting, job.pending)
+    transition(cell, job, event.pending, TaskEvent.RESTORE_TO_PENDING, entry.at, lagging.reason)
+    killed = tuple(index for index in event.ended if index not in lagging.records)
+    transition(cell, job, killed, TaskEvent.RESTORE_TO_DEAD, entry.at, lagging.reason, ending=Ending.KILL)
+    for index in event.ended:
+        if record := lagging.records.get(index):
+            _end_as(cell, job, record, entry.at)
+    reached = set(event.reached)
+    left = {i: attempt for i, attempt in lagging.attempts.items() if i not in reached}
+    if left:
+        job.lagging = msgspec.structs.replace(lagging.with_attempts(left), waiting=waiting)
+    else:
+        _finish_rollback(cell, job, lagging.tasks)
+
+
+def _rollback_paused(cell: Cell, event: RollbackPaused, _entry: Entry) -> None:
+    """Note why, for those who look at the job."""
+    job = cell.jobs[event.job]
+    assert job.lagging is not None, f"{job.key} does not lag behind"
+    job.lagging = msgspec.structs.replace(job.lagging, paused=event.reason)
+    touch(cell, job, ())
+
+
+def _finish_rollback(cell: Cell, job: Job, tasks: int) -> None:
+    """The last task was reached: the job has so many now, or is gone."""
+    cell.lagging.discard(job.key)
+    job.lagging = None
+    if tasks == 0:
+        forget_job(cell, job.key, TaskEvent.REMOVE)
+        return
+    job.spec = msgspec.structs.replace(job.spec, tasks=tasks)
+    shrink(cell, job, tasks)
+    touch(cell, job, ())
+
+
+def _end_as(cell: Cell, job: Job, record: Task, at: float) -> None:
+    """Let a task be dead, with all that was known of it then. A copy: the event is history and must not
+    change."""
+    transition(cell, job, (record.index,), TaskEvent.RESTORE_TO_DEAD, at, record.reason, ending=record.ending)
+    fresh = job.tasks[record.index] = copy.copy(record)
+    fresh.since, fresh.lost = at, ()
+
+
 _APPLY: dict[type[AnyEvent], Callable[[Cell, Any, Entry], None]] = {
     Elected: _elected,
     RulesSet: _rules_set,
@@ -305,7 +411,7 @@ _APPLY: dict[type[AnyEvent], Callable[[Cell, Any, Entry], None]] = {
     QuotaSet: _quota_set,
     QuotaRemoved: _quota_removed,
     MachineRemoved: _machine_removed,
-    RolledBack: rolled_back,
-    RollbackWentOn: rollback_went_on,
-    RollbackPaused: rollback_paused,
+    RolledBack: _rolled_back,
+    RollbackWentOn: _rollback_went_on,
+    RollbackPaused: _rollback_paused,
 }
