@@ -182,6 +182,11 @@ class Poller:
                 self._listen()
                 await self._take(await self._ask(hold=False))
             await self._take(await poll)
+        except Unreachable:
+            # The held poll may have been answered while a newer one got lost: what it told counts.
+            if poll.done() and not poll.cancelled() and poll.exception() is None:
+                await self._take(poll.result())
+            raise
         finally:
             poll.cancel()
 

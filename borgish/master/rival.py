@@ -65,12 +65,14 @@ class RivalSearch:
         does not know yet that it no longer leads. ``stall_seconds``: for so long a leader may be held up."""
         self._settled_at = settled_at
         self._stall_seconds = stall_seconds
+        self._latest: dict[str, tuple[float, HeadReply]] = {}  # what each machine said last, and when
         self._first: dict[str, int] = {}  # polls of each machine, at the first look that counts
 
     def look(self, heads: Sequence[HeadReply], mono: float) -> Found:
-        """Take in what the machines say now."""
-        counts = {head.machine: head.polls for head in heads if head.polls is not None}
-        polled = [head.machine for head in heads if self._is_polled(head) and head.machine in counts]
+        """Judge by what the machines say now; of those that do not answer now, by what they said last."""
+        self._latest |= {head.machine: (mono, head) for head in heads}
+        counts = {name: head.polls for name, (_, head) in self._latest.items() if head.polls is not None}
+        polled = [name for name in counts if self._is_polled(name, mono)]
         if not polled or POLLED_SHARE * len(polled) < len(counts):
             return Found.NOBODY
         for machine, count in counts.items():
@@ -80,8 +82,10 @@ class RivalSearch:
         led = [machine for machine in polled if counts[machine] >= self._first[machine] + POLLS_MORE]
         return Found.RIVAL if POLLED_SHARE * len(led) >= len(counts) else Found.UNSURE
 
-    def _is_polled(self, head: HeadReply) -> bool:
-        return head.polled and head.overdue_seconds <= self._stall_seconds
+    def _is_polled(self, machine: str, mono: float) -> bool:
+        # One that was polled a moment ago and does not answer any more has not told that its leader is gone.
+        at, head = self._latest[machine]
+        return head.polled and head.overdue_seconds + mono - at <= self._stall_seconds
 
 
 async def seen_by_machines(

@@ -80,7 +80,7 @@ class Overseer(Watcher):
     def _judge_lost(self, event: TasksEvicted, entry: Entry) -> None:
         """What is lost is on a machine that could not be reached."""
         assert self.store is not None
-        at = self.store.sim_disk.committed_at[entry.position]
+        at = self.store.sim_disk.decided_at[entry.position]
         for index in event.indexes:
             name = task_name(event.job, index)
             machine = self.machines[self._on[name]]

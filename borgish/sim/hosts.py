@@ -499,7 +499,8 @@ class _Clients:
     def publish(self, step: Step) -> None:
         if step.entries:
             self._host.problems += violations(self._leader.core.cell)
-            if self._leader.turn.room.level is Level.FULL:
+            is_election = step.entries[0].cause == "BeginEpoch"  # for which there is a reserve
+            if self._leader.turn.room.level is Level.FULL and not is_election:
                 self._host.problems.append(
                     f"entry {step.entries[0].position} is written, and the store is full"
                 )

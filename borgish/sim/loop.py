@@ -20,6 +20,7 @@ from borgish.clock import Now
 
 WALL_AT_START = 1_750_000_000.0
 OFFLOADED_SECONDS = 0.002
+_ROUNDED_SECONDS = 1e-5  # seconds since 1970 are no more exact than that
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -116,6 +117,7 @@ class VirtualLoop:
         self._chance = chance or random.Random(0)  # noqa: S311 - chance that can be repeated, not secrets
         self._wall_at_start = wall_at_start
         self._stepped_seconds = 0.0  # what the wall clocks were set on, or back, in all
+        self._steps = [(0.0, 0.0)]  # since when they are set on by how much in all
         self._mono = 0.0
         self._ready: deque[_Handle] = deque()
         self._timers: list[tuple[float, int, _Handle]] = []
@@ -137,6 +139,17 @@ class VirtualLoop:
     def step_wall(self, seconds: float) -> None:
         """Set all wall clocks on, or back; nothing that is planned moves."""
         self._stepped_seconds += seconds
+        self._steps.append((self._mono, self._stepped_seconds))
+
+    def mono_at(self, wall: float) -> float:
+        """Return when it last was this time on the wall clocks."""
+        until = self._mono
+        for since, stepped_seconds in reversed(self._steps):
+            mono = wall - self._wall_at_start - stepped_seconds
+            if since - _ROUNDED_SECONDS <= mono <= until + _ROUNDED_SECONDS:
+                return mono
+            until = since
+        raise ValueError(f"it never was {wall}")
 
     def after(self, seconds: float, call: Callable[[], object]) -> None:
         """Have something happen in the world, ``seconds`` from now."""

@@ -53,11 +53,11 @@ class Server(Protocol):
         ...
 
     def answered(self) -> None:
-        """Note that a master took in an answer of it."""
+        """Note that a master took in its answer to a poll."""
         ...
 
     def refused(self) -> None:
-        """Note that a master took in that its host refused a connection."""
+        """Note that a master took in that its host refused a poll."""
         ...
 
 
@@ -213,11 +213,12 @@ class SimPeer:
         try:
             response = await answer
         except NotListening:
-            self._network.machines[self._machine].refused()
+            if path == "/v1/poll":
+                self._network.machines[self._machine].refused()
             raise
         finally:
             timer.cancel()
-        if response.status == 200:
+        if path == "/v1/poll" and response.status == 200:
             self._network.machines[self._machine].answered()
         return response
 

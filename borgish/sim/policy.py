@@ -34,8 +34,8 @@ MISSED_SECONDS = 15.0
 """A machine without an answer for so long has missed two polls, whatever else was polled for."""
 SLOW_SECONDS = 4.0
 """No message is under way for longer."""
-HEARD_SECONDS = 3.0
-"""What a machine said is durable so long after, unless the master died."""
+HEARD_SECONDS = 10.0
+"""What a machine said is durable so long after, unless the master died or was held up."""
 
 Attempt = tuple[str, int]  # the task's name, and the attempt
 
@@ -53,14 +53,17 @@ class Record:
     def __init__(
         self,
         entries: Sequence[Entry],
-        committed_at: Mapping[int, float],
+        decided_at: Mapping[int, float],
         began_at: Sequence[float],
+        held_up: Sequence[tuple[float, float]],
         machines: Mapping[str, Machine],
     ) -> None:
-        """``began_at``: when each master began."""
+        """``decided_at``: by position, monotonic. ``began_at``: when each master began to lead; ``held_up``:
+        from when to when one could write nothing."""
         self.losses: list[Loss] = []
         self.problems: list[str] = []
         self._began_at = began_at
+        self._held_up = held_up
         self._machines = machines
         self._members: set[str] = set()
         self._on: dict[str, str] = {}  # by task: where its last attempt was placed
@@ -68,7 +71,7 @@ class Record:
         self._lost_on: dict[tuple[str, int], str] = {}  # every attempt that was lost, and where
         self._lost: dict[str, list[tuple[int, str]]] = {}  # by task: those of which a result is awaited
         for entry in entries:
-            at = committed_at[entry.position]
+            at = decided_at[entry.position]
             for machine in sorted(set(self._lost_from(entry))):
                 self._judge_loss(Loss(at, machine))
             for event in entry.events:
@@ -180,7 +183,9 @@ class Record:
         return any(at + HEARD_SECONDS < before and not self._died(at, at + HEARD_SECONDS) for at in heard)
 
     def _died(self, since: float, until: float) -> bool:
-        return any(since <= at <= until for at in self._began_at)
+        """Whether a master died in that time, or was held up."""
+        held_up = any(begin <= until and since <= end for begin, end in self._held_up)
+        return held_up or any(since <= at <= until for at in self._began_at)
 
 
 def _since_last(times: Sequence[float], at: float) -> float:

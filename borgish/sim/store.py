@@ -16,7 +16,7 @@ class SimDisk(Disk, kw_only=True):
 
     leader: Process | None = None
     address: str = ""
-    committed_at: dict[int, float] = {}  # by position; monotonic, as wall clocks are stepped
+    decided_at: dict[int, float] = {}  # by position; monotonic, as wall clocks are stepped
 
 
 class SimStore(MemoryStore):
@@ -35,14 +35,13 @@ class SimStore(MemoryStore):
         copied = super().copy().disk
         names = (name for name in Disk.__struct_fields__ if name != "room")
         disk = SimDisk(**{name: getattr(copied, name) for name in names})
-        disk.committed_at = dict(self.sim_disk.committed_at)
+        disk.decided_at = dict(self.sim_disk.decided_at)
         return SimStore(disk, self._loop, self._fate)
 
     def append(self, entries: Sequence[Entry], records: Records) -> None:
         if self._fate.happens(self._fate.faults.append_fails):
             self.fail_next_append(kept=self._fate.happens(0.5))
-        now = self._loop.now().mono
-        self.sim_disk.committed_at |= dict.fromkeys((entry.position for entry in entries), now)
+        self.sim_disk.decided_at |= {entry.position: self._loop.mono_at(entry.at) for entry in entries}
         super().append(entries, records)
 
     def lead(self, holder: str, address: str) -> int:

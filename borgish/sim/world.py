@@ -21,6 +21,7 @@ from borgish.sim.workload import People
 
 LOW, FULL = Room(Level.LOW, 2, 4), Room(Level.FULL, 0, 4)
 STORM_SECONDS = 120.0
+YOUNG_SECONDS = 10.0
 CALM_SECONDS = 300.0
 """Longer than any restart may still be backed off after such a storm, and than all grace."""
 
@@ -64,6 +65,7 @@ class World:
         self.people = People(self.clock, self.fate, self.master, names, pause_seconds)
         self.copies: list[MasterHost] = []
         self._backup: SimStore | None = None
+        self.held_up: list[tuple[float, float]] = []  # when the master could write nothing
         self.masters = 0
         self.borglet_deaths = 0
 
@@ -145,11 +147,18 @@ class World:
         self.master.die()
 
     def _stall_master(self) -> None:
-        self.master.stall(self.fate.away_seconds())
+        self.master.stall(self._hold_up(self.fate.away_seconds()))
+
+    def _hold_up(self, seconds: float) -> float:
+        now = self.clock.now().mono
+        self.held_up.append((now, now + seconds))
+        return seconds
 
     def _begin_copy(self) -> None:
-        """Start a master on a copy of the disk, of now or of the last time."""
-        if self.master.core is not None and self.master.core.cell.machines:
+        """Start a master on a copy of the disk, of now or of the last time; not of a cell that is as young
+        as its first polls, since nobody can tell that from one without a leader."""
+        began = self.master.began_at[-1] if self.master.began_at else self.clock.now().mono
+        if self.master.core is not None and self.clock.now().mono > began + YOUNG_SECONDS:
             latest = self.master.store.copy()
             self.copy_of(self.fate.random.choice([latest, self._backup or latest])).begin()
             self._backup = latest
@@ -168,7 +177,7 @@ class World:
         disk = self.master.store.disk
         if disk.room is AMPLE:
             disk.room = self.fate.random.choice((LOW, FULL))
-            self.clock.after(self.fate.away_seconds(), self._clear_store)
+            self.clock.after(self._hold_up(self.fate.away_seconds()), self._clear_store)
 
     def _clear_store(self) -> None:
         self.master.store.disk.room = AMPLE
@@ -201,7 +210,11 @@ class World:
         problems += misheard(store, self.people.acknowledged)
         problems += [f"{copy.name} leads beside the master" for copy in self.copies if copy.is_up]
         record = Record(
-            list(store.reopen().entries(0)), store.sim_disk.committed_at, self.master.began_at, self.machines
+            list(store.reopen().entries(0)),
+            store.sim_disk.decided_at,
+            self.master.began_at,
+            self.held_up,
+            self.machines,
         )
         problems += record.problems
         if self.master.core is None:

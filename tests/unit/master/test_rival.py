@@ -107,3 +107,9 @@ def test_taken_over_the_cell_goes_on_on_a_timeline_of_its_own() -> None:
     lost = next(event for event in events if isinstance(event, EntriesLost))
     assert (lost.timeline, lost.first, lost.last) == (2, 351, 1_000_412)
     assert lost.reason == "the machines were led by another borgmaster at http://b:7400, on another store"
+
+
+def test_machines_that_do_not_answer_any_more_do_not_say_that_nobody_leads() -> None:
+    looks: list[list[HeadReply]] = [[head(polls=7)], *([[]] * 10), [head(polls=9)]]
+    assert found(*looks) == [Found.UNSURE] * 11 + [Found.RIVAL]
+    assert found([head(polls=7)], *([[]] * 11)) == [Found.UNSURE] * 11 + [Found.NOBODY]

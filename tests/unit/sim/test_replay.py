@@ -58,7 +58,7 @@ def _compared(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_storm_comes_out_as_it_was(seed: int) -> None:
     world = World(seed)
     world.run(storm_seconds=90.0, calm_seconds=60.0)
-    entries = list(world.master.store.entries(0))
+    entries = list(world.master.store.reopen().entries(0))
     found = decided_anew_of("sim", entries)
     assert found.otherwise is None
     assert found.left_out == {}
@@ -264,7 +264,7 @@ def test_who_is_let_go_of_was_silent_for_as_long_as_is_recorded(
     kept.wait(20)
     held = next(name for name, placed in kept.core.cell.placed.items() if placed)
     kept.do(RemoveMachine(held), "root")
-    monkeypatch.setattr("borgish.cell.decide_removal.SILENT_SECONDS", 30.0)
+    monkeypatch.setattr("borgish.cell.decide_machines.SILENT_SECONDS", 30.0)
     found = decided_anew_of(NAME, journal(kept)).otherwise
     assert found is not None
     assert "was not silent for 30 s" in found.today[0]
