@@ -10,7 +10,8 @@ from borgish.cell.allocs import inside, is_alloc_set
 from borgish.cell.events import Entry, TasksEvicted, TasksPlaced
 from borgish.cell.model import Job
 from borgish.cell.state import Cell
-from borgish.sim.hosts import Machine, MasterHost
+from borgish.sim.machines import Machine
+from borgish.sim.masters import MasterHost
 from borgish.sim.runtime import Watcher
 from borgish.sim.store import SimStore
 from borgish.spec.job import JobSpec
@@ -18,6 +19,7 @@ from borgish.store.memory import MemoryStore
 from borgish.vocabulary import Ending, Eviction, State, task_name
 from borgish.wire.link import AttemptSpec, attempt_key, main_key, split_attempt_key
 
+GOOD_RUN_SECONDS, BACKOFF_SECONDS_MAX = 600.0, 300.0
 REACHABLE_SECONDS = 10.0
 """A machine that could be reached for so long, has lost nothing."""
 
@@ -35,6 +37,7 @@ class Overseer(Watcher):
         self._on: dict[str, str] = {}  # tasks on the disk, and the machines they were last placed on
         self._placed: dict[str, str] = {}  # attempts on the disk, and their machines
         self._read = 0
+        self._ends: dict[str, int] = {}  # in a row, of each attempt's main program
 
     def starting(self, machine: str, spec: AttemptSpec) -> None:
         """A start is of an attempt that is on the disk, placed on this machine; none of its programs is left
@@ -46,6 +49,27 @@ class Overseer(Watcher):
         beside = [] if spec.program else self._alive_of(machine, spec.key)
         if beside and spec.key not in beside:  # else it runs already, and this start changes nothing
             self.problems.append(f"{spec.key} is started beside {beside} of its run before")
+        if not spec.program:  # others start with their main one
+            self._judge_backoff(machine, spec)
+
+    def _judge_backoff(self, machine: str, spec: AttemptSpec) -> None:
+        """After each of its ends in a row a program waits twice as long as before. Starts that failed make it
+        wait longer, and are not counted here. How long a run was is told by wall clocks: where one was set on
+        or back meanwhile, counting begins anew."""
+        before = self.machines[machine].programs.by_key.get(spec.key)
+        ended = before.state.exit if before else None
+        if before is None or ended is None or before.is_signalled or not before.is_told_right:
+            self._ends.pop(spec.key, None)
+            return
+        is_good = before.ended - before.began >= GOOD_RUN_SECONDS
+        ends = self._ends[spec.key] = 1 if is_good else self._ends.get(spec.key, 0) + 1
+        least = (
+            min(spec.restart.backoff_seconds * 2.0 ** (ends - 2), BACKOFF_SECONDS_MAX) if ends > 1 else 0.0
+        )
+        assert self.master is not None
+        waited = self.master.now().mono - before.ended
+        if waited < least - 0.01:
+            self.problems.append(f"{spec.key} is started {waited:.2f} s after end {ends} in a row")
 
     def _alive_of(self, machine: str, main: str) -> list[str]:
         return [key for key in self.machines[machine].programs.alive() if main_key(key) == main]

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from borgish.bands import DEFAULT_BANDS
 from borgish.cell.events import (
     AnyEvent,
     Entry,
@@ -21,7 +22,7 @@ from borgish.cell.events import (
     TasksPlaced,
     TasksResubmitted,
 )
-from borgish.sim.hosts import Machine
+from borgish.sim.machines import Machine
 from borgish.vocabulary import Ending, Eviction, split_task_name, task_name
 
 SILENT_SECONDS = 10.0
@@ -32,6 +33,8 @@ RATE_SECONDS = 10.0
 RATE_SHARE = 0.02
 MISSED_SECONDS = 15.0
 """A machine without an answer for so long has missed two polls, whatever else was polled for."""
+GRACE_SECONDS = 60.0
+"""So long after an election nothing is given up unless half of the machines have answered."""
 SLOW_SECONDS = 4.0
 """No message is under way for longer."""
 HEARD_SECONDS = 10.0
@@ -64,6 +67,8 @@ class Record:
         self.problems: list[str] = []
         self._began_at = began_at
         self._held_up = held_up
+        self._bands = DEFAULT_BANDS
+        self._priority: dict[str, int] = {}  # of each job, as it was last submitted
         self._machines = machines
         self._members: set[str] = set()
         self._on: dict[str, str] = {}  # by task: where its last attempt was placed
@@ -101,6 +106,13 @@ class Record:
         if len(away) >= 3 and 2 * len(away) >= len(self._members):
             self.problems.append(f"{loss.machine} lost its tasks while {', '.join(sorted(away))} were away")
 
+        since = max((at for at in self._began_at if at <= loss.at), default=0.0)
+        if loss.at - since < GRACE_SECONDS:
+            heard = sum(since <= loss.at - self._unanswered(name, loss.at) for name in self._members)
+            if 2 * heard < len(self._members):
+                new = f"{heard} of {len(self._members)} machines had answered the new master"
+                self.problems.append(f"{loss.machine} lost its tasks when {new}")
+
     def _unanswered(self, name: str, at: float) -> float:
         return _since_last(self._machines[name].answered_at, at)
 
@@ -117,6 +129,8 @@ class Record:
                     name = task_name(job, index)
                     self._on[name], self._attempt[name] = machine, entry.position
             case TasksEvicted(job, indexes, cause):
+                if cause is Eviction.PREEMPTED and self._bands.is_prod(self._priority.get(job, 0)):
+                    self.problems.append(f"{job} is production and was preempted")
                 for index in indexes:
                     self._evicted(task_name(job, index), cause)
             case TasksEnded():
@@ -131,6 +145,7 @@ class Record:
                 for index in indexes:
                     self._lost.pop(task_name(job, index), None)
             case JobSubmitted():
+                self._priority[event.spec.key] = event.spec.priority
                 self._forget(event.spec.key, 0)
             case JobChanged():
                 self._forget(event.job, event.spec.tasks)

@@ -40,12 +40,20 @@ class Program(msgspec.Struct):
 
     spec: AttemptSpec
     state: RunState
+    began: float  # monotonic, as is ``ended``
+    ended: float = 0.0
     is_signalled: bool = False  # it was asked to end, or killed
 
     @property
     def is_alive(self) -> bool:
         """Whether it runs."""
         return self.state.exit is None
+
+    @property
+    def is_told_right(self) -> bool:
+        """Whether the wall clocks say of its run how long it was."""
+        ended = self.state.exit
+        return ended is not None and abs(ended.at - self.state.started_at - (self.ended - self.began)) < 0.1
 
 
 class Programs:
@@ -71,7 +79,7 @@ class Programs:
         assert there is None or not there.is_alive, f"{spec.key} runs twice"
         self._pid += 1
         state = RunState(spec.key, run, self._pid, self._loop.now().wall)
-        self.by_key[spec.key] = Program(spec, state)
+        self.by_key[spec.key] = Program(spec, state, self._loop.now().mono)
         if not self._is_lasting:
             self._plan_end(spec, run)
         return state
@@ -102,6 +110,7 @@ class Programs:
         if program is None or not program.is_alive or program.state.run != run:
             return
         program.state = msgspec.structs.replace(program.state, exit=exit_)
+        program.ended = self._loop.now().mono
         if self.changed is not None:
             self.changed(key)
 

@@ -17,8 +17,8 @@ from borgish.cell.state import Cell
 from borgish.errors import BorgishError, Refused, StoreFull
 from borgish.resources import Resources
 from borgish.sim.faults import Fate
-from borgish.sim.hosts import MasterHost
 from borgish.sim.loop import VirtualLoop
+from borgish.sim.masters import MasterHost
 from borgish.spec.job import JobSpec, Program, Restart
 from borgish.store.moment import cell_at
 from borgish.vocabulary import JobKind, RestartPolicy, Runtime
@@ -38,6 +38,7 @@ class People:
         self, clock: VirtualLoop, fate: Fate, master: MasterHost, machines: list[str], pause_seconds: float
     ) -> None:
         self.acknowledged: list[str] = []
+        self.problems: list[str] = []
         self._clock = clock
         self._fate = fate
         self._master = master
@@ -84,10 +85,21 @@ class People:
                 return  # nothing was done, and there will be room again, or one that leads
             if isinstance(reply, Accepted) and not answered:
                 self.acknowledged.append(request_id)
+                self._ask_another(command, then, request_id)
             answered.append(True)
 
         self._master.command(command, take, "ann", request_id, "d", then)
         self._clock.after(ASK_AGAIN_SECONDS, lambda: self._ask(command, then, request_id, answered))
+
+    def _ask_another(self, command: Command, then: Cell | None, request_id: str) -> None:
+        """Now and then ask something else by an id that was used: that is a mistake, and refused."""
+
+        def take(reply: Accepted | BorgishError) -> None:
+            if isinstance(reply, Accepted):
+                self.problems.append(f"{request_id} was accepted for two requests")
+
+        if self._fate.of("another", request_id).random() < 0.05:
+            self._master.command(command, take, "ann", request_id, "another digest", then)
 
     def _command(self) -> Command:
         chance = self._fate.random

@@ -12,8 +12,9 @@ import msgspec
 from borgish.cell.room import AMPLE, Level, Room
 from borgish.sim.checkers import Overseer, misheard, settled_problems
 from borgish.sim.faults import Fate, Faults
-from borgish.sim.hosts import Machine, MasterHost
 from borgish.sim.loop import VirtualLoop
+from borgish.sim.machines import Machine
+from borgish.sim.masters import MasterHost
 from borgish.sim.network import Network
 from borgish.sim.policy import Loss, Record
 from borgish.sim.store import SimDisk, SimStore
@@ -205,7 +206,7 @@ class World:
     # The end
 
     def _verdict(self) -> Verdict:
-        problems = [*self.clock.faults, *self.master.problems, *self.overseer.problems]
+        problems = [*self.clock.faults, *self.master.problems, *self.overseer.problems, *self.people.problems]
         store = self.master.store
         problems += misheard(store, self.people.acknowledged)
         problems += [f"{copy.name} leads beside the master" for copy in self.copies if copy.is_up]

@@ -9,7 +9,7 @@ from borgish.errors import Fenced, InUse, StoreOlder
 from borgish.link.refusals import Disobeyed
 from borgish.master.rival import Found, RivalSearch, TakeOver
 from borgish.sim.faults import NO_FAULTS, Faults
-from borgish.sim.hosts import MasterHost
+from borgish.sim.masters import MasterHost
 from borgish.sim.world import World
 
 COPIES = msgspec.structs.replace(

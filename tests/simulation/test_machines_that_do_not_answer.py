@@ -11,7 +11,7 @@ from borgish.master.leader import Leader
 from borgish.reconcilers import stranded
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.sim.faults import NO_FAULTS, Faults
-from borgish.sim.hosts import Machine
+from borgish.sim.machines import Machine
 from borgish.sim.world import Verdict, World
 
 BORGLETS_AWAY = msgspec.structs.replace(NO_FAULTS, borglet_dies_seconds=10.0, away_seconds=150.0)

@@ -60,7 +60,7 @@ class CopiedMachine:
     def runs_already(self, spec: AttemptSpec, started_at: float) -> None:
         """Have an attempt be there, started by a borglet before the first one here. Before ``begin``."""
         run = RunState(spec.key, 1, 1, started_at)
-        self._programs.by_key[spec.key] = Program(spec, run)
+        self._programs.by_key[spec.key] = Program(spec, run, self._loop.now().mono)
         self._ledger[spec.key] = Entry(
             spec.task,
             spec.attempt,

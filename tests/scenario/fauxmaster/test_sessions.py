@@ -142,7 +142,7 @@ def test_a_mass_failure_is_taken_for_one(asker: Asker) -> None:
 def test_the_journal_is_decided_anew(asker: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
     expect_recorded("replay", asker.ok("replay", "cell.db", "--from", "noon"))
     assert json.loads(asker.ok("replay", "cell.db", "--json"))["decided"] == 15
-    monkeypatch.setattr("borgish.cell.decide._tasks", lambda count: f"{count} t")  # words do not matter
+    monkeypatch.setattr("borgish.cell.decide.task_count", lambda count: f"{count} t")  # words do not matter
     assert asker.ok("replay", "cell.db", "--from", 3, "--to", 12).endswith("as they are recorded\n")
     monkeypatch.setattr("borgish.cell.decide.admit", refuse_bad)
     said = asker.ask("replay", "cell.db", "--from", "noon")

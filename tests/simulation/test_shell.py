@@ -1,0 +1,185 @@
+"""Bugs planted in the shells, and in the policies of the core: the simulator runs both, and finds them."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+import pytest
+
+from borgish.borglet.core import BorgletCore
+from borgish.borglet.failures import Backoff
+from borgish.link import translate
+from borgish.link.link import Link
+from borgish.master.core import Core
+from borgish.master.rival import TakeOver
+from borgish.master.step import Step
+from borgish.master.turn import Turn
+from borgish.reconcilers import stranded
+from borgish.sim.faults import NO_FAULTS, Faults
+from borgish.sim.world import World
+from borgish.spec.job import Restart
+from borgish.wire.link import Assignment
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+STORM = Faults()
+SLOW_STORE = msgspec.structs.replace(STORM, store_slow=0.3, append_fails=0.05, master_dies_seconds=15.0)
+"""A commit takes long, and often it fails, or the master dies meanwhile."""
+REMOVED = msgspec.structs.replace(
+    NO_FAULTS, machine_cut_off_seconds=8.0, away_seconds=60.0, task_lives_seconds=60.0
+)
+"""Machines that are away for long, and are removed meanwhile."""
+CRASHES = msgspec.structs.replace(NO_FAULTS, task_lives_seconds=10.0)
+
+
+def release_before_commit(patch: pytest.MonkeyPatch) -> None:
+    commit, release = Turn._commit, Turn._release
+    released: list[Step] = []
+
+    async def commit_late(self: Turn, step: Step) -> None:
+        release(self, step)
+        released.append(step)
+        await commit(self, step)
+
+    def release_once(self: Turn, step: Step) -> None:
+        if not released or released.pop() is not step:
+            release(self, step)
+
+    patch.setattr(Turn, "_commit", commit_late)
+    patch.setattr(Turn, "_release", release_once)
+
+
+def forget_generations(patch: pytest.MonkeyPatch) -> None:
+    drop = Link.drop
+
+    def drop_and_forget(self: Link, machines: Iterable[str]) -> None:
+        drop(self, machines)
+        self._generations.clear()
+
+    patch.setattr(Link, "drop", drop_and_forget)
+
+
+def obey_older_generations(patch: pytest.MonkeyPatch) -> None:
+    assign = BorgletCore.assign
+
+    def assign_any(self: BorgletCore, assignment: Assignment, timeline: int, epoch: int, now: object) -> bool:
+        if assignment.generation < self.head.generation:
+            self.head = msgspec.structs.replace(self.head, generation=0)
+        return assign(self, assignment, timeline, epoch, now)  # type: ignore[arg-type]
+
+    patch.setattr(BorgletCore, "assign", assign_any)
+
+
+def obey_older_epochs(patch: pytest.MonkeyPatch) -> None:
+    hear = BorgletCore.hear
+
+    def hear_any(self: BorgletCore, timeline: int, epoch: int, leader: object = None) -> None:
+        del leader
+        if (timeline, epoch) < self.head.term:
+            self.head = msgspec.structs.replace(self.head, timeline=0, epoch=0)
+        hear(self, timeline, epoch)
+
+    patch.setattr(BorgletCore, "hear", hear_any)
+
+
+def answer_any_request_again(patch: pytest.MonkeyPatch) -> None:
+    known = Core._known
+    patch.setattr(Core, "_known", lambda self, ask: known(self, msgspec.structs.replace(ask, digest="d")))
+
+
+def never_back_off(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Backoff, "delay_seconds", lambda *_: 0.0)
+
+
+def back_off_off_by_one(patch: pytest.MonkeyPatch) -> None:
+    delay_seconds = Backoff.delay_seconds
+
+    def one_less(self: Backoff, restart: Restart) -> float:
+        return delay_seconds(msgspec.structs.replace(self, ends=self.ends - 1), restart)
+
+    patch.setattr(Backoff, "delay_seconds", one_less)
+
+
+@pytest.mark.parametrize(
+    ("plant", "faults", "machines"),
+    [
+        pytest.param(release_before_commit, SLOW_STORE, 6, id="release before commit"),
+        pytest.param(forget_generations, REMOVED, 3, id="a forgotten generation"),
+        pytest.param(obey_older_generations, STORM, 6, id="an older generation obeyed"),
+        pytest.param(answer_any_request_again, NO_FAULTS, 6, id="no digest check"),
+        pytest.param(never_back_off, CRASHES, 6, id="no back-off"),
+        pytest.param(back_off_off_by_one, CRASHES, 6, id="back-off off by one"),
+    ],
+)
+def test_a_planted_bug_is_found(
+    plant: Plant, faults: Faults, machines: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    for seed in range(20):
+        if World(seed, machines=machines, faults=faults).run().problems:
+            return
+    pytest.fail("20 seeds passed with the bug in place")
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """A cell without faults after half a minute."""
+    world = World(1, faults=NO_FAULTS)
+    world.begin()
+    world.clock.run_until(30.0)
+    yield world
+    world.close()
+
+
+def alive(world: World) -> dict[str, list[str]]:
+    return {name: sorted(machine.programs.alive()) for name, machine in world.machines.items()}
+
+
+@pytest.mark.parametrize("is_planted", [False, True])
+def test_of_two_masters_the_one_of_the_older_epoch_ends(
+    is_planted: bool, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_planted:
+        obey_older_epochs(monkeypatch)
+    copy = world.copy_of(world.master.store)
+    copy.begin(TakeOver.MACHINES)
+    world.clock.run_until(60.0)
+    assert copy.leader is not None
+    assert (world.master.leader is not None) is is_planted
+
+
+@pytest.mark.parametrize("is_planted", [False, True])
+def test_what_the_store_has_never_heard_of_is_stopped_after_ten_minutes(
+    is_planted: bool, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_planted:
+        monkeypatch.setattr(translate, "ORPHAN_SECONDS", 0.0)
+    older = world.copy_of(world.master.store)
+    world.clock.run_until(60.0)
+    world.people.stop()
+    world.clock.run_until(70.0)
+    before = alive(world)
+    world.master.die()
+    older.begin(TakeOver.OLDER_STORE)
+    world.clock.run_until(600.0)
+    assert older.leader is not None
+    stopped = {name for name, keys in alive(world).items() if not set(before[name]) <= set(keys)}
+    assert bool(stopped) is is_planted
+
+
+@pytest.mark.parametrize("is_planted", [False, True])
+def test_a_new_master_gives_nobody_up_before_half_have_answered(
+    is_planted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_planted:
+        monkeypatch.setattr(stranded, "_has_heard_half", lambda *_: True)
+    world = World(1, machines=3, faults=NO_FAULTS)
+
+    def cut(*, is_cut: bool) -> None:
+        for machine in list(world.machines.values())[:2]:
+            machine.cut_off(cut=is_cut)
+
+    world.clock.after(40.0, lambda: cut(is_cut=True))
+    world.clock.after(41.0, world.master.die)
+    world.clock.after(120.0, lambda: cut(is_cut=False))
+    problems = world.run(storm_seconds=90.0).problems
+    assert any("had answered the new master" in problem for problem in problems) is is_planted
