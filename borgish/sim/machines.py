@@ -110,6 +110,7 @@ class Machine:
         self.app: App | None = None
         self.agent: Agent | None = None
         self.leader: Callable[[], Joined | None] = lambda: None  # whom a borglet joins
+        self.clock_rate = 1.0  # of its monotonic clock
         self.is_on = True
         self.is_deaf = self.is_mute = False
         self.answered_at: list[float] = []  # when a master took in an answer of it
@@ -147,7 +148,7 @@ class Machine:
         """Start the borglet, from its disk and what runs."""
         self.is_on = True
         self._lives += 1
-        self.process = Process(self._loop, self.instance)
+        self.process = Process(self._loop, self.instance, self.clock_rate)
         self.process.spawn(self._live(self.process), "borglet")
 
     async def _live(self, process: Process) -> None:
