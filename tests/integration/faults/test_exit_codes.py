@@ -1,5 +1,6 @@
 """How a real borgmaster ends when its store is gone, taken or damaged, and how it is brought back."""
 
+import contextlib
 import http.client
 import json
 import re
@@ -207,8 +208,9 @@ def test_one_who_does_not_lead_any_more_writes_nothing(siege: Siege) -> None:
     assert siege.serves(), siege.said()
     place(siege).usurp()
     [(before,)] = place(siege).read("SELECT max(position) FROM journal")
-    with pytest.raises((OSError, http.client.HTTPException)):
-        siege.ask(submission("fenced"))
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        status, _ = siege.ask(submission("fenced"))
+        assert status >= 500  # on a busy machine the end of the process may still answer that it failed
     assert siege.ended() == Fenced.exit_code == 71
     assert f"does not lead cell '{CELL}'" in siege.said()
     assert "nothing was written here" in siege.said()
