@@ -148,7 +148,7 @@ def test_of_two_masters_the_one_of_the_older_epoch_ends(
         obey_older_epochs(monkeypatch)
     copy = world.copy_of(world.master.store)
     copy.begin(TakeOver.MACHINES)
-    world.clock.run_until(60.0)
+    world.clock.run_until(45.0)
     assert copy.leader is not None
     assert (world.master.leader is not None) is is_planted
 
