@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 import pytest
 
+from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.borglet.core import BorgletCore
 from borgish.borglet.failures import Backoff
+from borgish.cell.commands import SubmitJob
 from borgish.link import translate
 from borgish.link.link import Link
 from borgish.master.core import Core
@@ -14,9 +16,11 @@ from borgish.master.rival import TakeOver
 from borgish.master.step import Step
 from borgish.master.turn import Turn
 from borgish.reconcilers import stranded
+from borgish.resources import Resources
 from borgish.sim.faults import NO_FAULTS, Faults
 from borgish.sim.world import World
-from borgish.spec.job import Restart
+from borgish.spec.job import JobSpec, Restart
+from borgish.vocabulary import Runtime
 from borgish.wire.link import Assignment
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -188,3 +192,23 @@ def test_a_new_master_gives_nobody_up_before_half_have_answered(
     world.clock.after(120.0, lambda: cut(is_cut=False))
     problems = world.run(storm_seconds=90.0).problems
     assert any("had answered the new master" in problem for problem in problems) is is_planted
+
+
+@pytest.mark.parametrize("is_planted", [False, True])
+def test_production_is_not_preempted(is_planted: bool) -> None:
+    world = World(1, machines=1, faults=NO_FAULTS, pause_seconds=1e9)
+    if is_planted:  # a master that takes what is production for batch
+        bands = Bands(production=DEFAULT_BANDS.production + 1)
+        world.master.settings = msgspec.structs.replace(world.master.settings, bands=bands)
+
+    def submit(name: str, tasks: int, priority: int) -> None:
+        needs, labels = Resources(1000, 64 * 1024**2), {"sim": "service"}
+        spec = JobSpec(name, "ann", tasks, ("sim",), runtime=Runtime.FAKE, resources=needs, labels=labels)
+        command = SubmitJob(msgspec.structs.replace(spec, priority=priority))
+        world.master.command(command, lambda _: None, "ann", name, "d")
+
+    world.clock.after(10.0, lambda: submit("full", 8, DEFAULT_BANDS.production))
+    world.clock.after(20.0, lambda: submit("higher", 1, DEFAULT_BANDS.monitoring))
+    problems = world.run(storm_seconds=30.0).problems
+    assert "ann/higher still waits with 1 tasks that would fit" in problems or is_planted
+    assert ("ann/full is production and was preempted" in problems) is is_planted
