@@ -13,7 +13,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
-from contextvars import Context, ContextVar, copy_context
+from contextvars import Context, ContextVar
 from typing import Any, TypeVar, TypeVarTuple, Unpack, cast
 
 from borgish.clock import Now
@@ -28,29 +28,22 @@ _process: ContextVar["Process"] = ContextVar("process")
 
 
 class _Handle:
-    """Something that is to be called in a process; ``at`` is the loop's time."""
+    """Something that is to be called in a process."""
 
-    __slots__ = ("at", "call", "context", "is_cancelled", "process", "values")
+    __slots__ = ("call", "context", "is_cancelled", "process", "values")
 
     def __init__(
         self,
         process: "Process",
         context: Context,
-        at: float,
         call: Callable[..., object],
         values: tuple[Any, ...],
     ) -> None:
-        self.process, self.context, self.at, self.call, self.values = process, context, at, call, values
+        self.process, self.context, self.call, self.values = process, context, call, values
         self.is_cancelled = False
 
     def cancel(self) -> None:
         self.is_cancelled = True
-
-    def cancelled(self) -> bool:
-        return self.is_cancelled
-
-    def when(self) -> float:
-        return self.process.local(self.at)
 
 
 class Process:
@@ -77,10 +70,6 @@ class Process:
     def now(self) -> Now:
         """Return this moment on the clocks that the process reads."""
         return self._loop.now_for(self)
-
-    def local(self, at: float) -> float:
-        """Return a time of the loop as this process's monotonic clock has it."""
-        return at * self.rate
 
     def spawn(self, work: Coroutine[Any, Any, T], name: str = "") -> "asyncio.Task[T]":
         """Begin a task in this process."""
@@ -187,6 +176,7 @@ class VirtualLoop:
         except Exception as error:
             if process is self.world:
                 raise
+            # As asyncio does: what one callback raises ends no others. The verdict of a world names it.
             self.call_exception_handler({"message": process.name, "exception": error})
 
     def _plan(
@@ -197,7 +187,7 @@ class VirtualLoop:
         call: Callable[..., object],
         values: tuple[Any, ...],
     ) -> _Handle:
-        handle = _Handle(process, context, at, call, values)
+        handle = _Handle(process, context, call, values)
         heapq.heappush(self._timers, (at, next(self._numbers), handle))
         return handle
 
@@ -210,7 +200,7 @@ class VirtualLoop:
         self, callback: Callable[..., object], *args: object, context: Context | None = None
     ) -> _Handle:
         process = self.current if context is None else context.get(_process, self.world)
-        handle = _Handle(process, process.context if context is None else context, self._mono, callback, args)
+        handle = _Handle(process, process.context if context is None else context, callback, args)
         if not self._is_closed:
             self._ready.append(handle)
         return handle
@@ -261,7 +251,7 @@ class VirtualLoop:
         def work() -> None:
             try:
                 outcome.append((func(*args), None))
-            except Exception as error:
+            except Exception as error:  # carried to whoever awaits it, whatever it is
                 outcome.append((None, error))
 
         def complete() -> None:
@@ -310,7 +300,7 @@ class VirtualLoop:
 
 def process_here() -> Process:
     """Return the process whose code runs now."""
-    return copy_context()[_process]
+    return _process.get()
 
 
 def _close(suspended: Any) -> None:
@@ -320,5 +310,5 @@ def _close(suspended: Any) -> None:
         try:
             suspended.close()
             is_closed = True
-        except Exception as error:
+        except Exception as error:  # what a ``finally`` raises in a world that is over is nobody's concern
             is_closed = "ignored GeneratorExit" not in str(error)

@@ -7,7 +7,7 @@ what runs in a real cell: ``borglet.agent``, ``server`` and ``join``.
 import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from borgish.borglet.agent import Agent
 from borgish.borglet.entry import Entry, Head
@@ -18,7 +18,7 @@ from borgish.errors import BorgishError, Unreachable
 from borgish.resources import Resources
 from borgish.sim.faults import Fate
 from borgish.sim.loop import Process, VirtualLoop
-from borgish.sim.network import App, Network
+from borgish.sim.network import App, Network, settle
 from borgish.sim.runtime import Programs, SimRuntime, Watcher
 from borgish.vocabulary import Runtime
 from borgish.wire.link import Facts, JoinReply, JoinRequest
@@ -27,11 +27,9 @@ GIB = 1024**3
 FACTS = Facts(Resources(8000, 16 * GIB, 100 * GIB), {"os": "sim"}, (Runtime.FAKE,), 20000, 20199)
 STATE = Path("/state")  # no file of it is ever opened
 
-T = TypeVar("T")
 
-
-class Joined(Protocol):
-    """A master that leads."""
+class Master(Protocol):
+    """One that leads, and takes machines in."""
 
     def join(self, request: JoinRequest, answer: Callable[[JoinReply | BorgishError], None]) -> None:
         """Ask it to take a machine in."""
@@ -98,18 +96,14 @@ class Machine:
         loop: VirtualLoop,
         fate: Fate,
         watcher: Watcher,
-        network: Network | None = None,
-        facts: Facts = FACTS,
+        network: Network,
     ) -> None:
         self.name = name
-        self.facts = facts
         self.programs = Programs(loop, fate)
         self.disk = BorgletDisk(name)
-        self.network = network
         self.process: Process | None = None
         self.app: App | None = None
-        self.agent: Agent | None = None
-        self.leader: Callable[[], Joined | None] = lambda: None  # whom a borglet joins
+        self.leader: Callable[[], Master | None] = lambda: None  # whom a borglet joins
         self.clock_rate = 1.0  # of its monotonic clock
         self.is_on = True
         self.is_deaf = self.is_mute = False
@@ -122,6 +116,7 @@ class Machine:
         self._loop = loop
         self._fate = fate
         self._watcher = watcher
+        self._network = network
         self._lives = 0
 
     @property
@@ -154,24 +149,22 @@ class Machine:
     async def _live(self, process: Process) -> None:
         """What ``borglet.main`` does, with what is simulated in the places of files, sockets and runtimes."""
         membership = Membership(self.disk.membership, self.disk.keep_membership)
-        agent = self.agent = Agent(
+        agent = Agent(
             self.name,
             self.boot_id,
             self.instance,
-            self.facts,
+            FACTS,
             state=STATE,
             ledger=self.disk,
             factories={
-                kind: lambda _cell: SimRuntime(self.name, self.programs, self._fate, self._watcher)
-                for kind in self.facts.runtimes
+                Runtime.FAKE: lambda _cell: SimRuntime(self.name, self.programs, self._fate, self._watcher)
             },
             clock=process,
             free_bytes=lambda _folder: 100 * GIB,
         )
         await agent.begin(membership.cell)
         app = BorgletApp(agent, membership)
-        if self.network is not None:
-            app.is_open = self.network.is_open
+        app.is_open = self._network.is_open
         self.app = app
 
         async def ask(master: str) -> JoinReply:
@@ -200,9 +193,9 @@ class Machine:
         answer: asyncio.Future[JoinReply] = asyncio.get_running_loop().create_future()
 
         def back(reply: JoinReply | BorgishError) -> None:
-            seconds = None if self.network is None else self.network.travel_seconds(self, is_to=True)
+            seconds = self._network.travel_seconds(self, is_to=True)
             if seconds is not None:
-                self._loop.after(seconds, lambda: _settle(answer, reply))
+                self._loop.after(seconds, lambda: settle(answer, reply))
 
         def arrive() -> None:
             master = self.leader()
@@ -211,7 +204,7 @@ class Machine:
             else:
                 master.join(request, back)
 
-        seconds = None if self.network is None else self.network.travel_seconds(self, is_to=False)
+        seconds = self._network.travel_seconds(self, is_to=False)
         if seconds is not None:
             self._loop.after(seconds, arrive)
         try:
@@ -220,19 +213,12 @@ class Machine:
         except TimeoutError:
             raise Unreachable("no answer from the borgmaster") from None
 
-    def runs_already(self, entry: Entry) -> None:
-        """Have an attempt run that an earlier borglet started. Before ``begin``."""
-        assert entry.spec is not None
-        self.programs.start(entry.spec, entry.run)
-        self.disk.append({entry.key: entry}, None)
-
     def die(self) -> None:
         """End the borglet as kill -9 does: what it held in memory is gone, the programs go on."""
-        process, self.process, self.app, self.agent = self.process, None, None, None
+        process, self.process, self.app = self.process, None, None
         if process is not None:
             process.kill()
-            if self.network is not None:
-                self.network.closed(self, process.name)
+            self._network.closed(self, process.name)
         self._is_joined = False
         self.programs.changed = None
         self._note()
@@ -289,12 +275,3 @@ class Machine:
 
     def _is_reached(self) -> bool:
         return self._is_joined and not self.is_cut_off
-
-
-def _settle(answer: "asyncio.Future[T]", reply: T | BorgishError) -> None:
-    if answer.done():
-        return
-    if isinstance(reply, BorgishError):
-        answer.set_exception(reply)
-    else:
-        answer.set_result(reply)

@@ -6,7 +6,6 @@ runs in a real cell: ``master.standby``, ``rival`` and ``leader``, and all that 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import TypeVar
 
 from borgish.cell.commands import Command
@@ -23,6 +22,7 @@ from borgish.master.standby import Standby
 from borgish.master.step import Step
 from borgish.sim.faults import Fate
 from borgish.sim.loop import Process, VirtualLoop
+from borgish.sim.machines import STATE
 from borgish.sim.network import Network, SimTransport
 from borgish.sim.store import MemoryCandidate, SimStore
 from borgish.wire.api import Accepted
@@ -30,7 +30,6 @@ from borgish.wire.link import JoinReply, JoinRequest
 
 SECRET = "simulated"  # noqa: S105 - opens nothing
 SETTINGS = Settings("sim", checkpoints=Checkpoints(every_minutes=1.0))
-STATE = Path("/state")  # no file of it is ever opened
 
 T = TypeVar("T")
 Asked = Callable[[Leader], Awaitable[T]]
@@ -123,7 +122,7 @@ class MasterHost:
     async def _live(self, process: Process, take_over: TakeOver) -> None:
         """What ``master.life`` does, without its listener and its files."""
         leader: Leader | None = None
-        candidate = MemoryCandidate(self.store, process, self._loop)
+        candidate = MemoryCandidate(self.store, process)
         try:
             stopping = self._stopping = self._loop.create_future()
             standby = Standby(self.store.disk.cell, candidate, process)
@@ -175,10 +174,7 @@ class MasterHost:
         """End at once; what was not committed is gone."""
         if self.process is not None:
             self.process.kill()
-            self._gone()
-
-    def _gone(self) -> None:
-        self.process = self.leader = None
+            self.process = self.leader = None
 
     def stall(self, seconds: float) -> None:
         """Do nothing for a while, as a process that is stopped; what arrives waits."""

@@ -6,16 +6,17 @@ are those of real polls, and the borglet's own ASGI application answers them.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from borgish.cell.model import Machine
-from borgish.errors import NotListening, Unreachable
+from borgish.errors import BorgishError, NotListening, Unreachable
 from borgish.link.transport import HEAD_SECONDS_MAX, Response, poll_token
 from borgish.sim.faults import Fate
 from borgish.sim.loop import Process, VirtualLoop
 
+T = TypeVar("T")
 LATE_SECONDS = 1.0
 """A message that takes longer may make its poll fail."""
 
@@ -117,7 +118,7 @@ class Network:
         seconds = self.travel_seconds(server, is_to=False)
         if seconds is not None:
             # What was sent arrives, also when the borglet that sent it is gone by then.
-            self._loop.after(seconds, lambda: _settle(answer, what))
+            self._loop.after(seconds, lambda: settle(answer, what))
 
     def closed(self, server: Server, borglet: str) -> None:
         """End the connections of a borglet that ended; its host says so, if it is on."""
@@ -134,13 +135,14 @@ class Network:
         return seconds
 
 
-def _settle(answer: "asyncio.Future[Response]", what: Response | Unreachable) -> None:
+def settle(answer: "asyncio.Future[T]", outcome: T | BorgishError) -> None:
+    """Give a future its result, or what it failed with, unless nobody waits any more."""
     if answer.done():
         return
-    if isinstance(what, Response):
-        answer.set_result(what)
+    if isinstance(outcome, BorgishError):
+        answer.set_exception(outcome)
     else:
-        answer.set_exception(what)
+        answer.set_result(outcome)
 
 
 async def _answer(app: App, request: Request, answer: "asyncio.Future[Response]") -> Response:
@@ -209,7 +211,7 @@ class SimPeer:
         request = Request(method, path, self._token, body, self._client)
         answer = self._network.ask(self._machine, self.port, request)
         late = Unreachable(f"no answer from {self._machine} in {timeout_seconds:.1f} s")
-        timer = asyncio.get_running_loop().call_later(timeout_seconds, _settle, answer, late)
+        timer = asyncio.get_running_loop().call_later(timeout_seconds, settle, answer, late)
         try:
             response = await answer
         except NotListening:

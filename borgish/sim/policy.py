@@ -67,7 +67,6 @@ class Record:
         self.problems: list[str] = []
         self._began_at = began_at
         self._held_up = held_up
-        self._bands = DEFAULT_BANDS
         self._priority: dict[str, int] = {}  # of each job, as it was last submitted
         self._machines = machines
         self._members: set[str] = set()
@@ -129,7 +128,7 @@ class Record:
                     name = task_name(job, index)
                     self._on[name], self._attempt[name] = machine, entry.position
             case TasksEvicted(job, indexes, cause):
-                if cause is Eviction.PREEMPTED and self._bands.is_prod(self._priority.get(job, 0)):
+                if cause is Eviction.PREEMPTED and self._priority.get(job, 0) >= DEFAULT_BANDS.production:
                     self.problems.append(f"{job} is production and was preempted")
                 for index in indexes:
                     self._evicted(task_name(job, index), cause)

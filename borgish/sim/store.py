@@ -54,8 +54,8 @@ class MemoryCandidate:
 
     is_alone = False
 
-    def __init__(self, store: SimStore, process: Process, loop: VirtualLoop) -> None:
-        self._store, self._process, self._loop = store, process, loop
+    def __init__(self, store: SimStore, process: Process) -> None:
+        self._store, self._process = store, process
 
     def win(self) -> SimStore | None:
         disk = self._store.sim_disk
