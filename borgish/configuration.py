@@ -1,17 +1,29 @@
-"""Turns what a daemon's TOML file holds into a typed struct, and says in the file's own words what is wrong.
+"""Reads a daemon's TOML file into a typed struct, and says in the file's own words what is wrong.
 
-Which file it is, and what its values mean beyond their types, is left to who reads it.
+What values mean beyond their types and bounds is left to who reads it.
 """
 
 import difflib
 import re
-from collections.abc import Iterator
-from typing import TypeVar
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, TypeVar
 
 import msgspec
 import msgspec.inspect
 
+from borgish.errors import UnsafeConfiguration
+
 T = TypeVar("T")
+
+# Numbers of a file. The bounds are msgspec's to hold: what is outside, NaN too, is refused by name.
+Positive = Annotated[float, msgspec.Meta(gt=0, lt=1e9)]
+Amount = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]
+Count = Annotated[int, msgspec.Meta(ge=1, lt=10**9)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Days = Annotated[float, msgspec.Meta(ge=0, lt=1e6)]
+NumberKept = Annotated[int, msgspec.Meta(ge=0, lt=10**6)]
 
 _WORDS = {
     "str": "a text in quotes",
@@ -25,53 +37,68 @@ _WRONG_TYPE = re.compile(r"Expected `(.*)`, got `(.*)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.*)`")
 _NO_WORD = re.compile(r"Invalid enum value (.*)", re.DOTALL)
+_OUTSIDE = re.compile(r"Expected `(?:int|float)` ([<>]=?) (.*)")
+_BOUNDS = {">": "above", ">=": "at least", "<": "below", "<=": "at most"}
 _NUMBERS = {"int", "float"}
 
 
-class Misread(ValueError):
-    """One thing that cannot be: ``message`` begins with the key, ``hint`` may be empty."""
+def read(path: Path, kind: type[T], example: str, hint: str) -> T:
+    """Return what a file holds as a struct. ``example`` is a file that shows every key; ``hint`` is the way
+    out where there is no such file.
 
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
-
-
-def typed(found: dict[str, object], kind: type[T]) -> T:
-    """Return what a file holds as a struct. Raises Misread for the first thing that does not fit."""
+    Raises UnsafeConfiguration, with the file and the key, for the first thing that does not fit.
+    """
+    shows = f"{example} shows every key"
+    found: dict[str, object] = {}
     try:
+        found = tomllib.loads(path.read_text("utf-8"))
         return msgspec.convert(found, kind)
+    except OSError as error:
+        raise UnsafeConfiguration(f"{path}: cannot be read: {error.strerror}", hint) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UnsafeConfiguration(f"{path}: is not TOML: {error}", shows) from None
     except msgspec.ValidationError as error:
-        raise _misread(str(error), tuple(_keys(msgspec.inspect.type_info(kind)))) from None
+        known = tuple(_keys(msgspec.inspect.type_info(kind)))
+        message, hint = _in_words(str(error), found, known)
+        raise UnsafeConfiguration(f"{path}: {message}", " ".join(filter(None, (hint, shows)))) from None
 
 
-def _misread(said: str, known: tuple[str, ...]) -> Misread:
-    """Return msgspec's sentence as people who have the file before them would say it."""
-    what, _, where = said.rpartition(" - at `$") if " - at `$" in said else (said, "", "")
+def _in_words(error: str, found: dict[str, object], known: tuple[str, ...]) -> tuple[str, str]:
+    """Return msgspec's sentence as people who have the file before them would say it, with a hint or ""."""
+    what, _, where = error.rpartition(" - at `$") if " - at `$" in error else (error, "", "")
     table = re.sub(r"\[[^]]*\]", "", where.strip("`")).strip(".")
     if match := _UNKNOWN.fullmatch(what):
         return _unknown(_joined(table, match[1]), known)
     if match := _MISSING.fullmatch(what):
-        return Misread(f"{_joined(table, match[1])}: is missing")
+        return f"{_joined(table, match[1])}: is missing", ""
     if match := _WRONG_TYPE.fullmatch(what):
         return _wrong_type(table, match[1].split(" | "), match[2])
+    if match := _OUTSIDE.fullmatch(what):
+        bound = f"{_BOUNDS[match[1]]} {float(match[2]):g}"
+        return f"{table}: must be {bound}, and is {_value(found, table)}", "Remove it for the default."
     if match := _NO_WORD.fullmatch(what):
-        return Misread(f"{table}: {match[1]} is not one of the words that may stand here")
-    return Misread(f"{table}: {what[:1].lower()}{what[1:]}")
+        return f"{table}: {match[1]} is not one of the words that may stand here", ""
+    return f"{table}: {what[:1].lower()}{what[1:]}", ""
 
 
-def _unknown(key: str, known: tuple[str, ...]) -> Misread:
+def _unknown(key: str, known: tuple[str, ...]) -> tuple[str, str]:
     near = _nearest(key, known)
     above = ", above the first [table]" if "." in key and near and "." not in near else ""
-    return Misread(f"{key}: there is no such key", f"Did you mean {near}{above}?" if near else "")
+    return f"{key}: there is no such key", f"Did you mean {near}{above}?" if near else ""
 
 
-def _wrong_type(key: str, wanted: list[str], got: str) -> Misread:
+def _wrong_type(key: str, wanted: list[str], got: str) -> tuple[str, str]:
     words = " or ".join(_WORDS.get(name, name) for name in wanted if name != "null")
     quoted = got == "str" and _NUMBERS.union({"bool"}).intersection(wanted)
-    return Misread(
-        f"{key}: must be {words}, and is {_WORDS.get(got, got)}", "Write it without quotes." if quoted else ""
-    )
+    hint = "Write it without quotes." if quoted else ""
+    return f"{key}: must be {words}, and is {_WORDS.get(got, got)}", hint
+
+
+def _value(found: object, key: str) -> object:
+    """Return what stands in the file at a key with its tables."""
+    for name in key.split("."):
+        found = found[name] if isinstance(found, Mapping) else found
+    return found
 
 
 def _nearest(key: str, known: tuple[str, ...]) -> str:

@@ -15,6 +15,7 @@ import msgspec
 from borgish.api.auth import Role
 from borgish.api.services import Principal
 from borgish.clock import Clock
+from borgish.configuration import Amount, Count
 from borgish.errors import TooManyRequests
 
 SOURCES_MAX = 4096  # addresses that are remembered, and as many of those that machines join from
@@ -26,11 +27,11 @@ K = TypeVar("K", bound=Hashable)
 class LimitSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """For each user; the last, for each address that sends no token of the cell. A rate of 0: no limit."""
 
-    requests_per_second: float = 200.0
-    requests_burst: int = 2000
-    refused_per_second: float = 10.0
-    refused_burst: int = 100
-    unauthenticated_per_minute: float = 10.0
+    requests_per_second: Amount = 200.0
+    requests_burst: Count = 2000
+    refused_per_second: Amount = 10.0
+    refused_burst: Count = 100
+    unauthenticated_per_minute: Amount = 10.0
 
 
 class Bucket:
@@ -122,18 +123,3 @@ def _latest(buckets: "OrderedDict[K, Bucket]", key: K, fresh: Bucket) -> Bucket:
     if len(buckets) > SOURCES_MAX:
         buckets.popitem(last=False)
     return bucket
-
-
-def wrong_with(settings: LimitSettings) -> str:
-    """Return what is wrong with some settings, "" when nothing is."""
-    for name, rate, burst in (
-        ("requests", settings.requests_per_second, settings.requests_burst),
-        ("refused", settings.refused_per_second, settings.refused_burst),
-    ):
-        if not 0 <= rate < 1e9:
-            return f"{name}_per_second {rate:g} is not between 0 and 1e9"
-        if not 1 <= burst < 1e9:
-            return f"{name}_burst {burst} is not between 1 and 1e9"
-    if not 0 <= settings.unauthenticated_per_minute < 1e9:
-        return f"unauthenticated_per_minute {settings.unauthenticated_per_minute:g} is not between 0 and 1e9"
-    return ""

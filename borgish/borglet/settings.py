@@ -1,16 +1,15 @@
 """``borglet.toml``: read, checked, and turned into what the daemon uses. Every mistake ends with exit 74."""
 
 import re
-import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import msgspec
 
+from borgish import configuration
 from borgish.addresses import several
 from borgish.borglet.runtimes.leftovers import Retention
-from borgish.configuration import Misread, typed
 from borgish.errors import UnsafeConfiguration
 from borgish.resources import (
     DEVICE_MILLIS,
@@ -25,10 +24,11 @@ from borgish.resources import (
 from borgish.vocabulary import NAME_PATTERN, Runtime
 from borgish.wire.bounds import KEY_CHARACTERS_MAX, VALUE_CHARACTERS_MAX, is_loopback
 
-KEPT_MAX = 100_000
 ROOM_BYTES_MIN = 1024**2
 USABLE_RUNTIMES = (Runtime.PROCESS, Runtime.DOCKER)
 
+
+Kept = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
 
 LIVE = ("join_token_file", "master", "tls")
 """What can be changed while a borglet runs. The rest needs a restart, over which its tasks go on."""
@@ -46,11 +46,11 @@ class _Keep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``[keep]`` as it is written; ``runtimes.leftovers.Retention`` has the defaults."""
 
     age: str | None = None
-    last: int | None = None
+    last: Kept | None = None
     last_age: str | None = None
-    folders: int | None = None
+    folders: Kept | None = None
     room: str | None = None
-    containers: int | None = None
+    containers: Kept | None = None
 
 
 class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -127,16 +127,8 @@ def checked(path: Path, file: File) -> Settings:
 
 def read(path: Path) -> File:
     """Return what a file holds. Raises UnsafeConfiguration for what is no such file."""
-    try:
-        return typed(tomllib.loads(path.read_text("utf-8")), File)
-    except OSError as error:
-        hint = "Name the file with --config; configs/borglet.toml is an example."
-        raise UnsafeConfiguration(f"{path}: cannot be read: {error.strerror}", hint) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UnsafeConfiguration(f"{path}: is not TOML: {error}") from None
-    except Misread as error:
-        hint = " ".join(filter(None, (error.hint, "configs/borglet.toml shows every key.")))
-        raise UnsafeConfiguration(f"{path}: {error.message}", hint) from None
+    example = "configs/borglet.toml"
+    return configuration.read(path, File, example, f"name the file with --config; {example} is an example")
 
 
 def _checked(path: Path, key: str, check: Any, value: Any) -> Any:
@@ -258,25 +250,14 @@ def _attributes(path: Path, attributes: dict[str, str]) -> dict[str, str]:
 
 def _keep(path: Path, keep: _Keep) -> Retention:
     """Return what stays of ended tasks; what is not written is as ``Retention`` has it."""
-    found: dict[str, Any] = {}
-    for key, field, read in (
-        ("age", "seconds", parse_seconds),
-        ("last", "last", _kept_number),
-        ("last_age", "last_seconds", parse_seconds),
-        ("folders", "folders", _kept_number),
-        ("containers", "containers", _kept_number),
-    ):
+    numbers = {"last": keep.last, "folders": keep.folders, "containers": keep.containers}
+    found: dict[str, Any] = {field: value for field, value in numbers.items() if value is not None}
+    for key, field in (("age", "seconds"), ("last_age", "last_seconds")):
         if (value := getattr(keep, key)) is not None:
-            found[field] = _checked(path, f"keep.{key}", read, value)
+            found[field] = _checked(path, f"keep.{key}", parse_seconds, value)
     if keep.room is not None:
         found["room_bytes"], found["room_share"] = _checked(path, "keep.room", _room, keep.room)
     return Retention(**found)
-
-
-def _kept_number(value: int) -> int:
-    if not 0 <= value <= KEPT_MAX:
-        raise ValueError(f"is outside 0 to {KEPT_MAX}")
-    return value
 
 
 def _room(text: str) -> tuple[int, float]:

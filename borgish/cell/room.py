@@ -8,10 +8,12 @@ and goes on by itself.
 """
 
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
 from borgish.cell.commands import Command, Observe, RestartTasks, RollBack, ScaleJob, SetQuota, SubmitJob
+from borgish.configuration import Amount
 from borgish.errors import StoreFull
 from borgish.resources import show_bytes
 
@@ -40,8 +42,8 @@ class Floor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is to stay free of a file system: the smaller of the two, since 5 % of a large disk is a lot and
     512 MiB of a small one is all of it. 0 for no floor."""
 
-    free_mib: float = 512.0
-    free_percent: float = 5.0
+    free_mib: Amount = 512.0
+    free_percent: Annotated[float, msgspec.Meta(ge=0, le=50)] = 5.0
 
     def bytes_of(self, total_bytes: int) -> int:
         """Return the floor of a file system of this size."""

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from borgish.configuration import NumberKept
 from borgish.store.base import CheckpointInfo
 
 ALL: Literal["all"] = "all"
@@ -18,10 +19,10 @@ class Keep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ``hourly`` is the newest of each of the last so many hours (of UTC) that have one, ``daily`` likewise.
     """
 
-    latest: int = 6
-    hourly: int = 24
-    daily: int = 7
-    named: int | Literal["all"] = ALL
+    latest: NumberKept = 6
+    hourly: NumberKept = 24
+    daily: NumberKept = 7
+    named: NumberKept | Literal["all"] = ALL
 
 
 def over(kept: Iterable[CheckpointInfo], keep: Keep, journal_begins: int) -> list[CheckpointInfo]:

@@ -79,7 +79,7 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         (MINIMAL + '[keep]\nage = "soon"', "keep.age = 'soon' is not a number"),
         (MINIMAL + '[keep]\nroom = "95%"', "keep.room = '95%' is no share"),
         (MINIMAL + '[keep]\nroom = "1KiB"', "keep.room = '1KiB' is outside 1MiB"),
-        (MINIMAL + "[keep]\nlast = -1", "keep.last = -1 is outside 0 to 100000"),
+        (MINIMAL + "[keep]\nlast = -1", "keep.last: must be at least 0, and is -1"),
         (MINIMAL + "[keep]\nlogs = 1", "keep.logs: there is no such key"),
         (MINIMAL + '[tls]\ncertificate = "c"\nkey = "k"', "tls.certificate: there is no file"),
     ],

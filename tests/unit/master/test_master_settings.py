@@ -123,23 +123,33 @@ def test_what_is_kept_of_checkpoints_and_journal(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("checkpoints_kept = 24", "checkpoints_kept"),
-        ("[checkpoints]\nevery_minutes = 0", "checkpoints.every_minutes: 0.0 is not between"),
-        ("[checkpoints]\nevery_entries = -1", "checkpoints.every_entries: -1 is not between"),
-        ("[checkpoints]\nkeep = {hourly = -1}", "checkpoints.keep.hourly: -1 is not between"),
-        ("[rollback]\nstop_share_max = 20", "rollback.stop_share_max: 20 is not between 0 and 1"),
-        ("[eviction]\nlost_share_max = 2", "eviction.lost_share_max: 2 is not between 0 and 1"),
-        ("[poll]\ndown_after_refused_seconds = 0", "poll.down_after_refused_seconds: 0.0 is not between"),
-        ("[rollback]\nstops_per_second = 0", "rollback.stops_per_second: 0 is not between"),
+        ("[checkpoints]\nevery_minutes = 0", "checkpoints.every_minutes: must be above 0, and is 0"),
+        ("[checkpoints]\nevery_entries = -1", "checkpoints.every_entries: must be at least 1, and is -1"),
+        ("[checkpoints]\nkeep = {hourly = -1}", "checkpoints.keep.hourly: must be at least 0, and is -1"),
+        ("[rollback]\nstop_share_max = 20", "rollback.stop_share_max: must be at most 1, and is 20"),
+        ("[eviction]\nlost_share_max = 2", "eviction.lost_share_max: must be at most 1, and is 2"),
+        (
+            "[poll]\ndown_after_refused_seconds = 0",
+            "poll.down_after_refused_seconds: must be above 0, and is 0",
+        ),
+        ("[rollback]\nstops_per_second = 0", "rollback.stops_per_second: must be at least 1, and is 0"),
         ("[checkpoints]\nkeep = {weekly = 1}", "weekly"),
         ('[checkpoints]\nkeep = {named = "some"}', "named"),
-        ("[disk]\nfree_mib = -1", "disk.free_mib: -1 is not between 0"),
-        ("[disk]\nfree_percent = 51", "disk.free_percent: 51 is not between 0 and 50"),
-        ("[journal]\nkeep_days = -1", "journal.keep_days: -1 is not between"),
-        ("[journal]\nkeep_days = nan", "journal.keep_days: nan is not between"),
+        ("[disk]\nfree_mib = -1", "disk.free_mib: must be at least 0, and is -1"),
+        ("[disk]\nfree_percent = 51", "disk.free_percent: must be at most 50, and is 51"),
+        ("[journal]\nkeep_days = -1", "journal.keep_days: must be at least 0, and is -1"),
+        ("[journal]\nkeep_days = nan", "journal.keep_days: must be at least 0, and is nan"),
+        ("[limits]\nrequests_per_second = -1", "limits.requests_per_second: must be at least 0, and is -1"),
+        ("[limits]\nrequests_burst = 0", "limits.requests_burst: must be at least 1, and is 0"),
+        ("[limits]\nrefused_per_second = nan", "limits.refused_per_second: must be at least 0, and is nan"),
+        (
+            "[limits]\nunauthenticated_per_minute = 1e10",
+            r"limits.+: must be below 1e\+09, and is 10000000000.0",
+        ),
         ("[journal]\nkeep_days = 7", "cannot be kept with checkpoints of 7 days"),
     ],
 )
-def test_a_history_that_cannot_be_kept_is_refused(tmp_path: Path, text: str, words: str) -> None:
+def test_numbers_out_of_bounds_are_refused(tmp_path: Path, text: str, words: str) -> None:
     file = tmp_path / "cell.toml"
     file.write_text(f'name = "local"\n{text}\n')
     with pytest.raises(UnsafeConfiguration, match=words):
