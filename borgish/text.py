@@ -6,6 +6,7 @@ nothing in it can move the cursor, set a title, hide or reorder text.
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from borgish.clock import SystemClock
 
@@ -48,6 +49,16 @@ def span(seconds: float) -> str:
     return f"{int(seconds)}s"
 
 
+def instant(seconds: float) -> str:
+    """Return seconds since 1970 as the API writes them: ``2026-01-31T12:00:00.000Z``."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+
+
+def instant_or_none(seconds: float) -> str | None:
+    """Return the moment, or None for 0, which stands for *not known*."""
+    return instant(seconds) if seconds else None
+
+
 def clock_time(moment: str) -> str:
     """Return the time of day of an ISO 8601 moment, in the zone of who asks: ``14:03:21``."""
     return datetime.fromisoformat(moment).astimezone().strftime("%H:%M:%S")
@@ -62,3 +73,21 @@ def show_indexes(indexes: Iterable[int]) -> str:
         else:
             runs.append([index, index])
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
+
+
+@lru_cache(maxsize=256)
+def read_indexes(text: str) -> tuple[range, ...]:
+    """Return the runs that ``show_indexes`` wrote."""
+    pairs = (part.partition("-") for part in text.split(",") if part)
+    return tuple(range(int(low), int(high or low) + 1) for low, _, high in pairs)
+
+
+def has_index(text: str, index: int) -> bool:
+    """Return whether an index is among those that ``show_indexes`` wrote."""
+    return any(index in run for run in read_indexes(text))
+
+
+def tasks_text(indexes: Iterable[int]) -> str:
+    """Return ``task 3`` or ``tasks 0-4,7``."""
+    text = show_indexes(indexes)
+    return f"task {text}" if text.isdigit() else f"tasks {text}"

@@ -1,1 +1,1 @@
-"""The door for people and programs: ``/v1`` over HTTP, with tokens, problem details and a watch."""
+"""What people and programs call: ``/v1`` over HTTP, with tokens, problem details and a watch."""

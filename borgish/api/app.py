@@ -1,4 +1,4 @@
-"""Puts the API together: the routes, the door before them, and how errors leave."""
+"""Puts the API together: the routes, authentication before them, and how errors leave."""
 
 from collections.abc import Callable, Iterable
 
@@ -6,23 +6,19 @@ from litestar import Litestar
 from litestar.datastructures import State
 from litestar.exceptions import HTTPException
 
-from borgish.api.archive import ARCHIVE
-from borgish.api.asked import Asked
 from borgish.api.auth import Tokens, guard
 from borgish.api.checkpoints import CHECKPOINTS
-from borgish.api.diff import DIFF
-from borgish.api.door import LOOPBACK_HOSTS, UNLIMITED, Door
 from borgish.api.errors import on_borgish_error, on_framework_error, on_unforeseen_error
-from borgish.api.events import EVENTS
 from borgish.api.history import HISTORY
+from borgish.api.job_parser import JobParser
 from borgish.api.jobs import JOBS
-from borgish.api.limits import Limits
 from borgish.api.machines import MACHINES
+from borgish.api.middleware import LOOPBACK_HOSTS, UNLIMITED, AuthMiddleware
 from borgish.api.openapi import show_openapi
-from borgish.api.parser import Parser
-from borgish.api.queries import check_query
+from borgish.api.parameters import check_query
 from borgish.api.quotas import QUOTAS
-from borgish.api.rollback import ROLLBACK
+from borgish.api.rate_limits import Limits
+from borgish.api.request import ApiRequest
 from borgish.api.services import Services
 from borgish.api.status import STATUS
 from borgish.api.tasks import TASKS
@@ -30,23 +26,7 @@ from borgish.api.watch import WATCH
 from borgish.errors import BorgishError
 from borgish.vocabulary import JSON_BYTES_MAX
 
-ROUTES = (
-    *(
-        *STATUS,
-        *JOBS,
-        *TASKS,
-        *MACHINES,
-        *QUOTAS,
-        *EVENTS,
-        *HISTORY,
-        *DIFF,
-        *WATCH,
-        *CHECKPOINTS,
-        *ROLLBACK,
-        *ARCHIVE,
-    ),
-    show_openapi,
-)
+ROUTES = (*STATUS, *JOBS, *TASKS, *MACHINES, *QUOTAS, *HISTORY, *WATCH, *CHECKPOINTS, show_openapi)
 
 
 def create_app(
@@ -55,21 +35,21 @@ def create_app(
     hosts: Iterable[str] | None = LOOPBACK_HOSTS,
     permit: Callable[[], None] = lambda: None,
     limits: Limits = UNLIMITED,
-) -> Door:
-    """Return the API as an ASGI app. ``hosts`` are the names it goes by (see ``door.hosts_of``), ``permit``
-    raises when nothing may be answered any more."""
-    return Door(create_routes(services), tokens, hosts, permit, limits)
+) -> AuthMiddleware:
+    """Return the API as an ASGI app. ``hosts`` are the names it goes by (see ``middleware.hosts_of``),
+    ``permit`` raises when nothing may be answered any more."""
+    return AuthMiddleware(create_routes(services), tokens, hosts, permit, limits)
 
 
 def create_routes(services: Services) -> Litestar:
-    """Return what is behind the door."""
+    """Return the routes, without authentication before them."""
     return Litestar(
         ROUTES,
-        request_class=Asked,
+        request_class=ApiRequest,
         guards=[guard, check_query],
         request_max_body_size=JSON_BYTES_MAX,
         openapi_config=None,
-        state=State({"services": services, "parser": Parser()}),
+        state=State({"services": services, "parser": JobParser()}),
         exception_handlers={
             BorgishError: on_borgish_error,
             HTTPException: on_framework_error,

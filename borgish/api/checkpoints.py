@@ -1,36 +1,39 @@
-"""``/v1/checkpoints``: list, make, take in, look into, verify, hand out, delete."""
+"""``/v1/checkpoints`` and ``/v1/rollback``: keep the cell as it is, look at what is kept, and go back."""
 
 import re
 
 from litestar import Response, get, post
 
-from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy
-from borgish.api.openapi import GIVES, TAKES
-from borgish.api.parameters import AsName, Position, WithJournal
+from borgish.api.moments import Moment, read_moment
+from borgish.api.openapi import CONSUMES, PRODUCES
+from borgish.api.parameters import CheckpointName, Position, WithJournal
+from borgish.api.request import ApiRequest
 from borgish.cell.room import check_ample, check_writable
 from borgish.errors import Invalid
-from borgish.vocabulary import CHECKPOINT_FILE_BYTES_MAX, CHECKPOINT_NAME_PATTERN
-from borgish.wire.api import CheckpointView
+from borgish.vocabulary import CHECKPOINT_FILE_BYTES_MAX, CHECKPOINT_NAME_PATTERN, NAME_PATTERN
+from borgish.wire.api import Accepted, CheckpointView
 from borgish.wire.api_past import (
     CheckpointDetail,
     CheckpointList,
     CheckpointRequest,
     CheckpointVerdict,
     Imported,
+    RollbackPlan,
+    RollbackRequest,
 )
 
 _NAME = re.compile(CHECKPOINT_NAME_PATTERN, re.ASCII)
 
 
 @get("/v1/checkpoints", opt={POLICY: Policy.READ})
-async def list_checkpoints(request: Asked) -> CheckpointList:
+async def list_checkpoints(request: ApiRequest) -> CheckpointList:
     """List the kept checkpoints, newest first."""
     return CheckpointList(tuple(await request.services.keeper.listed()))
 
 
-@post("/v1/checkpoints", opt={POLICY: Policy.ADMIN, TAKES: CheckpointRequest}, status_code=201)
-async def create_checkpoint(request: Asked) -> CheckpointView:
+@post("/v1/checkpoints", opt={POLICY: Policy.ADMIN, CONSUMES: CheckpointRequest}, status_code=201)
+async def create_checkpoint(request: ApiRequest) -> CheckpointView:
     """Make a checkpoint now. One with a name stays until it is deleted."""
     name = (await request.json_as(CheckpointRequest)).name
     if name:
@@ -40,11 +43,11 @@ async def create_checkpoint(request: Asked) -> CheckpointView:
 
 @post(
     "/v1/checkpoints/import",
-    opt={POLICY: Policy.ADMIN, TAKES: "checkpoint file"},
+    opt={POLICY: Policy.ADMIN, CONSUMES: "checkpoint file"},
     status_code=201,
     request_max_body_size=CHECKPOINT_FILE_BYTES_MAX,
 )
-async def import_checkpoint(request: Asked, name: AsName = "") -> Imported:
+async def import_checkpoint(request: ApiRequest, name: CheckpointName = "") -> Imported:
     """Keep a checkpoint that was exported. The body is the file; it has to be of this cell's own history."""
     if name:
         _check_name(name)
@@ -55,22 +58,23 @@ async def import_checkpoint(request: Asked, name: AsName = "") -> Imported:
 
 
 @get("/v1/checkpoints/{position:int}", opt={POLICY: Policy.ADMIN})
-async def show_checkpoint(request: Asked, position: Position) -> CheckpointDetail:
+async def show_checkpoint(request: ApiRequest, position: Position) -> CheckpointDetail:
     """Show a checkpoint and what is in it."""
     return await request.services.keeper.detail(position)
 
 
 @post("/v1/checkpoints/{position:int}/verify", opt={POLICY: Policy.ADMIN}, status_code=200)
-async def verify_checkpoint(request: Asked, position: Position) -> CheckpointVerdict:
+async def verify_checkpoint(request: ApiRequest, position: Position) -> CheckpointVerdict:
     """Say whether a cell can be started from a checkpoint."""
     return await request.services.keeper.verify(position)
 
 
 @get(
-    "/v1/checkpoints/{position:int}/body", opt={POLICY: Policy.ADMIN, GIVES: {"application/octet-stream": {}}}
+    "/v1/checkpoints/{position:int}/body",
+    opt={POLICY: Policy.ADMIN, PRODUCES: {"application/octet-stream": {}}},
 )
 async def checkpoint_body(
-    request: Asked, position: Position, journal: WithJournal = False
+    request: ApiRequest, position: Position, journal: WithJournal = False
 ) -> Response[bytes]:
     """Hand out a checkpoint: a mark, a line of JSON with its SHA-256, and the body as stored."""
     head = await request.services.reader.read(lambda reading: reading.cell.position)
@@ -79,7 +83,7 @@ async def checkpoint_body(
 
 
 @post("/v1/checkpoints/{position:int}/delete", opt={POLICY: Policy.ADMIN}, status_code=200)
-async def delete_checkpoint(request: Asked, position: Position) -> CheckpointView:
+async def delete_checkpoint(request: ApiRequest, position: Position) -> CheckpointView:
     """Let go of a checkpoint. The last good one stays."""
     check_writable(request.services.room())
     return await request.services.keeper.delete(position, request.user.name)
@@ -93,6 +97,50 @@ def _check_name(name: str) -> None:
         )
 
 
+_JOB = re.compile(f"{NAME_PATTERN}/{NAME_PATTERN}", re.ASCII)
+ONLY_MAX = 1000
+ROLLBACK_BYTES_MAX = 256 * 1024  # so many names fit
+
+
+@post(
+    "/v1/rollback/plan",
+    opt={POLICY: Policy.ADMIN, CONSUMES: RollbackRequest},
+    status_code=200,
+    request_max_body_size=ROLLBACK_BYTES_MAX,
+)
+async def plan_rollback(request: ApiRequest) -> RollbackPlan:
+    """Say what a rollback would do, done now. Nothing is changed."""
+    asked, moment = await _rollback_of(request)
+    return await request.services.rollbacks.plan(moment, asked)
+
+
+@post(
+    "/v1/rollback",
+    opt={POLICY: Policy.ADMIN, CONSUMES: RollbackRequest},
+    status_code=200,
+    request_max_body_size=ROLLBACK_BYTES_MAX,
+)
+async def roll_back(request: ApiRequest) -> Accepted:
+    """Make the cell what it was to be at a moment: one new event, on a new timeline."""
+    asked, moment = await _rollback_of(request)
+    request_id, digest = request.request_id, await request.digest()
+    request.services.expect_obeyed()
+    return await request.services.rollbacks.roll_back(moment, asked, request.user.name, request_id, digest)
+
+
+async def _rollback_of(request: ApiRequest) -> tuple[RollbackRequest, Moment]:
+    asked = await request.json_as(RollbackRequest)
+    for job in asked.only:
+        if not _JOB.fullmatch(job):
+            raise Invalid(f"only: '{job[:130]}' is not the full name of a job", "Write it like ann/web")
+    if len(asked.only) > ONLY_MAX:
+        raise Invalid(f"only names more than {ONLY_MAX} jobs", "Name none for the whole cell")
+    if asked.yes_stop is not None and asked.yes_stop < 0:
+        raise Invalid("yes_stop is below 0", "Say how many running tasks may be stopped")
+    now = await request.read(lambda reading: reading.now.wall)
+    return asked, read_moment(asked.to, now)
+
+
 CHECKPOINTS = (
     list_checkpoints,
     create_checkpoint,
@@ -101,4 +149,6 @@ CHECKPOINTS = (
     verify_checkpoint,
     checkpoint_body,
     delete_checkpoint,
+    plan_rollback,
+    roll_back,
 )

@@ -13,7 +13,7 @@ import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException
 
-from borgish.api.queries import public_name
+from borgish.api.parameters import public_name
 from borgish.errors import BorgishError, Invalid, Mistake, TooManyRequests, Unauthenticated
 from borgish.ids import new_instance
 from borgish.vocabulary import JSON_BYTES_MAX

@@ -1,38 +1,95 @@
-"""``/v1/history``: who did what, when and why, from the whole journal."""
+"""What happened, and why: ``/v1/events``, ``/v1/why``, ``/v1/history``, ``/v1/diff``, ``/v1/archive``."""
 
 import re
 
 from litestar import get
+from litestar.response import Stream
 
-from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy
-from borgish.api.moments import moment
-from borgish.api.parameters import AboutMachine, BeforePosition, Limit, OfJob, OfTask, Since, Until
-from borgish.api.views.history import Wanted
+from borgish.api.moments import AT, NOW, moment, read_moment
+from borgish.api.openapi import PRODUCES
+from borgish.api.parameters import (
+    AfterPosition,
+    BeforePosition,
+    FromMoment,
+    JobFilter,
+    JobName,
+    Limit,
+    Owner,
+    Since,
+    SubjectMachine,
+    TaskFilter,
+    TaskIndex,
+    ToMoment,
+    Until,
+)
+from borgish.api.request import ApiRequest, find_job, find_task
+from borgish.api.services import Reading
+from borgish.api.views.history import HistoryFilter
+from borgish.api.views.why import why_job, why_task
+from borgish.cell.diff import Change, difference
+from borgish.cell.state import Cell
 from borgish.errors import Invalid
-from borgish.vocabulary import NAME_PATTERN, TASKS_PER_JOB_MAX, split_task_name
-from borgish.wire.api_past import HistoryList
+from borgish.text import show_indexes
+from borgish.vocabulary import NAME_PATTERN, TASKS_PER_JOB_MAX, job_key, split_task_name
+from borgish.wire.api import EventList, Page, WhyView
+from borgish.wire.api_past import ChangeView, DiffView, HistoryList
 
-LIMIT_USUAL = 100
+EVENTS_DEFAULT = 200
+ENTRIES_DEFAULT = 100
 _JOB = re.compile(f"{NAME_PATTERN}/{NAME_PATTERN}", re.ASCII)
 _TASK = re.compile(f"{_JOB.pattern}/(0|[1-9][0-9]{{0,5}})", re.ASCII)
 
 
+@get("/v1/events", opt={POLICY: Policy.READ, AT: True})
+async def list_events(
+    request: ApiRequest, job: JobFilter = "", after: AfterPosition = 0, limit: Limit = EVENTS_DEFAULT
+) -> EventList:
+    """List the latest events, in order."""
+    items = await request.events(job, after, limit)
+    return EventList(tuple(items), Page(), await request.as_of())
+
+
+@get("/v1/why/{user:str}/{name:str}", opt={POLICY: Policy.READ, AT: True})
+async def explain_job(request: ApiRequest, user: Owner, name: JobName) -> WhyView:
+    """Say why a job is as it is, and what can be done."""
+    events = await request.events(job_key(user, name), 0, EVENTS_DEFAULT)
+
+    def view(reading: Reading) -> WhyView:
+        job = find_job(reading.cell, job_key(user, name))
+        return why_job(reading.cell, reading.observed, job, reading.refusals.get(job.key, ()), events)
+
+    return await request.read(view)
+
+
+@get("/v1/why/{user:str}/{name:str}/{index:int}", opt={POLICY: Policy.READ, AT: True})
+async def explain_task(request: ApiRequest, user: Owner, name: JobName, index: TaskIndex) -> WhyView:
+    """Say why a task is as it is, and what can be done."""
+    events = await request.events(job_key(user, name), 0, EVENTS_DEFAULT)
+
+    def view(reading: Reading) -> WhyView:
+        job = find_task(reading.cell, user, name, index)
+        refusals = reading.refusals.get(job.key, ())
+        return why_task(reading.cell, reading.observed, job, index, refusals, events)
+
+    return await request.read(view)
+
+
 @get("/v1/history", opt={POLICY: Policy.READ})
 async def list_history(
-    request: Asked,
-    job: OfJob = "",
-    task: OfTask = "",
-    machine: AboutMachine = "",
+    request: ApiRequest,
+    job: JobFilter = "",
+    task: TaskFilter = "",
+    machine: SubjectMachine = "",
     since: Since = "",
     until: Until = "",
-    limit: Limit = LIMIT_USUAL,
+    limit: Limit = ENTRIES_DEFAULT,
     before: BeforePosition = 0,
 ) -> HistoryList:
     """List the latest entries of the journal that match, in order. Older ones: page.next as before."""
     now = await request.read(lambda reading: reading.now.wall)
     key, index = _about(job, task)
-    wanted = Wanted(key, index, machine, moment(since, "since", now), moment(until, "until", now))
+    wanted = HistoryFilter(key, index, machine, moment(since, "since", now), moment(until, "until", now))
     if wanted.since is not None and wanted.until is not None and wanted.since > wanted.until:
         raise Invalid("since is after until", "Exchange the two")
     return await request.services.past.latest(wanted, before, limit)
@@ -54,4 +111,33 @@ def _about(job: str, task: str) -> tuple[str, int | None]:
     return found
 
 
-HISTORY = (list_history,)
+@get("/v1/diff", opt={POLICY: Policy.READ})
+async def show_diff(request: ApiRequest, from_moment: FromMoment = "", to_moment: ToMoment = NOW) -> DiffView:
+    """Compare the cell at two moments; values of environments are not shown."""
+    now = await request.read(lambda reading: reading.now.wall)
+    moments = request.services.moments
+    old, new = [await moments.find(read_moment(text, now)) for text in (from_moment, to_moment)]
+
+    def view(before: Cell, after: Cell) -> DiffView:
+        changes = difference(before, after)
+        return DiffView(old, new, {name: tuple(map(_change_view, each)) for name, each in changes.items()})
+
+    return await moments.read_both(old, new, view)
+
+
+def _change_view(change: Change) -> ChangeView:
+    indexes = change.indexes
+    return ChangeView(change.kind, change.name, change.lines, show_indexes(indexes), len(indexes))
+
+
+@get("/v1/archive", opt={POLICY: Policy.ADMIN, PRODUCES: {"application/x-ndjson": {}}})
+async def stream_archive(request: ApiRequest, since: Since = "", until: Until = "") -> Stream:
+    """Stream events, attempts and samples of usage as lines of JSON; the last one of all has ``end``."""
+    now = await request.read(lambda reading: reading.now.wall)
+    first, last = moment(since, "since", now), moment(until, "until", now)
+    if first is not None and last is not None and first > last:
+        raise Invalid("since is after until", "Exchange the two")
+    return Stream(await request.services.archive.begin(first, last), media_type="application/x-ndjson")
+
+
+HISTORY = (list_events, explain_job, explain_task, list_history, show_diff, stream_archive)

@@ -2,13 +2,12 @@
 
 from litestar import get, post
 
-from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy, Role, check_owner
-from borgish.api.finding import find_job
+from borgish.api.job_parser import SHORT_BYTES_MAX
 from borgish.api.moments import AT
-from borgish.api.openapi import TAKES
-from borgish.api.parameters import LIMIT_MAX, After, AsPlanned, DefaultUser, JobName, Limit, Owner, cut
-from borgish.api.parser import SHORT_BYTES_MAX
+from borgish.api.openapi import CONSUMES
+from borgish.api.parameters import LIMIT_MAX, After, DefaultUser, JobName, Limit, Owner, PlanToken, cut
+from borgish.api.request import ApiRequest, find_job
 from borgish.api.services import Reading
 from borgish.api.views.jobs import job_detail, job_view
 from borgish.cell.commands import KillTasks, RestartTasks, ScaleJob, SubmitJob
@@ -20,28 +19,28 @@ from borgish.wire.api import Accepted, IndexesRequest, JobDetail, JobList, PlanV
 
 @post(
     "/v1/jobs",
-    opt={POLICY: Policy.SUBMIT, TAKES: "job file"},
+    opt={POLICY: Policy.SUBMIT, CONSUMES: "job file"},
     status_code=201,
     request_max_body_size=BODY_BYTES_MAX,
 )
-async def submit_job(request: Asked, user: DefaultUser = "", plan: AsPlanned = "") -> Accepted:
+async def submit_job(request: ApiRequest, user: DefaultUser = "", plan: PlanToken = "") -> Accepted:
     """Submit a job. The body is the text of a job file, YAML or JSON."""
     return await request.command(SubmitJob(await _asked(request, user), plan))
 
 
 @post(
     "/v1/plan",
-    opt={POLICY: Policy.SUBMIT, TAKES: "job file"},
+    opt={POLICY: Policy.SUBMIT, CONSUMES: "job file"},
     status_code=200,
     request_max_body_size=BODY_BYTES_MAX,
 )
-async def plan_job(request: Asked, user: DefaultUser = "") -> PlanView:
+async def plan_job(request: ApiRequest, user: DefaultUser = "") -> PlanView:
     """Say what would follow if a job were submitted. Nothing is changed. The body is as for a submission."""
     return await request.services.planner.plan(await _asked(request, user), request.user.name)
 
 
 @get("/v1/jobs", opt={POLICY: Policy.READ, AT: True})
-async def list_jobs(request: Asked, limit: Limit = LIMIT_MAX, after: After = "") -> JobList:
+async def list_jobs(request: ApiRequest, limit: Limit = LIMIT_MAX, after: After = "") -> JobList:
     """List jobs by name."""
 
     def view(reading: Reading) -> JobList:
@@ -61,7 +60,7 @@ async def list_jobs(request: Asked, limit: Limit = LIMIT_MAX, after: After = "")
 
 
 @get("/v1/jobs/{user:str}/{name:str}", opt={POLICY: Policy.READ, AT: True})
-async def show_job(request: Asked, user: Owner, name: JobName) -> JobDetail:
+async def show_job(request: ApiRequest, user: Owner, name: JobName) -> JobDetail:
     """Show a job. Values of its environment are shown to its user and to admins only."""
     principal = request.user
     secrets = principal.role == Role.ADMIN or (principal.role == Role.USER and principal.name == user)
@@ -75,8 +74,12 @@ async def show_job(request: Asked, user: Owner, name: JobName) -> JobDetail:
     return await request.read(view)
 
 
-@post("/v1/jobs/{user:str}/{name:str}/kill", opt={POLICY: Policy.OWN, TAKES: IndexesRequest}, status_code=200)
-async def kill_tasks(request: Asked, user: Owner, name: JobName) -> Accepted:
+@post(
+    "/v1/jobs/{user:str}/{name:str}/kill",
+    opt={POLICY: Policy.OWN, CONSUMES: IndexesRequest},
+    status_code=200,
+)
+async def kill_tasks(request: ApiRequest, user: Owner, name: JobName) -> Accepted:
     """End tasks of a job for good; without indexes, all of them."""
     asked = await request.json_as(IndexesRequest)
     return await request.command(KillTasks(job_key(user, name), asked.indexes))
@@ -84,23 +87,27 @@ async def kill_tasks(request: Asked, user: Owner, name: JobName) -> Accepted:
 
 @post(
     "/v1/jobs/{user:str}/{name:str}/restart",
-    opt={POLICY: Policy.OWN, TAKES: IndexesRequest},
+    opt={POLICY: Policy.OWN, CONSUMES: IndexesRequest},
     status_code=200,
 )
-async def restart_tasks(request: Asked, user: Owner, name: JobName) -> Accepted:
+async def restart_tasks(request: ApiRequest, user: Owner, name: JobName) -> Accepted:
     """Give tasks of a job a fresh attempt; without indexes, all of them."""
     asked = await request.json_as(IndexesRequest)
     return await request.command(RestartTasks(job_key(user, name), asked.indexes))
 
 
-@post("/v1/jobs/{user:str}/{name:str}/scale", opt={POLICY: Policy.OWN, TAKES: ScaleRequest}, status_code=200)
-async def scale_job(request: Asked, user: Owner, name: JobName) -> Accepted:
+@post(
+    "/v1/jobs/{user:str}/{name:str}/scale",
+    opt={POLICY: Policy.OWN, CONSUMES: ScaleRequest},
+    status_code=200,
+)
+async def scale_job(request: ApiRequest, user: Owner, name: JobName) -> Accepted:
     """Give a job another number of tasks."""
     asked = await request.json_as(ScaleRequest)
     return await request.command(ScaleJob(job_key(user, name), asked.tasks))
 
 
-async def _asked(request: Asked, user: str) -> JobSpec:
+async def _asked(request: ApiRequest, user: str) -> JobSpec:
     """Read the job file in a request, which must be of who asks."""
     asker, bands = request.user.name, request.services.bands()
     if 0 <= request.body_bytes <= SHORT_BYTES_MAX:

@@ -4,12 +4,11 @@ import re
 
 from litestar import get, post
 
-from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy
-from borgish.api.finding import find_machine
 from borgish.api.moments import AT
-from borgish.api.openapi import TAKES
+from borgish.api.openapi import CONSUMES
 from borgish.api.parameters import LIMIT_MAX, After, Limit, MachineName, cut
+from borgish.api.request import ApiRequest, find_machine
 from borgish.api.services import Reading
 from borgish.api.views.machines import machine_view
 from borgish.cell.commands import (
@@ -38,11 +37,11 @@ JOIN_BYTES_MAX = 384 * 1024  # what wire/bounds.py lets a machine say fits in
 
 @post(
     "/v1/machines",
-    opt={POLICY: Policy.JOIN, TAKES: JoinRequest},
+    opt={POLICY: Policy.JOIN, CONSUMES: JoinRequest},
     status_code=200,
     request_max_body_size=JOIN_BYTES_MAX,
 )
-async def join(request: Asked) -> JoinReply:
+async def join(request: ApiRequest) -> JoinReply:
     """Take a machine into the cell; for borglets."""
     asked = await request.json_as(JoinRequest)
     if mistakes := mistakes_in_join(asked):
@@ -53,7 +52,7 @@ async def join(request: Asked) -> JoinReply:
 
 
 @get("/v1/machines", opt={POLICY: Policy.READ, AT: True})
-async def list_machines(request: Asked, limit: Limit = LIMIT_MAX, after: After = "") -> MachineList:
+async def list_machines(request: ApiRequest, limit: Limit = LIMIT_MAX, after: After = "") -> MachineList:
     """List machines by name."""
 
     def view(reading: Reading) -> MachineList:
@@ -65,13 +64,17 @@ async def list_machines(request: Asked, limit: Limit = LIMIT_MAX, after: After =
 
 
 @get("/v1/machines/{machine:str}", opt={POLICY: Policy.READ, AT: True})
-async def show_machine(request: Asked, machine: MachineName) -> MachineView:
+async def show_machine(request: ApiRequest, machine: MachineName) -> MachineView:
     """Show a machine."""
     return await request.read(lambda reading: _view(reading, machine))
 
 
-@post("/v1/machines/{machine:str}/cordon", opt={POLICY: Policy.ADMIN, TAKES: CordonRequest}, status_code=200)
-async def cordon(request: Asked, machine: MachineName) -> Accepted:
+@post(
+    "/v1/machines/{machine:str}/cordon",
+    opt={POLICY: Policy.ADMIN, CONSUMES: CordonRequest},
+    status_code=200,
+)
+async def cordon(request: ApiRequest, machine: MachineName) -> Accepted:
     """Place nothing new on a machine; what runs there goes on."""
     asked = await request.json_as(CordonRequest)
     if len(asked.reason) > REASON_CHARACTERS_MAX:
@@ -82,13 +85,17 @@ async def cordon(request: Asked, machine: MachineName) -> Accepted:
 
 
 @post("/v1/machines/{machine:str}/uncordon", opt={POLICY: Policy.ADMIN}, status_code=200)
-async def uncordon(request: Asked, machine: MachineName) -> Accepted:
+async def uncordon(request: ApiRequest, machine: MachineName) -> Accepted:
     """Place new tasks on a machine again."""
     return await request.command(UncordonMachine(machine))
 
 
-@post("/v1/machines/{machine:str}/taint", opt={POLICY: Policy.ADMIN, TAKES: TaintRequest}, status_code=200)
-async def taint(request: Asked, machine: MachineName) -> Accepted:
+@post(
+    "/v1/machines/{machine:str}/taint",
+    opt={POLICY: Policy.ADMIN, CONSUMES: TaintRequest},
+    status_code=200,
+)
+async def taint(request: ApiRequest, machine: MachineName) -> Accepted:
     """Mark a machine, so that only tasks that tolerate the mark are placed, or stay, there."""
     asked = await request.json_as(TaintRequest)
     if not re.fullmatch(TAINT_KEY_PATTERN, asked.key):
@@ -101,9 +108,11 @@ async def taint(request: Asked, machine: MachineName) -> Accepted:
 
 
 @post(
-    "/v1/machines/{machine:str}/untaint", opt={POLICY: Policy.ADMIN, TAKES: UntaintRequest}, status_code=200
+    "/v1/machines/{machine:str}/untaint",
+    opt={POLICY: Policy.ADMIN, CONSUMES: UntaintRequest},
+    status_code=200,
 )
-async def untaint(request: Asked, machine: MachineName) -> Accepted:
+async def untaint(request: ApiRequest, machine: MachineName) -> Accepted:
     """Take a mark off a machine."""
     asked = await request.json_as(UntaintRequest)
     if not re.fullmatch(TAINT_KEY_PATTERN, asked.key):
@@ -112,7 +121,7 @@ async def untaint(request: Asked, machine: MachineName) -> Accepted:
 
 
 @post("/v1/machines/{machine:str}/remove", opt={POLICY: Policy.ADMIN}, status_code=200)
-async def remove(request: Asked, machine: MachineName) -> Accepted:
+async def remove(request: ApiRequest, machine: MachineName) -> Accepted:
     """Take a machine that is down, or that holds nothing, out of the cell."""
     return await request.command(RemoveMachine(machine))
 

@@ -1,12 +1,22 @@
-"""What paths and queries may carry, with bounds, each kind declared once; how lists are cut into pages."""
+"""What paths and queries may carry, with bounds, each kind declared once; how lists are cut into pages.
 
+Queries are read strictly: a name that a route does not declare would be a filter that does not filter.
+"""
+
+from collections import Counter
 from collections.abc import Iterable
+from difflib import get_close_matches
 from itertools import islice
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
+from urllib.parse import parse_qsl
 
-from litestar.params import FromQuery, PathParameter, QueryParameter
+from litestar.connection import ASGIConnection
+from litestar.handlers import BaseRouteHandler
+from litestar.params import FromQuery, ParameterKwarg, PathParameter, QueryParameter
+from litestar.typing import FieldDefinition
 
-from borgish.api.moments import AT_PATTERN, MOMENT_PATTERN
+from borgish.api.moments import AT, AT_PATTERN, MOMENT_PATTERN
+from borgish.errors import Invalid
 from borgish.vocabulary import (
     CHECKPOINT_NAME_PATTERN,
     JOB_PATTERN,
@@ -53,7 +63,7 @@ DefaultUser = Annotated[
         description="whose job it is when the file does not say",
     ),
 ]
-AsPlanned = Annotated[
+PlanToken = Annotated[
     str,
     QueryParameter(
         schema_extra=_either("plan-[0-9a-zA-Z_.-]+"),
@@ -62,7 +72,7 @@ AsPlanned = Annotated[
         description="the token of a plan: do just that, or refuse because the cell changed",
     ),
 ]
-OfJob = Annotated[
+JobFilter = Annotated[
     str,
     QueryParameter(
         schema_extra=_either(JOB_PATTERN),
@@ -71,19 +81,19 @@ OfJob = Annotated[
         description="only of this job: user/name",
     ),
 ]
-OfUser = Annotated[
+UserFilter = Annotated[
     str,
     QueryParameter(
         schema_extra=_either(NAME_PATTERN), name="user", max_length=63, description="only of this user"
     ),
 ]
-OnMachine = Annotated[
+MachineFilter = Annotated[
     str,
     QueryParameter(
         schema_extra=_either(NAME_PATTERN), name="machine", max_length=63, description="only what runs there"
     ),
 ]
-OfTask = Annotated[
+TaskFilter = Annotated[
     str,
     QueryParameter(
         schema_extra=_either(TASK_PATTERN),
@@ -92,7 +102,7 @@ OfTask = Annotated[
         description="only of this task: user/name/index",
     ),
 ]
-AboutMachine = Annotated[
+SubjectMachine = Annotated[
     str,
     QueryParameter(
         schema_extra=_either(NAME_PATTERN),
@@ -117,7 +127,7 @@ Until = Annotated[
         description="not after: ISO 8601, or an age like 2h",
     ),
 ]
-AsName = Annotated[
+CheckpointName = Annotated[
     str,
     QueryParameter(
         schema_extra=_either(CHECKPOINT_NAME_PATTERN),
@@ -156,7 +166,7 @@ AfterTask = Annotated[
         description="go on after this one; from a list's page.next",
     ),
 ]
-InState = Annotated[State | None, QueryParameter(name="state", description="only tasks in this state")]
+StateFilter = Annotated[State | None, QueryParameter(name="state", description="only tasks in this state")]
 Kinds = Annotated[
     str,
     QueryParameter(
@@ -168,7 +178,7 @@ Kinds = Annotated[
 Tail = Annotated[
     int, QueryParameter(ge=0, le=TAIL_LINES_MAX, description="only the last so many lines; 0 for all")
 ]
-OfProgram = Annotated[
+ProgramName = Annotated[
     str,
     QueryParameter(
         schema_extra=_either(NAME_PATTERN),
@@ -178,7 +188,7 @@ OfProgram = Annotated[
     ),
 ]
 Session = Annotated[str, QueryParameter(max_length=128, description="names the input of one command")]
-OfSession = Annotated[
+RequiredSession = Annotated[
     str,
     QueryParameter(
         name="session", min_length=1, max_length=128, description="the one that exec/stream was called with"
@@ -193,3 +203,54 @@ def cut(named: Iterable[tuple[str, T]], limit: int) -> tuple[list[T], Page]:
     first = list(islice(named, limit + 1))
     following = first[limit - 1][0] if len(first) > limit else ""
     return [item for _, item in first[:limit]], Page(following)
+
+
+_FIELDS_MAX = 20
+
+
+def check_query(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+    """Raise Invalid for a query with names that the route does not know, or with one twice."""
+    raw = connection.scope["query_string"]
+    if not raw:
+        return
+    given = Counter(_names(raw))
+    known = sorted(_query_names(handler))
+    for name, times in given.items():
+        if name == AT and name not in known:
+            raise Invalid("this cannot be asked of the past", "Leave out 'at'")
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            way_out = f"Its parameters are {', '.join(known)}" if known else "It takes no parameters"
+            raise Invalid(
+                f"{name[:63]!r} is no parameter of this", f"Did you mean {near[0]}?" if near else way_out
+            )
+        if times > 1:
+            raise Invalid(f"{name} is given more than once", "Keep one of them")
+
+
+def public_name(field_name: str, field: FieldDefinition | None) -> str:
+    """Return the name of a handler's parameter as callers write it."""
+    declared = field.kwarg_definition if field else None
+    return (declared.name if isinstance(declared, ParameterKwarg) else None) or field_name
+
+
+def _names(raw: bytes) -> list[str]:
+    try:
+        pairs = parse_qsl(
+            raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_FIELDS_MAX
+        )
+    except UnicodeDecodeError:
+        raise Invalid("the query is not UTF-8", "Encode it as UTF-8, and each byte as %XX") from None
+    except ValueError:
+        raise Invalid(f"the query has more than {_FIELDS_MAX} parameters", "Send fewer") from None
+    return [name for name, _ in pairs]
+
+
+def _query_names(handler: BaseRouteHandler) -> set[str]:
+    parameters = handler.parsed_fn_signature.parameters
+    declared = {
+        public_name(name, field)
+        for name, field in parameters.items()
+        if isinstance(field.kwarg_definition, ParameterKwarg) and field.kwarg_definition.param_type == "query"
+    }
+    return declared | {AT} if handler.opt.get(AT) else declared

@@ -5,19 +5,21 @@ from collections.abc import Mapping
 
 from litestar import get, post
 
-from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy
 from borgish.api.moments import AT, moment_ahead
-from borgish.api.openapi import TAKES
-from borgish.api.parameters import LIMIT_MAX, After, BandName, Limit, OfUser, Owner, cut
+from borgish.api.openapi import CONSUMES
+from borgish.api.parameters import LIMIT_MAX, After, BandName, Limit, Owner, UserFilter, cut
+from borgish.api.request import ApiRequest
 from borgish.api.services import Reading
-from borgish.api.views.quotas import quota_keys, quota_view
 from borgish.bands import Bands
+from borgish.cell.admission import limits_of
 from borgish.cell.commands import RemoveQuota, SetQuota
-from borgish.cell.model import split_quota_key
+from borgish.cell.model import quota_key, split_quota_key
+from borgish.cell.state import Cell
 from borgish.errors import Invalid, NotFound
 from borgish.resources import QUOTA_MAX, Resources
 from borgish.spec.mistakes import nearest
+from borgish.text import instant_or_none
 from borgish.vocabulary import NAME_PATTERN, Band
 from borgish.wire.api import Accepted, QuotaList, QuotaRequest, QuotaView
 
@@ -27,14 +29,14 @@ _NAME = re.compile(NAME_PATTERN)
 
 
 @get("/v1/bands", opt={POLICY: Policy.READ})
-async def show_bands(request: Asked) -> Bands:
+async def show_bands(request: ApiRequest) -> Bands:
     """Show where the bands begin in this cell, and by which other names they go."""
     return request.services.bands()
 
 
 @get("/v1/quotas", opt={POLICY: Policy.READ, AT: True})
 async def list_quotas(
-    request: Asked, user: OfUser = "", limit: Limit = LIMIT_MAX, after: After = ""
+    request: ApiRequest, user: UserFilter = "", limit: Limit = LIMIT_MAX, after: After = ""
 ) -> QuotaList:
     """List quotas by user and band, and what is asked for without one. The free band has none."""
 
@@ -48,7 +50,7 @@ async def list_quotas(
 
 
 @get("/v1/quotas/{user:str}/{band:str}", opt={POLICY: Policy.READ, AT: True})
-async def show_quota(request: Asked, user: Owner, band: BandName) -> QuotaView:
+async def show_quota(request: ApiRequest, user: Owner, band: BandName) -> QuotaView:
     """Show what a user may ask for, and asks for, in a band."""
 
     def view(reading: Reading) -> QuotaView:
@@ -58,8 +60,12 @@ async def show_quota(request: Asked, user: Owner, band: BandName) -> QuotaView:
     return await request.read(view)
 
 
-@post("/v1/quotas/{user:str}/{band:str}", opt={POLICY: Policy.ADMIN, TAKES: QuotaRequest}, status_code=200)
-async def set_quota(request: Asked, user: Owner, band: BandName) -> Accepted:
+@post(
+    "/v1/quotas/{user:str}/{band:str}",
+    opt={POLICY: Policy.ADMIN, CONSUMES: QuotaRequest},
+    status_code=200,
+)
+async def set_quota(request: ApiRequest, user: Owner, band: BandName) -> Accepted:
     """Set a user's quota in a band, whether or not there is one."""
     asked = await request.json_as(QuotaRequest)
     if not _NAME.fullmatch(user):
@@ -72,7 +78,7 @@ async def set_quota(request: Asked, user: Owner, band: BandName) -> Accepted:
 
 
 @post("/v1/quotas/{user:str}/{band:str}/delete", opt={POLICY: Policy.ADMIN}, status_code=200)
-async def delete_quota(request: Asked, user: Owner, band: BandName) -> Accepted:
+async def delete_quota(request: ApiRequest, user: Owner, band: BandName) -> Accepted:
     """Let a user have no quota of their own in a band."""
     return await request.command(RemoveQuota(user, _band(request.services.bands(), band)))
 
@@ -105,6 +111,28 @@ def _check_amounts(amounts: Mapping[str, int]) -> None:
     for field, amount in amounts.items():
         if not 0 <= amount <= QUOTA_MAX:
             raise Invalid(f"{field}: {amount} is outside 0 to {QUOTA_MAX}", "Nothing is 0")
+
+
+def quota_keys(cell: Cell, user: str) -> list[str]:
+    """Return the keys of quotas, and of what is asked for without one; of one user when named."""
+    keys = cell.quotas.keys() | cell.demand.totals.keys()
+    return [key for key in keys if not key.endswith(f"/{Band.FREE}") and key.startswith(user and f"{user}/")]
+
+
+def quota_view(cell: Cell, user: str, band: Band, wall: float) -> QuotaView:
+    """Return what a user may ask for, and asks for; ``wall`` is now, in seconds since 1970."""
+    key = quota_key(user, band)
+    quota, used = cell.quotas.get(key), cell.demand.of(key)
+    limits = limits_of(cell, user, band, wall)
+    return QuotaView(
+        user=user,
+        band=band,
+        limits=limits,
+        used=used,
+        free=None if limits is None else limits.plus(used, -1),
+        until=instant_or_none(quota.until) if quota else None,
+        set=quota is not None,
+    )
 
 
 QUOTAS = (show_bands, list_quotas, show_quota, set_quota, delete_quota)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 import uvicorn
 
-from borgish.api.door import App
+from borgish.api.middleware import App
 from borgish.errors import UnsafeConfiguration
 from borgish.wire.bounded_http import BoundedHttp
 from borgish.wire.bounds import is_loopback

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from borgish.api.moments import Moment
-from borgish.api.views.history import Wanted
+from borgish.api.views.history import HistoryFilter
 from borgish.api.views.status import summary_view
 from borgish.api.views.tally import Tally
 from borgish.bands import Bands
@@ -129,7 +129,7 @@ class Moments(Protocol):
 class Past(Protocol):
     """Reads the stored journal."""
 
-    async def latest(self, wanted: Wanted, before: int, limit: int) -> HistoryList:
+    async def latest(self, wanted: HistoryFilter, before: int, limit: int) -> HistoryList:
         """Return the latest entries that match, below the position ``before`` (0: all of it)."""
         ...
 

@@ -1,7 +1,7 @@
 """What a borgmaster answers that does not lead: how it is, and for all else who does.
 
 Clients are redirected with 307, method and body kept, and the body names the leader as well; 503 while nobody
-leads. There is one place to read from, so no answer is older than another. It stands behind the same door as
+leads. There is one place to read from, so no answer is older than another. It asks for the same tokens as
 the API of one who leads; tokens and secrets are files here too, for a database that had them could command
 machines.
 """
@@ -11,8 +11,8 @@ from collections.abc import Callable
 import msgspec
 
 from borgish.api.auth import Policy, check
-from borgish.api.door import Receive, Scope, Send
 from borgish.api.errors import encode, problem_of
+from borgish.api.middleware import Receive, Scope, Send
 from borgish.errors import BorgishError, Forbidden, Unreachable
 from borgish.vocabulary import BODY_BYTES_MAX
 from borgish.wire.api import HealthView, Problem

@@ -2,48 +2,48 @@
 
 from litestar import Response, get
 
-from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy
 from borgish.api.moments import AT, NOW, Moment
-from borgish.api.openapi import GIVES
+from borgish.api.openapi import PRODUCES
+from borgish.api.request import ApiRequest
 from borgish.api.views.status import EVENTS_SHOWN
 from borgish.wire.api import AsOf, HealthView, StatusView, SummaryView, WhoamiView
 
 
 @get("/v1/status", opt={POLICY: Policy.READ, AT: True})
-async def show_status(request: Asked) -> StatusView:
+async def show_status(request: ApiRequest) -> StatusView:
     """Show the cell at one glance."""
     return await request.read(lambda reading: reading.status())
 
 
 @get("/v1/moment", opt={POLICY: Policy.READ, AT: True})
-async def show_moment(request: Asked) -> AsOf:
+async def show_moment(request: ApiRequest) -> AsOf:
     """Say which moment is meant by ``at``, or why it cannot be told."""
     return await request.as_of() or await request.services.moments.find(Moment(NOW))
 
 
 @get("/v1/health", opt={POLICY: Policy.READ})
-async def show_health(request: Asked) -> HealthView:
+async def show_health(request: ApiRequest) -> HealthView:
     """Show how this borgmaster is: a standby answers this too, and sends on with 307 for all else."""
     services = request.services
     return await services.reader.read(lambda reading: services.health(reading.status()))
 
 
 @get("/v1/whoami", opt={POLICY: Policy.READ})
-async def show_whoami(request: Asked) -> WhoamiView:
+async def show_whoami(request: ApiRequest) -> WhoamiView:
     """Show whom the token of this request stands for."""
     return WhoamiView(request.user.name, request.user.role)
 
 
 @get("/v1/summary", opt={POLICY: Policy.READ})
-async def show_summary(request: Asked) -> SummaryView:
+async def show_summary(request: ApiRequest) -> SummaryView:
     """Show what a dashboard shows: the status, and what needs a look, cut to a screenful."""
     events = request.services.reader.events("", 0, EVENTS_SHOWN)
     return await request.read(lambda reading: reading.summary(events))
 
 
-@get("/metrics", opt={POLICY: Policy.READ, GIVES: {"text/plain": {}}})
-async def show_metrics(request: Asked) -> Response[bytes]:
+@get("/metrics", opt={POLICY: Policy.READ, PRODUCES: {"text/plain": {}}})
+async def show_metrics(request: ApiRequest) -> Response[bytes]:
     """Show the figures of the cell, as text for Prometheus."""
     status = await request.read(lambda reading: reading.status())
     return Response(request.services.metrics(status), media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -6,30 +6,29 @@ from collections.abc import AsyncIterator, Iterator
 from litestar import get, post
 from litestar.response import Stream
 
-from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy
-from borgish.api.door import LASTS
-from borgish.api.finding import find_job, find_machine, find_task
+from borgish.api.middleware import LASTS
 from borgish.api.moments import AT
-from borgish.api.openapi import GIVES, TAKES
+from borgish.api.openapi import CONSUMES, PRODUCES
 from borgish.api.parameters import (
     LIMIT_MAX,
     AfterTask,
     Flag,
-    InState,
+    JobFilter,
     JobName,
     Limit,
+    MachineFilter,
     Offset,
-    OfJob,
-    OfProgram,
-    OfSession,
-    OnMachine,
     Owner,
+    ProgramName,
+    RequiredSession,
     Session,
+    StateFilter,
     Tail,
     TaskIndex,
     cut,
 )
+from borgish.api.request import ApiRequest, find_job, find_machine, find_task
 from borgish.api.services import Reading
 from borgish.api.views.tasks import task_view
 from borgish.cell.model import Job
@@ -48,10 +47,10 @@ FIRST_PIECE_SECONDS = 1.0
 
 @get("/v1/tasks", opt={POLICY: Policy.READ, AT: True})
 async def list_tasks(
-    request: Asked,
-    job: OfJob = "",
-    machine: OnMachine = "",
-    in_state: InState = None,
+    request: ApiRequest,
+    job: JobFilter = "",
+    machine: MachineFilter = "",
+    in_state: StateFilter = None,
     limit: Limit = LIMIT_MAX,
     after: AfterTask = "",
 ) -> TaskList:
@@ -74,7 +73,7 @@ async def list_tasks(
 
 
 @get("/v1/tasks/{user:str}/{name:str}/{index:int}", opt={POLICY: Policy.READ, AT: True})
-async def show_task(request: Asked, user: Owner, name: JobName, index: TaskIndex) -> TaskView:
+async def show_task(request: ApiRequest, user: Owner, name: JobName, index: TaskIndex) -> TaskView:
     """Show a task."""
 
     def view(reading: Reading) -> TaskView:
@@ -86,14 +85,14 @@ async def show_task(request: Asked, user: Owner, name: JobName, index: TaskIndex
 
 @get(
     "/v1/tasks/{user:str}/{name:str}/{index:int}/logs",
-    opt={POLICY: Policy.OWN, GIVES: {"application/octet-stream": {}}},
+    opt={POLICY: Policy.OWN, PRODUCES: {"application/octet-stream": {}}},
 )
 async def task_logs(
-    request: Asked,
+    request: ApiRequest,
     user: Owner,
     name: JobName,
     index: TaskIndex,
-    program: OfProgram = "",
+    program: ProgramName = "",
     *,
     previous: Flag = False,
     follow: Flag = False,
@@ -109,11 +108,11 @@ async def task_logs(
 
 @post(
     "/v1/tasks/{user:str}/{name:str}/{index:int}/exec",
-    opt={POLICY: Policy.OWN, TAKES: ExecCall},
+    opt={POLICY: Policy.OWN, CONSUMES: ExecCall},
     status_code=200,
     request_max_body_size=EXEC_BYTES_MAX,
 )
-async def exec_beside_task(request: Asked, user: Owner, name: JobName, index: TaskIndex) -> ExecReply:
+async def exec_beside_task(request: ApiRequest, user: Owner, name: JobName, index: TaskIndex) -> ExecReply:
     """Run a command beside a running task, with its folder, limits and environment."""
     call = await _exec_call(request)
     await request.read(lambda reading: find_task(reading.cell, user, name, index))
@@ -123,12 +122,12 @@ async def exec_beside_task(request: Asked, user: Owner, name: JobName, index: Ta
 
 @post(
     "/v1/tasks/{user:str}/{name:str}/{index:int}/exec/stream",
-    opt={POLICY: Policy.OWN, TAKES: ExecCall, GIVES: {"application/x-ndjson": {}}},
+    opt={POLICY: Policy.OWN, CONSUMES: ExecCall, PRODUCES: {"application/x-ndjson": {}}},
     status_code=200,
     request_max_body_size=EXEC_BYTES_MAX,
 )
 async def exec_and_stream(
-    request: Asked, user: Owner, name: JobName, index: TaskIndex, session: Session = ""
+    request: ApiRequest, user: Owner, name: JobName, index: TaskIndex, session: Session = ""
 ) -> Stream:
     """Run a command as exec does, and answer while it runs: lines of JSON with output, base64, and in the
     last one exit_code, or error. It ends when nobody reads them. With a session it reads what is sent to
@@ -143,18 +142,18 @@ async def exec_and_stream(
 
 @post(
     "/v1/tasks/{user:str}/{name:str}/{index:int}/exec/stdin",
-    opt={POLICY: Policy.OWN, TAKES: "piece of input"},
+    opt={POLICY: Policy.OWN, CONSUMES: "piece of input"},
     status_code=200,
     request_max_body_size=STDIN_PIECE_BYTES_MAX,
 )
 async def pass_input(
-    request: Asked,
+    request: ApiRequest,
     user: Owner,
     name: JobName,
     index: TaskIndex,
-    session: OfSession,
+    session: RequiredSession,
     offset: Offset = 0,
-    program: OfProgram = "",
+    program: ProgramName = "",
     *,
     end: Flag = False,
 ) -> StdinReply:
@@ -166,7 +165,7 @@ async def pass_input(
     return await request.services.programs.exec_stdin(task, program, session, offset, data, end=end)
 
 
-async def _exec_call(request: Asked) -> ExecCall:
+async def _exec_call(request: ApiRequest) -> ExecCall:
     request.scope["state"][LASTS] = True
     call = await request.json_as(ExecCall)
     if not call.run or len(call.run) > EXEC_WORDS_MAX:

@@ -12,11 +12,11 @@ import msgspec
 from litestar import get
 from litestar.response import Stream
 
-from borgish.api.asked import Asked
 from borgish.api.auth import POLICY, Policy
 from borgish.api.errors import problem_of
-from borgish.api.openapi import GIVES
-from borgish.api.parameters import Kinds, OfJob
+from borgish.api.openapi import PRODUCES
+from borgish.api.parameters import JobFilter, Kinds
+from borgish.api.request import ApiRequest
 from borgish.api.services import WatchMessage
 from borgish.errors import BorgishError, Invalid
 
@@ -27,8 +27,8 @@ PIECES_WAITING_MAX = 1000  # for one reader; beyond, it falls behind in the mast
 _HEARTBEAT = b": alive\n\n"
 
 
-@get("/v1/watch", opt={POLICY: Policy.READ, GIVES: {"text/event-stream": {}}})
-async def watch(request: Asked, kinds: Kinds = "event", job: OfJob = "") -> Stream:
+@get("/v1/watch", opt={POLICY: Policy.READ, PRODUCES: {"text/event-stream": {}}})
+async def watch(request: ApiRequest, kinds: Kinds = "event", job: JobFilter = "") -> Stream:
     """Stream what happens. ``Last-Event-ID`` resumes after a message; 410 when that is no longer kept."""
     last_id = request.headers.get("last-event-id", "")
     messages = request.services.hub.subscribe(_kinds(kinds), job, last_id)

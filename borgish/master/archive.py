@@ -15,7 +15,6 @@ from typing import TypeVar
 import msgspec
 
 import borgish
-from borgish.api.views.instants import instant
 from borgish.cell.events import Entry
 from borgish.clock import Clock
 from borgish.errors import BorgishError, Gone, Invalid, NotFound
@@ -25,6 +24,7 @@ from borgish.master.turn import Turn
 from borgish.store.base import Store
 from borgish.store.moment import cell_at, earliest_position, position_at
 from borgish.store.usage import UsageBlock, decode_usage
+from borgish.text import instant
 from borgish.vocabulary import split_task_name
 from borgish.wire.archive import ArchiveBegin, ArchiveEnd, ArchivePiece, AttemptRow, EventRow, UsageRow
 

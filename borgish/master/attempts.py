@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from borgish.api.views.history import ASKED
+from borgish.api.views.history import COMMAND_WORDS
 from borgish.cell.events import (
     AnyEvent,
     Entry,
@@ -37,7 +37,7 @@ def event_rows(entry: Entry) -> Iterator[EventRow]:
             entry.timeline,
             entry.epoch,
             entry.actor,
-            ASKED.get(entry.cause, entry.cause),
+            COMMAND_WORDS.get(entry.cause, entry.cause),
             entry.request_id,
             entry.subject,
             entry.text,

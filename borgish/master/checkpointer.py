@@ -7,7 +7,6 @@ alone each time that its journal has doubled: all of it may be in SQLite's log s
 import asyncio
 import logging
 
-from borgish.api.views.instants import instant
 from borgish.cell.room import Level, check_ample
 from borgish.clock import Clock
 from borgish.errors import BorgishError
@@ -17,6 +16,7 @@ from borgish.master.turn import Turn
 from borgish.store.base import CheckpointInfo, Store
 from borgish.store.checkpoint_files import CheckpointFiles
 from borgish.store.codec import compress, encode_snapshot, sha256_of
+from borgish.text import instant
 from borgish.wire.api import CheckpointView
 
 log = logging.getLogger("borgmaster")

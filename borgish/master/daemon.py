@@ -9,8 +9,8 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from borgish.api.app import create_app
 from borgish.api.auth import Tokens
-from borgish.api.door import Door, hosts_of
-from borgish.api.limits import Limits
+from borgish.api.middleware import AuthMiddleware, hosts_of
+from borgish.api.rate_limits import Limits
 from borgish.api.services import Services
 from borgish.cell.commands import Seen
 from borgish.cell.state import Cell
@@ -118,7 +118,7 @@ class Daemon:
         self._front.answer_as_before()
         self._hub.close()
 
-    def _app(self) -> Door:
+    def _app(self) -> AuthMiddleware:
         leader, store, clock = self._leader, self._leader.store, self._leader.clock
         moments = Moments(leader.core, leader.turn, store, clock, self._reader.daemon)
         self._rollbacks = Rollbacks(

@@ -1,14 +1,14 @@
 """The listener of one borgmaster, the same all its life, and what answers there at the moment."""
 
 from borgish.api import serve
-from borgish.api.door import Door, Receive, Scope, Send
+from borgish.api.middleware import AuthMiddleware, Receive, Scope, Send
 from borgish.master.settings import Settings, Tls
 
 
 class Front:
     """Answers with one app, then with another: a standby's and, once it leads, the leader's."""
 
-    def __init__(self, app: Door) -> None:
+    def __init__(self, app: AuthMiddleware) -> None:
         self.url = ""  # where it listens
         self._app = self._first = app
         self._serving: serve.Serving | None = None
@@ -26,7 +26,7 @@ class Front:
         if self._serving is not None:
             self._serving.reload(_shown(tls))
 
-    def answer_with(self, app: Door) -> None:
+    def answer_with(self, app: AuthMiddleware) -> None:
         """Have another app answer what comes from now on."""
         self._app = app
 

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterable
 
-from borgish.api.views.notices import notices
+from borgish.api.views.events import event_views
 from borgish.cell.events import Entry
 from borgish.wire.api import EventView
 
@@ -20,7 +20,7 @@ class History:
 
     def add(self, entry: Entry) -> list[EventView]:
         """Take in a journal entry; return what it says."""
-        fresh = notices(entry)
+        fresh = event_views(entry)
         self._events.extend(fresh)
         return fresh
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from borgish.api.auth import Tokens
-from borgish.api.door import Door, hosts_of
-from borgish.api.limits import Limits
+from borgish.api.middleware import AuthMiddleware, hosts_of
+from borgish.api.rate_limits import Limits
 from borgish.api.standby import StandbyApp
 from borgish.clock import SystemClock
 from borgish.credentials import make_credentials, read_credentials
@@ -107,7 +107,7 @@ class Life:
         """Answer as a standby, whatever comes then."""
         settings = self._settings
         self._tokens = Tokens.read(settings.folder / TOKENS)
-        door = Door(
+        door = AuthMiddleware(
             StandbyApp(self._standby.health), self._tokens, hosts_of(settings.host), limits=self._limits
         )
         self._front = Front(door)

@@ -14,7 +14,6 @@ import msgspec
 
 from borgish.api.moments import Moment, no_such_name
 from borgish.api.services import Reading
-from borgish.api.views.instants import instant
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
 from borgish.cell.observed import Observed
@@ -26,6 +25,7 @@ from borgish.master.core import Core
 from borgish.master.turn import Turn
 from borgish.store.base import CheckpointInfo, Store
 from borgish.store.moment import cell_at, earliest_position, position_at
+from borgish.text import instant
 from borgish.wire.api import AsOf
 
 T = TypeVar("T")

@@ -10,13 +10,13 @@ from collections.abc import Iterable
 
 import msgspec
 
-from borgish.api.views.history import Wanted, history_view
-from borgish.api.views.instants import instant
+from borgish.api.views.history import HistoryFilter, history_view
 from borgish.cell.events import Entry
 from borgish.clock import Clock
 from borgish.errors import Gone
 from borgish.master.turn import Turn
 from borgish.store.base import Store
+from borgish.text import instant
 from borgish.wire.api import Page
 from borgish.wire.api_past import HistoryList, HistoryView
 
@@ -33,7 +33,7 @@ _END = 2**63 - 1  # above every position
 class Walk:
     """One look back: takes entries newest first, and knows when it has enough. Pure."""
 
-    def __init__(self, wanted: Wanted, limit: int, looked_at_max: int) -> None:
+    def __init__(self, wanted: HistoryFilter, limit: int, looked_at_max: int) -> None:
         self._wanted = wanted
         self._limit = limit
         self._looked_at_max = looked_at_max
@@ -102,7 +102,7 @@ class Past:
         self._clock = clock
         self._one_at_a_time = asyncio.Lock()
 
-    async def latest(self, wanted: Wanted, before: int, limit: int) -> HistoryList:
+    async def latest(self, wanted: HistoryFilter, before: int, limit: int) -> HistoryList:
         """Return the latest entries that match, below position ``before`` (0: from the end), in order.
 
         Raises Gone when all that is asked about was pruned.
@@ -160,7 +160,7 @@ class Past:
         return next(iter(entries), None)
 
 
-def _expect_kept(first: Entry | None, wanted: Wanted, before: int) -> None:
+def _expect_kept(first: Entry | None, wanted: HistoryFilter, before: int) -> None:
     if first is None or first.position == 1:
         return
     if 0 < before <= first.position or (wanted.until is not None and wanted.until < first.at):

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 from borgish.api.services import Reading
-from borgish.api.views.instants import instant
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
 from borgish.clock import Clock
@@ -14,7 +13,7 @@ from borgish.master.history import History
 from borgish.master.step import Step
 from borgish.master.turn import Turn
 from borgish.scheduler.plan import Refusal
-from borgish.text import show_indexes
+from borgish.text import instant, show_indexes
 from borgish.wire.api import EventView, RefusalView, StatusView
 
 T = TypeVar("T")

@@ -8,7 +8,6 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from borgish.api.views.instants import instant
 from borgish.clock import SystemClock
 from borgish.errors import BorgishError, Invalid
 from borgish.master.settings import Settings
@@ -16,6 +15,7 @@ from borgish.store.checkpoints import Start, info_of
 from borgish.store.recovery import Recovered, Recovery
 from borgish.store.rows import Row
 from borgish.store.salvage import Salvaged
+from borgish.text import instant
 from borgish.wire.checkpoint_file import unpack_checkpoint
 
 SHOWN_MAX = 20

@@ -8,8 +8,7 @@ import asyncio
 from datetime import datetime
 
 from borgish.api.moments import Moment
-from borgish.api.views.instants import instant
-from borgish.api.views.rollback import rollback_plan
+from borgish.api.views.history import rollback_plan
 from borgish.cell.commands import RollBack
 from borgish.cell.events import EntriesLost
 from borgish.cell.rollback_checks import checked_plan
@@ -25,6 +24,7 @@ from borgish.master.turn import Turn
 from borgish.store.base import Store
 from borgish.store.checkpoints import verified_snapshot
 from borgish.store.older import BEFORE_MIGRATION
+from borgish.text import instant
 from borgish.wire.api import Accepted, AsOf
 from borgish.wire.api_past import RollbackPlan, RollbackRequest
 

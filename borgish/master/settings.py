@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from borgish.addresses import address_of
-from borgish.api.limits import LimitSettings
+from borgish.api.rate_limits import LimitSettings
 from borgish.bands import DEFAULT_BANDS, Bands, wrong_with
 from borgish.cell.model import Rules
 from borgish.cell.room import Floor

@@ -9,7 +9,6 @@ import logging
 from typing import Generic, TypeVar
 
 import borgish
-from borgish.api.views.instants import instant
 from borgish.cell.state import Cell
 from borgish.clock import Clock
 from borgish.errors import BorgishError
@@ -18,6 +17,7 @@ from borgish.store.base import Store
 from borgish.store.candidate import Candidate
 from borgish.store.follow import WarmCopy
 from borgish.store.leading import Leadership
+from borgish.text import instant
 from borgish.wire.api import HealthView
 
 LOOK_SECONDS = 0.2

@@ -1,13 +1,13 @@
 """The journal as people ask for it: who, when, what, why, of a job, a task, a machine or the whole cell.
 
 Pure. Walking the journal is the master's (``master/past.py``); the words for what happened are in
-``notices.py``. An event about many tasks is cut down to those asked about before it is put in words.
+``event_views.py``. An event about many tasks is cut down to those asked about before it is put in words.
 """
 
 import msgspec
 
-from borgish.api.views.instants import instant
-from borgish.api.views.notices import notices
+from borgish.api.views.events import event_views, restored_machine_text
+from borgish.cell.commands import RollBack
 from borgish.cell.events import (
     AnyEvent,
     Entry,
@@ -20,11 +20,19 @@ from borgish.cell.events import (
     TasksEvicted,
     TasksPlaced,
 )
+from borgish.cell.rollback import JobPlan
+from borgish.cell.rollback_checks import check_allowed, plan_rollback
+from borgish.cell.state import Cell
+from borgish.clock import Now
+from borgish.errors import Refused
+from borgish.resources import show_amounts
+from borgish.text import instant
 from borgish.vocabulary import Eviction
-from borgish.wire.api_past import HistoryView
+from borgish.wire.api import AsOf
+from borgish.wire.api_past import HistoryView, JobRollback, RollbackPlan
 
 # By the name of the command's class, which is what the journal keeps. Other causes are words already.
-ASKED = {
+COMMAND_WORDS = {
     "BeginEpoch": "lead",
     "SubmitJob": "submit",
     "ScaleJob": "scale",
@@ -52,7 +60,7 @@ ASKED = {
 }
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class HistoryFilter(msgspec.Struct, frozen=True):
     """What is asked about; all that is named must hold. Times are seconds since 1970, both included."""
 
     job: str = ""
@@ -66,7 +74,7 @@ class Wanted(msgspec.Struct, frozen=True):
         return (self.since is None or at >= self.since) and (self.until is None or at <= self.until)
 
 
-def history_view(entry: Entry, wanted: Wanted) -> HistoryView | None:
+def history_view(entry: Entry, wanted: HistoryFilter) -> HistoryView | None:
     """Return the entry with those of its events that are asked about; None when it has none.
 
     An entry without any event, a request that changed nothing, belongs to what its answer was about.
@@ -82,19 +90,19 @@ def history_view(entry: Entry, wanted: Wanted) -> HistoryView | None:
         entry.timeline,
         entry.epoch,
         entry.actor,
-        ASKED.get(entry.cause, entry.cause),
+        COMMAND_WORDS.get(entry.cause, entry.cause),
         entry.subject,
         entry.text.replace("\n", "; "),
-        tuple(notices(msgspec.structs.replace(entry, events=events))),
+        tuple(event_views(msgspec.structs.replace(entry, events=events))),
     )
 
 
-def _is_subject(entry: Entry, wanted: Wanted) -> bool:
+def _is_subject(entry: Entry, wanted: HistoryFilter) -> bool:
     named = {name for name in (wanted.job, wanted.machine) if name}
     return wanted.index is None and named <= {entry.subject}
 
 
-def _part(event: AnyEvent, entry: Entry, wanted: Wanted) -> AnyEvent | None:
+def _part(event: AnyEvent, entry: Entry, wanted: HistoryFilter) -> AnyEvent | None:
     """Return what of an event is asked about."""
     found: AnyEvent | None = event
     if wanted.job:
@@ -168,3 +176,38 @@ def _only(event: AnyEvent, rows: list[int]) -> AnyEvent | None:
         if isinstance(column, tuple) and column
     }
     return msgspec.structs.replace(event, **cut)
+
+
+def rollback_plan(cell: Cell, then: Cell, command: RollBack, to: AsOf, now: Now) -> RollbackPlan:
+    """Return what the command would do to the cell; ``then``: see ``decide``.
+
+    Raises the ``Refused`` of one that plans nothing.
+    """
+    found = plan_rollback(cell, then, command, now)
+    refusal = hint = ""
+    try:
+        check_allowed(cell, then, found, command, now)
+    except Refused as refused:
+        refusal, hint = refused.message, refused.hint
+    return RollbackPlan(
+        to=to,
+        stopped=found.stopped,
+        started=found.started,
+        kept=found.running - found.stopped,
+        results_kept=sum(job.results_kept for job in found.jobs),
+        jobs=tuple(_job(job) for job in found.jobs),
+        machines=tuple(f"{mark.machine} {restored_machine_text(mark)} again" for mark in found.machines),
+        quotas=(
+            *(f"{quota.key} is {show_amounts(quota.limits)} again" for quota in found.quotas),
+            *(f"{key} goes" for key in found.quotas_gone),
+        ),
+        machines_missing=() if command.only else found.machines_missing,
+        refusal=refusal,
+        hint=hint,
+    )
+
+
+def _job(job: JobPlan) -> JobRollback:
+    return JobRollback(
+        job.job, job.change, job.differences, job.stopped, job.started, job.kept, job.results_kept
+    )

@@ -1,12 +1,11 @@
 """One machine as the API shows it."""
 
-from borgish.api.views.instants import instant
 from borgish.api.views.tally import Tally
 from borgish.cell.model import Machine
 from borgish.cell.observed import Observed, SeenMachine
 from borgish.cell.state import Cell
 from borgish.clock import Now
-from borgish.text import span
+from borgish.text import instant, span
 from borgish.wire.api import MachineView, TaintView, UsageView
 
 _NEVER_HEARD = SeenMachine()

@@ -7,11 +7,9 @@ from itertools import chain, islice
 import msgspec
 
 import borgish
-from borgish.api.views.amounts import total
-from borgish.api.views.instants import instant
 from borgish.api.views.jobs import count_failed, job_view
 from borgish.api.views.machines import has_trouble, is_answering, machine_view
-from borgish.api.views.tally import Tally
+from borgish.api.views.tally import Tally, total
 from borgish.bands import Bands
 from borgish.cell.model import Job, Machine
 from borgish.cell.observed import Observed
@@ -19,6 +17,7 @@ from borgish.cell.room import AMPLE, Room, refusing
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.resources import Resources
+from borgish.text import instant
 from borgish.vocabulary import Band, State
 from borgish.wire.api import BandUse, CheckpointView, EventView, RefusalView, StatusView, SummaryView
 

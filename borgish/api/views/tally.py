@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from borgish.api.views.amounts import fullness, total
 from borgish.cell.model import Job
 from borgish.cell.observed import Observed, SeenMachine
 from borgish.cell.state import Cell
@@ -110,3 +109,24 @@ def _up(cell: Cell, seen: SeenMachine | None, machine: str) -> dict[str, int]:
             if current and is_up(job, report.phase):
                 up[key] = up.get(key, 0) + 1
     return up
+
+
+def total(amounts: Iterable[tuple[Resources, int]]) -> Resources:
+    """Return the sum of amounts, each taken so many times."""
+    cpu_millis = ram_bytes = disk_bytes = 0
+    named: dict[str, int] = {}
+    devices: dict[str, int] = {}
+    for amount, times in amounts:
+        cpu_millis += amount.cpu_millis * times
+        ram_bytes += amount.ram_bytes * times
+        disk_bytes += amount.disk_bytes * times
+        for name, count in amount.named.items():
+            named[name] = named.get(name, 0) + count * times
+        for kind, millis in amount.devices.items():
+            devices[kind] = devices.get(kind, 0) + millis * times
+    return Resources(cpu_millis, ram_bytes, disk_bytes, named, devices)
+
+
+def fullness(used: Resources, capacity: Resources) -> float:
+    """Return the share (0 to 1) that is taken of cpu or ram, whichever is taken more."""
+    return max(used.cpu_millis / (capacity.cpu_millis or 1), used.ram_bytes / (capacity.ram_bytes or 1))

@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 
-from borgish.api.views.indexes import has_index
-from borgish.api.views.instants import instant, instant_or_none
 from borgish.cell.model import Job, Machine, Task
 from borgish.cell.observed import Observed, SeenAttempt, SeenProgram
 from borgish.cell.suitability import why_unsuitable
+from borgish.text import has_index, instant, instant_or_none
 from borgish.vocabulary import OUTCOMES, JobKind, Phase, State, task_name
 from borgish.wire.api import ProgramView, RefusalView, TaskView, UsageView
 

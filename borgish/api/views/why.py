@@ -4,14 +4,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from borgish.api.views.indexes import has_index
-from borgish.api.views.instants import instant
 from borgish.api.views.jobs import count_failed, count_not_up, job_outcome, tasks_not_up
 from borgish.api.views.tasks import last_exit, phase_of, seen_attempt, task_view
 from borgish.cell.model import Job, Machine, Task, exit_text
 from borgish.cell.observed import Observed, SeenAttempt
 from borgish.cell.state import Cell
 from borgish.cell.suitability import evict_at, why_unsuitable
+from borgish.text import has_index, instant
 from borgish.vocabulary import HELD_BACK, OUTCOMES, Ending, JobKind, Phase, Recheck, State, task_name
 from borgish.wire.api import EventView, RefusalView, WhyView
 

@@ -7,7 +7,7 @@ from typing import get_args
 
 import msgspec
 
-from borgish.api.views.history import ASKED, Wanted, history_view
+from borgish.api.views.history import COMMAND_WORDS, HistoryFilter, history_view
 from borgish.cell.diff import Kind, difference
 from borgish.cell.events import AnyEvent, Entry
 from borgish.cell.state import Cell
@@ -152,7 +152,7 @@ def next_event(session: Session, words: Parsed) -> Answer:
 
 
 def _asked(entry: Entry) -> str:
-    return ASKED.get(entry.cause, entry.cause)
+    return COMMAND_WORDS.get(entry.cause, entry.cause)
 
 
 def _only(entry: Entry, event: str) -> Entry:
@@ -167,7 +167,7 @@ def _kind(name: str) -> tuple[str, str]:
     for event in EVENTS:
         if event.lower() == plain:
             return event, ""
-    words = sorted({*ASKED.values(), "preempt"})
+    words = sorted({*COMMAND_WORDS.values(), "preempt"})
     if name in words:
         return "", name
     close = get_close_matches(plain, [event.lower() for event in EVENTS] + words, n=3, cutoff=0.5)
@@ -176,7 +176,7 @@ def _kind(name: str) -> tuple[str, str]:
     raise NotFound(f"nothing that can happen is called '{name}'", hint)
 
 
-def _wanted(cell: Cell, name: str) -> Wanted:
+def _wanted(cell: Cell, name: str) -> HistoryFilter:
     """Return what is asked about. It need not be there yet, so that any name will do."""
     user, _, rest = name.partition("/")
     job, _, index = rest.partition("/")
@@ -184,8 +184,8 @@ def _wanted(cell: Cell, name: str) -> Wanted:
         machine = name and (
             find_machine(cell, name) if name in cell.machines else _job_or_machine(cell, name)
         )
-        return Wanted(job=machine) if "/" in machine else Wanted(machine=machine)
-    return Wanted(job=f"{user}/{job}", index=int(index) if index.isdecimal() else None)
+        return HistoryFilter(job=machine) if "/" in machine else HistoryFilter(machine=machine)
+    return HistoryFilter(job=f"{user}/{job}", index=int(index) if index.isdecimal() else None)
 
 
 def _job_or_machine(cell: Cell, name: str) -> str:

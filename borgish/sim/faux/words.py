@@ -5,15 +5,14 @@ from datetime import datetime
 
 import msgspec
 
-from borgish.api.views.history import Wanted, history_view
-from borgish.api.views.instants import instant
+from borgish.api.views.history import HistoryFilter, history_view
 from borgish.cell.events import Entry
 from borgish.scheduler.plan import Refusal
-from borgish.text import safe, show_indexes
+from borgish.text import instant, safe, show_indexes
 from borgish.wire.api_past import HistoryView
 
 SHOWN_MAX = 40
-_ALL = Wanted()
+_ALL = HistoryFilter()
 
 
 class Answer(msgspec.Struct, frozen=True):

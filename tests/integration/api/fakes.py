@@ -14,7 +14,7 @@ from borgish.api.auth import Role, Tokens, token_digest
 from borgish.api.moments import Moment
 from borgish.api.serve import Serving, serve
 from borgish.api.services import Principal, Reading, Services, WatchMessage
-from borgish.api.views.history import Wanted
+from borgish.api.views.history import HistoryFilter
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
 from borgish.cell.commands import Command
@@ -105,7 +105,7 @@ class FakeMaster:
         self.log_calls: list[tuple[str, str, bool, bool, int]] = []
         self.happened = [EventView(p, "t", "placed", f"line {p}", "ann/web", (p,)) for p in range(1, 6)]
         self.journal: list[Entry] = []
-        self.wanted: Wanted | None = None
+        self.wanted: HistoryFilter | None = None
         self.planned: list[tuple[JobSpec, str]] = []
         self.answered: dict[str, tuple[str, Accepted]] = {}
         self.failure: Exception | None = None
@@ -159,7 +159,7 @@ class FakeMaster:
         found = [e for e in self.happened if e.position > after and (not job or e.job == job)]
         return found[-limit:]
 
-    async def latest(self, wanted: Wanted, before: int, limit: int) -> HistoryList:
+    async def latest(self, wanted: HistoryFilter, before: int, limit: int) -> HistoryList:
         self.wanted = wanted
         walk = Walk(wanted, limit, LOOKED_AT_MAX)
         walk.take([entry for entry in reversed(self.journal) if entry.position < (before or 1000)], 1000)

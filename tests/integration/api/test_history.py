@@ -2,7 +2,7 @@
 
 import pytest
 
-from borgish.api.views.history import Wanted
+from borgish.api.views.history import HistoryFilter
 from borgish.cell.events import Entry, JobSubmitted, MachineUp, TasksPlaced
 from borgish.client import Client
 from borgish.errors import Forbidden, Invalid, Unauthenticated
@@ -59,7 +59,7 @@ def test_times_are_moments_or_ages(api: RunningApi, admin: Client) -> None:
     assert positions(admin, since="210s") == [2, 3]
     assert positions(admin, until="2025-12-31T23:57:00Z") == [1, 2]
     assert positions(admin, since="4m", until="2m") == [2]
-    assert api.master.wanted == Wanted(since=NOW.wall - 240, until=NOW.wall - 120)
+    assert api.master.wanted == HistoryFilter(since=NOW.wall - 240, until=NOW.wall - 120)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from borgish.api.app import create_app
-from borgish.api.door import App
+from borgish.api.middleware import App
 from borgish.api.serve import Tls, serve
 from borgish.client import Client
 from borgish.clock import SystemClock

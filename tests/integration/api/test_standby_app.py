@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from borgish.api import standby
-from borgish.api.door import LOOPBACK_HOSTS, Door
+from borgish.api.middleware import LOOPBACK_HOSTS, AuthMiddleware
 from borgish.api.serve import serve
 from borgish.api.standby import StandbyApp
 from borgish.client import Client
@@ -25,7 +25,7 @@ class Standby:
     def __init__(self, api: RunningApi) -> None:
         self.leader = api
         self.view = VIEW
-        app = Door(StandbyApp(lambda: self.view), TOKENS, LOOPBACK_HOSTS)
+        app = AuthMiddleware(StandbyApp(lambda: self.view), TOKENS, LOOPBACK_HOSTS)
         self.serving = api.call(serve(app, "127.0.0.1", 0))
         self.url = self.serving.url
 
@@ -91,7 +91,7 @@ def test_one_whose_time_is_over_answers_nothing_else(one: Standby) -> None:
     def over() -> None:
         raise Fenced("The lease could not be renewed")
 
-    door = Door(StandbyApp(lambda: VIEW), TOKENS, LOOPBACK_HOSTS, over)
+    door = AuthMiddleware(StandbyApp(lambda: VIEW), TOKENS, LOOPBACK_HOSTS, over)
     serving = one.leader.call(serve(door, "127.0.0.1", 0))
     with pytest.raises(Unreachable, match="lease could not be renewed"):
         Client(serving.url, "bgt_ann").get("/v1/health", None, HealthView)

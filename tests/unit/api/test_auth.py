@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from borgish.api.auth import ALLOWED, Policy, Role, Tokens, bearer, check, token_digest
-from borgish.api.door import hosts_of
+from borgish.api.middleware import hosts_of
 from borgish.api.services import Principal
 from borgish.errors import Forbidden, Unauthenticated, UnsafeConfiguration
 

@@ -1,7 +1,7 @@
 """A rollback that is paused says why, wherever people look."""
 
+from borgish.api.views.events import event_views
 from borgish.api.views.jobs import job_view
-from borgish.api.views.notices import notices
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
 from borgish.api.views.why import why_job, why_task
@@ -51,5 +51,5 @@ def test_the_job_says_why_and_what_can_be_done() -> None:
 
 def test_history_says_why() -> None:
     lived, _, why = paused()
-    (line,) = (event for entry in lived.entries for event in notices(entry) if "paused" in event.text)
+    (line,) = (event for entry in lived.entries for event in event_views(entry) if "paused" in event.text)
     assert (line.text, line.job, line.bad) == (f"the rollback of ann/web is paused: {why}", "ann/web", True)

@@ -1,8 +1,6 @@
 import msgspec
 import pytest
 
-from borgish.api.views.indexes import has_index, read_indexes, tasks_text
-from borgish.api.views.instants import instant, instant_or_none
 from borgish.api.views.jobs import job_detail, job_view
 from borgish.api.views.machines import machine_view
 from borgish.api.views.status import Daemon, status_view, summary_view
@@ -13,7 +11,7 @@ from borgish.cell.model import exit_text
 from borgish.cell.observed import Observed, SeenAttempt, SeenMachine, SeenProgram
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
-from borgish.text import show_indexes
+from borgish.text import has_index, instant, instant_or_none, read_indexes, show_indexes, tasks_text
 from borgish.vocabulary import OUTCOMES, Band, Ending, Outcome, Phase, State
 from borgish.wire.api import ProgramView
 from tests.unit.api.cells import (

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from borgish.api.views.history import Wanted
+from borgish.api.views.history import HistoryFilter
 from borgish.cell.events import MachineUp
 from borgish.clock import Now
 from borgish.errors import Conflict, Gone, Invalid, TooLarge
@@ -376,14 +376,18 @@ async def test_when_a_checkpoint_says_it_was_made_does_not_count(bench: Bench) -
 
 async def test_history_of_before_is_refused_and_what_is_left_says_so(bench: Bench) -> None:
     await bench.keeper.prune(FIRST_AT + 14)
-    found = await bench.past.latest(Wanted(), 0, 5)
+    found = await bench.past.latest(HistoryFilter(), 0, 5)
     assert ([item.position for item in found.items], found.begins) == ([16, 17, 18, 19, 20], "")
-    found = await bench.past.latest(Wanted(), 16, 4)
+    found = await bench.past.latest(HistoryFilter(), 16, 4)
     assert ([item.position for item in found.items], found.page.next) == ([12, 13, 14, 15], "")
     assert found.begins == "1970-01-01T00:01:52.250Z"
-    found = await bench.past.latest(Wanted(since=1.0), 0, 100)
+    found = await bench.past.latest(HistoryFilter(since=1.0), 0, 100)
     assert (len(found.items), found.begins != "", found.cut_short) == (9, True, False)
-    for wanted, before in ((Wanted(until=FIRST_AT + 10), 0), (Wanted(), 12), (Wanted(), 3)):
+    for wanted, before in (
+        (HistoryFilter(until=FIRST_AT + 10), 0),
+        (HistoryFilter(), 12),
+        (HistoryFilter(), 3),
+    ):
         with pytest.raises(Gone, match="is no longer kept") as caught:
             await bench.past.latest(wanted, before, 5)
         assert caught.value.hint == "The journal begins then, at position 12"

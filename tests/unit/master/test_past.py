@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from borgish.api.views.history import Wanted
+from borgish.api.views.history import HistoryFilter
 from borgish.cell.events import AnyEvent, Entry, MachineDown, MachineUp
 from borgish.clock import Now, SystemClock
 from borgish.master import past
@@ -71,9 +71,9 @@ def positions(found: HistoryList) -> list[int]:
 
 async def test_the_latest_that_match_in_order_and_where_to_go_on(turns: list[Turn]) -> None:
     looking = past_of(store_of([entry(p) for p in range(1, 201)]), turns)
-    found = await looking.latest(Wanted(machine="odd"), 0, 3)
+    found = await looking.latest(HistoryFilter(machine="odd"), 0, 3)
     assert (positions(found), found.page.next, found.cut_short) == ([195, 197, 199], "195", False)
-    found = await looking.latest(Wanted(machine="odd"), 195, 2)
+    found = await looking.latest(HistoryFilter(machine="odd"), 195, 2)
     assert positions(found) == [191, 193]
 
 
@@ -81,7 +81,7 @@ async def test_pages_together_are_the_whole(turns: list[Turn]) -> None:
     looking = past_of(store_of([entry(p) for p in range(1, 201)]), turns)
     seen, before = [], 0
     while True:
-        found = await looking.latest(Wanted(machine="even"), before, 7)
+        found = await looking.latest(HistoryFilter(machine="even"), before, 7)
         seen += positions(found)[::-1]
         if not found.page.next:
             break
@@ -91,12 +91,12 @@ async def test_pages_together_are_the_whole(turns: list[Turn]) -> None:
 
 async def test_an_empty_journal(turns: list[Turn]) -> None:
     looking = past_of(store_of([]), turns)
-    assert await looking.latest(Wanted(until=5.0), 0, 10) == HistoryList(())
+    assert await looking.latest(HistoryFilter(until=5.0), 0, 10) == HistoryList(())
 
 
 async def test_it_stops_after_so_many_and_says_so(turns: list[Turn]) -> None:
     store = store_of([entry(p) for p in range(1, 501)])
-    found = await past_of(store, turns, looked_at_max=100).latest(Wanted(job="ann/web"), 0, 10)
+    found = await past_of(store, turns, looked_at_max=100).latest(HistoryFilter(job="ann/web"), 0, 10)
     assert (found.items, found.looked_at, found.cut_short) == ((), 100, True)
     assert (found.page.next, found.reached) == ("401", "1970-01-01T01:06:50.000Z")
     assert store.given == 100
@@ -104,7 +104,7 @@ async def test_it_stops_after_so_many_and_says_so(turns: list[Turn]) -> None:
 
 async def test_it_reads_no_further_than_since(turns: list[Turn]) -> None:
     store = store_of([entry(p) for p in range(1, 5001)])
-    found = await past_of(store, turns).latest(Wanted(since=49_970.0), 0, 100)
+    found = await past_of(store, turns).latest(HistoryFilter(since=49_970.0), 0, 100)
     assert (positions(found), found.page.next) == ([4997, 4998, 4999, 5000], "")
     assert found.looked_at < 100
     assert store.given < 200
@@ -112,7 +112,7 @@ async def test_it_reads_no_further_than_since(turns: list[Turn]) -> None:
 
 async def test_it_finds_until_without_reading_what_is_later(turns: list[Turn]) -> None:
     store = store_of([entry(p) for p in range(1, 5001)])
-    found = await past_of(store, turns).latest(Wanted(until=30.0), 0, 2)
+    found = await past_of(store, turns).latest(HistoryFilter(until=30.0), 0, 2)
     assert positions(found) == [2, 3]
     assert store.given < 150
 
@@ -122,7 +122,7 @@ async def test_a_clock_that_was_set_back_hides_nothing(turns: list[Turn]) -> Non
     store = store_of([entry(p, at) for p, at in enumerate(times, 1)])
     looking = past_of(store, turns)
     for since, until in ((900.0, 950.0), (1200.0, 1600.0), (100.0, 100.0), (960.0, 2000.0)):
-        found = await looking.latest(Wanted(since=since, until=until), 0, 10)
+        found = await looking.latest(HistoryFilter(since=since, until=until), 0, 10)
         assert positions(found) == [p for p, at in enumerate(times, 1) if since <= at <= until]
 
 
@@ -130,7 +130,7 @@ async def test_commits_wait_for_one_page_at_most(turns: list[Turn]) -> None:
     """However many look back, what is asked of the store meanwhile is next."""
     store = store_of([entry(p) for p in range(1, 3001)])
     looking = past_of(store, turns)
-    walks = [asyncio.create_task(looking.latest(Wanted(job="a/b"), 0, 10)) for _ in range(4)]
+    walks = [asyncio.create_task(looking.latest(HistoryFilter(job="a/b"), 0, 10)) for _ in range(4)]
     await asyncio.sleep(0)
     before = await turns[0].in_store(lambda: len(store.pages))
     assert before <= 1
@@ -141,7 +141,7 @@ async def test_commits_wait_for_one_page_at_most(turns: list[Turn]) -> None:
 
 def test_an_answer_has_only_so_many_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(past, "EVENTS_MAX", 3)
-    walk = Walk(Wanted(), 100, 100)
+    walk = Walk(HistoryFilter(), 100, 100)
     many = (MachineDown("m1", "silent"), MachineUp("m1"))
     walk.take((Entry(p, 1.0, 1, 1, "x", "x", many) for p in range(9, 0, -1)), 9)
     assert (positions(walk.answer()), walk.answer().page.next) == ([8, 9], "8")
@@ -171,6 +171,6 @@ async def test_a_slow_store_is_asked_for_less(turns: list[Turn]) -> None:
     store.lead("me", "here")
     store.append([entry(p) for p in range(1, 101)], Records())
     past_of(store, turns)
-    await Past(turns[0], store, store).latest(Wanted(job="a/b"), 0, 10)
+    await Past(turns[0], store, store).latest(HistoryFilter(job="a/b"), 0, 10)
     assert store.pages[:3] == [16, 8, 4]
     assert set(store.pages[2:]) == {4}

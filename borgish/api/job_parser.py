@@ -49,7 +49,7 @@ class _Answer(msgspec.Struct, frozen=True):
     mistakes: tuple[Mistake, ...] = ()
 
 
-class Parser:
+class JobParser:
     """Reads one long file at a time; users take turns."""
 
     def __init__(self) -> None:

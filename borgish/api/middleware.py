@@ -1,4 +1,4 @@
-"""The door: nothing behind it answers, not even *not found*, without a token of this cell.
+"""Authentication: nothing behind it answers, not even *not found*, without a token of this cell.
 
 Plain ASGI around the app, because a framework's own middleware runs only for routes that exist.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 from borgish.api.auth import Tokens, bearer
 from borgish.api.errors import encode, headers_of, problem_of
-from borgish.api.limits import Limits, LimitSettings
+from borgish.api.rate_limits import Limits, LimitSettings
 from borgish.api.services import Principal
 from borgish.clock import SystemClock
 from borgish.errors import BorgishError, Forbidden, TooManyRequests, Unauthenticated
@@ -30,7 +30,7 @@ UNLIMITED = Limits(LimitSettings(0, 1, 0, 1, 0), SystemClock())
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
-class Door:
+class AuthMiddleware:
     """Checks host and token of each request, and notes in its scope who asks.
 
     ``hosts`` are the names this listener goes by; None takes any. On loopback the list stops web pages
@@ -51,7 +51,7 @@ class Door:
         self._tokens = tokens
         self._hosts = None if hosts is None else frozenset(hosts)
         self._limits = limits
-        self._open: set[_Open] = set()
+        self._open: set[_OpenRequest] = set()
 
     def drop_revoked(self) -> None:
         """End the streams, and what else may last, of tokens that no longer stand for who they did."""
@@ -75,7 +75,7 @@ class Door:
             finally:
                 self._open.discard(request)
 
-    async def _pass_on(self, scope: Scope, receive: Receive, send: Send, request: "_Open") -> None:
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send, request: "_OpenRequest") -> None:
         """Let the app answer. A stream that breaks off ends without its end mark, and a line in the log."""
 
         async def watched(message: Any) -> None:
@@ -92,14 +92,14 @@ class Door:
             if self._tokens.principal(request.token) == request.principal:
                 raise
             if not request.begun:
-                await _refuse(_stranger(), send)
+                await _refuse(_unknown_token(), send)
         except Exception as error:  # the answer has begun: cutting it off is all that is left
-            known = _raised_on_purpose(error)
+            known = _borgish_cause(error)
             if known is None:
                 raise
             _log.warning("the answer to %r broke off: %s", scope["path"], known)
 
-    def _admit(self, scope: Scope) -> "_Open":
+    def _admit(self, scope: Scope) -> "_OpenRequest":
         headers, source = scope["headers"], (scope.get("client") or ("nowhere",))[0]
         if self._hosts is not None:
             _check_host(headers, self._hosts)
@@ -107,17 +107,17 @@ class Door:
             token = bearer(headers)
             principal = self._tokens.principal(token)
             if principal is None:
-                raise _stranger()
+                raise _unknown_token()
         except Unauthenticated:
             self._limits.unauthenticated(source)
             raise
         scope["user"], scope["auth"] = principal, None
         self._limits.admit(principal, source)
         self._permit()
-        return _Open(scope, token, principal, source)
+        return _OpenRequest(scope, token, principal, source)
 
 
-class _Open:
+class _OpenRequest:
     """A request that is being answered."""
 
     def __init__(self, scope: Scope, token: str, principal: Principal, source: str) -> None:
@@ -138,7 +138,7 @@ class _Open:
         return self.begun or LASTS in self._scope.get("state", {})
 
 
-def _stranger() -> Unauthenticated:
+def _unknown_token() -> Unauthenticated:
     return Unauthenticated("this token is not one of this cell", "Was it made for another cell?")
 
 
@@ -158,7 +158,7 @@ def _without_port(host: str) -> str:
     return name if colon and port.isdigit() else host
 
 
-def _raised_on_purpose(error: Exception) -> BorgishError | None:
+def _borgish_cause(error: Exception) -> BorgishError | None:
     """Return the error of ours that the framework wrapped, if it was one."""
     cause: BaseException | None = error.__cause__
     while isinstance(cause, BaseExceptionGroup):

@@ -2,7 +2,7 @@ import typing
 
 import pytest
 
-from borgish.api.views.notices import _LINES, notices
+from borgish.api.views.events import _LINES, event_views
 from borgish.bands import Bands
 from borgish.cell import events as happened
 from borgish.cell.events import AnyEvent, Entry
@@ -17,7 +17,7 @@ QUOTA = Quota("bob", Band.BATCH, Resources(2000, devices={"gpu": 1000}), 1e9)
 
 
 def lines(*events: AnyEvent) -> list[EventView]:
-    return notices(Entry(7, 1e9, 1, 1, "ann", "x", events))
+    return event_views(Entry(7, 1e9, 1, 1, "ann", "x", events))
 
 
 def test_every_event_has_its_words() -> None:

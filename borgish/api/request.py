@@ -1,32 +1,37 @@
-"""A request as the handlers see it: who asks, what for, and the master's services behind."""
+"""A request as the handlers see it: who asks, the master's services behind, and what a path names."""
 
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import TypeVar
 
 import msgspec
 from litestar import Request
 from litestar.datastructures import State
 
+from borgish.api.job_parser import JobParser
 from borgish.api.moments import AT, NOW, read_moment
-from borgish.api.parser import Parser
 from borgish.api.services import Principal, Reading, Services
-from borgish.api.views.history import Wanted
+from borgish.api.views.history import HistoryFilter
 from borgish.cell.commands import Command
-from borgish.errors import Invalid, Mistake
+from borgish.cell.model import Job, Machine
+from borgish.cell.state import Cell
+from borgish.errors import Invalid, Mistake, NotFound
 from borgish.failpoints import reach
+from borgish.spec.mistakes import one_edit_away
+from borgish.vocabulary import job_key
 from borgish.wire.api import Accepted, AsOf, EventView
 
 T = TypeVar("T")
 
-AT_ONCE_BYTES_MAX = 512  # what many callers at a time may send, without a turn for each
+INLINE_BYTES_MAX = 512  # what many callers at a time may send, without a turn for each
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
 _WHERE = re.compile(r" - at `\$\.?(.*)`$")
 
 
-class Asked(Request[Principal, None, State]):
+class ApiRequest(Request[Principal, None, State]):
     """One authenticated request. ``user`` is the principal; its body is read strictly."""
 
     _as_of: AsOf | None = None
@@ -38,15 +43,15 @@ class Asked(Request[Principal, None, State]):
         return services
 
     @property
-    def parser(self) -> Parser:
+    def parser(self) -> JobParser:
         """What reads long job files."""
-        parser: Parser = self.app.state["parser"]
+        parser: JobParser = self.app.state["parser"]
         return parser
 
     async def short_body(self) -> bytes:
         """Return a body that is small enough to be read here, when it is its turn."""
         body = await self.body()
-        if len(body) > AT_ONCE_BYTES_MAX:
+        if len(body) > INLINE_BYTES_MAX:
             await self.parser.pause()
         return body
 
@@ -93,7 +98,7 @@ class Asked(Request[Principal, None, State]):
     async def read(self, view: Callable[[Reading], T]) -> T:
         """Return what ``view`` makes of the cell: as it is, or as it was when the query has an ``at``.
 
-        The one door to the past. Views are made of a ``Cell`` and an ``Observed``: for the past the cell is
+        The only way to the past. Views are made of a ``Cell`` and an ``Observed``: for the past the cell is
         made from the nearest good checkpoint and the journal after it, in threads, and the ``Observed`` knows
         nothing, so that each view shows null where it would have to guess. The moment is noted in the answer.
         """
@@ -118,7 +123,7 @@ class Asked(Request[Principal, None, State]):
         as_of = await self.as_of()
         if as_of is None:
             return self.services.reader.events(job, after, limit)
-        found = await self.services.past.latest(Wanted(job), as_of.position + 1, limit)
+        found = await self.services.past.latest(HistoryFilter(job), as_of.position + 1, limit)
         events = [event for entry in found.items for event in entry.events if event.position > after]
         return events[-limit:]
 
@@ -151,3 +156,46 @@ def _each_key_once(pairs: list[tuple[str, object]]) -> None:
 
 def _fields_of(shape: type) -> str:
     return "Its fields are " + ", ".join(field.encode_name for field in msgspec.structs.fields(shape))
+
+
+_NAMES_COMPARED_MAX = 2000
+
+
+def find_job(cell: Cell, key: str) -> Job:
+    """Return a job by its key (``user/name``). Raises NotFound."""
+    job = cell.jobs.get(key)
+    if job is None:
+        raise NotFound(
+            f"there is no job {key}", _near(key, cell.jobs) or "`borgctl job list` shows what there is"
+        )
+    return job
+
+
+def find_task(cell: Cell, user: str, name: str, index: int) -> Job:
+    """Return the job of a task that exists. Raises NotFound."""
+    job = find_job(cell, job_key(user, name))
+    if not 0 <= index < len(job.tasks):
+        raise NotFound(
+            f"{job.key} has no task {index}",
+            f"Its tasks are 0 to {len(job.tasks) - 1}" if job.tasks else "It has no tasks",
+        )
+    return job
+
+
+def find_machine(cell: Cell, name: str) -> Machine:
+    """Return a machine by its name. Raises NotFound."""
+    machine = cell.machines.get(name)
+    if machine is None:
+        hint = _near(name, cell.machines) or "`borgctl machine list` shows what there is"
+        raise NotFound(f"there is no machine {name}", hint)
+    return machine
+
+
+def _near(name: str, names: Iterable[str]) -> str:
+    """Return which of the names may be meant: one slip away, the same of another user, or begun by it."""
+    known = list(islice(names, _NAMES_COMPARED_MAX))
+    last = "/" + name.rpartition("/")[2]
+    same = (other for other in known if other.endswith(last))
+    begun = (other for other in known if other.startswith(name))
+    near = one_edit_away(name, known) or next(same, "") or next(begun, "")
+    return f"Did you mean {near}?" if near else ""

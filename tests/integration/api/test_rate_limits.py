@@ -10,8 +10,8 @@ import pytest
 
 from borgish.api.app import create_app
 from borgish.api.auth import Role, Tokens, token_digest
-from borgish.api.door import Door
-from borgish.api.limits import Limits, LimitSettings
+from borgish.api.middleware import AuthMiddleware
+from borgish.api.rate_limits import Limits, LimitSettings
 from borgish.api.serve import Serving, serve
 from borgish.api.services import Principal
 from borgish.clock import SystemClock
@@ -43,7 +43,7 @@ class Limited(RunningApi):
         master = FakeMaster()
         self.tokens = tokens_of(*PRINCIPALS)
         limits = Limits(self.settings, SystemClock())
-        self.door: Door = create_app(master.services, self.tokens, limits=limits)
+        self.door: AuthMiddleware = create_app(master.services, self.tokens, limits=limits)
         return master, await serve(self.door, "127.0.0.1", 0)
 
     def revoke(self, token: str) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from borgish.api import parser
-from borgish.api.parser import WAITING_OF_USER_MAX, Parser
+from borgish.api import job_parser
+from borgish.api.job_parser import WAITING_OF_USER_MAX, JobParser
 from borgish.bands import DEFAULT_BANDS
 from borgish.errors import Invalid, Poison, TooLarge, TooManyRequests
 from borgish.spec.job import JobSpec
@@ -19,7 +19,7 @@ from borgish.spec.read import read_job
 TEXT = b"name: web\nrun: [sleep, '1']\ntasks: 3\noverrides: {2: {env: {A: b}}}\n"
 
 
-async def read(reader: Parser, text: bytes = TEXT, asker: str = "ann") -> JobSpec:
+async def read(reader: JobParser, text: bytes = TEXT, asker: str = "ann") -> JobSpec:
     async def body() -> bytes:
         return text
 
@@ -29,19 +29,19 @@ async def read(reader: Parser, text: bytes = TEXT, asker: str = "ann") -> JobSpe
 def started(monkeypatch: pytest.MonkeyPatch, program: str = "") -> "list[subprocess.Popen[bytes]]":
     """Note the processes that are started; they run a program, when one is given."""
     processes = []
-    start = parser._start
+    start = job_parser._start
 
     def note() -> "subprocess.Popen[bytes]":
         command, pipe = [sys.executable, "-c", program], subprocess.PIPE
         processes.append(subprocess.Popen(command, stdin=pipe, stdout=pipe) if program else start())
         return processes[-1]
 
-    monkeypatch.setattr(parser, "_start", note)
+    monkeypatch.setattr(job_parser, "_start", note)
     return processes
 
 
 async def test_it_reads_what_the_reader_reads() -> None:
-    reader = Parser()
+    reader = JobParser()
     assert await read(reader) == read_job(TEXT, "ann")
     with pytest.raises(Invalid) as here:
         read_job(b"nam: web\n", "ann")
@@ -56,11 +56,11 @@ async def test_nothing_is_imported_from_the_current_directory(
 ) -> None:
     (tmp_path / "msgspec.py").write_text("raise SystemExit(3)")
     monkeypatch.chdir(tmp_path)
-    assert (await read(Parser())).name == "web"
+    assert (await read(JobParser())).name == "web"
 
 
 async def test_one_that_was_killed_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    processes, reader = started(monkeypatch), Parser()
+    processes, reader = started(monkeypatch), JobParser()
     await read(reader)
     os.kill(processes[0].pid, signal.SIGKILL)
     processes[0].wait()
@@ -69,7 +69,7 @@ async def test_one_that_was_killed_is_replaced(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_one_that_cannot_live_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    processes, reader = started(monkeypatch, "pass"), Parser()
+    processes, reader = started(monkeypatch, "pass"), JobParser()
     with pytest.raises(Poison, match="was killed"):
         await read(reader)
     assert len(processes) == 2
@@ -81,7 +81,7 @@ async def test_a_file_that_takes_too_much_is_refused_and_the_next_is_read(
 ) -> None:
     """The limit is for the second question only: it is a number of the process that answers it."""
     program = (
-        "from borgish.api import parser\n"
+        "from borgish.api import job_parser as parser\n"
         "answer = parser._answer\n"
         "def once(question):\n"
         f"    if b'heavy' in question: parser.{limit}\n"
@@ -92,7 +92,7 @@ async def test_a_file_that_takes_too_much_is_refused_and_the_next_is_read(
         "parser._answer = once\n"
         "parser.main()\n"
     )
-    processes, reader = started(monkeypatch, program), Parser()
+    processes, reader = started(monkeypatch, program), JobParser()
     with pytest.raises(TooLarge, match="too much time or memory"):
         await read(reader, TEXT + b"# heavy" + b" " * 10**6)
     assert await read(reader) == read_job(TEXT, "ann")
@@ -100,7 +100,7 @@ async def test_a_file_that_takes_too_much_is_refused_and_the_next_is_read(
 
 
 async def test_it_ends_with_its_master(monkeypatch: pytest.MonkeyPatch) -> None:
-    processes, reader = started(monkeypatch), Parser()
+    processes, reader = started(monkeypatch), JobParser()
     await read(reader)
     assert processes[0].stdin is not None
     processes[0].stdin.close()
@@ -108,7 +108,7 @@ async def test_it_ends_with_its_master(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_users_take_turns_and_none_may_queue_for_ever() -> None:
-    reader, came = Parser(), list[str]()
+    reader, came = JobParser(), list[str]()
     gate = asyncio.Event()
 
     async def ask(asker: str) -> None:

@@ -5,8 +5,6 @@ from typing import Any
 
 import msgspec
 
-from borgish.api.views.indexes import tasks_text
-from borgish.api.views.instants import instant
 from borgish.cell.events import (
     AnyEvent,
     Elected,
@@ -41,6 +39,7 @@ from borgish.cell.events import (
 )
 from borgish.cell.model import exit_text
 from borgish.resources import show_amounts, show_bytes, show_cpu
+from borgish.text import instant, tasks_text
 from borgish.vocabulary import OUTCOMES, Band, Ending, Eviction
 from borgish.wire.api import EventView
 
@@ -59,7 +58,7 @@ class _Line(msgspec.Struct, frozen=True):
     bad: bool = False
 
 
-def notices(entry: Entry) -> list[EventView]:
+def event_views(entry: Entry) -> list[EventView]:
     """Return the lines of one journal entry, in order. Pure: the same entry, the same lines."""
     at = instant(entry.at)
     return [
@@ -211,14 +210,14 @@ def _rolled_back(event: RolledBack, entry: Entry) -> Iterator[_Line]:
     for one in event.jobs:
         yield _Line("rollback", f"{one.job} {_becomes(one)}: {event.reason}", one.job)
     for mark in event.machines:
-        yield _machine(mark.machine, f"{machine_words(mark)} again: {event.reason}")
+        yield _machine(mark.machine, f"{restored_machine_text(mark)} again: {event.reason}")
     for quota in event.quotas:
         yield _Line("quota", f"the quota {quota.key} is {show_amounts(quota.limits)} again: {event.reason}")
     for key in event.quotas_gone:
         yield _Line("quota", f"there is no quota {key}: {event.reason}")
 
 
-def machine_words(mark: MachineRestored) -> str:
+def restored_machine_text(mark: MachineRestored) -> str:
     """Return what a rollback says of a machine."""
     words = "is cordoned" if mark.cordoned else "takes new tasks"
     return f"{words}, with the taints {', '.join(map(str, mark.taints))}," if mark.taints else words
