@@ -294,7 +294,7 @@ class Agent:
     def _set_alarm(self, wake_at: float | None, now: float) -> None:
         if self._alarm:
             self._alarm.cancel()
-        self._alarm = None
+            self._alarm = None
         if wake_at is not None:
             delay = max(0.0, wake_at - now) + 0.001  # rather late by a tick than early and again
             self._alarm = asyncio.get_running_loop().call_later(delay, self._turn)

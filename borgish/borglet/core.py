@@ -234,6 +234,8 @@ class BorgletCore:
     def step(self, now: Now) -> Actions:
         """Decide all that is due now. Calling it again at once gives nothing to do."""
         self._fire_due_timers(now)
+        if not self._touched and not self._changed and self.head is self._recorded_head:
+            return Actions(wake_at=self._next_timer())  # an idle machine's polls come here
         todo: list[Action] = []
         touched, self._touched = self._groups.with_members(self._touched), {}
         for key in touched:

@@ -5,10 +5,11 @@ a second poll overtakes it, and the borglet answers the first at once.
 """
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -93,7 +94,8 @@ class Poller:
         self._on_fenced = on_fenced
         self._refusals = refusals
         self._conversation = Conversation(cell, observed, machine, generation, leader)
-        self._renewed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._is_renewed = False  # since the last request was made
+        self._bell: asyncio.Future[None] | None = None  # rung by that, and when the held poll ends
         self._random = random.Random(machine)  # noqa: S311 - jitter, not a secret
         self._task: asyncio.Task[None] | None = None
 
@@ -124,16 +126,23 @@ class Poller:
         if self._address != _address(record):
             self.peer.close()
             self.peer, self._address = self._dial(record), _address(record)
-            self._wake()
+            self._is_renewed = True
+            self._ring()
 
     def renew(self) -> None:
         """Make the assignment anew from what is now durable, and send it."""
         self._conversation.renew(self._clock.now())
-        self._wake()
+        self._is_renewed = True
+        self._ring()
 
-    def _wake(self) -> None:
-        if not self._renewed.done():
-            self._renewed.set_result(None)
+    def _ring(self) -> None:
+        if self._bell is not None and not self._bell.done():
+            self._bell.set_result(None)
+
+    async def _rung(self) -> None:
+        # Much cheaper than asyncio.wait, which would be half of what an idle poll costs here.
+        self._bell = asyncio.get_running_loop().create_future()
+        await self._bell
 
     async def _run(self) -> None:
         while True:
@@ -170,16 +179,18 @@ class Poller:
 
     async def _pause(self) -> None:
         seconds = RETRY_SECONDS * (1 + RETRY_JITTER * self._random.uniform(-1, 1))
-        await asyncio.wait({self._renewed}, timeout=seconds)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not self._is_renewed:
+                    await self._rung()
 
     async def _round(self) -> None:
         """One poll; each assignment that comes while it is held overtakes it with a poll of its own."""
-        self._listen()
-        poll = asyncio.ensure_future(self._ask())
-        poll.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # it may not be awaited
+        self._is_renewed = False
+        poll = asyncio.get_running_loop().create_task(self._hold())
         try:
             while not await self._is_answered(poll):
-                self._listen()
+                self._is_renewed = False
                 await self._take(await self._ask(hold=False))
             await self._take(await poll)
         except Unreachable:
@@ -188,18 +199,20 @@ class Poller:
                 await self._take(poll.result())
             raise
         finally:
-            poll.cancel()
+            if not poll.cancel() and not poll.cancelled():
+                poll.exception()  # nobody may have awaited it
+
+    async def _hold(self) -> Response:
+        try:
+            return await self._ask()
+        finally:
+            self._ring()
 
     async def _is_answered(self, poll: asyncio.Future[Response]) -> bool:
         """Wait until the poll is answered or there is a new assignment; return which."""
-        waited: set[asyncio.Future[Any]] = {poll, self._renewed}
-        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        while not (poll.done() or self._is_renewed):
+            await self._rung()
         return poll.done()
-
-    def _listen(self) -> None:
-        """Wake for what comes after the next request."""
-        if self._renewed.done():
-            self._renewed = self._renewed.get_loop().create_future()
 
     async def _ask(self, *, hold: bool = True) -> Response:
         request = self._conversation.request(self._settings.hold_seconds if hold else 0.0)

@@ -16,6 +16,8 @@ from concurrent.futures import Executor
 from contextvars import Context, ContextVar
 from typing import Any, TypeVar, TypeVarTuple, Unpack, cast
 
+import msgspec
+
 from borgish.clock import Now
 
 WALL_AT_START = 1_750_000_000.0
@@ -27,20 +29,14 @@ Ts = TypeVarTuple("Ts")
 _process: ContextVar["Process"] = ContextVar("process")
 
 
-class _Handle:
+class _Handle(msgspec.Struct):
     """Something that is to be called in a process."""
 
-    __slots__ = ("call", "context", "is_cancelled", "process", "values")
-
-    def __init__(
-        self,
-        process: "Process",
-        context: Context,
-        call: Callable[..., object],
-        values: tuple[Any, ...],
-    ) -> None:
-        self.process, self.context, self.call, self.values = process, context, call, values
-        self.is_cancelled = False
+    process: "Process"
+    context: Context
+    call: Callable[..., object]
+    values: tuple[Any, ...]
+    is_cancelled: bool = False
 
     def cancel(self) -> None:
         self.is_cancelled = True
@@ -272,8 +268,7 @@ class VirtualLoop:
         if not self._is_closed:
             self.faults.append(f"{context.get('message')}: {type(error).__name__}: {error}")
 
-    def get_debug(self) -> bool:
-        return False
+    get_debug = staticmethod(bool)  # False, and fast: each future asks
 
     def is_running(self) -> bool:
         return not self._is_closed

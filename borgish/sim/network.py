@@ -30,7 +30,7 @@ class Request(msgspec.Struct, frozen=True):
 
     method: str
     path: str
-    token: str
+    headers: tuple[tuple[bytes, bytes], ...]
     body: bytes
     client: tuple[str, int]
 
@@ -161,12 +161,13 @@ async def _answer(app: App, request: Request, answer: "asyncio.Future[Response]"
         status = message.get("status", status)
         parts.append(message.get("body", b""))
 
+    path, _, query = request.path.partition("?")
     scope = {
         "type": "http",
         "method": request.method,
-        "path": request.path.partition("?")[0],
-        "query_string": request.path.partition("?")[2].encode(),
-        "headers": [(b"authorization", f"Bearer {request.token}".encode())],
+        "path": path,
+        "query_string": query.encode(),
+        "headers": request.headers,
         "client": request.client,
     }
     await app(scope, receive, send)
@@ -197,7 +198,8 @@ class SimPeer:
     ) -> None:
         self.host, self.port = record.host, record.port
         self._machine = record.name
-        self._network, self._token, self._client, self._permit = network, token, client, permit
+        self._network, self._client, self._permit = network, client, permit
+        self._headers = ((b"authorization", f"Bearer {token}".encode()),)
 
     async def post(self, path: str, body: bytes, timeout_seconds: float) -> Response:
         return await self._ask("POST", path, body, timeout_seconds)
@@ -208,10 +210,13 @@ class SimPeer:
 
     async def _ask(self, method: str, path: str, body: bytes, timeout_seconds: float) -> Response:
         self._permit()
-        request = Request(method, path, self._token, body, self._client)
+        request = Request(method, path, self._headers, body, self._client)
         answer = self._network.ask(self._machine, self.port, request)
-        late = Unreachable(f"no answer from {self._machine} in {timeout_seconds:.1f} s")
-        timer = asyncio.get_running_loop().call_later(timeout_seconds, settle, answer, late)
+
+        def give_up() -> None:
+            settle(answer, Unreachable(f"no answer from {self._machine} in {timeout_seconds:.1f} s"))
+
+        timer = asyncio.get_running_loop().call_later(timeout_seconds, give_up)
         try:
             response = await answer
         except NotListening:
