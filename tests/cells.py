@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from borgish.cli.cell import borglets_of, master_of
 from borgish.cli.daemons import running_pid
+from borgish.cli.local_cell import borglets_of, master_of
 from borgish.client import Client
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -2,7 +2,7 @@
 
 import random
 
-from borgish.cli.cell import is_free
+from borgish.cli.local_cell import is_free
 
 _LOW, _HIGH = 2000, 7399
 """Below those of local cells and of their tasks, and of those that the kernel gives to connections: such a

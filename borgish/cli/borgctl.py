@@ -17,27 +17,28 @@ import borgish
 from borgish.cli.screen import let_go, make_usable
 from borgish.cli.session import DirOption, Session
 
-# In the order of the help: a cell, what runs in it, what it runs on, what happened, the rest.
-COMMANDS = (
-    "up",
-    "down",
-    "status",
-    "job",
-    "plan",
-    "task",
-    "why",
-    "machine",
-    "quota",
-    "events",
-    "history",
-    "diff",
-    "checkpoint",
-    "rollback",
-    "archive",
-    "dashboard",
-    "schema",
-    "completion",
-)
+# In the order of the help: a cell, what runs in it, what it runs on, what happened, the rest. Each with its
+# module and its app there.
+COMMANDS = {
+    "up": "up:up_app",
+    "down": "up:down_app",
+    "status": "status:app",
+    "job": "job:app",
+    "plan": "submit:plan_app",
+    "task": "task:app",
+    "why": "events:why_app",
+    "machine": "machine:app",
+    "quota": "quota:app",
+    "events": "events:events_app",
+    "history": "history:app",
+    "diff": "diff:app",
+    "checkpoint": "checkpoint:app",
+    "rollback": "rollback:app",
+    "archive": "archive:app",
+    "dashboard": "extras:dashboard_app",
+    "schema": "extras:schema_app",
+    "completion": "extras:completion_app",
+}
 
 
 _MEANT = {
@@ -89,7 +90,8 @@ _NOT_LOADED: Any = object()
 
 
 def _load(name: str) -> Any:
-    command = typer.main.get_command(import_module(f"borgish.cli.{name}").app)
+    module, _, app_name = COMMANDS[name].partition(":")
+    command = typer.main.get_command(getattr(import_module(f"borgish.cli.{module}"), app_name))
     command.name = name
     return command
 
@@ -165,7 +167,7 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         return _reader_gone()
     except Exception as error:  # the one place that turns errors into words
-        from borgish.cli.failing import report, wants_traceback
+        from borgish.cli.errors import report, wants_traceback
         from borgish.errors import BorgishError
 
         if wants_traceback() and not isinstance(error, BorgishError):

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from borgish.cli.commands import noun
-from borgish.cli.render import Form, FormOption, fields, show_list, show_one
-from borgish.cli.session import session_of
-from borgish.cli.table import Column
+from borgish.cli.render import Column, Form, FormOption, fields, show_list, show_one
+from borgish.cli.session import noun, session_of
 from borgish.errors import Conflict, NotFound, TooLarge
 from borgish.resources import show_bytes
 from borgish.text import age, safe

@@ -15,8 +15,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from borgish.cli.cell import Daemon
 from borgish.cli.changes import Deadline
+from borgish.cli.local_cell import Daemon
 
 LOG_BYTES_MAX = 1024 * 1024
 _LOOK_SECONDS = 0.02

@@ -7,11 +7,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from borgish.cli.commands import single
-from borgish.cli.moments import MOMENTS, SECONDS_MAX, day_and_time, zoned
-from borgish.cli.render import Form, FormOption, show_list, show_one
-from borgish.cli.session import session_of
-from borgish.cli.text import plural
+from borgish.cli.at_option import MOMENTS, SECONDS_MAX, day_and_time, zoned
+from borgish.cli.render import Form, FormOption, plural, show_list, show_one
+from borgish.cli.session import session_of, single
 from borgish.text import safe
 from borgish.wire.api import AsOf
 from borgish.wire.api_past import ChangeView, DiffView

@@ -1,4 +1,4 @@
-"""``borgctl events``: what happened."""
+"""``borgctl events`` and ``borgctl why``: what happened, and why things are as they are."""
 
 import sys
 from collections.abc import Sequence
@@ -6,18 +6,28 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from borgish.cli.commands import single
-from borgish.cli.moments import AtOption, client_at
-from borgish.cli.render import Form, FormOption, as_json_line, as_yaml, show_list
+from borgish.cli.at_option import AtOption, client_at
+from borgish.cli.render import (
+    Column,
+    Form,
+    FormOption,
+    as_json_line,
+    as_yaml,
+    draw,
+    show_list,
+    show_one,
+    state_text,
+)
 from borgish.cli.screen import data, painted
-from borgish.cli.table import Column
-from borgish.text import clock_time, safe, show_indexes
-from borgish.wire.api import EventView
+from borgish.cli.session import single
+from borgish.text import clock_time, safe, safe_lines, show_indexes
+from borgish.wire.api import EventView, WhyView
 
 if TYPE_CHECKING:
     from borgish.client import Client
 
-app = single()
+
+events_app = single()
 
 _AT_ONCE_MAX = 1000
 
@@ -39,7 +49,7 @@ EVENT_COLUMNS: tuple[Column[EventView], ...] = (
 )
 
 
-@app.command()
+@events_app.command()
 def events(
     context: typer.Context,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as things happen.")] = False,
@@ -52,8 +62,7 @@ def events(
 
     With -f and -o json each event is one object on a line.
     """
-    from borgish.cli.names import find_job
-    from borgish.cli.pages import latest_events
+    from borgish.cli.lookup import find_job, latest_events
 
     if follow and at:
         raise typer.BadParameter("what follows comes now", param_hint="--follow")
@@ -69,7 +78,7 @@ def events(
 def follow_events(client: "Client", job: str, limit: int, form: Form) -> None:
     """Show the latest events and then each as it comes, until interrupted. A master away is waited for."""
     from borgish.cli.changes import TICK_SECONDS, Changes
-    from borgish.cli.pages import latest_events
+    from borgish.cli.lookup import latest_events
     from borgish.errors import Unreachable
 
     changes = Changes(client, "event", job)
@@ -104,3 +113,37 @@ def _line(event: EventView, form: Form) -> str:
         return str(event.position)
     kind = painted(safe(event.kind), "red" if event.bad else "", sys.stdout)
     return f"{clock_time(event.at)}  {safe(about(event))}  {kind}  {safe(event.text)}"
+
+
+why_app = single()
+
+
+@why_app.command()
+def why(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="TASK-or-JOB", help="web/0, web, ann/web/0, ann/web")],
+    at: AtOption = "",
+    output: FormOption = Form.TABLE,
+) -> None:
+    """Say why a task or a job is as it is."""
+    from borgish.cli.lookup import find_subject
+    from borgish.client import quoted
+
+    client = client_at(context, at, output)
+    view = client.get(quoted("why", *find_subject(client, name).split("/")), None, WhyView)
+    show_one(view, output, view.name, lambda it, wide: explained(it, wide=wide))
+
+
+def explained(view: WhyView, *, wide: bool) -> str:
+    """Return the answer as people read it: the reason, the refusals, the tasks, what happened."""
+    from borgish.cli.problems import refusal_lines
+    from borgish.cli.task import TASK_COLUMNS
+
+    parts = [f"{safe(view.name)} is {state_text(view.state, view.outcome)}: {safe_lines(view.text)}\n"]
+    if view.refusals:
+        parts.append("\n".join(line for refusal in view.refusals for line in refusal_lines(refusal)) + "\n")
+    if view.tasks:
+        parts.append(draw(view.tasks, [c for c in TASK_COLUMNS if wide or not c.wide]))
+    if view.events:
+        parts.append(draw(view.events, [c for c in EVENT_COLUMNS if wide or not c.wide]))
+    return "\n".join(parts)

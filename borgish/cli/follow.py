@@ -14,10 +14,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from borgish.cli.changes import Changes, Deadline
-from borgish.cli.failing import DONE, FAILED, NOT_ALLOWED, NOT_PLACED, say_error
-from borgish.cli.progress import Progress
+from borgish.cli.errors import DONE, FAILED, NOT_ALLOWED, NOT_PLACED, say_error
+from borgish.cli.render import Progress, outcomes, plural
 from borgish.cli.screen import data, say
-from borgish.cli.text import outcomes, plural
 from borgish.client import quoted
 from borgish.errors import Invalid, Unreachable
 from borgish.text import safe, span
@@ -165,7 +164,7 @@ class Course:
 
     def conclude(self, code: int, timeout_seconds: float) -> None:
         """Say how it came out."""
-        from borgish.cli.missing import say_missing
+        from borgish.cli.problems import print_problems
 
         if self._detail is None:
             waited = span(timeout_seconds)
@@ -178,7 +177,7 @@ class Course:
             return
         late = verdict(self._detail.job, self._goal) is None and not self._died
         say(f"{text}{f' after {span(self._deadline.spent)}' if late else ''}")
-        say_missing(self._client, self._detail, self._died)
+        print_problems(self._client, self._detail, self._died)
 
     def _settled(self, detail: JobDetail, asked_at: float, progress: Progress) -> int | None:
         """Return DONE when what is up stayed so for long enough; say at once that it is up."""
@@ -203,7 +202,7 @@ class Course:
         return None
 
     def _running(self) -> list[TaskView]:
-        from borgish.cli.pages import every_task
+        from borgish.cli.lookup import every_task
 
         return every_task(self._client, job=self._job, state=State.RUNNING)
 
@@ -213,7 +212,7 @@ class Course:
 
     def _is_dying(self, detail: JobDetail) -> bool:
         """Whether programs ended, were started again at once, and ended again."""
-        from borgish.cli.missing import died
+        from borgish.cli.problems import died
 
         if HELD_BACK.isdisjoint(detail.not_up):
             return False

@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import msgspec
 import typer
 
-from borgish.cli.commands import single
-from borgish.cli.moments import day_and_time, zoned
-from borgish.cli.render import Form, FormOption, show_list
-from borgish.cli.session import session_of
-from borgish.cli.table import Column
+from borgish.cli.at_option import day_and_time, zoned
+from borgish.cli.render import Column, Form, FormOption, show_list
+from borgish.cli.session import session_of, single
 from borgish.wire.api import EventView
 from borgish.wire.api_past import HistoryList, HistoryView
 
@@ -94,8 +92,7 @@ def about(client: "Client", name: str) -> Params:
     A machine by its whole name comes first, since a job of that name can be told by its user; a machine
     by its beginning comes last.
     """
-    from borgish.cli.names import job_keys, match_machine, match_subject
-    from borgish.cli.pages import every_machine
+    from borgish.cli.lookup import every_machine, job_keys, match_machine, match_subject
     from borgish.errors import NotFound
 
     if not name:
@@ -116,7 +113,7 @@ def about(client: "Client", name: str) -> Params:
 
 
 def _unknown(name: str, known: Sequence[str]) -> "BorgishError":
-    from borgish.cli.names import nearest
+    from borgish.cli.lookup import nearest
     from borgish.errors import NotFound
 
     near = ", ".join(nearest(name, known))

@@ -5,11 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from borgish.cli.commands import noun
-from borgish.cli.moments import AtOption, client_at
-from borgish.cli.render import Form, FormOption, fields, show_list, show_one
-from borgish.cli.session import session_of
-from borgish.cli.table import Column
+from borgish.cli.at_option import AtOption, client_at
+from borgish.cli.render import Column, Form, FormOption, fields, show_list, show_one
+from borgish.cli.session import noun, session_of
 from borgish.resources import Resources, show_bytes, show_cpu, show_devices
 from borgish.text import age, span
 from borgish.vocabulary import TaintEffect
@@ -85,7 +83,7 @@ def _columns(machines: Sequence[MachineView]) -> tuple[Column[MachineView], ...]
 @app.command("list")
 def list_(context: typer.Context, at: AtOption = "", output: FormOption = Form.TABLE) -> None:
     """List the machines."""
-    from borgish.cli.pages import every_machine
+    from borgish.cli.lookup import every_machine
 
     machines = every_machine(client_at(context, at, output))
     none = "no machine had joined" if at else "no machine has joined"
@@ -199,7 +197,7 @@ def _change(context: typer.Context, machine: str, verb: str, body: object) -> No
 
 
 def _path(client: "Client", machine: str) -> str:
-    from borgish.cli.names import find_machine
+    from borgish.cli.lookup import find_machine
     from borgish.client import quoted
 
     return quoted("machines", find_machine(client, machine))

@@ -5,11 +5,9 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from borgish.cli.commands import noun
-from borgish.cli.moments import AtOption, client_at
-from borgish.cli.render import Form, FormOption, fields, show_list, show_one
-from borgish.cli.session import session_of
-from borgish.cli.table import Column
+from borgish.cli.at_option import AtOption, client_at
+from borgish.cli.render import Column, Form, FormOption, fields, show_list, show_one
+from borgish.cli.session import noun, session_of
 from borgish.resources import QUOTA_MAX, Resources, parse_bytes, parse_quota_millis, show_amounts
 from borgish.vocabulary import Band
 from borgish.wire.api import Accepted, QuotaRequest, QuotaView
@@ -106,7 +104,7 @@ def list_(
     output: FormOption = Form.TABLE,
 ) -> None:
     """List the quotas, what is used of them, and what users ask for without one."""
-    from borgish.cli.pages import every_quota
+    from borgish.cli.lookup import every_quota
 
     quotas = every_quota(client_at(context, at, output), user)
     none = "no quotas, and nothing is asked for; `borgctl quota set USER` makes one"

@@ -4,17 +4,21 @@ json and yaml are the shapes of ``wire.api``, complete: an array of items for a 
 one. They are for programs, so nothing else is written to stdout beside them.
 """
 
+import codecs
 import re
-from collections.abc import Callable, Sequence
+import sys
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import Annotated, TypeVar
+from typing import Annotated, Generic, TextIO, TypeVar
 
 import msgspec
 import typer
 
-from borgish.cli.screen import data
-from borgish.cli.table import Column, draw
-from borgish.text import safe
+from borgish.cli.screen import data, is_terminal, painted, width_of
+from borgish.clock import SystemClock
+from borgish.text import safe, safe_lines
+from borgish.vocabulary import TASKS_PER_JOB_MAX, Outcome, State
 
 T = TypeVar("T")
 
@@ -33,6 +37,23 @@ FormOption = Annotated[Form, typer.Option("--output", "-o", help="How to show it
 
 # JSON escapes the control characters below 0x20 only; these too must not reach a terminal.
 _HIDDEN = re.compile("[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
+
+
+class Column(msgspec.Struct, Generic[T], frozen=True):
+    """One column: its title, and how an item's cell reads and looks."""
+
+    title: str
+    text: Callable[[T], str]
+    style: Callable[[T], str] = lambda _: ""
+    right: bool = False  # numbers
+    wide: bool = False  # only in the wide table
+
+
+class _Cell(msgspec.Struct, frozen=True):
+    """A cell's text, made safe, with its style."""
+
+    text: str
+    style: str = ""
 
 
 def show_list(
@@ -94,3 +115,137 @@ def fields(pairs: Sequence[tuple[str, str]]) -> str:
 def _names(names: Sequence[str]) -> None:
     if names:
         data("\n".join(safe(name) for name in names))
+
+
+_GAP = "  "
+_LAST_WIDTH_MIN = 12
+
+
+def draw(items: Sequence[T], columns: Sequence[Column[T]], file: TextIO | None = None) -> str:
+    """Return the items as a table with a header. Only the last column is cut to fit a terminal."""
+    file = file or sys.stdout
+    header = [_Cell(column.title, "bold") for column in columns]
+    rows = [header, *([_cell_of(column, item) for column in columns] for item in items)]
+    widths = [max(cell_width(row[i].text) for row in rows) for i in range(len(columns))]
+    room = _last_width(widths, width_of(file))
+    rights = [column.right for column in columns]
+    return "".join(_line(row, widths, rights, room, file) for row in rows)
+
+
+def cell_width(text: str) -> int:
+    """Return how many columns of a terminal a safe text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(_character_width(c) for c in text)
+
+
+def cut(text: str, width: int) -> str:
+    """Return the text, shortened with an ellipsis where it is wider than ``width`` columns."""
+    if cell_width(text) <= width:
+        return text
+    kept, used = [], 1
+    for character in text:
+        used += _character_width(character)
+        if used > width:
+            break
+        kept.append(character)
+    return "".join(kept) + "…"
+
+
+def _character_width(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _cell_of(column: Column[T], item: T) -> _Cell:
+    return _Cell(safe(column.text(item)), column.style(item))
+
+
+def _last_width(widths: Sequence[int], screen: int) -> int:
+    """Return the room of the last column; 0 for as much as it needs."""
+    before = sum(widths[:-1]) + len(_GAP) * (len(widths) - 1)
+    return max(_LAST_WIDTH_MIN, screen - before) if screen else 0
+
+
+def _line(
+    row: Sequence[_Cell], widths: Sequence[int], rights: Sequence[bool], room: int, file: TextIO
+) -> str:
+    parts = []
+    for i, (cell, width, right) in enumerate(zip(row, widths, rights, strict=True)):
+        last = i == len(row) - 1
+        text = cut(cell.text, room) if last and room else cell.text
+        pad = " " * (width - cell_width(text)) if right or not last else ""
+        shown = painted(text, cell.style, file)
+        parts.append(pad + shown if right else shown + pad)
+    return _GAP.join(parts).rstrip() + "\n"
+
+
+PLAIN_EVERY_SECONDS = 1.0
+
+
+class Progress:
+    """Shows the latest text on stderr. The caller made it safe."""
+
+    def __init__(self) -> None:
+        self._live = is_terminal(sys.stderr)
+        self._clock = SystemClock()
+        self._shown = ""
+        self._shown_at = float("-inf")
+
+    def show(self, text: str) -> None:
+        """Show the text, if it differs; elsewhere than on a terminal at most once a second."""
+        now = self._clock.now().mono
+        if text == self._shown or (not self._live and now < self._shown_at + PLAIN_EVERY_SECONDS):
+            return
+        self._shown, self._shown_at = text, now
+        if self._live:
+            sys.stderr.write(f"\r\x1b[2K{cut(text, max(20, width_of(sys.stderr) - 1))}")
+        else:
+            sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+
+    def end(self) -> None:
+        """Take the line away from a terminal, so that what follows stands in its place."""
+        if self._live and self._shown:
+            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.flush()
+        self._shown = ""
+
+
+def safe_output(pieces: Iterable[bytes]) -> Iterator[str]:
+    """Yield what a program wrote, fit for a terminal; a character may be split over two pieces."""
+    decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+    for piece in pieces:
+        yield safe_lines(decoder.decode(piece).replace("\r\n", "\n"))
+    yield safe_lines(decoder.decode(b"", final=True))
+
+
+def plural(count: int, noun: str) -> str:
+    """Return ``1 task``, ``2 tasks``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def state_text(state: State, outcome: Outcome | None) -> str:
+    """Return the state, of what is dead with its outcome: ``dead (failed)``."""
+    return f"{state} ({outcome})" if outcome else state
+
+
+def outcomes(finished: int, failed: int, killed: int) -> list[str]:
+    """Return ``2 finished``, ``1 failed``: how dead tasks came out, those that are none left out."""
+    counts = ((finished, "finished"), (failed, "failed"), (killed, "killed"))
+    return [f"{count} {word}" for count, word in counts if count]
+
+
+def parse_indexes(text: str) -> tuple[int, ...]:
+    """Read ``0-2,5`` as 0, 1, 2 and 5. Raises ValueError with the reason."""
+    indexes: set[int] = set()
+    for part in text.split(","):
+        low, dash, high = part.strip().partition("-")
+        if not (low.isdecimal() and low.isascii()) or (dash and not (high.isdecimal() and high.isascii())):
+            raise ValueError("is not a list of task indexes like 0-2,5")
+        first, last = int(low), int(high or low)
+        if not first <= last < TASKS_PER_JOB_MAX:
+            raise ValueError(f"names indexes outside 0 to {TASKS_PER_JOB_MAX - 1}, or backwards")
+        indexes.update(range(first, last + 1))
+    return tuple(sorted(indexes))

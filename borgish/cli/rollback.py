@@ -4,12 +4,10 @@ from typing import Annotated
 
 import typer
 
-from borgish.cli.commands import single
+from borgish.cli.at_option import MOMENT, MOMENTS, SECONDS_MAX, day_and_time, zoned
 from borgish.cli.diff import AgesAllowed
-from borgish.cli.moments import MOMENT, MOMENTS, SECONDS_MAX, day_and_time, zoned
-from borgish.cli.render import Form, FormOption, show_one
-from borgish.cli.session import session_of
-from borgish.cli.text import plural
+from borgish.cli.render import Form, FormOption, plural, show_one
+from borgish.cli.session import session_of, single
 from borgish.text import safe
 from borgish.wire.api_past import JobRollback, RollbackPlan, RollbackRequest
 

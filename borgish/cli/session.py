@@ -1,12 +1,13 @@
-"""What every command knows: which cell is meant, how to reach its master, and who is asking."""
+"""What commands share: how they are made, which cell is meant, how to reach its master, who is asking."""
 
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
+from typer.core import TyperGroup
 
 from borgish.errors import BorgishError, Unauthenticated
 from borgish.vocabulary import NAME_PATTERN
@@ -14,6 +15,7 @@ from borgish.vocabulary import NAME_PATTERN
 if TYPE_CHECKING:
     from borgish.bands import Bands
     from borgish.client import Client
+
 
 FOLDER_NAME = ".borgish"
 CHECK_SECONDS_MAX = 5.0  # reading a job file can do without what the cell would answer
@@ -121,3 +123,50 @@ def login_name() -> str:
 def _from_environment() -> Path | None:
     named = os.environ.get("BORGISH_DIR")
     return Path(named) if named else None
+
+
+_OTHER_WORDS = {
+    "apply": ("submit", "create"),
+    "cancel": ("kill",),
+    "create": ("submit",),
+    "delete": ("kill", "remove"),
+    "describe": ("show",),
+    "drain": ("taint",),
+    "get": ("show", "list"),
+    "info": ("show",),
+    "inspect": ("show",),
+    "log": ("logs",),
+    "ls": ("list",),
+    "ps": ("list",),
+    "rm": ("kill", "remove", "delete"),
+    "run": ("submit",),
+    "start": ("submit", "restart"),
+    "status": ("show",),
+    "stop": ("kill",),
+    "validate": ("check", "verify"),
+}
+"""What other systems call a command of ours; the first that a group has is meant."""
+
+
+class Noun(TyperGroup):
+    """A group of commands that knows what other systems call them."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the first argument names. Ends with usage, and with what was meant."""
+        if self.get_command(ctx, args[0]) is None:
+            meant = next((word for word in _OTHER_WORDS.get(args[0], ()) if word in self.commands), "")
+            if meant:
+                ctx.fail(f"No such command '{args[0]}'. Did you mean '{meant}'?")
+        return super().resolve_command(ctx, args)
+
+
+def noun(words: str) -> typer.Typer:
+    """Return a group of commands about one noun; ``words`` say what it is."""
+    return typer.Typer(
+        cls=Noun, help=words, no_args_is_help=True, add_completion=False, rich_markup_mode=None
+    )
+
+
+def single() -> typer.Typer:
+    """Return the home of one command that stands by itself."""
+    return typer.Typer(add_completion=False, rich_markup_mode=None)

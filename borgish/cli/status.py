@@ -5,13 +5,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from borgish.cli.commands import single
-from borgish.cli.moments import AtOption, client_at
-from borgish.cli.render import Form, FormOption, fields, show_one
-from borgish.cli.screen import can_show
-from borgish.cli.session import DirOption, Session, session_of
-from borgish.cli.table import Column, draw
-from borgish.cli.text import outcomes, plural
+from borgish.cli.at_option import AtOption, client_at
+from borgish.cli.render import Column, Form, FormOption, draw, fields, outcomes, plural, show_one
+from borgish.cli.screen import can_show, say
+from borgish.cli.session import DirOption, Session, session_of, single
 from borgish.errors import BorgishError, Unreachable
 from borgish.resources import show_bytes, show_cpu
 from borgish.text import age
@@ -129,8 +126,8 @@ def _bar(part: int, whole: int) -> str:
 
 
 def _local_pid(session: Session) -> int:
-    from borgish.cli.cell import exists, master_of
     from borgish.cli.daemons import running_pid
+    from borgish.cli.local_cell import exists, master_of
 
     return (
         running_pid(master_of(session.cell_folder)) if not session.url and exists(session.cell_folder) else 0
@@ -139,8 +136,7 @@ def _local_pid(session: Session) -> int:
 
 def _say_daemons(session: Session) -> None:
     """Say which daemons of the local cell run, when the master does not answer."""
-    from borgish.cli.cell import exists
-    from borgish.cli.screen import say
+    from borgish.cli.local_cell import exists
 
     folder = session.cell_folder
     if not session.url and exists(folder):
@@ -148,8 +144,8 @@ def _say_daemons(session: Session) -> None:
 
 
 def _daemon_words(folder: "Path") -> str:
-    from borgish.cli.cell import borglets_of, master_of
     from borgish.cli.daemons import running_pid
+    from borgish.cli.local_cell import borglets_of, master_of
 
     every = [master_of(folder), *borglets_of(folder)]
     running = [f"{daemon.name} (pid {pid})" for daemon in every if (pid := running_pid(daemon))]

@@ -1,4 +1,4 @@
-"""``borgctl task``: list, show, logs, kill, exec."""
+"""``borgctl task``: list, show, logs, kill, exec; and how tasks read."""
 
 import os
 import sys
@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from borgish.cli.commands import noun
-from borgish.cli.moments import AtOption, NowOnly, client_at
-from borgish.cli.render import Form, FormOption, show_list, show_one
-from borgish.cli.session import session_of
-from borgish.vocabulary import State, task_name
+from borgish.cli.at_option import AtOption, NowOnly, client_at
+from borgish.cli.problems import last_exit
+from borgish.cli.render import Column, Form, FormOption, fields, plural, show_list, show_one, state_text
+from borgish.cli.session import noun, session_of
+from borgish.resources import DEVICE_MILLIS, show_bytes, show_cpu, show_devices
+from borgish.text import age
+from borgish.vocabulary import Outcome, Phase, State, task_name
+from borgish.wire.api import ExecCall, ProgramView, TaskView
 
 if TYPE_CHECKING:
     from borgish.client import Client
+
 
 app = noun("The tasks of jobs: look at them, read what they write.")
 
@@ -36,9 +40,7 @@ def list_(
     output: FormOption = Form.TABLE,
 ) -> None:
     """List tasks."""
-    from borgish.cli.names import find_job, find_machine
-    from borgish.cli.pages import every_task
-    from borgish.cli.task_view import TASK_COLUMNS
+    from borgish.cli.lookup import every_task, find_job, find_machine
 
     client = client_at(context, at, output)
     job = job or of_job
@@ -54,8 +56,6 @@ def list_(
 @app.command()
 def show(context: typer.Context, task: TaskName, at: AtOption = "", output: FormOption = Form.TABLE) -> None:
     """Show one task."""
-    from borgish.cli.task_view import task_in_full
-    from borgish.wire.api import TaskView
 
     client = client_at(context, at, output)
     view = client.get(_path(client, task), None, TaskView)
@@ -91,7 +91,7 @@ def kill(context: typer.Context, task: TaskName) -> None:
     It stays dead until `borgctl job restart`, or submitting the same job file again, brings it back.
     """
     from borgish.cli.job import change_tasks
-    from borgish.cli.names import find_task
+    from borgish.cli.lookup import find_task
 
     client = session_of(context).client()
     job, index = find_task(client, task)
@@ -121,14 +121,13 @@ def exec_(
     A pipe or a file at the standard input is passed to it, so in a loop that reads one itself write
     --no-stdin. Its output is shown as it comes, like that of `borgctl task logs -f`.
     """
-    from borgish.cli.beside import run_beside
     from borgish.cli.job import seconds_of
-    from borgish.wire.api import ExecCall
+    from borgish.cli.task_exec import exec_task
 
     seconds = seconds_of(timeout, "--timeout")
     call = ExecCall(_words(command), seconds, program)
     client = session_of(context).client()
-    raise typer.Exit(run_beside(client, f"{_path(client, task)}/exec", call, _input(wanted=stdin), pass_on))
+    raise typer.Exit(exec_task(client, f"{_path(client, task)}/exec", call, _input(wanted=stdin), pass_on))
 
 
 def _input(*, wanted: bool | None) -> int:
@@ -150,7 +149,7 @@ def _words(command: list[str]) -> tuple[str, ...]:
 def pass_on(pieces: Iterable[bytes]) -> None:
     """Write a program's output to stdout: made safe for a terminal, unchanged elsewhere."""
     if sys.stdout.isatty():
-        from borgish.cli.text import safe_output
+        from borgish.cli.render import safe_output
 
         _write(text.encode(errors="backslashreplace") for text in safe_output(pieces))
     else:
@@ -165,7 +164,101 @@ def _write(pieces: Iterable[bytes] | Iterator[bytes]) -> None:
 
 
 def _path(client: "Client", task: str) -> str:
-    from borgish.cli.names import find_task
+    from borgish.cli.lookup import find_task
     from borgish.client import quoted
 
     return quoted("tasks", *task_name(*find_task(client, task)).split("/"))
+
+
+_PHASE_STYLES = {
+    Phase.HEALTHY: "green",
+    Phase.UP: "green",
+    Phase.UNHEALTHY: "red",
+    Phase.CRASH_LOOPING: "red",
+}
+
+
+def task_style(task: TaskView) -> str:
+    """Return the colour of a task's state."""
+    if task.state is State.RUNNING:
+        return _PHASE_STYLES.get(task.phase or Phase.ASSIGNED, "yellow")
+    if task.state is State.PENDING:
+        return "yellow"
+    return "red" if task.outcome in (Outcome.FAILED, Outcome.LOST) else "dim"
+
+
+def machine_now(task: TaskView) -> str:
+    """Return where a task is; "" for one that is nowhere, whose machine is the last it was on."""
+    return task.machine or "" if task.state is State.RUNNING else ""
+
+
+def show_ports(task: TaskView) -> str:
+    """Return ``http=20001,admin=20002``."""
+    return ",".join(f"{name}={port}" for name, port in task.ports.items())
+
+
+def devices_text(task: TaskView) -> str:
+    """Return ``gpu:0,gpu:1``, with what it has of them where that is a part: ``gpu:0 (500m)``."""
+    parts = [show_devices(m) for m in task.resources.devices.values() if m % DEVICE_MILLIS]
+    return ",".join(task.devices) + (f" ({', '.join(parts)})" if parts and task.devices else "")
+
+
+def program_text(program: ProgramView) -> str:
+    """Return ``proxy: up, pid 4711, 2 restarts``."""
+    parts = [program.phase, f"pid {program.pid}" * bool(program.pid)]
+    parts += [plural(program.restarts, "restart") * bool(program.restarts), program.reason]
+    return f"{program.name}: {', '.join(filter(None, parts))}"
+
+
+TASK_COLUMNS: tuple[Column[TaskView], ...] = (
+    Column("NAME", lambda task: task.name),
+    Column("STATE", lambda task: state_text(task.state, task.outcome), task_style),
+    Column("PHASE", lambda task: task.phase or "-", task_style),
+    Column("MACHINE", lambda task: machine_now(task) or "-"),
+    Column("PORTS", lambda task: show_ports(task) or "-"),
+    Column("RESTARTS", lambda task: str(task.restarts), right=True, wide=True),
+    Column("PID", lambda task: str(task.pid or "-"), right=True, wide=True),
+    Column("ATTEMPT", lambda task: str(task.attempt), right=True, wide=True),
+    Column("PRIORITY", lambda task: str(task.priority), right=True, wide=True),
+    Column("CPU", lambda task: _usage_text(task, cpu=True), right=True, wide=True),
+    Column("RAM", lambda task: _usage_text(task, cpu=False), right=True, wide=True),
+    Column("EXIT", lambda task: last_exit(task) or "-", wide=True),
+    Column("AGE", lambda task: age(task.since), right=True),
+    Column("REASON", lambda task: task.reason),
+)
+
+
+def _usage_text(task: TaskView, *, cpu: bool) -> str:
+    """Return usage and limit: ``12m/500m``."""
+    if cpu:
+        used = show_cpu(task.usage.cpu_millis) if task.usage else "-"
+        return f"{used}/{show_cpu(task.resources.cpu_millis)}"
+    used = show_bytes(task.usage.ram_bytes) if task.usage else "-"
+    return f"{used}/{show_bytes(task.resources.ram_bytes)}"
+
+
+def task_in_full(task: TaskView, *, wide: bool) -> str:
+    """Return one task as people read it."""
+    del wide  # it is always shown in full
+    return fields(
+        [
+            ("task", task.name),
+            ("state", f"{state_text(task.state, task.outcome)} {task.phase or ''}".strip()),
+            ("reason", task.reason),
+            ("since", f"{age(task.since)} ago"),
+            ("machine", machine_now(task)),
+            ("last machine", "" if machine_now(task) else task.machine or ""),
+            ("alloc", task.alloc),
+            ("attempt", str(task.attempt) if task.attempt else ""),
+            ("pid", str(task.pid) if task.pid else ""),
+            ("programs", "; ".join(map(program_text, task.programs))),
+            ("ports", show_ports(task)),
+            ("devices", devices_text(task)),
+            ("started", f"{age(task.started_at)} ago" if task.started_at else ""),
+            ("restarts", str(task.restarts)),
+            ("last exit", last_exit(task)),
+            ("priority", str(task.priority)),
+            ("cpu", f"{_usage_text(task, cpu=True)} used/limit"),
+            ("ram", f"{_usage_text(task, cpu=False)} used/limit"),
+        ]
+    )

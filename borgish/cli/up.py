@@ -1,4 +1,4 @@
-"""``borgctl up``: a cell on this machine, in the background."""
+"""``borgctl up`` and ``borgctl down``: a cell on this machine, in the background."""
 
 import time
 from pathlib import Path
@@ -6,25 +6,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from borgish.cli.commands import single
-from borgish.cli.session import DirOption, session_of
+from borgish.cli.session import DirOption, session_of, single
 
 if TYPE_CHECKING:
     import subprocess
 
-    from borgish.cli.cell import Daemon
     from borgish.cli.changes import Deadline
+    from borgish.cli.local_cell import Daemon
 
     Started = dict[Daemon, subprocess.Popen[bytes]]
+    from collections.abc import Sequence
 
-app = single()
+
+up_app = single()
 
 READY_SECONDS_MAX = 60.0
 _LOOK_SECONDS = 0.03
 MACHINES = 3
 
 
-@app.command()
+@up_app.command()
 def up(
     context: typer.Context,
     machines: Annotated[
@@ -38,7 +39,7 @@ def up(
     Machines are borglets on this host, each with a share of it. A larger number later adds machines.
     The cell goes on when the terminal is closed; `borgctl down` stops it.
     """
-    from borgish.cli.cell import alone, check_machines, refuse_foreign
+    from borgish.cli.local_cell import alone, check_machines, refuse_foreign
 
     if machines is not None:
         check_machines(machines)
@@ -51,14 +52,14 @@ def up(
 
 def bring_up(folder: Path, machines: int | None) -> int:
     """Make and start what is missing; return the exit code."""
-    from borgish.cli import cell, daemons
+    from borgish.cli import daemons, local_cell
     from borgish.cli.changes import Deadline
     from borgish.cli.screen import data
 
     spent = Deadline(READY_SECONDS_MAX)
-    is_new = not cell.exists(folder)
-    added = cell.make(folder, machines or len(cell.machine_names(folder)) or MACHINES)
-    every = [cell.master_of(folder), *cell.borglets_of(folder)]
+    is_new = not local_cell.exists(folder)
+    added = local_cell.make(folder, machines or len(local_cell.machine_names(folder)) or MACHINES)
+    every = [local_cell.master_of(folder), *local_cell.borglets_of(folder)]
     ran = {daemon.name: pid for daemon in every if (pid := daemons.running_pid(daemon))}
     started = {daemon: daemons.start(daemon) for daemon in every if daemon.name not in ran}
     code = wait_until_ready(folder, started, spent)
@@ -80,7 +81,7 @@ def _what_was_done(ran: list[str], started: list[str], added: list[str]) -> str:
 
 def wait_until_ready(folder: Path, started: "Started", deadline: "Deadline") -> int:
     """Wait until the master serves and has heard every machine; say who is missing otherwise."""
-    from borgish.cli.failing import FAILED, say_error, say_hint
+    from borgish.cli.errors import FAILED, say_error, say_hint
 
     missing = ["borgmaster"]
     while deadline.left:
@@ -100,8 +101,8 @@ def wait_until_ready(folder: Path, started: "Started", deadline: "Deadline") -> 
 
 def not_heard(folder: Path) -> list[str]:
     """Return the names of the daemons that do not serve yet: the master, or machines it has not heard."""
-    from borgish.cli.cell import machine_names
-    from borgish.cli.pages import every_machine
+    from borgish.cli.local_cell import machine_names
+    from borgish.cli.lookup import every_machine
     from borgish.client import Client
     from borgish.errors import Unreachable
 
@@ -120,7 +121,7 @@ def not_heard(folder: Path) -> list[str]:
 
 def _say_ended(daemon: "Daemon", code: int) -> int:
     from borgish.cli.daemons import last_words
-    from borgish.cli.failing import FAILED, say_error, say_hint
+    from borgish.cli.errors import FAILED, say_error, say_hint
     from borgish.cli.screen import say
 
     how = f"exit code {code}" if code >= 0 else f"signal {-code}"
@@ -131,8 +132,8 @@ def _say_ended(daemon: "Daemon", code: int) -> int:
 
 
 def _say_ready(folder: Path, seconds: float) -> None:
+    from borgish.cli.render import plural
     from borgish.cli.screen import data, say
-    from borgish.cli.text import plural
     from borgish.client import Client
     from borgish.wire.api import StatusView
 
@@ -142,3 +143,74 @@ def _say_ready(folder: Path, seconds: float) -> None:
     data(f"ready after {seconds:.1f}s: {client.url}, {machines} up, {plural(status.jobs, 'job')}")
     if not status.jobs:
         say("Next: borgctl job submit FILE; borgctl dashboard; borgctl down")
+
+
+down_app = single()
+
+_DAEMON_SECONDS_MAX = 20.0
+
+
+@down_app.command()
+def down(
+    context: typer.Context,
+    purge: Annotated[bool, typer.Option("--purge", help="Remove the cell's folder, too.")] = False,
+    folder: DirOption = None,
+) -> None:
+    """Stop the local cell and every task.
+
+    The jobs stay in the cell's state: `borgctl up` finds them and runs them again.
+    """
+    from borgish.cli.local_cell import alone, exists, refuse_copy
+    from borgish.cli.screen import data
+
+    session = session_of(context)
+    session.use(folder)
+    where = session.cell_folder
+    if not exists(where):
+        data(f"nothing to stop: `borgctl up` made no cell in {where}")
+        raise typer.Exit
+    refuse_copy(where)
+    with alone(where, make=False):
+        code = take_down(where)
+        if code == 0 and purge:
+            _remove(where)
+    raise typer.Exit(code)
+
+
+def take_down(folder: Path) -> int:
+    """Stop the master, then the borglets, then what they ran; return the exit code.
+
+    In this order nobody starts anew what was just stopped, and the cell's state stays as it was.
+    """
+    from borgish.cli import daemons, local_cell
+    from borgish.cli.screen import data
+
+    borglets = local_cell.borglets_of(folder)
+    stopped = daemons.stop([local_cell.master_of(folder)], _DAEMON_SECONDS_MAX)
+    stopped += daemons.stop(borglets, _DAEMON_SECONDS_MAX)
+    used = [borglet for borglet in borglets if (borglet.config.parent / "state").is_dir()]
+    failed = daemons.stop_everything_run_by(used)
+    if failed:
+        return _say_failed(failed)
+    what = f"stopped {', '.join(stopped)} and every task" if stopped else "nothing runs"
+    data(f"cell in {folder}: {what}")
+    return 0
+
+
+def _say_failed(failed: "Sequence[tuple[Daemon, str]]") -> int:
+    from borgish.cli.errors import FAILED, say_error
+    from borgish.cli.screen import say
+
+    for daemon, words in failed:
+        say_error(f"not every task of {daemon.name} could be stopped:")
+        say("\n".join(f"  {line}" for line in words.splitlines()))
+    return FAILED
+
+
+def _remove(folder: Path) -> None:
+    from borgish.cli.local_cell import purge
+    from borgish.cli.screen import data
+    from borgish.text import safe
+
+    left = purge(folder)
+    data(f"removed {folder}" if not left else f"removed the cell; {folder} still has {safe(', '.join(left))}")

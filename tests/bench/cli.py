@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from borgish.cli import cell as cell_folder
 from borgish.cli import daemons
+from borgish.cli import local_cell as cell_folder
 from borgish.client import Client
 from borgish.errors import Unreachable
 from borgish.wire.api import Accepted, StatusView

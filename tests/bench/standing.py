@@ -17,8 +17,8 @@ import msgspec
 import uvloop
 
 from borgish.cell.state import Cell
-from borgish.cli import cell as cell_folder
 from borgish.cli import daemons
+from borgish.cli import local_cell as cell_folder
 from borgish.client import Client
 from borgish.link.transport import poll_token
 from borgish.store.open import open_store

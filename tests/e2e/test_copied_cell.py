@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from borgish.cli.pages import every_task
+from borgish.cli.lookup import every_task
 from borgish.client import Client
 from borgish.errors import Fenced, InUse, StoreOlder
 from tests.cells import RealCell, runs, wait_until

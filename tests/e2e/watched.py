@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from borgish.cli.changes import Deadline
-from borgish.cli.pages import every_job, every_task
+from borgish.cli.lookup import every_job, every_task
 from borgish.client import Client
 from borgish.vocabulary import State
 from borgish.wire.api import Accepted, IndexesRequest, MachineList, StatusView, TaskView

@@ -12,7 +12,7 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 
-from borgish.cli import parquet
+from borgish.cli import archive
 from borgish.cli.archive import _lines
 from borgish.wire.api import Problem
 from borgish.wire.archive import ArchiveBegin, ArchiveEnd, ArchivePiece, AttemptRow, EventRow, UsageRow
@@ -106,7 +106,7 @@ def test_the_time_is_asked_for(run: Run, master: FakeMaster, tmp_path: Path) -> 
 
 def test_the_schema_is_as_it_is_told(folder: Path) -> None:
     sections = re.findall(r"^## (\w+)\.parquet\n(.*?)(?=^## )", told(), re.MULTILINE | re.DOTALL)
-    assert [name for name, _ in sections] == list(parquet.TABLES)
+    assert [name for name, _ in sections] == list(archive.TABLES)
     for name, text in sections:
         columns = re.findall(r"^\| (\w+) \| (.*) \|$", text, re.MULTILINE)[1:]
         schema = pq.read_schema(folder / f"{name}.parquet")
@@ -140,7 +140,7 @@ def asked(folder: Path, queries: list[str]) -> Any:
 def test_rows_are_written_a_group_at_a_time(
     run: Run, master: FakeMaster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet, "GROUP_ROWS", 4)
+    monkeypatch.setattr(archive, "GROUP_ROWS", 4)
     piece = ArchivePiece(usage=USAGE[:3])
     end = ArchivePiece(end=ArchiveEnd(0, 0, 15))
     master.answers["GET /v1/archive"] = lines(BEGIN, *[piece] * 5, end)

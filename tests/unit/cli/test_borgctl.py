@@ -10,7 +10,7 @@ import pytest
 import borgish
 from borgish.cli.borgctl import COMMANDS
 from borgish.cli.changes import Changes, Deadline
-from borgish.cli.progress import Progress
+from borgish.cli.render import Progress
 from borgish.client import Client
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.samples import FakeMaster, job, task
@@ -114,7 +114,7 @@ def test_a_watch_wakes_who_waits(master: FakeMaster, monkeypatch: pytest.MonkeyP
 def test_progress_is_one_line_on_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("borgish.cli.progress.is_terminal", lambda _: True)
+    monkeypatch.setattr("borgish.cli.render.is_terminal", lambda _: True)
     progress = Progress()
     progress.show("one")
     progress.show("one")

@@ -9,16 +9,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from borgish.cli import borgctl, cell
-from borgish.cli.cell import alone
+from borgish.cli import borgctl, local_cell
 from borgish.cli.daemons import last_words, rotate, running_pid, start, stop
+from borgish.cli.local_cell import alone
 from borgish.cli.session import Session, nearest_folder
 from borgish.errors import Conflict, Invalid
 
 
 def ranges(folder: Path) -> list[tuple[int, int]]:
     found = []
-    for daemon in cell.borglets_of(folder):
+    for daemon in local_cell.borglets_of(folder):
         low, _, high = tomllib.loads(daemon.config.read_text())["ports"].partition("-")
         found.append((int(low), int(high)))
     return sorted(found)
@@ -26,7 +26,7 @@ def ranges(folder: Path) -> list[tuple[int, int]]:
 
 def test_a_new_cell_is_for_its_user_only(tmp_path: Path) -> None:
     folder = tmp_path / "cell"
-    assert cell.make(folder, 3) == ["m1", "m2", "m3"]
+    assert local_cell.make(folder, 3) == ["m1", "m2", "m3"]
     assert folder.stat().st_mode & 0o777 == 0o700
     for path in folder.rglob("*"):
         assert path.stat().st_mode & 0o077 == 0, path
@@ -42,8 +42,10 @@ def test_a_new_cell_is_for_its_user_only(tmp_path: Path) -> None:
 
 
 def test_machines_share_the_host_and_no_port(tmp_path: Path) -> None:
-    cell.make(tmp_path / "cell", 3)
-    configs = [tomllib.loads(daemon.config.read_text()) for daemon in cell.borglets_of(tmp_path / "cell")]
+    local_cell.make(tmp_path / "cell", 3)
+    configs = [
+        tomllib.loads(daemon.config.read_text()) for daemon in local_cell.borglets_of(tmp_path / "cell")
+    ]
     cores = len(os.sched_getaffinity(0))
     assert sum(int(config["capacity"]["cpu"].removesuffix("m")) for config in configs) <= cores * 1000
     taken = ranges(tmp_path / "cell")
@@ -52,26 +54,26 @@ def test_machines_share_the_host_and_no_port(tmp_path: Path) -> None:
 
 
 def test_as_many_machines_as_there_may_be_have_ports_of_their_own(tmp_path: Path) -> None:
-    lows = {cell.ports_low(tmp_path, number) for number in range(1, cell.MACHINES_MAX + 1)}
-    assert len(lows) == cell.MACHINES_MAX
+    lows = {local_cell.ports_low(tmp_path, number) for number in range(1, local_cell.MACHINES_MAX + 1)}
+    assert len(lows) == local_cell.MACHINES_MAX
     with pytest.raises(Invalid):
-        cell.make(tmp_path / "cell", cell.MACHINES_MAX + 1)
+        local_cell.make(tmp_path / "cell", local_cell.MACHINES_MAX + 1)
 
 
 def test_making_again_adds_and_changes_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "cell"
-    cell.make(folder, 1)
+    local_cell.make(folder, 1)
     (folder / "machines" / "m1" / "borglet.toml").write_text("# mine\n")
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert cell.make(folder, 1) == []
-    assert cell.make(folder, 2) == ["m2"]
+    assert local_cell.make(folder, 1) == []
+    assert local_cell.make(folder, 2) == ["m2"]
     assert {path: path.read_bytes() for path in before} == before
 
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("x")
     with pytest.raises(Conflict, match="not empty"):
-        cell.make(tmp_path, 1)
+        local_cell.make(tmp_path, 1)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
@@ -79,32 +81,32 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
 def test_the_state_of_another_borgmaster_is_left_alone(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("x")
     with pytest.raises(Conflict, match="did not start"):
-        cell.make(tmp_path, 1)
+        local_cell.make(tmp_path, 1)
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_purge_removes_only_what_is_a_cells(tmp_path: Path) -> None:
     folder = tmp_path / "cell"
-    cell.make(folder, 1)
+    local_cell.make(folder, 1)
     (folder / "thesis.txt").write_text("x")
-    assert cell.purge(folder) == ["thesis.txt"]
+    assert local_cell.purge(folder) == ["thesis.txt"]
     assert (folder / "thesis.txt").exists()
     (folder / "thesis.txt").unlink()
-    assert cell.purge(folder) == []
+    assert local_cell.purge(folder) == []
     assert not folder.exists()
 
 
 def test_an_interrupted_up_goes_on(tmp_path: Path) -> None:
     folder = tmp_path / "cell"
-    cell.make(folder, 1)
+    local_cell.make(folder, 1)
     (folder / "client.json").unlink()
     (folder / "tokens.toml").unlink()
-    cell.make(folder, 1)
+    local_cell.make(folder, 1)
     assert (folder / "client.json").is_file()
 
 
 def test_a_pid_of_another_program_is_not_the_daemon(tmp_path: Path) -> None:
-    master, own = cell.master_of(tmp_path), os.getpid()
+    master, own = local_cell.master_of(tmp_path), os.getpid()
     assert running_pid(master) == 0
     started = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
     for pid in ("", "x", f"{own}", "999999999"):
@@ -119,7 +121,7 @@ def test_a_pid_of_another_program_is_not_the_daemon(tmp_path: Path) -> None:
 
 def test_a_pid_file_holds_the_pid_alone(tmp_path: Path) -> None:
     """What people and `pkill -F` do with it must reach nothing else."""
-    one = msgspec.structs.replace(cell.master_of(tmp_path), module="sleeper")
+    one = msgspec.structs.replace(local_cell.master_of(tmp_path), module="sleeper")
     (tmp_path / "sleeper.py").write_text("import time\n\ntime.sleep(600)\n")
     process = start(one)
     try:
@@ -135,7 +137,7 @@ def test_a_pid_file_holds_the_pid_alone(tmp_path: Path) -> None:
 
 
 def test_logs_are_rotated_and_their_end_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    master = cell.master_of(tmp_path)
+    master = local_cell.master_of(tmp_path)
     master.log.write_text("".join(f"line {number}\n" for number in range(100)))
     assert last_words(master).splitlines()[-1] == "line 99"
     rotate(master.log)
@@ -160,7 +162,7 @@ def test_which_folder_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("BORGISH_DIR", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert Session().cell_folder == tmp_path / "home" / ".borgish"
-    cell.make(tmp_path / ".borgish", 1)
+    local_cell.make(tmp_path / ".borgish", 1)
     assert nearest_folder(deep) == tmp_path / ".borgish"
     assert Session().cell_folder == tmp_path / ".borgish"
     monkeypatch.setenv("BORGISH_DIR", str(tmp_path / "named"))
@@ -171,15 +173,15 @@ def test_which_folder_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_copy_of_a_cell_s_folder_is_neither_started_nor_stopped(tmp_path: Path) -> None:
     """Its pid files and ledgers name the original's processes."""
     original, copy, moved = tmp_path / "original", tmp_path / "copy", tmp_path / "moved"
-    cell.make(original, 1)
+    local_cell.make(original, 1)
     shutil.copytree(original, copy)
     with pytest.raises(Conflict, match=f"is a copy of the cell in {original}") as caught:
-        cell.refuse_copy(copy)
-    assert str(copy / cell.PLACE) in caught.value.hint
+        local_cell.refuse_copy(copy)
+    assert str(copy / local_cell.PLACE) in caught.value.hint
     for command in ("up", "down"):
         assert borgctl.run(["--dir", str(copy), command]) == 1
     assert (copy / "cell.toml").exists()
     original.rename(moved)
-    cell.refuse_copy(moved)
-    (copy / cell.PLACE).unlink()
-    cell.refuse_copy(copy)
+    local_cell.refuse_copy(moved)
+    (copy / local_cell.PLACE).unlink()
+    local_cell.refuse_copy(copy)

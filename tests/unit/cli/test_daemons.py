@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from borgish.cli import daemons
-from borgish.cli.cell import Daemon
+from borgish.cli.local_cell import Daemon
 
 
 def test_a_daemon_whose_number_cannot_be_kept_is_not_left_running(

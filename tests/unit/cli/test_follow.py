@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from borgish.cli.follow import Goal, verdict
-from borgish.cli.missing import missing_lines
+from borgish.cli.problems import problem_lines
 from borgish.spec.job import Health
 from borgish.vocabulary import Outcome, Phase, State
 from borgish.wire.api import Accepted, JobDetail, JobView, Problem, TaskList, TaskView
@@ -326,7 +326,7 @@ def test_tasks_with_one_trouble_are_one_group() -> None:
         for i in (0, 1, 2, 7)
     ]
     finished = task(index=4, state=State.DEAD, phase=None, outcome=Outcome.FINISHED, exit_code=0)
-    lines = missing_lines((), [*same, task(index=3), finished], same, lambda _: ["oh", "dear"])
+    lines = problem_lines((), [*same, task(index=3), finished], same, lambda _: ["oh", "dear"])
     assert lines == [
         "  ann/web/0-2,7 (4 tasks): dead (failed), exit 1, no try left",
         "    | oh",

@@ -14,13 +14,13 @@ from tests.unit.cli.samples import NOW, Asked, FakeMaster, event, job, machine
 
 Out = pytest.CaptureFixture[str]
 GOLDEN = """\
-AT                   POSITION  WHO        COMMAND_WORDS   WHAT
+AT                   POSITION  WHO        ASKED   WHAT
 2026-01-02 05:04:05         3  ann        submit  ann submitted ann/web: 3 tasks
 2026-01-02 05:04:05        12  scheduler  place   ann/web tasks 0-1 placed on m1
 2026-01-02 05:04:05        12  scheduler  place   ann/web/2 placed on \\x1b[2Jm2
 2026-01-02 05:04:05       100  ann        kill    nothing to kill: all of it is dead already
 """
-WIDE = "AT                   POSITION  EPOCH  WHO        COMMAND_WORDS   ABOUT    WHAT"
+WIDE = "AT                   POSITION  EPOCH  WHO        ASKED   ABOUT    WHAT"
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from borgish.cli.names import match_job, match_machine, match_subject, match_task
+from borgish.cli.lookup import match_job, match_machine, match_subject, match_task
 from borgish.errors import Invalid, NotFound
 
 JOBS = ["ann/web", "bob/web", "ann/store", "web/0"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from borgish.cli.beside import run_beside
+from borgish.cli.task_exec import exec_task
 from borgish.client import Client, Params
 from borgish.errors import BorgishError, NotFound
 from borgish.wire.api import ExecCall
@@ -46,7 +46,7 @@ def test_a_command_without_input_is_run_all_the_same(said: str, capsys: pytest.C
         for piece in pieces:
             shown.extend(piece)
 
-    assert run_beside(client, PATH, CALL, -1, show) == 7
+    assert exec_task(client, PATH, CALL, -1, show) == 7
     assert shown == b"a\nb\n"
     assert client.asked == [(PATH, 310.0)]
     assert "longer than 1 MiB and was cut" in capsys.readouterr().err
@@ -62,10 +62,10 @@ def test_a_command_without_input_is_run_all_the_same(said: str, capsys: pytest.C
 def test_with_input_it_is_named_what_to_upgrade(said: str, expected: str) -> None:
     client = OldClient(said)
     with pytest.raises(BorgishError, match=expected):
-        run_beside(client, PATH, CALL, 0, ignore)
+        exec_task(client, PATH, CALL, 0, ignore)
     assert client.asked == []
 
 
 def test_a_task_that_is_not_there_is_none() -> None:
     with pytest.raises(NotFound, match="there is no task"):
-        run_beside(OldClient("there is no task ann/web/0"), PATH, CALL, -1, ignore)
+        exec_task(OldClient("there is no task ann/web/0"), PATH, CALL, -1, ignore)

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from borgish.cli.plan import planned
+from borgish.cli.submit import planned
 from borgish.wire.api import Accepted, PlannedPlace, PlanView, Problem
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.samples import FakeMaster, refusal

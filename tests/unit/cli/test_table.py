@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from borgish.cli.table import Column, cell_width, cut, draw
+from borgish.cli.render import Column, cell_width, cut, draw
 from borgish.text import clock_time
 from borgish.vocabulary import Outcome, TaintEffect
 from borgish.wire.api import TaintView
@@ -28,9 +28,9 @@ def _narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def columns_of(kind: str, *, wide: bool = False) -> list[Column[Any]]:
     from borgish.cli.events import EVENT_COLUMNS
-    from borgish.cli.job_view import JOB_COLUMNS
+    from borgish.cli.job import JOB_COLUMNS
     from borgish.cli.machine import MACHINE_COLUMNS
-    from borgish.cli.task_view import TASK_COLUMNS
+    from borgish.cli.task import TASK_COLUMNS
 
     every: dict[str, tuple[Column[Any], ...]] = {
         "job": JOB_COLUMNS,

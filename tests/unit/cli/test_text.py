@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from borgish.cli.render import as_json, as_yaml
-from borgish.cli.text import parse_indexes, safe_output
+from borgish.cli.render import as_json, as_yaml, parse_indexes, safe_output
 from borgish.text import age, safe, show_indexes, span
 
 NASTY = "a\x1b[2J\x07\r\n\x9b31m\u202eb\u2028c"

@@ -4,10 +4,9 @@ stay up how it ended, what it wrote last and where to look."""
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from borgish.cli.pages import every_task
+from borgish.cli.lookup import every_task
+from borgish.cli.render import cut, plural, safe_output, state_text
 from borgish.cli.screen import say
-from borgish.cli.table import cut
-from borgish.cli.text import plural, safe_output, state_text
 from borgish.client import quoted
 from borgish.errors import BorgishError
 from borgish.text import safe, show_indexes
@@ -17,22 +16,23 @@ from borgish.wire.api import JobDetail, RefusalView, TaskView
 if TYPE_CHECKING:
     from borgish.client import Client
 
+
 _GROUPS_MAX = 5
 _TAIL_LINES = 10
 _TAIL_BYTES_MAX = 64 * 1024
 _TAIL_WIDTH = 200
 
 
-def say_missing(client: "Client", detail: JobDetail, died: Sequence[TaskView] = ()) -> None:
+def print_problems(client: "Client", detail: JobDetail, died: Sequence[TaskView] = ()) -> None:
     """Say, to stderr, what keeps the job from being up; of those that ``died`` as they were seen then."""
     seen = {task.index: task for task in died}
     tasks = [seen.get(task.index, task) for task in every_task(client, job=detail.job.name)]
     trouble = [task for task in tasks if is_trouble(task) or task.index in seen]
-    for line in missing_lines(detail.refusals, tasks, trouble, lambda task: log_tail(client, task)):
+    for line in problem_lines(detail.refusals, tasks, trouble, lambda task: log_tail(client, task)):
         say(line)
 
 
-def missing_lines(
+def problem_lines(
     refusals: Sequence[RefusalView],
     tasks: Sequence[TaskView],
     trouble: Sequence[TaskView],

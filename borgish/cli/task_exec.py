@@ -22,7 +22,7 @@ _ANSWER_SECONDS = 10.0  # beside those that the command may take
 Show = Callable[[Iterable[bytes]], None]
 
 
-def run_beside(client: Client, path: str, call: ExecCall, stdin: int, show: Show) -> int:
+def exec_task(client: Client, path: str, call: ExecCall, stdin: int, show: Show) -> int:
     """Run it, and return its exit code. ``stdin`` is the descriptor of what it reads; -1 for nothing."""
     try:
         running = _Running(client, path, call, with_input=stdin >= 0)
@@ -35,7 +35,7 @@ def run_beside(client: Client, path: str, call: ExecCall, stdin: int, show: Show
                 f"The {old} is of a version that passes no input to a command",
                 "Upgrade it, or write --no-stdin",
             ) from error
-        return _run_at_once(client, path, call, show)
+        return _exec_without_stream(client, path, call, show)
     if stdin < 0:
         show(running.output())
         return running.exit_code()
@@ -49,7 +49,7 @@ def run_beside(client: Client, path: str, call: ExecCall, stdin: int, show: Show
     return running.exit_code()
 
 
-def _run_at_once(client: Client, path: str, call: ExecCall, show: Show) -> int:
+def _exec_without_stream(client: Client, path: str, call: ExecCall, show: Show) -> int:
     """Run it where the borgmaster or the borglet is of a version that answers only when it has ended."""
     client.close()  # the kept connection has the shorter limit
     client.timeout_seconds = max(client.timeout_seconds, call.timeout_seconds + _ANSWER_SECONDS)

@@ -14,6 +14,7 @@ from borgish.wire.api import AsOf
 if TYPE_CHECKING:
     from borgish.client import Client
 
+
 SECONDS_MAX = 120.0  # a long way from the nearest checkpoint takes its time
 MOMENT = "TIME|POSITION|CHECKPOINT"
 MOMENTS = "2026-01-31T12:00, 12:00, 5m ago, a position of the journal, or a checkpoint's name"
