@@ -3,20 +3,14 @@
 import signal
 from pathlib import Path
 
-import hypothesis
 import pytest
 
 from tests.groups import LACKS, REQUIRED_BY, required
+from tests.profiles import register
 
 pytest_plugins = [f"tests.{file.stem}" for file in sorted(Path(__file__).parent.glob("fixtures_*.py"))]
 
-# A busy machine is not a bug: no deadline, and slow generation of examples is no failure.
-BUSY_MACHINE = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-# The same examples each time: a red run is about the change.
-hypothesis.settings.register_profile("borgish", BUSY_MACHINE, derandomize=True)
-# New examples, and more of them, for a search by hand: scripts/test --hypothesis-profile=explore
-hypothesis.settings.register_profile("explore", BUSY_MACHINE, max_examples=1000)
-hypothesis.settings.load_profile("borgish")
+register()
 
 
 def pytest_configure() -> None:

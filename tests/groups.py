@@ -1,4 +1,4 @@
-"""The groups of tests that need something of the machine, and whether this machine has it.
+"""The groups of tests that need something of the machine, or a night, and whether they have it here.
 
 A group that cannot run is left out, and the end of the run says so and why; named in
 ``BORGISH_REQUIRE`` it fails instead.
@@ -59,6 +59,11 @@ def mounts_lacks() -> str:
     return ""
 
 
+def nightly_lacks() -> str:
+    """Return how the long tests are run, "" when they are to run."""
+    return "" if "nightly" in required() else "they take long; ./scripts/test nightly runs them"
+
+
 def traces_lacks() -> str:
     """Return which public trace is not here, "" when all are."""
     from tests.bench.traces import lacking  # only wanted where a test asks
@@ -69,6 +74,7 @@ def traces_lacks() -> str:
 LACKS: dict[str, Callable[[], str]] = {
     "docker": docker_lacks,
     "mounts": mounts_lacks,
+    "nightly": nightly_lacks,
     "postgres": postgres_lacks,
     "traces": traces_lacks,
 }

@@ -11,6 +11,7 @@ from borgish.master.rival import Found, RivalSearch, TakeOver
 from borgish.sim.faults import NO_FAULTS, Faults
 from borgish.sim.masters import MasterHost
 from borgish.sim.world import World
+from tests.profiles import seeds
 
 COPIES = msgspec.structs.replace(
     Faults(),
@@ -25,7 +26,7 @@ COPIES = msgspec.structs.replace(
 )
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=3, nightly=20))
 def test_copies_beside_the_master_end_and_disturb_nothing(seed: int) -> None:
     world = World(seed, faults=COPIES)
     verdict = world.run()

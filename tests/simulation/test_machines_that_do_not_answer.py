@@ -13,6 +13,7 @@ from borgish.reconcilers.settings import ReconcileSettings
 from borgish.sim.faults import NO_FAULTS, Faults
 from borgish.sim.machines import Machine
 from borgish.sim.world import Verdict, World
+from tests.profiles import seeds
 
 BORGLETS_AWAY = msgspec.structs.replace(NO_FAULTS, borglet_dies_seconds=10.0, away_seconds=150.0)
 """Hosts that live on without their borglets; some for longer than a minute."""
@@ -67,7 +68,7 @@ def test_of_three_in_four_borglets_that_stop_one_at_most_loses_its_tasks(
 @pytest.mark.parametrize("faults", [BORGLETS_AWAY, CUT_OFF, BORGLETS_AND_MASTERS])
 def test_machines_come_and_go(faults: Faults) -> None:
     losses = 0
-    for seed in range(3):
+    for seed in seeds(quick=1, ci=1, nightly=6):
         verdict = World(seed, faults=faults).run(storm_seconds=240.0)
         assert verdict.problems == (), f"seed {seed}"
         losses += len(verdict.losses)

@@ -12,6 +12,7 @@ from borgish.spec.job import JobSpec
 from borgish.store.moment import cell_at
 from borgish.vocabulary import Runtime, split_task_name
 from borgish.wire.link import split_attempt_key
+from tests.profiles import seeds
 
 TASKS = 5
 NEVER = 1e9
@@ -75,7 +76,7 @@ class Story:
         return len(tasks)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=2, nightly=10))
 def test_it_costs_one_task_and_is_undone(seed: int) -> None:
     story = Story(seed)
     verdict = story.world.run(storm_seconds=250.0, calm_seconds=100.0)

@@ -1,4 +1,4 @@
-"""Twenty lives of a whole cell, each with its faults; and proof that the checkers see what is wrong."""
+"""Lives of a whole cell, each with its faults; and proof that the checkers see what is wrong."""
 
 import contextlib
 import os
@@ -22,9 +22,10 @@ from borgish.master.inbox import Inbox
 from borgish.reconcilers import stranded
 from borgish.sim.faults import NO_FAULTS, Faults
 from borgish.sim.world import World
+from tests.profiles import seeds
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(quick=2, ci=6, nightly=40))
 def test_seed(seed: int) -> None:
     verdict = World(seed).run()
     assert verdict.problems == (), f"seed {seed}: run `./scripts/sim --seeds 1 --seed {seed}`"
@@ -44,7 +45,7 @@ STALLS = msgspec.structs.replace(NO_FAULTS, master_stalls_seconds=15.0, away_sec
 
 
 def test_a_master_that_is_held_up_costs_no_task_its_place() -> None:
-    for seed in range(3):
+    for seed in seeds(quick=1, ci=2, nightly=10):
         assert World(seed, faults=STALLS).run().problems == ()
 
 
@@ -53,14 +54,14 @@ def test_it_would_be_found_if_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         stranded, "is_mass_failure", lambda *_: False
     )  # all are silent: it would hold them back
-    problems = [text for seed in range(5) for text in World(seed, faults=STALLS).run().problems]
-    assert any("is said to be lost" in text for text in problems)
+    worlds = (World(seed, faults=STALLS) for seed in range(5))
+    assert any("is said to be lost" in text for world in worlds for text in world.run().problems)
 
 
 FILLS = msgspec.structs.replace(Faults(), store_fills_seconds=12.0)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=2, nightly=10))
 def test_a_store_that_fills_up_now_and_then_loses_nothing(seed: int) -> None:
     verdict = World(seed, faults=FILLS).run()
     assert verdict.problems == ()

@@ -13,6 +13,7 @@ from borgish.sim.machines import Machine
 from borgish.sim.world import Verdict, World
 from borgish.spec.job import Health, JobSpec
 from borgish.vocabulary import Runtime
+from tests.profiles import seeds
 
 Happens = Callable[[World], None]
 
@@ -39,7 +40,7 @@ def heal(machine: Machine) -> None:
     machine.cut_off(cut=False)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=2, nightly=10))
 @pytest.mark.parametrize(("to", "of"), [(True, False), (False, True)])
 def test_a_cut_in_one_direction_harms_nothing(to: bool, of: bool, seed: int) -> None:
     cut = partial(Machine.cut_off, cut=True, to=to, of=of)

@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator
 
 import hypothesis
-import pytest
 
+from tests.profiles import EXAMPLES
 from tests.tidy.texts import ROOT, name, pythons, texts
 
 LINES_MAX = 450
@@ -99,8 +99,8 @@ def test_contributing_names_files_that_there_are() -> None:
     assert missing == set()
 
 
-@pytest.mark.parametrize("profile", ["borgish", "explore"])
-def test_no_property_fails_because_the_machine_is_busy(profile: str) -> None:
-    found = hypothesis.settings.get_profile(profile)
-    assert found.deadline is None
-    assert hypothesis.HealthCheck.too_slow in found.suppress_health_check
+def test_no_property_fails_because_the_machine_is_busy() -> None:
+    for profile in EXAMPLES:
+        found = hypothesis.settings.get_profile(profile)
+        assert found.deadline is None
+        assert hypothesis.HealthCheck.too_slow in found.suppress_health_check

@@ -31,6 +31,7 @@ from borgish.wire.link import (
     StopOrder,
     main_key,
 )
+from tests.profiles import examples
 
 FACTS = Facts(Resources(1000, 2**30, 2**30), {}, (Runtime.FAKE,), 20000, 20999)
 POLICIES = tuple(RestartPolicy)
@@ -312,7 +313,7 @@ STORMS = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(STORMS, st.integers(0, 2**32))
 def test_the_machine_stays_right_and_converges(events: list[str], seed: int) -> None:
     machine = Machine(random.Random(seed))
@@ -327,7 +328,7 @@ def test_the_machine_stays_right_and_converges(events: list[str], seed: int) -> 
     assert programs <= set(machine.alive), "and all of its programs run"
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50))
 @given(st.lists(st.sampled_from(EVENTS), max_size=60), st.integers(0, 2**32))
 def test_a_restart_of_the_borglet_changes_nothing_it_says(events: list[str], seed: int) -> None:
     machine = Machine(random.Random(seed))

@@ -10,13 +10,14 @@ from borgish.cell.state import Cell
 from borgish.store.memory import MemoryStore
 from borgish.store.moment import cell_at
 from tests.contract.store.samples import CELL, Life
+from tests.profiles import examples
 from tests.property.store.histories import next_event
 
 STEPS_MAX = 30
 _OTHER_WAY = {Kind.ADDED: Kind.REMOVED, Kind.REMOVED: Kind.ADDED, Kind.CHANGED: Kind.CHANGED}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_differences_of_two_moments(data: st.DataObject) -> None:
     life = Life(MemoryStore(CELL))

@@ -37,6 +37,7 @@ from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec, Override
 from borgish.vocabulary import Band, Ending, JobKind, Phase, State
+from tests.profiles import examples
 from tests.property.cell.test_random_lives import machine
 
 USERS, NAMES = ("u", "v"), ("a", "b")
@@ -189,7 +190,7 @@ def check_refusal(shadow: Cell, command: SubmitJob, wall: float) -> None:
     assert exceeds(used + asked, allowed(shadow, spec.user, band, wall), used)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(rules, steps)
 def test_no_user_comes_to_ask_for_more_than_their_quota(
     cell_rules: Rules, moves: list[list[Command | tuple[int, Ending]]]

@@ -35,6 +35,7 @@ from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Ending, Eviction, Phase, Runtime
+from tests.profiles import examples
 
 NAMES = ["a", "b", "c"]
 jobs = st.sampled_from([f"u/{name}" for name in NAMES])
@@ -104,7 +105,7 @@ def report(core: Core, pick: int, ended: Ending | None, restarts: int, port: int
     return Observe(name, "b", "i", (seen,), whole=pick % 3 == 0)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(moves)
 def test_a_cell_stays_sound_and_replays(moves: list[Command | tuple[int, Ending | None, int, int]]) -> None:
     now = Now(100.0, 100.0)

@@ -17,6 +17,7 @@ from borgish.master.core import Core
 from borgish.master.step import Ask, Heard, Input, Missed
 from borgish.reconcilers.settings import LOST_SECONDS, ReconcileSettings
 from borgish.vocabulary import Eviction
+from tests.profiles import examples
 from tests.unit.cell.lived import machine, spec
 
 MACHINES = 7
@@ -67,7 +68,7 @@ class Life:
         self.core = Core(cell, SETTINGS, self.now)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(st.lists(silence | silence | successor | leap | quiet, min_size=5, max_size=25))
 def test_the_rate_is_kept_over_restarts(course: list[tuple[str, str, int]]) -> None:
     life = Life()

@@ -32,6 +32,7 @@ from borgish.master.step import Step
 from borgish.spec.constraints import matches
 from borgish.spec.job import Constraint, JobSpec, Override, Restart
 from borgish.vocabulary import Ending, Eviction, RestartPolicy, State
+from tests.profiles import examples
 from tests.unit.cell.lived import CRASHES, NAME, Lived, machine, spec, wanted_of
 
 NAMES = ["a", "b", "c"]
@@ -201,7 +202,7 @@ def expect_replay(lived: Lived) -> None:
     assert placed == sorted(placed)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(moves, back, moves, back)
 def test_cells_with_rollbacks_stay_sound_and_replay(
     first: list[Any],
@@ -247,7 +248,7 @@ def ask_meanwhile(lived: Lived, positions: list[int], move: Any) -> None:
     expect_nothing_forgotten(lived.cell)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(st.lists(versions, min_size=2, max_size=4), asked_meanwhile, st.booleans())
 def test_nobody_is_locked_out_and_nothing_runs_what_it_should_not(
     deployed: list[JobSpec], moves: list[Any], killed: bool
@@ -277,7 +278,7 @@ def test_nobody_is_locked_out_and_nothing_runs_what_it_should_not(
     expect_replay(lived)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(moves, back)
 def test_what_should_run_goes_on_untouched(moves: list[Any], back: tuple[int, bool, frozenset[str]]) -> None:
     lived = Lived()
@@ -292,7 +293,7 @@ def test_what_should_run_goes_on_untouched(moves: list[Any], back: tuple[int, bo
         assert not {key for key in before.keys() - stays if after.get(key) == before[key]}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(moves, moves, back)
 def test_undone_it_is_as_if_it_had_not_been(
     moves: list[Any], more: list[Any], back: tuple[int, bool, frozenset[str]]

@@ -21,6 +21,7 @@ from borgish.scheduler.plan import Plan
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import JobKind, State
 from borgish.wire.api import Accepted
+from tests.profiles import examples
 from tests.property.scheduler.test_random_rules import PLACES
 from tests.property.scheduler.test_random_rules import SPECS as RULED
 from tests.unit.scheduler.cells import GIB, NOW, cell_of, machine, spec
@@ -143,7 +144,7 @@ def submit(core: Core, wanted: JobSpec, planned: Foreseen) -> Accepted | Refused
     return reply
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(cores(), specs(NEW), st.booleans())
 def test_a_plan_changes_nothing_and_comes_true(core: Core, wanted: JobSpec, settle: bool) -> None:
     if settle:
@@ -169,7 +170,7 @@ def check_complete(planned: Foreseen) -> None:
     assert sorted(indexes) == list(range(planned.spec.tasks))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(cores(), specs(NEW), st.data())
 def test_after_a_change_it_comes_out_the_same_or_is_refused(
     core: Core, wanted: JobSpec, data: st.DataObject
@@ -184,7 +185,7 @@ def test_after_a_change_it_comes_out_the_same_or_is_refused(
     assert isinstance(reply, Accepted | Conflict)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(cores(), specs(NEW), st.data())
 def test_without_a_machine_that_it_needs_it_is_refused(
     core: Core, wanted: JobSpec, data: st.DataObject

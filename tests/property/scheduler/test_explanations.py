@@ -13,6 +13,7 @@ from borgish.scheduler.plan import Refusal
 from borgish.scheduler.schedule import Scheduler
 from borgish.spec.constraints import contradiction, matches
 from borgish.spec.job import JobSpec
+from tests.profiles import examples
 from tests.property.scheduler.random_cells import cells, fits, over, suits
 from tests.unit.scheduler.cells import NOW, carry_out
 
@@ -40,7 +41,7 @@ class Refused:
         return msgspec.structs.replace(self.job.spec, resources=needs, overrides={})
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(cells())
 def test_what_is_said_is_true(drawn: tuple[Cell, Observed]) -> None:
     cell, observed = drawn

@@ -39,6 +39,7 @@ from borgish.scheduler.fleet import AllocFleet, Fleet
 from borgish.spec.constraints import matches
 from borgish.spec.job import Affinity, Constraint, JobSpec, Override, Spread
 from borgish.vocabulary import JobKind, Phase, Runtime, State
+from tests.profiles import examples
 from tests.property.scheduler.test_random_passes import check_fleet
 
 GIB = 1024**3
@@ -378,7 +379,7 @@ def has_devices(wanted: int, room: int, given: tuple[str, ...], inner: list[tupl
     return list(left.values()).count(DEVICE_MILLIS) >= wanted // DEVICE_MILLIS
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(0, 10**9))
 @example(840)  # a part of a device is wanted where whole ones are kept
 def test_a_life_with_allocs_gangs_and_rules_is_sound(seed: int) -> None:

@@ -33,6 +33,7 @@ from borgish.scheduler.scoring import ScoreCache, Scored, cost_of, costs_of
 from borgish.scheduler.task_class import TaskClass
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Eviction, split_task_name
+from tests.profiles import examples
 from tests.property.scheduler.random_cells import (
     MORE,
     SPECS,
@@ -239,7 +240,7 @@ def check_scores(fleet: Fleet, scheduler: Scheduler, cell: Cell) -> None:
                 assert cost_of(fleet, policy, kind, row, 1) > costs[row]
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(cells(machines=200, jobs=3))
 def test_feasibility_is_as_by_hand(drawn: tuple[Cell, Observed]) -> None:
     cell, observed = drawn

@@ -18,6 +18,7 @@ from borgish.scheduler.schedule import Scheduler, SchedulerSettings
 from borgish.spec.constraints import matches
 from borgish.spec.job import MACHINE, Affinity, Constraint, JobSpec, Spread
 from borgish.vocabulary import Eviction, State
+from tests.profiles import examples
 from tests.unit.scheduler.cells import (
     GIB,
     NOW,
@@ -195,7 +196,7 @@ def check_waiting(cell: Cell) -> None:
                 assert not fitting, f"{key}/{index} waits and could run on {fitting}"
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(ruled_cells(), st.booleans())
 def test_rules_hold_and_nobody_waits_for_nothing(cell: Cell, shared: bool) -> None:
     settle(cell, Scheduler(1, SchedulerSettings(equivalence_classes=shared)))
@@ -204,7 +205,7 @@ def test_rules_hold_and_nobody_waits_for_nothing(cell: Cell, shared: bool) -> No
     check_waiting(cell)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(ruled_cells(), st.data())
 def test_counters_follow_all_that_happens(cell: Cell, data: st.DataObject) -> None:
     scheduler = Scheduler(1)
@@ -225,7 +226,7 @@ def test_counters_follow_all_that_happens(cell: Cell, data: st.DataObject) -> No
         check_waiting(cell)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(1, 12), st.lists(st.sampled_from(["z1", "z2", "z3"]), min_size=3, max_size=9))
 def test_even_means_even(tasks: int, zones: list[str]) -> None:
     machines = [
@@ -238,7 +239,7 @@ def test_even_means_even(tasks: int, zones: list[str]) -> None:
     assert max(counts) - min(counts) <= 1
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.data())
 def test_replicas_go_over_machines_and_then_over_failure_domains(data: st.DataObject) -> None:
     """Zones have equally many racks, and each rack a machine for each of its replicas."""

@@ -14,6 +14,7 @@ from borgish.spec import document, fields
 from borgish.spec.job import JobSpec
 from borgish.spec.mistakes import show_mistakes
 from borgish.spec.read import read_job
+from tests.profiles import examples
 
 SOON_SECONDS = 0.2
 LARGE_SECONDS = 1.0  # for files that are just large: nearly a megabyte, or nearly 50,000 values
@@ -75,7 +76,7 @@ def test_any_value_in_any_field(job: dict[str, object]) -> None:
     read(yaml.safe_dump(job, allow_unicode=True))
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     st.lists(
         st.sampled_from(["a: 1\n", "- b\n", "  c: [d, 'e']\n", '"f": |\n', " g\n", "{h: i}\n", "\n"]),

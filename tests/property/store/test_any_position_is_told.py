@@ -7,12 +7,13 @@ from borgish.cell.state import Cell
 from borgish.store.memory import MemoryStore
 from borgish.store.moment import cell_at
 from tests.contract.store.samples import CELL, Life, body_of
+from tests.profiles import examples
 from tests.property.store.histories import next_event
 
 STEPS_MAX = 30
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_any_position_is_told_as_it_was_lived(data: st.DataObject) -> None:
     life = Life(MemoryStore(CELL))

@@ -13,6 +13,7 @@ from borgish.store.sql import SqlStore
 from borgish.store.tablecheck import differences
 from tests.contract.store.samples import CELL, Life, body_of
 from tests.fixtures_postgres import PostgresServer
+from tests.profiles import examples
 from tests.property.store.histories import next_event, rollback
 
 STEPS_MAX = 25
@@ -52,7 +53,7 @@ def check(store: SqlStore, url: str, data: st.DataObject) -> None:
         again.close()
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.data())
 def test_on_sqlite(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -62,7 +63,7 @@ def test_on_sqlite(data: st.DataObject) -> None:
 
 @pytest.mark.postgres
 def test_on_postgres(postgres_server: PostgresServer) -> None:
-    @settings(max_examples=12)
+    @settings(max_examples=examples(12))
     @given(st.data())
     def on_a_fresh_database(data: st.DataObject) -> None:
         url = postgres_server.fresh_url()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from borgish.borglet.runtimes.folders import LogReader
 from borgish.borglet.runtimes.shim import output
 from borgish.borglet.runtimes.shim.output import Log, begin_files
+from tests.profiles import examples
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def test_tail_goes_over_files(tmp_path: Path, tail: int) -> None:
 
 
 @given(content=st.lists(st.sampled_from([b"a", b"\n", b"bc"]), max_size=40), tail=st.integers(1, 12))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_tail_is_that_of_the_whole(
     tmp_path_factory: pytest.TempPathFactory, content: list[bytes], tail: int
 ) -> None:

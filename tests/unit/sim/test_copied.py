@@ -15,6 +15,7 @@ from borgish.spec.read import read_job
 from borgish.store.moment import cell_at
 from borgish.vocabulary import TaintEffect
 from tests.contract.store.samples import body_of
+from tests.profiles import seeds
 from tests.scenario.fauxmaster.kept_cell import KeptCell, job
 
 WALL = 1_750_000_000.0
@@ -29,7 +30,7 @@ def expect_sound(copy: Copy) -> None:
     assert [place for place in places if not copy.runs_again(*place)] == []
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=2, nightly=20))
 def test_a_cell_in_a_storm_goes_on_in_a_copy(seed: int) -> None:
     """With rollbacks under way, machines down, allocs moving: whatever it was in the midst of."""
     world = World(seed)

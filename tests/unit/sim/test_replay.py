@@ -44,6 +44,7 @@ from borgish.spec.read import read_job
 from borgish.store.memory import MemoryStore
 from borgish.vocabulary import Band, Ending, TaintEffect
 from tests.anew import decided_anew_of, recorded_and_compared
+from tests.profiles import seeds
 from tests.scenario.fauxmaster.kept_cell import NAME, KeptCell, job
 
 
@@ -54,7 +55,7 @@ def _compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("borgish.cell.recorded.record", recorded_and_compared)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=2, nightly=10))
 def test_a_storm_comes_out_as_it_was(seed: int) -> None:
     world = World(seed)
     world.run(storm_seconds=90.0, calm_seconds=60.0)
