@@ -60,7 +60,7 @@ def demand_follows_records(cell: Cell) -> Iterator[str]:
 def running_tasks_have_a_place(cell: Cell) -> Iterator[str]:
     """A running task has an attempt the journal knows, a machine of the cell, and its ports."""
     for key, job, task in _running(cell):
-        name = task_name(key, task.index)
+        name = f"{key}/{task.index}"
         if task.attempt <= 0 or cell.is_unknown(task.attempt):
             yield f"{name} runs as attempt {task.attempt}, which journal position {cell.position} has not"
         if task.machine not in cell.machines:
@@ -105,7 +105,7 @@ def _fits(held: Resources, capacity: Resources) -> bool:
 def tasks_are_where_their_allocs_are(cell: Cell) -> Iterator[str]:
     """What is to run in an alloc set runs in an alloc of it that came first, on its machine."""
     for key, job, task in _running(cell):
-        name = task_name(key, task.index)
+        name = f"{key}/{task.index}"
         if not job.spec.inside or task.alloc < 0:
             if job.spec.inside or task.alloc >= 0:
                 yield f"{name} is to run in '{job.spec.inside}' and is in alloc {task.alloc}"
@@ -156,7 +156,7 @@ def tasks_have_their_devices(cell: Cell) -> Iterator[str]:
         needs = job.spec.needs(task.index).devices
         wanted = [kind for kind, millis in needs.items() for _ in range(-(-millis // DEVICE_MILLIS))]
         if sorted(device.partition(":")[0] for device in task.devices) != sorted(wanted):
-            yield f"{task_name(key, task.index)} has the devices {task.devices} and needs {needs}"
+            yield f"{key}/{task.index} has the devices {task.devices} and needs {needs}"
 
 
 def _devices(job: Job, task: Task) -> Iterator[tuple[str, int]]:
@@ -174,7 +174,7 @@ def promises_are_of_those_who_wait(cell: Cell) -> Iterator[str]:
             if task.promised:
                 promised.setdefault(task.promised, set()).add((key, task.index))
                 if task.state is not State.PENDING or job.spec.inside or task.promised not in cell.machines:
-                    yield f"{task_name(key, task.index)} is {task.state} with a place on {task.promised}"
+                    yield f"{key}/{task.index} is {task.state} with a place on {task.promised}"
     if promised != cell.promised:
         yield "the index of promised places does not follow from the tasks"
 
@@ -183,7 +183,7 @@ def ports_are_held_once(cell: Cell) -> Iterator[str]:
     """No port of a machine is given to two running tasks."""
     holders: dict[tuple[str, int], str] = {}
     for key, _job, task in _running(cell):
-        name = task_name(key, task.index)
+        name = f"{key}/{task.index}"
         for port in task.ports:
             other = holders.setdefault((task.machine, port), name)
             if other != name:
@@ -195,7 +195,7 @@ def lost_attempts_are_of_live_tasks(cell: Cell) -> Iterator[str]:
     for key, job in cell.jobs.items():
         for task in job.tasks:
             if task.lost and (task.state is State.DEAD or job.spec.is_service):
-                yield f"{task_name(key, task.index)} is {task.state} and waits for {task.lost}"
+                yield f"{key}/{task.index} is {task.state} and waits for {task.lost}"
 
 
 def _running(cell: Cell) -> Iterator[tuple[str, Job, Task]]:

@@ -6,7 +6,7 @@ Only ``spec.read`` makes these from what users write; everywhere else they are t
 import msgspec
 
 from borgish.resources import Resources
-from borgish.vocabulary import Appclass, JobKind, Recheck, RestartPolicy, Runtime, job_key
+from borgish.vocabulary import Appclass, JobKind, Recheck, RestartPolicy, Runtime
 
 MACHINE = "machine"
 """What spread and affinity are over when no attribute is named: each machine is a value of its own."""
@@ -166,7 +166,8 @@ class JobSpec(msgspec.Struct, frozen=True):
     @property
     def key(self) -> str:
         """The job's name in its cell: ``user/name``."""
-        return job_key(self.user, self.name)
+        # As ``vocabulary.job_key`` has it; written out, since nothing is asked for as often as this.
+        return f"{self.user}/{self.name}"
 
     @property
     def is_service(self) -> bool:

@@ -21,7 +21,7 @@ from borgish.scheduler.affinity import Choice, Counter
 from borgish.scheduler.arrays import FloatArray, IntArray, widened
 from borgish.scheduler.fleet.columns import Widening
 from borgish.scheduler.fleet.fleet import UNSEEN, Fleet, Reading
-from borgish.scheduler.fleet.usage import PORTS, MachineUsage, usage_of_alloc
+from borgish.scheduler.fleet.usage import PORTS, usage_of_alloc
 from borgish.scheduler.task_class import TaskClass
 from borgish.spec.job import MACHINE, JobSpec
 from borgish.vocabulary import State, split_task_name, task_name
@@ -93,25 +93,32 @@ class AllocFleet(Fleet):
 
     # What allocs have of their own
 
-    def _read_ports(self, row: int, _machine: Machine, _usage: MachineUsage) -> bool:
-        self.ports[row] = self._machines.ports[self.machine_row.item(row)]
-        return self.fixed_ports.read(row, self.ports[row])
+    def _read_ports(self, readings: Sequence[Reading]) -> list[bool]:
+        for each in readings:
+            self.ports[each.row] = self._machines.ports[self.machine_row.item(each.row)]
+        return self._read_fixed_ports(readings)
 
-    def _free_ports(self, row: int, _usage: MachineUsage) -> int:
-        return int(self._machines.free.item(PORTS, self.machine_row.item(row)))
+    def _free_ports(self, readings: Sequence[Reading]) -> list[int]:
+        return [int(self._machines.free.item(PORTS, self.machine_row.item(each.row))) for each in readings]
 
-    def _read_jobs(self, _cell: Cell, row: int, jobs: dict[str, int]) -> None:
-        self.jobs[row] = jobs  # where they are is counted by machine
+    def _read_jobs(self, _cell: Cell, readings: Sequence[Reading]) -> None:
+        for each in readings:
+            self.jobs[each.row] = each.usage.jobs  # where they are is counted by machine
 
-    def _read_devices(self, each: Reading) -> bool:
-        row, machine, usage, changed = each.row, each.machine, each.usage, False
-        for kind in machine.capacity.devices.keys() | self.devices.keys():
-            devices, millis = self.device(kind), machine.capacity.devices.get(kind, 0)
-            own = [name for name in each.devices if name.startswith(f"{kind}:")]
-            numbers = [int(name.partition(":")[2]) for name in own]
-            before = devices.free[:, row].tolist()
-            devices.write(row, dict.fromkeys(numbers, min(millis, DEVICE_MILLIS)), usage.devices)
-            changed |= before != devices.free[:, row].tolist()
+    def _forget_jobs(self, _cell: Cell, row: int) -> None:
+        self.jobs[row] = {}
+
+    def _read_devices(self, readings: Sequence[Reading]) -> list[bool]:
+        changed = [False] * len(readings)
+        for place, each in enumerate(readings):
+            row, there = each.row, each.machine.capacity.devices
+            for kind in there.keys() | self.devices.keys():
+                devices, millis = self.device(kind), there.get(kind, 0)
+                own = [name for name in each.devices if name.startswith(f"{kind}:")]
+                numbers = [int(name.partition(":")[2]) for name in own]
+                before = devices.free[:, row].tolist()
+                devices.write(row, dict.fromkeys(numbers, min(millis, DEVICE_MILLIS)), each.usage.devices)
+                changed[place] |= before != devices.free[:, row].tolist()
         return changed
 
     def _widen(self, size: int) -> None:

@@ -82,104 +82,132 @@ class Fleet(Columns):
         A row's version changes only when the row does.
         """
         for first in range(0, len(names), READ_AT_ONCE):
-            readings = []
+            found = []
             for name in names[first : first + READ_AT_ONCE]:
                 machine = cell.machines.get(name)
                 if machine is None:
                     self._remove(cell, name)
-                    continue
-                row = self.row[name] if name in self.row else self._add(name)
-                usage = usage_of(cell, observed, name, self.kinds, mono)
-                readings.append(Reading(row, machine, usage, observed.machines.get(name) or UNSEEN))
-            self._read(cell, readings)
+                else:
+                    row = self.row[name] if name in self.row else self._add(name)
+                    found.append((row, machine, observed.machines.get(name) or UNSEEN))
+            self._read(
+                cell,
+                [
+                    Reading(row, machine, usage_of(cell, observed, machine.name, self.kinds, mono), seen)
+                    for row, machine, seen in found
+                ],
+            )
 
     def _read(self, cell: Cell, readings: Sequence[Reading]) -> None:
+        """Write what was read, column by column."""
         if not readings:
             return
-        changed: BoolArray = np.array([self._read_one(cell, each) for each in readings])
         rows = np.array([each.row for each in readings])
-        changed |= self._read_amounts(rows, readings)
+        self._read_jobs(cell, readings)
+        ports_changed = self._read_ports(readings)
+        facts_changed = self._read_facts(readings)
+        capacity_changed = self._read_capacity(readings)
+        devices_changed = self._read_devices(readings)
+        changed = self._read_amounts(rows, readings)
+        parts = zip(ports_changed, facts_changed, capacity_changed, devices_changed, strict=True)
+        changed |= [any(part) for part in parts]
         if changed.any():
             self.version += 1
             self.changed[rows[changed]] = self.version
 
-    def _read_one(self, cell: Cell, each: Reading) -> bool:
-        """Write what does not go by kind of resource; return whether what is free, or a fact, changed."""
-        self._read_jobs(cell, each.row, each.usage.jobs)
-        ports_changed = self._read_ports(each.row, each.machine, each.usage)
-        facts_changed = self._read_facts(each.row, each.machine, each.seen)
-        capacity_changed = self._read_capacity(each.row, each.machine)
-        devices_changed = self._read_devices(each)
-        return ports_changed or facts_changed or capacity_changed or devices_changed
+    # Each returns of which readings what is free, or a fact, changed: [reading]
 
-    def _read_ports(self, row: int, machine: Machine, usage: MachineUsage) -> bool:
-        self.ports[row] = PortRange(machine.ports_low, machine.ports_high, machine.port_next, usage.ports)
-        self.kept_ports.pop(row, None)
-        if usage.fixed_kept:
-            self.kept_ports[row] = usage.fixed_kept
-        self.blocked.pop(row, None)
-        if usage.blocked_until != float("inf"):
-            self.blocked[row] = usage.blocked_until
-        return self.fixed_ports.read(row, self.ports[row])
+    def _read_ports(self, readings: Sequence[Reading]) -> list[bool]:
+        for each in readings:
+            row, machine, usage = each.row, each.machine, each.usage
+            self.ports[row] = PortRange(machine.ports_low, machine.ports_high, machine.port_next, usage.ports)
+            self.kept_ports.pop(row, None)
+            if usage.fixed_kept:
+                self.kept_ports[row] = usage.fixed_kept
+            self.blocked.pop(row, None)
+            if usage.blocked_until != float("inf"):
+                self.blocked[row] = usage.blocked_until
+        return self._read_fixed_ports(readings)
 
-    def _read_jobs(self, cell: Cell, row: int, jobs: dict[str, int]) -> None:
-        self.topology.read(cell, row, self.jobs[row], jobs)
-        self.jobs[row] = jobs
+    def _read_fixed_ports(self, readings: Sequence[Reading]) -> list[bool]:
+        return [self.fixed_ports.read(each.row, self.ports[each.row]) for each in readings]
 
-    def _read_facts(self, row: int, machine: Machine, seen: SeenMachine) -> bool:
-        """Write what does not depend on tasks; return whether it changed."""
-        fresh = (
-            machine.up,
-            seen.is_answering,
-            machine.cordoned,
-            machine.runtimes,
-            machine.taints,
-            machine.attributes,
-            seen.unhealthy_runtimes,
-            seen.images,
-        )
-        if self._known_facts.get(row) == fresh:
-            return False
-        self._known_facts[row] = fresh
-        self.up[row], self.cordoned[row] = machine.up, machine.cordoned
-        self.silent[row] = machine.up and not seen.is_answering
-        self.runtimes[row], self.working[row] = _runtime_bits(machine.runtimes, seen.unhealthy_runtimes)
-        self.taints.set(row, machine.taints)
-        self.images.set(row, seen.images)
-        self.attributes.set(row, machine.attributes)
-        self._forget_facts()
-        return True
+    def _read_jobs(self, cell: Cell, readings: Sequence[Reading]) -> None:
+        for each in readings:
+            before, after = self.jobs[each.row], each.usage.jobs
+            if before != after:
+                self.topology.read(cell, each.row, before, after)
+                self.jobs[each.row] = after
 
-    def _read_capacity(self, row: int, machine: Machine) -> bool:
-        """Write what there is; return whether it changed."""
-        ports = self.ports[row].size
-        known = self._known_capacity.get(row)
-        if known is not None and known[0] is machine.capacity and known[1] == ports:
-            return False
-        self._known_capacity[row] = machine.capacity, ports
-        there: Amounts = {PORTS: ports}
-        self.kinds.add(there, machine.capacity)
-        self._deepen()
-        capacity = [float(there.get(kind, 0)) for kind in range(len(self.kinds))]
-        if capacity == self.capacity[:, row].tolist():
-            return False
-        self.capacity[:, row] = capacity
-        self.inverse[:, row] = [1.0 / amount if amount > 0 else 0.0 for amount in capacity]
-        return True
+    def _read_facts(self, readings: Sequence[Reading]) -> list[bool]:
+        """Write what does not depend on tasks."""
+        answering = [each.seen.is_answering for each in readings]
+        fresh = [
+            (
+                each.machine.up,
+                is_answering,
+                each.machine.cordoned,
+                each.machine.runtimes,
+                each.machine.taints,
+                each.machine.attributes,
+                each.seen.unhealthy_runtimes,
+                each.seen.images,
+            )
+            for each, is_answering in zip(readings, answering, strict=True)
+        ]
+        changed = [False] * len(readings)
+        for place, each in enumerate(readings):
+            row, machine, seen = each.row, each.machine, each.seen
+            if self._known_facts.get(row) == fresh[place]:
+                continue
+            changed[place] = True
+            self._known_facts[row] = fresh[place]
+            self.up[row], self.cordoned[row] = machine.up, machine.cordoned
+            self.silent[row] = machine.up and not answering[place]
+            self.runtimes[row], self.working[row] = _runtime_bits(machine.runtimes, seen.unhealthy_runtimes)
+            self.taints.set(row, machine.taints)
+            self.images.set(row, seen.images)
+            self.attributes.set(row, machine.attributes)
+        if any(changed):
+            self._forget_facts()
+        return changed
+
+    def _read_capacity(self, readings: Sequence[Reading]) -> list[bool]:
+        """Write what there is."""
+        ports = [self.ports[each.row].size for each in readings]
+        changed = [False] * len(readings)
+        found: dict[int, Amounts] = {}  # by place among the readings
+        for place, each in enumerate(readings):
+            known = self._known_capacity.get(each.row)
+            # The same record: it is replaced, never written to, so that most need no comparison.
+            if known is None or known[0] is not each.machine.capacity or known[1] != ports[place]:
+                self._known_capacity[each.row] = each.machine.capacity, ports[place]
+                found[place] = {PORTS: ports[place]}
+                self.kinds.add(found[place], each.machine.capacity)
+        if found:
+            self._deepen()
+        for place, there in found.items():
+            row = readings[place].row
+            capacity = [float(there.get(kind, 0)) for kind in range(len(self.capacity))]
+            if capacity != self.capacity[:, row].tolist():
+                changed[place] = True
+                self.capacity[:, row] = capacity
+                self.inverse[:, row] = [1.0 / amount if amount > 0 else 0.0 for amount in capacity]
+        return changed
 
     def _read_amounts(self, rows: IntArray, readings: Sequence[Reading]) -> BoolArray:
         """Write what is held; return of which rows what is free, or to preempt, changed."""
         self._deepen()
         held = UsageMatrix([each.usage for each in readings], len(self.kinds))
         free = self.capacity[:, rows] - held.total()
-        free[PORTS] = [self._free_ports(each.row, each.usage) for each in readings]
+        free[PORTS] = self._free_ports(readings)
         changed: BoolArray = (free != self.free[:, rows]).any(axis=0)
         self.free[:, rows] = free
         return changed | self._read_held(rows, held) | self._read_shares(rows, held)
 
-    def _free_ports(self, row: int, usage: MachineUsage) -> int:
+    def _free_ports(self, readings: Sequence[Reading]) -> list[int]:
         """Return how many ports are free. Several may hold one, so that what is taken is not a sum."""
-        return self.ports[row].free_count() - usage.ports_kept
+        return [self.ports[each.row].free_count() - each.usage.ports_kept for each in readings]
 
     def _read_held(self, rows: IntArray, held: UsageMatrix) -> BoolArray:
         """Write who holds how much; return where it changed."""
@@ -206,23 +234,29 @@ class Fleet(Columns):
         self.shares[:, rows[changed]] = shares[:, changed]
         return changed
 
-    def _read_devices(self, each: Reading) -> bool:
-        row, machine, usage, changed = each.row, each.machine, each.usage, False
-        for name in machine.capacity.devices.keys() | self.devices.keys():
-            devices = self.device(name)
-            before = devices.free[:, row].tolist()
-            devices.read(row, machine.capacity.devices.get(name, 0) // DEVICE_MILLIS, usage.devices)
-            for millis in sorted((m for kind, m in usage.devices_kept if kind == name), reverse=True):
-                devices.keep(row, millis, usage.devices_leaving)
-            changed |= before != devices.free[:, row].tolist()
+    def _read_devices(self, readings: Sequence[Reading]) -> list[bool]:
+        changed = [False] * len(readings)
+        for place, each in enumerate(readings):
+            row, there, usage = each.row, each.machine.capacity.devices, each.usage
+            for name in there.keys() | self.devices.keys():
+                devices = self.device(name)
+                before = devices.free[:, row].tolist()
+                devices.read(row, there.get(name, 0) // DEVICE_MILLIS, usage.devices)
+                for millis in sorted((m for kind, m in usage.devices_kept if kind == name), reverse=True):
+                    devices.keep(row, millis, usage.devices_leaving)
+                changed[place] |= before != devices.free[:, row].tolist()
         return changed
+
+    def _forget_jobs(self, cell: Cell, row: int) -> None:
+        self.topology.read(cell, row, self.jobs[row], {})
+        self.jobs[row] = {}
 
     def _remove(self, cell: Cell, name: str) -> None:
         row = self.row.pop(name, None)
         if row is None:
             return
         self.names[row] = ""
-        self._read_jobs(cell, row, {})
+        self._forget_jobs(cell, row)
         self.blocked.pop(row, None)
         self._known_capacity.pop(row, None)
         self._known_facts.pop(row, None)
