@@ -9,9 +9,8 @@ from borgish.cell.events import AnyEvent, Entry, Facts, Recorded
 from borgish.cell.model import Snapshot
 from borgish.cell.recorded import PASSES, commands_of, record
 from borgish.cell.state import Cell
-from borgish.sim.faux.exported import Exported
-from borgish.sim.faux.opened import Opened
-from borgish.sim.faux.replaying import Replayed, decided_anew
+from borgish.sim.faux.opened import Exported, Opened
+from borgish.sim.faux.replay import Replayed, decided_anew
 from borgish.sim.faux.session import Session
 from borgish.store.base import CheckpointInfo
 from borgish.store.codec import compress, encode_snapshot, sha256_of

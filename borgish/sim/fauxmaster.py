@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import borgish
 from borgish.api.moments import NOW
 from borgish.errors import BorgishError, Invalid
-from borgish.sim.faux.helps import AT_THE_PROMPT_ONLY, HELP
+from borgish.sim.faux.verbs import VERBS
 from borgish.spec.mistakes import show_mistakes
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ def _run(arguments: argparse.Namespace) -> int:
     from borgish.sim.faux.opened import opened
     from borgish.sim.faux.prompt import put
     from borgish.sim.faux.session import Session
-    from borgish.sim.faux.verbs import VERBS
 
     with opened(arguments.opened) as there:
         session = Session(there, arguments.at)
@@ -105,14 +104,12 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--version", action="version", version=f"fauxmaster {borgish.__version__}")
     questions = parser.add_subparsers(dest="question", required=True, metavar="COMMAND")
     _add_open(questions)
-    for name, text in HELP.items():
-        if name not in AT_THE_PROMPT_ONLY:
-            question = questions.add_parser(name, help=text)
+    for verb in VERBS.values():
+        if not verb.at_prompt_only:
+            question = questions.add_parser(verb.name, help=verb.help)
             _add_common(question)
-            if name == asked:
-                from borgish.sim.faux.verbs import VERBS
-
-                VERBS[name].words(question)
+            if verb.name == asked:
+                verb.add_arguments(question)
     _add_pack(questions, full=asked == "pack")
     return parser.parse_args(words)
 

@@ -6,14 +6,16 @@ held up and an older database can be brought up to date. Postgres is read in a s
 
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import msgspec
 
+from borgish.cell.events import Entry
 from borgish.errors import NotFound
-from borgish.sim.faux.exported import Exported
+from borgish.store.base import CheckpointInfo
 from borgish.store.checkpoints import info_of, verified_snapshot
 from borgish.store.moment import Source, earliest_position
 from borgish.store.open import open_reader, open_store, parse_url
@@ -55,7 +57,7 @@ def _open(what: str, held: ExitStack) -> Opened:
         return _open_file(path_of(url), held)
     store, name = open_reader(what)
     held.callback(store.close)
-    return _told(url.render_as_string(hide_password=True), store.kind, name, store)
+    return _opened(url.render_as_string(hide_password=True), store.kind, name, store)
 
 
 def _open_file(file: Path, held: ExitStack) -> Opened:
@@ -73,7 +75,7 @@ def _exported(file: Path, content: bytes) -> Opened:
     header, stored, journal = unpack_with_journal(content)
     info = info_of(header)
     verified_snapshot(header.cell, info, stored)
-    return _told(
+    return _opened(
         str(file),
         "checkpoint",
         header.cell,
@@ -87,7 +89,7 @@ def _copied(file: Path, held: ExitStack) -> Opened:
     name = _copy(file, copy)
     store = open_store(f"sqlite:///{copy}", name)
     held.callback(store.close)
-    return _told(str(file), store.kind, name, store)
+    return _opened(str(file), store.kind, name, store)
 
 
 def _copy(file: Path, copy: Path) -> str:
@@ -104,9 +106,38 @@ def _copy(file: Path, copy: Path) -> str:
     return str(name)
 
 
-def _told(what: str, kind: str, cell: str, source: Source) -> Opened:
+def _opened(what: str, kind: str, cell: str, source: Source) -> Opened:
     latest = next(iter(source.entries_before(_END, 1)), None)
     kept = max((info.position for info in source.checkpoints()), default=0)
     head = max(kept, latest.position if latest else 0)
     first = earliest_position(source)
     return Opened(what, kind, cell, source, first if latest else kept, head)
+
+
+class Exported:
+    """One checkpoint and what followed. See ``store.moment.Source``."""
+
+    def __init__(self, info: CheckpointInfo, stored: bytes, after: Sequence[Entry] = ()) -> None:
+        self._info = info
+        self._stored = stored
+        self._after = after
+
+    def entries(self, after: int, limit: int = 0) -> Iterable[Entry]:
+        """Return entries above a position, in order."""
+        begin = bisect_right(self._after, after, key=lambda entry: entry.position)
+        return self._after[begin : begin + limit if limit else None]
+
+    def entries_before(self, before: int, limit: int) -> Iterable[Entry]:
+        """Return entries next below a position, newest first."""
+        end = bisect_left(self._after, before, key=lambda entry: entry.position)
+        return self._after[max(0, end - limit) : end][::-1]
+
+    def checkpoints(self) -> list[CheckpointInfo]:
+        """Return the one there is."""
+        return [self._info]
+
+    def checkpoint_body(self, position: int) -> tuple[CheckpointInfo, bytes]:
+        """Return it with its body. Raises NotFound."""
+        if position != self._info.position:
+            raise NotFound(f"no checkpoint is at position {position}", f"The file's is {self._info.position}")
+        return self._info, self._stored

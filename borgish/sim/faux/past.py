@@ -1,6 +1,6 @@
 """Looks at what really happened: what is in the cell, one entry after the other, and what differs."""
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from difflib import get_close_matches
 from itertools import islice
 from typing import get_args
@@ -14,28 +14,25 @@ from borgish.cell.state import Cell
 from borgish.errors import Invalid, NotFound
 from borgish.resources import show_bytes, show_cpu
 from borgish.sim.faux.names import find_job, find_machine, known
+from borgish.sim.faux.output import Answer, at_data, cut, happened, plural, viewed, when
 from borgish.sim.faux.session import Session
-from borgish.sim.faux.words import Answer, at_data, cut, happened, plural, viewed, when
 from borgish.text import show_indexes
-
-Parser = argparse.ArgumentParser
-Parsed = argparse.Namespace
 
 STEPS_MAX = 10_000
 EVENTS = tuple(sorted(kind.__name__ for kind in get_args(AnyEvent)))
 _SIGNS = {Kind.ADDED: "+", Kind.REMOVED: "-", Kind.CHANGED: "~"}
 
 
-def show_words(parser: Parser) -> None:
+def show_arguments(parser: ArgumentParser) -> None:
     """One job or machine, or the whole cell."""
     parser.add_argument("name", nargs="?", default="", metavar="[JOB|MACHINE]")
 
 
-def show(session: Session, words: Parsed) -> Answer:
+def show(session: Session, args: Namespace) -> Answer:
     """Say what is in the cell, or in one job, or on one machine."""
     cell = session.here
-    if words.name:
-        return _show_job(cell, words.name) if _is_job(cell, words.name) else _show_machine(cell, words.name)
+    if args.name:
+        return _show_job(cell, args.name) if _is_job(cell, args.name) else _show_machine(cell, args.name)
     machines = [_machine_line(cell, name) for name in sorted(cell.machines)]
     jobs = [_job_line(cell, key) for key in sorted(cell.jobs)]
     lines = [where(session), *cut(machines), *cut(jobs)]
@@ -49,7 +46,7 @@ def where(session: Session) -> str:
     cell = session.here
     moment = f"timeline {cell.timeline}, {when(session.now)}"
     line = f"cell {cell.name} at journal position {cell.position} ({moment})"
-    if session.went_its_own_way is not None:
+    if session.changed_copy is not None:
         return f"{line}, on a copy that went its own way at {session.cell.position}"
     return f"{line}; it is told from {session.opened.first} to {session.opened.head}"
 
@@ -104,18 +101,18 @@ def _why(reason: str) -> str:
 # Step by step
 
 
-def step_words(parser: Parser) -> None:
+def step_arguments(parser: ArgumentParser) -> None:
     """How many."""
     parser.add_argument(
         "count", nargs="?", type=int, default=1, metavar="[N]", help="entries; one if not given"
     )
 
 
-def step(session: Session, words: Parsed) -> Answer:
+def step(session: Session, args: Namespace) -> Answer:
     """Go through the next entries of the journal."""
-    if not 1 <= words.count <= STEPS_MAX:
-        raise Invalid(f"{words.count} is outside 1 to {STEPS_MAX} entries", "Or go there: at POSITION")
-    return _passed(session.steps(words.count))
+    if not 1 <= args.count <= STEPS_MAX:
+        raise Invalid(f"{args.count} is outside 1 to {STEPS_MAX} entries", "Or go there: at POSITION")
+    return _passed(session.steps(args.count))
 
 
 def _passed(entries: list[Entry], skipped: int = 0) -> Answer:
@@ -124,7 +121,7 @@ def _passed(entries: list[Entry], skipped: int = 0) -> Answer:
     return Answer((*lines, *happened(entries)), {"passed": skipped, "entries": views})
 
 
-def next_words(parser: Parser) -> None:
+def next_event_arguments(parser: ArgumentParser) -> None:
     """Of which kind, and about what."""
     parser.add_argument(
         "event", metavar="EVENT", help=f"{', '.join(EVENTS)}; or what was asked: kill, submit"
@@ -132,10 +129,10 @@ def next_words(parser: Parser) -> None:
     parser.add_argument("name", nargs="?", default="", metavar="[JOB|TASK|MACHINE]", help="only about this")
 
 
-def next_event(session: Session, words: Parsed) -> Answer:
+def next_event(session: Session, args: Namespace) -> Answer:
     """Go on to the next entry with an event of a kind, or that somebody asked for by a word."""
-    event, asked = _kind(words.event)
-    wanted = _wanted(session.cell, words.name)
+    event, asked = _kind(args.event)
+    wanted = _wanted(session.cell, args.name)
     for skipped, entry in enumerate(session.following()):
         is_one = (
             any(type(each).__name__ == event for each in entry.events) if event else _asked(entry) == asked
@@ -143,7 +140,7 @@ def next_event(session: Session, words: Parsed) -> Answer:
         if is_one and history_view(_only(entry, event), wanted) is not None:
             session.go_on_to(entry)
             return _passed([entry], skipped)
-    about = f" about {words.name}" if words.name else ""
+    about = f" about {args.name}" if args.name else ""
     here = session.opened
     raise NotFound(
         f"no {event or asked}{about} follows position {session.cell.position}",
@@ -195,14 +192,14 @@ def _job_or_machine(cell: Cell, name: str) -> str:
     return found[0] if found else name
 
 
-def at_words(parser: Parser) -> None:
+def at_arguments(parser: ArgumentParser) -> None:
     """Which moment."""
     parser.add_argument("moment", nargs="+", metavar="TIME|POSITION|CHECKPOINT")
 
 
-def at(session: Session, words: Parsed) -> Answer:
+def at(session: Session, args: Namespace) -> Answer:
     """Go to another moment of what was opened."""
-    session.go_to(" ".join(words.moment))
+    session.go_to(" ".join(args.moment))
     cell = session.cell
     return Answer((where(session),), at_data(cell.position, session.at, cell.timeline))
 
@@ -210,7 +207,7 @@ def at(session: Session, words: Parsed) -> Answer:
 # Differences
 
 
-def diff_words(parser: Parser) -> None:
+def diff_arguments(parser: ArgumentParser) -> None:
     """From when to when."""
     parser.add_argument(
         "old", nargs="?", default="", metavar="[A]", help="a moment; where it was opened if not given"
@@ -220,10 +217,10 @@ def diff_words(parser: Parser) -> None:
     )
 
 
-def diff(session: Session, words: Parsed) -> Answer:
+def diff(session: Session, args: Namespace) -> Answer:
     """Say what differs between two moments; by default, what came since the cell was opened."""
-    old = session.cell_of(words.old or str(_from(session)))
-    new = session.cell_of(words.new)
+    old = session.cell_of(args.old or str(_from(session)))
+    new = session.cell_of(args.new)
     found = difference(old, new)
     lines = [f"From position {old.position} to position {new.position}:"]
     for section, changes in found.items():
@@ -242,9 +239,18 @@ def diff(session: Session, words: Parsed) -> Answer:
 
 def _from(session: Session) -> int:
     """Return where a difference begins: where the copy left, or else where the cell was opened."""
-    return session.cell.position if session.went_its_own_way is not None else session.began_at
+    return session.cell.position if session.changed_copy is not None else session.began_at
 
 
 def following(session: Session, count: int) -> list[Entry]:
     """Return some entries that come next, without going there."""
     return list(islice(session.following(), count))
+
+
+COMMANDS = {
+    "show": (show_arguments, show),
+    "step": (step_arguments, step),
+    "next": (next_event_arguments, next_event),
+    "at": (at_arguments, at),
+    "diff": (diff_arguments, diff),
+}

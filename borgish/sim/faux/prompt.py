@@ -9,10 +9,10 @@ import msgspec
 
 from borgish.errors import BorgishError
 from borgish.sim.faux.changes import CHANGES, Mistaken
+from borgish.sim.faux.output import Answer
 from borgish.sim.faux.past import EVENTS
 from borgish.sim.faux.session import Session
-from borgish.sim.faux.verbs import VERBS, Asked, read
-from borgish.sim.faux.words import Answer
+from borgish.sim.faux.verbs import VERBS, HelpRequested, read
 
 LEAVE = ("quit", "exit", "q")
 HISTORY_FILE = Path("~/.fauxmaster_history")
@@ -29,7 +29,7 @@ def answered(session: Session, line: str) -> Answer | None:
             return None
         verb, words = asked
         return verb.run(session, words)
-    except Asked as help_:
+    except HelpRequested as help_:
         return Answer(tuple(str(help_).rstrip("\n").split("\n")), {"help": str(help_)})
 
 
@@ -95,7 +95,7 @@ def _typed(session: Session) -> Iterator[str]:
 
 def prompt_of(session: Session) -> str:
     """Return the prompt: the cell and the position, and a mark when it is on a copy."""
-    mark = "+copy" if session.went_its_own_way is not None else ""
+    mark = "+copy" if session.changed_copy is not None else ""
     return f"{session.opened.cell}@{session.cell.position}{mark}> "
 
 

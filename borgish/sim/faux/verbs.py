@@ -1,79 +1,106 @@
-"""What can be asked of fauxmaster, each thing by a word: as a command of its own, and at the prompt."""
+"""What can be asked of fauxmaster, each thing by a word: as a command of its own, and at the prompt.
+
+One table, in the order of the help: where to look, what to try, what to ask. It has all that help needs. The
+scheduler, the store and what they need take a second of cpu to import, so the module of a verb is imported
+when its arguments are read.
+"""
 
 import argparse
 import shlex
 from collections.abc import Callable
-from typing import NoReturn
+from importlib import import_module
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
 from borgish.errors import Invalid, NotFound
-from borgish.sim.faux import asking, past, replaying, trying
-from borgish.sim.faux.changes import CHANGES, file_words
-from borgish.sim.faux.helps import HELP
-from borgish.sim.faux.names import nearest
-from borgish.sim.faux.session import Session
-from borgish.sim.faux.words import Answer
 
-Parser = argparse.ArgumentParser
-Run = Callable[[Session, argparse.Namespace], Answer]
+if TYPE_CHECKING:
+    from borgish.sim.faux.output import Answer
+    from borgish.sim.faux.session import Session
+
+Arguments = Callable[[argparse.ArgumentParser], object]
+Run = Callable[["Session", argparse.Namespace], "Answer"]
 
 
 class Verb(msgspec.Struct, frozen=True):
-    """A word, the words after it, and what it does."""
+    """A word, what it does in a line, and the module of ``borgish.sim.faux`` with its row in ``COMMANDS``."""
 
     name: str
     help: str
-    words: Callable[[Parser], object]
-    run: Run
+    module: str
+    at_prompt_only: bool = False
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Tell a parser what may stand after the verb."""
+        if (arguments := self._command()[0]) is not None:
+            arguments(parser)
+
+    def run(self, session: "Session", args: argparse.Namespace) -> "Answer":
+        """Do it. Raises BorgishError."""
+        return self._command()[1](session, args)
+
+    def _command(self) -> tuple[Arguments | None, Run]:
+        commands: dict[str, tuple[Arguments | None, Run]]
+        commands = import_module(f"borgish.sim.faux.{self.module}").COMMANDS
+        return commands[self.name]
 
 
-class Asked(Exception):
+VERBS = {
+    verb.name: verb
+    for verb in (
+        Verb("show", "what is in the cell", "past"),
+        Verb("step", "go through what really happened next", "past"),
+        Verb("next", "go on to the next event of a kind", "past"),
+        Verb("at", "go to another moment", "past"),
+        Verb("diff", "what differs between two moments", "past"),
+        Verb("submit", "on the copy: submit a job file", "changes"),
+        Verb("kill", "on the copy: end a job, or one task of it", "changes"),
+        Verb("restart", "on the copy: give a job, or one task of it, a fresh attempt", "changes"),
+        Verb("scale", "on the copy: change a job's tasks", "changes"),
+        Verb("drain", "on the copy: have everything leave a machine, by a taint that evicts", "changes"),
+        Verb("cordon", "on the copy: place nothing new on a machine", "changes"),
+        Verb("uncordon", "on the copy: place new tasks on a machine again", "changes"),
+        Verb("taint", "on the copy: mark a machine", "changes"),
+        Verb("untaint", "on the copy: take a mark away", "changes"),
+        Verb("quota", "on the copy: set what a user may ask for in a band", "changes"),
+        Verb("schedule", "on the copy: place what waits", "changes"),
+        Verb("run", "on the copy: let time pass", "changes"),
+        Verb("why", "on the copy: why tasks wait", "changes"),
+        Verb("back", "let go of the copy", "changes", at_prompt_only=True),
+        Verb("fits", "how many more tasks of a job find room", "capacity"),
+        Verb("evicts", "whom a change would evict", "evictions"),
+        Verb("lose", "what follows when machines die at once", "loss"),
+        Verb("replay", "what would be decided otherwise today", "replay"),
+        Verb("compact", "how few machines would do", "capacity"),
+    )
+}
+
+
+class HelpRequested(Exception):
     """The help of a verb; ``args[0]`` is the text."""
 
 
-def _none(_parser: Parser) -> None:
-    """No words."""
-
-
-_ASKED: dict[str, tuple[Callable[[Parser], object], Run]] = {
-    "show": (past.show_words, past.show),
-    "step": (past.step_words, past.step),
-    "next": (past.next_words, past.next_event),
-    "at": (past.at_words, past.at),
-    "diff": (past.diff_words, past.diff),
-    **{name: (change.words, trying.changer(change)) for name, change in CHANGES.items()},
-    "schedule": (_none, trying.schedule),
-    "run": (trying.run_words, trying.run),
-    "why": (trying.why_words, trying.why),
-    "back": (_none, trying.back),
-    "fits": (file_words, asking.fits),
-    "evicts": (asking.evicts_words, asking.evicts),
-    "lose": (asking.lose_words, asking.lose),
-    "replay": (replaying.replay_words, replaying.replay_all),
-    "compact": (asking.compact_words, asking.compact),
-}
-
-VERBS: dict[str, Verb] = {name: Verb(name, text, *_ASKED[name]) for name, text in HELP.items()}
-
-
-class _Words(Parser):
-    """Reads the words of a line. What is wrong is raised, and nothing ends the process."""
+class _LineParser(argparse.ArgumentParser):
+    """Reads a line of the prompt. What is wrong is raised, and nothing ends the process."""
 
     def error(self, message: str) -> NoReturn:
         raise Invalid(f"{self.prog}: {message}", " ".join(self.format_usage().split()))
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         del status  # nothing ends
-        raise Asked(message or "")
+        raise HelpRequested(message or "")
 
     def print_help(self, file: object = None) -> None:
         del file  # who called prints it
-        raise Asked(self.format_help())
+        raise HelpRequested(self.format_help())
 
 
 def read(line: str) -> tuple[Verb, argparse.Namespace] | None:
-    """Return what a line asks for; None for an empty one, or a remark. Raises Invalid, NotFound and Asked."""
+    """Return what a line asks for; None for an empty one, or a remark.
+
+    Raises Invalid, NotFound and HelpRequested.
+    """
     try:
         words = shlex.split(line, comments=True)
     except ValueError as error:
@@ -81,21 +108,23 @@ def read(line: str) -> tuple[Verb, argparse.Namespace] | None:
     if not words:
         return None
     if words[0] in ("help", "?"):
-        raise Asked(overview() if len(words) == 1 else parser_of(find(words[1])).format_help())
+        raise HelpRequested(overview() if len(words) == 1 else parser_of(find(words[1])).format_help())
     verb = find(words[0])
     return verb, parser_of(verb).parse_args(words[1:])
 
 
-def parser_of(verb: Verb) -> Parser:
+def parser_of(verb: Verb) -> argparse.ArgumentParser:
     """Return what reads the words after a verb."""
-    parser = _Words(prog=verb.name, description=f"{verb.help[0].upper()}{verb.help[1:]}.")
-    verb.words(parser)
+    parser = _LineParser(prog=verb.name, description=f"{verb.help[0].upper()}{verb.help[1:]}.")
+    verb.add_arguments(parser)
     return parser
 
 
 def find(name: str) -> Verb:
     """Return a verb by its name. Raises NotFound."""
     if name not in VERBS:
+        from borgish.sim.faux.names import nearest
+
         raise NotFound(f"there is no command '{name}'", nearest(name, [*VERBS, "help", "quit"], "commands"))
     return VERBS[name]
 

@@ -9,7 +9,7 @@ from borgish.cell.events import TasksPlaced
 from borgish.cell.invariants import violations
 from borgish.cell.state import Cell
 from borgish.sim.faux.copied import Copy, twin
-from borgish.sim.faux.losing import lose_machines, machines_with
+from borgish.sim.faux.loss import lose_machines, machines_with
 from borgish.sim.world import World
 from borgish.spec.read import read_job
 from borgish.store.moment import cell_at

@@ -3,11 +3,11 @@
 import json
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 
 from borgish.sim.faux.changes import CHANGES
-from borgish.sim.faux.helps import HELP
 from borgish.sim.faux.verbs import VERBS
 
 HEAVY = {"numpy", "sqlalchemy", "borgish.scheduler", "borgish.store", "borgish.master", "borgish.cell"}
@@ -39,7 +39,7 @@ def test_help_imports_neither_scheduler_nor_store(words: tuple[str, ...]) -> Non
 
 def test_help_names_every_command() -> None:
     text, _, _ = run("-h")
-    for name in HELP.keys() - {"back"} | {"open", "pack"}:
+    for name in VERBS.keys() - {"back"} | {"open", "pack"}:
         assert f"\n    {name} " in text, name
 
 
@@ -53,5 +53,8 @@ def test_a_command_shows_its_own_words(verb: str, words: str) -> None:
 
 
 def test_every_command_has_help_and_does_something() -> None:
-    assert VERBS.keys() == HELP.keys()
-    assert CHANGES.keys() <= HELP.keys()
+    for module in {verb.module for verb in VERBS.values()}:
+        commands = import_module(f"borgish.sim.faux.{module}").COMMANDS
+        assert commands.keys() == {verb.name for verb in VERBS.values() if verb.module == module}
+    assert all(verb.help for verb in VERBS.values())
+    assert CHANGES.keys() <= VERBS.keys()

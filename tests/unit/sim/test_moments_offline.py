@@ -8,10 +8,8 @@ import pytest
 from borgish.cell.events import EntriesLost, Entry, MachineCordoned
 from borgish.cell.model import Snapshot
 from borgish.errors import BorgishError, Gone, Invalid
-from borgish.sim.faux.exported import Exported
-from borgish.sim.faux.moments import find, written
-from borgish.sim.faux.opened import Opened, opened
-from borgish.sim.faux.session import Session
+from borgish.sim.faux.opened import Exported, Opened, opened
+from borgish.sim.faux.session import Session, find_position, written
 from borgish.store.base import CheckpointInfo
 from borgish.store.codec import compress, encode_snapshot, sha256_of
 from borgish.store.open import open_store
@@ -54,7 +52,7 @@ def there() -> Opened:
     ],
 )
 def test_a_moment_is_a_position(there: Opened, text: str, position: int) -> None:
-    assert find(there, text) == position
+    assert find_position(there, text) == position
     assert written(there, position) >= NOON
 
 
@@ -75,7 +73,7 @@ def test_what_is_no_moment_of_it_is_refused(
     there: Opened, text: str, kind: type[BorgishError], error: str
 ) -> None:
     with pytest.raises(kind, match=error) as caught:
-        find(there, text)
+        find_position(there, text)
     assert caught.value.hint
 
 
@@ -84,10 +82,10 @@ def test_a_lost_part_of_the_timeline_is_named() -> None:
     after = Entry(10, NOON + 90, 2, 1, "recovery", "recover", (gap, MachineCordoned("m1")))
     there = told(entry(6, 60), after)
     with pytest.raises(Gone, match="position 8 is on a lost part of the timeline") as caught:
-        find(there, "8")
+        find_position(there, "8")
     assert "The nearest are 6 and 10" in caught.value.hint
-    assert find(there, "6") == 6
-    assert find(there, "10") == 10
+    assert find_position(there, "6") == 6
+    assert find_position(there, "10") == 10
 
 
 def test_a_pruned_journal_begins_later(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ from borgish.cell.events import (
 from borgish.cell.model import Quota
 from borgish.cell.recorded import PASSES, record
 from borgish.resources import Resources
-from borgish.sim.faux.replaying import LOST, NOT_RECORDED, UNKNOWN, Replayed
+from borgish.sim.faux.replay import LOST, NOT_RECORDED, UNKNOWN, Replayed
 from borgish.sim.world import World
 from borgish.spec.read import read_job
 from borgish.store.memory import MemoryStore

@@ -1,5 +1,6 @@
-"""What follows when machines die at once: found by losing them in a copy, and letting time pass there."""
+"""``lose``: what follows when machines die at once: they are lost in a copy, and time passes there."""
 
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -11,11 +12,46 @@ from borgish.reconcilers.settings import ReconcileSettings
 from borgish.reconcilers.stranded import is_mass_failure
 from borgish.scheduler.plan import Refusal
 from borgish.sim.faux.copied import Copy
-from borgish.sim.faux.evicted import Leaving, leaving, newly_waiting
+from borgish.sim.faux.evictions import SOMEBODY_AFFECTED, Leaving, leaving, newly_waiting
 from borgish.sim.faux.names import find_machine, nearest
-from borgish.sim.faux.words import cut, refusal_data
+from borgish.sim.faux.output import Answer, cut, plural, refusal_data, refused
+from borgish.sim.faux.session import Session
 from borgish.text import show_indexes
 from borgish.vocabulary import State
+
+
+def lose_arguments(parser: ArgumentParser) -> None:
+    """Which machines."""
+    parser.add_argument(
+        "what", nargs="+", metavar="ATTRIBUTE=VALUE", help="rack=r2, machine=m1; several: all of them"
+    )
+
+
+def lose(session: Session, args: Namespace) -> Answer:
+    """Say what follows when machines die at once: what is lost, where it goes, and how long that takes."""
+    names = machines_with(session.here, args.what)
+    found = lose_machines(session.trial(), names)
+    return Answer(tuple(_loss_lines(found)), found.data(), SOMEBODY_AFFECTED if found.waiting else 0)
+
+
+def _loss_lines(found: "Loss") -> list[str]:
+    lines = [f"{plural(len(found.machines), 'machine')} lost: {', '.join(cut(found.machines, 12))}"]
+    if not found.lost:
+        return [*lines, "nothing ran there"]
+    count = sum(len(indexes) for indexes in found.lost.values())
+    lines.append(f"{plural(count, 'task')} lost:")
+    lines += cut(
+        [f"  {job}/{show_indexes(those)}: {found.fate_of(job)}" for job, those in found.lost.items()]
+    )
+    if found.others:
+        lines.append(f"{plural(sum(len(e.indexes) for e in found.others), 'other task')} evicted for them:")
+        lines += cut([f"  {e.job}/{show_indexes(e.indexes)}: {e.why}; then {e.now}" for e in found.others])
+    lines += cut(refused(found.waiting))
+    return [*lines, *found.times()]
+
+
+COMMANDS = {"lose": (lose_arguments, lose)}
+
 
 MACHINE = "machine"
 LOOK_SECONDS = 0.25

@@ -1,32 +1,36 @@
-"""Decides the journal anew: what today's code makes of each thing that was asked, beside what is recorded.
+"""``replay``: decides the journal anew, what today's code makes of each command, beside what is recorded.
 
 The cell follows the recorded history, so that each entry is judged for itself; the first that comes out
-otherwise is told.
+otherwise is reported.
 """
 
-import argparse
+from argparse import ArgumentParser, Namespace
 from collections import Counter
+from collections.abc import Iterable
 
 import msgspec
 
 from borgish.cell.commands import Command, RollBack
 from borgish.cell.decide import decide
-from borgish.cell.events import AnyEvent, Entry
+from borgish.cell.events import AnyEvent, Entry, TasksPlaced
+from borgish.cell.invariants import is_overfull
+from borgish.cell.observed import Observed
 from borgish.cell.recorded import commands_of, observed_of
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import BorgishError, Invalid, Refused, StoreDamaged
 from borgish.reconcilers import RECONCILERS
-from borgish.sim.faux.allowed import Allowed
-from borgish.sim.faux.moments import find
-from borgish.sim.faux.session import Session
-from borgish.sim.faux.words import Answer, cut, happened, outcomes, plural, viewed
+from borgish.scheduler.equivalence import Classes
+from borgish.scheduler.fleet import Fleet
+from borgish.scheduler.policies import POLICIES
+from borgish.scheduler.schedule import SchedulerSettings
+from borgish.scheduler.scoring import ScoreCache
+from borgish.sim.faux.output import Answer, cut, happened, outcomes, plural, viewed
+from borgish.sim.faux.session import Session, find_position
 from borgish.store.moment import cell_at, stretch
 from borgish.store.rebuild import CAUSE as RECOVERY
 from borgish.store.replay import take_in
-
-Parser = argparse.ArgumentParser
-Parsed = argparse.Namespace
+from borgish.vocabulary import task_name
 
 DIFFERS = 3
 """The exit code when something would be decided otherwise."""
@@ -67,17 +71,17 @@ class Replayed(msgspec.Struct):
     otherwise: Otherwise | None = None
 
 
-def replay_words(parser: Parser) -> None:
+def replay_arguments(parser: ArgumentParser) -> None:
     """From where to where."""
     parser.add_argument("--from", dest="since", default="", metavar="POSITION", help="or another moment")
     parser.add_argument("--to", dest="until", default="", metavar="POSITION", help="the end if not given")
 
 
-def replay_all(session: Session, words: Parsed) -> Answer:
+def replay(session: Session, args: Namespace) -> Answer:
     """Decide what was asked anew, and tell the first thing that would be decided otherwise today."""
     there = session.opened
-    since = find(there, words.since) if words.since else there.first
-    until = find(there, words.until) if words.until else there.head
+    since = find_position(there, args.since) if args.since else there.first
+    until = find_position(there, args.until) if args.until else there.head
     if until < since:
         raise Invalid(f"position {until} is before {since}", "Name the earlier one with --from")
     found = decided_anew(session, since, until)
@@ -107,7 +111,7 @@ class Judge:
     def look(self, entry: Entry, found: Replayed) -> Otherwise | None:
         """Judge an entry and take it in; return what would be otherwise."""
         try:
-            commands = _commands(self._cell, entry)
+            commands = _commands_of(self._cell, entry)
             then = self._then(commands)
         except (NotDecided, Refused) as reason:  # Refused: of a rollback, to where history is no longer kept
             found.left_out[str(reason)] += 1
@@ -152,7 +156,7 @@ class Judge:
         return tuple(events), ""
 
 
-def _commands(cell: Cell, entry: Entry) -> tuple[Command, ...]:
+def _commands_of(cell: Cell, entry: Entry) -> tuple[Command, ...]:
     """Return what an entry was decided from. Raises NotDecided."""
     try:
         commands = commands_of(cell, entry)
@@ -206,3 +210,52 @@ def _data(found: Replayed) -> dict[str, object]:
         "left_out": dict(found.left_out),
         "otherwise": None if other is None else {"entry": viewed(other.entry), "today": other.today},
     }
+
+
+class Allowed:
+    """The scheduler's rows of one cell, kept up with it."""
+
+    def __init__(self, cell: Cell) -> None:
+        self._cell = cell
+        self._fleet = Fleet.of(cell, Observed(), 0, 0.0)
+        self._classes = Classes(shared=True)
+        self._scores = ScoreCache(POLICIES[SchedulerSettings().policy](0))
+        self._stale: set[str] = set()
+
+    def objections(self, entry: Entry) -> list[str]:
+        """Return what is wrong with the placements of an entry that the cell has not taken in yet."""
+        placed = [event for event in entry.events if isinstance(event, TasksPlaced)]
+        if placed:
+            self._read()
+        return [text for event in placed for text in self._of(event)]
+
+    def taken_in(self, machines: Iterable[str]) -> list[str]:
+        """Take note of machines that changed; return which of them hold more than they have."""
+        there = {name for name in machines if name in self._cell.machines}
+        self._stale |= set(machines)
+        return [f"{name} holds more than it has" for name in sorted(there) if is_overfull(self._cell, name)]
+
+    def _read(self) -> None:
+        self._fleet.read(self._cell, Observed(), sorted(self._stale), 0.0)
+        self._stale = set()
+
+    def _of(self, event: TasksPlaced) -> list[str]:
+        job = self._cell.jobs.get(event.job)
+        if job is None or job.spec.inside:  # in an alloc its own room is told by the alloc
+            return []
+        found = []
+        for index, machine in zip(event.indexes, event.machines, strict=True):
+            row = self._fleet.row.get(machine, -1)
+            kind = self._classes.of(self._cell, job.spec, index, self._fleet)
+            if row < 0 or not self._scores.suits(self._fleet, kind, row):
+                found.append(f"{task_name(event.job, index)} may not run on {machine}")
+            elif not self._is_kept(machine) and not self._scores.takes(self._fleet, kind, row):
+                found.append(f"{task_name(event.job, index)} has no room on {machine}")
+        return found
+
+    def _is_kept(self, machine: str) -> bool:
+        """Return whether places are kept there, perhaps for these tasks: the rows count them as taken."""
+        return bool(self._cell.promised.get(machine))
+
+
+COMMANDS = {"replay": (replay_arguments, replay)}

@@ -1,5 +1,9 @@
-"""How many more tasks of a job find room: the real scheduler is asked to place more than there can be."""
+"""``fits`` and ``compact``: how many more tasks of a job find room, and how few machines would do.
 
+The real scheduler is asked to place more than there can be.
+"""
+
+from argparse import ArgumentParser, Namespace
 from collections import Counter
 
 import msgspec
@@ -11,15 +15,69 @@ from borgish.cell.model import Rules
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
 from borgish.clock import Now
-from borgish.errors import Refused
+from borgish.errors import Invalid, Refused
 from borgish.master.core import Core
 from borgish.master.step import Ask
 from borgish.reconcilers.settings import ReconcileSettings
-from borgish.scheduler.schedule import Scheduler, with_only
+from borgish.scheduler.policies import POLICIES
+from borgish.scheduler.schedule import Scheduler, SchedulerSettings, with_only
+from borgish.sim.compact import TRIALS
+from borgish.sim.faux.changes import file_arguments, job_in
 from borgish.sim.faux.copied import ACTOR, twin
+from borgish.sim.faux.names import nearest
+from borgish.sim.faux.output import Answer, cut, plural
+from borgish.sim.faux.session import Session
+from borgish.sim.pack_command import show_compacted
+from borgish.sim.packed_cell import compact_cell, left_out
 from borgish.sim.packing import NobodyLeaves
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import TASKS_PER_JOB_MAX, State
+
+TRIALS_MAX = 1000
+
+
+def fits(session: Session, args: Namespace) -> Answer:
+    """Say how many more tasks of a job would find room now, and what stops the next one."""
+    spec = job_in(args.job, session.here, args.user)
+    found = fit(session.here, session.now, spec)
+    where = ", ".join(cut([f"{name}: {count}" for name, count in found.machines.items()], 20))
+    lines = [f"{found.tasks} more tasks of {spec.name} fit{f' ({where})' if where else ''}"]
+    if found.preempting:
+        gone = plural(found.evicted, "task")
+        lines.append(f"{found.preempting} of one job, if {gone} of lower priority leave for them")
+    if found.refusal:
+        lines.append(f"the next one: {found.refusal}")
+        lines += [f"hint: {found.hint}"] if found.hint else []
+    else:
+        lines.append("nothing stops the next one: so many were tried")
+    return Answer(tuple(lines), {"job": spec.key, "tasks": found.tasks} | msgspec.to_builtins(found))
+
+
+def compact_arguments(parser: ArgumentParser) -> None:
+    """By which policy, and how often."""
+    usual = SchedulerSettings().policy
+    parser.add_argument(
+        "--policy", default=usual, metavar="P", help=f"{', '.join(POLICIES)}; {usual} if not given"
+    )
+    parser.add_argument("--trials", type=int, default=TRIALS, metavar="N", help=f"{TRIALS} if not given")
+    parser.add_argument("--seed", type=int, default=0, metavar="N")
+
+
+def compact(session: Session, args: Namespace) -> Answer:
+    """Say how few of its machines would do for what runs now."""
+    if args.policy not in POLICIES:
+        raise Invalid(f"there is no policy '{args.policy}'", nearest(args.policy, POLICIES, "policies"))
+    if not 1 <= args.trials <= TRIALS_MAX:
+        raise Invalid(f"{args.trials} is outside 1 to {TRIALS_MAX} trials")
+    found = compact_cell(session.here, args.policy, args.seed, args.trials)
+    data = {"machines": found.machines, "tasks": found.tasks, "result": found.result, "needed": found.needed}
+    out = left_out(session.here)
+    lines = [*show_compacted(found).split("\n"), *([f"left out: {', '.join(cut(out, 12))}"] if out else [])]
+    return Answer(tuple(lines), data | {"left_out": out})
+
+
+COMMANDS = {"fits": (file_arguments, fits), "compact": (compact_arguments, compact)}
+
 
 TRIAL = "fauxmaster-trial"
 TASKS_MAX = 1_000_000

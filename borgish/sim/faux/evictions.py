@@ -1,5 +1,6 @@
-"""Whom a change evicts: it is made on a copy, and who leaves by it is told, and where they are then."""
+"""``evicts``: whom a change would evict, found by making it on a copy, and where those are then."""
 
+from argparse import REMAINDER, ArgumentParser, Namespace
 from collections.abc import Iterable
 
 import msgspec
@@ -7,10 +8,66 @@ import msgspec
 from borgish.cell.commands import Command
 from borgish.cell.events import Entry, TasksEvicted
 from borgish.cell.state import Cell
+from borgish.errors import Invalid
 from borgish.scheduler.plan import Refusal
+from borgish.sim.faux.changes import CHANGES
 from borgish.sim.faux.copied import Copy
-from borgish.sim.faux.words import cut
+from borgish.sim.faux.names import nearest
+from borgish.sim.faux.output import Answer, cut, plural, refusal_data, refused
+from borgish.sim.faux.session import Session
+from borgish.sim.faux.verbs import VERBS, parser_of
+from borgish.text import show_indexes
 from borgish.vocabulary import State
+
+SOMEBODY_AFFECTED = 3
+"""The exit code when somebody is evicted, or left waiting."""
+
+
+def evicts_arguments(parser: ArgumentParser) -> None:
+    """Which change."""
+    help_ = f"a change, as on the copy: {', '.join(CHANGES)}; or a job file to submit"
+    parser.add_argument("change", nargs=REMAINDER, metavar="CHANGE...", help=help_)
+
+
+def evicts(session: Session, args: Namespace) -> Answer:
+    """Say whom a change would evict, and what would become of them."""
+    command = change_in(session, args.change)
+    found = try_change(session.trial(), command)
+    lines = [*found.answer, *_evicted_lines(found)]
+    lines += [f"  {line}" for line in cut(refused(found.waiting))]
+    data = {
+        "answer": found.answer,
+        "evicted": [
+            {"job": e.job, "indexes": show_indexes(e.indexes), "cause": e.cause, "why": e.why, "now": e.now}
+            for e in found.evicted
+        ],
+        "waiting": refusal_data(found.waiting),
+    }
+    return Answer(tuple(lines), data, SOMEBODY_AFFECTED if found.evicted or found.waiting else 0)
+
+
+def _evicted_lines(found: "Evicted") -> list[str]:
+    if not found.evicted:
+        return ["nobody is evicted"]
+    count = sum(len(each.indexes) for each in found.evicted)
+    lines = [f"{plural(count, 'task')} evicted:"]
+    told = [f"  {e.job}/{show_indexes(e.indexes)}: {e.why}; then {e.now}" for e in found.evicted]
+    return [*lines, *cut(told)]
+
+
+def change_in(session: Session, words: list[str]) -> Command:
+    """Return the command that a change in words is. Raises Invalid and NotFound."""
+    if not words:
+        raise Invalid("evicts: which change?", f"Name one of {', '.join(CHANGES)}, or a job file")
+    name = words[0]
+    if name not in CHANGES and ("." in name or "/" in name):
+        name, words = "submit", ["submit", *words]
+    if name not in CHANGES:
+        raise Invalid(f"there is no change '{name}'", nearest(name, CHANGES, "changes"))
+    return CHANGES[name].command(parser_of(VERBS[name]).parse_args(words[1:]), session.here)
+
+
+COMMANDS = {"evicts": (evicts_arguments, evicts)}
 
 
 class Leaving(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What fauxmaster says: lines for people, and the same as data."""
+"""What fauxmaster prints: lines for people, and the same as data."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
