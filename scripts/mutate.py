@@ -58,7 +58,12 @@ def prepare(modules: list[Path], judges: list[str]) -> None:
         "only_mutate": [str(module) for module in modules],
         "also_copy": [name for name in COPIED if name not in ("borgish", "pyproject.toml", "tests")],
         "pytest_add_cli_args_test_selection": judges,
-        "pytest_add_cli_args": ["-p no:cacheprovider", "-p no:xdist"],
+        "pytest_add_cli_args": [
+            "-p no:cacheprovider",
+            "-p no:xdist",
+            "-m not reads_code",
+            "--hypothesis-profile=quick",
+        ],
     }
     lines = [f"{key} =" + "".join(f"\n    {each}" for each in values) for key, values in lists.items()]
     settings = ["[mutmut]", *lines, "use_git_change_detection = false", "track_dependencies = false"]

@@ -229,6 +229,7 @@ def test_no_row_leaves_the_end_and_no_purpose_becomes_weaker_but_by_an_end_of_th
         assert event is not Event.DUE or next_stage is not Stage.UP
 
 
+@pytest.mark.reads_code
 def test_only_fire_changes_stage_and_purpose() -> None:
     found = []
     for path in sorted((ROOT / "borgish" / "borglet").rglob("*.py")):

@@ -47,6 +47,7 @@ def test_the_tour_shows_this_diagram() -> None:
     assert diagram() in (ROOT / "borgish" / "README.md").read_text()
 
 
+@pytest.mark.reads_code
 def test_nobody_else_moves_a_task() -> None:
     """Nor changes the counts of a job, which follow from it."""
     found = {
