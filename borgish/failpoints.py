@@ -3,7 +3,8 @@
 A failpoint is armed by the environment alone, ``BORGISH_FAILPOINT=append.committed:3`` for the third
 time that the moment comes; there is no key of a configuration file for it. Off, passing one costs a
 call and a look at one variable. Which moments there are, and what holds at each, is ``FAILPOINTS``; a
-test dies at every one of them.
+test dies at every one of them, under load and on both databases. Its judge (``tests/faults``) reads what
+clients noted, the database and what machines started, and never asks the master.
 """
 
 import os

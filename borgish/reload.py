@@ -2,6 +2,10 @@
 
 Both daemons go by this. A hangup never ends them: it is noted from the first moment on, before there is
 anything that could be read anew.
+
+What can be changed by assigning it (``LIVE`` in each daemon's settings) counts at once. The store, the
+listener and the cell's rules are made from the rest, and the rules are in the journal. Contexts of TLS stay
+the same objects: files that broke while a master stood by must not end it when it is to lead.
 """
 
 import hashlib

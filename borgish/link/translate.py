@@ -200,7 +200,11 @@ def seen_program(report: ProgramReport) -> SeenProgram:
 
 
 def seen_phase(report: AttemptReport | ProgramReport) -> Phase:
-    """Return the phase of what was reported; the wire has one for what starts and what waits to."""
+    """Return the phase of what was reported.
+
+    The wire has one phase for what starts and what waits to, with how often it ended early beside it: an
+    older master would refuse a whole report for one word that it does not know.
+    """
     if report.phase is not Phase.STARTING or not report.held_back:
         return report.phase
     return Phase.CRASH_LOOPING if report.early_ends >= CRASH_LOOP_STARTS else Phase.BACKING_OFF

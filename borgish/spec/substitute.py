@@ -52,6 +52,9 @@ def port_variable(name: str) -> str:
 def device_variables(devices: Iterable[str], amounts: Mapping[str, int]) -> dict[str, str]:
     """Return the environment variables that list a task's devices.
 
+    They are listed and not enforced, in a container too: how a program is let see a device, or kept from it,
+    differs by engine and driver.
+
     ``devices`` are those it was given, like gpu:0; ``amounts`` what it asked for, in thousandths by kind.
     """
     numbers: dict[str, list[str]] = {}
