@@ -1,4 +1,4 @@
-"""What must hold, judged by what truly happened: the disk, the programs, and the answers people got.
+"""What must hold, judged by what truly happened: the disk, the programs, and the answers clients got.
 
 Nothing here asks the master what it thinks.
 """
@@ -24,8 +24,8 @@ REACHABLE_SECONDS = 10.0
 """A machine that could be reached for so long, has lost nothing."""
 
 
-class Overseer(Watcher):
-    """Looks at every start and stop as it is done, and at what is said to be lost."""
+class Checker(Watcher):
+    """Checks every start and stop as it is done, and what is declared lost."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -54,11 +54,11 @@ class Overseer(Watcher):
 
     def _judge_backoff(self, machine: str, spec: AttemptSpec) -> None:
         """After each of its ends in a row a program waits twice as long as before. Starts that failed make it
-        wait longer, and are not counted here. How long a run was is told by wall clocks: where one was set on
+        wait longer, and are not counted here. Runs are measured by wall clocks: where one was set on
         or back meanwhile, counting begins anew."""
         before = self.machines[machine].programs.by_key.get(spec.key)
         ended = before.state.exit if before else None
-        if before is None or ended is None or before.is_signalled or not before.is_told_right:
+        if before is None or ended is None or before.is_signalled or not before.has_true_times:
             self._ends.pop(spec.key, None)
             return
         is_good = before.ended - before.began >= GOOD_RUN_SECONDS
@@ -109,7 +109,7 @@ class Overseer(Watcher):
             name = task_name(event.job, index)
             machine = self.machines[self._on[name]]
             if machine.was_reachable(at - REACHABLE_SECONDS, at):
-                self.problems.append(f"{name} is said to be lost, and {machine.name} could be reached")
+                self.problems.append(f"{name} was declared lost, and {machine.name} could be reached")
 
 
 def settled_problems(cell: Cell, machines: Mapping[str, Machine]) -> list[str]:
@@ -165,7 +165,7 @@ def _has_room(cell: Cell, spec: JobSpec) -> bool:
 
 
 def _wrong_programs(cell: Cell, machines: Mapping[str, Machine], paused: Set[str]) -> Iterator[str]:
-    """What runs was started as its job now says; or said, where a rollback of the job is paused."""
+    """What runs was started as its job now specifies; or specified, where a rollback of the job is paused."""
     for job in cell.jobs.values():
         for task in job.tasks:
             if task.state is not State.RUNNING:
@@ -173,13 +173,13 @@ def _wrong_programs(cell: Cell, machines: Mapping[str, Machine], paused: Set[str
             key = attempt_key(task_name(job.key, task.index), task.attempt)
             program = machines[task.machine].programs.by_key.get(key)
             spec = job.spec_of(task) if job.key in paused else job.spec
-            said = (spec.run, tuple(spec.ports), spec.needs(task.index))
-            if program and (program.spec.run, tuple(program.spec.ports), program.spec.resources) != said:
-                yield f"{key} runs something else than its job says"
+            expected = (spec.run, tuple(spec.ports), spec.needs(task.index))
+            if program and (program.spec.run, tuple(program.spec.ports), program.spec.resources) != expected:
+                yield f"{key} runs something else than its job specifies"
 
 
 def _wrong_ends(cell: Cell, machines: Mapping[str, Machine]) -> Iterator[str]:
-    """The exit code that people see is the one the program had, where it can still be asked."""
+    """The exit code that users see is the one the program had, where it can still be asked."""
     for job in cell.jobs.values():
         for task in job.tasks:
             if task.ending not in (Ending.FINISH, Ending.FAIL) or task.machine not in machines:
@@ -188,12 +188,12 @@ def _wrong_ends(cell: Cell, machines: Mapping[str, Machine]) -> Iterator[str]:
             program = machines[task.machine].programs.by_key.get(key)
             true = program.state.exit if program else None
             if true is not None and true.code != task.exit_code:
-                yield f"{key} ended with {true.code} and is said to have ended with {task.exit_code}"
+                yield f"{key} ended with {true.code} and is recorded to have ended with {task.exit_code}"
 
 
-def misheard(store: MemoryStore, acknowledged: Iterable[str]) -> list[str]:
+def request_problems(store: MemoryStore, acknowledged: Iterable[str]) -> list[str]:
     """Return what is wrong with commands by their request ids: each at most once on the disk, and there
-    if somebody was told so."""
+    if it was acknowledged."""
     count = Counter(entry.request_id for entry in store.reopen().entries(0) if entry.request_id)
     lost = [f"{rid} was acknowledged and is not in the journal" for rid in acknowledged if rid not in count]
     return lost + [f"{rid} is in the journal {times} times" for rid, times in count.items() if times > 1]

@@ -35,7 +35,7 @@ CLOCK_STEPS_SECONDS = (0.5, 3600.0, 10 * 365 * 86400.0)
 NO_FAULTS = Faults(**dict.fromkeys(Faults.__struct_fields__, 0.0))
 
 
-class Fate:
+class FaultInjector:
     """The only source of chance. ``faults`` are in force until ``calm`` is called."""
 
     def __init__(self, seed: int, faults: Faults) -> None:

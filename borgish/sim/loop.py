@@ -55,7 +55,7 @@ class Process:
         self.stopped_until = 0.0
         self.rate = rate
         self.offloaded_seconds: Callable[[], float] = lambda: OFFLOADED_SECONDS
-        self.tasks: list[asyncio.Task[Any]] = []  # those that were not over when it was last looked through
+        self.tasks: list[asyncio.Task[Any]] = []  # those that were not over when they were last gone through
         self._tasks_max = 64
         self.busy_until: dict[Executor, float] = {}
         self.context = Context()
@@ -76,8 +76,8 @@ class Process:
         self._loop.call_soon(call, *values, context=self.context)
 
     def keep(self, task: "asyncio.Task[Any]") -> None:
-        """Keep a task of this process until it is over. Looking through them now and then is cheaper than to
-        be told of each."""
+        """Keep a task of this process until it is over. Going through them now and then is cheaper than
+        a callback for each."""
         self.tasks.append(task)
         if len(self.tasks) > self._tasks_max:
             self.tasks = [each for each in self.tasks if not each.done()]

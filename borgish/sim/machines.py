@@ -16,7 +16,7 @@ from borgish.borglet.server import BorgletApp
 from borgish.borglet.state_folder import Membership
 from borgish.errors import BorgishError, Unreachable
 from borgish.resources import Resources
-from borgish.sim.faults import Fate
+from borgish.sim.faults import FaultInjector
 from borgish.sim.loop import Process, VirtualLoop
 from borgish.sim.network import App, Network, settle
 from borgish.sim.runtime import Programs, SimRuntime, Watcher
@@ -94,12 +94,12 @@ class Machine:
         self,
         name: str,
         loop: VirtualLoop,
-        fate: Fate,
+        injector: FaultInjector,
         watcher: Watcher,
         network: Network,
     ) -> None:
         self.name = name
-        self.programs = Programs(loop, fate)
+        self.programs = Programs(loop, injector)
         self.disk = BorgletDisk(name)
         self.process: Process | None = None
         self.app: App | None = None
@@ -107,14 +107,14 @@ class Machine:
         self.clock_rate = 1.0  # of its monotonic clock
         self.is_on = True
         self.is_deaf = self.is_mute = False
-        self.answered_at: list[float] = []  # when a master took in an answer of it
-        self.refused_at: list[float] = []  # when a master took in that its host refused a connection
+        self.answered_at: list[float] = []  # when a master ingested an answer of it
+        self.refused_at: list[float] = []  # when a master noted that its host refused a connection
         self.boots = 1
         self.booted_at = 0.0
         self._is_joined = False  # this run of its borglet
         self._reached: list[tuple[float, bool]] = []  # since when it could be reached, or not
         self._loop = loop
-        self._fate = fate
+        self._injector = injector
         self._watcher = watcher
         self._network = network
         self._lives = 0
@@ -157,7 +157,9 @@ class Machine:
             state=STATE,
             ledger=self.disk,
             factories={
-                Runtime.FAKE: lambda _cell: SimRuntime(self.name, self.programs, self._fate, self._watcher)
+                Runtime.FAKE: lambda _cell: SimRuntime(
+                    self.name, self.programs, self._injector, self._watcher
+                )
             },
             clock=process,
             free_bytes=lambda _folder: 100 * GIB,

@@ -20,7 +20,7 @@ from borgish.master.rival import TakeOver, seen_by_machines
 from borgish.master.settings import Checkpoints, Settings
 from borgish.master.standby import Standby
 from borgish.master.step import Step
-from borgish.sim.faults import Fate
+from borgish.sim.faults import FaultInjector
 from borgish.sim.loop import Process, VirtualLoop
 from borgish.sim.machines import STATE
 from borgish.sim.network import Network, SimTransport
@@ -81,7 +81,7 @@ class MasterHost:
     """One borgmaster after another on one disk. ``die`` is kill -9; ``begin`` starts the next."""
 
     def __init__(
-        self, loop: VirtualLoop, fate: Fate, network: Network, store: SimStore, name: str = "sim"
+        self, loop: VirtualLoop, injector: FaultInjector, network: Network, store: SimStore, name: str = "sim"
     ) -> None:
         """``name`` is that of its host; no two have the same."""
         self.name = name
@@ -93,14 +93,14 @@ class MasterHost:
         self.leader: Leader | None = None  # as long as it answers
         self.process: Process | None = None
         self._loop = loop
-        self._fate = fate
+        self._injector = injector
         self._network = network
         self._lives = 0
         self._stopping: asyncio.Future[None] | None = None
 
     @property
     def is_up(self) -> bool:
-        """Whether its process runs; whether it leads is said by ``leader``."""
+        """Whether its process runs; whether it leads, ``leader`` shows."""
         return self.process is not None
 
     @property
@@ -116,7 +116,7 @@ class MasterHost:
         """Start on the disk as it is."""
         self._lives += 1
         process = self.process = Process(self._loop, f"{self.name}-{self._lives}")
-        process.offloaded_seconds = self._fate.offloaded_seconds
+        process.offloaded_seconds = self._injector.offloaded_seconds
         process.spawn(self._live(process, take_over), "borgmaster")
 
     async def _live(self, process: Process, take_over: TakeOver) -> None:

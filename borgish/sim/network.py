@@ -13,7 +13,7 @@ import msgspec
 from borgish.cell.model import Machine
 from borgish.errors import BorgishError, NotListening, Unreachable
 from borgish.link.transport import HEAD_SECONDS_MAX, Response, poll_token
-from borgish.sim.faults import Fate
+from borgish.sim.faults import FaultInjector
 from borgish.sim.loop import Process, VirtualLoop
 
 T = TypeVar("T")
@@ -54,23 +54,23 @@ class Server(Protocol):
         ...
 
     def answered(self) -> None:
-        """Note that a master took in its answer to a poll."""
+        """Note that a master ingested its answer to a poll."""
         ...
 
     def refused(self) -> None:
-        """Note that a master took in that its host refused a poll."""
+        """Note that a master learned that its host refused a poll."""
         ...
 
 
 class Network:
-    """Carries requests and their answers. What is lost says nothing: the asker has its own time limit.
+    """Carries requests and their answers. What is lost is silent: the caller has its own time limit.
 
-    A host without a borglet refuses the connection; one that is off says nothing.
+    A host without a borglet refuses the connection; one that is off is silent.
     """
 
-    def __init__(self, loop: VirtualLoop, fate: Fate, machines: Mapping[str, Server]) -> None:
+    def __init__(self, loop: VirtualLoop, injector: FaultInjector, machines: Mapping[str, Server]) -> None:
         self._loop = loop
-        self._fate = fate
+        self._injector = injector
         self.machines = machines
         self._open: dict[str, dict[asyncio.Future[Response], None]] = {}
         """Exchanges under way with each borglet that runs, in their order."""
@@ -89,7 +89,7 @@ class Network:
         """Bring a request to a port of a machine; the future gets the answer, if both get through."""
         answer: asyncio.Future[Response] = self._loop.create_future()
         server = self.machines[machine]
-        for _ in range(1 + self._fate.happens(self._fate.faults.message_doubled)):
+        for _ in range(1 + self._injector.happens(self._injector.faults.message_doubled)):
             seconds = self.travel_seconds(server, is_to=True)
             if seconds is not None:
                 self._loop.after(seconds, lambda: self._arrive(server, port, request, answer))
@@ -121,7 +121,7 @@ class Network:
             self._loop.after(seconds, lambda: settle(answer, what))
 
     def closed(self, server: Server, borglet: str) -> None:
-        """End the connections of a borglet that ended; its host says so, if it is on."""
+        """End the connections of a borglet that ended; its host reports that, if it is on."""
         for answer in self._open.pop(borglet, {}):
             if server.is_on:
                 self._later(server, answer, Unreachable("closed the connection"))
@@ -129,7 +129,7 @@ class Network:
     def travel_seconds(self, server: Server, *, is_to: bool) -> float | None:
         """Return how long a message to or from a machine takes; None when it is lost."""
         is_cut = server.is_deaf if is_to else server.is_mute
-        seconds = None if is_cut else self._fate.travel_seconds()
+        seconds = None if is_cut else self._injector.travel_seconds()
         if seconds is None or seconds > LATE_SECONDS:
             server.missed()
         return seconds

@@ -38,7 +38,7 @@ GRACE_SECONDS = 60.0
 SLOW_SECONDS = 4.0
 """No message is under way for longer."""
 HEARD_SECONDS = 10.0
-"""What a machine said is durable so long after, unless the master died or was held up."""
+"""What a machine reported is durable so long after, unless the master died or was held up."""
 
 Attempt = tuple[str, int]  # the task's name, and the attempt
 
@@ -51,7 +51,7 @@ class Loss(msgspec.Struct, frozen=True):
 
 
 class Record:
-    """What the journal says, entry by entry."""
+    """What the journal records, entry by entry."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Record:
     # Who is moved
 
     def _lost_from(self, entry: Entry) -> Iterator[str]:
-        """Yield where tasks are moved from; what people remove is their own decision."""
+        """Yield where tasks are moved from; what clients remove is their own decision."""
         for event in entry.events:
             is_loss = isinstance(event, TasksEvicted) and event.cause is Eviction.MACHINE_LOST
             if isinstance(event, TasksEvicted) and is_loss and entry.cause != "RemoveMachine":
@@ -178,7 +178,7 @@ class Record:
                     if self._could_be_heard(self._machines[machine], (name, attempt), at):
                         self.problems.append(
                             f"{name} has a result of attempt {self._attempt[name]}, and attempt {attempt} "
-                            f"had finished on {machine}, which said so before"
+                            f"had finished on {machine}, which reported it before"
                         )
 
     def _judge_late(self, name: str, attempt: int, code: int | None) -> None:

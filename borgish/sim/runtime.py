@@ -13,7 +13,7 @@ import msgspec
 
 from borgish.borglet.runtimes.base import Input, RunState, StartFailed, Write
 from borgish.errors import NotFound
-from borgish.sim.faults import Fate
+from borgish.sim.faults import FaultInjector
 from borgish.sim.loop import VirtualLoop, process_here
 from borgish.vocabulary import Runtime
 from borgish.wire.link import AttemptSpec, Exit, Usage, main_key
@@ -26,7 +26,7 @@ KILLED, TERMINATED = 9, 15
 
 
 class Watcher:
-    """Who is told of every start and every stop, before it is done."""
+    """Is called with every start and every stop, before it is done."""
 
     def starting(self, machine: str, spec: AttemptSpec) -> None:
         """A program is about to be started."""
@@ -50,8 +50,8 @@ class Program(msgspec.Struct):
         return self.state.exit is None
 
     @property
-    def is_told_right(self) -> bool:
-        """Whether the wall clocks say of its run how long it was."""
+    def has_true_times(self) -> bool:
+        """Whether the wall clocks show how long its run was."""
         ended = self.state.exit
         return ended is not None and abs(ended.at - self.state.started_at - (self.ended - self.began)) < 0.1
 
@@ -59,7 +59,7 @@ class Program(msgspec.Struct):
 class Programs:
     """All programs of one machine. ``changed`` hears that a run ended; None when no borglet listens."""
 
-    def __init__(self, loop: VirtualLoop, fate: Fate, *, lasting: bool = False) -> None:
+    def __init__(self, loop: VirtualLoop, injector: FaultInjector, *, lasting: bool = False) -> None:
         """``lasting``: of these programs nobody knows when they end, so they do not."""
         self.by_key: dict[str, Program] = {}  # the latest run of each attempt
         self.results: dict[tuple[str, int], tuple[float, int]] = {}
@@ -67,7 +67,7 @@ class Programs:
         self.changed: Callable[[str], None] | None = None
         self.is_hung = False  # whoever asks for a start or a stop gets no answer
         self._loop = loop
-        self._fate = fate
+        self._injector = injector
         self._is_lasting = lasting
         self._pid = 1000
 
@@ -85,19 +85,19 @@ class Programs:
         return state
 
     def _plan_end(self, spec: AttemptSpec, run: int) -> None:
-        chance = self._fate.of(spec.key, run)
+        chance = self._injector.of(spec.key, run)
         if spec.labels.get("sim") == "batch" and not spec.program:
             lives_seconds, code = chance.uniform(0.5, 30), int(chance.random() < 0.2)
         elif spec.labels.get("sim") == "crashing" and not spec.program:
             lives_seconds, code = chance.uniform(0.2, 2), 3
-        elif self._fate.faults.task_lives_seconds:
-            lives_seconds, code = chance.expovariate(1 / self._fate.faults.task_lives_seconds), 1
+        elif self._injector.faults.task_lives_seconds:
+            lives_seconds, code = chance.expovariate(1 / self._injector.faults.task_lives_seconds), 1
         else:
             return
         self._loop.after(lives_seconds, lambda: self._end_by_itself(spec, run, code))
 
     def _end_by_itself(self, spec: AttemptSpec, run: int, code: int) -> None:
-        calm = not self._fate.faults.task_lives_seconds
+        calm = not self._injector.faults.task_lives_seconds
         if not calm or (spec.labels.get("sim") in ("batch", "crashing") and not spec.program):
             program = self.by_key.get(spec.key)
             unasked = program is not None and program.is_alive and not program.is_signalled
@@ -152,10 +152,10 @@ class SimRuntime:
 
     kind = Runtime.FAKE
 
-    def __init__(self, machine: str, programs: Programs, fate: Fate, watcher: Watcher) -> None:
+    def __init__(self, machine: str, programs: Programs, injector: FaultInjector, watcher: Watcher) -> None:
         self._machine = machine
         self._programs = programs
-        self._fate = fate
+        self._injector = injector
         self._watcher = watcher
 
     async def open(self, changed: Callable[[str], None]) -> list[RunState]:
@@ -166,8 +166,8 @@ class SimRuntime:
     async def start(self, spec: AttemptSpec, run: int) -> RunState:
         await self._answers()
         await asyncio.sleep(START_SECONDS)
-        if self._fate.happens(self._fate.faults.start_fails):
-            raise StartFailed("the simulator said no")
+        if self._injector.happens(self._injector.faults.start_fails):
+            raise StartFailed("the simulator refused it")
         if spec.program and not self._programs.is_alive(main_key(spec.key)):
             raise StartFailed("its main program does not run")
         self._watcher.starting(self._machine, spec)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from borgish.cell.events import Entry
 from borgish.errors import InUse
-from borgish.sim.faults import Fate
+from borgish.sim.faults import FaultInjector
 from borgish.sim.loop import Process, VirtualLoop
 from borgish.store.base import Records
 from borgish.store.leading import Leadership
@@ -22,25 +22,25 @@ class SimDisk(Disk, kw_only=True):
 class SimStore(MemoryStore):
     """One that is opened by a master; ``reopen`` is what the next one finds."""
 
-    def __init__(self, disk: SimDisk, loop: VirtualLoop, fate: Fate) -> None:
+    def __init__(self, disk: SimDisk, loop: VirtualLoop, injector: FaultInjector) -> None:
         super().__init__(disk.cell, disk=disk)
         self.sim_disk = disk
         self._loop = loop
-        self._fate = fate
+        self._injector = injector
 
     def reopen(self) -> "SimStore":
-        return SimStore(self.sim_disk, self._loop, self._fate)
+        return SimStore(self.sim_disk, self._loop, self._injector)
 
     def copy(self) -> "SimStore":
         copied = super().copy().disk
         names = (name for name in Disk.__struct_fields__ if name != "room")
         disk = SimDisk(**{name: getattr(copied, name) for name in names})
         disk.decided_at = dict(self.sim_disk.decided_at)
-        return SimStore(disk, self._loop, self._fate)
+        return SimStore(disk, self._loop, self._injector)
 
     def append(self, entries: Sequence[Entry], records: Records) -> None:
-        if self._fate.happens(self._fate.faults.append_fails):
-            self.fail_next_append(kept=self._fate.happens(0.5))
+        if self._injector.happens(self._injector.faults.append_fails):
+            self.fail_next_append(kept=self._injector.happens(0.5))
         self.sim_disk.decided_at |= {entry.position: self._loop.mono_at(entry.at) for entry in entries}
         super().append(entries, records)
 

@@ -1,4 +1,4 @@
-"""People at work: they submit, scale, kill, cordon, roll back and more, and ask again when nobody answers."""
+"""Clients at work: they submit, scale, kill, cordon, roll back and more, and retry when nobody answers."""
 
 import msgspec
 
@@ -16,7 +16,7 @@ from borgish.cell.commands import (
 from borgish.cell.state import Cell
 from borgish.errors import BorgishError, Refused, StoreFull
 from borgish.resources import Resources
-from borgish.sim.faults import Fate
+from borgish.sim.faults import FaultInjector
 from borgish.sim.loop import VirtualLoop
 from borgish.sim.masters import MasterHost
 from borgish.spec.job import JobSpec, Program, Restart
@@ -31,16 +31,21 @@ ALLOCS = 4  # the number of the job that is an alloc set
 INSIDE = (6, 8)  # those of the jobs that run in it
 
 
-class People:
+class Clients:
     """Everybody who gives commands. ``acknowledged`` are the request ids of what was accepted."""
 
     def __init__(
-        self, clock: VirtualLoop, fate: Fate, master: MasterHost, machines: list[str], pause_seconds: float
+        self,
+        clock: VirtualLoop,
+        injector: FaultInjector,
+        master: MasterHost,
+        machines: list[str],
+        pause_seconds: float,
     ) -> None:
         self.acknowledged: list[str] = []
         self.problems: list[str] = []
         self._clock = clock
-        self._fate = fate
+        self._injector = injector
         self._master = master
         self._machines = machines
         self._pause_seconds = pause_seconds
@@ -50,7 +55,7 @@ class People:
 
     def begin(self) -> None:
         """Give a first command soon, and then one after another."""
-        self._clock.after(self._fate.until_next(self._pause_seconds), self._give)
+        self._clock.after(self._injector.until_next(self._pause_seconds), self._give)
 
     def stop(self) -> None:
         """Give no more commands, except those that let the cell come to rest."""
@@ -98,11 +103,11 @@ class People:
             if isinstance(reply, Accepted):
                 self.problems.append(f"{request_id} was accepted for two requests")
 
-        if self._fate.of("another", request_id).random() < 0.05:
+        if self._injector.of("another", request_id).random() < 0.05:
             self._master.command(command, take, "ann", request_id, "another digest", then)
 
     def _command(self) -> Command:
-        chance = self._fate.random
+        chance = self._injector.random
         kind = chance.random()
         if self._jobs < 2 or kind < 0.35:
             return self._submit()
@@ -113,19 +118,19 @@ class People:
             return RestartTasks(job, (0,) if chance.random() < 0.7 else None)
         if kind < 0.85:
             return KillTasks(job, (0,) if chance.random() < 0.5 else None)
-        if kind < 0.89 and self._is_told():
+        if kind < 0.89 and self._has_journal():
             return self._roll_back()
         name = chance.choice(self._machines)
         if kind < 0.92:
             return RemoveMachine(name)
         return CordonMachine(name) if kind < 0.96 else UncordonMachine(name)
 
-    def _is_told(self) -> bool:
+    def _has_journal(self) -> bool:
         return bool(self._master.store.disk.entries)
 
     def _roll_back(self) -> RollBack:
         """Back by a few entries or by many; at the usual pace or at once; of all jobs or of one."""
-        chance = self._fate.random
+        chance = self._injector.random
         latest = len(self._master.store.disk.entries)
         position = latest - chance.randrange(min(latest, chance.choice([10, 60, 400])))
         job = f"ann/job-{chance.randrange(self._jobs)}"
@@ -138,7 +143,7 @@ class People:
         )
 
     def _submit(self) -> SubmitJob:
-        chance = self._fate.random
+        chance = self._injector.random
         number = self._jobs if self._jobs < JOBS_MAX else chance.randrange(self._jobs)
         self._jobs = max(self._jobs, number + 1)
         kind = ("service", "batch", "stubborn")[number % 3]

@@ -1,6 +1,6 @@
 """A whole cell in one thread: seed in, journal out. The same seed gives the same journal, always.
 
-First the storm: people work, things break. Then calm: nothing breaks any more, and after a while what
+First the storm: clients work, things break. Then calm: nothing breaks any more, and after a while what
 is must be exactly what should be.
 """
 
@@ -10,15 +10,15 @@ from functools import partial
 import msgspec
 
 from borgish.cell.room import AMPLE, Level, Room
-from borgish.sim.checkers import Overseer, misheard, settled_problems
-from borgish.sim.faults import Fate, Faults
+from borgish.sim.checkers import Checker, request_problems, settled_problems
+from borgish.sim.faults import FaultInjector, Faults
 from borgish.sim.loop import VirtualLoop
 from borgish.sim.machines import Machine
 from borgish.sim.masters import MasterHost
 from borgish.sim.network import Network
 from borgish.sim.policy import Loss, Record
 from borgish.sim.store import SimDisk, SimStore
-from borgish.sim.workload import People
+from borgish.sim.workload import Clients
 
 LOW, FULL = Room(Level.LOW, 2, 4), Room(Level.FULL, 0, 4)
 STORM_SECONDS = 120.0
@@ -49,21 +49,21 @@ class World:
     def __init__(
         self, seed: int, machines: int = 6, faults: Faults | None = None, pause_seconds: float = 1.5
     ) -> None:
-        self.fate = Fate(seed, Faults() if faults is None else faults)
-        self.clock = VirtualLoop(self.fate.of("threads"))
-        self.overseer = Overseer()
+        self.injector = FaultInjector(seed, Faults() if faults is None else faults)
+        self.clock = VirtualLoop(self.injector.of("threads"))
+        self.checker = Checker()
         self.machines: dict[str, Machine] = {}
-        self.network = Network(self.clock, self.fate, self.machines)
+        self.network = Network(self.clock, self.injector, self.machines)
         names = [f"m{number}" for number in range(1, machines + 1)]
         for name in names:
-            machine = Machine(name, self.clock, self.fate, self.overseer, self.network)
+            machine = Machine(name, self.clock, self.injector, self.checker, self.network)
             machine.leader = self._leader
             self.machines[name] = machine
-        store = SimStore(SimDisk("sim"), self.clock, self.fate)
-        self.master = MasterHost(self.clock, self.fate, self.network, store)
-        self.overseer.store, self.overseer.master = store, self.master
-        self.overseer.machines = self.machines
-        self.people = People(self.clock, self.fate, self.master, names, pause_seconds)
+        store = SimStore(SimDisk("sim"), self.clock, self.injector)
+        self.master = MasterHost(self.clock, self.injector, self.network, store)
+        self.checker.store, self.checker.master = store, self.master
+        self.checker.machines = self.machines
+        self.clients = Clients(self.clock, self.injector, self.master, names, pause_seconds)
         self.copies: list[MasterHost] = []
         self._backup: SimStore | None = None
         self.held_up: list[tuple[float, float]] = []  # when the master could write nothing
@@ -75,8 +75,8 @@ class World:
         try:
             self.begin()
             self.clock.run_until(storm_seconds)
-            self.fate.calm()
-            self.people.stop()
+            self.injector.calm()
+            self.clients.stop()
             self.clock.run_until(storm_seconds + calm_seconds)
             return self._verdict()
         finally:
@@ -91,7 +91,7 @@ class World:
         self._begin_master()
         for machine in self.machines.values():
             self.begin_borglet(machine)
-        self.people.begin()
+        self.clients.begin()
         self._plan_disasters()
 
     def _begin_master(self) -> None:
@@ -109,7 +109,7 @@ class World:
     # Disasters
 
     def _plan_disasters(self) -> None:
-        faults = self.fate.faults
+        faults = self.injector.faults
         for mean_seconds, strike in (
             (faults.master_dies_seconds, self._kill_master),
             (faults.borglet_dies_seconds, self._kill_borglet),
@@ -127,16 +127,16 @@ class World:
 
     def _plan(self, mean_seconds: float, strike: Callable[[], None]) -> None:
         def happen() -> None:
-            if self.fate.faults.away_seconds:
+            if self.injector.faults.away_seconds:
                 strike()
                 self._plan(mean_seconds, strike)
 
-        self.clock.after(self.fate.until_next(mean_seconds), happen)
+        self.clock.after(self.injector.until_next(mean_seconds), happen)
 
     def _watch_master(self) -> None:
         """Start the master again some time after it ended, whatever ended it."""
         if not self.master.is_up:
-            self.clock.after(self.fate.away_seconds(), self._revive_master)
+            self.clock.after(self.injector.away_seconds(), self._revive_master)
         else:
             self.clock.after(0.5, self._watch_master)
 
@@ -148,7 +148,7 @@ class World:
         self.master.die()
 
     def _stall_master(self) -> None:
-        self.master.stall(self._hold_up(self.fate.away_seconds()))
+        self.master.stall(self._hold_up(self.injector.away_seconds()))
 
     def _hold_up(self, seconds: float) -> float:
         now = self.clock.now().mono
@@ -161,24 +161,24 @@ class World:
         began = self.master.began_at[-1] if self.master.began_at else self.clock.now().mono
         if self.master.core is not None and self.clock.now().mono > began + YOUNG_SECONDS:
             latest = self.master.store.copy()
-            self.copy_of(self.fate.random.choice([latest, self._backup or latest])).begin()
+            self.copy_of(self.injector.random.choice([latest, self._backup or latest])).begin()
             self._backup = latest
 
     def copy_of(self, store: SimStore) -> MasterHost:
         """Return a master on a copy of a disk, on a host of its own."""
         name = f"copy-{len(self.copies) + 1}"
-        copy = MasterHost(self.clock, self.fate, self.network, store.copy(), name)
+        copy = MasterHost(self.clock, self.injector, self.network, store.copy(), name)
         self.copies.append(copy)
         return copy
 
     def _step_clock(self) -> None:
-        self.clock.step_wall(self.fate.clock_step_seconds())
+        self.clock.step_wall(self.injector.clock_step_seconds())
 
     def _fill_store(self) -> None:
         disk = self.master.store.disk
         if disk.room is AMPLE:
-            disk.room = self.fate.random.choice((LOW, FULL))
-            self.clock.after(self._hold_up(self.fate.away_seconds()), self._clear_store)
+            disk.room = self.injector.random.choice((LOW, FULL))
+            self.clock.after(self._hold_up(self.injector.away_seconds()), self._clear_store)
 
     def _clear_store(self) -> None:
         self.master.store.disk.room = AMPLE
@@ -192,23 +192,23 @@ class World:
         if machine.is_up:
             self.borglet_deaths += 1
             what(machine)
-            self.clock.after(self.fate.away_seconds(), lambda: self.begin_borglet(machine))
+            self.clock.after(self.injector.away_seconds(), lambda: self.begin_borglet(machine))
 
     def _cut_off(self) -> None:
         machine = self._any()
         if not machine.is_cut_off:
             machine.cut_off(cut=True)
-            self.clock.after(self.fate.away_seconds(), lambda: machine.cut_off(cut=False))
+            self.clock.after(self.injector.away_seconds(), lambda: machine.cut_off(cut=False))
 
     def _any(self) -> Machine:
-        return self.fate.random.choice(list(self.machines.values()))
+        return self.injector.random.choice(list(self.machines.values()))
 
     # The end
 
     def _verdict(self) -> Verdict:
-        problems = [*self.clock.faults, *self.master.problems, *self.overseer.problems, *self.people.problems]
+        problems = [*self.clock.faults, *self.master.problems, *self.checker.problems, *self.clients.problems]
         store = self.master.store
-        problems += misheard(store, self.people.acknowledged)
+        problems += request_problems(store, self.clients.acknowledged)
         problems += [f"{copy.name} leads beside the master" for copy in self.copies if copy.is_up]
         record = Record(
             list(store.reopen().entries(0)),
@@ -223,13 +223,13 @@ class World:
         else:
             problems += settled_problems(self.master.core.cell, self.machines)
         return Verdict(
-            seed=self.fate.seed,
+            seed=self.injector.seed,
             journal_sha256=store.journal_sha256(),
             problems=tuple(dict.fromkeys(problems)),
             virtual_seconds=self.clock.now().mono,
             entries=len(store.disk.entries),
-            starts=self.overseer.starts,
-            stops=self.overseer.stops,
+            starts=self.checker.starts,
+            stops=self.checker.stops,
             masters=self.masters,
             borglet_deaths=self.borglet_deaths,
             copies=len(self.copies),

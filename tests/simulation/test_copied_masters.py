@@ -53,7 +53,7 @@ def world() -> Iterator[World]:
     world = World(1, faults=NO_FAULTS)
     world.begin()
     world.clock.run_until(30.0)
-    world.people.stop()
+    world.clients.stop()
     world.clock.run_until(60.0)
     assert any(machine.programs.alive() for machine in world.machines.values())
     yield world
@@ -107,7 +107,7 @@ def test_one_that_takes_over_is_obeyed_and_the_other_one_ends(world: World) -> N
     world.clock.run_until(250.0)
     assert first.core is not None
     assert (first.core.cell.timeline, alive(world)) == (timeline + 2, before)
-    assert world.master.problems == world.overseer.problems == []
+    assert world.master.problems == world.checker.problems == []
 
 
 def test_one_that_half_of_its_machines_refuse_acknowledges_nothing_and_ends() -> None:
@@ -119,10 +119,10 @@ def test_one_that_half_of_its_machines_refuse_acknowledges_nothing_and_ends() ->
     world.clock.run_until(36.0)
     assert copy.core is not None
     assert refused(first) is not None
-    acknowledged = len(world.people.acknowledged)
+    acknowledged = len(world.clients.acknowledged)
     world.clock.run_until(60.0)
     assert acknowledged > 3
-    assert len(world.people.acknowledged) == acknowledged
+    assert len(world.clients.acknowledged) == acknowledged
     assert first.core is None
     world.close()
 

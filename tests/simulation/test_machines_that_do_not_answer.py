@@ -98,7 +98,7 @@ def is_found(faults: Faults, words: str) -> bool:
     return any(words in problem for verdict in verdicts for problem in verdict.problems)
 
 
-ALIVE, RATE, TWICE = "after its host was alive", "lost their tasks within 10 s", "which said so before"
+ALIVE, RATE, TWICE = "after its host was alive", "lost their tasks within 10 s", "which reported it before"
 
 
 @pytest.mark.parametrize(

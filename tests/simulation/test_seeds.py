@@ -55,7 +55,7 @@ def test_it_would_be_found_if_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
         stranded, "is_mass_failure", lambda *_: False
     )  # all are silent: it would hold them back
     worlds = (World(seed, faults=STALLS) for seed in range(5))
-    assert any("is said to be lost" in text for world in worlds for text in world.run().problems)
+    assert any("was declared lost" in text for world in worlds for text in world.run().problems)
 
 
 FILLS = msgspec.structs.replace(Faults(), store_fills_seconds=12.0)

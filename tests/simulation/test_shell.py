@@ -165,7 +165,7 @@ def test_what_the_store_has_never_heard_of_is_stopped_after_ten_minutes(
         monkeypatch.setattr(translate, "ORPHAN_SECONDS", 0.0)
     older = world.copy_of(world.master.store)
     world.clock.run_until(60.0)
-    world.people.stop()
+    world.clients.stop()
     world.clock.run_until(70.0)
     before = alive(world)
     world.master.die()

@@ -23,7 +23,7 @@ from borgish.master.core import Core
 from borgish.master.poison import Failure
 from borgish.master.step import Ask, Heard, Input, Missed, Step
 from borgish.reconcilers.settings import ReconcileSettings
-from borgish.sim.faults import NO_FAULTS, Fate
+from borgish.sim.faults import NO_FAULTS, FaultInjector
 from borgish.sim.faux.copied_machine import CopiedMachine
 from borgish.sim.loop import VirtualLoop
 from borgish.store.codec import decode_snapshot, encode_snapshot
@@ -58,7 +58,7 @@ class Copy:
         self.core = Core(cell, ReconcileSettings(), self.clock.now(), seed)
         self.entries: list[Entry] = []  # what happened here
         self.failures: list[Failure] = []
-        self._fate = Fate(seed, NO_FAULTS)
+        self._injector = FaultInjector(seed, NO_FAULTS)
         self._jobs = {key: (job.spec, job.lagging) for key, job in cell.jobs.items()}  # as they were copied
         self._alive = {name for name, machine in cell.machines.items() if machine.up}
         self._awake: dict[str, _Line] = {}
@@ -186,7 +186,7 @@ class Copy:
 
     def _machine(self, name: str) -> CopiedMachine:
         """Return a machine that runs what it said it runs."""
-        machine = CopiedMachine(self.cell.machines[name], self.clock, self._fate)
+        machine = CopiedMachine(self.cell.machines[name], self.clock, self._injector)
         for seen in self.core.observed.machines[name].attempts.values():
             if seen.ended is None:
                 machine.runs_already(self._spec(name, seen), seen.started_at)

@@ -14,7 +14,7 @@ from borgish.borglet.runtimes.base import RunState
 from borgish.borglet.transitions import Stage
 from borgish.cell.model import Machine
 from borgish.errors import Conflict, Unreachable
-from borgish.sim.faults import Fate
+from borgish.sim.faults import FaultInjector
 from borgish.sim.loop import VirtualLoop
 from borgish.sim.runtime import FORGET_SECONDS, KILLED, START_SECONDS, TERMINATED, Program, Programs
 from borgish.wire.link import AttemptSpec, Facts, PollReply, PollRequest, main_key
@@ -30,13 +30,13 @@ class _Held(msgspec.Struct):
 class CopiedMachine:
     """One machine. Its programs do not end by themselves: of real ones nobody knows when they would."""
 
-    def __init__(self, record: Machine, loop: VirtualLoop, fate: Fate) -> None:
+    def __init__(self, record: Machine, loop: VirtualLoop, injector: FaultInjector) -> None:
         self.name = record.name
         self._boot_id = record.boot_id
         self._facts = Facts(
             record.capacity, record.attributes, record.runtimes, record.ports_low, record.ports_high
         )
-        self._programs = Programs(loop, fate, lasting=True)
+        self._programs = Programs(loop, injector, lasting=True)
         self._loop = loop
         self._ledger: dict[str, Entry] = {}
         self._head: Head | None = None
