@@ -7,6 +7,7 @@ machines that are only simulated. What can be asked is in ``faux/verbs.py``.
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import borgish
@@ -52,8 +53,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from borgish.sim.faux.prompt import put
     from borgish.sim.faux.session import Session
 
-    with opened(arguments.opened) as there:
-        session = Session(there, arguments.at)
+    with opened(arguments.opened) as there, closing(Session(there, arguments.at)) as session:
         for warning in session.warnings:
             sys.stderr.write(f"warning: {warning}\n")
         if arguments.question == "open":

@@ -6,6 +6,7 @@ what runs in a real cell: ``borglet.agent``, ``server`` and ``join``.
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -97,8 +98,10 @@ class Machine:
         injector: FaultInjector,
         watcher: Watcher,
         network: Network,
+        facts: Facts = FACTS,
     ) -> None:
         self.name = name
+        self.facts = facts
         self.programs = Programs(loop, injector)
         self.disk = BorgletDisk(name)
         self.process: Process | None = None
@@ -149,25 +152,7 @@ class Machine:
     async def _live(self, process: Process) -> None:
         """What ``borglet.main`` does, with what is simulated in the places of files, sockets and runtimes."""
         membership = Membership(self.disk.membership, self.disk.keep_membership)
-        agent = Agent(
-            self.name,
-            self.boot_id,
-            self.instance,
-            FACTS,
-            state=STATE,
-            ledger=self.disk,
-            factories={
-                Runtime.FAKE: lambda _cell: SimRuntime(
-                    self.name, self.programs, self._injector, self._watcher
-                )
-            },
-            clock=process,
-            free_bytes=lambda _folder: 100 * GIB,
-        )
-        await agent.begin(membership.cell)
-        app = BorgletApp(agent, membership)
-        app.is_open = self._network.is_open
-        self.app = app
+        agent = await self._open(process, membership)
 
         async def ask(master: str) -> JoinReply:
             del master  # there is one, by whatever address
@@ -189,6 +174,29 @@ class Machine:
             self._note()
 
         await Joiner(("sim",), membership, process, ask, lambda: agent.heard, joined).run()
+
+    async def _open(self, process: Process, membership: Membership) -> Agent:
+        """Return the borglet's agent, which now answers whoever polls the machine."""
+        agent = Agent(
+            self.name,
+            self.boot_id,
+            self.instance,
+            self.facts,
+            state=STATE,
+            ledger=self.disk,
+            factories={kind: partial(self._runtime, kind) for kind in self.facts.runtimes},
+            clock=process,
+            free_bytes=lambda _folder: 100 * GIB,
+        )
+        await agent.begin(membership.cell)
+        app = BorgletApp(agent, membership)
+        app.is_open = self._network.is_open
+        self.app = app
+        return agent
+
+    def _runtime(self, kind: Runtime, cell: str) -> SimRuntime:
+        del cell
+        return SimRuntime(self.name, self.programs, self._injector, self._watcher, kind)
 
     async def _join(self, request: JoinRequest) -> JoinReply:
         """Ask the master that leads over the network, within a time limit."""
@@ -222,7 +230,7 @@ class Machine:
             process.kill()
             self._network.closed(self, process.name)
         self._is_joined = False
-        self.programs.changed = None
+        self.programs.changed.clear()
         self._note()
 
     def switch_off(self) -> None:

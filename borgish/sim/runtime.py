@@ -57,18 +57,18 @@ class Program(msgspec.Struct):
 
 
 class Programs:
-    """All programs of one machine. ``changed`` hears that a run ended; None when no borglet listens."""
+    """All programs of one machine. ``changed`` is called when a run ended, by its runtime, as
+    long as a borglet listens."""
 
-    def __init__(self, loop: VirtualLoop, injector: FaultInjector, *, lasting: bool = False) -> None:
-        """``lasting``: of these programs nobody knows when they end, so they do not."""
+    def __init__(self, loop: VirtualLoop, injector: FaultInjector) -> None:
         self.by_key: dict[str, Program] = {}  # the latest run of each attempt
         self.results: dict[tuple[str, int], tuple[float, int]] = {}
         """By (task, attempt): when its main program last ended by itself, unasked, and its exit code."""
-        self.changed: Callable[[str], None] | None = None
+        self.changed: dict[Runtime, Callable[[str], None]] = {}
+        self.are_lasting = False  # nobody knows when they would end by themselves, so they do not
         self.is_hung = False  # whoever asks for a start or a stop gets no answer
         self._loop = loop
         self._injector = injector
-        self._is_lasting = lasting
         self._pid = 1000
 
     def start(self, spec: AttemptSpec, run: int) -> RunState:
@@ -80,7 +80,7 @@ class Programs:
         self._pid += 1
         state = RunState(spec.key, run, self._pid, self._loop.now().wall)
         self.by_key[spec.key] = Program(spec, state, self._loop.now().mono)
-        if not self._is_lasting:
+        if not self.are_lasting:
             self._plan_end(spec, run)
         return state
 
@@ -111,8 +111,8 @@ class Programs:
             return
         program.state = msgspec.structs.replace(program.state, exit=exit_)
         program.ended = self._loop.now().mono
-        if self.changed is not None:
-            self.changed(key)
+        if program.spec.runtime in self.changed:
+            self.changed[program.spec.runtime](key)
 
     def stop(self, key: str, signal: int) -> None:
         """Ask a run to end, or end it."""
@@ -148,11 +148,17 @@ class Programs:
 
 
 class SimRuntime:
-    """The programs of a machine as one run of its borglet has them (``TaskRuntime``)."""
+    """The programs of a machine as one run of its borglet has them (``TaskRuntime``), those of one kind."""
 
-    kind = Runtime.FAKE
-
-    def __init__(self, machine: str, programs: Programs, injector: FaultInjector, watcher: Watcher) -> None:
+    def __init__(
+        self,
+        machine: str,
+        programs: Programs,
+        injector: FaultInjector,
+        watcher: Watcher,
+        kind: Runtime = Runtime.FAKE,
+    ) -> None:
+        self.kind = kind
         self._machine = machine
         self._programs = programs
         self._injector = injector
@@ -160,8 +166,8 @@ class SimRuntime:
 
     async def open(self, changed: Callable[[str], None]) -> list[RunState]:
         borglet = process_here()
-        self._programs.changed = lambda key: borglet.call(changed, key)
-        return [program.state for program in self._programs.by_key.values()]
+        self._programs.changed[self.kind] = lambda key: borglet.call(changed, key)
+        return [each.state for each in self._programs.by_key.values() if each.spec.runtime is self.kind]
 
     async def start(self, spec: AttemptSpec, run: int) -> RunState:
         await self._answers()
@@ -179,7 +185,7 @@ class SimRuntime:
 
     def look(self, key: str) -> RunState | None:
         program = self._programs.by_key.get(key)
-        return program.state if program else None
+        return program.state if program and program.spec.runtime is self.kind else None
 
     async def signal(self, key: str, signal: str) -> None:
         del signal  # all that are not KILL are the same here
@@ -228,4 +234,4 @@ class SimRuntime:
         return ""
 
     async def close(self) -> None:
-        self._programs.changed = None
+        self._programs.changed.pop(self.kind, None)

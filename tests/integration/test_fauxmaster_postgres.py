@@ -28,6 +28,7 @@ def test_a_cell_in_use_is_read_and_not_written_to(postgres_url: str, tmp_path: P
         assert [entry.position for entry in session.steps(2)] == [4, 5]
         session.copy().settle()
         kept.submit(job("db", 1))  # its master is not held up
+        session.close()
     reader, _ = open_reader(postgres_url)
     with pytest.raises(SQLAlchemyError, match="read-only"), reader._connection.begin():
         reader._connection.execute(journal.delete())

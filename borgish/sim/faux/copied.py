@@ -1,10 +1,12 @@
-"""A copy of a cell that goes its own way: the real core, and simulated borglets, on a virtual clock.
+"""A copy of a cell that goes its own way: the real turns, link and borglets, on a virtual clock.
 
-Each machine that is up runs what the cell says it runs, and says so. A machine has a simulated borglet
-from when its first new assignment is made; of the others it is known what they would answer, that nothing
-differs, and only that is played. Programs start in an instant, and end when they are told to.
+Each machine that is up runs what the cell says it runs, and says so. A machine is polled and has a borglet
+from when something first happens there: a new assignment, or its loss. Of the others, which may be ten
+thousand, it is known what they would answer, that nothing differs, and only that is played. Programs start
+in an instant, and end when they are asked to.
 """
 
+import asyncio
 from collections.abc import Collection
 
 import msgspec
@@ -13,35 +15,36 @@ from borgish.cell.allocs import alloc_name, is_alloc_set
 from borgish.cell.commands import Command, Observe
 from borgish.cell.events import Entry
 from borgish.cell.model import Job, Task
-from borgish.cell.observed import Miss, SeenAttempt
+from borgish.cell.observed import SeenAttempt
 from borgish.cell.state import Cell
 from borgish.clock import Now
-from borgish.errors import Conflict, Refused, Unreachable
-from borgish.link.conversation import Conversation
+from borgish.errors import Fenced
+from borgish.link.link import Link
+from borgish.link.poller import PollSettings
 from borgish.link.translate import attempt_spec
+from borgish.link.transport import poll_token
 from borgish.master.core import Core
+from borgish.master.inbox import Inbox
 from borgish.master.poison import Failure
-from borgish.master.step import Ask, Heard, Input, Missed, Step
+from borgish.master.step import Ask, Heard, Step
+from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.sim.faults import NO_FAULTS, FaultInjector
 from borgish.sim.faux.copied_machine import CopiedMachine
-from borgish.sim.loop import VirtualLoop
+from borgish.sim.loop import OFFLOADED_SECONDS, Process, VirtualLoop
+from borgish.sim.network import Network, SimTransport
 from borgish.store.codec import decode_snapshot, encode_snapshot
+from borgish.store.memory import Disk, MemoryStore
 from borgish.vocabulary import Phase, State, split_task_name, task_name
 from borgish.wire.api import Accepted
-from borgish.wire.link import AttemptSpec, PollReply
+from borgish.wire.link import AttemptSpec
 
 ACTOR = "fauxmaster"
-TICK_SECONDS = 0.5
-COMMIT_SECONDS = 0.002
-HOLD_SECONDS = 2.0
-TIMEOUT_SECONDS = 2.0
-RETRY_SECONDS = 1.0
-TRAVEL_SECONDS = 0.0005
+HEARTBEAT_SECONDS = 0.5
 QUIET_SECONDS = 3.0
 """So long nothing happens, and nothing more is expected; longer than the pauses of any loop."""
 SETTLE_SECONDS_MAX = 900.0
-_ASKED = 0  # the handle of what was asked; reports have others
+_NOBODY = 0  # the handle of a reply for which nobody waits
 
 
 def twin(cell: Cell) -> Cell:
@@ -50,7 +53,7 @@ def twin(cell: Cell) -> Cell:
 
 
 class Copy:
-    """A cell of its own from now on. It is the caller's no more: see ``twin``."""
+    """A cell of its own from now on, until it is closed. It is the caller's no more: see ``twin``."""
 
     def __init__(self, cell: Cell, wall: float, seed: int = 0) -> None:
         """``wall`` is what time it is there, in seconds since 1970."""
@@ -60,20 +63,43 @@ class Copy:
         self.failures: list[Failure] = []
         self._injector = FaultInjector(seed, NO_FAULTS)
         self._jobs = {key: (job.spec, job.lagging) for key, job in cell.jobs.items()}  # as they were copied
-        self._alive = {name for name, machine in cell.machines.items() if machine.up}
-        self._awake: dict[str, _Line] = {}
-        self._inputs: list[Input] = [Heard(self._heard())]
-        self._inputs += [Ask(_ASKED, whole_report(cell, name), name) for name in sorted(self._alive)]
-        self._reported: dict[int, tuple[_Line, int, PollReply]] = {}
-        self._handles = _ASKED
-        self._turn_is_due = False
+        self._asleep = dict.fromkeys(sorted(name for name, machine in cell.machines.items() if machine.up))
+        self._awake: dict[str, CopiedMachine] = {}
+        self._network = Network(self.clock, self._injector, self._awake)
+        self._inbox = Inbox()
         self._happened_at = 0.0
-        self._tick()
+        self._master = master = Process(self.clock, "borgmaster")
+        # It goes on as the master that led the cell: an election would be an entry that was not asked for.
+        store = MemoryStore(cell.name, disk=Disk(cell.name, pruned=cell.position))
+        store.lead(ACTOR, "")
+        self._link = Link(
+            cell,
+            self.core.observed,
+            self._inbox,
+            master,
+            PollSettings(),
+            SimTransport(self._network, ACTOR, master, (ACTOR, 1)),
+            _fenced,
+        )
+        reports = [Ask(_NOBODY, whole_report(cell, name), name) for name in self._asleep]
+        first = self.core.step([Heard(dict.fromkeys(self._asleep, self._mono)), *reports], self.now())
+        self._turn = Turn(self.core, store, self._inbox, master, self._released, lambda _seconds: None)
+        self._turns = master.spawn(self._turn.run(first))
+        master.spawn(self._play_heartbeats())
+
+    def close(self) -> None:
+        """Let nothing happen here any more."""
+        self.clock.close()
+        self._turn.close()
 
     @property
     def cell(self) -> Cell:
         """The cell as it is here; only to be read."""
         return self.core.cell
+
+    @property
+    def _mono(self) -> float:
+        return self.clock.now().mono
 
     def now(self) -> Now:
         """Return this moment of the copy."""
@@ -83,120 +109,85 @@ class Copy:
 
     def ask(self, command: Command, actor: str = ACTOR) -> Accepted:
         """Hand in a command and return its answer. Raises Refused."""
-        self.run(0.0)
-        self._inputs.append(Ask(_ASKED, command, actor))
-        replies = dict(self._turn().replies)
-        answer = replies[_ASKED]
-        if isinstance(answer, Refused):
-            raise answer
-        return answer
+        asked = self._master.spawn(self._inbox.ask(command, actor))
+        while not asked.done():
+            self.run(OFFLOADED_SECONDS)
+        return asked.result()
 
     def lose(self, machines: Collection[str]) -> None:
         """End machines, with all that runs on them, without a word."""
         for name in machines:
-            self._alive.discard(name)
+            if name in self._asleep:
+                self._wake(name)
             if name in self._awake:
-                self._awake[name].machine.switch_off()
-        self._miss(frozenset(machines), HOLD_SECONDS + TIMEOUT_SECONDS)
-
-    def _miss(self, machines: frozenset[str], seconds: float) -> None:
-        """Have polls of machines missed, the first one in so many seconds."""
-
-        def miss() -> None:
-            silent = machines - self._alive
-            self._inputs.append(Missed(dict.fromkeys(sorted(silent), Miss("no answer"))))
-            self._miss(machines, RETRY_SECONDS + TIMEOUT_SECONDS)
-
-        self.clock.after(seconds, miss)
+                self._awake[name].switch_off()
 
     def run(self, seconds: float) -> None:
         """Let time pass."""
-        self.clock.run_until(self.clock.now().mono + seconds)
+        self.clock.run_until(self._mono + seconds)
+        if self._turns.done():
+            self._turns.result()
 
     def settle(self, quiet_seconds: float = QUIET_SECONDS, seconds_max: float = SETTLE_SECONDS_MAX) -> float:
         """Let time pass until nothing happens any more; return how long that took."""
         began = self._happened_at = self.clock.now().mono
         while self._mono - self._happened_at < quiet_seconds and self._mono - began < seconds_max:
-            self.run(TICK_SECONDS)
+            self.run(HEARTBEAT_SECONDS)
         return self._happened_at - began
 
     def runs_again(self, key: str, index: int) -> bool:
         """Return whether a task's program is seen to run."""
         job = self.cell.jobs[key]
         task = job.tasks[index]
-        if task.state is not State.RUNNING or task.machine not in self._alive:
+        if task.state is not State.RUNNING or not self._is_alive(task.machine):
             return False
         if is_alloc_set(job):
             return True
         seen = self.core.observed.attempt(task.machine, task_name(key, index), task.attempt)
         return seen is not None and seen.ended is None and seen.phase in (Phase.UP, Phase.HEALTHY)
 
-    # Turns
+    def _is_alive(self, machine: str) -> bool:
+        return machine in self._asleep or (machine in self._awake and self._awake[machine].is_up)
 
-    @property
-    def _mono(self) -> float:
-        return self.clock.now().mono
+    # What its master brings about
 
-    def _tick(self) -> None:
-        self._inputs.append(Heard(self._heard()))
-        self._turn()
-        self.clock.after(TICK_SECONDS, self._tick)
-
-    def _heard(self) -> dict[str, float]:
-        return dict.fromkeys(self._alive, self._mono)
-
-    def _wake(self, seconds: float = 0.0) -> None:
-        if not self._turn_is_due:
-            self._turn_is_due = True
-            self.clock.after(seconds, self._due)
-
-    def _due(self) -> None:
-        self._turn_is_due = False
-        self._turn()
-
-    def _turn(self) -> Step:
-        inputs, self._inputs = self._inputs, []
-        step = self.core.step(inputs, self.clock.now())
+    def _released(self, step: Step) -> None:
         if step.entries:
             self._happened_at = self._mono
             self.entries += step.entries
         self.failures += step.failures
-        for name in sorted(step.assignments & self._alive):
-            self._renew(name)
-        for handle, _ in step.replies:
-            if handle in self._reported:
-                self._told(*self._reported.pop(handle))
-        if step.more:
-            self._wake(COMMIT_SECONDS)
-        return step
+        self._link.drop(sorted(step.touched.machines_gone))
+        self._link.sync(sorted(step.touched.machines & self._awake.keys()))
+        for name in sorted(step.assignments & self.cell.machines.keys()):
+            if name in self._asleep:
+                self._wake(name).begin()
+            else:
+                self._link.renew([name])
+
+    async def _play_heartbeats(self) -> None:
+        while True:
+            for name in self._asleep:
+                self._inbox.heard(name, self._mono)
+            await asyncio.sleep(HEARTBEAT_SECONDS)
 
     # Machines
 
-    def _renew(self, name: str) -> None:
-        if name not in self.cell.machines:
-            return
-        if name not in self._awake:
-            self._awake[name] = _Line(self._machine(name), self._conversation(name))
-        line = self._awake[name]
-        line.conversation.renew(self.clock.now())
-        self._poll(line)
-
-    def _conversation(self, name: str) -> Conversation:
-        return Conversation(self.cell, self.core.observed, name)
-
-    def _machine(self, name: str) -> CopiedMachine:
-        """Return a machine that runs what it said it runs."""
-        machine = CopiedMachine(self.cell.machines[name], self.clock, self._injector)
+    def _wake(self, name: str) -> CopiedMachine:
+        """Poll from now on a machine that runs what it said it runs, once its borglet begins."""
+        del self._asleep[name]
+        machine = CopiedMachine(self.cell.machines[name], self.clock, self._injector, self._network)
+        machine.join(self.cell.name, poll_token(ACTOR, name))
         for seen in self.core.observed.machines[name].attempts.values():
             if seen.ended is None:
                 machine.runs_already(self._spec(name, seen), seen.started_at)
-        machine.begin()
+        self._awake[name] = machine
+        self._master.call(self._link.sync, [name])
         return machine
 
     def _spec(self, machine: str, seen: SeenAttempt) -> AttemptSpec:
         """Return what an attempt runs that was there when the cell was copied.
 
-        By now it may have been told to leave, and its job be another.
+        By now it may have been asked to leave, and its job be another.
         """
         key, index = split_task_name(seen.task)
         job, lagging = self._jobs[key]
@@ -206,40 +197,9 @@ class Copy:
         run = attempt_spec(self.cell, Job(key, 0, job, 0.0, ""), there)
         return msgspec.structs.replace(run, alloc=seen.alloc)
 
-    def _poll(self, line: "_Line") -> None:
-        line.asked += 1
-        number, request = line.asked, line.conversation.request(HOLD_SECONDS)
 
-        def back(reply: PollReply | Conflict | Unreachable) -> None:
-            self.clock.after(TRAVEL_SECONDS, lambda: self._take(line, number, reply))
-
-        self.clock.after(TRAVEL_SECONDS, lambda: line.machine.poll(request, back))
-
-    def _take(self, line: "_Line", number: int, reply: PollReply | Conflict | Unreachable) -> None:
-        if isinstance(reply, Conflict | Unreachable):
-            raise reply
-        report = line.conversation.observe(reply)
-        if report is None:
-            self._told(line, number, reply)
-            return
-        self._handles += 1
-        self._reported[self._handles] = line, number, reply
-        self._inputs.append(Ask(self._handles, report, line.machine.name))
-        self._wake()
-
-    def _told(self, line: "_Line", number: int, reply: PollReply) -> None:
-        line.conversation.acknowledge(reply)
-        if number == line.asked:
-            self._poll(line)
-
-
-class _Line:
-    """A machine, what was said with it, and how often it was asked."""
-
-    def __init__(self, machine: CopiedMachine, conversation: Conversation) -> None:
-        self.machine = machine
-        self.conversation = conversation
-        self.asked = 0
+def _fenced(fenced: Fenced) -> None:
+    raise fenced  # nobody else leads a copy
 
 
 def whole_report(cell: Cell, machine: str) -> Observe:

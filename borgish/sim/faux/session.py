@@ -17,7 +17,7 @@ PAGE_ENTRIES = 500
 
 
 class Session:
-    """Begins at a moment of what was opened."""
+    """Begins at a moment of what was opened. To be closed."""
 
     def __init__(self, there: Opened, at: str = NOW) -> None:
         """Raises what ``find`` and ``cell_at`` raise."""
@@ -25,6 +25,7 @@ class Session:
         self.warnings: list[str] = []
         self.began_at = find_position(there, at)
         self.changed_copy: Copy | None = None
+        self._trial: Copy | None = None  # the latest
         self.cell = self._cell_at(self.began_at)
         self.at = written(there, self.began_at)  # seconds since 1970
 
@@ -67,7 +68,7 @@ class Session:
         position = find_position(self.opened, moment)
         self.cell = self._cell_at(position)
         self.at = written(self.opened, position)
-        self.changed_copy = None
+        self._let_go()
 
     def cell_of(self, moment: str) -> Cell:
         """Return the cell at a moment, to be looked at; "here" is where this session is."""
@@ -82,8 +83,11 @@ class Session:
         return self.changed_copy
 
     def trial(self) -> Copy:
-        """Return a copy of what is here, for one question."""
-        return Copy(twin(self.here), self.now)
+        """Return a copy of what is here, for one question: until the next one is asked for."""
+        if self._trial is not None and self._trial is not self.changed_copy:
+            self._trial.close()
+        self._trial = Copy(twin(self.here), self.now)
+        return self._trial
 
     def back(self) -> None:
         """Let go of the copy. Raises Conflict where there is none."""
@@ -91,7 +95,18 @@ class Session:
             raise Conflict(
                 "nothing was changed here: this is what really happened", "There is nothing to undo"
             )
-        self.changed_copy = None
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self.changed_copy is not None:
+            self.changed_copy.close()
+            self.changed_copy = None
+
+    def close(self) -> None:
+        """Let go of the copies."""
+        self._let_go()
+        if self._trial is not None:
+            self._trial.close()
 
     @property
     def now(self) -> float:

@@ -1,6 +1,8 @@
 """A copy of a cell goes on as the cell would: sound, with every program where it should run."""
 
 import random
+from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -39,18 +41,18 @@ def test_a_cell_in_a_storm_goes_on_in_a_copy(seed: int) -> None:
     for position in chance.sample(range(20, store.disk.head), 4):
         there = cell_at(store, "sim", position).cell
         before = body_of(there)
-        copy = Copy(twin(there), WALL)
-        assert copy.settle() < 120
-        expect_sound(copy)
-        up = sorted(machine.name for machine in copy.cell.machines.values() if machine.up)
-        if not up:
-            continue
-        drained = chance.choice(up)
-        copy.ask(TaintMachine(drained, "drain", "x", TaintEffect.EVICT))
-        copy.settle()
-        expect_sound(copy)
-        assert not copy.cell.placed[drained]
-        assert body_of(there) == before
+        with closing(Copy(twin(there), WALL)) as copy:
+            assert copy.settle() < 120
+            expect_sound(copy)
+            up = sorted(machine.name for machine in copy.cell.machines.values() if machine.up)
+            if not up:
+                continue
+            drained = chance.choice(up)
+            copy.ask(TaintMachine(drained, "drain", "x", TaintEffect.EVICT))
+            copy.settle()
+            expect_sound(copy)
+            assert not copy.cell.placed[drained]
+            assert body_of(there) == before
 
 
 @pytest.fixture
@@ -61,8 +63,13 @@ def cell() -> Cell:
     return kept.core.cell
 
 
-def test_what_is_lost_runs_again_when_it_is_seen_to_be_lost(cell: Cell) -> None:
-    copy = Copy(twin(cell), WALL)
+@pytest.fixture
+def copy(cell: Cell) -> Iterator[Copy]:
+    with closing(Copy(twin(cell), WALL)) as copy:
+        yield copy
+
+
+def test_what_is_lost_runs_again_when_it_is_seen_to_be_lost(cell: Cell, copy: Copy) -> None:
     names = machines_with(cell, ["rack=r2"])
     found = lose_machines(copy, names)
     assert found.machines == ("m3", "m4")
@@ -76,9 +83,9 @@ def test_what_is_lost_runs_again_when_it_is_seen_to_be_lost(cell: Cell) -> None:
 def test_the_same_copy_comes_out_the_same(cell: Cell) -> None:
     bodies = set()
     for _ in range(2):
-        copy = Copy(twin(cell), WALL)
-        lose_machines(copy, ("m1",))
-        bodies.add(body_of(copy.cell))
+        with closing(Copy(twin(cell), WALL)) as copy:
+            lose_machines(copy, ("m1",))
+            bodies.add(body_of(copy.cell))
     assert len(bodies) == 1
 
 
@@ -87,12 +94,12 @@ def test_victims_get_their_grace() -> None:
     kept = KeptCell.in_memory()
     kept.machine("m1")
     kept.submit(job("low", 4))
-    copy = Copy(twin(kept.core.cell), WALL)
-    copy.ask(SubmitJob(read_job(job("high", 1, cpu=4, priority="production"), "ann")))
-    assert copy.cell.jobs["ann/high"].running == 0
-    copy.settle()
-    assert copy.cell.jobs["ann/high"].running == 1
-    placed = [entry for entry in copy.entries if any(isinstance(e, TasksPlaced) for e in entry.events)]
-    asked = next(entry for entry in copy.entries if entry.actor == "fauxmaster")
-    assert placed[-1].at > asked.at
-    expect_sound(copy)
+    with closing(Copy(twin(kept.core.cell), WALL)) as copy:
+        copy.ask(SubmitJob(read_job(job("high", 1, cpu=4, priority="production"), "ann")))
+        assert copy.cell.jobs["ann/high"].running == 0
+        copy.settle()
+        assert copy.cell.jobs["ann/high"].running == 1
+        placed = [entry for entry in copy.entries if any(isinstance(e, TasksPlaced) for e in entry.events)]
+        asked = next(entry for entry in copy.entries if entry.actor == "fauxmaster")
+        assert placed[-1].at > asked.at
+        expect_sound(copy)

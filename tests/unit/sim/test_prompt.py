@@ -2,6 +2,7 @@
 
 import builtins
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,8 @@ def session(tmp_path: Path) -> Iterator[Session]:
     kept.machines(3)
     kept.submit(job("web", 2))
     kept.store.close()
-    with opened(str(kept.file)) as there:
-        yield Session(there)
+    with opened(str(kept.file)) as there, closing(Session(there)) as session:
+        yield session
 
 
 def typed(monkeypatch: pytest.MonkeyPatch, *lines: str | type[BaseException]) -> list[str]:
