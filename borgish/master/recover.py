@@ -13,8 +13,8 @@ from borgish.errors import BorgishError, Invalid
 from borgish.master.settings import Settings
 from borgish.store.checkpoints import Start, info_of
 from borgish.store.recovery import Recovered, Recovery
-from borgish.store.rows import Row
 from borgish.store.salvage import Salvaged
+from borgish.store.tables import Row
 from borgish.text import instant
 from borgish.wire.checkpoint_file import unpack_checkpoint
 

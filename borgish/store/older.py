@@ -6,8 +6,7 @@ Only columns that are there are read and written, so that this works on every sc
 from collections.abc import Iterator
 from typing import Any
 
-from sqlalchemy import Column, Connection, RowMapping, Table, Text, cast, insert, inspect, select
-from sqlalchemy.types import JSON
+from sqlalchemy import Column, Connection, RowMapping, Table, insert, inspect, select
 
 from borgish.cell.events import Entry
 from borgish.clock import SystemClock
@@ -15,7 +14,7 @@ from borgish.store.base import CheckpointInfo
 from borgish.store.checkpoints import is_good
 from borgish.store.codec import compress, decode_command, decode_events, encode_snapshot, sha256_of
 from borgish.store.replay import recover
-from borgish.store.tables import checkpoints, journal
+from borgish.store.tables import checkpoints, columns_as_written, journal
 
 BEFORE_MIGRATION = "before the migration"
 """How the reason of such a checkpoint begins."""
@@ -69,7 +68,7 @@ def _kept(connection: Connection) -> Iterator[tuple[CheckpointInfo, bytes]]:
 
 
 def _entries(connection: Connection, after: int) -> Iterator[Entry]:
-    columns = [_as_text(column) for column in _columns(connection, journal)]
+    columns = columns_as_written(_columns(connection, journal))
     while True:
         page = select(*columns).where(journal.c.position > after).order_by(journal.c.position)
         rows = connection.execute(page.limit(_PAGE_ENTRIES)).mappings().all()
@@ -94,7 +93,3 @@ def _rows(connection: Connection, table: Table, besides: str) -> list[dict[str, 
 def _columns(connection: Connection, table: Table) -> list[Column[Any]]:
     there = {column["name"] for column in inspect(connection).get_columns(table.name)}
     return [column for column in table.c if column.name in there]
-
-
-def _as_text(column: Column[Any]) -> Any:
-    return cast(column, Text).label(column.name) if isinstance(column.type, JSON) else column

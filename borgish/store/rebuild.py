@@ -10,10 +10,17 @@ from borgish.store import kept
 from borgish.store.base import CheckpointInfo
 from borgish.store.codec import compress, encode_snapshot, sha256_of
 from borgish.store.remains import Remains
-from borgish.store.rows import Row, entry_row, insert_text
 from borgish.store.salvage import Salvaged, is_readable
-from borgish.store.tablecheck import TABLES, tables_of
-from borgish.store.tables import checkpoints, journal, leadership
+from borgish.store.tables import (
+    CELL_TABLES,
+    Row,
+    cell_rows,
+    checkpoints,
+    entry_row,
+    insert_text,
+    journal,
+    leadership,
+)
 
 ACTOR, CAUSE = "recovery", "recover"
 _BATCH_ROWS = 500
@@ -45,10 +52,10 @@ def write_cell(target: Connection, saved: Salvaged, at: float) -> CheckpointInfo
         apply_entry(saved.cell, entry)
         target.exec_driver_sql(statement, [entry_row(entry)])
     saved.cell.take_touched()
-    for name, rows in tables_of(saved.cell).items():
-        target.execute(delete(TABLES[name]))
+    for name, rows in cell_rows(saved.cell).items():
+        target.execute(delete(CELL_TABLES[name]))
         for batch in _batches(rows.values()):
-            target.exec_driver_sql(insert_text(target.dialect, TABLES[name]), batch)
+            target.exec_driver_sql(insert_text(target.dialect, CELL_TABLES[name]), batch)
     led = {"timeline": saved.cell.timeline, "epoch": saved.epoch, "holder": "", "address": ""}
     target.execute(update(leadership).values(renewed_at=func.now(), **led))
     return _checkpoint(target, saved, at)

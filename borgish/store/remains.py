@@ -9,16 +9,23 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Executable, Table, Text, cast, func, select, text
+from sqlalchemy import Connection, Executable, Table, func, select, text
 from sqlalchemy.exc import DataError, SQLAlchemyError
-from sqlalchemy.types import JSON
 
 from borgish.cell.events import Entry
 from borgish.errors import StoreDamaged
 from borgish.store import faults, kept
 from borgish.store.base import CheckpointInfo
-from borgish.store.rows import ENTRY_COLUMNS, Row, read_entry
-from borgish.store.tables import jobs, journal, leadership, tasks
+from borgish.store.tables import (
+    ENTRY_COLUMNS,
+    Row,
+    columns_as_written,
+    jobs,
+    journal,
+    leadership,
+    read_entry,
+    tasks,
+)
 
 T = TypeVar("T")
 PAGE_ROWS = 500
@@ -97,8 +104,8 @@ class Remains:
 
     def rows(self, table: Table) -> list[Row] | None:
         """Return a table's rows with JSON as it was written; None when they cannot be read."""
-        columns = [cast(column, Text) if isinstance(column.type, JSON) else column for column in table.c]
-        return self._tried(f"The table {table.name}", lambda: self._all(select(*columns)))
+        wanted = select(*columns_as_written(table.c))
+        return self._tried(f"The table {table.name}", lambda: self._all(wanted))
 
     def _readable_after(self, after: int) -> int | None:
         """Return a position from which on the journal can be read again, None when there is none."""

@@ -12,8 +12,7 @@ from borgish.errors import BorgishError, StoreDamaged
 from borgish.store.base import CheckpointInfo
 from borgish.store.checkpoints import Start, verified_snapshot
 from borgish.store.remains import Remains, entry_of
-from borgish.store.rows import Row
-from borgish.store.tablecheck import table_differences
+from borgish.store.tables import Row, differences
 
 UNKNOWN_SKIPPED = 1_000_000
 """So many positions are left out where nobody knows how far the journal went: no number comes again."""
@@ -89,7 +88,7 @@ def salvage(
         top,
         lost,
         remains.troubles,
-        [] if stop or is_ahead else table_differences(cell, remains.rows),  # they are of an older cell then
+        [] if stop or is_ahead else differences(cell, remains.rows),  # they are of an older cell then
         max(epoch, cell.epoch),
         remains.is_end_known,
     )

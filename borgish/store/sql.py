@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from sqlalchemy import Connection, Executable, func, select
+from sqlalchemy import Connection, Executable, Table, func, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from borgish.cell.events import Entry, follows
@@ -36,18 +36,20 @@ from borgish.store.codec import compress, sha256_of
 from borgish.store.disk import Disk
 from borgish.store.replay import recover
 from borgish.store.retention import Keep
-from borgish.store.rows import (
+from borgish.store.tables import (
     ENTRY_COLUMNS,
     Row,
     Statements,
+    columns_as_written,
     entry_row,
     job_row,
+    journal,
+    leadership,
     machine_row,
     quota_row,
     read_entry,
     task_rows,
 )
-from borgish.store.tables import journal, leadership
 from borgish.store.usage import UsageBlock
 
 _PAGE_ENTRIES = 500
@@ -119,6 +121,10 @@ class SqlStore:
         with self._reading() as connection:
             info = find_kept(kept.infos(connection), position)
             return info, kept.body(connection, position) or b""
+
+    def table_rows(self, table: Table) -> list[Row]:
+        """Return all rows of a table with JSON as it was written, for ``tables.differences``."""
+        return self.rows(select(*columns_as_written(table.c)))
 
     def rows(self, statement: Executable) -> list[Row]:
         """Return what a SELECT gives, for who looks at the tables."""

@@ -1,22 +1,44 @@
-"""The tables, as SQLAlchemy Core sees them; people query them with SQL, so their names are words.
+"""The tables as SQLAlchemy Core sees them, a cell's rows in them, and the statements that write rows.
 
-How they come to be in a database is in ``migrations/``; a test holds the two alike. Times are
-seconds since 1970; what is a list or a mapping is JSON.
+People query the tables with SQL, so their names are words. Times are seconds since 1970; what is a list or a
+mapping is JSON. How the tables come to be in a database is in ``migrations/``; a test holds the two alike.
+
+A row is a tuple in the order of its table's columns. A turn may write tens of thousands of task rows, so
+``task_rows`` does as little as it can for each.
 """
 
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
 from sqlalchemy import (
     JSON,
     BigInteger,
     Boolean,
     Column,
     DateTime,
+    Dialect,
     Double,
     Integer,
     LargeBinary,
     MetaData,
     Table,
     Text,
+    bindparam,
+    cast,
+    delete,
+    func,
+    insert,
+    update,
 )
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql.expression import ClauseElement
+
+from borgish.bands import Bands
+from borgish.cell.events import Entry
+from borgish.cell.model import Job, Machine, Quota, Task
+from borgish.cell.state import Cell
+from borgish.store.codec import decode_command, decode_events, encode_command, encode_events
 
 REVISION = "0005"
 """The newest migration: what a store must be at before it is used."""
@@ -169,3 +191,240 @@ usage_samples = Table(
     Column("samples", Integer, nullable=False),
     Column("body", LargeBinary, nullable=False),
 )
+
+Row = tuple[Any, ...]
+
+_encode = msgspec.json.Encoder().encode
+
+
+def json_text(value: object) -> str:
+    """Return a value as JSON, for a column of that kind."""
+    return _encode(value).decode()
+
+
+def without_nul(text: str) -> str:
+    """Return text that every database takes: Postgres refuses NUL, and the driver wants str itself."""
+    return str(text).replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def entry_row(entry: Entry) -> Row:
+    """Return a row of ``tables.journal``."""
+    return (
+        entry.position,
+        entry.at,
+        entry.timeline,
+        entry.epoch,
+        without_nul(entry.actor),
+        without_nul(entry.cause),
+        without_nul(entry.request_id),
+        without_nul(entry.digest),
+        without_nul(entry.subject),
+        without_nul(entry.text),
+        encode_events(entry.events),
+        encode_command(entry.command),
+    )
+
+
+def columns_as_written(columns: Iterable[Column[Any]]) -> list[Any]:
+    """Return columns to select, JSON as the text that it was written as, for msgspec and for comparing."""
+    return [cast(c, Text).label(c.name) if isinstance(c.type, JSON) else c for c in columns]
+
+
+ENTRY_COLUMNS = columns_as_written(journal.c)
+"""What to select for ``read_entry``."""
+
+
+def read_entry(row: Row) -> Entry:
+    """Return the entry of a row of ``ENTRY_COLUMNS``. Raises StoreDamaged, naming it."""
+    position, at, timeline, epoch, actor, cause, request_id, digest, subject, text, events, command = row
+    known, kept = decode_events(events, position), decode_command(command, position)
+    return Entry(position, at, timeline, epoch, actor, cause, known, request_id, digest, subject, text, kept)
+
+
+def job_row(job: Job, bands: Bands) -> Row:
+    """Return a row of ``tables.jobs``."""
+    spec = job.spec
+    return (
+        job.key,
+        spec.user,
+        spec.name,
+        job.uid,
+        str(job.state),
+        spec.priority,
+        str(bands.of(spec.priority)),
+        job.generation,
+        len(job.tasks),
+        job.pending,
+        job.running,
+        job.dead,
+        job.finished,
+        job.submitted_at,
+        without_nul(job.submitted_by),
+        json_text(spec),
+    )
+
+
+def task_rows(job: str, tasks: Iterable[Task]) -> list[Row]:
+    """Return rows of ``tables.tasks``; ``job`` is the key."""
+    user = job.partition("/")[0]
+    return [
+        (
+            job,
+            t.index,
+            user,
+            f"{job}/{t.index}",
+            str(t.state),
+            t.attempt,
+            t.machine,
+            json_text(t.ports) if t.ports else "[]",
+            t.since,
+            without_nul(t.reason) if t.reason else "",
+            t.restarts,
+            None if t.ending is None else str(t.ending),
+            t.exit_code,
+            t.signal,
+            t.started_at,
+            t.previous_attempt,
+            t.previous_machine,
+            json_text(t.devices) if t.devices else "[]",
+            t.alloc,
+            t.promised,
+            t.notice_seconds,
+        )
+        for t in tasks
+    ]
+
+
+def machine_row(machine: Machine) -> Row:
+    """Return a row of ``tables.machines``."""
+    return (
+        machine.name,
+        without_nul(machine.host),
+        machine.port,
+        machine.tls,
+        machine.up,
+        machine.cordoned,
+        without_nul(machine.reason),
+        machine.capacity.cpu_millis,
+        machine.capacity.ram_bytes,
+        machine.capacity.disk_bytes,
+        json_text(machine.capacity.named),
+        json_text(machine.attributes),
+        json_text(machine.runtimes),
+        machine.ports_low,
+        machine.ports_high,
+        machine.port_next,
+        without_nul(machine.boot_id),
+        machine.joined_at,
+        json_text(machine.capacity.devices),
+        json_text(machine.taints),
+    )
+
+
+def quota_row(quota: Quota) -> Row:
+    """Return a row of ``tables.quotas``."""
+    limits = quota.limits
+    return (
+        quota.user,
+        str(quota.band),
+        limits.cpu_millis,
+        limits.ram_bytes,
+        limits.disk_bytes,
+        json_text(limits.named),
+        json_text(limits.devices),
+        quota.until,
+    )
+
+
+RowsByKey = dict[tuple[object, ...], Row]
+
+CELL_TABLES = {table.name: table for table in (jobs, tasks, machines, quotas)}
+"""Those whose rows follow from the cell, and that can be written anew from it."""
+
+
+def cell_rows(cell: Cell) -> dict[str, RowsByKey]:
+    """Return the rows that a cell should have, by table and primary key."""
+    return {
+        "jobs": _by_key(jobs, (job_row(job, cell.rules.bands) for job in cell.jobs.values())),
+        "tasks": _by_key(tasks, (row for job in cell.jobs.values() for row in task_rows(job.key, job.tasks))),
+        "machines": _by_key(machines, (machine_row(machine) for machine in cell.machines.values())),
+        "quotas": _by_key(quotas, (quota_row(quota) for quota in cell.quotas.values())),
+    }
+
+
+def differences(cell: Cell, read: Callable[[Table], list[Row] | None]) -> list[str]:
+    """Return one line for each row that is not as the cell has it; empty when the tables agree with it.
+
+    ``read`` returns a table's rows with ``columns_as_written``; None for a table that is not compared.
+    """
+    lines = []
+    for name, wanted in cell_rows(cell).items():
+        if (rows := read(CELL_TABLES[name])) is None:
+            continue
+        found = _by_key(CELL_TABLES[name], rows)
+        lines += [
+            f"{name} {key}: is {found.get(key)}, should be {wanted.get(key)}"
+            for key in sorted(wanted.keys() | found.keys(), key=repr)
+            if wanted.get(key) != found.get(key)
+        ]
+    return lines
+
+
+def _by_key(table: Table, rows: Iterable[Row]) -> RowsByKey:
+    at = [place for place, column in enumerate(table.c) if column.primary_key]
+    return {tuple(row[place] for place in at): row for row in rows}
+
+
+class Statements:
+    """SQL texts of the hot path that take tuples, each compiled once to the database's own SQL."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.journal = insert_text(dialect, journal)
+        self.jobs = _upsert(dialect, jobs)
+        self.tasks = _upsert(dialect, tasks)
+        self.machines = _upsert(dialect, machines)
+        self.quotas = _upsert(dialect, quotas)
+        self.quotas_gone = _text(
+            dialect,
+            delete(quotas).where(quotas.c.user_name == bindparam("whose"), quotas.c.band == bindparam("in")),
+            ["whose", "in"],
+        )
+        # (timeline, or None to leave it; epoch)
+        self.renew = _text(
+            dialect,
+            update(leadership)
+            .values(timeline=func.coalesce(bindparam("led"), leadership.c.timeline), renewed_at=func.now())
+            .where(leadership.c.epoch == bindparam("mine")),
+            ["led", "mine"],
+            written=["timeline", "renewed_at"],
+        )
+        # (job, first index that is no more)
+        self.tasks_gone = _text(
+            dialect,
+            delete(tasks).where(tasks.c.job == bindparam("gone"), tasks.c.idx >= bindparam("first")),
+            ["gone", "first"],
+        )
+        gone = delete(machines).where(machines.c.name == bindparam("gone"))
+        self.machines_gone = _text(dialect, gone, ["gone"])
+        self.jobs_gone = _text(dialect, delete(jobs).where(jobs.c.key == bindparam("gone")), ["gone"])
+
+
+def insert_text(dialect: Dialect, table: Table) -> str:
+    """Return the statement that writes new rows of a table."""
+    return _text(dialect, insert(table), table.c.keys())
+
+
+def _upsert(dialect: Dialect, table: Table) -> str:
+    statement = (sqlite.insert if dialect.name == "sqlite" else postgresql.insert)(table)
+    keys = [column.name for column in table.primary_key]
+    written = {c.name: statement.excluded[c.name] for c in table.c if not c.primary_key}
+    return _text(dialect, statement.on_conflict_do_update(index_elements=keys, set_=written), table.c.keys())
+
+
+def _text(
+    dialect: Dialect, statement: ClauseElement, order: list[str], written: list[str] | None = None
+) -> str:
+    """Compile, and check that the values are taken in this order. ``written``: columns, where others."""
+    compiled = statement.compile(dialect=dialect, column_keys=written or order)
+    assert getattr(compiled, "positiontup", None) == order, "rows would not match the statement"
+    return str(compiled)

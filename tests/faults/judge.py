@@ -17,7 +17,7 @@ from borgish.store.checkpoints import verified_snapshot
 from borgish.store.codec import encode_snapshot
 from borgish.store.open import open_store
 from borgish.store.sql import SqlStore
-from borgish.store.tablecheck import differences
+from borgish.store.tables import differences
 from borgish.vocabulary import State, task_name
 from tests.faults.ledger import JobOwner, Keeper, MachineOwner, Owner, Request
 from tests.faults.machines import Machines
@@ -39,7 +39,7 @@ def _problems(store: SqlStore, owners: list[Owner], machines: Machines | None) -
     entries = list(store.entries(0))
     yield from store.warnings
     yield from violations(cell)
-    yield from differences(cell, store)
+    yield from differences(cell, store.table_rows)
     yield from _journal(entries)
     yield from _replay(store, cell, entries)
     yield from _requests(owners, entries)

@@ -14,8 +14,8 @@ from borgish.master import core
 from borgish.master.core import Core
 from borgish.store import disk, sqlite
 from borgish.store.base import Records
-from borgish.store.rows import Row
 from borgish.store.sql import SqlStore
+from borgish.store.tables import Row
 from tests.faults.vfs import FULL, SYNC_FAILED, Done, watched
 
 PLENTY_BYTES = 100 * 2**30

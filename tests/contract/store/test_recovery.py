@@ -21,7 +21,7 @@ from borgish.store.codec import compress, sha256_of
 from borgish.store.recovery import Recovered, Recovery
 from borgish.store.salvage import UNKNOWN_SKIPPED
 from borgish.store.sql import SqlStore
-from borgish.store.tablecheck import differences
+from borgish.store.tables import differences
 from tests.contract.store.places import InDatabase
 from tests.contract.store.samples import CELL, Life, job
 
@@ -55,7 +55,7 @@ class Damaged:
         assert isinstance(store, SqlStore)
         cell = store.load()
         assert store.warnings == []
-        assert differences(cell, store) == []
+        assert differences(cell, store.table_rows) == []
         assert all(is_good(CELL, *store.checkpoint_body(info.position)) for info in store.checkpoints())
         life = Life(store)
         assert life.epoch > self.epoch

@@ -11,7 +11,7 @@ import pytest
 from borgish.errors import UnsafeConfiguration
 from borgish.store.open import open_store
 from borgish.store.sql import SqlStore
-from borgish.store.tablecheck import differences
+from borgish.store.tables import differences
 from tests.contract.store.places import InDatabase, read_from_outside
 from tests.contract.store.samples import CELL, Life
 
@@ -60,7 +60,7 @@ def test_sudden_death_loses_nothing_that_was_acknowledged(database: InDatabase) 
     cell = store.load()
 
     assert cell.position >= acknowledged[-1] >= 40
-    assert differences(cell, store) == []
+    assert differences(cell, store.table_rows) == []
     Life(store).do()  # and it goes on
     store.close()
 

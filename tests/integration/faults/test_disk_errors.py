@@ -12,7 +12,7 @@ from borgish.errors import BorgishError, OutcomeUnknown, UnsafeConfiguration
 from borgish.store import sqlite
 from borgish.store.codec import sha256_of
 from borgish.store.open import open_store
-from borgish.store.tablecheck import differences
+from borgish.store.tables import differences
 from tests.contract.store.samples import CELL, Life, body_of, job
 from tests.faults.vfs import FULL, READ_ONLY, SYNC_FAILED, WRITE_FAILED, Done, Watched, watched
 
@@ -100,7 +100,7 @@ def assert_sound(url: str, allowed: set[str]) -> None:
         cell = store.load()
         assert sha256_of(body_of(cell)) in allowed
         assert store.warnings == []
-        assert differences(cell, store) == []
+        assert differences(cell, store.table_rows) == []
         Life(store).do()
     finally:
         store.close()

@@ -16,8 +16,7 @@ from borgish.errors import StoreDamaged
 from borgish.failpoints import EXIT_CODE, FAILPOINTS, VARIABLE
 from borgish.store.migrate import migrations_folder
 from borgish.store.open import open_store
-from borgish.store.rows import entry_row
-from borgish.store.tables import journal
+from borgish.store.tables import entry_row, journal
 from tests.contract.store.places import InDatabase
 from tests.faults.judge import CELL
 from tests.faults.nursery import Nursery

@@ -18,7 +18,7 @@ from borgish.store.codec import sha256_of
 from borgish.store.open import open_store
 from borgish.store.retention import Keep
 from borgish.store.sql import SqlStore
-from borgish.store.tablecheck import differences
+from borgish.store.tables import differences
 from borgish.vocabulary import Ending
 from tests.contract.store.samples import CELL, Life, body_of, job
 from tests.faults.power import chosen_cuts, images, written
@@ -120,7 +120,7 @@ def problem_of(folder: Path, witness: Witness, cut: int) -> str:
             return f"it is {found} and should be one of {witness.may_be(cut)}"
         if sha256_of(body_of(cell)) != witness.bodies[cell.position]:
             return f"the cell at {cell.position} is not what it was"
-        wrong = store.warnings or differences(cell, store)
+        wrong = store.warnings or differences(cell, store.table_rows)
         Life(store).do()  # and it goes on
         return "; ".join(wrong)
     finally:

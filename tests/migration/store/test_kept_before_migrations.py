@@ -17,8 +17,7 @@ from borgish.store.codec import compress, decode_snapshot, sha256_of
 from borgish.store.memory import MemoryStore
 from borgish.store.migrate import stored_revision
 from borgish.store.open import open_store
-from borgish.store.rows import entry_row
-from borgish.store.tables import REVISION, journal
+from borgish.store.tables import REVISION, entry_row, journal
 from tests.contract.store.samples import CELL, Life, body_of
 from tests.migration.store.test_migrations import config
 

@@ -10,7 +10,7 @@ from borgish.cell.events import Entry
 from borgish.store.moment import cell_at
 from borgish.store.open import open_store
 from borgish.store.sql import SqlStore
-from borgish.store.tablecheck import differences
+from borgish.store.tables import differences
 from tests.contract.store.samples import CELL, Life, body_of
 from tests.fixtures_postgres import PostgresServer
 from tests.profiles import examples
@@ -40,7 +40,7 @@ def check(store: SqlStore, url: str, data: st.DataObject) -> None:
     life = Life(store)
     try:
         live(life, data)
-        assert differences(life.cell, store) == []
+        assert differences(life.cell, store.table_rows) == []
     finally:
         store.close()
     again = open_store(url, CELL)
@@ -48,7 +48,7 @@ def check(store: SqlStore, url: str, data: st.DataObject) -> None:
         loaded = again.load()
         assert body_of(loaded) == life.body()
         assert (loaded.placed, loaded.waiting) == (life.cell.placed, life.cell.waiting)
-        assert differences(loaded, again) == []
+        assert differences(loaded, again.table_rows) == []
     finally:
         again.close()
 

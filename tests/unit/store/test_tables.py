@@ -6,9 +6,7 @@ from sqlalchemy import Table
 
 from borgish.cell.state import Cell
 from borgish.store.memory import MemoryStore
-from borgish.store.rows import Row
-from borgish.store.tablecheck import tables_of
-from borgish.store.tables import jobs, machines, tasks
+from borgish.store.tables import Row, cell_rows, jobs, machines, tasks
 from tests.contract.store.samples import CELL, JOB, Life
 
 
@@ -23,7 +21,7 @@ def cell() -> Cell:
 
 
 def test_a_task_that_runs() -> None:
-    row = named(tasks, tables_of(cell())["tasks"][JOB, 0])
+    row = named(tasks, cell_rows(cell())["tasks"][JOB, 0])
 
     assert (row["job"], row["idx"], row["user_name"], row["name"]) == (JOB, 0, "ann", "ann/web/0")
     assert (row["state"], row["attempt"], row["machine"], row["ports"]) == ("running", 4, "m1", "[20000]")
@@ -31,21 +29,21 @@ def test_a_task_that_runs() -> None:
 
 
 def test_a_task_that_failed() -> None:
-    row = named(tasks, tables_of(cell())["tasks"][JOB, 2])
+    row = named(tasks, cell_rows(cell())["tasks"][JOB, 2])
 
     assert (row["state"], row["ending"], row["exit_code"], row["started_at"]) == ("dead", "fail", 127, 98.5)
     assert row["reason"] == "no \N{REPLACEMENT CHARACTER} such file"  # Postgres takes no NUL
 
 
 def test_all_text_is_plain_text() -> None:
-    row = named(tasks, tables_of(cell())["tasks"][JOB, 1])
+    row = named(tasks, cell_rows(cell())["tasks"][JOB, 1])
 
     assert row["reason"] == "drain"
     assert {type(value) for value in row.values()} <= {str, int, float, type(None)}
 
 
 def test_a_job() -> None:
-    row = named(jobs, tables_of(cell())["jobs"][JOB,])
+    row = named(jobs, cell_rows(cell())["jobs"][JOB,])
 
     assert (row["key"], row["user_name"], row["name"], row["state"], row["band"]) == (
         JOB,
@@ -59,7 +57,7 @@ def test_a_job() -> None:
 
 
 def test_a_machine() -> None:
-    row = named(machines, tables_of(cell())["machines"]["m1",])
+    row = named(machines, cell_rows(cell())["machines"]["m1",])
 
     assert (row["name"], row["up"], row["cpu_millis"], row["named"]) == ("m1", True, 4000, '{"gpu":2}')
     assert (row["attributes"], row["runtimes"], row["port_next"]) == ('{"rack":"r1"}', '["process"]', 20003)
