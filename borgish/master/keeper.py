@@ -17,10 +17,9 @@ from borgish.errors import Conflict, Gone, Invalid, NotFound, StoreDamaged, Unsa
 from borgish.master.checkpointer import Checkpointer, checkpoint_view
 from borgish.master.looking import look, packed
 from borgish.store.base import CheckpointInfo, Store
-from borgish.store.codec import sha256_of
+from borgish.store.codec import pack_entries, sha256_of
 from borgish.store.imported import check_imported
 from borgish.store.moment import earliest_position, stretch
-from borgish.store.packed import pack_entries
 from borgish.vocabulary import CHECKPOINT_FILE_BYTES_MAX, CHECKPOINT_NAME_PATTERN
 from borgish.wire.api import CheckpointView
 from borgish.wire.api_past import CheckpointDetail, CheckpointVerdict, Imported

@@ -13,8 +13,7 @@ from borgish.cell.model import Snapshot
 from borgish.errors import BorgishError
 from borgish.store.base import CheckpointInfo
 from borgish.store.checkpoints import info_of, verified_snapshot
-from borgish.store.codec import sha256_of
-from borgish.store.packed import PackedJournal
+from borgish.store.codec import PackedJournal, sha256_of
 from borgish.wire.api_past import CheckpointContents
 from borgish.wire.checkpoint_file import CheckpointHeader, JournalPart, pack_checkpoint, unpack_checkpoint
 

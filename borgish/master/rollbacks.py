@@ -23,7 +23,7 @@ from borgish.master.settings import Rollback
 from borgish.master.turn import Turn
 from borgish.store.base import Store
 from borgish.store.checkpoints import verified_snapshot
-from borgish.store.older import BEFORE_MIGRATION
+from borgish.store.migrate import BEFORE_MIGRATION
 from borgish.text import instant
 from borgish.wire.api import Accepted, AsOf
 from borgish.wire.api_past import RollbackPlan, RollbackRequest

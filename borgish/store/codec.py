@@ -1,17 +1,18 @@
-"""How entries and snapshots are written down: JSON for the journal, msgpack and zstd for checkpoints.
+"""Encodes journal entries and snapshots: JSON for the journal, msgpack and zstd for checkpoints.
 
-The formats carry a version. What another version or another cell wrote is refused, never guessed.
+Snapshots carry a version. What another version or another cell wrote is refused, never guessed.
 """
 
 import hashlib
 import sys
+from collections.abc import Iterable
 from typing import Any, get_args, get_origin
 
 import msgspec
 
-from borgish.cell.events import AnyEvent, Recorded
+from borgish.cell.events import AnyEvent, Entry, Recorded
 from borgish.cell.model import Snapshot
-from borgish.errors import StoreDamaged, UnsafeConfiguration
+from borgish.errors import StoreDamaged, TooLarge, UnsafeConfiguration
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -21,23 +22,24 @@ else:
 SNAPSHOT_VERSION = 1
 ZSTD_LEVEL = 3
 SNAPSHOT_BYTES_MAX = 4 * 1024**3
-"""Unpacked; a cell of 200,000 tasks has a hundredth of it."""
+"""Decompressed; a cell of 200,000 tasks has a hundredth of it."""
 
 _PIECE_BYTES = 1024**2
 _MARK = b"borgish snapshot "
 _HEADER_BYTES_MAX = 64
 
-UNREADABLE = (zstd.ZstdError, EOFError)
-"""What ``unpacked`` raises."""
+DECOMPRESS_ERRORS = (zstd.ZstdError, EOFError)
+"""What ``decompress_pieces`` raises."""
 
 _encoder = msgspec.json.Encoder()
 _events_decoder = msgspec.json.Decoder(tuple[AnyEvent, ...])
 _command_decoder = msgspec.json.Decoder(Recorded)
+_entry_decoder = msgspec.json.Decoder(Entry)
 _snapshot_encoder = msgspec.msgpack.Encoder()
 
 # A snapshot is read a record at a time: one of a large cell, read in one go, holds the interpreter for a
-# tenth of a second, and with it the turns of a borgmaster that looks into its past.
-_apart = msgspec.msgpack.Decoder(dict[str, msgspec.Raw]).decode
+# tenth of a second, and with it the turns of a borgmaster that reads old checkpoints.
+_split_map = msgspec.msgpack.Decoder(dict[str, msgspec.Raw]).decode
 _NO_RECORDS = b"\x80"  # an empty map
 _WHOLE = {
     field.name: msgspec.msgpack.Decoder(field.type).decode
@@ -111,10 +113,12 @@ def decode_snapshot(body: bytes | bytearray, cell: str) -> Snapshot:
 
 def _decoded(packed: memoryview) -> Snapshot:
     try:
-        fields = _apart(packed)
+        fields = _split_map(packed)
         found: dict[str, Any] = {name: read(fields[name]) for name, read in _WHOLE.items() if name in fields}
         for name, read in _RECORDS.items():
-            found[name] = {key: read(record) for key, record in _apart(fields.get(name, _NO_RECORDS)).items()}
+            found[name] = {
+                key: read(record) for key, record in _split_map(fields.get(name, _NO_RECORDS)).items()
+            }
         return Snapshot(**found)
     except (msgspec.DecodeError, TypeError) as error:  # TypeError: one without a name
         raise StoreDamaged(f"A snapshot cannot be read: {error}", "Use another checkpoint") from error
@@ -134,31 +138,26 @@ def compress(body: bytes | bytearray) -> bytes:
     return zstd.compress(body, ZSTD_LEVEL)
 
 
-def packing() -> "zstd.ZstdCompressor":
-    """Return what compresses a piece after the other."""
-    return zstd.ZstdCompressor(level=ZSTD_LEVEL)
-
-
 def decompress(stored: bytes, sha256: str) -> bytearray:
     """Return the body of what is stored, after verifying it. Raises StoreDamaged."""
     if sha256_of(stored) != sha256:
         raise StoreDamaged("The checkpoint's SHA-256 does not match", "Use another checkpoint")
     try:
-        return unpacked(stored)
-    except UNREADABLE as error:
+        return decompress_pieces(stored)
+    except DECOMPRESS_ERRORS as error:
         raise StoreDamaged(f"The checkpoint cannot be unpacked: {error}", "Use another checkpoint") from error
 
 
-def unpacked(stored: bytes) -> bytearray:
-    """Unpack in pieces, for the same reason as above, and no more than a cell can be.
+def decompress_pieces(stored: bytes) -> bytearray:
+    """Decompress a piece at a time, so that other threads run in between, and at most ``SNAPSHOT_BYTES_MAX``.
 
-    Raises ``UNREADABLE`` for what is no such piece.
+    Raises ``DECOMPRESS_ERRORS``.
     """
-    unpacking, body = zstd.ZstdDecompressor(), bytearray()
-    while not unpacking.eof:
-        body += unpacking.decompress(stored, _PIECE_BYTES)
+    decompressor, body = zstd.ZstdDecompressor(), bytearray()
+    while not decompressor.eof:
+        body += decompressor.decompress(stored, _PIECE_BYTES)
         stored = b""
-        if unpacking.needs_input and not unpacking.eof:
+        if decompressor.needs_input and not decompressor.eof:
             raise EOFError("it ends too early")
         if len(body) > SNAPSHOT_BYTES_MAX:
             raise EOFError(f"it has more than {SNAPSHOT_BYTES_MAX} bytes")
@@ -168,3 +167,34 @@ def unpacked(stored: bytes) -> bytearray:
 def sha256_of(stored: bytes) -> str:
     """Return the hash by which a stored body is verified."""
     return hashlib.sha256(stored).hexdigest()
+
+
+class PackedJournal(msgspec.Struct, frozen=True):
+    """A range of the journal as exported: a line of JSON for each entry, compressed."""
+
+    body: bytes
+    entries: int
+    last: int  # position of the last one; 0 for none
+
+
+def pack_entries(entries: Iterable[Entry], bytes_max: int) -> PackedJournal:
+    """Compress entries. Raises TooLarge for more than ``bytes_max`` of compressed bytes."""
+    compressor, body, count, last = zstd.ZstdCompressor(level=ZSTD_LEVEL), bytearray(), 0, 0
+    for entry in entries:
+        body += compressor.compress(_encoder.encode(entry) + b"\n")
+        count, last = count + 1, entry.position
+        if len(body) > bytes_max:
+            raise TooLarge(
+                f"The journal up to position {last} alone has over {bytes_max} bytes",
+                "Export a later checkpoint, or let fauxmaster open the database",
+            )
+    body += compressor.flush()
+    return PackedJournal(bytes(body), count, last)
+
+
+def unpack_entries(body: bytes) -> list[Entry]:
+    """Return the entries of a ``PackedJournal``'s body. Raises StoreDamaged."""
+    try:
+        return [_entry_decoder.decode(line) for line in decompress_pieces(body).split(b"\n") if line]
+    except (*DECOMPRESS_ERRORS, msgspec.DecodeError) as error:
+        raise StoreDamaged(f"The journal in the file cannot be read: {error}", "Export it again") from error

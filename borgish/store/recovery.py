@@ -123,7 +123,7 @@ class Recovery:
         connection, release = postgres.connect(self._url, self._folder / "cell.lock")
         try:
             with _closing(connection):
-                migrate.prepare(connection, self._name, keep=False)
+                migrate.prepare(connection, self._name, keep_checkpoint=False)
                 yield Remains(connection)
         finally:
             release()
@@ -155,7 +155,7 @@ class Recovery:
             migrate.prepare(connection, self._name)
             return Remains(connection, error.message, is_end_known=False)
         try:
-            migrate.prepare(connection, self._name, keep=False)
+            migrate.prepare(connection, self._name, keep_checkpoint=False)
         except SQLAlchemyError as error:
             return Remains(connection, f"The schema cannot be read: {faults.reason_of(error)}")
         except UnsafeConfiguration as error:

@@ -11,7 +11,7 @@ from itertools import accumulate
 import msgspec
 
 from borgish.errors import StoreDamaged
-from borgish.store.codec import UNREADABLE, compress, unpacked
+from borgish.store.codec import DECOMPRESS_ERRORS, compress, decompress_pieces
 from borgish.vocabulary import split_task_name, task_name
 
 Used = Mapping[tuple[str, int], tuple[int, int]]
@@ -88,8 +88,8 @@ def encode_usage(at: float, part: int, used: Iterable[tuple[str, Used]]) -> Usag
 def decode_usage(block: UsageBlock) -> Iterator[UsageSample]:
     """Yield the samples of a block, in the order of their tasks' names. Raises StoreDamaged."""
     try:
-        found = _unpack(unpacked(block.body))
-    except (*UNREADABLE, msgspec.DecodeError) as error:
+        found = _unpack(decompress_pieces(block.body))
+    except (*DECOMPRESS_ERRORS, msgspec.DecodeError) as error:
         raise _unreadable(block, str(error)) from error
     if found.version != _VERSION:
         raise _unreadable(block, f"it has format {found.version}")

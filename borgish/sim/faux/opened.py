@@ -17,9 +17,9 @@ from borgish.cell.events import Entry
 from borgish.errors import NotFound
 from borgish.store.base import CheckpointInfo
 from borgish.store.checkpoints import info_of, verified_snapshot
+from borgish.store.codec import unpack_entries
 from borgish.store.moment import Source, earliest_position
 from borgish.store.open import open_reader, open_store, parse_url
-from borgish.store.packed import unpack_entries
 from borgish.store.sqlite import path_of
 from borgish.wire.checkpoint_file import MARK, is_checkpoint, unpack_with_journal
 

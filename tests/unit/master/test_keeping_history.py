@@ -22,9 +22,9 @@ from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.base import CheckpointInfo
 from borgish.store.checkpoint_files import CheckpointFiles
+from borgish.store.codec import unpack_entries
 from borgish.store.imported import NOT_REPLAYED
 from borgish.store.memory import MemoryStore
-from borgish.store.packed import unpack_entries
 from borgish.wire.checkpoint_file import pack_checkpoint, unpack_checkpoint, unpack_with_journal
 from tests.contract.store.samples import CELL, Life
 

@@ -25,7 +25,7 @@ from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.base import Store
 from borgish.store.codec import compress, encode_snapshot, sha256_of
 from borgish.store.memory import MemoryStore
-from borgish.store.older import BEFORE_MIGRATION
+from borgish.store.migrate import BEFORE_MIGRATION
 from borgish.store.open import open_store
 from borgish.wire.api import Accepted
 from borgish.wire.api_past import RollbackPlan, RollbackRequest

@@ -15,9 +15,8 @@ from borgish.sim import fauxmaster
 from borgish.sim.faux.opened import opened
 from borgish.sim.faux.session import Session
 from borgish.store.base import CheckpointInfo
-from borgish.store.codec import compress
+from borgish.store.codec import PackedJournal, compress
 from borgish.store.open import open_store
-from borgish.store.packed import PackedJournal
 from borgish.vocabulary import Band
 from borgish.wire.checkpoint_file import CheckpointHeader, pack_checkpoint, unpack_checkpoint
 from tests.contract.store.samples import CELL, Life, body_of
