@@ -22,7 +22,7 @@ from borgish.master.attempts import Attempts, event_rows
 from borgish.master.core import Core
 from borgish.master.turn import Turn
 from borgish.store.base import Store
-from borgish.store.moment import cell_at, earliest_position, position_at
+from borgish.store.replay import cell_at, earliest_position, position_at
 from borgish.store.usage import UsageBlock, decode_usage
 from borgish.text import instant
 from borgish.vocabulary import split_task_name

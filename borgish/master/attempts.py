@@ -20,7 +20,7 @@ from borgish.cell.events import (
 from borgish.cell.model import Job, Task
 from borgish.cell.state import Cell
 from borgish.resources import Resources
-from borgish.store.replay import take_in
+from borgish.store.replay import replay_one
 from borgish.vocabulary import State, task_name
 from borgish.wire.archive import AttemptRow, EventRow
 
@@ -91,7 +91,7 @@ class Attempts:
 
     def take(self, entry: Entry) -> Iterator[AttemptRow]:
         """Take the next entry into the cell; yield the stays that ended by it. Raises StoreDamaged."""
-        touched = take_in(self._cell, entry)
+        touched = replay_one(self._cell, entry)
         self._count_restarts(entry)
         ways = dict(_ways(entry))
         for key in sorted(touched.jobs_gone | touched.tasks_gone.keys()):

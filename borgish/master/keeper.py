@@ -17,9 +17,9 @@ from borgish.errors import Conflict, Gone, Invalid, NotFound, StoreDamaged, Unsa
 from borgish.master.checkpointer import Checkpointer, checkpoint_view
 from borgish.master.looking import look, packed
 from borgish.store.base import CheckpointInfo, Store
+from borgish.store.checkpoint_files import check_import
 from borgish.store.codec import pack_entries, sha256_of
-from borgish.store.imported import check_imported
-from borgish.store.moment import earliest_position, stretch
+from borgish.store.replay import earliest_position, entries_between
 from borgish.vocabulary import CHECKPOINT_FILE_BYTES_MAX, CHECKPOINT_NAME_PATTERN
 from borgish.wire.api import CheckpointView
 from borgish.wire.api_past import CheckpointDetail, CheckpointVerdict, Imported
@@ -106,7 +106,7 @@ class Keeper:
 
     def _take_in(self, info: CheckpointInfo, stored: bytes, head: int) -> str:
         try:
-            text = check_imported(self._store, self._cell, info, stored, head)
+            text = check_import(self._store, self._cell, info, stored, head)
         except StoreDamaged as error:
             raise Conflict(error.message, error.hint) from error
         self._store.import_checkpoint(info, stored)
@@ -165,7 +165,7 @@ class Keeper:
     def _after(self, position: int, until: int) -> Iterator[Entry]:
         """Yield the journal after a position, a page at a time: the store is held no longer."""
         at = position
-        for entry in stretch(self._store, position, until):
+        for entry in entries_between(self._store, position, until):
             if not follows(entry, at):
                 raise Gone(
                     f"the journal after the checkpoint at {position} is no longer kept",

@@ -39,8 +39,8 @@ from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.base import Store
 from borgish.store.checkpoint_files import CheckpointFiles
+from borgish.store.checkpoints import DAY_SECONDS
 from borgish.store.replay import replay
-from borgish.store.retention import DAY_SECONDS
 from borgish.wire.api import Accepted
 from borgish.wire.link import JoinReply, JoinRequest
 from borgish.wire.link import Leader as LeaderName

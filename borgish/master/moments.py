@@ -24,7 +24,7 @@ from borgish.errors import Conflict, Gone, Invalid, NotFound, StoreDamaged, Unsa
 from borgish.master.core import Core
 from borgish.master.turn import Turn
 from borgish.store.base import CheckpointInfo, Store
-from borgish.store.moment import cell_at, earliest_position, position_at
+from borgish.store.replay import cell_at, earliest_position, position_at
 from borgish.text import instant
 from borgish.wire.api import AsOf
 

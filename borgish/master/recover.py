@@ -11,7 +11,7 @@ from pathlib import Path
 from borgish.clock import SystemClock
 from borgish.errors import BorgishError, Invalid
 from borgish.master.settings import Settings
-from borgish.store.checkpoints import Start, info_of
+from borgish.store.checkpoints import RestorePoint, info_of
 from borgish.store.recovery import Recovered, Recovery
 from borgish.store.salvage import Salvaged
 from borgish.store.tables import Row
@@ -88,7 +88,7 @@ def _lost_line(row: Row, head: int) -> str:
     return f"  {what}: {position}  {when}  {actor}  {cause}  {subject}"
 
 
-def _from_file(path: Path) -> Start:
+def _from_file(path: Path) -> RestorePoint:
     try:
         header, stored = unpack_checkpoint(path.read_bytes())
     except OSError as error:
@@ -96,7 +96,7 @@ def _from_file(path: Path) -> Start:
             f"{path} cannot be read: {error.strerror}",
             "Give the position of a kept checkpoint, or the file of an exported one",
         ) from error
-    return Start(header.position, stored, info_of(header), str(path))
+    return RestorePoint(header.position, stored, info_of(header), str(path))
 
 
 def _recovery(settings: Settings) -> Recovery:

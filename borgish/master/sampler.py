@@ -16,7 +16,7 @@ from borgish.master.core import Core
 from borgish.master.settings import UsageSettings
 from borgish.master.turn import Turn
 from borgish.store.base import Store
-from borgish.store.retention import DAY_SECONDS
+from borgish.store.checkpoints import DAY_SECONDS
 from borgish.store.usage import UsageBlock, Used, encode_usage
 
 log = logging.getLogger("borgmaster")

@@ -20,7 +20,7 @@ from borgish.reload import merged
 from borgish.scheduler.policies import POLICIES
 from borgish.scheduler.schedule import FAILURE_DOMAINS, SchedulerSettings, SchedulerTable
 from borgish.spec.job import MACHINE
-from borgish.store.retention import Keep as CheckpointsKept
+from borgish.store.checkpoints import Retention
 from borgish.vocabulary import NAME_PATTERN, TAINT_KEY_PATTERN
 from borgish.wire.bounds import is_loopback
 
@@ -61,11 +61,11 @@ class Keep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Checkpoints(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How often the cell is kept by itself, and which of that stays (see ``store.retention``)."""
+    """How often the cell is kept by itself, and which of that stays (see ``store.checkpoints``)."""
 
     every_minutes: Positive = 10.0
     every_entries: Count = 50_000  # of the journal: a start need never replay many more
-    keep: CheckpointsKept = CheckpointsKept()
+    keep: Retention = Retention()
 
 
 class Journal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -15,8 +15,8 @@ from borgish.errors import BorgishError
 from borgish.master.health import STANDBY
 from borgish.store.base import Store
 from borgish.store.candidate import Candidate
-from borgish.store.follow import WarmCopy
 from borgish.store.leading import Leadership
+from borgish.store.replay import WarmReplica
 from borgish.text import instant
 from borgish.wire.api import HealthView
 
@@ -32,7 +32,7 @@ class Standby(Generic[S]):
 
     def __init__(self, cell: str, candidate: Candidate[S], clock: Clock) -> None:
         self.address = ""
-        self.copy = WarmCopy()
+        self.copy = WarmReplica()
         self._cell = cell
         self._candidate = candidate
         self._clock = clock
@@ -82,7 +82,7 @@ class Standby(Generic[S]):
     def follow(self, store: Store) -> Cell:
         """Bring the copy to where a store's journal is, and return it. Raises what ``Store.load`` does."""
         loads = self.copy.loads
-        cell = self.copy.follow(store)
+        cell = self.copy.catch_up(store)
         self._followed = self._clock.now().mono
         if self.copy.loads != loads:
             for warning in store.warnings:

@@ -20,7 +20,7 @@ from borgish.sim.faults import FaultInjector
 from borgish.sim.loop import VirtualLoop
 from borgish.sim.masters import MasterHost
 from borgish.spec.job import JobSpec, Program, Restart
-from borgish.store.moment import cell_at
+from borgish.store.replay import cell_at
 from borgish.vocabulary import JobKind, RestartPolicy, Runtime
 from borgish.wire.api import Accepted
 

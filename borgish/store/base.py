@@ -1,58 +1,63 @@
-"""What a store must do; ``tests/contract`` holds every implementation to it, the one in memory too."""
+"""The contract of a store and its errors; ``tests/contract`` holds every implementation to it."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import msgspec
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.cell.events import Entry
 from borgish.cell.model import Job, Machine, Quota, Task, split_quota_key
 from borgish.cell.room import Room
 from borgish.cell.state import Cell, Touched
+from borgish.errors import BorgishError, Fenced, OutcomeUnknown, StoreDamaged, Unreachable
 from borgish.store.usage import UsageBlock
 
 
 class CheckpointInfo(msgspec.Struct, frozen=True):
-    """A kept checkpoint, without its body."""
+    """A stored checkpoint, without its body."""
 
     position: int
-    at: float
+    at: float  # seconds since 1970
     reason: str
-    sha256: str
-    bytes: int
+    sha256: str  # of the body as stored
+    bytes: int  # of the body as stored
     name: str = ""  # given by somebody, and unique; such a one stays until it is deleted
 
 
 class Records(msgspec.Struct):
-    """The rows that one step wrote to, as they are after it."""
+    """The records that one step changed, as they are after it, to be written as rows."""
 
     jobs: list[Job] = []
     tasks: list[tuple[str, list[Task]]] = []  # (job, tasks)
     machines: list[Machine] = []
     machines_gone: list[str] = []
     jobs_gone: list[str] = []
-    tasks_gone: list[tuple[str, int]] = []  # (job, first index that is no more)
+    tasks_gone: list[tuple[str, int]] = []  # (job, first index that is gone)
     quotas: list[Quota] = []
     quotas_gone: list[tuple[str, str]] = []  # (user, band)
-    bands: Bands = DEFAULT_BANDS  # of the cell, by which jobs are in theirs
+    bands: Bands = DEFAULT_BANDS  # of the cell, to tell a job's band by its priority
 
 
 class Store(Protocol):
-    """Where a cell is kept. One caller at a time, except that the methods of checkpoints and of usage, and
-    those that read the journal, may run in other threads beside the rest. Every method may block.
+    """A cell's storage: journal, tables, checkpoints and samples of usage.
+
+    One caller at a time, except that the methods of checkpoints and of usage, and those that read the
+    journal, may run in other threads beside the rest. Every method may block.
 
     ``append`` is one transaction: when it returns, all of it is durable. When the outcome of a
     commit cannot be known it raises ``OutcomeUnknown``, and when another master has taken over,
-    ``Fenced``; after either, nothing else may be called but ``close``.
+    ``Fenced``; after either, nothing else may be called but ``close``. Positions count from 1; times are
+    seconds since 1970.
     """
 
     kind: str  # sqlite, postgresql or memory
-    has_lease: bool  # who leads has to renew; else the lead lasts as long as the process
-    warnings: list[str]  # what ``load`` had to pass over
+    has_lease: bool  # the leader has to renew it; without one it leads as long as its process lives
+    warnings: list[str]  # checkpoints that ``load`` had to pass over
 
     def room(self) -> Room:
-        """Return what room is left to write in, as it is now; takes no time, beside whatever else is done."""
+        """Return how much space is left to write in. Does not block."""
         ...
 
     def load(self) -> Cell:
@@ -60,7 +65,7 @@ class Store(Protocol):
         ...
 
     def lead(self, holder: str, address: str) -> int:
-        """Become the leader; return the new epoch, higher than every one before. Waits for no one.
+        """Become the leader; return the new epoch, higher than every one before. Waits for nobody.
 
         Who led before may have appended since ``load``; from now on they cannot.
         """
@@ -71,11 +76,11 @@ class Store(Protocol):
         ...
 
     def release(self) -> None:
-        """Lead no more, so that another may at once. Nothing may be appended afterwards."""
+        """Resign, so that another may lead at once. Nothing may be appended afterwards."""
         ...
 
     def leads(self) -> bool:
-        """Return whether this process still leads, by what the database says."""
+        """Return whether this process still leads, according to the database."""
         ...
 
     def append(self, entries: Sequence[Entry], records: Records) -> None:
@@ -97,16 +102,16 @@ class Store(Protocol):
     def save_checkpoint(
         self, body: bytes | bytearray, position: int, at: float, reason: str, name: str = ""
     ) -> CheckpointInfo:
-        """Keep an encoded snapshot (``store.codec.encode_snapshot``), and let go of those over the rule
-        (``store.retention``).
+        """Store an encoded snapshot (``store.codec.encode_snapshot``), and delete the checkpoints that have
+        expired (``store.checkpoints.expired``).
 
-        One at a position that has a name keeps it. Raises Conflict when the name is that of another
-        position, or the position has another name.
+        The name of a checkpoint at the same position is kept. Raises Conflict when the name is that of
+        another position, or the position has another name.
         """
         ...
 
     def checkpoints(self) -> list[CheckpointInfo]:
-        """Return what is kept, newest first."""
+        """Return the stored checkpoints, newest first."""
         ...
 
     def checkpoint_body(self, position: int) -> tuple[CheckpointInfo, bytes]:
@@ -114,52 +119,52 @@ class Store(Protocol):
         ...
 
     def delete_checkpoint(
-        self, position: int, judge: Callable[[CheckpointInfo, bytes], bool] | None = None
+        self, position: int, verify: Callable[[CheckpointInfo, bytes], bool] | None = None
     ) -> CheckpointInfo:
-        """Let go of one checkpoint and return what it was.
+        """Delete one checkpoint and return what it was.
 
-        Raises NotFound, and Conflict when no other one is good but this one is. Takes as long as it
-        takes to verify another one, which ``judge`` does in the caller's way (see ``store.checkpoints``).
+        Raises NotFound, and Conflict when no other one is good but this one is. Another one is verified for
+        that, by ``verify`` where the caller has its own way.
         """
         ...
 
     def import_checkpoint(self, info: CheckpointInfo, stored: bytes) -> None:
-        """Keep a checkpoint that was kept elsewhere, as it is stored; that it is good is the caller's word.
+        """Store a checkpoint that comes from outside, as it is; the caller has verified it.
 
         Raises Conflict when there is one at its position, or with its name.
         """
         ...
 
     def prune_journal(self, below: int, limit: int) -> int:
-        """Delete the first entries of the journal, at most ``limit``, of those below a position.
+        """Compact the journal: delete its first entries, at most ``limit``, of those below a position.
 
-        Returns how many. Raises Conflict unless a checkpoint is kept at that position, from which the
-        rest can be replayed.
+        Returns how many. Raises Conflict unless there is a checkpoint at that position, from which the rest
+        can be replayed.
         """
         ...
 
     def save_usage(self, blocks: Sequence[UsageBlock]) -> None:
-        """Keep samples of usage, durably, in one transaction; over those of the same moments.
+        """Store samples of usage, durably, in one transaction; they replace those of the same times.
 
         Nothing of the cell depends on them: an error but Fenced and OutcomeUnknown leaves the store usable.
         """
         ...
 
     def usage(self, after: tuple[float, int], until: float, limit: int) -> list[UsageBlock]:
-        """Return blocks after this (moment, part) and not after ``until``, in order, at most ``limit``."""
+        """Return blocks after this (time, part) and not after ``until``, in order, at most ``limit``."""
         ...
 
     def prune_usage(self, before: float, limit: int) -> int:
-        """Delete the first blocks, at most ``limit``, of those from before a moment; return how many."""
+        """Delete the first blocks, at most ``limit``, of those from before a time; return how many."""
         ...
 
     def close(self) -> None:
-        """Let go of everything. Idempotent."""
+        """Close the database and release its locks. Idempotent."""
         ...
 
 
 def records_of(cell: Cell, touched: Touched) -> Records:
-    """Return the rows behind the names that a step touched."""
+    """Return the records behind the names that a step touched."""
     return Records(
         jobs=[cell.jobs[key] for key in sorted(touched.jobs) if key in cell.jobs],
         tasks=[
@@ -175,3 +180,81 @@ def records_of(cell: Cell, touched: Touched) -> Records:
         quotas_gone=[split_quota_key(key) for key in sorted(touched.quotas) if key not in cell.quotas],
         bands=cell.rules.bands,
     )
+
+
+# What a database's errors mean for a cell, each with a hint
+
+_DAMAGE = (
+    "malformed",
+    "not a database",
+    "disk image",
+    "could not decode to utf-8",
+    "invalid page",
+    "could not read block",
+)
+_FULL = ("disk is full", "no space left", "disk full", "could not extend file")
+_LOCKED = ("database is locked", "table is locked")
+_READ_ONLY = ("readonly database", "read-only")
+_DISK = ("disk i/o error", "input/output error", "could not fsync", "could not write")
+
+DAMAGED_HINT = "The borgmaster's log says what can be saved, and how"
+
+_HINTS = (
+    (_FULL, "Make room on the database's disk, then start again"),
+    (_LOCKED, "End the program that holds it, then start again; whoever only looks opens it with mode=ro"),
+    (_READ_ONLY, "Let this user write to the database, its file and its folder, then start again"),
+    (_DISK, "Look at the disk and the kernel's log, then start again: what was committed is read back"),
+)
+
+
+def reason_of(error: SQLAlchemyError) -> str:
+    """Return the database's own message, on one line, without the statement and its values."""
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    return " ".join(str(cause).split()) or type(error).__name__
+
+
+def commit_failed(error: SQLAlchemyError) -> BorgishError:
+    """Return the error of a write of which it is not known whether it is in the store."""
+    reason = reason_of(error)
+    if _mentions(reason, _DAMAGE):
+        return _damaged(reason)
+    hint = _hint(reason) or "Start again: what was committed is read back"
+    return OutcomeUnknown(f"The store may not have the last write: {reason}", hint)
+
+
+def fenced(cell: str, epoch: int) -> Fenced:
+    """Return the error of a write by one who does not lead, or no longer."""
+    return Fenced(
+        f"This borgmaster, of epoch {epoch}, does not lead cell '{cell}'",
+        "Another one does, and the cell goes on there; nothing was written here",
+    )
+
+
+def read_failed(error: SQLAlchemyError) -> BorgishError:
+    """Return the error of a read, or of a start, that failed."""
+    reason = reason_of(error)
+    if _mentions(reason, _DAMAGE):
+        return _damaged(reason)
+    hint = _hint(reason) or "Check it, then start again"
+    return Unreachable(f"The database does not answer as it should: {reason}", hint)
+
+
+def change_failed(error: SQLAlchemyError, what: str = "kept", which: str = "checkpoint") -> BorgishError:
+    """Return the error of a change beside the cell, which is unharmed: of a checkpoint or a sample."""
+    reason = reason_of(error)
+    return BorgishError(
+        f"The {which} was not {what}: {reason}",
+        "The journal is whole and the cell goes on; make room on the database's disk",
+    )
+
+
+def _damaged(reason: str) -> StoreDamaged:
+    return StoreDamaged(f"The database is damaged: {reason}", DAMAGED_HINT)
+
+
+def _hint(reason: str) -> str:
+    return next((hint for words, hint in _HINTS if _mentions(reason, words)), "")
+
+
+def _mentions(reason: str, words: tuple[str, ...]) -> bool:
+    return any(word in reason.lower() for word in words)

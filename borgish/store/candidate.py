@@ -21,12 +21,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from borgish.cell.room import Floor
 from borgish.errors import BorgishError, InUse
 from borgish.failpoints import reach
-from borgish.store import faults, leading, migrate, postgres, sqlite
-from borgish.store.base import Store
+from borgish.store import leading, migrate, postgres, sqlite
+from borgish.store.base import Store, read_failed
+from borgish.store.checkpoints import Retention
 from borgish.store.leading import Leadership
 from borgish.store.lock import FileLock
 from borgish.store.open import open_store, parse_url
-from borgish.store.retention import Keep
 from borgish.store.sql import SqlStore
 from borgish.store.tables import REVISION
 
@@ -68,7 +68,7 @@ class Candidate(Protocol[S_co]):
 
 
 def candidate(
-    url: str, cell: str, folder: Path, keep: Keep, lease_seconds: float, floor: Floor | None = None
+    url: str, cell: str, folder: Path, retention: Retention, lease_seconds: float, floor: Floor | None = None
 ) -> Candidate[SqlStore]:
     """Return a candidate for the store that a URL names. ``folder`` is the master's own; ``floor`` is as in
     ``open_store``.
@@ -77,15 +77,15 @@ def candidate(
     uses on a server's database.
     """
     if parse_url(url).drivername.startswith("sqlite"):
-        return FileCandidate(url, cell, folder / "cell.lock", keep, floor)
-    return ServerCandidate(url, cell, folder / "cell.lock", keep, lease_seconds)
+        return FileCandidate(url, cell, folder / "cell.lock", retention, floor)
+    return ServerCandidate(url, cell, folder / "cell.lock", retention, lease_seconds)
 
 
 class _Reading(ABC):
     """What both kinds read by: one connection, opened when it is first needed."""
 
-    def __init__(self, cell: str, keep: Keep) -> None:
-        self._cell, self._keep = cell, keep
+    def __init__(self, cell: str, retention: Retention) -> None:
+        self._cell, self._retention = cell, retention
         self._connection: Connection | None = None
         self._reader: SqlStore | None = None
 
@@ -97,7 +97,7 @@ class _Reading(ABC):
         connection = self._connected()
         if self._reader is None:
             with _speaking_for(connection, self):
-                self._reader = _readable(connection, self._cell, self._keep)
+                self._reader = _readable(connection, self._cell, self._retention)
         return self._reader
 
     def leadership(self) -> Leadership | None:
@@ -123,8 +123,10 @@ class FileCandidate(_Reading):
 
     is_alone = False
 
-    def __init__(self, url: str, cell: str, lock_path: Path, keep: Keep, floor: Floor | None) -> None:
-        super().__init__(cell, keep)
+    def __init__(
+        self, url: str, cell: str, lock_path: Path, retention: Retention, floor: Floor | None
+    ) -> None:
+        super().__init__(cell, retention)
         self._url, self._lock_path, self._floor = url, lock_path, floor
         self._path = sqlite.path_of(parse_url(url))
         self._taken: InUse | None = None
@@ -133,7 +135,7 @@ class FileCandidate(_Reading):
         """Return the store, if the lock could be had."""
         try:
             store = open_store(
-                self._url, self._cell, lock_path=self._lock_path, keep=self._keep, floor=self._floor
+                self._url, self._cell, lock_path=self._lock_path, retention=self._retention, floor=self._floor
             )
         except InUse as error:
             self._taken = error
@@ -157,8 +159,10 @@ class ServerCandidate(_Reading):
 
     is_alone = True
 
-    def __init__(self, url: str, cell: str, lock_path: Path, keep: Keep, lease_seconds: float) -> None:
-        super().__init__(cell, keep)
+    def __init__(
+        self, url: str, cell: str, lock_path: Path, retention: Retention, lease_seconds: float
+    ) -> None:
+        super().__init__(cell, retention)
         self._url, self._lease_seconds = parse_url(url), lease_seconds
         self._lock = FileLock(lock_path)
         reach("open.locked")
@@ -178,7 +182,7 @@ class ServerCandidate(_Reading):
             postgres.expect_writable(connection)
             migrate.prepare(connection, self._cell)
         self._connection = self._reader = None  # it is the store's from now on
-        store = SqlStore(connection, self._cell, self._keep, self._lock.release)
+        store = SqlStore(connection, self._cell, self._retention, self._lock.release)
         store.won_after = led.epoch if led else 0
         return store
 
@@ -224,13 +228,13 @@ def _speaking_for(connection: Connection, one: _Reading, *, in_one: bool = True)
             yield
     except SQLAlchemyError as error:
         one.close()
-        raise faults.unread(error) from error
+        raise read_failed(error) from error
     except BorgishError:
         one.close()
         raise
 
 
-def _readable(connection: Connection, cell: str, keep: Keep) -> SqlStore | None:
+def _readable(connection: Connection, cell: str, retention: Retention) -> SqlStore | None:
     """Return a store to read from; None for one of another version, which only who leads it may migrate.
 
     Raises UnsafeConfiguration for another cell's.
@@ -238,7 +242,7 @@ def _readable(connection: Connection, cell: str, keep: Keep) -> SqlStore | None:
     if migrate.stored_revision(connection) != REVISION:
         return None
     migrate.expect_owner(connection, cell)
-    return SqlStore(connection, cell, keep, lambda: None)
+    return SqlStore(connection, cell, retention, lambda: None)
 
 
 def _closed(connection: Connection) -> None:

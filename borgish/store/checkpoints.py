@@ -1,18 +1,39 @@
-"""The rules of kept checkpoints, the same for every store: which is good, which may go, how one is named."""
+"""The rules of checkpoints, the same for every store: which one is good, which may go, how one is named.
 
-from collections.abc import Callable, Iterable
+Retention: the latest stay, one for each hour and each day, and those with a name.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Literal
 
 import msgspec
 
 from borgish.cell.model import Snapshot
+from borgish.configuration import NumberKept
 from borgish.errors import BorgishError, Conflict, NotFound, StoreDamaged
 from borgish.store.base import CheckpointInfo
 from borgish.store.codec import decode_snapshot, decompress
 from borgish.wire.checkpoint_file import CheckpointHeader
 
+ALL: Literal["all"] = "all"
+HOUR_SECONDS, DAY_SECONDS = 3600, 86400
 
-class Start(msgspec.Struct, frozen=True):
-    """Where to go on from: a checkpoint that is good, kept or from a file. ``position`` 0: the beginning."""
+
+class Retention(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many checkpoints stay. One that any of these keeps stays; the newest stays in any case.
+
+    ``hourly`` is the newest of each of the last so many hours (of UTC) that have one, ``daily`` likewise.
+    """
+
+    latest: NumberKept = 6
+    hourly: NumberKept = 24
+    daily: NumberKept = 7
+    named: NumberKept | Literal["all"] = ALL
+
+
+class RestorePoint(msgspec.Struct, frozen=True):
+    """Where to replay from: a good checkpoint, stored or from a file. ``position`` 0: the empty cell."""
 
     position: int
     stored: bytes = b""
@@ -32,12 +53,12 @@ def verified_snapshot(cell: str, info: CheckpointInfo, stored: bytes) -> Snapsho
 
 
 def info_of(header: CheckpointHeader) -> CheckpointInfo:
-    """Return what a checkpoint's file says of it."""
+    """Return what the header of a checkpoint's file says of it."""
     return CheckpointInfo(header.position, header.at, header.reason, header.sha256, header.bytes, header.name)
 
 
-Judge = Callable[[CheckpointInfo, bytes], bool]
-"""Says of a stored checkpoint whether it is good, perhaps elsewhere than in this process."""
+Verify = Callable[[CheckpointInfo, bytes], bool]
+"""Returns whether a stored checkpoint is good, perhaps found out elsewhere than in this process."""
 
 
 def is_good(cell: str, info: CheckpointInfo, stored: bytes) -> bool:
@@ -49,31 +70,42 @@ def is_good(cell: str, info: CheckpointInfo, stored: bytes) -> bool:
     return True
 
 
-def good_besides(
-    position: int, kept: Iterable[tuple[CheckpointInfo, bytes]], judge: Judge
-) -> CheckpointInfo | None:
-    """Return a good checkpoint other than the one at ``position``, the first in the order of ``kept``.
+def expired(
+    checkpoints: Iterable[CheckpointInfo], retention: Retention, journal_begins: int
+) -> list[CheckpointInfo]:
+    """Return those that may go, of all that are stored.
 
-    None when there is no other, and the one at ``position`` is not good itself: then nothing is lost
-    with it. Raises Conflict when it is the last good one.
+    ``journal_begins`` is the position of the journal's first entry. Where the journal was pruned, the
+    checkpoint from which it can be replayed stays as well: its first entries would be of no use without it.
     """
-    is_last_good = False
-    for info, stored in kept:
-        if info.position == position:
-            is_last_good = judge(info, stored)
-        elif judge(info, stored):
-            return info
-    if is_last_good:
-        raise Conflict(
-            f"The checkpoint at {position} is the last good one", "Make another one first, then delete it"
-        )
-    return None
+    newest_first = sorted(checkpoints, key=lambda info: info.position, reverse=True)
+    named = [info for info in newest_first if info.name]
+    unnamed = [info for info in newest_first if not info.name]
+    bases = [info for info in newest_first if info.position >= journal_begins - 1]
+    stay = {
+        *newest_first[:1],
+        *(named if retention.named == ALL else named[: retention.named]),
+        *unnamed[: retention.latest],
+        *_newest_per_period(unnamed, HOUR_SECONDS, retention.hourly),
+        *_newest_per_period(unnamed, DAY_SECONDS, retention.daily),
+        *(bases[-1:] if journal_begins > 1 else ()),
+    }
+    return [info for info in newest_first if info not in stay]
 
 
-def name_for(kept: Iterable[CheckpointInfo], position: int, name: str) -> str:
-    """Return the name that a checkpoint at ``position`` gets: an unnamed one takes over that of the one
-    it replaces. Raises Conflict when the name, or the position, has another."""
-    for info in kept:
+def _newest_per_period(
+    newest_first: Sequence[CheckpointInfo], seconds: int, periods: int
+) -> Iterable[CheckpointInfo]:
+    by_period: dict[int, CheckpointInfo] = {}
+    for info in newest_first:
+        by_period.setdefault(int(info.at // seconds), info)
+    return islice(by_period.values(), periods)
+
+
+def name_for(checkpoints: Iterable[CheckpointInfo], position: int, name: str) -> str:
+    """Return the name that a checkpoint at ``position`` gets: an unnamed one takes over that of the one it
+    replaces. Raises Conflict when the name is that of another position, or the position has another."""
+    for info in checkpoints:
         if name and info.name == name and info.position != position:
             raise Conflict(
                 f"The name '{name}' is that of the checkpoint at {info.position}",
@@ -89,9 +121,9 @@ def name_for(kept: Iterable[CheckpointInfo], position: int, name: str) -> str:
     return name
 
 
-def find_kept(kept: Iterable[CheckpointInfo], position: int) -> CheckpointInfo:
+def find_checkpoint(checkpoints: Iterable[CheckpointInfo], position: int) -> CheckpointInfo:
     """Return the one at ``position``. Raises NotFound."""
-    for info in kept:
+    for info in checkpoints:
         if info.position == position:
             return info
     raise NotFound(
@@ -99,32 +131,57 @@ def find_kept(kept: Iterable[CheckpointInfo], position: int) -> CheckpointInfo:
     )
 
 
-def expect_room(kept: Iterable[CheckpointInfo], info: CheckpointInfo) -> None:
-    """Raise Conflict when one that comes from elsewhere would take the place or the name of another."""
-    there = list(kept)
-    if any(one.position == info.position for one in there):
+def other_good_checkpoint(
+    position: int, checkpoints: Iterable[tuple[CheckpointInfo, bytes]], verify: Verify
+) -> CheckpointInfo | None:
+    """Return a good checkpoint other than the one at ``position``, the first in the order given.
+
+    None when there is no other, and the one at ``position`` is not good itself: then nothing is lost
+    with it. Raises Conflict when it is the last good one.
+    """
+    is_last_good = False
+    for info, stored in checkpoints:
+        if info.position == position:
+            is_last_good = verify(info, stored)
+        elif verify(info, stored):
+            return info
+    if is_last_good:
+        raise Conflict(
+            f"The checkpoint at {position} is the last good one", "Make another one first, then delete it"
+        )
+    return None
+
+
+def check_import_conflicts(checkpoints: Iterable[CheckpointInfo], info: CheckpointInfo) -> None:
+    """Raise Conflict when an imported checkpoint would take the place or the name of another."""
+    stored = list(checkpoints)
+    if any(one.position == info.position for one in stored):
         raise Conflict(
             f"A checkpoint at {info.position} is kept already",
             "It is not overwritten: delete it first, if this one should take its place",
         )
-    name_for(there, info.position, info.name)
+    name_for(stored, info.position, info.name)
 
 
-def expect_base(kept: Iterable[CheckpointInfo], position: int) -> None:
-    """Raise Conflict unless the journal can be replayed from a checkpoint at this position."""
-    if all(info.position != position for info in kept):
+def check_prune_base(checkpoints: Iterable[CheckpointInfo], position: int) -> None:
+    """Raise Conflict unless the journal can be replayed from a checkpoint at this position.
+
+    What is pruned is below it: the entry at its position stays, so that the journal is never empty and says
+    itself from when on it can be read; retention keeps that checkpoint.
+    """
+    if all(info.position != position for info in checkpoints):
         raise Conflict(
             f"The journal is not pruned below {position}: no checkpoint is kept there",
             "`borgctl checkpoint list` shows those there are",
         )
 
 
-def expect_unchanged(
-    kept: Iterable[CheckpointInfo], info: CheckpointInfo, besides: CheckpointInfo | None
+def check_unchanged(
+    checkpoints: Iterable[CheckpointInfo], info: CheckpointInfo, other: CheckpointInfo | None
 ) -> None:
     """Raise Conflict unless the one to delete, and the good one that stays, are there as they were found."""
-    there = list(kept)
-    if info not in there or (besides is not None and besides not in there):
+    stored = list(checkpoints)
+    if info not in stored or (other is not None and other not in stored):
         raise Conflict(
             f"The checkpoint at {info.position} was not deleted: others came or went meanwhile", "Ask again"
         )

@@ -4,7 +4,7 @@ from sqlalchemy import Connection, delete, func, select
 
 from borgish.failpoints import reach
 from borgish.store.base import CheckpointInfo
-from borgish.store.retention import Keep, over
+from borgish.store.checkpoints import Retention, expired
 from borgish.store.tables import checkpoints, journal
 
 _INFO = [column for column in checkpoints.c if column.name != "body"]
@@ -23,7 +23,7 @@ def body(connection: Connection, position: int) -> bytes | None:
     return None if found is None else bytes(found)
 
 
-def put(connection: Connection, info: CheckpointInfo, stored: bytes, keep: Keep) -> None:
+def put(connection: Connection, info: CheckpointInfo, stored: bytes, retention: Retention) -> None:
     """Write a checkpoint over the one at its position, and let go of those over the rule."""
     remove(connection, info.position)
     reach("checkpoint.replaced")
@@ -32,7 +32,7 @@ def put(connection: Connection, info: CheckpointInfo, stored: bytes, keep: Keep)
     connection.execute(checkpoints.insert(), values)
     reach("checkpoint.inserted")
     begins = connection.execute(select(func.min(journal.c.position))).scalar_one() or 1
-    for old in over(infos(connection), keep, begins):
+    for old in expired(infos(connection), retention, begins):
         remove(connection, old.position)
     reach("checkpoint.pruned")
 

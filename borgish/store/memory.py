@@ -14,21 +14,21 @@ from borgish.cell.events import Entry, follows
 from borgish.cell.room import AMPLE, Room
 from borgish.cell.state import Cell
 from borgish.errors import BorgishError, OutcomeUnknown, StoreDamaged, Unreachable
-from borgish.store import faults
-from borgish.store.base import CheckpointInfo, Records
+from borgish.store.base import CheckpointInfo, Records, fenced
 from borgish.store.checkpoints import (
-    Judge,
-    expect_base,
-    expect_room,
-    expect_unchanged,
-    find_kept,
-    good_besides,
+    Retention,
+    Verify,
+    check_import_conflicts,
+    check_prune_base,
+    check_unchanged,
+    expired,
+    find_checkpoint,
     is_good,
     name_for,
+    other_good_checkpoint,
 )
 from borgish.store.codec import compress, sha256_of
-from borgish.store.replay import recover
-from borgish.store.retention import Keep, over
+from borgish.store.replay import restore
 from borgish.store.usage import UsageBlock
 
 _encode = msgspec.json.Encoder().encode
@@ -73,19 +73,19 @@ class MemoryStore:
     kind = "memory"
     has_lease = False
 
-    def __init__(self, cell: str, keep: Keep | None = None, disk: Disk | None = None) -> None:
+    def __init__(self, cell: str, retention: Retention | None = None, disk: Disk | None = None) -> None:
         """Open a new disk, or one that is there already, as a master does when it starts again."""
         self.disk = disk or Disk(cell)
         self.warnings: list[str] = []
         self._cell = cell
-        self._keep = keep or Keep()
+        self._retention = retention or Retention()
         self._epoch = 0
         self._end: BorgishError | None = None
         self._fault: bool | None = None
 
     def reopen(self) -> "MemoryStore":
         """Return what a master finds that starts on the same disk; this one is fenced once it leads."""
-        return MemoryStore(self._cell, self._keep, self.disk)
+        return MemoryStore(self._cell, self._retention, self.disk)
 
     def copy(self) -> "MemoryStore":
         """Return a store on a copy of the disk; the two go on apart."""
@@ -99,7 +99,7 @@ class MemoryStore:
             dict(disk.usage),
             gaps=disk.gaps,
         )
-        return MemoryStore(self._cell, self._keep, copied)
+        return MemoryStore(self._cell, self._retention, copied)
 
     def fail_next_append(self, *, kept: bool) -> None:
         """Make the next append raise OutcomeUnknown; ``kept`` is whether it is in the store after all."""
@@ -116,7 +116,7 @@ class MemoryStore:
     def load(self) -> Cell:
         """Return the cell, by the same way as from a database."""
         self._expect_usable()
-        recovered = recover(self._cell, self._kept(), self.entries)
+        recovered = restore(self._cell, self._kept(), self.entries)
         self.warnings = recovered.warnings
         return recovered.cell
 
@@ -183,18 +183,18 @@ class MemoryStore:
     def import_checkpoint(self, info: CheckpointInfo, stored: bytes) -> None:
         """Keep a checkpoint that was kept elsewhere, as it is stored. Raises Conflict."""
         self._expect_leader()
-        expect_room(self.checkpoints(), info)
+        check_import_conflicts(self.checkpoints(), info)
         self._put(info, stored)
 
     def _put(self, info: CheckpointInfo, stored: bytes) -> None:
         self.disk.checkpoints[info.position] = (info, stored)
-        for old in over(self.checkpoints(), self._keep, self.disk.pruned + 1):
+        for old in expired(self.checkpoints(), self._retention, self.disk.pruned + 1):
             del self.disk.checkpoints[old.position]
 
     def prune_journal(self, below: int, limit: int) -> int:
         """Delete the first entries of the journal, of those below a checkpoint. Raises Conflict."""
         self._expect_leader()
-        expect_base(self.checkpoints(), below)
+        check_prune_base(self.checkpoints(), below)
         gone = min(self.disk.count(below - 1), limit)
         if gone > 0:
             self.disk.pruned = _decoded(self.disk.entries[gone - 1]).position
@@ -209,15 +209,15 @@ class MemoryStore:
 
     def checkpoint_body(self, position: int) -> tuple[CheckpointInfo, bytes]:
         """Return one checkpoint with its body as stored."""
-        find_kept(self.checkpoints(), position)
+        find_checkpoint(self.checkpoints(), position)
         return self.disk.checkpoints[position]
 
-    def delete_checkpoint(self, position: int, judge: Judge | None = None) -> CheckpointInfo:
+    def delete_checkpoint(self, position: int, verify: Verify | None = None) -> CheckpointInfo:
         """Let go of one checkpoint, unless it is the last good one."""
         self._expect_leader()
-        info = find_kept(self.checkpoints(), position)
-        besides = good_besides(position, self._kept(), judge or partial(is_good, self._cell))
-        expect_unchanged(self.checkpoints(), info, besides)
+        info = find_checkpoint(self.checkpoints(), position)
+        besides = other_good_checkpoint(position, self._kept(), verify or partial(is_good, self._cell))
+        check_unchanged(self.checkpoints(), info, besides)
         del self.disk.checkpoints[position]
         return info
 
@@ -256,7 +256,7 @@ class MemoryStore:
     def _expect_leader(self) -> None:
         self._expect_usable()
         if not self._epoch or self._epoch != self.disk.epoch:
-            self._end = faults.fenced(self._cell, self._epoch)
+            self._end = fenced(self._cell, self._epoch)
             raise self._end
 
     def _expect_follow(self, entries: Sequence[Entry]) -> None:

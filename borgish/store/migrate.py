@@ -17,7 +17,7 @@ from borgish.failpoints import reach
 from borgish.store.base import CheckpointInfo
 from borgish.store.checkpoints import is_good
 from borgish.store.codec import compress, decode_command, decode_events, encode_snapshot, sha256_of
-from borgish.store.replay import recover
+from borgish.store.replay import restore
 from borgish.store.tables import REVISION, checkpoints, columns_as_written, journal, leadership, metadata
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def _checkpoint_older_cell(connection: Connection, cell: str, old: str, new: str
     Nothing is made of an empty journal; a good checkpoint at its end is marked as this one. Within the
     caller's transaction. Raises StoreDamaged for a store from which no cell can be read: it is not migrated.
     """
-    found = recover(cell, _stored_checkpoints(connection), lambda after: _entries(connection, after)).cell
+    found = restore(cell, _stored_checkpoints(connection), lambda after: _entries(connection, after)).cell
     if not found.position:
         return
     name = f"before-{new}"

@@ -9,10 +9,11 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from borgish.cell.room import Floor
 from borgish.errors import UnsafeConfiguration
 from borgish.failpoints import reach
-from borgish.store import faults, migrate, postgres, sqlite
+from borgish.store import migrate, postgres, sqlite
+from borgish.store.base import read_failed
 from borgish.store.checkpoint_files import CheckpointFiles
+from borgish.store.checkpoints import Retention
 from borgish.store.disk import Disk
-from borgish.store.retention import Keep
 from borgish.store.sql import SqlStore
 
 FORMS = "Write it like sqlite:////var/lib/borgish/cell.db or postgresql://user:password@host/database"
@@ -25,14 +26,13 @@ def open_store(
     cell: str,
     *,
     lock_path: Path | None = None,
-    keep: Keep | None = None,
+    retention: Retention | None = None,
     floor: Floor | None = None,
 ) -> SqlStore:
     """Open, and make where it is not there, the store of a cell.
 
-    ``lock_path`` is locked as long as the store is open (``cell.lock`` of the master's folder);
-    SQLite also locks the file beside the database. ``keep`` is which checkpoints are kept, ``floor`` how much
-    of an SQLite file's disk is to stay free.
+    ``lock_path`` is locked as long as the store is open (``cell.lock`` of the master's folder); SQLite also
+    locks the file beside the database. ``floor`` is how much of an SQLite file's disk is to stay free.
 
     Raises UnsafeConfiguration for a URL that cannot be used and for a store that is in use (InUse), of
     another cell or of a newer version; Unreachable and StoreDamaged for what is wrong with the database.
@@ -44,13 +44,13 @@ def open_store(
         disk, files = Disk(path, floor or Floor()), CheckpointFiles(path, cell)
     connection, release = connect(url, lock_path, disk)
     reach("open.connected")
-    store = SqlStore(connection, cell, keep or Keep(), release)
+    store = SqlStore(connection, cell, retention or Retention(), release)
     store.disk, store.files = disk, files
     try:
         migrate.prepare(connection, cell)
     except SQLAlchemyError as error:
         store.close()
-        raise faults.unread(error) from error
+        raise read_failed(error) from error
     except BaseException:
         store.close()
         raise
@@ -82,11 +82,11 @@ def open_reader(url: str) -> tuple[SqlStore, str]:
         name = migrate.expect_current(connection)
     except SQLAlchemyError as error:
         connection.close()
-        raise faults.unread(error) from error
+        raise read_failed(error) from error
     except BaseException:
         connection.close()
         raise
-    return SqlStore(connection, name, Keep(), release), name
+    return SqlStore(connection, name, Retention(), release), name
 
 
 def parse_url(url: str) -> URL:

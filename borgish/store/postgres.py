@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from borgish.errors import BorgishError, Unreachable, UnsafeConfiguration
 from borgish.failpoints import reach
-from borgish.store import faults
+from borgish.store.base import reason_of
 from borgish.store.lock import FileLock
 
 _CONNECT = {
@@ -153,7 +153,7 @@ def _prepare(connection: _DriverConnection, _record: object) -> None:
 
 def _not_connected(url: URL, error: SQLAlchemyError) -> BorgishError:
     shown = _shown(url)
-    reason = faults.reason_of(error)
+    reason = reason_of(error)
     if isinstance(error, DBAPIError) and any(mark in reason for mark in _REFUSALS):
         return UnsafeConfiguration(
             f"Postgres at {shown} refuses: {reason}", "Check user, password and database in the URL"

@@ -16,10 +16,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from borgish.errors import BorgishError, NotFound, StoreDamaged, UnsafeConfiguration
 from borgish.failpoints import reach
-from borgish.store import faults, files, migrate, postgres, sqlite
-from borgish.store.base import CheckpointInfo
+from borgish.store import files, migrate, postgres, sqlite
+from borgish.store.base import CheckpointInfo, read_failed, reason_of
 from borgish.store.checkpoint_files import CheckpointFiles
-from borgish.store.checkpoints import Start
+from borgish.store.checkpoints import RestorePoint
 from borgish.store.open import parse_url
 from borgish.store.rebuild import copy_history, drop_lost, write_cell
 from borgish.store.remains import Remains
@@ -54,7 +54,7 @@ class Recovery:
         with self._opened() as remains:
             return self._salvaged(remains, None)
 
-    def recover(self, given: Start | None = None, position: int = 0) -> Recovered:
+    def recover(self, given: RestorePoint | None = None, position: int = 0) -> Recovered:
         """Bring the store back from the newest good checkpoint, or from ``given``, or that at ``position``.
 
         The newest may be in a file beside an SQLite database. Raises StoreDamaged when there is nothing to go
@@ -76,7 +76,7 @@ class Recovery:
     def _is_file(self) -> bool:
         return self._url.drivername.startswith("sqlite")
 
-    def _salvaged(self, remains: Remains, start: Start | None) -> Salvaged:
+    def _salvaged(self, remains: Remains, start: RestorePoint | None) -> Salvaged:
         name, _, _ = remains.led()
         if name not in ("", self._name):
             raise UnsafeConfiguration(
@@ -87,13 +87,13 @@ class Recovery:
             saved.wrong += remains.integrity()
         return saved
 
-    def _beside(self) -> list[Start]:
+    def _beside(self) -> list[RestorePoint]:
         return list(self._files.good()) if self._files is not None else []
 
-    def _kept_at(self, remains: Remains, position: int) -> Start:
+    def _kept_at(self, remains: Remains, position: int) -> RestorePoint:
         for info in remains.checkpoints():
             if info.position == position:
-                return Start(position, remains.body(position), info)
+                return RestorePoint(position, remains.body(position), info)
         for start in self._beside():
             if start.position == position:
                 return start
@@ -113,7 +113,7 @@ class Recovery:
                     remains.connection.execute(update(leadership).values(epoch=leadership.c.epoch + 1))
                 yield remains
             except SQLAlchemyError as error:
-                raise faults.unread(error) from error
+                raise read_failed(error) from error
             finally:
                 if transaction.is_active:
                     transaction.rollback()
@@ -157,7 +157,7 @@ class Recovery:
         try:
             migrate.prepare(connection, self._name, keep_checkpoint=False)
         except SQLAlchemyError as error:
-            return Remains(connection, f"The schema cannot be read: {faults.reason_of(error)}")
+            return Remains(connection, f"The schema cannot be read: {reason_of(error)}")
         except UnsafeConfiguration as error:
             if _has_revision(connection):  # of another version, or another cell
                 raise
@@ -207,7 +207,7 @@ def _making(what: str, way_out: str) -> Iterator[None]:
     try:
         yield
     except (OSError, SQLAlchemyError) as error:
-        reason = error.strerror if isinstance(error, OSError) else faults.reason_of(error)
+        reason = error.strerror if isinstance(error, OSError) else reason_of(error)
         raise BorgishError(f"{what}: {reason}", f"Nothing was changed. {way_out}") from error
 
 

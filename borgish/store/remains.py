@@ -14,8 +14,8 @@ from sqlalchemy.exc import DataError, SQLAlchemyError
 
 from borgish.cell.events import Entry
 from borgish.errors import StoreDamaged
-from borgish.store import faults, kept
-from borgish.store.base import CheckpointInfo
+from borgish.store import kept
+from borgish.store.base import CheckpointInfo, reason_of
 from borgish.store.tables import (
     ENTRY_COLUMNS,
     Row,
@@ -134,7 +134,7 @@ class Remains:
                 return read()
         except SQLAlchemyError as error:
             if what and not any(trouble.startswith(what) for trouble in self.troubles):
-                self.troubles.append(f"{what} cannot be read: {faults.reason_of(error)}")
+                self.troubles.append(f"{what} cannot be read: {reason_of(error)}")
             return None
 
 

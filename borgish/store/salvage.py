@@ -10,7 +10,7 @@ from borgish.cell.model import Snapshot
 from borgish.cell.state import Cell
 from borgish.errors import BorgishError, StoreDamaged
 from borgish.store.base import CheckpointInfo
-from borgish.store.checkpoints import Start, verified_snapshot
+from borgish.store.checkpoints import RestorePoint, verified_snapshot
 from borgish.store.remains import Remains, entry_of
 from borgish.store.tables import Row, differences
 
@@ -49,7 +49,7 @@ class Salvaged(msgspec.Struct):
 
 
 def salvage(
-    remains: Remains, name: str, given: Start | None = None, beside: Sequence[Start] = ()
+    remains: Remains, name: str, given: RestorePoint | None = None, beside: Sequence[RestorePoint] = ()
 ) -> Salvaged:
     """Look through a database; ``given`` is a checkpoint to start from, instead of the newest good one.
 
@@ -57,7 +57,7 @@ def salvage(
     itself. Raises StoreDamaged when there is nothing to go on from.
     """
     good, bad, newest = _checkpoints(remains, name)
-    start = given or newest or Start(0)
+    start = given or newest or RestorePoint(0)
     cell, stop, lost = _followed(remains, name, start)
     if beside and not given and beside[0].position > cell.position:
         start = beside[0]
@@ -94,7 +94,7 @@ def salvage(
     )
 
 
-def _checkpoints(remains: Remains, name: str) -> tuple[list[CheckpointInfo], list[str], Start | None]:
+def _checkpoints(remains: Remains, name: str) -> tuple[list[CheckpointInfo], list[str], RestorePoint | None]:
     good: list[CheckpointInfo] = []
     bad: list[str] = []
     newest = None
@@ -106,11 +106,11 @@ def _checkpoints(remains: Remains, name: str) -> tuple[list[CheckpointInfo], lis
             bad.append(f"The checkpoint at {info.position} is not good: {error.message}")
         else:
             good.append(info)
-            newest = newest or Start(info.position, stored, info)
+            newest = newest or RestorePoint(info.position, stored, info)
     return good, bad, newest
 
 
-def _followed(remains: Remains, name: str, start: Start) -> tuple[Cell, str, list[Row]]:
+def _followed(remains: Remains, name: str, start: RestorePoint) -> tuple[Cell, str, list[Row]]:
     """Return the cell as far as the journal holds, why it does not any further, and the rows left over."""
     cell, stop = _replayed(remains, name, start, None)
     if stop:  # the entry that did not go with the cell may have been taken in by half
@@ -118,7 +118,7 @@ def _followed(remains: Remains, name: str, start: Start) -> tuple[Cell, str, lis
     return cell, stop, list(_left_over(remains, cell.position))
 
 
-def _replayed(remains: Remains, name: str, start: Start, until: int | None) -> tuple[Cell, str]:
+def _replayed(remains: Remains, name: str, start: RestorePoint, until: int | None) -> tuple[Cell, str]:
     snapshot = verified_snapshot(name, start.info, start.stored) if start.info else Snapshot(name)
     cell = Cell(snapshot)
     for row in remains.journal(start.position):

@@ -19,23 +19,31 @@ from borgish.cell.room import AMPLE, Room
 from borgish.cell.state import Cell
 from borgish.errors import BorgishError, Fenced, StoreDamaged, Unreachable
 from borgish.failpoints import reach
-from borgish.store import faults, kept, leading, sampled
-from borgish.store.base import CheckpointInfo, Records
+from borgish.store import kept, leading, sampled
+from borgish.store.base import (
+    CheckpointInfo,
+    Records,
+    change_failed,
+    commit_failed,
+    fenced,
+    read_failed,
+    reason_of,
+)
 from borgish.store.checkpoint_files import CheckpointFiles
 from borgish.store.checkpoints import (
-    Judge,
-    expect_base,
-    expect_room,
-    expect_unchanged,
-    find_kept,
-    good_besides,
+    Retention,
+    Verify,
+    check_import_conflicts,
+    check_prune_base,
+    check_unchanged,
+    find_checkpoint,
     is_good,
     name_for,
+    other_good_checkpoint,
 )
 from borgish.store.codec import compress, sha256_of
 from borgish.store.disk import Disk
-from borgish.store.replay import recover
-from borgish.store.retention import Keep
+from borgish.store.replay import restore
 from borgish.store.tables import (
     ENTRY_COLUMNS,
     Row,
@@ -62,7 +70,9 @@ class SqlStore:
     long, to compress and to verify them, is done while the connection is free.
     """
 
-    def __init__(self, connection: Connection, cell: str, keep: Keep, release: Callable[[], None]) -> None:
+    def __init__(
+        self, connection: Connection, cell: str, retention: Retention, release: Callable[[], None]
+    ) -> None:
         """Use a connection whose schema is in place. ``release`` is called once, when it is closed."""
         self.kind = connection.dialect.name
         self.has_lease = self.kind == "postgresql"
@@ -72,7 +82,7 @@ class SqlStore:
         self.files: CheckpointFiles | None = None
         self._connection = connection
         self._cell = cell
-        self._keep = keep
+        self._retention = retention
         self._release = release
         self._sql = Statements(connection.dialect)
         self._mutex = threading.Lock()
@@ -89,7 +99,7 @@ class SqlStore:
 
     def load(self) -> Cell:
         """Return the cell. Raises StoreDamaged, or UnsafeConfiguration for what another version wrote."""
-        recovered = recover(self._cell, self._kept(), self.entries)
+        recovered = restore(self._cell, self._kept(), self.entries)
         self.warnings = recovered.warnings
         self._last = recovered.cell.position
         reach("recovery.loaded")
@@ -119,7 +129,7 @@ class SqlStore:
     def checkpoint_body(self, position: int) -> tuple[CheckpointInfo, bytes]:
         """Return one checkpoint with its body as stored. Raises NotFound."""
         with self._reading() as connection:
-            info = find_kept(kept.infos(connection), position)
+            info = find_checkpoint(kept.infos(connection), position)
             return info, kept.body(connection, position) or b""
 
     def table_rows(self, table: Table) -> list[Row]:
@@ -207,17 +217,17 @@ class SqlStore:
             reach("checkpoint.begun")
             name = name_for(kept.infos(connection), position, name)
             info = CheckpointInfo(position, at, reason, sha256, len(stored), name)
-            kept.put(connection, info, stored, self._keep)
+            kept.put(connection, info, stored, self._retention)
         reach("checkpoint.committed")
         return info
 
-    def delete_checkpoint(self, position: int, judge: Judge | None = None) -> CheckpointInfo:
+    def delete_checkpoint(self, position: int, verify: Verify | None = None) -> CheckpointInfo:
         """Let go of one checkpoint, unless it is the last good one. Raises NotFound and Conflict."""
-        info = find_kept(self.checkpoints(), position)
-        besides = good_besides(position, self._kept(), judge or partial(is_good, self._cell))
+        info = find_checkpoint(self.checkpoints(), position)
+        besides = other_good_checkpoint(position, self._kept(), verify or partial(is_good, self._cell))
         reach("checkpoint_delete.judged")
         with self._changing_kept("deleted") as connection:
-            expect_unchanged(kept.infos(connection), info, besides)
+            check_unchanged(kept.infos(connection), info, besides)
             kept.remove(connection, position)
             reach("checkpoint_delete.removed")
         reach("checkpoint_delete.committed")
@@ -226,13 +236,13 @@ class SqlStore:
     def import_checkpoint(self, info: CheckpointInfo, stored: bytes) -> None:
         """Keep a checkpoint that was kept elsewhere, as it is stored. Raises Conflict."""
         with self._changing_kept("kept") as connection:
-            expect_room(kept.infos(connection), info)
-            kept.put(connection, info, stored, self._keep)
+            check_import_conflicts(kept.infos(connection), info)
+            kept.put(connection, info, stored, self._retention)
 
     def prune_journal(self, below: int, limit: int) -> int:
         """Delete the first entries of the journal, of those below a checkpoint. Raises Conflict."""
         with self._changing_kept("left behind") as connection:
-            expect_base(kept.infos(connection), below)
+            check_prune_base(kept.infos(connection), below)
             pruned = kept.prune(connection, below, limit)
             reach("journal.pruned")
         reach("journal.pruning_committed")
@@ -264,7 +274,7 @@ class SqlStore:
                 self._connection.engine.dispose()
             except SQLAlchemyError as error:
                 # The connection is gone already; what was committed is safe.
-                self.warnings.append(f"The database did not close in order: {faults.reason_of(error)}")
+                self.warnings.append(f"The database did not close in order: {reason_of(error)}")
             finally:
                 reach("close.disconnected")
                 self._release()
@@ -299,7 +309,7 @@ class SqlStore:
     def _renew(self, connection: Connection, timeline: int | None = None) -> None:
         mine = (timeline, self._epoch)
         if not self._epoch or connection.exec_driver_sql(self._sql.renew, mine).rowcount == 0:
-            raise faults.fenced(self._cell, self._epoch)
+            raise fenced(self._cell, self._epoch)
 
     @contextmanager
     def _changing_kept(self, what: str, which: str = "checkpoint") -> Iterator[Connection]:
@@ -311,7 +321,7 @@ class SqlStore:
             except SQLAlchemyError as error:
                 if isinstance(error, DBAPIError) and error.connection_invalidated:
                     raise  # nothing can be written any more, and whether this was is not known
-                raise faults.unkept(error, what, which) from error
+                raise change_failed(error, what, which) from error
 
     # The connection
 
@@ -323,7 +333,7 @@ class SqlStore:
                 with self._connection.begin():
                     yield self._connection
             except SQLAlchemyError as error:
-                raise faults.unread(error) from error
+                raise read_failed(error) from error
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
@@ -333,7 +343,7 @@ class SqlStore:
                 with self._connection.begin():
                     yield self._connection
             except SQLAlchemyError as error:
-                self._end = faults.unknown(error)
+                self._end = commit_failed(error)
                 raise self._end from error
             except Fenced as error:
                 self._end = error

@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from borgish.errors import UnsafeConfiguration
 from borgish.failpoints import reach
-from borgish.store import faults
+from borgish.store.base import read_failed
 from borgish.store.files import finish_rebuild
 from borgish.store.lock import FileLock
 
@@ -94,7 +94,7 @@ def open_file(path: Path) -> Connection:
     try:
         return engine.connect()
     except SQLAlchemyError as error:
-        raise faults.unread(error) from error
+        raise read_failed(error) from error
 
 
 def open_to_read(path: Path) -> Connection:
@@ -107,7 +107,7 @@ def open_to_read(path: Path) -> Connection:
     try:
         return engine.connect()
     except SQLAlchemyError as error:
-        raise faults.unread(error) from error
+        raise read_failed(error) from error
 
 
 def _prepare(connection: sqlite3.Connection, _record: object) -> None:

@@ -13,8 +13,8 @@ from borgish.cell.state import Cell
 from borgish.clock import SystemClock
 from borgish.store.base import Records
 from borgish.store.codec import encode_snapshot
-from borgish.store.moment import cell_at
 from borgish.store.open import open_store
+from borgish.store.replay import cell_at
 from borgish.store.sql import SqlStore
 from borgish.vocabulary import Eviction
 from tests.bench.figure import Figure, at_most

@@ -9,7 +9,7 @@ from borgish.resources import Resources
 from borgish.sim.faults import NO_FAULTS
 from borgish.sim.world import World
 from borgish.spec.job import JobSpec
-from borgish.store.moment import cell_at
+from borgish.store.replay import cell_at
 from borgish.vocabulary import Runtime, split_task_name
 from borgish.wire.link import split_attempt_key
 from tests.profiles import seeds

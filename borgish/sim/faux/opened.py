@@ -18,8 +18,8 @@ from borgish.errors import NotFound
 from borgish.store.base import CheckpointInfo
 from borgish.store.checkpoints import info_of, verified_snapshot
 from borgish.store.codec import unpack_entries
-from borgish.store.moment import Source, earliest_position
 from borgish.store.open import open_reader, open_store, parse_url
+from borgish.store.replay import HistorySource, earliest_position
 from borgish.store.sqlite import path_of
 from borgish.wire.checkpoint_file import MARK, is_checkpoint, unpack_with_journal
 
@@ -33,7 +33,7 @@ class Opened(msgspec.Struct, frozen=True):
     what: str  # as it was named
     kind: str  # checkpoint, sqlite, postgresql
     cell: str
-    source: Source
+    source: HistorySource
     first: int
     head: int
 
@@ -106,7 +106,7 @@ def _copy(file: Path, copy: Path) -> str:
     return str(name)
 
 
-def _opened(what: str, kind: str, cell: str, source: Source) -> Opened:
+def _opened(what: str, kind: str, cell: str, source: HistorySource) -> Opened:
     latest = next(iter(source.entries_before(_END, 1)), None)
     kept = max((info.position for info in source.checkpoints()), default=0)
     head = max(kept, latest.position if latest else 0)

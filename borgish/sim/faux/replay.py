@@ -27,9 +27,8 @@ from borgish.scheduler.schedule import SchedulerSettings
 from borgish.scheduler.scoring import ScoreCache
 from borgish.sim.faux.output import Answer, cut, happened, outcomes, plural, viewed
 from borgish.sim.faux.session import Session, find_position
-from borgish.store.moment import cell_at, stretch
 from borgish.store.rebuild import CAUSE as RECOVERY
-from borgish.store.replay import take_in
+from borgish.store.replay import cell_at, entries_between, replay_one
 from borgish.vocabulary import task_name
 
 DIFFERS = 3
@@ -93,7 +92,7 @@ def decided_anew(session: Session, since: int, until: int) -> Replayed:
     source, found = session.opened.source, Replayed(since, until)
     cell = cell_at(source, session.opened.cell, since).cell
     judge = Judge(cell, session)
-    for entry in stretch(source, since, until):
+    for entry in entries_between(source, since, until):
         found.otherwise = judge.look(entry, found)
         if found.otherwise is not None:
             break
@@ -128,7 +127,7 @@ class Judge:
 
     def _taken_in(self, entry: Entry) -> Otherwise | None:
         """Take an entry into the cell; where it placed tasks, look whether that was too much."""
-        touched = take_in(self._cell, entry)
+        touched = replay_one(self._cell, entry)
         wrong = self._allowed.taken_in(touched.machines | touched.placements | touched.machines_gone)
         return Otherwise(entry, tuple(wrong)) if wrong and entry.cause == PLACE else None
 

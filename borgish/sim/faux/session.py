@@ -10,8 +10,7 @@ from borgish.errors import Conflict, Gone, Invalid, NotFound
 from borgish.sim.faux.copied import Copy, twin
 from borgish.sim.faux.opened import Opened
 from borgish.sim.faux.output import when
-from borgish.store.moment import cell_at, position_at, replayed
-from borgish.store.replay import replay
+from borgish.store.replay import cell_at, position_at, replay, roll_forward
 
 PAGE_ENTRIES = 500
 
@@ -60,7 +59,7 @@ class Session:
 
     def go_on_to(self, entry: Entry) -> None:
         """Go to an entry that is still to come."""
-        replayed(self.opened.source, self.cell, entry.position)
+        roll_forward(self.opened.source, self.cell, entry.position)
         self.at = entry.at
 
     def go_to(self, moment: str) -> None:

@@ -8,16 +8,16 @@ import msgspec
 from sqlalchemy import create_engine, text
 
 from borgish.store.base import Store
+from borgish.store.checkpoints import Retention
 from borgish.store.memory import Disk, MemoryStore
 from borgish.store.open import open_store
-from borgish.store.retention import Keep
 from tests.contract.store.samples import CELL
 
 
 class Place(Protocol):
     """Where one cell is kept, whoever has it open."""
 
-    def open(self, keep: Keep | None = None) -> Store: ...
+    def open(self, retention: Retention | None = None) -> Store: ...
 
     def close(self) -> None:
         """Close every store that was opened here."""
@@ -38,8 +38,8 @@ class InMemory:
     def __init__(self) -> None:
         self.disk = Disk(CELL)
 
-    def open(self, keep: Keep | None = None) -> Store:
-        return MemoryStore(CELL, keep, self.disk)
+    def open(self, retention: Retention | None = None) -> Store:
+        return MemoryStore(CELL, retention, self.disk)
 
     def close(self) -> None:
         pass  # there is nothing that anybody else could want
@@ -67,8 +67,8 @@ class InDatabase:
         self.url = url
         self._opened: list[Store] = []
 
-    def open(self, keep: Keep | None = None) -> Store:
-        self._opened.append(open_store(self.url, CELL, keep=keep))
+    def open(self, retention: Retention | None = None) -> Store:
+        self._opened.append(open_store(self.url, CELL, retention=retention))
         return self._opened[-1]
 
     def close(self) -> None:

@@ -10,8 +10,8 @@ from borgish.cell.events import MachineUp
 from borgish.errors import Fenced, InUse, Unreachable, UnsafeConfiguration
 from borgish.store import leading, postgres
 from borgish.store.candidate import Candidate, candidate
-from borgish.store.follow import WarmCopy
-from borgish.store.retention import Keep
+from borgish.store.checkpoints import Retention
+from borgish.store.replay import WarmReplica
 from borgish.store.sql import SqlStore
 from tests.cells import wait_until
 from tests.contract.store.places import InDatabase
@@ -28,7 +28,7 @@ def make(database: InDatabase, tmp_path: Path) -> Iterator[Make]:
 
     def one(lease_seconds: float = LEASE_SECONDS, cell: str = CELL) -> Candidate[SqlStore]:
         folder = tmp_path / f"master{len(made)}"
-        made.append(candidate(database.url, cell, folder, Keep(), lease_seconds))
+        made.append(candidate(database.url, cell, folder, Retention(), lease_seconds))
         return made[-1]
 
     yield one
@@ -45,13 +45,13 @@ def won(one: Candidate[SqlStore]) -> SqlStore:
 def test_the_second_reads_along_and_wins_when_the_first_lets_go(make: Make) -> None:
     life = Life(won(make()))
     life.story()
-    second, copy = make(), WarmCopy()
+    second, copy = make(), WarmReplica()
     assert second.win() is None
     reader = second.reader()
     assert reader is not None
-    assert body_of(copy.follow(reader)) == life.body()
+    assert body_of(copy.catch_up(reader)) == life.body()
     life.do(MachineUp("m1"))
-    assert body_of(copy.follow(reader)) == life.body()
+    assert body_of(copy.catch_up(reader)) == life.body()
     led = second.leadership()
     assert led is not None
     assert (led.epoch, led.holder, led.address) == (life.epoch, "tester", "127.0.0.1:1")
@@ -60,7 +60,7 @@ def test_the_second_reads_along_and_wins_when_the_first_lets_go(make: Make) -> N
     life.do(MachineUp("m1"))
     life.store.close()
     store = won(second)
-    assert body_of(copy.follow(store)) == life.body()
+    assert body_of(copy.catch_up(store)) == life.body()
     assert copy.loads == 1, "only the rest of the journal was taken in"
     assert store.lead("second", "there") == life.epoch + 1
     store.close()
@@ -99,17 +99,17 @@ def test_a_copy_of_another_history_is_made_anew(make: Make, database: InDatabase
     """As when a server failed over to a replica that lacked the last commits, and went on from there."""
     life = Life(won(make()))
     life.story()
-    second, copy = make(), WarmCopy()
+    second, copy = make(), WarmReplica()
     assert second.win() is None
     reader = second.reader()
     assert reader is not None
-    copy.follow(reader)
+    copy.catch_up(reader)
     last = life.cell.position
     database.run(f"UPDATE journal SET at = at + 1 WHERE position = {last}")
-    assert copy.follow(reader).position == last
+    assert copy.catch_up(reader).position == last
     assert copy.loads == 2
     database.run(f"DELETE FROM journal WHERE position = {last}")
-    assert copy.follow(reader).position == last - 1
+    assert copy.catch_up(reader).position == last - 1
     assert copy.loads == 3
     life.store.close()
 
@@ -140,12 +140,12 @@ def server(request: pytest.FixtureRequest) -> InDatabase:
 @pytest.mark.postgres
 def test_a_lease_that_is_over_is_won_from_a_leader_that_hangs(server: InDatabase, tmp_path: Path) -> None:
     """Its session lives, as that of a host that vanished does: its lock is not free."""
-    life = Life(won(candidate(server.url, CELL, tmp_path / "a", Keep(), LEASE_SECONDS)))
+    life = Life(won(candidate(server.url, CELL, tmp_path / "a", Retention(), LEASE_SECONDS)))
     life.do()
-    patient = candidate(server.url, CELL, tmp_path / "b", Keep(), LEASE_SECONDS)
+    patient = candidate(server.url, CELL, tmp_path / "b", Retention(), LEASE_SECONDS)
     assert patient.win() is None
     server.run("UPDATE leadership SET renewed_at = now() - interval '31 s'")
-    store, third = won(patient), candidate(server.url, CELL, tmp_path / "c", Keep(), LEASE_SECONDS)
+    store, third = won(patient), candidate(server.url, CELL, tmp_path / "c", Retention(), LEASE_SECONDS)
     rival = won(third)  # it has seen the same
     store.load()
     store.lead("patient", "there")
@@ -153,7 +153,7 @@ def test_a_lease_that_is_over_is_won_from_a_leader_that_hangs(server: InDatabase
         rival.lead("rival", "elsewhere")
     with pytest.raises(Fenced):
         life.do()
-    late = candidate(server.url, CELL, tmp_path / "d", Keep(), LEASE_SECONDS)
+    late = candidate(server.url, CELL, tmp_path / "d", Retention(), LEASE_SECONDS)
     assert late.win() is None, "the session of the first is no sign that the second is gone"
     late.close()
     life.store.close()
@@ -164,9 +164,11 @@ def test_a_lease_that_is_over_is_won_from_a_leader_that_hangs(server: InDatabase
 
 @pytest.mark.postgres
 def test_one_candidate_follows_at_once_who_ends_in_order(server: InDatabase, tmp_path: Path) -> None:
-    life = Life(won(candidate(server.url, CELL, tmp_path / "a", Keep(), LEASE_SECONDS)))
+    life = Life(won(candidate(server.url, CELL, tmp_path / "a", Retention(), LEASE_SECONDS)))
     life.do()
-    second, third = (candidate(server.url, CELL, tmp_path / name, Keep(), LEASE_SECONDS) for name in "bc")
+    second, third = (
+        candidate(server.url, CELL, tmp_path / name, Retention(), LEASE_SECONDS) for name in "bc"
+    )
     assert (second.win(), third.win()) == (None, None)
     life.store.release()  # its session is there still: the process has not ended yet
     led = second.leadership()
@@ -196,7 +198,7 @@ def test_one_candidate_follows_at_once_who_ends_in_order(server: InDatabase, tmp
 def test_masters_that_follow_each_other_quickly_wait_longer(
     server: InDatabase, tmp_path: Path, terms: int, silent_seconds: float, wins: bool
 ) -> None:
-    life = Life(won(candidate(server.url, CELL, tmp_path / "a", Keep(), LEASE_SECONDS)))
+    life = Life(won(candidate(server.url, CELL, tmp_path / "a", Retention(), LEASE_SECONDS)))
     life.do()
     row = "timeline, epoch, actor, '{cause}', request_id, digest, subject, text, events"
     for _ in range(terms):
@@ -205,7 +207,7 @@ def test_masters_that_follow_each_other_quickly_wait_longer(
             f"{row.format(cause='BeginEpoch')} FROM journal ORDER BY position DESC LIMIT 1"
         )
     server.run(f"UPDATE leadership SET renewed_at = now() - interval '{silent_seconds} s'")
-    second = candidate(server.url, CELL, tmp_path / "b", Keep(), LEASE_SECONDS)
+    second = candidate(server.url, CELL, tmp_path / "b", Retention(), LEASE_SECONDS)
     store = second.win()
     assert (store is not None) is wins
     for each in (store, second, life.store):
@@ -216,14 +218,14 @@ def test_masters_that_follow_each_other_quickly_wait_longer(
 @pytest.mark.postgres
 def test_one_that_was_killed_is_followed_at_once_however_often(server: InDatabase, tmp_path: Path) -> None:
     for number in range(6):
-        life = Life(won(candidate(server.url, CELL, tmp_path / str(number), Keep(), LEASE_SECONDS)))
+        life = Life(won(candidate(server.url, CELL, tmp_path / str(number), Retention(), LEASE_SECONDS)))
         life.do()
         life.store.close()  # without letting go, as a process that was killed
 
 
 @pytest.mark.postgres
 def test_of_two_that_find_an_empty_database_one_has_it(server: InDatabase, tmp_path: Path) -> None:
-    one, two = (candidate(server.url, CELL, tmp_path / name, Keep(), LEASE_SECONDS) for name in "ab")
+    one, two = (candidate(server.url, CELL, tmp_path / name, Retention(), LEASE_SECONDS) for name in "ab")
     session = postgres.connect_alone(make_url(server.url))
     with session.begin():
         assert leading.read(session) is None
@@ -240,9 +242,9 @@ def test_of_two_that_find_an_empty_database_one_has_it(server: InDatabase, tmp_p
 
 @pytest.mark.postgres
 def test_a_server_that_went_away_is_found_again(server: InDatabase, tmp_path: Path) -> None:
-    life = Life(won(candidate(server.url, CELL, tmp_path / "a", Keep(), LEASE_SECONDS)))
+    life = Life(won(candidate(server.url, CELL, tmp_path / "a", Retention(), LEASE_SECONDS)))
     life.do()
-    second = candidate(server.url, CELL, tmp_path / "b", Keep(), LEASE_SECONDS)
+    second = candidate(server.url, CELL, tmp_path / "b", Retention(), LEASE_SECONDS)
     assert second.win() is None
     name = make_url(server.url).database
     others = f"datname = '{name}' AND pid != pg_backend_pid()"
@@ -255,8 +257,8 @@ def test_a_server_that_went_away_is_found_again(server: InDatabase, tmp_path: Pa
 
 @pytest.mark.postgres
 def test_a_folder_has_one_master(server: InDatabase, tmp_path: Path) -> None:
-    first = candidate(server.url, CELL, tmp_path / "a", Keep(), LEASE_SECONDS)
+    first = candidate(server.url, CELL, tmp_path / "a", Retention(), LEASE_SECONDS)
     with pytest.raises(InUse, match="holds "):
-        candidate(server.url, CELL, tmp_path / "a", Keep(), LEASE_SECONDS)
+        candidate(server.url, CELL, tmp_path / "a", Retention(), LEASE_SECONDS)
     won(first).close()
-    won(candidate(server.url, CELL, tmp_path / "a", Keep(), LEASE_SECONDS)).close()
+    won(candidate(server.url, CELL, tmp_path / "a", Retention(), LEASE_SECONDS)).close()

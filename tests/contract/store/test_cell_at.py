@@ -4,8 +4,8 @@ import pytest
 
 from borgish.cell.events import MachineUp
 from borgish.errors import Invalid, StoreDamaged
-from borgish.store import moment
-from borgish.store.moment import cell_at
+from borgish.store import replay
+from borgish.store.replay import cell_at
 from tests.contract.store.places import Place
 from tests.contract.store.samples import CELL, Life, body_of
 
@@ -43,9 +43,9 @@ def test_before_everything_it_is_empty(place: Place) -> None:
 def test_more_than_a_page_is_replayed(place: Place) -> None:
     life = Life(place.open())
     life.story()
-    bodies = lived(life, moment.PAGE_ENTRIES * 2 + 3)
+    bodies = lived(life, replay.PAGE_ENTRIES * 2 + 3)
 
-    for position in (moment.PAGE_ENTRIES, moment.PAGE_ENTRIES + 1, life.cell.position):
+    for position in (replay.PAGE_ENTRIES, replay.PAGE_ENTRIES + 1, life.cell.position):
         assert body_of(cell_at(life.store, CELL, position).cell) == bodies[position]
 
 

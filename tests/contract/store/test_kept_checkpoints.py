@@ -5,15 +5,14 @@ import pytest
 from borgish.cell.events import MachineUp
 from borgish.errors import Conflict, Fenced, NotFound, StoreDamaged
 from borgish.store.base import CheckpointInfo
-from borgish.store.checkpoints import is_good, verified_snapshot
+from borgish.store.checkpoints import Retention, is_good, verified_snapshot
 from borgish.store.codec import sha256_of
-from borgish.store.retention import Keep
 from tests.contract.store.places import Place
 from tests.contract.store.samples import CELL, Life
 
 
-def begun(place: Place, keep: Keep | None = None) -> Life:
-    life = Life(place.open(keep))
+def begun(place: Place, retention: Retention | None = None) -> Life:
+    life = Life(place.open(retention))
     life.story()
     return life
 
@@ -130,7 +129,7 @@ def test_who_does_not_lead_deletes_nothing(place: Place) -> None:
 
 
 def test_named_checkpoints_stay_whatever_comes_after(place: Place) -> None:
-    life = begun(place, keep=Keep(2, 0, 0))
+    life = begun(place, retention=Retention(2, 0, 0))
     named = next_checkpoint(life, "before-upgrade")
     later = [next_checkpoint(life) for _ in range(4)]
 
@@ -164,7 +163,7 @@ def test_the_same_moment_keeps_its_name(place: Place) -> None:
 
 
 def test_an_unnamed_one_can_be_named_later(place: Place) -> None:
-    life = begun(place, keep=Keep(1, 0, 0))
+    life = begun(place, retention=Retention(1, 0, 0))
     position = next_checkpoint(life)
     life.store.save_checkpoint(life.body(), position, 300.5, "test", "noon")
     last = next_checkpoint(life)

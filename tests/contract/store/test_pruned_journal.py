@@ -5,8 +5,8 @@ import pytest
 from borgish.cell.events import MachineUp
 from borgish.errors import Conflict, Fenced, Gone, StoreDamaged
 from borgish.store.base import CheckpointInfo
-from borgish.store.moment import cell_at, earliest_position, position_at
-from borgish.store.retention import Keep
+from borgish.store.checkpoints import Retention
+from borgish.store.replay import cell_at, earliest_position, position_at
 from tests.contract.store.places import Place
 from tests.contract.store.samples import CELL, Life, body_of
 
@@ -16,7 +16,7 @@ BASE = 10
 @pytest.fixture
 def life(place: Place) -> Life:
     """Fourteen entries, with checkpoints at 6, 10 and 14."""
-    lived = Life(place.open(Keep(1, 0, 0)))
+    lived = Life(place.open(Retention(1, 0, 0)))
     lived.story()
     for name in ("early", "base", "late"):
         lived.store.save_checkpoint(lived.body(), lived.cell.position, 200.5, "test", name)
@@ -88,7 +88,7 @@ def test_what_is_left_is_told_and_what_went_is_not(life: Life) -> None:
 
 
 def test_the_checkpoint_where_the_journal_begins_stays(place: Place) -> None:
-    life = Life(place.open(Keep(1, 0, 0)))
+    life = Life(place.open(Retention(1, 0, 0)))
     life.story()
     base = life.checkpoint().position
     life.do(MachineUp("m1"))

@@ -16,7 +16,7 @@ from borgish.errors import BorgishError, Fenced, NotFound, StoreDamaged, UnsafeC
 from borgish.master.recover import findings, told
 from borgish.store import files, sqlite
 from borgish.store.base import CheckpointInfo
-from borgish.store.checkpoints import Start, is_good
+from borgish.store.checkpoints import RestorePoint, is_good
 from borgish.store.codec import compress, sha256_of
 from borgish.store.recovery import Recovered, Recovery
 from borgish.store.salvage import UNKNOWN_SKIPPED
@@ -47,7 +47,7 @@ class Damaged:
     def recovery(self) -> Recovery:
         return Recovery(self.place.url, CELL, self.folder, 300.5)
 
-    def recovered(self, given: Start | None = None, position: int = 0) -> Recovered:
+    def recovered(self, given: RestorePoint | None = None, position: int = 0) -> Recovered:
         """Recover, and see that what came of it is sound and goes on."""
         done = self.recovery().recover(given, position)
         assert self.recovery().look().is_sound
@@ -189,7 +189,7 @@ def test_a_checkpoint_from_elsewhere_brings_it_back(damaged: Damaged) -> None:
     damaged.place.damage_checkpoint(7)
     damaged.place.lose_entry(1)
 
-    done = damaged.recovered(Start(9, stored, info))
+    done = damaged.recovered(RestorePoint(9, stored, info))
 
     assert (done.saved.start, done.saved.head, done.saved.resumes_at) == (9, damaged.head, 0)
 
@@ -204,7 +204,7 @@ def test_one_that_is_ahead_of_the_journal_skips_what_nobody_knows(damaged: Damag
     damaged.place.run(f"DELETE FROM journal WHERE position > {damaged.head - 2}")
     damaged.place.run(f"DELETE FROM checkpoints WHERE position = {info.position}")
 
-    done = damaged.recovered(Start(info.position, stored, info))
+    done = damaged.recovered(RestorePoint(info.position, stored, info))
 
     assert done.saved.head == info.position
     assert done.saved.resumes_at == info.position + 1 + UNKNOWN_SKIPPED

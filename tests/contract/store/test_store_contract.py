@@ -5,8 +5,8 @@ import pytest
 from borgish.cell.events import JobForgotten, JobSubmitted, MachineDown, MachineUp
 from borgish.errors import Fenced, StoreDamaged, Unreachable, UnsafeConfiguration
 from borgish.store.base import Records
+from borgish.store.checkpoints import Retention
 from borgish.store.codec import encode_snapshot
-from borgish.store.retention import Keep
 from tests.contract.store.places import Place
 from tests.contract.store.samples import JOB, Life, body_of, job, machine
 
@@ -176,7 +176,7 @@ def test_a_garbled_entry_is_noticed(place: Place) -> None:
 
 
 def test_only_the_newest_checkpoints_are_kept(place: Place) -> None:
-    life = Life(place.open(keep=Keep(2, 0, 0)))
+    life = Life(place.open(retention=Retention(2, 0, 0)))
     life.story()
     for _ in range(4):
         life.do(MachineUp("m1"))

@@ -13,10 +13,9 @@ from borgish.cell.model import Snapshot
 from borgish.cell.state import Cell
 from borgish.store import sqlite
 from borgish.store.base import Records
-from borgish.store.checkpoints import is_good
+from borgish.store.checkpoints import Retention, is_good
 from borgish.store.codec import sha256_of
 from borgish.store.open import open_store
-from borgish.store.retention import Keep
 from borgish.store.sql import SqlStore
 from borgish.store.tables import differences
 from borgish.vocabulary import Ending
@@ -48,7 +47,9 @@ class Witness:
 
     def live(self) -> None:
         for _ in range(2):
-            store = self._watched(open_store(self._url, CELL, keep=Keep(latest=3, hourly=0, daily=0)))
+            store = self._watched(
+                open_store(self._url, CELL, retention=Retention(latest=3, hourly=0, daily=0))
+            )
             life = Life(store)
             if life.cell.position == 1:
                 life.story()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from borgish.cell.diff import Kind, difference
 from borgish.cell.state import Cell
 from borgish.store.memory import MemoryStore
-from borgish.store.moment import cell_at
+from borgish.store.replay import cell_at
 from tests.contract.store.samples import CELL, Life
 from tests.profiles import examples
 from tests.property.store.histories import next_event

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from borgish.cell.events import Entry
-from borgish.store.moment import cell_at
 from borgish.store.open import open_store
+from borgish.store.replay import cell_at
 from borgish.store.sql import SqlStore
 from borgish.store.tables import differences
 from tests.contract.store.samples import CELL, Life, body_of

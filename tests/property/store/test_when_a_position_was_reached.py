@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from borgish.cell.events import Entry, MachineUp
 from borgish.store.base import Records
 from borgish.store.memory import MemoryStore
-from borgish.store.moment import position_at
+from borgish.store.replay import position_at
 
 TIMES = st.integers(0, 30).map(float)
 

@@ -15,8 +15,8 @@ from borgish.spec.read import read_job
 from borgish.store.base import CheckpointInfo, Store, records_of
 from borgish.store.codec import encode_snapshot
 from borgish.store.memory import MemoryStore
-from borgish.store.moment import cell_at
 from borgish.store.open import open_store
+from borgish.store.replay import cell_at
 from borgish.vocabulary import Runtime
 from borgish.wire.checkpoint_file import CheckpointHeader, pack_checkpoint
 

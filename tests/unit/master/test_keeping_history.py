@@ -21,9 +21,8 @@ from borgish.master.past import Past
 from borgish.master.turn import Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.base import CheckpointInfo
-from borgish.store.checkpoint_files import CheckpointFiles
+from borgish.store.checkpoint_files import NOT_REPLAYED, CheckpointFiles
 from borgish.store.codec import unpack_entries
-from borgish.store.imported import NOT_REPLAYED
 from borgish.store.memory import MemoryStore
 from borgish.wire.checkpoint_file import pack_checkpoint, unpack_checkpoint, unpack_with_journal
 from tests.contract.store.samples import CELL, Life

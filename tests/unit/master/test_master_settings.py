@@ -10,7 +10,7 @@ from borgish.errors import UnsafeConfiguration
 from borgish.master.settings import Checkpoints, Journal, QuotaSettings, Settings, read_settings
 from borgish.scheduler.policies import POLICIES
 from borgish.scheduler.schedule import SchedulerSettings
-from borgish.store.retention import Keep
+from borgish.store.checkpoints import Retention
 from borgish.vocabulary import Band
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -115,7 +115,7 @@ def test_what_is_kept_of_checkpoints_and_journal(tmp_path: Path) -> None:
         "keep = {latest = 2, hourly = 3, daily = 31, named = 4}\n[journal]\nkeep_days = 30\n"
     )
     found = read_settings(file)
-    assert found.checkpoints == Checkpoints(5.0, 100, Keep(2, 3, 31, 4))
+    assert found.checkpoints == Checkpoints(5.0, 100, Retention(2, 3, 31, 4))
     assert found.journal.keep_days == 30
 
 

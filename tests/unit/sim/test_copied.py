@@ -14,7 +14,7 @@ from borgish.sim.faux.copied import Copy, twin
 from borgish.sim.faux.loss import lose_machines, machines_with
 from borgish.sim.world import World
 from borgish.spec.read import read_job
-from borgish.store.moment import cell_at
+from borgish.store.replay import cell_at
 from borgish.vocabulary import TaintEffect
 from tests.contract.store.samples import body_of
 from tests.profiles import seeds

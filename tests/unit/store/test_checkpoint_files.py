@@ -9,7 +9,7 @@ import pytest
 from borgish.errors import StoreDamaged
 from borgish.store import checkpoint_files
 from borgish.store.base import CheckpointInfo
-from borgish.store.checkpoint_files import KEPT, CheckpointFiles
+from borgish.store.checkpoint_files import FILES_KEPT, CheckpointFiles
 from borgish.store.codec import compress, sha256_of
 from borgish.store.memory import MemoryStore
 from borgish.wire.checkpoint_file import CheckpointHeader, pack_checkpoint, unpack_checkpoint
@@ -47,8 +47,8 @@ def test_there_are_none_at_first(kept: Kept) -> None:
 
 
 def test_the_newest_are_kept_for_their_owner_only(kept: Kept) -> None:
-    positions = [kept.keep() for _ in range(KEPT + 2)]
-    newest_first = positions[::-1][:KEPT]
+    positions = [kept.keep() for _ in range(FILES_KEPT + 2)]
+    newest_first = positions[::-1][:FILES_KEPT]
     assert kept.good() == kept.files.positions() == newest_first
     assert kept.names() == sorted(f"{position}.checkpoint" for position in newest_first)
     assert kept.files.folder.stat().st_mode & 0o077 == 0
@@ -59,7 +59,7 @@ def test_the_newest_are_kept_for_their_owner_only(kept: Kept) -> None:
 
 
 def test_those_up_to_a_position_are_not_read(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    positions = [kept.keep() for _ in range(KEPT)]
+    positions = [kept.keep() for _ in range(FILES_KEPT)]
     read: list[bytes] = []
 
     def unpacked(file: bytes) -> tuple[CheckpointHeader, bytes]:
@@ -94,7 +94,7 @@ def test_what_a_killed_one_left_by_half_goes(kept: Kept) -> None:
 
 
 def test_a_disk_without_room_leaves_those_of_before(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    positions = [kept.keep() for _ in range(KEPT)]
+    positions = [kept.keep() for _ in range(FILES_KEPT)]
 
     def full(_descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -103,11 +103,11 @@ def test_a_disk_without_room_leaves_those_of_before(kept: Kept, monkeypatch: pyt
     with pytest.raises(OSError, match="No space left"):
         kept.keep()
     assert kept.good() == positions[::-1]
-    assert len(kept.names()) == KEPT
+    assert len(kept.names()) == FILES_KEPT
 
 
 def test_one_that_does_not_read_back_as_it_was_is_none(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    positions = [kept.keep() for _ in range(KEPT)]
+    positions = [kept.keep() for _ in range(FILES_KEPT)]
     torn = "borgish.store.checkpoint_files.pack_checkpoint"
     monkeypatch.setattr(torn, lambda *given: pack_checkpoint(*given)[:-1])
     with pytest.raises(StoreDamaged):

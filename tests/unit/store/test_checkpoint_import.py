@@ -6,8 +6,8 @@ from borgish.cell.events import MachineCordoned, MachineUp
 from borgish.cell.model import Snapshot
 from borgish.errors import Conflict, Invalid
 from borgish.store.base import CheckpointInfo
+from borgish.store.checkpoint_files import NOT_REPLAYED, check_import
 from borgish.store.codec import compress, encode_snapshot, sha256_of
-from borgish.store.imported import NOT_REPLAYED, check_imported
 from borgish.store.memory import MemoryStore
 from tests.contract.store.samples import CELL, Life
 
@@ -51,7 +51,7 @@ def of_another(position: int) -> tuple[CheckpointInfo, bytes]:
 
 
 def check(life: Life, found: tuple[CheckpointInfo, bytes]) -> str:
-    return check_imported(life.store, CELL, *found, life.cell.position)
+    return check_import(life.store, CELL, *found, life.cell.position)
 
 
 def damage(life: Life, *positions: int) -> None:
