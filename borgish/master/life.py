@@ -26,7 +26,7 @@ from borgish.master.roster import Roster
 from borgish.master.settings import LIVE, Settings
 from borgish.master.standby import Standby
 from borgish.reload import Hangup, Pem, changes, read_pem, reload
-from borgish.store.candidate import candidate
+from borgish.store.election import make_candidate
 from borgish.store.sql import SqlStore
 
 TOKENS = "tokens.toml"
@@ -77,7 +77,7 @@ class Life:
         self._may_wait = may_wait
         self._take_over = take_over
         keep, lease = settings.checkpoints.keep, settings.lease
-        self._candidate = candidate(
+        self._candidate = make_candidate(
             settings.db_url, settings.name, settings.folder, keep, lease.ttl_seconds, settings.disk
         )
         self._standby = Standby(settings.name, self._candidate, SystemClock())
@@ -113,7 +113,7 @@ class Life:
         self._front = Front(door)
         await self._front.open(settings)
         self._standby.address = address = _advertised(settings, self._front.url)
-        if self._candidate.is_alone and (words := unlisted(address, settings.masters)):
+        if self._candidate.owns_folder and (words := unlisted(address, settings.masters)):
             log.warning("%s", words)
         self._roster.enter(address)
         return self._front

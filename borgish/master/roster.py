@@ -16,7 +16,7 @@ from urllib.parse import quote
 from borgish.clock import SystemClock
 from borgish.credentials import tell_clients, told_url
 from borgish.errors import UnsafeConfiguration
-from borgish.store.lock import flocked
+from borgish.store.leadership import try_flock
 
 TURN_SECONDS_MAX = 2.0
 """How long another may take to write, which is milliseconds; longer only when it was paused meanwhile."""
@@ -106,7 +106,7 @@ class Roster:
 def _taken(path: Path, address: str) -> int:
     """Return the file of an address, open and locked; -1 when another has it."""
     seat = _opened(path)
-    if not flocked(seat):
+    if not try_flock(seat):
         os.close(seat)
         return -1
     os.ftruncate(seat, 0)
@@ -117,7 +117,7 @@ def _taken(path: Path, address: str) -> int:
 def _is_held(path: Path) -> bool:
     seat = _opened(path)
     try:
-        return not flocked(seat)
+        return not try_flock(seat)
     finally:
         os.close(seat)
 
@@ -125,7 +125,7 @@ def _is_held(path: Path) -> bool:
 def _wait_for(lock: int) -> None:
     clock = SystemClock()
     end = clock.now().mono + TURN_SECONDS_MAX
-    while not flocked(lock) and clock.now().mono < end:
+    while not try_flock(lock) and clock.now().mono < end:
         time.sleep(_LOOK_SECONDS)
 
 

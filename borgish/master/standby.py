@@ -14,8 +14,8 @@ from borgish.clock import Clock
 from borgish.errors import BorgishError
 from borgish.master.health import STANDBY
 from borgish.store.base import Store
-from borgish.store.candidate import Candidate
-from borgish.store.leading import Leadership
+from borgish.store.election import Candidate
+from borgish.store.leadership import Leadership
 from borgish.store.replay import WarmReplica
 from borgish.text import instant
 from borgish.wire.api import HealthView
@@ -50,11 +50,11 @@ class Standby(Generic[S]):
         seem to be gone. Raises InUse then, and whatever else is wrong.
         """
         while True:
-            store = await asyncio.to_thread(self._candidate.win)
+            store = await asyncio.to_thread(self._candidate.try_lead)
             if store is not None or may_wait or stopping.done():
                 return store
-            if refusal := await asyncio.to_thread(self._candidate.refusal):
-                raise refusal
+            if error := await asyncio.to_thread(self._candidate.in_use_error):
+                raise error
             await asyncio.wait({stopping}, timeout=FIRST_LOOK_SECONDS)
 
     async def until_won(self, stopping: "asyncio.Future[None]") -> S | None:
@@ -69,7 +69,7 @@ class Standby(Generic[S]):
     def _look(self) -> S | None:
         """Take the store, or follow who has it. What is wrong is said once, and looked at again."""
         try:
-            if store := self._candidate.win():
+            if store := self._candidate.try_lead():
                 return store
             led, reader = self._candidate.leadership(), self._candidate.reader()
             if reader is not None:

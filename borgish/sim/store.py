@@ -7,7 +7,7 @@ from borgish.errors import InUse
 from borgish.sim.faults import FaultInjector
 from borgish.sim.loop import Process, VirtualLoop
 from borgish.store.base import Records
-from borgish.store.leading import Leadership
+from borgish.store.leadership import Leadership
 from borgish.store.memory import Disk, MemoryStore
 
 
@@ -52,12 +52,12 @@ class SimStore(MemoryStore):
 class MemoryCandidate:
     """One that may come to lead a store: by its disk's lock, which a process has as long as it lives."""
 
-    is_alone = False
+    owns_folder = False
 
     def __init__(self, store: SimStore, process: Process) -> None:
         self._store, self._process = store, process
 
-    def win(self) -> SimStore | None:
+    def try_lead(self) -> SimStore | None:
         disk = self._store.sim_disk
         if disk.leader is not None and disk.leader.is_alive and disk.leader is not self._process:
             return None
@@ -72,7 +72,7 @@ class MemoryCandidate:
         holder = disk.leader.name if disk.leader else ""
         return Leadership(0, disk.epoch, holder, disk.address, "", 0.0)
 
-    def refusal(self) -> InUse | None:
+    def in_use_error(self) -> InUse | None:
         leader = self._store.sim_disk.leader
         if leader is None or not leader.is_alive:
             return None

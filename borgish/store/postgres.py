@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from borgish.errors import BorgishError, Unreachable, UnsafeConfiguration
 from borgish.failpoints import reach
 from borgish.store.base import reason_of
-from borgish.store.lock import FileLock
+from borgish.store.leadership import FileLock
 
 _CONNECT = {
     "connect_timeout": 5,  # seconds

@@ -19,7 +19,7 @@ from borgish.cell.room import AMPLE, Room
 from borgish.cell.state import Cell
 from borgish.errors import BorgishError, Fenced, StoreDamaged, Unreachable
 from borgish.failpoints import reach
-from borgish.store import kept, leading, sampled
+from borgish.store import kept, sampled
 from borgish.store.base import (
     CheckpointInfo,
     Records,
@@ -43,6 +43,7 @@ from borgish.store.checkpoints import (
 )
 from borgish.store.codec import compress, sha256_of
 from borgish.store.disk import Disk
+from borgish.store.leadership import advisory_unlock, clear_holder, raise_epoch
 from borgish.store.replay import restore
 from borgish.store.tables import (
     ENTRY_COLUMNS,
@@ -77,7 +78,7 @@ class SqlStore:
         self.kind = connection.dialect.name
         self.has_lease = self.kind == "postgresql"
         self.warnings: list[str] = []  # what ``load`` had to pass over
-        self.won_after: int | None = None  # to lead only if nobody has since that epoch
+        self.expected_epoch: int | None = None  # to lead only if nobody has led since that one
         self.disk: Disk | None = None  # where that is ours to look after, as are
         self.files: CheckpointFiles | None = None
         self._connection = connection
@@ -166,7 +167,7 @@ class SqlStore:
         """Become the leader; return the new epoch. Raises Fenced when another was quicker."""
         reach("lead.begin")
         with self._writing() as connection:
-            self._epoch = leading.raise_epoch(connection, holder, address, self.won_after)
+            self._epoch = raise_epoch(connection, holder, address, self.expected_epoch)
             reach("lead.raised")
             # Not what ``load`` found: the one before may have written until now.
             self._last = connection.execute(select(func.max(journal.c.position))).scalar_one() or 0
@@ -182,9 +183,9 @@ class SqlStore:
         """Lead no more, so that another may at once."""
         epoch, self._epoch = self._epoch, 0
         with self._writing() as connection:
-            leading.let_go(connection, epoch)
+            clear_holder(connection, epoch)
         with self._writing() as connection:  # only now: who gets the lock is to find nobody in the row
-            leading.unlock(connection, epoch)
+            advisory_unlock(connection, epoch)
 
     def append(self, entries: Sequence[Entry], records: Records) -> None:
         """Write entries and rows in one durable transaction. Raises OutcomeUnknown, Fenced, StoreDamaged."""

@@ -18,7 +18,7 @@ from borgish.errors import UnsafeConfiguration
 from borgish.failpoints import reach
 from borgish.store.base import read_failed
 from borgish.store.files import finish_rebuild
-from borgish.store.lock import FileLock
+from borgish.store.leadership import FileLock
 
 BUSY_SECONDS_MAX = 5.0
 _PRAGMAS = (

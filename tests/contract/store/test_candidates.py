@@ -8,9 +8,9 @@ from sqlalchemy import make_url
 
 from borgish.cell.events import MachineUp
 from borgish.errors import Fenced, InUse, Unreachable, UnsafeConfiguration
-from borgish.store import leading, postgres
-from borgish.store.candidate import Candidate, candidate
+from borgish.store import election, leadership, postgres
 from borgish.store.checkpoints import Retention
+from borgish.store.election import Candidate, make_candidate
 from borgish.store.replay import WarmReplica
 from borgish.store.sql import SqlStore
 from tests.cells import wait_until
@@ -28,7 +28,7 @@ def make(database: InDatabase, tmp_path: Path) -> Iterator[Make]:
 
     def one(lease_seconds: float = LEASE_SECONDS, cell: str = CELL) -> Candidate[SqlStore]:
         folder = tmp_path / f"master{len(made)}"
-        made.append(candidate(database.url, cell, folder, Retention(), lease_seconds))
+        made.append(make_candidate(database.url, cell, folder, Retention(), lease_seconds))
         return made[-1]
 
     yield one
@@ -38,7 +38,7 @@ def make(database: InDatabase, tmp_path: Path) -> Iterator[Make]:
 
 def won(one: Candidate[SqlStore]) -> SqlStore:
     """Win; a server takes a moment to see that a session has ended."""
-    store: SqlStore = wait_until(one.win)
+    store: SqlStore = wait_until(one.try_lead)
     return store
 
 
@@ -46,7 +46,7 @@ def test_the_second_reads_along_and_wins_when_the_first_lets_go(make: Make) -> N
     life = Life(won(make()))
     life.story()
     second, copy = make(), WarmReplica()
-    assert second.win() is None
+    assert second.try_lead() is None
     reader = second.reader()
     assert reader is not None
     assert body_of(copy.catch_up(reader)) == life.body()
@@ -55,7 +55,7 @@ def test_the_second_reads_along_and_wins_when_the_first_lets_go(make: Make) -> N
     led = second.leadership()
     assert led is not None
     assert (led.epoch, led.holder, led.address) == (life.epoch, "tester", "127.0.0.1:1")
-    assert second.win() is None
+    assert second.try_lead() is None
 
     life.do(MachineUp("m1"))
     life.store.close()
@@ -69,13 +69,13 @@ def test_the_second_reads_along_and_wins_when_the_first_lets_go(make: Make) -> N
 def test_one_who_may_not_wait_is_told_who_leads(make: Make, database: InDatabase) -> None:
     life = Life(won(make()))
     second = make()
-    assert second.win() is None
-    second.refusal()  # on a server: alive, once it renews before our eyes
+    assert second.try_lead() is None
+    second.in_use_error()  # on a server: alive, once it renews before our eyes
     life.store.renew()
-    refusal = second.refusal()
-    assert isinstance(refusal, InUse)
-    assert refusal.exit_code == 74
-    assert "The store is in use: " in refusal.message
+    error = second.in_use_error()
+    assert isinstance(error, InUse)
+    assert error.exit_code == 74
+    assert "The store is in use: " in error.message
     life.store.close()
 
 
@@ -100,7 +100,7 @@ def test_a_copy_of_another_history_is_made_anew(make: Make, database: InDatabase
     life = Life(won(make()))
     life.story()
     second, copy = make(), WarmReplica()
-    assert second.win() is None
+    assert second.try_lead() is None
     reader = second.reader()
     assert reader is not None
     copy.catch_up(reader)
@@ -117,7 +117,7 @@ def test_a_copy_of_another_history_is_made_anew(make: Make, database: InDatabase
 def test_another_cells_database_is_not_followed(make: Make) -> None:
     life = Life(won(make()))
     other = make(cell="other")
-    assert other.win() is None
+    assert other.try_lead() is None
     with pytest.raises(UnsafeConfiguration, match=f"belongs to cell '{CELL}'"):
         other.reader()
     life.store.close()
@@ -127,7 +127,7 @@ def test_what_of_another_version_stands_there_is_not_read(make: Make, database: 
     life = Life(won(make()))
     database.run("UPDATE alembic_version SET version_num = '0001'")
     second = make()
-    assert second.win() is None
+    assert second.try_lead() is None
     assert second.reader() is None
     life.store.close()
 
@@ -140,12 +140,12 @@ def server(request: pytest.FixtureRequest) -> InDatabase:
 @pytest.mark.postgres
 def test_a_lease_that_is_over_is_won_from_a_leader_that_hangs(server: InDatabase, tmp_path: Path) -> None:
     """Its session lives, as that of a host that vanished does: its lock is not free."""
-    life = Life(won(candidate(server.url, CELL, tmp_path / "a", Retention(), LEASE_SECONDS)))
+    life = Life(won(make_candidate(server.url, CELL, tmp_path / "a", Retention(), LEASE_SECONDS)))
     life.do()
-    patient = candidate(server.url, CELL, tmp_path / "b", Retention(), LEASE_SECONDS)
-    assert patient.win() is None
+    patient = make_candidate(server.url, CELL, tmp_path / "b", Retention(), LEASE_SECONDS)
+    assert patient.try_lead() is None
     server.run("UPDATE leadership SET renewed_at = now() - interval '31 s'")
-    store, third = won(patient), candidate(server.url, CELL, tmp_path / "c", Retention(), LEASE_SECONDS)
+    store, third = won(patient), make_candidate(server.url, CELL, tmp_path / "c", Retention(), LEASE_SECONDS)
     rival = won(third)  # it has seen the same
     store.load()
     store.lead("patient", "there")
@@ -153,33 +153,33 @@ def test_a_lease_that_is_over_is_won_from_a_leader_that_hangs(server: InDatabase
         rival.lead("rival", "elsewhere")
     with pytest.raises(Fenced):
         life.do()
-    late = candidate(server.url, CELL, tmp_path / "d", Retention(), LEASE_SECONDS)
-    assert late.win() is None, "the session of the first is no sign that the second is gone"
+    late = make_candidate(server.url, CELL, tmp_path / "d", Retention(), LEASE_SECONDS)
+    assert late.try_lead() is None, "the session of the first is no sign that the second is gone"
     late.close()
     life.store.close()
-    assert late.win() is None, "nor that it has ended"
+    assert late.try_lead() is None, "nor that it has ended"
     for each in (late, store, rival):
         each.close()
 
 
 @pytest.mark.postgres
 def test_one_candidate_follows_at_once_who_ends_in_order(server: InDatabase, tmp_path: Path) -> None:
-    life = Life(won(candidate(server.url, CELL, tmp_path / "a", Retention(), LEASE_SECONDS)))
+    life = Life(won(make_candidate(server.url, CELL, tmp_path / "a", Retention(), LEASE_SECONDS)))
     life.do()
     second, third = (
-        candidate(server.url, CELL, tmp_path / name, Retention(), LEASE_SECONDS) for name in "bc"
+        make_candidate(server.url, CELL, tmp_path / name, Retention(), LEASE_SECONDS) for name in "bc"
     )
-    assert (second.win(), third.win()) == (None, None)
+    assert (second.try_lead(), third.try_lead()) == (None, None)
     life.store.release()  # its session is there still: the process has not ended yet
     led = second.leadership()
     assert led is not None
     assert (led.epoch, led.holder, led.address) == (life.epoch, "", "")
-    store = second.win()
+    store = second.try_lead()
     assert store is not None
-    assert third.win() is None, "two would lead in turn, and one of them end for it"
+    assert third.try_lead() is None, "two would lead in turn, and one of them end for it"
     store.load()
     assert store.lead("second", "there") == life.epoch + 1
-    assert third.win() is None
+    assert third.try_lead() is None
     for each in (third, store, life.store):
         each.close()
 
@@ -191,14 +191,14 @@ def test_one_candidate_follows_at_once_who_ends_in_order(server: InDatabase, tmp
         (1, 31, True),  # a steady history: as soon as its lease is over
         (2, 31, True),
         (5, 31, False),  # masters take the lead from one another
-        (5, 31 + leading.WAIT_SECONDS_MAX, True),  # not for ever
+        (5, 31 + election.TAKEOVER_DELAY_SECONDS_MAX, True),  # not for ever
         (5, 2, False),  # its session lives, and its lease
     ],
 )
 def test_masters_that_follow_each_other_quickly_wait_longer(
     server: InDatabase, tmp_path: Path, terms: int, silent_seconds: float, wins: bool
 ) -> None:
-    life = Life(won(candidate(server.url, CELL, tmp_path / "a", Retention(), LEASE_SECONDS)))
+    life = Life(won(make_candidate(server.url, CELL, tmp_path / "a", Retention(), LEASE_SECONDS)))
     life.do()
     row = "timeline, epoch, actor, '{cause}', request_id, digest, subject, text, events"
     for _ in range(terms):
@@ -207,8 +207,8 @@ def test_masters_that_follow_each_other_quickly_wait_longer(
             f"{row.format(cause='BeginEpoch')} FROM journal ORDER BY position DESC LIMIT 1"
         )
     server.run(f"UPDATE leadership SET renewed_at = now() - interval '{silent_seconds} s'")
-    second = candidate(server.url, CELL, tmp_path / "b", Retention(), LEASE_SECONDS)
-    store = second.win()
+    second = make_candidate(server.url, CELL, tmp_path / "b", Retention(), LEASE_SECONDS)
+    store = second.try_lead()
     assert (store is not None) is wins
     for each in (store, second, life.store):
         if each is not None:
@@ -218,47 +218,49 @@ def test_masters_that_follow_each_other_quickly_wait_longer(
 @pytest.mark.postgres
 def test_one_that_was_killed_is_followed_at_once_however_often(server: InDatabase, tmp_path: Path) -> None:
     for number in range(6):
-        life = Life(won(candidate(server.url, CELL, tmp_path / str(number), Retention(), LEASE_SECONDS)))
+        life = Life(won(make_candidate(server.url, CELL, tmp_path / str(number), Retention(), LEASE_SECONDS)))
         life.do()
         life.store.close()  # without letting go, as a process that was killed
 
 
 @pytest.mark.postgres
 def test_of_two_that_find_an_empty_database_one_has_it(server: InDatabase, tmp_path: Path) -> None:
-    one, two = (candidate(server.url, CELL, tmp_path / name, Retention(), LEASE_SECONDS) for name in "ab")
+    one, two = (
+        make_candidate(server.url, CELL, tmp_path / name, Retention(), LEASE_SECONDS) for name in "ab"
+    )
     session = postgres.connect_alone(make_url(server.url))
     with session.begin():
-        assert leading.read(session) is None
-        assert leading.is_free(session, 0)  # as one that is about to make the tables
-    assert one.win() is None
-    assert one.refusal() is None
+        assert leadership.read_leadership(session) is None
+        assert leadership.try_advisory_lock(session, 0)  # as one that is about to make the tables
+    assert one.try_lead() is None
+    assert one.in_use_error() is None
     session.engine.dispose()
     store = won(two)
     assert (store.load().position, store.lead("two", "here")) == (0, 1)
-    assert one.win() is None
+    assert one.try_lead() is None
     one.close()
     store.close()
 
 
 @pytest.mark.postgres
 def test_a_server_that_went_away_is_found_again(server: InDatabase, tmp_path: Path) -> None:
-    life = Life(won(candidate(server.url, CELL, tmp_path / "a", Retention(), LEASE_SECONDS)))
+    life = Life(won(make_candidate(server.url, CELL, tmp_path / "a", Retention(), LEASE_SECONDS)))
     life.do()
-    second = candidate(server.url, CELL, tmp_path / "b", Retention(), LEASE_SECONDS)
-    assert second.win() is None
+    second = make_candidate(server.url, CELL, tmp_path / "b", Retention(), LEASE_SECONDS)
+    assert second.try_lead() is None
     name = make_url(server.url).database
     others = f"datname = '{name}' AND pid != pg_backend_pid()"
     server.read(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")
     with pytest.raises(Unreachable):
-        second.win()
+        second.try_lead()
     won(second).close()  # the leader's session went away as well
     life.store.close()
 
 
 @pytest.mark.postgres
 def test_a_folder_has_one_master(server: InDatabase, tmp_path: Path) -> None:
-    first = candidate(server.url, CELL, tmp_path / "a", Retention(), LEASE_SECONDS)
+    first = make_candidate(server.url, CELL, tmp_path / "a", Retention(), LEASE_SECONDS)
     with pytest.raises(InUse, match="holds "):
-        candidate(server.url, CELL, tmp_path / "a", Retention(), LEASE_SECONDS)
+        make_candidate(server.url, CELL, tmp_path / "a", Retention(), LEASE_SECONDS)
     won(first).close()
-    won(candidate(server.url, CELL, tmp_path / "a", Retention(), LEASE_SECONDS)).close()
+    won(make_candidate(server.url, CELL, tmp_path / "a", Retention(), LEASE_SECONDS)).close()

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from borgish.errors import InUse
-from borgish.store import lock
-from borgish.store.lock import FileLock
+from borgish.store import leadership
+from borgish.store.leadership import FileLock
 
 TAKE_AND_FORK = """\
 import os, sys
 from pathlib import Path
-from borgish.store.lock import FileLock
+from borgish.store.leadership import FileLock
 
 held = FileLock(Path(sys.argv[1]))
 if os.fork():  # the child has the lock until it ends, when nobody writes to it any more
@@ -46,14 +46,14 @@ def test_one_has_it(tmp_path: Path) -> None:
 def test_what_a_child_of_one_that_is_gone_has_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lock, "GOING_SECONDS_MAX", 60.0)
+    monkeypatch.setattr(leadership, "HOLDER_EXIT_SECONDS_MAX", 60.0)
     process = orphan(tmp_path / "lock")
-    monkeypatch.setattr("borgish.store.lock.time.sleep", lambda _seconds: let_end(process))
+    monkeypatch.setattr("borgish.store.leadership.time.sleep", lambda _seconds: let_end(process))
     FileLock(tmp_path / "lock").release()
 
 
 def test_it_is_not_waited_for_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lock, "GOING_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(leadership, "HOLDER_EXIT_SECONDS_MAX", 0.05)
     process = orphan(tmp_path / "lock")
     with pytest.raises(InUse, match=f"process {process.pid} holds "):
         FileLock(tmp_path / "lock")
@@ -66,7 +66,7 @@ def test_nobody_who_cannot_be_known_is_waited_for(
 ) -> None:
     held = FileLock(tmp_path / "lock")
     (tmp_path / "lock").write_text(said)
-    monkeypatch.setattr("borgish.store.lock.time.sleep", pytest.fail)
+    monkeypatch.setattr("borgish.store.leadership.time.sleep", pytest.fail)
     with pytest.raises(InUse):
         FileLock(tmp_path / "lock")
     held.release()
