@@ -115,7 +115,7 @@ def _opened(what: str, kind: str, cell: str, source: HistorySource) -> Opened:
 
 
 class Exported:
-    """One checkpoint and what followed. See ``store.moment.Source``."""
+    """One checkpoint and what followed. See ``store.replay.HistorySource``."""
 
     def __init__(self, info: CheckpointInfo, stored: bytes, after: Sequence[Entry] = ()) -> None:
         self._info = info
