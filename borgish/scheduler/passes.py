@@ -9,14 +9,13 @@ from typing import NamedTuple
 
 from borgish.cell.model import Job
 from borgish.cell.state import Cell
-from borgish.scheduler.equivalence import Classes
 from borgish.scheduler.failure_domains import EvenPlacement, Replicas, domains_of
 from borgish.scheduler.fleet import CPU, RAM, Fleet
 from borgish.scheduler.placing import Taken, place, place_by_rules
 from borgish.scheduler.plan import Placement, Plan, Promise
 from borgish.scheduler.policies import Demand, Policy
 from borgish.scheduler.preemption import Preemptions
-from borgish.scheduler.queue import Level, Waiting, Window, first_turns, levels, turns
+from borgish.scheduler.queue import Classes, Level, Waiting, Window, first_turns, levels, turns
 from borgish.scheduler.refusals import Refusals
 from borgish.scheduler.scoring import ScoreCache, Scored
 from borgish.scheduler.task_class import TaskClass

@@ -19,13 +19,12 @@ from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.scheduler.alloc_sets import AllocSets
-from borgish.scheduler.equivalence import Classes
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.passes import Memory, Pass
 from borgish.scheduler.plan import Plan, merged
 from borgish.scheduler.policies import POLICIES, Policy
 from borgish.scheduler.preemption import DisruptionBudget, Preemptions
-from borgish.scheduler.queue import waiting_by_alloc_set
+from borgish.scheduler.queue import Classes, waiting_by_alloc_set
 from borgish.scheduler.scoring import Sampler, ScoreCache
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import State

@@ -1,7 +1,7 @@
 """Equivalence classes: tasks that are alike in all that placing depends on are evaluated once (section 3.4).
 
 What a class keeps follows from the machines' rows and is known to be stale by their version numbers.
-``Classes`` finds the class of a task.
+``queue.Classes`` finds the class of a task.
 """
 
 from typing import NamedTuple

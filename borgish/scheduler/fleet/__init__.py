@@ -1,9 +1,8 @@
 """The machines of a cell as a structure of arrays: what they have, what is free, who is there."""
 
 from borgish.scheduler.fleet.alloc_fleet import AllocFleet
-from borgish.scheduler.fleet.columns import RUNTIME_BIT, device_kind, level_of
 from borgish.scheduler.fleet.devices import ABSENT
-from borgish.scheduler.fleet.fleet import Fleet
+from borgish.scheduler.fleet.fleet import RUNTIME_BIT, Fleet, device_kind, level_of
 from borgish.scheduler.fleet.usage import (
     BAND_INDEX,
     CPU,

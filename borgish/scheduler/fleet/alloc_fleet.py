@@ -19,8 +19,7 @@ from borgish.cell.state import Cell
 from borgish.resources import DEVICE_MILLIS
 from borgish.scheduler.affinity import Choice, Counter
 from borgish.scheduler.arrays import FloatArray, IntArray, widened
-from borgish.scheduler.fleet.columns import Widening
-from borgish.scheduler.fleet.fleet import UNSEEN, Fleet, Reading
+from borgish.scheduler.fleet.fleet import UNSEEN, Fleet, Reading, Widening
 from borgish.scheduler.fleet.usage import PORTS, usage_of_alloc
 from borgish.scheduler.task_class import TaskClass
 from borgish.spec.job import MACHINE, JobSpec

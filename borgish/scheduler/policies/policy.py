@@ -15,9 +15,8 @@ import numpy as np
 from borgish.cell.model import Job
 from borgish.cell.state import Cell
 from borgish.scheduler.arrays import FloatArray, Rows
-from borgish.scheduler.equivalence import Classes
 from borgish.scheduler.fleet import CPU, RAM, Fleet
-from borgish.scheduler.queue import Level
+from borgish.scheduler.queue import Classes, Level
 from borgish.scheduler.task_class import TaskClass
 
 Number = TypeVar("Number", float, FloatArray)

@@ -20,9 +20,9 @@ from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import BorgishError, Invalid, Refused, StoreDamaged
 from borgish.reconcilers import RECONCILERS
-from borgish.scheduler.equivalence import Classes
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.policies import POLICIES
+from borgish.scheduler.queue import Classes
 from borgish.scheduler.schedule import SchedulerSettings
 from borgish.scheduler.scoring import ScoreCache
 from borgish.sim.faux.output import Answer, cut, happened, outcomes, plural, viewed

@@ -21,13 +21,12 @@ from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.scheduler import scoring
 from borgish.scheduler.affinity import UNFIT
-from borgish.scheduler.equivalence import Classes
 from borgish.scheduler.feasibility import feasible
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.placing import Taken, place
 from borgish.scheduler.plan import Plan
 from borgish.scheduler.policies.hybrid import Hybrid
-from borgish.scheduler.queue import levels, turns
+from borgish.scheduler.queue import Classes, levels, turns
 from borgish.scheduler.schedule import Scheduler
 from borgish.scheduler.scoring import ScoreCache, Scored, cost_of, costs_of
 from borgish.scheduler.task_class import TaskClass

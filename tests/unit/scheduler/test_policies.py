@@ -10,12 +10,12 @@ import pytest
 from borgish.cell.model import Machine
 from borgish.cell.state import Cell
 from borgish.resources import Resources
-from borgish.scheduler.equivalence import Classes
 from borgish.scheduler.feasibility import feasible
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.policies import POLICIES, Demand, Policy
 from borgish.scheduler.policies.fragmentation import States, TypicalShapes, most_frequent
 from borgish.scheduler.policies.policy import Shape
+from borgish.scheduler.queue import Classes
 from borgish.scheduler.schedule import Scheduler, SchedulerSettings
 from borgish.scheduler.task_class import TaskClass
 from borgish.spec.constraints import matches
