@@ -36,7 +36,7 @@ def reconcile(
 def _leaving(cell: Cell, machine: Machine, now: Now) -> dict[tuple[str, str], list[int]]:
     """Return the tasks whose time on a machine is over, by their job and the reason."""
     leaving: dict[tuple[str, str], list[int]] = {}
-    for key, index in sorted(cell.placed.get(machine.name, ())):
+    for key, index in sorted(cell.placed[machine.name]):
         job = cell.jobs[key]
         reason = _why(job.spec, machine, job.tasks[index].since, now)
         if reason:

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from borgish.cell.lifecycle import TABLE, TaskEvent, allows, diagram
-from borgish.vocabulary import State
+from borgish.cell.commands import KillTasks, PlaceTasks, SubmitJob
+from borgish.cell.lifecycle import TABLE, IllegalTransition, TaskEvent, allows, diagram, transition
+from borgish.vocabulary import Ending, State
+from tests.unit.cell.test_decide import Desk, spec
 
 ROOT = Path(__file__).parents[3]
 
@@ -34,6 +36,32 @@ def test_an_event_leads_to_one_state(event: TaskEvent) -> None:
     """``transition`` relies on it. An update leads nowhere else."""
     targets = {target for (_, each), target in TABLE.items() if each is event}
     assert len(targets) == 1 or all(s is t for (s, each), t in TABLE.items() if each is event)
+
+
+@pytest.mark.parametrize("state", list(State))
+@pytest.mark.parametrize("event", list(TaskEvent))
+def test_a_task_moves_by_its_row_or_not_at_all(state: State, event: TaskEvent) -> None:
+    desk = Desk()
+    desk.do(SubmitJob(spec(tasks=1)))
+    if state is R:
+        desk.do(PlaceTasks("ann/web", (0,), ("m1",)))
+    if state is D:
+        desk.do(KillTasks("ann/web"))
+    job = desk.cell.jobs["ann/web"]
+    (task,) = job.tasks
+    assert task.state is state
+    task.machine = "m1"  # whoever schedules says where, first
+    if event.value not in PAPER[state]:
+        with pytest.raises(IllegalTransition, match=f"{event} does not go with ann/web/0, which is {state}"):
+            transition(desk.cell, job, (0,), event, 7.0)
+        assert task.state is state
+        return
+    transition(desk.cell, job, (0,), event, 7.0, "why", ending=Ending.KILL)
+    to = PAPER[state][event.value] or state  # what is no more stays as it was last
+    assert task.state is to
+    if event.value not in ("update", "remove", "forget"):
+        assert (task.since, task.reason) == (7.0, "why")
+        assert (job.pending, job.running, job.dead) == (to is P, to is R, to is D)
 
 
 def test_diagram_has_every_row() -> None:

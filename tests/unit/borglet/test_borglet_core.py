@@ -4,6 +4,7 @@ import pytest
 
 from borgish.borglet.actions import Forget, Kill, Probe, Signal, Start
 from borgish.borglet.core import Actions, BorgletCore
+from borgish.borglet.entry import Head
 from borgish.borglet.runtimes.base import RunState
 from borgish.clock import Now
 from borgish.errors import Conflict
@@ -20,6 +21,7 @@ from borgish.wire.link import (
     Facts,
     PollRequest,
     StopOrder,
+    Usage,
 )
 
 T0 = Now(1_700_000_000.0, 50.0)
@@ -221,6 +223,7 @@ def test_an_older_generation_is_ignored_and_an_older_epoch_refused() -> None:
     bench.began()
     assert not bench.core.assign(Assignment(0, (), (STOP,)), 1, 1, bench.now)
     bench.core.hear(2, 1)
+    assert bench.core.head == Head("m1", 2, 1)
     for timeline, epoch in ((1, 9), (2, 0)):
         with pytest.raises(Conflict, match="superseded"):
             bench.core.assign(Assignment(9, (), (STOP,)), timeline, epoch, bench.now)
@@ -419,6 +422,8 @@ def test_a_master_that_has_seen_all_hears_nothing_new() -> None:
     seen = PollRequest("local", 1, 1, 1, reply.report_generation, "i1")
     assert not core.differs(seen)
     assert core.reply(seen).report is None
+    usage = (Usage("ann/web/0", 7, 50, 2**20),)
+    assert core.reply(seen, usage).usage == usage
     assert core.differs(PollRequest("local", 1, 1, 1, reply.report_generation, "i0"))
     assert core.differs(PollRequest("local", 1, 1, 2, reply.report_generation, "i1"))
     bench.began()

@@ -13,6 +13,7 @@ from borgish.cell.commands import (
     KillTasks,
     Observe,
     PlaceTasks,
+    PromisePlaces,
     RestartTasks,
     ScaleJob,
     SetMachineDown,
@@ -29,7 +30,7 @@ from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import Conflict, Invalid, NotFound
 from borgish.resources import Resources
-from borgish.spec.job import JobSpec, Restart
+from borgish.spec.job import JobSpec, Override, Restart
 from borgish.vocabulary import Ending, Eviction, Phase, RestartPolicy, Runtime, State
 
 NOW = Now(1000.0, 10.0)
@@ -171,6 +172,18 @@ def test_scaling_up_and_down(desk: Desk) -> None:
     assert not desk.cell.waiting
 
 
+def test_what_was_said_of_single_tasks_goes_with_them(desk: Desk) -> None:
+    overrides = {index: Override(run=("sleep", str(index))) for index in range(3)}
+    desk.do(SubmitJob(spec(tasks=3, overrides=overrides)))
+    desk.do(ScaleJob("ann/web", 2))
+    assert desk.cell.jobs["ann/web"].spec.overrides.keys() == {0, 1}
+
+
+def test_who_waits_no_more_is_promised_nothing(desk: Desk) -> None:
+    desk.submit_and_place(spec())
+    assert desk.do(PromisePlaces("ann/web", (0,), ("m1",))) == ("nothing left to promise", 0)
+
+
 @pytest.mark.parametrize("tasks", [0, -1, 10_001])
 def test_scaling_outside_the_limits_is_refused(desk: Desk, tasks: int) -> None:
     desk.do(SubmitJob(spec()))
@@ -223,11 +236,12 @@ def test_an_index_that_is_not_there_is_said(desk: Desk) -> None:
 
 def test_only_dead_jobs_are_forgotten(desk: Desk) -> None:
     desk.do(SubmitJob(spec()))
-    with pytest.raises(Conflict):
+    with pytest.raises(Conflict, match="ann/web is pending"):
         desk.do(ForgetJob("ann/web"))
     desk.do(KillTasks("ann/web"))
     desk.do(ForgetJob("ann/web"))
     assert not desk.cell.jobs
+    assert desk.cell.touched.jobs_gone == {"ann/web"}
 
 
 @pytest.mark.parametrize(

@@ -119,5 +119,14 @@ def test_only_so_many_leave_at_a_time(desk: Desk, reconcile: object) -> None:
     assert asked(desk, reconcile, frozenset({"m1"})) == []  # between resyncs nobody has to go
 
 
+@pytest.mark.parametrize("reconcile", [taints.reconcile, suitability.reconcile])
+def test_when_just_so_many_have_left_nobody_else_is_named(desk: Desk, reconcile: object) -> None:
+    for name, tasks in (("a", EVICTIONS_MAX), ("b", 1)):
+        place(desk, msgspec.structs.replace(picky(name, Recheck.EVICT), tasks=tasks, resources=Resources(1)))
+    change_attributes(desk)
+    desk.do(TaintMachine("m1", "repair", "", TaintEffect.EVICT))
+    assert [(job, len(indexes)) for job, indexes, *_ in asked(desk, reconcile)] == [("ann/a", EVICTIONS_MAX)]
+
+
 def test_both_are_among_the_loops_of_the_master() -> None:
     assert {"taints", "suitability"} <= {name for name, _ in RECONCILERS}

@@ -152,6 +152,32 @@ def test_machines_that_missed_their_polls_count_before_they_are_down() -> None:
     assert desk.states("ann/on-m2") == [State.RUNNING]
 
 
+def test_machines_that_came_back_a_moment_ago_count_for_a_while() -> None:
+    desk = Machines(6)
+    desk.run("a", "m1")
+    desk.lose("m1")
+    for name in ("m2", "m3"):
+        desk.observed.machines[name].returned = NOW.mono
+    assert desk.given_up(SETTINGS.thaw_seconds - 0.1) == []  # three of six
+    assert desk.given_up(SETTINGS.thaw_seconds) == ["m1"]
+
+
+@pytest.mark.parametrize(
+    ("heard", "seconds", "given_up"),
+    [(2, 11.0, ["m4"]), (1, 11.0, []), (1, 59.9, []), (1, 60.0, ["m4"])],
+)
+def test_a_new_master_waits_for_half_of_the_machines_or_a_minute(
+    heard: int, seconds: float, given_up: list[str]
+) -> None:
+    desk = Machines(4)
+    desk.run("a", "m4")
+    desk.lose("m4")
+    for number, seen in enumerate(desk.observed.machines.values()):
+        seen.heard, seen.watched_since = (NOW.mono if number < heard else 0.0), NOW.mono
+    settings = ReconcileSettings(led_since=NOW.mono, led_since_wall=NOW.wall)
+    assert desk.given_up(seconds, settings) == given_up
+
+
 def test_who_is_woken_by_a_change_gives_nothing_up() -> None:
     desk = Machines(4)
     desk.run("a", "m2")

@@ -37,10 +37,20 @@ def wanted(
 def test_when_it_is_down(refused_after: float | None, down_from: float) -> None:
     seen = SeenMachine(heard=BEGAN, watched_since=BEGAN)
     seen.refused = 0.0 if refused_after is None else BEGAN + refused_after
-    assert wanted(seen, down_from - 0.1) == []
-    (down,) = wanted(seen, down_from + 0.1)
-    assert isinstance(down, SetMachineDown)
-    assert down.reason.startswith(f"no answer for {down_from:.0f} s")
+    assert wanted(seen, down_from) == []
+    assert wanted(seen, down_from + 0.1) == [SetMachineDown("m1", f"no answer for {down_from:.0f} s")]
+    seen.trouble = "connection refused"
+    assert wanted(seen, down_from + 0.1) == [
+        SetMachineDown("m1", f"no answer for {down_from:.0f} s (connection refused)")
+    ]
+
+
+def test_one_of_which_nothing_is_known_keeps_nobody_else_up() -> None:
+    cell, observed = Cell(Snapshot("c")), Observed()
+    cell.machines |= {name: machine(name) for name in ("m1", "m2")}
+    observed.machines["m2"] = SeenMachine(heard=BEGAN, watched_since=BEGAN)
+    found = machines.reconcile(cell, observed, None, SETTINGS, Now(0.0, BEGAN + 11))
+    assert list(found) == [SetMachineDown("m2", "no answer for 11 s")]
 
 
 def test_a_refusal_of_long_ago_does_not_shorten_what_silence_has() -> None:
