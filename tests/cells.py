@@ -15,36 +15,33 @@ import msgspec
 from borgish.cli.daemons import running_pid
 from borgish.cli.local_cell import borglets_of, master_of
 from borgish.client import Client
+from tests.forked import BORGCTL, Ended, call, plain_environment
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMAND_SECONDS_MAX = 300.0
 
 
-class Said(msgspec.Struct, frozen=True):
-    """How a call of borgctl ended."""
-
-    code: int
-    out: str
-    err: str
-
-
 class RealCell(msgspec.Struct, frozen=True):
-    """A cell in a folder."""
+    """A cell in a folder, whose commands and daemons are forked, or else started by exec as users do."""
 
     folder: Path
+    forked: bool = True
 
-    def borgctl(self, *arguments: object, stdin: str = "") -> Said:
+    def borgctl(self, *arguments: object, stdin: str = "") -> Ended:
         """Call borgctl as a user would, and wait for it."""
+        words = ["--dir", str(self.folder), *map(str, arguments)]
+        if self.forked:
+            return call(BORGCTL, words, stdin, COMMAND_SECONDS_MAX)
         done = subprocess.run(
-            [sys.executable, "-m", "borgish.cli.borgctl", "--dir", str(self.folder), *map(str, arguments)],
+            [sys.executable, "-m", BORGCTL, *words],
             input=stdin,
             capture_output=True,
             text=True,
             timeout=COMMAND_SECONDS_MAX,
-            env=_environment(),
+            env=plain_environment(),
             check=False,
         )
-        return Said(done.returncode, done.stdout, done.stderr)
+        return Ended(done.returncode, done.stdout, done.stderr)
 
     def ok(self, *arguments: object, stdin: str = "") -> str:
         """Call borgctl, which must succeed, and return what it wrote to stdout."""
@@ -84,9 +81,9 @@ class RealCell(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def cell(folder: Path, machines: int = 1) -> Iterator[RealCell]:
+def cell(folder: Path, machines: int = 1, *, forked: bool = True) -> Iterator[RealCell]:
     """Bring a cell up in ``folder`` and take it down in any case, with every task."""
-    made = RealCell(folder)
+    made = RealCell(folder, forked)
     try:
         made.ok("up", "--machines", machines)
         yield made
@@ -115,8 +112,3 @@ def runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:  # gone before it was opened, or between opening and reading
         return False
-
-
-def _environment() -> dict[str, str]:
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("BORGISH_")}
-    return kept | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"}

@@ -25,7 +25,10 @@ DOCKER_GOAL = 1.3  # times a bare ``docker run``
 
 def figures(sizes: Sizes) -> Iterator[Figure]:
     """Yield the milliseconds of a process, then of a container."""
-    with tempfile.TemporaryDirectory(prefix="borgish-bench-") as folder, cell(Path(folder) / "cell") as real:
+    with (
+        tempfile.TemporaryDirectory(prefix="borgish-bench-") as folder,
+        cell(Path(folder) / "cell", forked=False) as real,
+    ):
         client = real.client()
         yield from _processes(client, Path(folder), sizes.kills)
         if lacking := containers.lacks(client):

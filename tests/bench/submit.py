@@ -23,7 +23,7 @@ def figures(sizes: Sizes) -> Iterator[Figure]:
     """Yield tasks a second for processes and for containers, then one container's seconds."""
     with (
         tempfile.TemporaryDirectory(prefix="borgish-bench-") as folder,
-        cell(Path(folder) / "cell", MACHINES) as real,
+        cell(Path(folder) / "cell", MACHINES, forked=False) as real,
     ):
         client = real.client()
         tasks = sizes.process_tasks

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.cells import RealCell, Said, wait_until
+from tests.cells import RealCell, wait_until
 from tests.e2e.watched import (
     PATIENCE_SECONDS,
     lives,
@@ -23,6 +23,7 @@ from tests.e2e.watched import (
     task_of,
     watched_cell,
 )
+from tests.forked import Ended
 
 SMALL = "resources: {cpu: 10m, ram: 32MiB}\n"
 BAD = {
@@ -57,7 +58,7 @@ TROUBLE = {
 class Outcome(NamedTuple):
     """What became of one bad job."""
 
-    said: Said
+    said: Ended
     why: str
     task: dict[str, Any]
 

@@ -3,12 +3,11 @@
 import os
 import sqlite3
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 from tests.cells import RealCell
-from tests.e2e.watched import command_environment, lives, status_of, submitted
+from tests.e2e.watched import lives, status_of, submitted
+from tests.forked import FAUXMASTER, call
 
 SLEEPERS = "name: sleepers\ntasks: 3\nrun: [sleep, '100000']\nresources: {cpu: 10m, ram: 8MiB}\n"
 MORE = "name: more\nuser: ann\nrun: ['true']\nresources: {cpu: 10m, ram: 8MiB}\n"
@@ -16,16 +15,9 @@ MORE = "name: more\nuser: ann\nrun: ['true']\nresources: {cpu: 10m, ram: 8MiB}\n
 
 def faux(*arguments: object) -> str:
     """Ask fauxmaster, which must answer."""
-    done = subprocess.run(
-        [sys.executable, "-m", "borgish.sim.fauxmaster", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=command_environment(),
-        timeout=60,
-    )
-    assert done.returncode == 0, done
-    return done.stdout
+    done = call(FAUXMASTER, arguments)
+    assert done.code == 0, done
+    return done.out
 
 
 def damage(made: RealCell, position: int) -> None:

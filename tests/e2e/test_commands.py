@@ -18,13 +18,13 @@ from tests.e2e.watched import (
     PATIENCE_SECONDS,
     asking,
     becomes,
-    command_environment,
     lives,
     status_of,
     submitted,
     task_of,
     tasks_of,
 )
+from tests.forked import plain_environment
 
 COUNTER = """\
 name: counter
@@ -48,7 +48,7 @@ def going_on(made: RealCell, *arguments: str) -> Iterator[tuple[subprocess.Popen
     with subprocess.Popen(
         [sys.executable, "-m", "borgish.cli.borgctl", "--dir", str(made.folder), *arguments],
         stdout=subprocess.PIPE,
-        env=command_environment(),
+        env=plain_environment(),
     ) as process:
         assert process.stdout is not None
         try:

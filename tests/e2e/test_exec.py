@@ -9,7 +9,8 @@ from contextlib import contextmanager
 import pytest
 
 from tests.cells import RealCell, runs, wait_until
-from tests.e2e.watched import PATIENCE_SECONDS, command_environment, submitted
+from tests.e2e.watched import PATIENCE_SECONDS, submitted
+from tests.forked import plain_environment
 
 SLEEPER = "name: sleeper\nrun: [sleep, '100000']\nresources: {cpu: 10m, ram: 64MiB}\n"
 DRAIN = ("sh", "-c", "cat >/dev/null; exit 3")
@@ -31,7 +32,7 @@ def executing(
         [*here, "task", "exec", *options, "sleeper/0", "--timeout", "5m", "--", *command],
         stdin=stdin,
         stdout=subprocess.PIPE,
-        env=command_environment(),
+        env=plain_environment(),
     ) as process:
         try:
             yield process

@@ -37,9 +37,9 @@ def test_both_daemons_from_the_example_files(tmp_path: Path) -> None:
             '# runtimes = ["process", "docker"]': 'runtimes = ["process"]',
         },
     )
-    with foreground("borgish.borglet.main", machine) as borglet:
+    with foreground("borgish.borglet.main", machine, forked=False) as borglet:
         wait_until(lambda: "no join token" in borglet.said(), PATIENCE_SECONDS)  # it says so, and goes on
-        with foreground("borgish.master.main", cell) as master:
+        with foreground("borgish.master.main", cell, forked=False) as master:
             wait_until(lambda: f"serving cell on {url}" in master.said(), PATIENCE_SECONDS)
             assert "joined" not in borglet.said()
             (machine.parent / "join.token").write_bytes((state / "tokens" / "join.token").read_bytes())
@@ -50,7 +50,7 @@ def test_both_daemons_from_the_example_files(tmp_path: Path) -> None:
                 assert runs(pid)
             finally:
                 end_in_order(borglet, "")
-                with foreground("borgish.borglet.main", machine, "--stop-all") as last:
+                with foreground("borgish.borglet.main", machine, "--stop-all", forked=False) as last:
                     assert last.ended() == 0, last.said()
             assert not runs(pid)
     assert [oct(path.stat().st_mode & 0o777) for path in (state / "tokens").iterdir()] == ["0o600", "0o600"]

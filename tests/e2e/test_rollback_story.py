@@ -5,8 +5,6 @@ With the real daemons and real programs: those that nobody had to touch are the 
 """
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +17,6 @@ from tests.e2e.watched import (
     PATIENCE_SECONDS,
     Life,
     becomes,
-    command_environment,
     foreground,
     lives,
     refused_for,
@@ -28,6 +25,7 @@ from tests.e2e.watched import (
     tasks_of,
     watched_cell,
 )
+from tests.forked import FAUXMASTER, call
 
 SLEEPER = """\
 name: {name}
@@ -87,15 +85,9 @@ def guilty_is_found(made: RealCell, file: Path, noon: int) -> None:
 
 def faux(verb: str, *words: object, file: Path) -> Any:
     """Ask fauxmaster, which must answer, and return what it says as data."""
-    done = subprocess.run(
-        [sys.executable, "-m", "borgish.sim.fauxmaster", verb, str(file), *map(str, words), "--json"],
-        capture_output=True,
-        check=False,
-        env=command_environment(),
-        timeout=PATIENCE_SECONDS,
-    )
-    assert done.returncode == 0, done
-    return json.loads(done.stdout)
+    done = call(FAUXMASTER, [verb, file, *words, "--json"])
+    assert done.code == 0, done
+    return json.loads(done.out)
 
 
 def test_all_is_as_before_and_then_undone(made: RealCell, tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cells import RealCell, wait_until
-from tests.e2e.watched import PATIENCE_SECONDS, command_environment, end_jobs, submitted
+from tests.e2e.watched import PATIENCE_SECONDS, end_jobs, submitted
+from tests.forked import plain_environment
 
 # Clears the screen, sets the title, answers back, turns text round, rings, and is no UTF-8 at its end.
 EVIL = b"\x1b[2J\x1b]0;owned\x07\x9b5n\xe2\x80\xaeabc\x08\x7f\x00\xff\xfe\tend\n"
@@ -35,7 +36,7 @@ def command(made: RealCell, *arguments: str) -> list[str]:
 
 def piped(made: RealCell, *arguments: str) -> bytes:
     done = subprocess.run(
-        command(made, *arguments), capture_output=True, env=command_environment(), check=False
+        command(made, *arguments), capture_output=True, env=plain_environment(), check=False
     )
     return done.stdout
 
@@ -44,7 +45,7 @@ def on_a_terminal(made: RealCell, *arguments: str) -> bytes:
     """Return what a command writes to a terminal, before the terminal acts on it."""
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        command(made, *arguments), stdin=theirs, stdout=theirs, stderr=theirs, env=command_environment()
+        command(made, *arguments), stdin=theirs, stdout=theirs, stderr=theirs, env=plain_environment()
     ) as process:
         os.close(theirs)
         said = b""

@@ -1,4 +1,7 @@
-"""A cell stopped and started in order: its state stays, its tasks run again, and a purge leaves nothing."""
+"""A cell stopped and started in order: its state stays, its tasks run again, and a purge leaves nothing.
+
+Where it is about processes, they are started by exec, as users have them.
+"""
 
 import os
 import re
@@ -7,6 +10,8 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+
+import pytest
 
 from tests.cells import RealCell, runs, wait_until
 from tests.e2e.watched import (
@@ -25,6 +30,12 @@ from tests.e2e.watched import (
 
 SLEEPERS = "name: sleepers\ntasks: 3\nrun: [sleep, '100000']\nresources: {cpu: 10m, ram: 8MiB}\n"
 DONE = "name: done\nrun: ['true']\nrestart: {policy: on_failure}\nresources: {cpu: 10m, ram: 8MiB}\n"
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[RealCell]:
+    with watched_cell(tmp_path / "cell", forked=False) as made:
+        yield made
 
 
 def test_up_finds_the_state_that_down_left(own: RealCell) -> None:
@@ -66,7 +77,9 @@ def test_up_finds_the_state_that_down_left(own: RealCell) -> None:
 def test_the_tables_are_where_the_readme_says(tmp_path: Path) -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     (path, query) = re.findall(r'sqlite3 "(file:\$HOME[^"]*)" "([^"]*)"', readme)[0]
-    with watched_cell(tmp_path / ".borgish") as made:  # the default folder of whoever lives in tmp_path
+    with watched_cell(
+        tmp_path / ".borgish", forked=False
+    ) as made:  # the default folder of whoever lives in tmp_path
         submitted(made, SLEEPERS)
         becomes(lambda: len(lives(made)), 3)
         with closing(sqlite3.connect(path.replace("$HOME", str(tmp_path)), uri=True)) as database:
@@ -75,7 +88,7 @@ def test_the_tables_are_where_the_readme_says(tmp_path: Path) -> None:
 
 def test_a_purge_leaves_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "cell"
-    with watched_cell(folder, machines=2) as made:
+    with watched_cell(folder, machines=2, forked=False) as made:
         # Programs that leave their session and their parent are tasks' programs still.
         text = "name: deep\nrun: [sh, -c, 'setsid sleep 100000 & sleep 100000']\nresources: {cpu: 10m}\n"
         submitted(made, text)
@@ -126,7 +139,7 @@ def in_the_foreground(made: RealCell, name: str) -> Iterator[Foreground]:
     is_master = name == "borgmaster"
     config = made.folder / ("cell.toml" if is_master else f"machines/{name}/borglet.toml")
     module = "borgish.master.main" if is_master else "borgish.borglet.main"
-    with foreground(module, config) as daemon:
+    with foreground(module, config, forked=False) as daemon:
         ready = "serving local" if is_master else "listens on"
         wait_until(lambda: ready in daemon.said(), PATIENCE_SECONDS)
         yield daemon

@@ -16,7 +16,8 @@ from borgish.cli.lookup import every_job, every_task
 from borgish.client import Client
 from borgish.vocabulary import State
 from borgish.wire.api import Accepted, IndexesRequest, MachineList, StatusView, TaskView
-from tests.cells import ROOT, RealCell, Said, cell, wait_until
+from tests.cells import ROOT, RealCell, cell, wait_until
+from tests.forked import Ended, Forked, plain_environment
 
 JOBS = ROOT / "configs" / "jobs"
 PATIENCE_SECONDS = 60.0
@@ -40,12 +41,12 @@ class Life(NamedTuple):
 
 
 @contextlib.contextmanager
-def watched_cell(folder: Path, machines: int = 1) -> Iterator[RealCell]:
+def watched_cell(folder: Path, machines: int = 1, *, forked: bool = True) -> Iterator[RealCell]:
     """Bring a cell up, and have its logs shown by every test that fails meanwhile."""
-    known = RealCell(folder)
+    known = RealCell(folder, forked)
     OPEN.append(known)
     try:
-        with cell(folder, machines) as made:
+        with cell(folder, machines, forked=forked) as made:
             yield made
         assert not folder.exists(), f"the purge left {sorted(folder.iterdir())}"
     finally:
@@ -133,7 +134,7 @@ def submitted(made: RealCell, text: str, *options: object) -> str:
     return made.ok("job", "submit", "-", "--user", "ann", "--settle", 0, *options, stdin=text)
 
 
-def said_at_last(made: RealCell, job: str, said: Said, words: str, follow_for: str) -> Said:
+def said_at_last(made: RealCell, job: str, said: Ended, words: str, follow_for: str) -> Ended:
     """Follow a job again for as long as borgctl says something else, and return what it says then.
 
     It tells how the job is when its time is over: on a busy host that may be before the trouble, or in the
@@ -150,25 +151,27 @@ def end_of(task: TaskView) -> tuple[str, int | None, str]:
     return str(task.state), task.exit_code, task.reason
 
 
-def command_environment() -> dict[str, str]:
-    """Return the environment of a user who has set nothing of borgish's."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("BORGISH_")}
-    return kept | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
-
-
 class Foreground:
-    """A daemon started as a user starts it in a terminal, with its output at hand."""
+    """A daemon as a user starts it in a terminal, with its output at hand."""
 
-    def __init__(self, output: IO[bytes], module: str, config: Path, *options: str) -> None:
+    def __init__(
+        self, output: IO[bytes], module: str, config: Path, *options: str, forked: bool = True
+    ) -> None:
         self._output = output
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", module, "--config", str(config), *options],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            cwd=config.parent,
-            env=command_environment(),
-        )
+        self.process: Forked | subprocess.Popen[bytes]
+        if forked:
+            with open(os.devnull, "rb") as nothing:
+                streams = (nothing, output, output)
+                self.process = Forked(module, ["--config", config, *options], streams, config.parent)
+        else:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", module, "--config", str(config), *options],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=config.parent,
+                env=plain_environment(),
+            )
 
     def said(self) -> str:
         """Return what it has written so far."""
@@ -193,10 +196,10 @@ class Foreground:
 
 
 @contextlib.contextmanager
-def foreground(module: str, config: Path, *options: str) -> Iterator[Foreground]:
+def foreground(module: str, config: Path, *options: str, forked: bool = True) -> Iterator[Foreground]:
     """Run a daemon in the foreground; it has ended afterwards."""
     with tempfile.TemporaryFile() as output:  # not in the cell's folder, where it would outlive a purge
-        daemon = Foreground(output, module, config, *options)
+        daemon = Foreground(output, module, config, *options, forked=forked)
         try:
             yield daemon
         finally:

@@ -1,7 +1,5 @@
 """fauxmaster reads a cell in Postgres, in a session in which nothing can be written."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ from borgish.sim.faux.opened import opened
 from borgish.sim.faux.session import Session
 from borgish.store.open import open_reader, open_store
 from borgish.store.tables import journal
+from tests.forked import FAUXMASTER, call
 from tests.scenario.fauxmaster.kept_cell import NAME, KeptCell, job
 
 pytestmark = pytest.mark.postgres
@@ -44,11 +43,6 @@ def test_a_database_without_a_cell_is_said_to_have_none(postgres_url: str) -> No
 
 def test_a_password_is_not_shown(postgres_url: str) -> None:
     url = postgres_url.replace("postgresql://", "postgresql://somebody:secret@nowhere.invalid/") + "x"
-    done = subprocess.run(
-        [sys.executable, "-m", "borgish.sim.fauxmaster", "show", url],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode != 0
-    assert "secret" not in done.stdout + done.stderr
+    done = call(FAUXMASTER, ["show", url])
+    assert done.code != 0
+    assert "secret" not in done.out + done.err

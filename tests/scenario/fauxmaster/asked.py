@@ -19,7 +19,7 @@ RECORDED = Path(__file__).parent / "recorded"
 _TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 
 
-class Said(msgspec.Struct, frozen=True):
+class Ended(msgspec.Struct, frozen=True):
     code: int
     out: str
     err: str
@@ -35,7 +35,7 @@ class Asker:
         self._monkeypatch = monkeypatch
         self._capsys = capsys
 
-    def ask(self, *words: object, stdin: str = "") -> Said:
+    def ask(self, *words: object, stdin: str = "") -> Ended:
         self._monkeypatch.setattr(sys, "argv", ["fauxmaster", *map(str, words)])
         self._monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
         try:
@@ -44,7 +44,7 @@ class Asker:
         except SystemExit as ended:
             code = int(ended.code or 0)
         caught = self._capsys.readouterr()
-        return Said(code, self._plain(caught.out), self._plain(caught.err))
+        return Ended(code, self._plain(caught.out), self._plain(caught.err))
 
     def ok(self, *words: object, stdin: str = "") -> str:
         said = self.ask(*words, stdin=stdin)

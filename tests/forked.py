@@ -1,0 +1,256 @@
+"""Programs in processes of their own that load nothing: each is forked from a process that has loaded all.
+
+``Forked`` runs a program's ``main`` as ``python -m`` would, with arguments, streams and environment of its
+own; ``call`` also waits for its end. The daemons of a local cell that such a program starts are forked as
+well, and outlive it as always. Loading takes most of a short command's time, and the tests call a thousand.
+Tests of what a process is (terminals, what is imported, what is in /proc) start programs by exec.
+"""
+
+import contextlib
+import functools
+import importlib
+import json
+import os
+import pkgutil
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import IO, Any, NamedTuple, NoReturn
+
+import borgish.cli
+
+ROOT = Path(__file__).resolve().parent.parent
+BORGCTL, FAUXMASTER = "borgish.cli.borgctl", "borgish.sim.fauxmaster"
+_DAEMONS = ("borgish.borglet.main", "borgish.master.main")
+_LOADED_WHEN_USED = (
+    *("alembic.command", "borgish.client", "borgish.master.daemon", "borgish.store.open"),
+    *("psycopg", "rich.table", "uvloop", "yaml"),
+)
+_DESCRIPTORS_MAX = 4096
+
+
+class Ended(NamedTuple):
+    """How a program ended: its exit code, and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+
+def plain_environment() -> dict[str, str]:
+    """Return the environment of a user who has set nothing of borgish's."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("BORGISH_")}
+    return kept | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+
+
+class Forked:
+    """A program that runs."""
+
+    def __init__(
+        self,
+        module: str,
+        arguments: Sequence[object],
+        streams: tuple[IO[bytes], IO[bytes], IO[bytes]],
+        cwd: str | Path = ".",
+    ) -> None:
+        request = {
+            "module": module,
+            "arguments": [str(argument) for argument in arguments],
+            "environment": plain_environment(),
+            "cwd": os.path.abspath(cwd),
+        }
+        ours, theirs = socket.socketpair()
+        with theirs:
+            _nursery().send(*streams, theirs)
+        self._socket, self._conversation = ours, ours.makefile("rw")
+        self._conversation.write(json.dumps(request) + "\n")
+        self._conversation.flush()
+        self.args = [module, *request["arguments"]]
+        self.pid = int(self._conversation.readline())
+        self.returncode: int | None = None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end and return the exit code; raises TimeoutExpired."""
+        if self.returncode is None:
+            if not select.select([self._socket], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
+            self.returncode = int(self._conversation.readline() or -signal.SIGKILL)
+            self._conversation.close()
+            self._socket.close()
+        return self.returncode
+
+    def poll(self) -> int | None:
+        """Return the exit code if it has ended."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def call(module: str, arguments: Sequence[object], stdin: str = "", seconds_max: float = 300.0) -> Ended:
+    """Run a module's ``main`` in a process and wait for it; raises TimeoutExpired when it takes longer."""
+    read, write = map(os.fdopen, os.pipe(), ("rb", "wb"))
+    with write, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        with read:
+            process = Forked(module, arguments, (read, out, err))
+        try:
+            with contextlib.suppress(BrokenPipeError), write:  # it may not want all of it
+                write.write(stdin.encode())
+            return Ended(process.wait(seconds_max), _written(out), _written(err))
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _written(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode()
+
+
+class _Nursery:
+    """The process that forks, as who wants something forked sees it. It ends when that one does."""
+
+    def __init__(self) -> None:
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.forked", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                cwd=ROOT,
+                env=plain_environment(),
+                pass_fds=[theirs.fileno()],
+            )
+
+    def send(self, *files: IO[bytes] | socket.socket) -> None:
+        socket.send_fds(self._control, [b"!"], [file.fileno() for file in files])
+
+
+@functools.cache
+def _nursery() -> _Nursery:
+    """Return this process's."""
+    return _Nursery()
+
+
+def _main() -> None:
+    """Fork for each message until nobody can send any more."""
+    commands = (module.name for module in pkgutil.iter_modules(borgish.cli.__path__, "borgish.cli."))
+    for module in (FAUXMASTER, *_DAEMONS, *commands, *_LOADED_WHEN_USED):
+        importlib.import_module(module)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that are forked
+    control = socket.socket(fileno=int(sys.argv[1]))
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(control, 1, 4)
+        if not message:
+            return
+        if os.fork() == 0:
+            _serve(descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _serve(descriptors: list[int]) -> NoReturn:
+    """Be the program that is asked for, and tell how it ended."""
+    *streams, conversation = descriptors
+    os.set_inheritable(conversation, False)
+    _take(streams)
+    for descriptor in streams:
+        os.close(descriptor)
+    with socket.socket(fileno=conversation) as answers, answers.makefile("rw") as lines:
+        request = json.loads(lines.readline())
+        lines.write(f"{os.getpid()}\n")
+        lines.flush()
+        daemons = importlib.import_module("borgish.cli.daemons")
+        vars(daemons)["subprocess"] = SimpleNamespace(**vars(subprocess) | {"Popen": _popen})
+        code = _run(request["module"], request["arguments"], request["environment"], request["cwd"])
+        lines.write(f"{code}\n")
+        lines.flush()
+    os._exit(0)
+
+
+def _popen(command: list[str], **how: Any) -> "Any":
+    """Fork a daemon that borgctl starts; start anything else."""
+    module = command[2]
+    if command[:2] != [sys.executable, "-m"] or module not in _DAEMONS or how["stdout"] == subprocess.PIPE:
+        return subprocess.Popen(command, **how)
+    with open(os.devnull, "rb") as nothing:
+        pid = os.fork()
+        if pid:
+            return _Daemon(pid)
+        os.setsid()
+        _take([nothing.fileno(), how["stdout"].fileno(), how["stderr"].fileno()])
+        os.closerange(3, _DESCRIPTORS_MAX)
+        os._exit(_run(module, command[3:], how["env"], how["cwd"]))
+
+
+class _Daemon:
+    """A daemon as borgctl looks after it while it starts."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
+        return self.returncode
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self) -> int:
+        while self.poll() is None:
+            time.sleep(0.01)
+        assert self.returncode is not None
+        return self.returncode
+
+
+def _take(streams: Sequence[int]) -> None:
+    for target, descriptor in enumerate(streams):
+        os.dup2(descriptor, target)
+
+
+def _run(module: str, arguments: Sequence[str], environment: Mapping[str, str], cwd: str | Path) -> int:
+    """Take on what a process started by exec has of its own, be the program, return its exit code."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(environment)
+    time.tzset()
+    program = importlib.import_module(module)
+    sys.argv = [str(program.__file__), *arguments]
+    code = 0
+    try:
+        program.main()
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        if isinstance(ended.code, str):
+            sys.stderr.write(f"{ended.code}\n")
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.flush()
+    return code
+
+
+if __name__ == "__main__":
+    _main()
