@@ -31,6 +31,9 @@ class Conversation:
         self._outgoing = Outgoing(cell, machine)
         self._incoming = Incoming(machine)
         self._assignment = Assignment(generation)
+        # As of the last renewal, which is durable: a rollback under way has raised the cell's timeline, and
+        # machines that heard of it would refuse the next master, should this one die before its commit.
+        self.timeline, self._epoch = cell.timeline, cell.epoch
         self._held_generation = 0  # what the borglet last said it works on
         self._seen = 0
         self._seen_instance = ""
@@ -44,6 +47,7 @@ class Conversation:
 
     def renew(self, now: Now) -> None:
         """Make the assignment anew from what is now durable."""
+        self.timeline, self._epoch = self._cell.timeline, self._cell.epoch
         generation = self._assignment.generation + 1
         self._assignment = self._outgoing.assignment(self._observed, generation, now)
 
@@ -53,8 +57,8 @@ class Conversation:
         has_assignment = 0 < self._assignment.generation == self._held_generation
         return PollRequest(
             cell=self._cell.name,
-            timeline=self._cell.timeline,
-            epoch=self._cell.epoch,
+            timeline=self.timeline,
+            epoch=self._epoch,
             generation=self._assignment.generation,
             seen=self._seen,
             seen_instance=self._seen_instance,

@@ -87,7 +87,6 @@ class Poller:
         self._dial = dial
         self._address = _address(record)
         self.trouble = ""
-        self._cell = cell
         self._inbox = inbox
         self._clock = clock
         self._settings = settings
@@ -219,7 +218,7 @@ class Poller:
         reach("poll.ask")
         timeout_seconds = request.wait_seconds + self._settings.timeout_seconds
         response = await self.peer.post("/v1/poll", _encoder.encode(request), timeout_seconds)
-        if response.status == 409 and request.timeline < self._cell.timeline:
+        if response.status == 409 and request.timeline < self._conversation.timeline:
             raise Unreachable(f"{self.machine} heard of the new timeline before it got an older poll")
         return response
 

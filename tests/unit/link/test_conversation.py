@@ -18,11 +18,16 @@ OLD, NEW = AttemptReport("ann/web/0", 3, Phase.UP), AttemptReport("ann/web/1", 4
 
 
 @pytest.fixture
-def conversation() -> Conversation:
+def cell() -> Cell:
     cell = Cell(Snapshot("c"))
     cell.machines["m1"] = Machine(
         "m1", "127.0.0.1", 1, False, FACTS.capacity, {}, FACTS.runtimes, 1, 2, "b", 0.0
     )
+    return cell
+
+
+@pytest.fixture
+def conversation(cell: Cell) -> Conversation:
     return Conversation(cell, Observed(), "m1")
 
 
@@ -106,3 +111,12 @@ def test_who_polls_a_machine_again_goes_on_counting() -> None:
 def test_a_machine_removed_a_moment_ago_has_no_news(conversation: Conversation) -> None:
     conversation._cell.machines.clear()
     assert not take(conversation, reply("i", 7, OLD, NEW))
+
+
+def test_a_timeline_is_named_once_it_is_durable(cell: Cell, conversation: Conversation) -> None:
+    conversation.renew(NOW)
+    before = conversation.request(2.0).timeline
+    cell.timeline += 1  # a rollback was decided, and is being committed
+    assert conversation.request(2.0).timeline == before
+    conversation.renew(NOW)
+    assert conversation.request(2.0).timeline == before + 1
