@@ -45,6 +45,7 @@ class BorgletDisk:
         self.head = Head(machine)
         self.entries: dict[str, Entry] = {}
         self.membership = b""
+        self.problems: list[str] = []
         self._synced: tuple[Head, dict[str, Entry]] = self.head, {}
         self._owed = self._paid = 0
 
@@ -54,6 +55,8 @@ class BorgletDisk:
                 self.entries.pop(key, None)
             else:
                 self.entries[key] = entry
+        if head is not None and head.term < self.head.term:
+            self.problems.append(f"a borglet obeys the term {head.term} after {self.head.term}")
         self.head = head or self.head
         self._owed += head is not None or any(e is not None and e.ended is not None for e in records.values())
 

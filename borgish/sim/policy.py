@@ -16,11 +16,13 @@ from borgish.cell.events import (
     JobSubmitted,
     MachineJoined,
     MachineRemoved,
+    RollbackWentOn,
     RolledBack,
     TasksEnded,
     TasksEvicted,
     TasksPlaced,
     TasksResubmitted,
+    follows,
 )
 from borgish.sim.machines import Machine
 from borgish.vocabulary import Ending, Eviction, split_task_name, task_name
@@ -74,12 +76,25 @@ class Record:
         self._attempt: dict[str, int] = {}  # by task: its last attempt
         self._lost_on: dict[tuple[str, int], str] = {}  # every attempt that was lost, and where
         self._lost: dict[str, list[tuple[int, str]]] = {}  # by task: those of which a result is awaited
+        self._finished: set[str] = set()  # tasks that are never to run again, unless somebody asks for it
+        before: Entry | None = None
         for entry in entries:
+            self._judge_order(before, entry)
+            before = entry
             at = decided_at[entry.position]
             for machine in sorted(set(self._lost_from(entry))):
                 self._judge_loss(Loss(at, machine))
             for event in entry.events:
                 self._take(event, entry, at)
+
+    def _judge_order(self, before: Entry | None, entry: Entry) -> None:
+        """Positions have no gap, and after the first entry of a later term none of an earlier one follows."""
+        if before is None:
+            return
+        if not follows(entry, before.position):
+            self.problems.append(f"entry {entry.position} follows {before.position}")
+        if (entry.timeline, entry.epoch) < (before.timeline, before.epoch):
+            self.problems.append(f"entry {entry.position} is of epoch {entry.epoch}, after {before.epoch}")
 
     # Who is moved
 
@@ -125,11 +140,10 @@ class Record:
                 self._members.discard(event.machine)
             case TasksPlaced(job, indexes, machines):
                 for index, machine in zip(indexes, machines, strict=True):
-                    name = task_name(job, index)
-                    self._on[name], self._attempt[name] = machine, entry.position
+                    self._place(task_name(job, index), machine, entry.position)
             case TasksEvicted(job, indexes, cause):
-                if cause is Eviction.PREEMPTED and self._priority.get(job, 0) >= DEFAULT_BANDS.production:
-                    self.problems.append(f"{job} is production and was preempted")
+                if cause is Eviction.PREEMPTED:
+                    self._judge_preemption(job, event.preemptor)
                 for index in indexes:
                     self._evicted(task_name(job, index), cause)
             case TasksEnded():
@@ -137,12 +151,29 @@ class Record:
             case _:
                 self._run_anew(event)
 
+    def _place(self, name: str, machine: str, attempt: int) -> None:
+        if attempt <= self._attempt.get(name, 0):
+            self.problems.append(f"attempt {attempt} of {name} comes after {self._attempt[name]}")
+        if name in self._finished:
+            self.problems.append(f"{name} had finished and is placed on {machine}")
+        self._on[name], self._attempt[name] = machine, attempt
+
+    def _judge_preemption(self, job: str, preemptor: str) -> None:
+        priority = self._priority.get(job, 0)
+        if priority >= DEFAULT_BANDS.production:
+            self.problems.append(f"{job} is production and was preempted")
+        if preemptor and self._priority.get(split_task_name(preemptor)[0], 0) <= priority:
+            self.problems.append(f"{job} was preempted for {preemptor}, which is not of a higher priority")
+
     def _run_anew(self, event: AnyEvent) -> None:
         """Await no results of before where something is to run anew, or to run something else."""
         match event:
             case TasksResubmitted(job, indexes):
                 for index in indexes:
                     self._lost.pop(task_name(job, index), None)
+                    self._finished.discard(task_name(job, index))
+            case RollbackWentOn(job, pending=pending):
+                self._finished -= {task_name(job, index) for index in pending}
             case JobSubmitted():
                 self._priority[event.spec.key] = event.spec.priority
                 self._forget(event.spec.key, 0)
@@ -150,6 +181,7 @@ class Record:
                 self._forget(event.job, event.spec.tasks)
             case RolledBack():
                 self._lost.clear()
+                self._finished.clear()
 
     def _evicted(self, name: str, cause: Eviction) -> None:
         if cause is Eviction.MACHINE_LOST:
@@ -164,12 +196,17 @@ class Record:
             key, index = split_task_name(name)
             if key == job and index >= tasks:
                 del self._lost[name]
+        self._finished = {
+            name for name in self._finished if (at := split_task_name(name))[0] != job or at[1] < tasks
+        }
 
     def _judge_end(self, event: TasksEnded, at: float) -> None:
         """A late result is a true one; and no later attempt has one when an earlier one's could be heard."""
         for row, index in enumerate(event.indexes):
             name = task_name(event.job, index)
             lost = self._lost.pop(name, [])
+            if event.ending is Ending.FINISH:
+                self._finished.add(name)
             if event.attempts:
                 code = event.exit_codes[row] if event.exit_codes else None
                 self._judge_late(name, event.attempts[row], code)

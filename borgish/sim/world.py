@@ -208,6 +208,8 @@ class World:
     def _verdict(self) -> Verdict:
         problems = [*self.clock.faults, *self.master.problems, *self.checker.problems, *self.clients.problems]
         store = self.master.store
+        for machine in self.machines.values():
+            problems += [f"{machine.name}: {problem}" for problem in machine.disk.problems]
         problems += request_problems(store, self.clients.acknowledged)
         problems += [f"{copy.name} leads beside the master" for copy in self.copies if copy.is_up]
         record = Record(

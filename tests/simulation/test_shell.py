@@ -1,5 +1,6 @@
 """Bugs planted in the shells, and in the policies of the core: the simulator runs both, and finds them."""
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
@@ -8,10 +9,11 @@ import pytest
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.borglet.core import BorgletCore
 from borgish.borglet.failures import Backoff
-from borgish.cell.commands import SubmitJob
+from borgish.cell.commands import Observe, SubmitJob
 from borgish.link import translate
 from borgish.link.link import Link
 from borgish.master.core import Core
+from borgish.master.inbox import Inbox
 from borgish.master.rival import TakeOver
 from borgish.master.step import Step
 from borgish.master.turn import Turn
@@ -50,6 +52,27 @@ def release_before_commit(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Turn, "_commit", commit_late)
     patch.setattr(Turn, "_release", release_once)
+
+
+def answer_before_append(patch: pytest.MonkeyPatch) -> None:
+    commit = Turn._commit
+
+    async def commit_late(self: Turn, step: Step) -> None:
+        for handle, reply in step.replies:
+            self._inbox.reply(handle, reply)
+        await commit(self, step)
+
+    patch.setattr(Turn, "_commit", commit_late)
+
+
+def drop_every_20th_report(patch: pytest.MonkeyPatch) -> None:
+    observe, numbers = Inbox.observe, itertools.count(1)
+
+    async def observe_some(self: Inbox, report: Observe) -> None:
+        if next(numbers) % 20:
+            await observe(self, report)
+
+    patch.setattr(Inbox, "observe", observe_some)
 
 
 def forget_generations(patch: pytest.MonkeyPatch) -> None:
@@ -107,6 +130,8 @@ def back_off_off_by_one(patch: pytest.MonkeyPatch) -> None:
     ("plant", "faults", "machines"),
     [
         pytest.param(release_before_commit, SLOW_STORE, 6, id="release before commit"),
+        pytest.param(answer_before_append, SLOW_STORE, 6, id="answer before append"),
+        pytest.param(drop_every_20th_report, STORM, 6, id="every 20th report dropped"),
         pytest.param(forget_generations, REMOVED, 3, id="a forgotten generation"),
         pytest.param(obey_older_generations, STORM, 6, id="an older generation obeyed"),
         pytest.param(answer_any_request_again, NO_FAULTS, 6, id="no digest check"),
