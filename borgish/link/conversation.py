@@ -1,14 +1,46 @@
 """What master and one machine have said to each other so far, and so what to say next. Pure.
 
-The poller carries it over the network; the simulator carries it over a simulated one.
+The poller carries it over the network; the simulator carries it over a simulated one. Here are also both ways
+between the cell's records and the words on the wire: ``Outgoing`` makes assignments, ``Incoming`` reads
+reports.
+
+Assignments and reports are whole: levels, not edges. A lost message costs one poll, and a restarted master or
+borglet needs no special path: the first report under a new epoch is a whole one, and everything follows from
+it.
 """
 
+import re
+from collections.abc import Iterator
+from sys import intern
+
+from borgish.cell.allocs import alloc_name
 from borgish.cell.commands import Observe
-from borgish.cell.observed import Observed
+from borgish.cell.model import Job, Machine, Task
+from borgish.cell.observed import Observed, SeenAttempt, SeenProgram
+from borgish.cell.observing import ORPHAN_SECONDS
 from borgish.cell.state import Cell
 from borgish.clock import Now
-from borgish.link.translate import Incoming, Outgoing
-from borgish.wire.link import UNKNOWN, Assignment, Leader, PollReply, PollRequest
+from borgish.spec.substitute import render
+from borgish.vocabulary import CRASH_LOOP_STARTS, NAME_PATTERN, JobKind, Phase, State, task_name
+from borgish.wire.link import (
+    UNKNOWN,
+    Assignment,
+    AttemptReport,
+    AttemptSpec,
+    ConditionKind,
+    Exit,
+    Leader,
+    PollReply,
+    PollRequest,
+    ProgramReport,
+    Report,
+    StopOrder,
+)
+
+SeenKey = tuple[str, int]
+_TASK = rf"{NAME_PATTERN}/{NAME_PATTERN}/(0|[1-9][0-9]{{0,5}})"
+_TASK_NAME = re.compile(_TASK)
+_ALLOC_NAME = re.compile(rf"{_TASK}@[0-9]{{1,18}}")
 
 
 class Conversation:
@@ -95,3 +127,186 @@ class Conversation:
         """After a failed poll nothing is taken for known: the next answer is to be whole."""
         self._seen, self._seen_instance, self._held_generation = 0, "", 0
         self._incoming.forget()
+
+
+class Outgoing:
+    """Makes one machine's assignments. Keeps what it rendered, since most of it stays the same."""
+
+    def __init__(self, cell: Cell, machine: str) -> None:
+        self._cell = cell
+        self._machine = machine
+        self._rendered: dict[SeenKey, AttemptSpec] = {}
+
+    def assignment(self, observed: Observed, generation: int, now: Now) -> Assignment:
+        """Return all that the machine should run, and what it reported and should stop."""
+        run = {(spec.task, spec.attempt): spec for spec in self._run()}
+        self._rendered = run
+        stop = tuple(stop_orders(self._cell, observed, self._machine, now))
+        return Assignment(generation, tuple(run.values()), stop)
+
+    def _run(self) -> Iterator[AttemptSpec]:
+        for key, index in sorted(self._cell.placed.get(self._machine, ())):
+            job = self._cell.jobs[key]
+            if job.spec.kind is JobKind.ALLOC_SET:
+                continue  # reserved here, nothing to run
+            task = job.tasks[index]
+            name = task_name(key, index)
+            yield self._rendered.get((name, task.attempt)) or attempt_spec(self._cell, job, task)
+
+
+def attempt_spec(cell: Cell, job: Job, task: Task) -> AttemptSpec:
+    """Return a running task as its machine needs it."""
+    spec = job.spec_of(task)
+    ports = dict(zip(spec.ports, task.ports, strict=True))
+    rendered = render(
+        spec,
+        task.index,
+        cell=cell.name,
+        machine=task.machine,
+        attempt=task.attempt,
+        ports=ports,
+        devices=task.devices,
+    )
+    return AttemptSpec(
+        task=task_name(job.key, task.index),
+        attempt=task.attempt,
+        run=rendered.run,
+        env=rendered.env,
+        runtime=spec.runtime,
+        resources=spec.needs(task.index),
+        restart=spec.restart,
+        stop=spec.stop,
+        image=spec.image,
+        workdir=rendered.workdir,
+        ports=ports,
+        health=rendered.health,
+        max_runtime_seconds=spec.max_runtime_seconds,
+        labels=spec.labels,
+        devices=task.devices,
+        alloc=alloc_name(cell.jobs[spec.inside], task.alloc) if task.alloc >= 0 else "",
+        programs=rendered.group,
+    )
+
+
+def stop_orders(cell: Cell, observed: Observed, machine: str, now: Now) -> Iterator[StopOrder]:
+    """Yield what a machine runs and should not: the superseded at once, orphans only when old."""
+    seen = observed.machines.get(machine)
+    if seen is None:
+        return
+    for (task, attempt), report in sorted(seen.attempts.items()):
+        if report.ended is not None or cell.is_current(machine, task, attempt):
+            continue
+        orphaned_at = seen.orphans.get((task, attempt))
+        if orphaned_at is None:
+            yield StopOrder(task, attempt, _why_stopped(cell, task), _notice_seconds(cell, task, attempt))
+        elif now.mono - orphaned_at >= ORPHAN_SECONDS:
+            yield StopOrder(task, attempt, "this cell has never heard of it")
+
+
+def _why_stopped(cell: Cell, name: str) -> str:
+    task = cell.task(name)
+    return "its job is gone" if task is None else (task.reason or f"its task is {task.state} elsewhere")
+
+
+def _notice_seconds(cell: Cell, name: str, attempt: int) -> float | None:
+    """Return how long an attempt gets to end where it was evicted in a hurry, else None."""
+    task = cell.task(name)
+    if task is None or task.notice_seconds < 0:
+        return None
+    evicted = task.previous_attempt if task.state is State.RUNNING else task.attempt
+    return task.notice_seconds if attempt == evicted else None
+
+
+class Incoming:
+    """Turns one machine's reports into what differs from the report before."""
+
+    def __init__(self, machine: str) -> None:
+        self._machine = machine
+        self._before: dict[SeenKey, AttemptReport] | None = None
+        self._images: dict[str, str] | None = None
+
+    def forget(self) -> None:
+        """Take the next report as a whole: nothing is known of what came before it."""
+        self._before = self._images = None
+
+    def observe(self, reply: PollReply, report: Report, record: Machine) -> Observe:
+        """Return what the master should know of this report; the machine's record tells known facts.
+
+        An attempt that bears no task's name was not started for this cell, and is passed over.
+        """
+        attempts = {(a.task, a.attempt): a for a in report.attempts if _TASK_NAME.fullmatch(a.task)}
+        before = self._before if self._before is not None else {}
+        changed = tuple(
+            seen_attempt(attempt) for key, attempt in attempts.items() if before.get(key) != attempt
+        )
+        whole = self._before is None
+        self._before = attempts
+        facts = report.facts
+        images = None
+        if facts.images != self._images:
+            images = self._images = {intern(name): intern(arch) for name, arch in facts.images.items()}
+        return Observe(
+            machine=self._machine,
+            boot_id=reply.boot_id,
+            instance=reply.instance,
+            changed=changed,
+            gone=tuple(sorted(before.keys() - attempts.keys())),
+            whole=whole,
+            conditions=tuple(f"{c.kind}: {c.about}: {c.text}" for c in report.conditions),
+            unhealthy_runtimes=tuple(
+                runtime
+                for runtime in facts.runtimes
+                for c in report.conditions
+                if c.kind is ConditionKind.RUNTIME_UNHEALTHY and c.about == runtime
+            ),
+            capacity=facts.capacity if facts.capacity != record.capacity else None,
+            attributes=facts.attributes if facts.attributes != record.attributes else None,
+            runtimes=facts.runtimes if facts.runtimes != record.runtimes else None,
+            generation=reply.generation,
+            images=images,
+        )
+
+
+def seen_attempt(report: AttemptReport) -> SeenAttempt:
+    """Return an attempt's report as ``observed`` keeps it."""
+    last = report.last_exit
+    return SeenAttempt(
+        task=report.task,
+        attempt=report.attempt,
+        phase=seen_phase(report),
+        needs=report.needs,
+        ports=tuple(report.ports.values()),
+        pid=report.pid,
+        started_at=report.started_at,
+        restarts=report.restarts,
+        ended=report.ended,
+        exit_code=last.code if last else None,
+        signal=last.signal if last else None,
+        exit_reason=_exit_reason(last) if last else "",
+        reason=report.reason,
+        port_in_use=report.port_in_use,
+        devices=report.devices,
+        alloc=report.alloc if _ALLOC_NAME.fullmatch(report.alloc) else "",
+        programs=tuple(seen_program(program) for program in report.programs),
+        early_ends=report.early_ends,
+    )
+
+
+def seen_program(report: ProgramReport) -> SeenProgram:
+    """Return a report of one of an attempt's programs as ``observed`` keeps it."""
+    return SeenProgram(report.name, seen_phase(report), report.pid, report.restarts, report.reason)
+
+
+def seen_phase(report: AttemptReport | ProgramReport) -> Phase:
+    """Return the phase of what was reported.
+
+    The wire has one phase for what starts and what waits to, with how often it ended early beside it: an
+    older master would refuse a whole report for one word that it does not know.
+    """
+    if report.phase is not Phase.STARTING or not report.held_back:
+        return report.phase
+    return Phase.CRASH_LOOPING if report.early_ends >= CRASH_LOOP_STARTS else Phase.BACKING_OFF
+
+
+def _exit_reason(last: Exit) -> str:
+    return last.reason or ("out of memory" if last.oom else "")

@@ -21,7 +21,7 @@ from borgish.clock import Clock
 from borgish.errors import BorgishError, Fenced, NotListening, StoreFull, Unreachable
 from borgish.failpoints import reach
 from borgish.link.conversation import Conversation
-from borgish.link.refusals import Refusals
+from borgish.link.fencing import Refusals
 from borgish.link.transport import Peer, Response
 from borgish.text import safe
 from borgish.wire.api import Problem
@@ -54,6 +54,10 @@ class Inbox(Protocol):
 
     def heard(self, machine: str, mono: float) -> None:
         """Note that a machine gave a valid answer."""
+        ...
+
+    def unasked(self, machines: tuple[str, ...]) -> None:
+        """Note which machines were not polled yet."""
         ...
 
     def missed(self, machine: str, miss: Miss) -> None:

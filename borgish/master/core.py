@@ -49,7 +49,7 @@ from borgish.master.planning import (
     place_command,
     promise_command,
 )
-from borgish.master.poison import CarefulScheduler, Failures, broken_by, failed_at, not_again
+from borgish.master.quarantine import CarefulScheduler, Failures, broken_by, failed_at, not_again
 from borgish.master.step import Ask, Heard, Input, Missed, Step, Unasked, UsageSeen
 from borgish.reconcilers import RECONCILERS, Reconciler
 from borgish.reconcilers.settings import ReconcileSettings

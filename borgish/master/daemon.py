@@ -4,43 +4,133 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Mapping
+from pathlib import Path
 
+import msgspec
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
+import borgish
+from borgish.api import serve
 from borgish.api.app import create_app
 from borgish.api.auth import Tokens
-from borgish.api.middleware import AuthMiddleware, hosts_of
+from borgish.api.middleware import AuthMiddleware, Receive, Scope, Send, hosts_of
 from borgish.api.rate_limits import Limits
 from borgish.api.services import Services
 from borgish.cell.commands import Seen
 from borgish.cell.state import Cell
 from borgish.clock import SystemClock
-from borgish.credentials import Credentials
-from borgish.errors import CellBroken
+from borgish.credentials import Credentials, write_private
+from borgish.errors import CellBroken, UnsafeConfiguration
 from borgish.failpoints import reach
 from borgish.ids import new_instance
 from borgish.link.transport import HttpTransport
 from borgish.master.archive import Archive
-from borgish.master.front import Front
-from borgish.master.health import holder_here, leader_health
-from borgish.master.history import EVENTS_KEPT, History
+from borgish.master.health import Metrics, holder_here, leader_health
+from borgish.master.history import History
 from borgish.master.leader import Host, Leader, Work
-from borgish.master.metrics import Metrics
+from borgish.master.lease import in_thread
 from borgish.master.moments import Moments
-from borgish.master.past import Past
-from borgish.master.plan_view import Planner
 from borgish.master.programs import Programs
-from borgish.master.reading import Reader
-from borgish.master.renewal import in_thread
+from borgish.master.reading import EVENTS_KEPT, Planner, Reader, RecentEvents
 from borgish.master.rollbacks import Rollbacks
-from borgish.master.settings import Settings
+from borgish.master.settings import Settings, Tls
 from borgish.master.step import Step
-from borgish.master.suspects import Suspects
 from borgish.master.watch import WatchHub
 from borgish.store.base import Store
 from borgish.store.checkpoint_files import CheckpointFiles
 
+POISON_FILE = "poison.json"
+POISON_KEPT_MAX = 100
+
 log = logging.getLogger("borgmaster")
+
+
+class Listener:
+    """Where one borgmaster listens, all its life. Answers with one app, then with another: a standby's and,
+    once it leads, the leader's."""
+
+    def __init__(self, app: AuthMiddleware) -> None:
+        self.url = ""  # where it listens
+        self._app = self._first = app
+        self._serving: serve.Serving | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the app of the moment answer (ASGI)."""
+        await self._app(scope, receive, send)
+
+    def drop_revoked(self) -> None:
+        """End the streams of tokens that are none any more."""
+        self._app.drop_revoked()
+
+    def reload(self, tls: Tls) -> None:
+        """Show to new connections what is in these files now."""
+        if self._serving is not None:
+            self._serving.reload(_shown(tls))
+
+    def answer_with(self, app: AuthMiddleware) -> None:
+        """Have another app answer what comes from now on."""
+        self._app = app
+
+    def answer_as_before(self) -> None:
+        """Have the first app answer again: nothing that comes from now on reaches the one of a leader."""
+        self._app = self._first
+
+    async def open(self, settings: Settings) -> None:
+        """Begin to listen. Raises what ``serve`` does."""
+        shown = _shown(settings.tls) if settings.tls else None
+        self._serving = await serve.serve(self, settings.host, settings.port, shown)
+        self.url = self._serving.url
+
+    async def stop(self) -> None:
+        """Listen no more, within a second. Idempotent."""
+        if self._serving is not None:
+            await self._serving.stop()
+            self._serving = None
+
+
+def _shown(tls: Tls) -> serve.Tls:
+    return serve.Tls(tls.certificate, tls.key, tls.ca)
+
+
+class PoisonRequest(msgspec.Struct, frozen=True):
+    """One request: the digest by which it is known, and what was said when it broke a master."""
+
+    digest: str
+    said: str
+    version: str
+
+
+class PoisonFile:
+    """The requests that broke a master's memory, so that their retries do not break the next one's.
+
+    In a file of the state folder, because nothing of such a request is in the store. Another version of
+    borgish tries them again.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / POISON_FILE
+        self._all = self._read()
+
+    def known(self) -> dict[str, str]:
+        """Return what was said of each, by digest: of those that this version has not yet mended."""
+        return {each.digest: each.said for each in self._all if each.version == borgish.__version__}
+
+    def note(self, digest: str, said: str) -> None:
+        """Remember one. Raises OSError."""
+        others = [each for each in self._all if each.digest != digest]
+        self._all = [*others, PoisonRequest(digest, said, borgish.__version__)][-POISON_KEPT_MAX:]
+        write_private(self.path, msgspec.json.format(msgspec.json.encode(self._all)).decode() + "\n")
+
+    def _read(self) -> list[PoisonRequest]:
+        if not self.path.exists():
+            return []
+        try:
+            return msgspec.json.decode(self.path.read_bytes(), type=list[PoisonRequest])
+        except (OSError, msgspec.DecodeError) as error:
+            raise UnsafeConfiguration(
+                f"{self.path} cannot be read: {error}",
+                "It names requests that broke a borgmaster; remove it to have them tried again",
+            ) from error
 
 
 class Daemon:
@@ -56,7 +146,7 @@ class Daemon:
         tokens: Tokens,
         limits: Limits,
         tls: ssl.SSLContext | None,
-        front: Front,
+        front: Listener,
         seen: Seen | None = None,
         files: CheckpointFiles | None = None,
     ) -> None:
@@ -64,7 +154,7 @@ class Daemon:
         self._tokens = tokens
         self._limits = limits
         self._front = front
-        self._suspects = Suspects(settings.folder)
+        self._suspects = PoisonFile(settings.folder)
         self._metrics = Metrics()
         clock = SystemClock()
         host = Host(
@@ -78,7 +168,7 @@ class Daemon:
         )
         timed, poison = self._metrics.turn, self._suspects.known()
         self._leader = leader = Leader(settings, store, host, cell, address, timed, seen, files, poison)
-        self._history = History(store.entries(max(0, cell.position - EVENTS_KEPT)))
+        self._history = RecentEvents(store.entries(max(0, cell.position - EVENTS_KEPT)))
         refusals = leader.link.refusals
         self._reader = Reader(
             leader.core,
@@ -136,7 +226,7 @@ class Daemon:
             reader=self._reader,
             planner=Planner(leader.core, leader.turn, clock),
             moments=moments,
-            past=Past(leader.turn, store, clock),
+            past=History(leader.turn, store, clock),
             rollbacks=self._rollbacks,
             archive=Archive(leader.core, leader.turn, store, clock),
             hub=self._hub,

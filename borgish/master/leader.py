@@ -20,22 +20,17 @@ from borgish.cell.state import Cell
 from borgish.clock import Clock
 from borgish.errors import BorgishError, Fenced, Forbidden
 from borgish.failpoints import reach
+from borgish.link.fencing import REFUSED_SECONDS_MAX
 from borgish.link.link import Link
 from borgish.link.poller import PollSettings
 from borgish.link.transport import Transport, poll_token
-from borgish.master.checkpointer import Checkpointer
+from borgish.master.checkpoints import Checkpointer, CheckpointKeeper
 from borgish.master.core import Core
-from borgish.master.inbox import Inbox
-from borgish.master.keeper import Keeper
-from borgish.master.lease import Lease
-from borgish.master.mandate import Mandate
-from borgish.master.meeting import meet_machines
-from borgish.master.renewal import Renewal
-from borgish.master.rival import until_refused
+from borgish.master.lease import Lease, Mandate, Renewal
 from borgish.master.sampler import Sampler
 from borgish.master.settings import Settings
 from borgish.master.step import Step
-from borgish.master.turn import Turn
+from borgish.master.turn import Inbox, Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.base import Store
 from borgish.store.checkpoint_files import CheckpointFiles
@@ -46,6 +41,7 @@ from borgish.wire.link import JoinReply, JoinRequest
 from borgish.wire.link import Leader as LeaderName
 
 CHECKPOINT, SAMPLE = "checkpoint", "sample"  # what housekeeping does at intervals
+REFUSALS_CHECK_SECONDS = 0.5
 
 log = logging.getLogger("borgmaster")
 
@@ -149,7 +145,7 @@ class Leader:
         self._clients: Clients | None = None
         self._level = Level.AMPLE  # of the store's room, as it was last logged
         self.checkpointer = Checkpointer(self.core, self.turn, store, clock, files)
-        self.keeper = Keeper(cell.name, store, self.checkpointer)
+        self.keeper = CheckpointKeeper(cell.name, store, self.checkpointer)
         self._keeping: asyncio.Task[None] | None = None
         self._sampler = Sampler(self.core, self.turn, store, clock, settings.usage)
         self.link = Link(
@@ -271,8 +267,20 @@ class Leader:
             self._fail(over)
 
     async def _mind_refusals(self) -> None:
-        """Fail when the machines are led by another one, which the store has never heard of."""
-        self._fail(await until_refused(self.link.refusals, self.clock))
+        """Fail when half of the machines have refused this master for too long: they are led by another one,
+        which the store has never heard of."""
+        refusals, was_refused = self.link.refusals, False
+        while True:
+            await asyncio.sleep(REFUSALS_CHECK_SECONDS)
+            seconds, refused = refusals.seconds(self.clock.now().mono), refusals.found()
+            if refused is not None and seconds > REFUSED_SECONDS_MAX:
+                self._fail(refused.error())
+                return
+            if refused is not None and not was_refused:
+                log.error("%s", refused.error())
+            elif refused is None and was_refused:
+                log.info("the machines obey this borgmaster again; commands are accepted")
+            was_refused = refused is not None
 
     def _renewing(self, store: Store, lease: Lease) -> Renewal:
         loop = asyncio.get_running_loop()
@@ -291,9 +299,7 @@ class Leader:
         turns = asyncio.create_task(self.turn.run(self._first), name="turns")
         minding = asyncio.create_task(self._mind_lease(), name="lease")
         obeyed = asyncio.create_task(self._mind_refusals(), name="refusals")
-        meeting = asyncio.create_task(
-            meet_machines(self.cell, self.link, self.turn, self.inbox, self.clock), name="meeting"
-        )
+        ramp_up = asyncio.create_task(self.link.ramp_up(self.turn.durable), name="poll ramp-up")
         works: dict[str, Work] = {CHECKPOINT: self._periodic_checkpoint, SAMPLE: self._sampler.sample}
         self._host.housekeeping.begin(works, self._intervals())
         clients.serve()
@@ -310,7 +316,7 @@ class Leader:
                 reach("shutdown.kept")
         finally:
             self._host.housekeeping.end()
-            meeting.cancel()
+            ramp_up.cancel()
             obeyed.cancel()
             await self._close(clients, turns, minding)
         await self._hand_over(turns)

@@ -1,11 +1,25 @@
-"""How long a master may believe that it leads: sums of clock readings, and nothing else.
+"""How long a master may act as the leader: its lease, the guard asked before anything leaves, and the
+renewal.
 
-On Postgres the lease stands in the database, on the database's clock, and another master may lead when it
-is over. This is the master's own side of it, on its monotonic clock, and ends sooner: so it has stopped
-before another begins, as long as its clock is not slower by half.
+On SQLite a master leads as long as its process lives, which has the lock. On Postgres the lease stands in the
+database, on the database's clock, and another master may lead when it is over. ``Lease`` is the master's own
+side of it, on its monotonic clock, and ends sooner: so it has stopped before another begins, as long as its
+clock is not slower by half. (A lease covers what a leader leaves behind when its session ends unseen; one
+that is killed is followed at once, see ``store/leading.py``.)
 """
 
+import asyncio
+import threading
+from collections.abc import Callable
+
 import msgspec
+
+from borgish.clock import Clock
+from borgish.errors import BorgishError, Fenced
+from borgish.store.base import Store
+
+LIFELESS_SECONDS_MAX = 30.0
+BEAT_SECONDS = 0.5
 
 
 class LeaseSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,3 +59,92 @@ def wrong_with(settings: LeaseSettings) -> str:
             f"ttl_seconds {settings.ttl_seconds:g} do not grow in this order, from above 0 to below 3600"
         )
     return ""
+
+
+class Mandate:
+    """Says whether this master may still act. Without a lease it always may."""
+
+    def __init__(self, clock: Clock, lease: Lease | None = None) -> None:
+        self._clock = clock
+        self.lease = lease
+        self._given_up = False
+
+    def give_up(self) -> None:
+        """Act no more: another may lead from now on."""
+        self._given_up = True
+
+    def expect(self) -> None:
+        """Return if this master may act now. Raises Fenced otherwise, from then on each time."""
+        if self._given_up:
+            raise Fenced("This borgmaster leads no more; it ends", "Ask the one that leads now")
+        if self.lease is None:
+            return
+        left = self.lease.left(self._clock.now().mono)
+        if left <= 0:
+            raise Fenced(
+                f"The lease could not be renewed for {-left:.1f} s longer than a master goes on without",
+                "Another master may lead by now; nothing was sent or written since. Start again as a standby",
+            )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether this master may not act any more."""
+        return self.lease is not None and self.lease.left(self._clock.now().mono) <= 0
+
+
+class Renewal:
+    """``step`` is called again and again, by a thread or a timer; ``failed`` is called there, with what
+    ended it."""
+
+    def __init__(
+        self, store: Store, lease: Lease, clock: Clock, failed: Callable[[BorgishError], object]
+    ) -> None:
+        self._store = store
+        self._lease = lease
+        self._clock = clock
+        self._failed = failed
+        self._alive = clock.now().mono
+        self._is_stopped = False
+
+    async def over(self) -> None:
+        """Return when the lease is over. As long as somebody waits here the loop counts as alive."""
+        while (left := self._lease.left(self._clock.now().mono)) > 0:
+            self._alive = self._clock.now().mono
+            await asyncio.sleep(min(left, BEAT_SECONDS))
+
+    def stop(self) -> None:
+        """Renew no more; one renewal may be under way, of which nobody is told."""
+        self._is_stopped = True
+
+    def step(self) -> float | None:
+        """Renew the lease if that is due. Return the seconds until it is again, and None when the lease is
+        over, or will be."""
+        asked = self._clock.now().mono
+        if self._is_stopped:
+            return None
+        if due_in := self._lease.due_in(asked):
+            return due_in
+        if asked - self._alive > LIFELESS_SECONDS_MAX or self._lease.left(asked) <= 0:
+            return None  # the loop sees that first of all when it goes on
+        try:
+            self._store.renew()
+        except BorgishError as error:
+            if not self._is_stopped:
+                self._failed(error)
+            return None
+        self._lease.renewed(asked)
+        return self._lease.due_in(self._clock.now().mono)
+
+
+def in_thread(step: Callable[[], float | None]) -> Callable[[], None]:
+    """Call a step again and again in a thread of its own, after as many seconds as it returned; return what
+    ends that. One call may be under way then. The thread holds up nobody's end."""
+    ended = threading.Event()
+
+    def run() -> None:
+        pause_seconds: float | None = 0.0
+        while pause_seconds is not None and not ended.wait(pause_seconds):
+            pause_seconds = step()
+
+    threading.Thread(target=run, name="lease", daemon=True).start()
+    return ended.set

@@ -13,8 +13,7 @@ import msgspec
 import borgish
 from borgish.errors import BorgishError, Fenced, StoreDamaged, UnsafeConfiguration
 from borgish.failpoints import arm
-from borgish.master import older, rival
-from borgish.master.rival import TakeOver
+from borgish.master.preflight import OLDER_STORE_FLAG, TAKE_OVER_FLAG, TakeOver
 from borgish.master.settings import Settings, read_settings, reread
 from borgish.reload import Hangup
 
@@ -113,12 +112,12 @@ def _arguments() -> argparse.Namespace:
         "in a file; say what is lost, and end",
     )
     parser.add_argument(
-        older.FLAG,
+        OLDER_STORE_FLAG,
         action="store_true",
         help="go on from a database that is older than what the machines have seen (exit code 73)",
     )
     parser.add_argument(
-        rival.FLAG,
+        TAKE_OVER_FLAG,
         action="store_true",
         help="lead though a borgmaster on another database leads the machines (exit code 74), or they have "
         "seen more than is stored (73)",
@@ -143,7 +142,7 @@ def _run(settings: Settings, hangup: Hangup, arguments: argparse.Namespace) -> N
     _prepare(settings.folder)
     import uvloop
 
-    from borgish.master.life import live
+    from borgish.master.process import live
 
     def read_anew(old: Settings) -> tuple[Settings, Settings]:
         new = _read(arguments)

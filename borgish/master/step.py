@@ -9,7 +9,7 @@ from borgish.cell.events import Entry
 from borgish.cell.observed import Miss
 from borgish.cell.state import Cell, Touched
 from borgish.errors import Refused
-from borgish.master.poison import Failure
+from borgish.master.quarantine import Failure
 from borgish.wire.api import Accepted
 
 

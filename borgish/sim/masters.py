@@ -1,7 +1,7 @@
 """Hosts on which the real borgmaster runs.
 
 Nothing is decided here. A master gets its clock, disk, network and timers from its host, and the rest is what
-runs in a real cell: ``master.standby``, ``rival`` and ``leader``, and all that they are made of.
+runs in a real cell: ``master.standby``, ``preflight`` and ``leader``, and all that they are made of.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from borgish.clock import Now
 from borgish.errors import BorgishError, Unreachable
 from borgish.master.core import Core
 from borgish.master.leader import Host, Leader, Work
-from borgish.master.rival import TakeOver, seen_by_machines
+from borgish.master.preflight import TakeOver, seen_by_machines
 from borgish.master.settings import Checkpoints, Settings
 from borgish.master.standby import Standby
 from borgish.master.step import Step
@@ -61,7 +61,7 @@ class TimedHousekeeping:
 
 
 def beside(step: Callable[[], float | None]) -> Callable[[], None]:
-    """Call a step again and again, as a thread does (``master.renewal.in_thread``)."""
+    """Call a step again and again, as a thread does (``master.lease.in_thread``)."""
 
     async def run() -> None:
         pause_seconds: float | None = 0.0
@@ -120,7 +120,7 @@ class MasterHost:
         process.spawn(self._live(process, take_over), "borgmaster")
 
     async def _live(self, process: Process, take_over: TakeOver) -> None:
-        """What ``master.life`` does, without its listener and its files."""
+        """What ``master.process`` does, without its listener and its files."""
         leader: Leader | None = None
         candidate = MemoryCandidate(self.store, process)
         try:

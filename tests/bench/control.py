@@ -18,9 +18,8 @@ from borgish.cell.commands import JoinMachine, SubmitJob
 from borgish.clock import SystemClock
 from borgish.link.conversation import Conversation
 from borgish.master.core import Core
-from borgish.master.inbox import Inbox
 from borgish.master.step import Step
-from borgish.master.turn import Turn
+from borgish.master.turn import Inbox, Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec

@@ -11,7 +11,7 @@ import uvloop
 from borgish.api.moments import Moment
 from borgish.api.views.status import Daemon
 from borgish.cell.commands import KillTasks
-from borgish.master.checkpointer import Checkpointer
+from borgish.master.checkpoints import Checkpointer
 from borgish.master.moments import Moments
 from borgish.master.rollbacks import Rollbacks
 from borgish.master.settings import Rollback

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from borgish.errors import Fenced, InUse, StoreOlder
-from borgish.link.refusals import Disobeyed
-from borgish.master.rival import Found, RivalSearch, TakeOver
+from borgish.link.fencing import Disobeyed
+from borgish.master.preflight import Found, RivalSearch, TakeOver
 from borgish.sim.faults import NO_FAULTS, Faults
 from borgish.sim.masters import MasterHost
 from borgish.sim.world import World

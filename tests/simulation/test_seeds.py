@@ -16,9 +16,9 @@ from borgish.cell.model import Job
 from borgish.cell.rollback_progress import Remaining
 from borgish.cell.state import Cell
 from borgish.errors import StoreFull
-from borgish.link import conversation, translate
+from borgish.link import conversation
 from borgish.master.core import Core
-from borgish.master.inbox import Inbox
+from borgish.master.turn import Inbox
 from borgish.reconcilers import stranded
 from borgish.sim.faults import NO_FAULTS, Faults
 from borgish.sim.world import World
@@ -119,7 +119,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def never_stop(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(translate, "stop_orders", lambda *_: iter(()))
+    patch.setattr(conversation, "stop_orders", lambda *_: iter(()))
 
 
 def stop_what_should_run(patch: pytest.MonkeyPatch) -> None:

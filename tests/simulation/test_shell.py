@@ -10,13 +10,12 @@ from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.borglet.core import BorgletCore
 from borgish.borglet.failures import Backoff
 from borgish.cell.commands import Observe, SubmitJob
-from borgish.link import translate
+from borgish.link import conversation
 from borgish.link.link import Link
 from borgish.master.core import Core
-from borgish.master.inbox import Inbox
-from borgish.master.rival import TakeOver
+from borgish.master.preflight import TakeOver
 from borgish.master.step import Step
-from borgish.master.turn import Turn
+from borgish.master.turn import Inbox, Turn
 from borgish.reconcilers import stranded
 from borgish.resources import Resources
 from borgish.sim.faults import NO_FAULTS, Faults
@@ -187,7 +186,7 @@ def test_what_the_store_has_never_heard_of_is_stopped_after_ten_minutes(
     is_planted: bool, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if is_planted:
-        monkeypatch.setattr(translate, "ORPHAN_SECONDS", 0.0)
+        monkeypatch.setattr(conversation, "ORPHAN_SECONDS", 0.0)
     older = world.copy_of(world.master.store)
     world.clock.run_until(60.0)
     world.clients.stop()

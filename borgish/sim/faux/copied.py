@@ -19,15 +19,14 @@ from borgish.cell.observed import SeenAttempt
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import Fenced
+from borgish.link.conversation import attempt_spec
 from borgish.link.link import Link
 from borgish.link.poller import PollSettings
-from borgish.link.translate import attempt_spec
 from borgish.link.transport import poll_token
 from borgish.master.core import Core
-from borgish.master.inbox import Inbox
-from borgish.master.poison import Failure
+from borgish.master.quarantine import Failure
 from borgish.master.step import Ask, Heard, Step
-from borgish.master.turn import Turn
+from borgish.master.turn import Inbox, Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.sim.faults import NO_FAULTS, FaultInjector
 from borgish.sim.faux.copied_machine import CopiedMachine

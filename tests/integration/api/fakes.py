@@ -25,9 +25,8 @@ from borgish.cell.state import Cell
 from borgish.client import Client
 from borgish.clock import SystemClock
 from borgish.errors import Conflict, Gone, NotFound, Unreachable
-from borgish.master.health import leader_health
-from borgish.master.metrics import Metrics
-from borgish.master.past import LOOKED_AT_MAX, Walk
+from borgish.master.health import Metrics, leader_health
+from borgish.master.history import LOOKED_AT_MAX, Walk
 from borgish.master.watch import WatchHub
 from borgish.spec.job import JobSpec
 from borgish.wire.api import (

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from borgish.errors import Unreachable
-from borgish.link.refusals import Refusals
+from borgish.link.fencing import Refusals
 from borgish.resources import Resources
 from borgish.wire.api import Accepted
 from borgish.wire.api_past import RollbackRequest

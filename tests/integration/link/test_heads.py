@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from borgish.cell.model import Machine
-from borgish.link import heads
-from borgish.link.heads import ask_heads
 from borgish.link.transport import HttpTransport, poll_token
+from borgish.master import preflight
+from borgish.master.preflight import ask_heads
 from borgish.resources import Resources
 from borgish.vocabulary import Runtime
 from borgish.wire.link import HeadReply
@@ -62,7 +62,7 @@ def fixed(status: int, body: bytes) -> Answer:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine may be slow to answer: only tests about waiting wait for less than everybody."""
-    monkeypatch.setattr(heads, "WAIT_SECONDS", 60.0)
+    monkeypatch.setattr(preflight, "WAIT_SECONDS", 60.0)
 
 
 async def test_each_is_asked_with_its_own_token() -> None:
@@ -88,8 +88,8 @@ async def test_what_is_no_answer_counts_for_nothing(answer: Answer) -> None:
 
 
 async def test_nobody_is_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heads, "WAIT_SECONDS", 0.01)
-    monkeypatch.setattr(heads, "WAIT_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(preflight, "WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(preflight, "WAIT_SECONDS_MAX", 0.05)
     async with listening(never) as silent:
         assert (
             await ask_heads([record("m1", silent), record("m2", silent)], HttpTransport(SECRET, None)) == ()
@@ -97,8 +97,8 @@ async def test_nobody_is_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 async def test_half_of_them_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heads, "WAIT_SECONDS", 0.01)
-    monkeypatch.setattr(heads, "WAIT_SECONDS_MAX", 60.0)
+    monkeypatch.setattr(preflight, "WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(preflight, "WAIT_SECONDS_MAX", 60.0)
     async with listening(never) as silent, listening(well) as good:
         machines = [record("m1", silent), record("m2", good)]
         async with asyncio.timeout(30):
@@ -109,7 +109,7 @@ async def test_of_many_some_are_asked() -> None:
     async with listening(well) as port:
         found = await ask_heads([record(f"m{n}", port) for n in range(250)], HttpTransport(SECRET, None))
     assert {reply.machine for reply in found} == {f"m{n}" for n in range(0, 250, 3)}
-    assert len(found) <= heads.ASKED_MAX
+    assert len(found) <= preflight.ASKED_MAX
 
 
 async def test_a_cell_without_machines_has_nobody_to_ask() -> None:

@@ -100,6 +100,9 @@ class FakeInbox:
     def heard(self, machine: str, mono: float) -> None:
         self.heard_of.append(machine)
 
+    def unasked(self, machines: tuple[str, ...]) -> None:
+        raise AssertionError("nothing is ramped up here")
+
     def missed(self, machine: str, miss: Miss) -> None:
         self.misses.append(miss)
 

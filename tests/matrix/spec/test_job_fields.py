@@ -24,7 +24,7 @@ from borgish.borglet.runtimes.starter import Starter
 from borgish.borglet.runtimes.zygote import Answer, Zygote
 from borgish.cell.commands import JoinMachine, PlaceTasks, SubmitJob
 from borgish.errors import Invalid
-from borgish.link.translate import Outgoing
+from borgish.link.conversation import Outgoing
 from borgish.resources import Resources
 from borgish.spec.fields import job_schema
 from borgish.spec.job import Health, Program, Restart, Stop

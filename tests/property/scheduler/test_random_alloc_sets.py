@@ -29,7 +29,7 @@ from borgish.cell.model import Job, Machine, Snapshot, Task
 from borgish.cell.observed import SeenAttempt
 from borgish.cell.state import Cell
 from borgish.clock import Now
-from borgish.link.translate import attempt_spec
+from borgish.link.conversation import attempt_spec
 from borgish.master.core import Core
 from borgish.master.step import Ask, Heard, Step
 from borgish.reconcilers.settings import ReconcileSettings

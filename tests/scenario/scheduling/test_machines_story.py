@@ -1,7 +1,7 @@
 """Machines that are marked or change under their tasks, and what a placed task is told of its place."""
 
 from borgish.cell.commands import Observe, TaintMachine, UntaintMachine
-from borgish.link.translate import Outgoing
+from borgish.link.conversation import Outgoing
 from borgish.master.step import Ask
 from borgish.vocabulary import TaintEffect, task_name
 from tests.scenario.scheduling.story import Story

@@ -1,7 +1,7 @@
 """Who has to leave for whom, and what is kept meanwhile; and gangs. From the job file to the machine."""
 
 from borgish.cell.commands import KillTasks
-from borgish.link.translate import Outgoing
+from borgish.link.conversation import Outgoing
 from tests.scenario.scheduling.story import Story
 
 LOW = """

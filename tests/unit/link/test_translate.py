@@ -4,7 +4,7 @@ import pytest
 
 from borgish.cell.commands import CordonMachine, EvictTasks, JoinMachine, KillTasks, PlaceTasks, SubmitJob
 from borgish.cell.observed import SeenAttempt, SeenMachine
-from borgish.link.translate import Outgoing, attempt_spec, seen_attempt, stop_orders
+from borgish.link.conversation import Outgoing, attempt_spec, seen_attempt, stop_orders
 from borgish.resources import Resources
 from borgish.spec.job import Program
 from borgish.vocabulary import Eviction, JobKind, Phase

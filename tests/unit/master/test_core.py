@@ -12,7 +12,7 @@ from borgish.cell.observed import Miss, SeenAttempt
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import Conflict, NotFound
-from borgish.link.translate import Outgoing
+from borgish.link.conversation import Outgoing
 from borgish.master.core import Core
 from borgish.master.step import Ask, Heard, Input, Missed, Step, Unasked
 from borgish.reconcilers.settings import ReconcileSettings

@@ -3,7 +3,7 @@
 from borgish.cell.commands import CordonMachine, KillTasks, Observe, SubmitJob, UncordonMachine
 from borgish.cell.model import Task
 from borgish.cell.observed import SeenAttempt
-from borgish.link.translate import Outgoing
+from borgish.link.conversation import Outgoing
 from borgish.master.step import Ask
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec

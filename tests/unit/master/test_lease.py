@@ -7,9 +7,7 @@ import pytest
 
 from borgish.clock import Now, SystemClock
 from borgish.errors import BorgishError, Fenced
-from borgish.master.lease import Lease, LeaseSettings, wrong_with
-from borgish.master.mandate import Mandate
-from borgish.master.renewal import Renewal, in_thread
+from borgish.master.lease import Lease, LeaseSettings, Mandate, Renewal, in_thread, wrong_with
 from borgish.store.memory import MemoryStore
 
 SETTINGS = LeaseSettings(ttl_seconds=6.0, renew_seconds=1.5, deadline_seconds=4.0)
@@ -108,7 +106,7 @@ def test_one_whose_loop_is_dead_or_whose_time_is_over_renews_no_more(monkeypatch
     assert renewal.step() is None
     late = Renewal(store, Lease(SETTINGS, clock.mono), clock, lambda _: None)
     clock.mono += 3.0
-    monkeypatch.setattr("borgish.master.renewal.LIFELESS_SECONDS_MAX", 2.0)
+    monkeypatch.setattr("borgish.master.lease.LIFELESS_SECONDS_MAX", 2.0)
     assert late.step() is None
     assert not store.asked.acquire(blocking=False)
 

@@ -11,8 +11,8 @@ from borgish.cell.model import Machine
 from borgish.cell.observed import SeenAttempt
 from borgish.errors import Conflict, Invalid, Refused
 from borgish.master.core import Core
-from borgish.master.plan_view import plan_view
 from borgish.master.planning import PREFIX, Foreseen
+from borgish.master.reading import plan_view
 from borgish.master.step import Ask
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources

@@ -14,13 +14,12 @@ from borgish.api.views.status import Daemon
 from borgish.cell.commands import Command, JoinMachine, KillTasks, Seen, SubmitJob
 from borgish.clock import SystemClock
 from borgish.errors import Conflict, Gone, Invalid, NotFound, Refused
-from borgish.master.checkpointer import Checkpointer
+from borgish.master.checkpoints import Checkpointer
 from borgish.master.core import Core
-from borgish.master.inbox import Inbox
 from borgish.master.moments import Moments
 from borgish.master.rollbacks import Rollbacks
 from borgish.master.settings import Rollback
-from borgish.master.turn import Turn
+from borgish.master.turn import Inbox, Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.base import Store
 from borgish.store.codec import compress, encode_snapshot, sha256_of

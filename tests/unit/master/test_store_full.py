@@ -10,11 +10,10 @@ from borgish.cell.observed import SeenAttempt
 from borgish.cell.room import AMPLE, Level, Room
 from borgish.clock import SystemClock
 from borgish.errors import StoreFull
-from borgish.master.checkpointer import Checkpointer
+from borgish.master.checkpoints import Checkpointer
 from borgish.master.core import Core
-from borgish.master.inbox import Inbox
 from borgish.master.step import Ask, Input, Step
-from borgish.master.turn import Turn
+from borgish.master.turn import Inbox, Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.memory import MemoryStore
 from borgish.vocabulary import Phase, State

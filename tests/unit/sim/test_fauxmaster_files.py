@@ -9,7 +9,7 @@ from borgish.cell.events import MachineUp, QuotaSet, RulesSet
 from borgish.cell.model import Quota, Rules
 from borgish.cell.state import Cell
 from borgish.errors import BorgishError, NotFound, StoreDamaged
-from borgish.master.looking import packed as export
+from borgish.master.checkpoint_contents import packed as export
 from borgish.resources import Resources
 from borgish.sim import fauxmaster
 from borgish.sim.faux.opened import opened

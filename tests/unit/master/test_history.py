@@ -8,11 +8,10 @@ import pytest
 from borgish.api.views.history import HistoryFilter
 from borgish.cell.events import AnyEvent, Entry, MachineDown, MachineUp
 from borgish.clock import Now, SystemClock
-from borgish.master import past
+from borgish.master import history
 from borgish.master.core import Core
-from borgish.master.inbox import Inbox
-from borgish.master.past import LOOKED_AT_MAX, PAGE_ENTRIES_MAX, PAGE_ENTRIES_MIN, Past, Walk, next_size
-from borgish.master.turn import Turn
+from borgish.master.history import LOOKED_AT_MAX, PAGE_ENTRIES_MAX, PAGE_ENTRIES_MIN, History, Walk, next_size
+from borgish.master.turn import Inbox, Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.base import Records
 from borgish.store.memory import MemoryStore
@@ -58,11 +57,11 @@ async def turns() -> AsyncIterator[list[Turn]]:
         turn.close()
 
 
-def past_of(store: MemoryStore, turns: list[Turn], looked_at_max: int = LOOKED_AT_MAX) -> Past:
+def past_of(store: MemoryStore, turns: list[Turn], looked_at_max: int = LOOKED_AT_MAX) -> History:
     clock = SystemClock()
     core = Core(MemoryStore("c").load(), ReconcileSettings(), clock.now())
     turns.append(Turn(core, store, Inbox(), clock, lambda _: None, lambda _: None))
-    return Past(turns[-1], store, clock, looked_at_max)
+    return History(turns[-1], store, clock, looked_at_max)
 
 
 def positions(found: HistoryList) -> list[int]:
@@ -140,7 +139,7 @@ async def test_commits_wait_for_one_page_at_most(turns: list[Turn]) -> None:
 
 
 def test_an_answer_has_only_so_many_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(past, "EVENTS_MAX", 3)
+    monkeypatch.setattr(history, "EVENTS_MAX", 3)
     walk = Walk(HistoryFilter(), 100, 100)
     many = (MachineDown("m1", "silent"), MachineUp("m1"))
     walk.take((Entry(p, 1.0, 1, 1, "x", "x", many) for p in range(9, 0, -1)), 9)
@@ -150,8 +149,8 @@ def test_an_answer_has_only_so_many_events(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_pages_are_cut_to_what_the_store_does_in_a_moment() -> None:
     assert next_size(16, 0.0) == 32
-    assert next_size(16, past.PAGE_SECONDS * 2) == 8
-    assert next_size(16, past.PAGE_SECONDS / 2) == 16
+    assert next_size(16, history.PAGE_SECONDS * 2) == 8
+    assert next_size(16, history.PAGE_SECONDS / 2) == 16
     assert next_size(PAGE_ENTRIES_MAX, 0.0) == PAGE_ENTRIES_MAX
     assert next_size(PAGE_ENTRIES_MIN, 1.0) == PAGE_ENTRIES_MIN
 
@@ -171,6 +170,6 @@ async def test_a_slow_store_is_asked_for_less(turns: list[Turn]) -> None:
     store.lead("me", "here")
     store.append([entry(p) for p in range(1, 101)], Records())
     past_of(store, turns)
-    await Past(turns[0], store, store).latest(HistoryFilter(job="a/b"), 0, 10)
+    await History(turns[0], store, store).latest(HistoryFilter(job="a/b"), 0, 10)
     assert store.pages[:3] == [16, 8, 4]
     assert set(store.pages[2:]) == {4}

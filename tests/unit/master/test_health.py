@@ -1,7 +1,7 @@
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
 from borgish.cell.room import Level, Room
-from borgish.master.metrics import Metrics
+from borgish.master.health import Metrics
 from tests.unit.api.cells import NOW, small_cell, small_observed
 
 

@@ -8,11 +8,9 @@ import pytest
 
 from borgish.clock import SystemClock
 from borgish.errors import BorgishError, Conflict, NotFound
-from borgish.master.checkpointer import Checkpointer
+from borgish.master.checkpoints import Checkpointer, CheckpointKeeper
 from borgish.master.core import Core
-from borgish.master.inbox import Inbox
-from borgish.master.keeper import Keeper
-from borgish.master.turn import Turn
+from borgish.master.turn import Inbox, Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.memory import MemoryStore
 from borgish.wire.checkpoint_file import unpack_checkpoint
@@ -30,7 +28,7 @@ class Bench:
         core = Core(self.life.cell, ReconcileSettings(), clock.now())
         turn = Turn(core, self.store, Inbox(), clock, lambda _: None, lambda _: None)
         self.checkpointer = Checkpointer(core, turn, self.store, clock)
-        self.keeper = Keeper(CELL, self.store, self.checkpointer)
+        self.keeper = CheckpointKeeper(CELL, self.store, self.checkpointer)
 
     def damage(self, position: int) -> None:
         info, stored = self.store.disk.checkpoints[position]
@@ -70,7 +68,7 @@ async def test_what_is_wrong_with_a_checkpoint(bench: Bench) -> None:
 
 async def test_a_checkpoint_of_another_cell_is_not_good(bench: Bench) -> None:
     position = (await bench.checkpointer.make("test")).position
-    said = await Keeper("other", bench.store, bench.checkpointer).verify(position)
+    said = await CheckpointKeeper("other", bench.store, bench.checkpointer).verify(position)
     assert not said.good
     assert "of cell 'testing', not of 'other'" in said.text
 
@@ -81,7 +79,7 @@ async def test_when_nobody_can_tell_it_is_not_called_bad(
     first = await bench.checkpointer.make("test")
     bench.life.do()
     await bench.checkpointer.make("test")
-    monkeypatch.setattr("borgish.master.looking.sys.executable", "/bin/false")
+    monkeypatch.setattr("borgish.master.checkpoint_contents.sys.executable", "/bin/false")
 
     for asked in (bench.keeper.verify(first.position), bench.keeper.delete(first.position, "ann")):
         with pytest.raises(BorgishError, match="could not be looked into"):

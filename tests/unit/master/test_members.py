@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from borgish.errors import UnsafeConfiguration
-from borgish.master import roster as rosters
-from borgish.master.life import unlisted
-from borgish.master.roster import Roster
+from borgish.master import members
+from borgish.master.members import MemberList
+from borgish.master.process import unlisted
 
 A, B, C = "http://127.0.0.1:7400", "http://127.0.0.1:7401", "http://127.0.0.1:7402"
 
@@ -21,15 +21,15 @@ def told(folder: Path) -> tuple[str, list[str]]:
     return read["url"], read["masters"]
 
 
-def entered(folder: Path, address: str, *, leads: bool = False) -> Roster:
-    roster = Roster(folder)
+def entered(folder: Path, address: str, *, leads: bool = False) -> MemberList:
+    roster = MemberList(folder)
     roster.enter(address)
     if leads:
         roster.lead()
     return roster
 
 
-def killed(roster: Roster) -> None:
+def killed(roster: MemberList) -> None:
     """Let go of what the kernel lets go of when a process dies, and of nothing else."""
     os.close(roster._seat)
     roster._seat = -1
@@ -77,7 +77,7 @@ def test_who_was_killed_is_known_until_the_next_one_looks(tmp_path: Path) -> Non
 
 
 def test_what_the_file_names_is_told_whoever_lives(tmp_path: Path) -> None:
-    one = Roster(tmp_path, "ca.pem", (B, C))
+    one = MemberList(tmp_path, "ca.pem", (B, C))
     one.enter(B)
     one.lead()
     assert told(tmp_path) == (B, [B, C])
@@ -104,8 +104,8 @@ def test_two_that_say_to_be_at_one_address_are_said(tmp_path: Path, caplog: pyte
 def test_one_who_was_paused_in_its_turn_holds_up_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rosters, "TURN_SECONDS_MAX", 0.02)
-    paused = Roster(tmp_path)
+    monkeypatch.setattr(members, "TURN_SECONDS_MAX", 0.02)
+    paused = MemberList(tmp_path)
     with paused._turn():
         entered(tmp_path, A, leads=True)
     assert told(tmp_path) == (A, [])

@@ -18,9 +18,9 @@ from borgish.clock import Now
 from borgish.errors import CellBroken, Poison, UnsafeConfiguration
 from borgish.master import core as core_module
 from borgish.master.core import Core
-from borgish.master.poison import REST_SECONDS, culprits
+from borgish.master.daemon import POISON_FILE, PoisonFile
+from borgish.master.quarantine import REST_SECONDS, culprits
 from borgish.master.step import Ask, Step
-from borgish.master.suspects import FILE, Suspects
 from borgish.reconcilers import RECONCILERS
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.scheduler.schedule import Scheduler
@@ -221,35 +221,35 @@ def test_an_entry_taken_in_by_half_breaks_the_cell(cellar: Cellar, monkeypatch: 
 
 
 def test_what_broke_a_master_is_not_tried_by_the_next(tmp_path: Path) -> None:
-    suspects = Suspects(tmp_path)
+    suspects = PoisonFile(tmp_path)
     assert suspects.known() == {}
     suspects.note("d0", "it broke")
-    cellar = Cellar(Suspects(tmp_path).known())
+    cellar = Cellar(PoisonFile(tmp_path).known())
     step = cellar.ask(SubmitJob(spec("ann/web")), SubmitJob(spec("ann/other")))
     [(_, refused), (_, accepted)] = step.replies
     assert isinstance(refused, Poison)
     assert "it broke" in refused.message
     assert isinstance(accepted, Accepted)
-    assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / POISON_FILE).stat().st_mode & 0o777 == 0o600
 
 
 def test_another_version_tries_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Suspects(tmp_path).note("d0", "it broke")
+    PoisonFile(tmp_path).note("d0", "it broke")
     monkeypatch.setattr(borgish, "__version__", "999")
-    assert Suspects(tmp_path).known() == {}
+    assert PoisonFile(tmp_path).known() == {}
 
 
 def test_a_damaged_list_is_named(tmp_path: Path) -> None:
-    (tmp_path / FILE).write_text("[{]")
+    (tmp_path / POISON_FILE).write_text("[{]")
     with pytest.raises(UnsafeConfiguration, match=r"poison\.json cannot be read"):
-        Suspects(tmp_path)
+        PoisonFile(tmp_path)
 
 
 def test_the_list_does_not_grow_for_ever(tmp_path: Path) -> None:
-    suspects = Suspects(tmp_path)
+    suspects = PoisonFile(tmp_path)
     for number in range(120):
         suspects.note(f"d{number}", "it broke")
-    known = Suspects(tmp_path).known()
+    known = PoisonFile(tmp_path).known()
     assert len(known) == 100
     assert "d119" in known
-    assert msgspec.json.decode((tmp_path / FILE).read_bytes())[0]["digest"] == "d20"
+    assert msgspec.json.decode((tmp_path / POISON_FILE).read_bytes())[0]["digest"] == "d20"

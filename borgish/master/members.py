@@ -26,7 +26,7 @@ _NAME_CHARACTERS_MAX = 200
 log = logging.getLogger("borgmaster")
 
 
-class Roster:
+class MemberList:
     """The masters of a folder, and the place of one of them. Every method raises UnsafeConfiguration."""
 
     def __init__(self, folder: Path, ca: str = "", configured: Sequence[str] = ()) -> None:
@@ -87,7 +87,7 @@ class Roster:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Have the roster alone. One who was paused in its turn is waited for for a moment only."""
+        """Have the member list alone. One who was paused in its turn is waited for for a moment only."""
         try:
             (self._folder / "masters").mkdir(mode=0o700, exist_ok=True)
             lock = _opened(self._folder / "masters" / "lock")

@@ -17,12 +17,10 @@ from borgish.clock import SystemClock
 from borgish.credentials import make_credentials, read_credentials
 from borgish.errors import UnsafeConfiguration
 from borgish.link.transport import HttpTransport
-from borgish.master.daemon import Daemon
-from borgish.master.front import Front
+from borgish.master.daemon import Daemon, Listener
 from borgish.master.garbage import settle
-from borgish.master.older import seen_in_files
-from borgish.master.rival import TakeOver, seen_by_machines
-from borgish.master.roster import Roster
+from borgish.master.members import MemberList
+from borgish.master.preflight import TakeOver, seen_by_machines, seen_in_files
 from borgish.master.settings import LIVE, Settings
 from borgish.master.standby import Standby
 from borgish.reload import Hangup, Pem, changes, read_pem, reload
@@ -49,12 +47,12 @@ async def live(
     ``may_wait``: stand by while another leads, rather than refuse to run. ``take_over``: what to lead though
     the machines say that it should not be.
     """
-    life = Life(settings, _stop_signals(), may_wait=may_wait, take_over=take_over)
-    hangup.handle(asyncio.get_running_loop(), lambda: life.reload(read_anew))
+    process = Process(settings, _stop_signals(), may_wait=may_wait, take_over=take_over)
+    hangup.handle(asyncio.get_running_loop(), lambda: process.reload(read_anew))
     try:
-        await life.run()
+        await process.run()
     finally:
-        await life.end()
+        await process.end()
 
 
 class _Reading(msgspec.Struct, frozen=True):
@@ -66,7 +64,7 @@ class _Reading(msgspec.Struct, frozen=True):
     pem: Pem
 
 
-class Life:
+class Process:
     """What one borgmaster is at the moment, and becomes."""
 
     def __init__(
@@ -82,9 +80,9 @@ class Life:
         )
         self._standby = Standby(settings.name, self._candidate, SystemClock())
         ca = settings.tls.ca if settings.tls else ""
-        self._roster = Roster(settings.folder, ca, settings.masters)
+        self._members = MemberList(settings.folder, ca, settings.masters)
         self._store: SqlStore | None = None
-        self._front: Front | None = None
+        self._front: Listener | None = None
         self._daemon: Daemon | None = None
         self._tokens: Tokens | None = None
         self._limits = Limits(settings.limits, SystemClock())
@@ -103,28 +101,28 @@ class Life:
         if self._store is not None:
             await self._lead(self._store, front)
 
-    async def _listen(self) -> Front:
+    async def _listen(self) -> Listener:
         """Answer as a standby, whatever comes then."""
         settings = self._settings
         self._tokens = Tokens.read(settings.folder / TOKENS)
         door = AuthMiddleware(
             StandbyApp(self._standby.health), self._tokens, hosts_of(settings.host), limits=self._limits
         )
-        self._front = Front(door)
+        self._front = Listener(door)
         await self._front.open(settings)
         self._standby.address = address = _advertised(settings, self._front.url)
         if self._candidate.owns_folder and (words := unlisted(address, settings.masters)):
             log.warning("%s", words)
-        self._roster.enter(address)
+        self._members.enter(address)
         return self._front
 
-    def _say_standing_by(self, front: Front) -> None:
+    def _say_standing_by(self, front: Listener) -> None:
         log.info("standing by for %s on %s", self._settings.name, front.url)
 
-    async def _lead(self, store: SqlStore, front: Front) -> None:
+    async def _lead(self, store: SqlStore, front: Listener) -> None:
         """Take in what the copy lacks, become the leader, and be it to the end."""
         credentials = make_credentials(self._settings.folder)
-        self._roster.lead()
+        self._members.lead()
         _set_floor(store, self._settings)  # it may have changed since this one stands by
         cell = await asyncio.to_thread(self._standby.follow, store)
         seen = await seen_by_machines(
@@ -207,7 +205,7 @@ class Life:
             self._daemon.close()
         elif self._store is not None:
             self._store.close()
-        self._roster.leave()
+        self._members.leave()
 
     async def _secrets_there(self) -> None:
         """Return when the secrets of the cell are there. Who leads has the folder to itself, and makes what

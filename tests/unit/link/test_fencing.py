@@ -3,7 +3,7 @@
 import pytest
 
 from borgish.errors import Fenced
-from borgish.link.refusals import Refusals
+from borgish.link.fencing import Refusals
 
 
 def refusals(*obeying: str) -> Refusals:

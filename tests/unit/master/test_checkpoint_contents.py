@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from borgish.master.looking import look
+from borgish.master.checkpoint_contents import look
 from borgish.store.base import CheckpointInfo
 
 

@@ -12,7 +12,7 @@ from borgish.cell.model import Snapshot
 from borgish.cell.observed import Observed
 from borgish.cell.state import Cell
 from borgish.clock import Now
-from borgish.master.rival import FLAG, Found, RivalSearch, refused_for, seen_of_rival
+from borgish.master.preflight import TAKE_OVER_FLAG, Found, RivalSearch, refused_for, seen_of_rival
 from borgish.wire.link import HeadReply, Leader
 
 WHO = Leader("http://b:7400", "nonce-b")
@@ -94,7 +94,7 @@ def test_it_is_named_with_the_way_out() -> None:
     error = refused_for([head(), head("m2"), head("m3", polled=False)])
     assert error.exit_code == 74
     assert "at http://b:7400, leads 2 of 3 machines that answered (timeline 1, epoch 4)" in error.message
-    assert FLAG in error.hint
+    assert TAKE_OVER_FLAG in error.hint
     silent = refused_for([HeadReply("m1", 1, 4, polls=1, polled=True)])
     assert "at an unknown address" in silent.message
 

@@ -8,7 +8,7 @@ from borgish.cell.commands import Seen
 from borgish.cell.model import Snapshot
 from borgish.cell.state import Cell
 from borgish.errors import StoreOlder
-from borgish.master.older import FLAG, seen_beyond
+from borgish.master.preflight import OLDER_STORE_FLAG, seen_beyond
 from borgish.wire.link import HeadReply
 
 CELL = Cell(Snapshot("c", position=300, timeline=1, epoch=3))
@@ -29,7 +29,7 @@ def test_an_older_store_is_refused_with_what_to_do(heads: tuple[HeadReply, ...])
         seen_beyond(CELL, heads, take_over=False)
     assert caught.value.exit_code == 73
     assert "ends at position 300 of timeline 1, epoch 3" in caught.value.message
-    assert FLAG in caught.value.hint
+    assert OLDER_STORE_FLAG in caught.value.hint
 
 
 def test_it_says_what_was_seen_where() -> None:

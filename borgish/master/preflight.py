@@ -1,8 +1,14 @@
-"""Whether another master leads the machines of this cell, on another store: looked at before one leads.
+"""What a candidate that won its store asks the machines before it leads, and may then refuse to lead.
 
-A copy of a cell, as a backup or a cloned machine, has the same secrets, history and leadership row. It wins a
-lock or lease of its own and would take every machine by a higher epoch, while the master of the original goes
-on. Only the machines know both: who has won its own store asks them who polls them.
+**Split brain.** A copy of a cell, as a backup or a cloned virtual machine, has the same secrets, history and
+leadership row. It wins a lock or lease of its own and would take every machine by a higher epoch, while the
+master of the original goes on. Only the machines know both: they are asked who polls them (``RivalSearch``).
+
+**An older store.** A database that was restored from a backup, or failed over to a replica that lagged, has
+lost history: tasks were placed and moved that it knows nothing of. To go on from it as if nothing were would
+start programs twice and end some that should run (``seen_beyond``).
+
+Nothing is changed by asking (``GET /v1/head``), and nothing is commanded or written until somebody says so.
 """
 
 import asyncio
@@ -11,17 +17,21 @@ from collections.abc import Sequence
 from enum import Enum, IntEnum
 from pathlib import Path
 
+import msgspec
+
 from borgish.cell.commands import Seen
+from borgish.cell.decide_cell import is_older
+from borgish.cell.model import Machine
 from borgish.cell.state import Cell
 from borgish.clock import Clock
-from borgish.errors import Fenced, InUse, UnsafeConfiguration
-from borgish.link.heads import ask_heads
-from borgish.link.refusals import REFUSED_SECONDS_MAX, Refusals
+from borgish.errors import InUse, StoreDamaged, StoreOlder, Unreachable, UnsafeConfiguration
 from borgish.link.transport import Transport
-from borgish.master.older import seen_beyond
+from borgish.store.checkpoint_files import CheckpointFiles
+from borgish.store.checkpoints import verified_snapshot
 from borgish.wire.link import HeadReply
 
-FLAG = "--take-over"
+TAKE_OVER_FLAG = "--take-over"
+OLDER_STORE_FLAG = "--take-over-from-older-store"
 STALL_SECONDS = 10.0
 """A leader that holds a lock may be held up for so long, by its host or a large step, and go on. The
 connections of a killed one close at once, so this delays only who follows a host that vanished."""
@@ -30,7 +40,14 @@ POLLED_SHARE = 4
 POLLS_MORE = 2
 """One poll more may be the last word of a dead master, which waited at a machine that was busy."""
 PAUSE_SECONDS, PAUSE_SECONDS_MAX = 0.05, 0.2
-LOOK_SECONDS = 0.5
+ASKED_MAX = 100
+"""Of more machines, so many are asked: whoever was led by a newer master has seen it."""
+WAIT_SECONDS = 0.5
+"""All have so long; then it is enough that half have answered, or ended without an answer."""
+WAIT_SECONDS_MAX = 4.0
+_NAMED_MAX = 3
+
+_decode = msgspec.json.Decoder(HeadReply).decode
 
 log = logging.getLogger("borgmaster")
 
@@ -154,7 +171,7 @@ def refused_for(heads: Sequence[HeadReply]) -> InUse:
         f"{rival_text(heads)}, and it is not on this database",
         "Nothing was commanded and nothing written. One of the two databases is a copy of the other: keep "
         "the one whose history is to go on, and stop the borgmaster of the other one. If that one cannot be "
-        f"stopped, start this one once with {FLAG}: the machines then obey it, on a new timeline",
+        f"stopped, start this one once with {TAKE_OVER_FLAG}: the machines then obey it, on a new timeline",
     )
 
 
@@ -182,16 +199,117 @@ def seen_of_rival(heads: Sequence[HeadReply]) -> Seen:
     )
 
 
-async def until_refused(refusals: Refusals, clock: Clock) -> Fenced:
-    """Return when half of the machines have refused this master for too long, with what it ends with."""
-    was_refused = False
-    while True:
-        await asyncio.sleep(LOOK_SECONDS)
-        seconds, refused = refusals.seconds(clock.now().mono), refusals.found()
-        if refused is not None and seconds > REFUSED_SECONDS_MAX:
-            return refused.error()
-        if refused is not None and not was_refused:
-            log.error("%s", refused.error())
-        elif refused is None and was_refused:
-            log.info("the machines obey this borgmaster again; commands are accepted")
-        was_refused = refused is not None
+def seen_beyond(cell: Cell, heads: Sequence[HeadReply], *, take_over: bool) -> Seen | None:
+    """Return what machines have seen and the store has not, to be taken over; None when the store is as new.
+
+    One machine cannot keep a master from its cell: at least half of those that answered must have seen
+    more. Raises StoreOlder unless it was said to ``take_over``.
+    """
+    newer = [head for head in heads if is_older(cell, _seen(head))]
+    if not newer or 2 * len(newer) < len(heads):
+        for head in newer:
+            log.warning("%s has seen more than the store: %s", head.machine, _told(head))
+        if take_over:
+            log.info("the store is not older than what the machines have seen; nothing is to be taken over")
+        return None
+    if not take_over:
+        raise StoreOlder(_what(cell, newer, len(heads)), _WAY_OUT)
+    log.warning("%s; taken over as asked for", _what(cell, newer, len(heads)))
+    highest = max(newer, key=lambda head: (head.timeline, head.epoch))
+    return Seen(highest.timeline, highest.epoch, max(head.attempt for head in newer))
+
+
+def seen_in_files(cell: Cell, files: CheckpointFiles, seen: Seen | None, *, take_over: bool) -> Seen | None:
+    """Return what machines have ``seen``, and the checkpoints in files beside the database, of a history that
+    the database has not; None where it has all of it.
+
+    Raises StoreDamaged unless such a store is to be taken over: it lost its log, or was put back.
+    """
+    newest = next(files.good(after=cell.position), None)
+    if newest is None:
+        return seen
+    if not take_over:
+        raise StoreDamaged(
+            f"The database ends at position {cell.position}, and beside it is a checkpoint of position "
+            f"{newest.position}: {newest.path}",
+            "What followed is lost, or an older database was put back. To go on from the older one all the "
+            f"same, start once with {OLDER_STORE_FLAG}",
+        )
+    log.warning("%s is of a history that the database has not; taken over as asked for", newest.path)
+    assert newest.info is not None
+    kept = verified_snapshot(cell.name, newest.info, newest.stored)
+    before = seen or Seen()
+    timeline, epoch = max((before.timeline, before.epoch), (kept.timeline, kept.epoch))
+    return Seen(timeline, epoch, max(before.attempt, kept.position))
+
+
+def _seen(head: HeadReply) -> Seen:
+    return Seen(head.timeline, head.epoch, head.attempt)
+
+
+def _told(head: HeadReply) -> str:
+    return f"it obeys timeline {head.timeline}, epoch {head.epoch}, and knows attempt {head.attempt}"
+
+
+def _what(cell: Cell, newer: Sequence[HeadReply], answered: int) -> str:
+    named = "; ".join(f"{head.machine}: {_told(head)}" for head in newer[:_NAMED_MAX])
+    return (
+        f"The database is older than what {len(newer)} of {answered} machines that answered have seen: "
+        f"it ends at position {cell.position} of timeline {cell.timeline}, epoch {cell.epoch}. {named}"
+    )
+
+
+_WAY_OUT = (
+    "Nothing was commanded and nothing written; tasks go on. Was a backup restored, or did the database fail "
+    "over to a replica that lagged? If there is a newer copy, start on that one. To go on from this one, "
+    f"start once with {OLDER_STORE_FLAG}: what was placed since by the history that is lost is then shown as "
+    "orphans, and ends after 10 minutes"
+)
+
+
+async def ask_heads(
+    machines: Sequence[Machine], transport: Transport, strangers: list[str] | None = None
+) -> tuple[HeadReply, ...]:
+    """Return what those machines say that answer in time. Does not raise.
+
+    Those that do not know the token, since their master has another secret, are added to ``strangers``.
+    """
+    strangers = [] if strangers is None else strangers
+    step = max(1, -(-len(machines) // ASKED_MAX))
+    asked = [asyncio.create_task(_ask(record, transport, strangers)) for record in machines[::step]]
+    if not asked:
+        return ()
+    await _wait(asked)
+    for task in asked:
+        task.cancel()
+    found = await asyncio.gather(*asked, return_exceptions=True)
+    return tuple(reply for reply in found if isinstance(reply, HeadReply))
+
+
+async def _wait(asked: "Sequence[asyncio.Task[HeadReply | None]]") -> None:
+    loop = asyncio.get_running_loop()
+    end = loop.time() + WAIT_SECONDS_MAX
+    _, missing = await asyncio.wait(asked, timeout=WAIT_SECONDS)
+    while 2 * len(missing) > len(asked) and loop.time() < end:
+        _, missing = await asyncio.wait(
+            missing, timeout=end - loop.time(), return_when=asyncio.FIRST_COMPLETED
+        )
+
+
+async def _ask(record: Machine, transport: Transport, strangers: list[str]) -> HeadReply | None:
+    """Return what one machine says; None for one that cannot, as one that is older than this question."""
+    peer = transport.peer(record)
+    body = b""
+    try:
+        async for part in peer.stream("/v1/head"):
+            if part.status == 401:
+                strangers.append(record.name)
+            if part.status != 200:
+                return None
+            body += part.body
+        reply = _decode(body)
+        return reply if reply.machine == record.name else None
+    except (Unreachable, OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    finally:
+        peer.close()
