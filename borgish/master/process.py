@@ -238,8 +238,8 @@ def _read_pem(settings: Settings) -> Pem:
 
 
 def _set_floor(store: SqlStore, settings: Settings) -> None:
-    if store.disk is not None and store.disk.floor != settings.disk:
-        store.disk.change(settings.disk)
+    if store.disk_space is not None and store.disk_space.floor != settings.disk:
+        store.disk_space.set_floor(settings.disk)
 
 
 def _borglet_tls(settings: Settings) -> ssl.SSLContext | None:

@@ -1,7 +1,7 @@
 """A store in memory, for the simulator and for tests: the same contract, and faults on demand.
 
-What is appended is kept as encoded text, so that nothing written here can change afterwards, and an
-entry that could not be stored fails here as well. The tables are not kept, only the journal.
+Entries are stored as encoded text, so that nothing written here can change afterwards, and an entry that
+could not be stored fails here as well. There is only the journal, no tables.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Entry).decode
 
 
-def _decoded(text: bytes) -> Entry:
+def _decode_entry(text: bytes) -> Entry:
     try:
         return _decode(text)
     except msgspec.DecodeError as error:
@@ -51,8 +51,8 @@ class Disk(msgspec.Struct):
     epoch: int = 0
     entries: list[bytes] = []  # in order, all above position ``pruned``
     checkpoints: dict[int, tuple[CheckpointInfo, bytes]] = {}  # by position, with the stored body
-    pruned: int = 0  # the last position of those that are no longer there
-    usage: dict[tuple[float, int], UsageBlock] = {}  # by moment and part
+    pruned: int = 0  # the last position that was pruned
+    usage: dict[tuple[float, int], UsageBlock] = {}  # by time and part
     room: Room = AMPLE
     gaps: tuple[tuple[int, int], ...] = ()  # positions left out, above ``pruned``: the first and last of each
 
@@ -74,7 +74,7 @@ class MemoryStore:
     has_lease = False
 
     def __init__(self, cell: str, retention: Retention | None = None, disk: Disk | None = None) -> None:
-        """Open a new disk, or one that is there already, as a master does when it starts again."""
+        """Open a new disk, or an existing one, as a master does when it starts again."""
         self.disk = disk or Disk(cell)
         self.warnings: list[str] = []
         self._cell = cell
@@ -110,13 +110,13 @@ class MemoryStore:
         return hashlib.sha256(b"\n".join(self.disk.entries)).hexdigest()
 
     def room(self) -> Room:
-        """Return what room the disk is said to have."""
+        """Return the space that the disk was set to have."""
         return self.disk.room
 
     def load(self) -> Cell:
         """Return the cell, by the same way as from a database."""
         self._expect_usable()
-        recovered = restore(self._cell, self._kept(), self.entries)
+        recovered = restore(self._cell, self._newest_first(), self.entries)
         self.warnings = recovered.warnings
         return recovered.cell
 
@@ -137,13 +137,13 @@ class MemoryStore:
         self._expect_leader()
 
     def release(self) -> None:
-        """Lead no more."""
+        """Resign."""
         self._epoch = 0
 
     def append(self, entries: Sequence[Entry], records: Records) -> None:  # noqa: ARG002 - as above
-        """Keep the entries, or fail as asked for."""
+        """Store the entries, or fail as asked for."""
         self._expect_leader()
-        self._expect_follow(entries)
+        self._check_order(entries)
         encoded = [_encode(entry) for entry in entries]
         fault, self._fault = self._fault, None
         if fault is not False:
@@ -159,18 +159,18 @@ class MemoryStore:
         """Return journal entries with a position above ``after``, in order; ``limit`` 0 is all."""
         self._expect_usable()
         first = self.disk.count(after)
-        return map(_decoded, self.disk.entries[first : first + limit if limit else None])
+        return map(_decode_entry, self.disk.entries[first : first + limit if limit else None])
 
     def entries_before(self, before: int, limit: int) -> Iterator[Entry]:
         """Return the ``limit`` entries next below position ``before``, newest first, decoded when taken."""
         self._expect_usable()
         end = min(self.disk.count(before - 1), len(self.disk.entries))
-        return map(_decoded, reversed(self.disk.entries[max(0, end - limit) : end]))
+        return map(_decode_entry, reversed(self.disk.entries[max(0, end - limit) : end]))
 
     def save_checkpoint(
         self, body: bytes | bytearray, position: int, at: float, reason: str, name: str = ""
     ) -> CheckpointInfo:
-        """Keep an encoded snapshot."""
+        """Store an encoded snapshot."""
         self._expect_leader()
         if position > self.disk.head:
             raise ValueError(f"checkpoint at {position}, but the journal ends at {self.disk.head}")
@@ -181,7 +181,7 @@ class MemoryStore:
         return info
 
     def import_checkpoint(self, info: CheckpointInfo, stored: bytes) -> None:
-        """Keep a checkpoint that was kept elsewhere, as it is stored. Raises Conflict."""
+        """Store a checkpoint that comes from outside, as it is. Raises Conflict."""
         self._expect_leader()
         check_import_conflicts(self.checkpoints(), info)
         self._put(info, stored)
@@ -197,15 +197,15 @@ class MemoryStore:
         check_prune_base(self.checkpoints(), below)
         gone = min(self.disk.count(below - 1), limit)
         if gone > 0:
-            self.disk.pruned = _decoded(self.disk.entries[gone - 1]).position
+            self.disk.pruned = _decode_entry(self.disk.entries[gone - 1]).position
             self.disk.gaps = tuple(gap for gap in self.disk.gaps if gap[0] > self.disk.pruned)
             del self.disk.entries[:gone]
         return max(0, gone)
 
     def checkpoints(self) -> list[CheckpointInfo]:
-        """Return what is kept, newest first."""
+        """Return the stored checkpoints, newest first."""
         self._expect_usable()
-        return [info for info, _ in self._kept()]
+        return [info for info, _ in self._newest_first()]
 
     def checkpoint_body(self, position: int) -> tuple[CheckpointInfo, bytes]:
         """Return one checkpoint with its body as stored."""
@@ -213,29 +213,29 @@ class MemoryStore:
         return self.disk.checkpoints[position]
 
     def delete_checkpoint(self, position: int, verify: Verify | None = None) -> CheckpointInfo:
-        """Let go of one checkpoint, unless it is the last good one."""
+        """Delete one checkpoint, unless it is the last good one."""
         self._expect_leader()
         info = find_checkpoint(self.checkpoints(), position)
-        besides = other_good_checkpoint(position, self._kept(), verify or partial(is_good, self._cell))
-        check_unchanged(self.checkpoints(), info, besides)
+        other = other_good_checkpoint(position, self._newest_first(), verify or partial(is_good, self._cell))
+        check_unchanged(self.checkpoints(), info, other)
         del self.disk.checkpoints[position]
         return info
 
     def save_usage(self, blocks: Sequence[UsageBlock]) -> None:
-        """Keep samples of usage, over those of the same moments."""
+        """Store samples of usage, over those of the same times."""
         self._expect_leader()
-        moments = {block.at for block in blocks}
-        others = {key: block for key, block in self.disk.usage.items() if key[0] not in moments}
+        times = {block.at for block in blocks}
+        others = {key: block for key, block in self.disk.usage.items() if key[0] not in times}
         self.disk.usage = others | {(block.at, block.part): block for block in blocks}
 
     def usage(self, after: tuple[float, int], until: float, limit: int) -> list[UsageBlock]:
-        """Return blocks of samples after one and not after a moment, in order."""
+        """Return blocks after this (time, part) and not after ``until``, in order, at most ``limit``."""
         self._expect_usable()
         found = [block for key, block in sorted(self.disk.usage.items()) if key > after and key[0] <= until]
         return found[:limit]
 
     def prune_usage(self, before: float, limit: int) -> int:
-        """Delete the first blocks of samples, of those from before a moment."""
+        """Delete the first blocks, at most ``limit``, of those from before a time; return how many."""
         self._expect_leader()
         gone = [key for key in sorted(self.disk.usage) if key[0] < before][:limit]
         for key in gone:
@@ -243,10 +243,10 @@ class MemoryStore:
         return len(gone)
 
     def close(self) -> None:
-        """Let go; the disk stays. Idempotent."""
+        """Close; the disk stays. Idempotent."""
         self._end = Unreachable("The store is closed", "Open it again")
 
-    def _kept(self) -> list[tuple[CheckpointInfo, bytes]]:
+    def _newest_first(self) -> list[tuple[CheckpointInfo, bytes]]:
         return [found for _, found in sorted(self.disk.checkpoints.items(), reverse=True)]
 
     def _expect_usable(self) -> None:
@@ -259,7 +259,7 @@ class MemoryStore:
             self._end = fenced(self._cell, self._epoch)
             raise self._end
 
-    def _expect_follow(self, entries: Sequence[Entry]) -> None:
+    def _check_order(self, entries: Sequence[Entry]) -> None:
         position = self.disk.head
         for entry in entries:
             if not follows(entry, position):

@@ -13,7 +13,7 @@ from borgish.store import migrate, postgres, sqlite
 from borgish.store.base import read_failed
 from borgish.store.checkpoint_files import CheckpointFiles
 from borgish.store.checkpoints import Retention
-from borgish.store.disk import Disk
+from borgish.store.disk_space import DiskSpace
 from borgish.store.sql import SqlStore
 
 FORMS = "Write it like sqlite:////var/lib/borgish/cell.db or postgresql://user:password@host/database"
@@ -38,14 +38,14 @@ def open_store(
     another cell or of a newer version; Unreachable and StoreDamaged for what is wrong with the database.
     """
     parsed = parse_url(url)
-    disk = files = None
+    space = files = None
     if not _ON_SERVER[parsed.drivername]:
         path = sqlite.path_of(parsed)
-        disk, files = Disk(path, floor or Floor()), CheckpointFiles(path, cell)
-    connection, release = connect(url, lock_path, disk)
+        space, files = DiskSpace(path, floor or Floor()), CheckpointFiles(path, cell)
+    connection, release = connect(url, lock_path, space)
     reach("open.connected")
     store = SqlStore(connection, cell, retention or Retention(), release)
-    store.disk, store.files = disk, files
+    store.disk_space, store.files = space, files
     try:
         migrate.prepare(connection, cell)
     except SQLAlchemyError as error:
@@ -58,17 +58,17 @@ def open_store(
 
 
 def connect(
-    url: str, lock_path: Path | None = None, disk: Disk | None = None
+    url: str, lock_path: Path | None = None, space: DiskSpace | None = None
 ) -> tuple[Connection, Callable[[], None]]:
     """Return a connection to a database, locked as a master locks it, and what releases the locks.
 
-    Its schema is not looked at. ``disk`` is given the room of an SQLite file as soon as that is locked.
+    Its schema is not checked. ``space`` is opened as soon as an SQLite file is locked.
     Raises UnsafeConfiguration and Unreachable as ``open_store`` does.
     """
     parsed = parse_url(url)
     if _ON_SERVER[parsed.drivername]:
         return postgres.connect(parsed, lock_path)
-    return sqlite.connect(parsed, lock_path, *([disk.open] if disk else []))
+    return sqlite.connect(parsed, lock_path, *([space.open] if space else []))
 
 
 def open_reader(url: str) -> tuple[SqlStore, str]:

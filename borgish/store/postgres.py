@@ -45,7 +45,7 @@ class _DriverConnection(Protocol):
 
 
 def connect(url: URL, lock_path: Path | None) -> tuple[Connection, Callable[[], None]]:
-    """Return a connection, and what lets go of the lock on the master's own folder.
+    """Return a connection, and what releases the lock on the master's own folder.
 
     Raises UnsafeConfiguration when the driver is missing or the server refuses, Unreachable when
     nobody answers.
@@ -59,15 +59,16 @@ def connect(url: URL, lock_path: Path | None) -> tuple[Connection, Callable[[], 
 
 
 def connect_alone(url: URL) -> Connection:
-    """Return a connection whose session is ours alone, as a lock and its settings need it.
+    """Return a connection whose session is ours alone: settings and advisory locks belong to a session.
 
-    Raises what ``connect`` does, and UnsafeConfiguration behind a pooler that gives each transaction
-    another session: two of our connections at once show it, since one server process serves both.
+    That is checked at the start, rather than found when it matters. Raises what ``connect`` does, and
+    UnsafeConfiguration behind a pooler that gives each transaction another session: two of our connections at
+    once show it, since one server process serves both.
     """
     _expect_driver()
     first = _connection(url)
     try:
-        _expect_session(url, first)
+        _check_not_pooled(url, first)
         return first
     except SQLAlchemyError as error:
         _close(first)
@@ -77,15 +78,15 @@ def connect_alone(url: URL) -> Connection:
         raise
 
 
-def _expect_session(url: URL, first: Connection) -> None:
+def _check_not_pooled(url: URL, first: Connection) -> None:
     with first.begin():
-        before = _process(first)
+        before = _backend_pid(first)
     second = _connection(url)
     try:
         with second.begin():
-            beside = _process(second)
+            beside = _backend_pid(second)
             with first.begin():
-                after = _process(first)
+                after = _backend_pid(first)
     finally:
         _close(second)
     if before != after or beside == before:
@@ -106,7 +107,7 @@ def expect_writable(connection: Connection) -> None:
         )
 
 
-def _process(connection: Connection) -> int:
+def _backend_pid(connection: Connection) -> int:
     """Return which of the server's processes serves this transaction."""
     return int(connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one())
 

@@ -6,7 +6,7 @@ from sqlalchemy import Connection, delete, func, insert, update
 
 from borgish.cell.apply import apply_entry
 from borgish.cell.events import EntriesLost, Entry
-from borgish.store import kept
+from borgish.store import sql
 from borgish.store.base import CheckpointInfo
 from borgish.store.codec import compress, encode_snapshot, sha256_of
 from borgish.store.remains import Remains
@@ -72,9 +72,9 @@ def _lost_entry(saved: Salvaged, at: float) -> Entry:
 def _checkpoint(target: Connection, saved: Salvaged, at: float) -> CheckpointInfo:
     stored = compress(encode_snapshot(saved.cell.snapshot()))
     position = saved.cell.position
-    name = "".join(info.name for info in kept.infos(target) if info.position == position)
+    name = "".join(info.name for info in sql.checkpoint_infos(target) if info.position == position)
     info = CheckpointInfo(position, at, ACTOR, sha256_of(stored), len(stored), name)
-    kept.remove(target, position)
+    sql.delete_checkpoint(target, position)
     _keep(target, info, stored)
     return info
 

@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from borgish.errors import BorgishError, NotFound, StoreDamaged, UnsafeConfiguration
 from borgish.failpoints import reach
-from borgish.store import files, migrate, postgres, sqlite
+from borgish.store import migrate, postgres, sqlite
 from borgish.store.base import CheckpointInfo, read_failed, reason_of
 from borgish.store.checkpoint_files import CheckpointFiles
 from borgish.store.checkpoints import RestorePoint
@@ -131,27 +131,27 @@ class Recovery:
     @contextmanager
     def _copy_opened(self) -> Iterator[Remains]:
         with sqlite.locked(self._path, self._folder / "cell.lock"):
-            files.finish_rebuild(self._path)
-            work, building = files.working_copies(self._path)
+            sqlite.finish_rebuild(self._path)
+            work, building = sqlite.working_copies(self._path)
             try:
                 with _making(f"{work}, the copy that is read, cannot be made", _BESIDE):
-                    files.copied(self._path, work)
+                    sqlite.copy_database(self._path, work)
                     work.touch(0o600)
                 reach("rebuild.copied")
                 remains = self._open_copy(work)
                 with _closing(remains.connection):
                     yield remains
             finally:
-                files.removed(work)
-                files.removed(building)
+                sqlite.remove_database(work)
+                sqlite.remove_database(building)
 
     def _open_copy(self, work: Path) -> Remains:
         """Open a copy, brought to this version's schema where that can be; an empty one where it is none."""
-        files.pad(work)
+        sqlite.pad_to_stated_size(work)
         try:
             connection = sqlite.open_file(work)
         except StoreDamaged as error:
-            connection = sqlite.open_file(files.removed(work))
+            connection = sqlite.open_file(sqlite.remove_database(work))
             migrate.prepare(connection, self._name)
             return Remains(connection, error.message, is_end_known=False)
         try:
@@ -171,17 +171,17 @@ class Recovery:
     # Writing
 
     def _build_beside(self, remains: Remains, done: Recovered) -> None:
-        _, building = files.working_copies(self._path)
+        _, building = sqlite.working_copies(self._path)
         with _making(f"{self._path} cannot be rebuilt", _BESIDE):
-            with _closing(sqlite.open_file(files.removed(building))) as target:
+            with _closing(sqlite.open_file(sqlite.remove_database(building))) as target:
                 migrate.prepare(target, self._name)
                 with target.begin():
                     copy_history(target, remains, done.saved)
                     done.checkpoint = write_cell(target, done.saved, self._at)
                 reach("rebuild.written")
-            done.aside = files.put_aside(self._path)
-            files.settle(self._path, building)
-        files.finish_rebuild(self._path)
+            done.aside = sqlite.back_up(self._path)
+            sqlite.commit_rebuild(self._path, building)
+        sqlite.finish_rebuild(self._path)
 
     def _written(self, saved: Salvaged) -> Path | None:
         """Write the entries that are lost to a file of the folder, as far as they can be read."""
@@ -197,7 +197,7 @@ class Recovery:
                 file.write(json.dumps(dict(zip(names, row, strict=True)), default=str) + "\n")
             file.flush()
             os.fsync(file.fileno())
-            files.sync_folder(path)
+            sqlite.sync_folder(path)
         return path
 
 

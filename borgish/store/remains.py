@@ -14,7 +14,7 @@ from sqlalchemy.exc import DataError, SQLAlchemyError
 
 from borgish.cell.events import Entry
 from borgish.errors import StoreDamaged
-from borgish.store import kept
+from borgish.store import sql
 from borgish.store.base import CheckpointInfo, reason_of
 from borgish.store.tables import (
     ENTRY_COLUMNS,
@@ -44,11 +44,13 @@ class Remains:
 
     def checkpoints(self) -> list[CheckpointInfo]:
         """Return what is kept, newest first."""
-        return self._tried("The list of checkpoints", lambda: kept.infos(self.connection)) or []
+        return self._tried("The list of checkpoints", lambda: sql.checkpoint_infos(self.connection)) or []
 
     def body(self, position: int) -> bytes:
         """Return a checkpoint's body as stored, empty when it cannot be read."""
-        read = self._tried(f"The checkpoint at {position}", lambda: kept.body(self.connection, position))
+        read = self._tried(
+            f"The checkpoint at {position}", lambda: sql.checkpoint_body(self.connection, position)
+        )
         return read or b""
 
     def led(self) -> tuple[str, int, int]:

@@ -1,8 +1,8 @@
 """The store on SQLAlchemy Core, over one connection to SQLite or Postgres.
 
 How to connect is in ``sqlite.py`` and ``postgres.py``. Reads and checkpoints go through Core as
-usual; the hot path writes rows as tuples through statements that Core has compiled once, which
-takes a quarter of the time of handing it a dictionary for each row.
+usual; the hot path writes rows as tuples through statements that Core has compiled once
+(``tables.Statements``), which takes a quarter of the time of handing it a dictionary for each row.
 """
 
 import sys
@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from sqlalchemy import Connection, Executable, Table, func, select
+import msgspec
+from sqlalchemy import Connection, Executable, Table, delete, func, insert, select, tuple_
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from borgish.cell.events import Entry, follows
@@ -19,7 +20,6 @@ from borgish.cell.room import AMPLE, Room
 from borgish.cell.state import Cell
 from borgish.errors import BorgishError, Fenced, StoreDamaged, Unreachable
 from borgish.failpoints import reach
-from borgish.store import kept, sampled
 from borgish.store.base import (
     CheckpointInfo,
     Records,
@@ -36,19 +36,21 @@ from borgish.store.checkpoints import (
     check_import_conflicts,
     check_prune_base,
     check_unchanged,
+    expired,
     find_checkpoint,
     is_good,
     name_for,
     other_good_checkpoint,
 )
 from borgish.store.codec import compress, sha256_of
-from borgish.store.disk import Disk
+from borgish.store.disk_space import DiskSpace
 from borgish.store.leadership import advisory_unlock, clear_holder, raise_epoch
 from borgish.store.replay import restore
 from borgish.store.tables import (
     ENTRY_COLUMNS,
     Row,
     Statements,
+    checkpoints,
     columns_as_written,
     entry_row,
     job_row,
@@ -58,17 +60,20 @@ from borgish.store.tables import (
     quota_row,
     read_entry,
     task_rows,
+    usage_samples,
 )
 from borgish.store.usage import UsageBlock
 
 _PAGE_ENTRIES = 500
+_USAGE_KEY = (usage_samples.c.at, usage_samples.c.part)
+_INFO = [column for column in checkpoints.c if column.name != "body"]
 
 
 class SqlStore:
     """A cell in a database. See ``store.base.Store`` for the contract.
 
     Checkpoints may be saved, read and deleted from other threads than the one that appends: what takes
-    long, to compress and to verify them, is done while the connection is free.
+    long, compressing and verifying them, is done while the connection is free.
     """
 
     def __init__(
@@ -77,9 +82,9 @@ class SqlStore:
         """Use a connection whose schema is in place. ``release`` is called once, when it is closed."""
         self.kind = connection.dialect.name
         self.has_lease = self.kind == "postgresql"
-        self.warnings: list[str] = []  # what ``load`` had to pass over
+        self.warnings: list[str] = []  # checkpoints that ``load`` had to pass over
         self.expected_epoch: int | None = None  # to lead only if nobody has led since that one
-        self.disk: Disk | None = None  # where that is ours to look after, as are
+        self.disk_space: DiskSpace | None = None  # of SQLite; a server manages its own, as for
         self.files: CheckpointFiles | None = None
         self._connection = connection
         self._cell = cell
@@ -93,14 +98,14 @@ class SqlStore:
         self._open = True
 
     def room(self) -> Room:
-        """Return what room is left; a server looks after its own disk."""
-        return AMPLE if self.disk is None else self.disk.room()
+        """Return how much space is left; a server manages its own disk."""
+        return AMPLE if self.disk_space is None else self.disk_space.room()
 
     # Reading
 
     def load(self) -> Cell:
         """Return the cell. Raises StoreDamaged, or UnsafeConfiguration for what another version wrote."""
-        recovered = restore(self._cell, self._kept(), self.entries)
+        recovered = restore(self._cell, self._stored_checkpoints(), self.entries)
         self.warnings = recovered.warnings
         self._last = recovered.cell.position
         reach("recovery.loaded")
@@ -123,22 +128,22 @@ class SqlStore:
         return map(read_entry, self.rows(below.order_by(journal.c.position.desc()).limit(limit)))
 
     def checkpoints(self) -> list[CheckpointInfo]:
-        """Return what is kept, newest first."""
+        """Return the stored checkpoints, newest first."""
         with self._reading() as connection:
-            return kept.infos(connection)
+            return checkpoint_infos(connection)
 
     def checkpoint_body(self, position: int) -> tuple[CheckpointInfo, bytes]:
         """Return one checkpoint with its body as stored. Raises NotFound."""
         with self._reading() as connection:
-            info = find_checkpoint(kept.infos(connection), position)
-            return info, kept.body(connection, position) or b""
+            info = find_checkpoint(checkpoint_infos(connection), position)
+            return info, checkpoint_body(connection, position) or b""
 
     def table_rows(self, table: Table) -> list[Row]:
         """Return all rows of a table with JSON as it was written, for ``tables.differences``."""
         return self.rows(select(*columns_as_written(table.c)))
 
     def rows(self, statement: Executable) -> list[Row]:
-        """Return what a SELECT gives, for who looks at the tables."""
+        """Return what a SELECT gives, for whoever inspects the database."""
         with self._reading() as connection:
             return [tuple(row) for row in connection.execute(statement)]
 
@@ -150,11 +155,11 @@ class SqlStore:
             rows = connection.execute(statement).all()
         return [read_entry(tuple(row)) for row in rows]
 
-    def _kept(self) -> Iterator[tuple[CheckpointInfo, bytes]]:
+    def _stored_checkpoints(self) -> Iterator[tuple[CheckpointInfo, bytes]]:
         for info in self.checkpoints():
             with self._reading() as connection:
-                body = kept.body(connection, info.position)
-            if body is not None:  # it may have gone meanwhile
+                body = checkpoint_body(connection, info.position)
+            if body is not None:  # it may have been deleted meanwhile
                 yield info, body
 
     def leads(self) -> bool:
@@ -180,18 +185,19 @@ class SqlStore:
             self._renew(connection)
 
     def release(self) -> None:
-        """Lead no more, so that another may at once."""
+        """Resign, so that another may lead at once."""
         epoch, self._epoch = self._epoch, 0
         with self._writing() as connection:
             clear_holder(connection, epoch)
-        with self._writing() as connection:  # only now: who gets the lock is to find nobody in the row
+        # Only now: whoever gets the lock is to find no holder in the row.
+        with self._writing() as connection:
             advisory_unlock(connection, epoch)
 
     def append(self, entries: Sequence[Entry], records: Records) -> None:
         """Write entries and rows in one durable transaction. Raises OutcomeUnknown, Fenced, StoreDamaged."""
         self._expect_usable()
-        last = self._follow(entries)
-        work = self._work(entries, records)
+        last = self._check_order(entries)
+        work = self._statements(entries, records)
         reach("append.begin")
         with self._writing() as connection:
             reach("append.begun")
@@ -208,64 +214,77 @@ class SqlStore:
     def save_checkpoint(
         self, body: bytes | bytearray, position: int, at: float, reason: str, name: str = ""
     ) -> CheckpointInfo:
-        """Keep an encoded snapshot. A BorgishError that is neither of append's leaves the store as it was."""
+        """Store an encoded snapshot. A BorgishError that is not one of append's left the store as it was."""
         if position > (self._last or 0):
             raise ValueError(f"checkpoint at {position}, but the journal ends at {self._last}")
         stored = compress(body)
         sha256 = sha256_of(stored)
         reach("checkpoint.compressed")
-        with self._changing_kept("kept") as connection:
+        with self._beside_cell("kept") as connection:
             reach("checkpoint.begun")
-            name = name_for(kept.infos(connection), position, name)
+            name = name_for(checkpoint_infos(connection), position, name)
             info = CheckpointInfo(position, at, reason, sha256, len(stored), name)
-            kept.put(connection, info, stored, self._retention)
+            self._replace_checkpoint(connection, info, stored)
         reach("checkpoint.committed")
         return info
 
     def delete_checkpoint(self, position: int, verify: Verify | None = None) -> CheckpointInfo:
-        """Let go of one checkpoint, unless it is the last good one. Raises NotFound and Conflict."""
+        """Delete one checkpoint, unless it is the last good one. Raises NotFound and Conflict."""
         info = find_checkpoint(self.checkpoints(), position)
-        besides = other_good_checkpoint(position, self._kept(), verify or partial(is_good, self._cell))
+        other = other_good_checkpoint(
+            position, self._stored_checkpoints(), verify or partial(is_good, self._cell)
+        )
         reach("checkpoint_delete.judged")
-        with self._changing_kept("deleted") as connection:
-            check_unchanged(kept.infos(connection), info, besides)
-            kept.remove(connection, position)
+        with self._beside_cell("deleted") as connection:
+            check_unchanged(checkpoint_infos(connection), info, other)
+            delete_checkpoint(connection, position)
             reach("checkpoint_delete.removed")
         reach("checkpoint_delete.committed")
         return info
 
     def import_checkpoint(self, info: CheckpointInfo, stored: bytes) -> None:
-        """Keep a checkpoint that was kept elsewhere, as it is stored. Raises Conflict."""
-        with self._changing_kept("kept") as connection:
-            check_import_conflicts(kept.infos(connection), info)
-            kept.put(connection, info, stored, self._retention)
+        """Store a checkpoint that comes from outside, as it is. Raises Conflict."""
+        with self._beside_cell("kept") as connection:
+            check_import_conflicts(checkpoint_infos(connection), info)
+            self._replace_checkpoint(connection, info, stored)
 
     def prune_journal(self, below: int, limit: int) -> int:
         """Delete the first entries of the journal, of those below a checkpoint. Raises Conflict."""
-        with self._changing_kept("left behind") as connection:
-            check_prune_base(kept.infos(connection), below)
-            pruned = kept.prune(connection, below, limit)
+        with self._beside_cell("left behind") as connection:
+            check_prune_base(checkpoint_infos(connection), below)
+            first, pruned = _first_position(connection), 0
+            if 0 < first < below:
+                end = min(below, first + limit)
+                pruned = connection.execute(delete(journal).where(journal.c.position < end)).rowcount
             reach("journal.pruned")
         reach("journal.pruning_committed")
         return pruned
 
     def save_usage(self, blocks: Sequence[UsageBlock]) -> None:
-        """Keep samples of usage in one transaction."""
-        with self._changing_kept("kept", "sample of usage") as connection:
-            sampled.put(connection, blocks)
+        """Store samples of usage in one transaction, over those of the same times: clocks are set back."""
+        with self._beside_cell("kept", "sample of usage") as connection:
+            for at in {block.at for block in blocks}:
+                connection.execute(delete(usage_samples).where(usage_samples.c.at == at))
+            if blocks:
+                connection.execute(usage_samples.insert(), [msgspec.structs.asdict(each) for each in blocks])
 
     def usage(self, after: tuple[float, int], until: float, limit: int) -> list[UsageBlock]:
-        """Return blocks of samples after one and not after a moment, in order."""
-        with self._reading() as connection:
-            return sampled.page(connection, after, until, limit)
+        """Return blocks after this (time, part) and not after ``until``, in order, at most ``limit``."""
+        wanted = select(usage_samples).where(tuple_(*_USAGE_KEY) > after, usage_samples.c.at <= until)
+        rows = self.rows(wanted.order_by(*_USAGE_KEY).limit(limit))
+        return [UsageBlock(at, part, samples, bytes(body)) for at, part, samples, body in rows]
 
     def prune_usage(self, before: float, limit: int) -> int:
-        """Delete the first blocks of samples, of those from before a moment."""
-        with self._changing_kept("deleted", "sample of usage") as connection:
-            return sampled.prune(connection, before, limit)
+        """Delete the first blocks, at most ``limit``, of those from before a time; return how many."""
+        oldest = select(*_USAGE_KEY).where(usage_samples.c.at < before).order_by(*_USAGE_KEY).limit(limit)
+        with self._beside_cell("deleted", "sample of usage") as connection:
+            gone = [tuple(row) for row in connection.execute(oldest)]
+            if not gone:
+                return 0
+            return connection.execute(delete(usage_samples).where(tuple_(*_USAGE_KEY) <= gone[-1])).rowcount
 
     def close(self) -> None:
-        """Let go of the connection and of the lock. Idempotent."""
+        """Close the connection and release the lock. Idempotent."""
         with self._mutex:
             if not self._open:
                 return
@@ -281,7 +300,8 @@ class SqlStore:
                 self._release()
                 reach("close.released")
 
-    def _follow(self, entries: Sequence[Entry]) -> int:
+    def _check_order(self, entries: Sequence[Entry]) -> int:
+        """Return the last position, after entries that have to follow the journal without a gap."""
         last = self._last or 0
         for entry in entries:
             if not follows(entry, last):
@@ -292,8 +312,8 @@ class SqlStore:
             last = entry.position
         return last
 
-    def _work(self, entries: Sequence[Entry], records: Records) -> list[tuple[str, list[Row]]]:
-        """What goes comes first: it may have come again in the same step."""
+    def _statements(self, entries: Sequence[Entry], records: Records) -> list[tuple[str, list[Row]]]:
+        """Deletions come first: what was deleted may have been created again in the same step."""
         sql = self._sql
         return [
             (sql.journal, [entry_row(entry) for entry in entries]),
@@ -308,12 +328,24 @@ class SqlStore:
         ]
 
     def _renew(self, connection: Connection, timeline: int | None = None) -> None:
-        mine = (timeline, self._epoch)
-        if not self._epoch or connection.exec_driver_sql(self._sql.renew, mine).rowcount == 0:
+        # The fence: the row is updated only where it has this epoch.
+        values = (timeline, self._epoch)
+        if not self._epoch or connection.exec_driver_sql(self._sql.renew, values).rowcount == 0:
             raise fenced(self._cell, self._epoch)
 
+    def _replace_checkpoint(self, connection: Connection, info: CheckpointInfo, stored: bytes) -> None:
+        """Write a checkpoint over the one at its position, and delete those that have expired."""
+        delete_checkpoint(connection, info.position)
+        reach("checkpoint.replaced")
+        insert_checkpoint(connection, info, stored)
+        reach("checkpoint.inserted")
+        begins = _first_position(connection) or 1
+        for old in expired(checkpoint_infos(connection), self._retention, begins):
+            delete_checkpoint(connection, old.position)
+        reach("checkpoint.pruned")
+
     @contextmanager
-    def _changing_kept(self, what: str, which: str = "checkpoint") -> Iterator[Connection]:
+    def _beside_cell(self, what: str, which: str = "checkpoint") -> Iterator[Connection]:
         """Write beside the cell, as the leader; an error there leaves the store as it was, and usable."""
         with self._writing() as connection:
             self._renew(connection)
@@ -355,3 +387,34 @@ class SqlStore:
             raise self._end
         if not self._open:
             raise Unreachable("The store is closed", "Open it again")
+
+
+# The rows of checkpoints
+
+
+def checkpoint_infos(connection: Connection) -> list[CheckpointInfo]:
+    """Return the stored checkpoints, newest first."""
+    rows = connection.execute(select(*_INFO).order_by(checkpoints.c.position.desc())).all()
+    return [CheckpointInfo(*row) for row in rows]
+
+
+def checkpoint_body(connection: Connection, position: int) -> bytes | None:
+    """Return a checkpoint's body as stored; None when there is none, or no longer."""
+    wanted = select(checkpoints.c.body).where(checkpoints.c.position == position)
+    found = connection.execute(wanted).scalar_one_or_none()
+    return None if found is None else bytes(found)
+
+
+def insert_checkpoint(connection: Connection, info: CheckpointInfo, stored: bytes) -> None:
+    """Write a checkpoint at a position that has none."""
+    connection.execute(insert(checkpoints), msgspec.structs.asdict(info) | {"body": stored})
+
+
+def delete_checkpoint(connection: Connection, position: int) -> None:
+    """Delete the checkpoint at a position, if there is one."""
+    connection.execute(delete(checkpoints).where(checkpoints.c.position == position))
+
+
+def _first_position(connection: Connection) -> int:
+    """Return the position of the journal's first entry; 0 when it is empty."""
+    return connection.execute(select(func.min(journal.c.position))).scalar_one() or 0

@@ -1,26 +1,35 @@
-"""Connects to SQLite: one connection, durable at each commit, files that only their owner reads.
+"""Connects to SQLite: one connection, durable at each commit; and replaces one database file by another.
 
 SQLite before 3.51.3 can damage a WAL database when two connections write to it. So the one
-connection comes with a lock; whoever looks from outside opens the file with ``mode=ro``.
+connection comes with a lock; whoever reads from outside opens the file with ``mode=ro``.
+
+A database is its file and the write-ahead log beside it, which SQLite would apply to whatever file it finds
+there. So a replacement is first complete under a name of its own; from the moment that it has the name
+``.rebuilt`` it is what will be opened, whoever opens next.
 """
 
 import os
+import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, StaticPool, create_engine, event
 from sqlalchemy.exc import SQLAlchemyError
 
+from borgish.durable import sync
 from borgish.errors import UnsafeConfiguration
 from borgish.failpoints import reach
 from borgish.store.base import read_failed
-from borgish.store.files import finish_rebuild
 from borgish.store.leadership import FileLock
 
 BUSY_SECONDS_MAX = 5.0
+_LOG_SUFFIXES = ("-wal", "-shm")
+PADDED_BYTES_MAX = 64 * 2**20
+"""Beside eight times the file's size. A header that states more than that is damaged itself."""
 _PRAGMAS = (
     "synchronous = FULL",  # NORMAL does not sync at commit
     "cache_size = -32768",  # KiB; holds the hot pages of 200,000 tasks
@@ -30,25 +39,25 @@ _PRAGMAS = (
 
 
 def connect(
-    url: URL, lock_path: Path | None, locked_now: Callable[[], None] = lambda: None
+    url: URL, lock_path: Path | None, on_locked: Callable[[], None] = lambda: None
 ) -> tuple[Connection, Callable[[], None]]:
-    """Return a connection, and what lets go of its locks.
+    """Return a connection, and what releases its locks.
 
     Locks ``lock_path`` and the file beside the database (``cell.lock`` for ``cell.db``), so that
-    two masters with different settings do not both get in; ``locked_now`` is called when both are ours and
+    two masters with different settings do not both get in; ``on_locked`` is called when both are ours and
     nothing was opened. Raises UnsafeConfiguration, as InUse when another master has it.
     """
     path = path_of(url)
     with locked(path, lock_path) as held:
         reach("open.locked")
-        locked_now()
+        on_locked()
         finish_rebuild(path)
         _make_private(path)
         return open_file(path), held.pop_all().close
 
 
 def locked(path: Path, lock_path: Path | None) -> ExitStack:
-    """Return the locks on a database, held until they are let go of. Raises UnsafeConfiguration."""
+    """Return the locks on a database, held until they are closed. Raises UnsafeConfiguration."""
     with ExitStack() as held:
         for lock in dict.fromkeys([path.with_suffix(".lock"), *([lock_path.resolve()] if lock_path else [])]):
             held.callback(FileLock(lock).release)
@@ -118,8 +127,8 @@ def _prepare(connection: sqlite3.Connection, _record: object) -> None:
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """Where there can be no WAL SQLite says so and goes on without. Raises UnsafeConfiguration: as it is
-    used here, a commit would not outlive a power cut then."""
+    """Where there can be no WAL SQLite reports so and goes on without. Raises UnsafeConfiguration: with these
+    pragmas a commit would not outlive a power cut then."""
     [(mode,)] = connection.execute("PRAGMA journal_mode = WAL")
     if mode != "wal":
         raise UnsafeConfiguration(
@@ -130,3 +139,93 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 
 def _begin(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+# Replacing the file
+
+
+def finish_rebuild(path: Path) -> None:
+    """Put a replacement that is complete, if there is one, into its place. The lock is held."""
+    rebuilt = _beside(path, ".rebuilt")
+    if not rebuilt.exists():
+        return
+    for log in _LOG_SUFFIXES:
+        _beside(path, log).unlink(missing_ok=True)
+    sync_folder(path)
+    reach("rebuild.cleared")
+    rebuilt.replace(path)
+    sync_folder(path)
+    reach("rebuild.replaced")
+
+
+def commit_rebuild(path: Path, built: Path) -> None:
+    """Make a complete and closed database the one that will be opened."""
+    sync(built)
+    built.replace(_beside(path, ".rebuilt"))
+    sync_folder(path)
+    reach("rebuild.settled")
+
+
+def back_up(path: Path) -> list[Path]:
+    """Copy a database and its log to unused names; return these. Raises OSError, and leaves no half then."""
+    backup = next(found for n in count(1) if not (found := _beside(path, f".damaged-{n}")).exists())
+    try:
+        copies = copy_database(path, backup)
+        for copy in copies:
+            sync(copy)
+        sync_folder(path)
+    except OSError:
+        remove_database(backup)
+        raise
+    reach("rebuild.aside")
+    return copies
+
+
+def copy_database(path: Path, to: Path) -> list[Path]:
+    """Copy a database that nobody has open, with its log, over any there are; return the copies' paths."""
+    remove_database(to)
+    copies = []
+    for name in ("", "-wal"):
+        if _beside(path, name).exists():
+            copies.append(_beside(to, name))
+            with open(copies[-1], "wb", opener=_open_private) as copy, _beside(path, name).open("rb") as file:
+                shutil.copyfileobj(file, copy, 2**20)
+    return copies
+
+
+def pad_to_stated_size(path: Path) -> None:
+    """Extend an SQLite file that was cut off to the length that its header states, or SQLite refuses it."""
+    with path.open("r+b") as file:
+        head = file.read(32)
+        page_bytes = int.from_bytes(head[16:18], "big")
+        pages = int.from_bytes(head[28:32], "big")
+        size = pages * (65536 if page_bytes == 1 else page_bytes)
+        actual = path.stat().st_size
+        if head.startswith(b"SQLite format 3\0") and actual < size <= 8 * actual + PADDED_BYTES_MAX:
+            file.truncate(size)
+
+
+def remove_database(path: Path) -> Path:
+    """Remove a database with its log, where there is one, and return its path."""
+    for name in ("", "-journal", *_LOG_SUFFIXES):
+        _beside(path, name).unlink(missing_ok=True)
+    return path
+
+
+def working_copies(path: Path) -> Iterator[Path]:
+    """Yield the names of the files that a rebuild works on; of no use to anybody when it was cut off."""
+    yield _beside(path, ".salvage")
+    yield _beside(path, ".building")
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names beside a file durable."""
+    sync(path.parent)
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

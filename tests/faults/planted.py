@@ -12,7 +12,7 @@ from borgish.cell.state import Cell
 from borgish.clock import Now, SystemClock
 from borgish.master import core
 from borgish.master.core import Core
-from borgish.store import disk, sqlite
+from borgish.store import disk_space, sqlite
 from borgish.store.base import Records
 from borgish.store.sql import SqlStore
 from borgish.store.tables import Row
@@ -48,8 +48,8 @@ def write_tables_by_half() -> None:
             (statement, rows) for statement, rows in work(self, entries, records) if "tasks" not in statement
         ]
 
-    work = SqlStore._work
-    _put(SqlStore, "_work", forgetful)
+    work = SqlStore._statements
+    _put(SqlStore, "_statements", forgetful)
 
 
 def fail_at_poison() -> None:
@@ -109,7 +109,7 @@ def fill_disk() -> None:
     watching = _UNTIL_THE_END.enter_context(watched())
     file = Path(os.environ["DISK_FREE_FILE"])
     reserve = file.with_name("cell.reserve")
-    left = disk.RESERVE_BYTES_MAX
+    left = disk_space.RESERVE_BYTES_MAX
 
     def refuse(change: Done) -> int:
         nonlocal left
@@ -123,7 +123,7 @@ def fill_disk() -> None:
         return PLENTY_BYTES if said == "unnoticed" else int(said), PLENTY_BYTES
 
     watching.refuse = refuse
-    _put(disk, "space_of", space_of)
+    _put(disk_space, "space_of", space_of)
 
 
 def do_not_wait_long() -> None:

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from borgish.cell.events import EntriesLost, JobSubmitted, MachineUp
 from borgish.errors import BorgishError, Fenced, NotFound, StoreDamaged, UnsafeConfiguration
 from borgish.master.recover import findings, told
-from borgish.store import files, sqlite
+from borgish.store import sqlite
 from borgish.store.base import CheckpointInfo
 from borgish.store.checkpoints import RestorePoint, is_good
 from borgish.store.codec import compress, sha256_of
@@ -283,7 +283,7 @@ def full_in_the_new_database(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def full_in_the_copy_of_the_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    copied = files.copied
+    copied = sqlite.copy_database
 
     def copied_with_little_room(path: Path, to: Path) -> list[Path]:
         copies = copied(path, to)
@@ -291,7 +291,7 @@ def full_in_the_copy_of_the_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
             raise OSError(errno.ENOSPC, "no space left on device")
         return copies
 
-    monkeypatch.setattr(files, "copied", copied_with_little_room)
+    monkeypatch.setattr(sqlite, "copy_database", copied_with_little_room)
 
 
 @pytest.mark.parametrize("full", [full_in_the_new_database, full_in_the_copy_of_the_old_one])

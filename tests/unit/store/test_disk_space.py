@@ -8,8 +8,8 @@ import pytest
 
 from borgish.cell.room import Floor, Level
 from borgish.clock import Now
-from borgish.store import disk as disk_module
-from borgish.store.disk import RESERVE_BYTES_MAX, RETRY_SECONDS, TRIED_BYTES, Disk
+from borgish.store import disk_space
+from borgish.store.disk_space import RESERVE_BYTES_MAX, RETRY_SECONDS, TRIAL_BYTES, DiskSpace
 from borgish.store.open import open_store
 from tests.contract.store.samples import CELL, Life
 
@@ -45,11 +45,11 @@ class Host:
                 raise OSError(self.refuses, os.strerror(self.refuses))
             allocate(file, offset, size)
 
-        patch.setattr(disk_module, "space_of", lambda _folder: (self.free, TOTAL))
+        patch.setattr(disk_space, "space_of", lambda _folder: (self.free, TOTAL))
         patch.setattr(os, "posix_fallocate", fallocate)
 
-    def opened(self) -> Disk:
-        disk = Disk(self.path, Floor(), self.clock)
+    def opened(self) -> DiskSpace:
+        disk = DiskSpace(self.path, Floor(), self.clock)
         disk.open()
         return disk
 
@@ -154,14 +154,14 @@ def test_that_the_free_space_is_unknown_is_logged_once_until_it_is_known_again(
 
     disk = host.opened()
     for look in (failing, failing, lambda _folder: (50 * GIB, TOTAL), failing):
-        monkeypatch.setattr(disk_module, "space_of", look)
+        monkeypatch.setattr(disk_space, "space_of", look)
         disk.room()
     assert caplog.text.count("how much is free cannot be told: Input/output error") == 2
 
 
 def test_without_a_floor_there_is_no_reserve(host: Host) -> None:
     host.free = 0
-    disk = Disk(host.path, Floor(free_mib=0), host.clock)
+    disk = DiskSpace(host.path, Floor(free_mib=0), host.clock)
     disk.open()
     assert disk.room().level is Level.AMPLE
     assert not host.reserve.exists()
@@ -171,11 +171,11 @@ def test_another_floor_counts_from_the_next_look_on(host: Host) -> None:
     disk = host.opened()
     host.free = FLOOR // 8
     assert disk.room().level is Level.FULL
-    disk.change(Floor(free_mib=60))  # between that and a tenth more
+    disk.set_floor(Floor(free_mib=60))  # between that and a tenth more
     assert disk.room().level is Level.AMPLE
-    disk.change(Floor())
+    disk.set_floor(Floor())
     assert disk.room().level is Level.FULL
-    disk.change(Floor(free_mib=0))
+    disk.set_floor(Floor(free_mib=0))
     assert disk.room().level is Level.AMPLE
 
 
@@ -199,5 +199,5 @@ def test_a_store_on_a_full_disk_is_opened_read_and_led(host: Host) -> None:
     again = Life(store)
     again.do()
     after = sum(file.stat().st_blocks * 512 for file in host.path.parent.iterdir())
-    assert after - before < TRIED_BYTES < RESERVE_BYTES_MAX
+    assert after - before < TRIAL_BYTES < RESERVE_BYTES_MAX
     store.close()
