@@ -35,7 +35,7 @@ def recover(settings: Settings, wanted: str) -> None:
 def way_out(settings: Settings, command: list[str]) -> Iterator[str]:
     """Yield what could be saved of a damaged store, and the command that does it."""
     try:
-        saved = _recovery(settings).look()
+        saved = _recovery(settings).inspect()
     except BorgishError as error:
         yield from filter(None, (error.message, error.hint))
         return

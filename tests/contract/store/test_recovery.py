@@ -50,7 +50,7 @@ class Damaged:
     def recovered(self, given: RestorePoint | None = None, position: int = 0) -> Recovered:
         """Recover, and see that what came of it is sound and goes on."""
         done = self.recovery().recover(given, position)
-        assert self.recovery().look().is_sound
+        assert self.recovery().inspect().is_sound
         store = self.place.open()
         assert isinstance(store, SqlStore)
         cell = store.load()
@@ -92,7 +92,7 @@ def test_what_follows_a_damaged_entry_is_lost_and_said(damaged: Damaged) -> None
     with closing(damaged.place.open()) as store, pytest.raises(StoreDamaged):
         store.load()
 
-    saved = damaged.recovery().look()
+    saved = damaged.recovery().inspect()
     done = damaged.recovered()
 
     assert (saved.start, saved.head, saved.top) == (9, 11, 14)
@@ -229,14 +229,14 @@ def filed(tmp_path: Path) -> Iterator[Damaged]:
 
 
 def test_files_that_the_database_leads_beyond_are_not_needed(filed: Damaged) -> None:
-    assert filed.recovery().look().is_sound
+    assert filed.recovery().inspect().is_sound
     filed.place.garble_entry(13)
     assert (filed.recovered().saved.start, filed.jobs()) == (9, {"ann/later", "ann/web"})
 
 
 def test_a_file_bridges_what_is_damaged_before_it(filed: Damaged) -> None:
     filed.place.garble_entry(10)
-    saved = filed.recovery().look()
+    saved = filed.recovery().inspect()
     assert (saved.start, saved.head) == (12, filed.head)
     assert f"The checkpoint at 12, in {saved.start_path}, is good" in " ".join(findings(saved))
     assert [row[0] for row in filed.recovered().saved.lost] == [10]  # to history only
@@ -247,7 +247,7 @@ def test_a_bad_file_is_passed_over(filed: Damaged) -> None:
     filed.place.damage_checkpoint(9)
     file = filed.folder / "cell.checkpoints" / "12.checkpoint"
     file.write_bytes(file.read_bytes()[:-1])
-    assert (filed.recovery().look().start, filed.recovered(position=7).saved.start) == (9, 7)
+    assert (filed.recovery().inspect().start, filed.recovered(position=7).saved.start) == (9, 7)
 
 
 def test_without_any_database_the_newest_file_is_the_cell(filed: Damaged) -> None:
@@ -256,7 +256,7 @@ def test_without_any_database_the_newest_file_is_the_cell(filed: Damaged) -> Non
     done = filed.recovered()
     assert (done.saved.start, done.saved.head) == (12, 12)
     assert done.saved.resumes_at == 13 + UNKNOWN_SKIPPED
-    assert filed.recovery().look().is_sound
+    assert filed.recovery().inspect().is_sound
 
 
 def test_without_room_for_a_copy_that_is_said(filed: Damaged, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,7 +265,7 @@ def test_without_room_for_a_copy_that_is_said(filed: Damaged, monkeypatch: pytes
 
     monkeypatch.setattr(shutil, "copyfileobj", full)
     with pytest.raises(BorgishError, match=r"cell\.db\.salvage, .* cannot be made: No space left") as caught:
-        filed.recovery().look()
+        filed.recovery().inspect()
     assert "Make room beside the database" in caught.value.hint
 
 
