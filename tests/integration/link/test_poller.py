@@ -14,7 +14,7 @@ from borgish.cell.observed import Miss, Observed, SeenMachine
 from borgish.cell.state import Cell
 from borgish.clock import SystemClock
 from borgish.errors import Fenced, NotFound, StoreFull, Unreachable
-from borgish.link import poller
+from borgish.link import poller, transport
 from borgish.link.link import Link
 from borgish.link.poller import PollSettings
 from borgish.link.transport import HttpPeer, HttpTransport, poll_token
@@ -413,3 +413,39 @@ async def test_a_reason_that_postgres_could_not_store(bench: Bench, borglet: Fak
     borglet.change(msgspec.structs.replace(UP, reason="a\0b \\u0000"))
     await bench.until(lambda: len(bench.inbox.reports) == 2)
     assert bench.inbox.reports[1].changed[0].reason == "a\ufffdb \\ufffd"
+
+
+async def test_an_answer_that_comes_byte_by_byte_is_a_miss(borglet: FakeBorglet) -> None:
+    """Each byte is a sign of life, and none of them is an answer: the whole has to be there in time."""
+    answered = http(200, msgspec.json.encode(PollReply("m1", "b", "i", 0, 1)))
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            await reader.readuntil(b"\r\n\r\n")
+            for byte in answered:
+                writer.write(bytes([byte]))
+                await writer.drain()
+                await asyncio.sleep(0.05)
+        writer.close()
+
+    slow = await asyncio.start_server(drip, "127.0.0.1", 0)
+    bench = Bench(borglet, hold_seconds=0.2, timeout_seconds=0.5)
+    bench.cell.machines["m1"].port = slow.sockets[0].getsockname()[1]
+    bench.link.sync(["m1"])
+    await bench.until(lambda: "no answer" in bench.link.trouble("m1"))
+    assert not bench.inbox.heard_of
+    await bench.link.close()
+    slow.close()
+
+
+async def test_an_answer_without_end_is_cut_off(
+    bench: Bench, borglet: FakeBorglet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "BODY_BYTES_MAX", 100_000)
+
+    async def endless(_request: PollRequest) -> bytes:
+        return http(200, b" " * 200_000)
+
+    borglet.answer = endless
+    borglet.change()
+    await bench.until(lambda: "answer over 100000 bytes" in bench.link.trouble("m1"))

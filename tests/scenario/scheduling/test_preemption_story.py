@@ -1,7 +1,14 @@
 """Who has to leave for whom, and what is kept meanwhile; and gangs. From the job file to the machine."""
 
+import msgspec
+
 from borgish.cell.commands import KillTasks
+from borgish.cell.model import Snapshot
+from borgish.cell.state import Cell
 from borgish.link.conversation import Outgoing
+from borgish.master.core import Core
+from borgish.reconcilers.settings import ReconcileSettings
+from borgish.vocabulary import State
 from tests.scenario.scheduling.story import Story
 
 LOW = """
@@ -142,3 +149,23 @@ def test_a_gang_preempts_for_all_or_for_none() -> None:
     story.leave("m2")
     assert "" not in story.where("ann/pair")
     story.end("gang-preempts")
+
+
+def test_a_preemption_goes_on_under_the_next_master() -> None:
+    """The one before ended when the victim was told to, and before anybody was placed."""
+    story = full()
+    story.submit_file("preemptor")
+    (victim,) = (task for task in story.core.cell.jobs["ann/low"].tasks if task.reason)
+    (machine,) = story.core.cell.promised
+    story.report(machine)
+    story.submit("name: small\nrun: [true]\nresources: {cpu: 1, ram: 64MiB}", "bob")
+    assert (story.where("ann/preemptor"), story.where("bob/small")) == (["", ""], [""])
+
+    snapshot = msgspec.json.decode(msgspec.json.encode(story.core.cell.snapshot()), type=Snapshot)
+    story.core = Core(Cell(snapshot), ReconcileSettings(), story.now)
+    story.core.begin(2, "the next", story.now)
+    assert story.core.cell.promised.keys() == {machine}
+    story.wait(0.1)
+    assert story.where("ann/preemptor") == [machine, machine]
+    waiting = story.core.cell.jobs["ann/low"].tasks[victim.index]
+    assert (waiting.state, waiting.attempt) == (State.PENDING, victim.attempt)

@@ -4,7 +4,15 @@ import msgspec
 import pytest
 
 from borgish.cell.apply import apply_entry
-from borgish.cell.commands import Command, JoinMachine, KillTasks, Observe, RestartTasks, SubmitJob
+from borgish.cell.commands import (
+    Command,
+    JoinMachine,
+    KillTasks,
+    Observe,
+    RestartTasks,
+    ScaleJob,
+    SubmitJob,
+)
 from borgish.cell.events import Entry
 from borgish.cell.invariants import violations
 from borgish.cell.model import Machine, Snapshot
@@ -20,6 +28,7 @@ from borgish.resources import Resources
 from borgish.spec.job import Constraint, JobSpec
 from borgish.vocabulary import Ending, Phase, Runtime, State
 from borgish.wire.api import Accepted
+from borgish.wire.link import Assignment
 
 GIB = 1024**3
 YEAR_SECONDS = 365 * 86400.0
@@ -409,3 +418,55 @@ def test_a_machine_that_is_down_says_why_it_gave_no_answer(driver: Driver) -> No
     driver.wait(1, "m1", "m2", "m3")
     assert driver.core.cell.machines["m1"].up
     assert driver.core.observed.machines["m1"].trouble == ""
+
+
+def test_of_a_thousand_requests_with_one_id_one_is_done(driver: Driver) -> None:
+    asks = [Ask(n, SubmitJob(JOB), "ann", "r1", "d") for n in range(1000)]
+    step = driver.step(*asks, Ask(1000, SubmitJob(JOB), "ann", "r1", "another body"))
+    replies = [reply for _, reply in sorted(step.replies, key=lambda each: each[0])]
+    assert len([entry for entry in driver.entries if entry.request_id == "r1"]) == 1
+    assert isinstance(replies[0], Accepted)
+    assert not replies[0].replayed
+    assert replies[1:1000] == [msgspec.structs.replace(replies[0], replayed=True)] * 999
+    assert isinstance(replies[1000], Conflict)
+
+
+def test_a_machine_that_shrinks_keeps_what_runs_and_gets_nothing_new(driver: Driver) -> None:
+    driver.ask(SubmitJob(JOB))
+    (task, *_) = driver.core.cell.jobs["ann/web"].tasks
+    before = placed(driver)
+    none = msgspec.structs.replace(machine(task.machine).capacity, cpu_millis=1)
+    driver.now = driver.now.later(1)
+    driver.core.step([Ask(2, Observe(task.machine, "b", task.machine, (), capacity=none), "-")], driver.now)
+    assert driver.core.cell.machines[task.machine].capacity.cpu_millis == 1
+    driver.core.step([Ask(3, ScaleJob("ann/web", 12), "ann")], driver.now.later(1))
+    after = placed(driver)
+    assert after[:3] == before
+    assert task.machine not in {name for name, _ in after[3:]}
+    assert len([name for name, _ in after if name]) > 3
+
+
+@pytest.mark.parametrize("position", [2**31 - 5, 2**53 - 5, 2**63 - 10**6])
+def test_a_cell_of_many_years(position: int) -> None:
+    """Each attempt is named by a position, and each term by an epoch."""
+    driver = Driver(0)
+
+    def begun() -> Cell:
+        return Cell(Snapshot("test", position=position, epoch=2**31 - 1, timeline=2**31))
+
+    driver.core = Core(begun(), ReconcileSettings(), driver.now)
+    driver.entries = list(driver.core.begin(2**31, "me", driver.now).entries)
+    for name in ("m1", "m2"):
+        driver.ask(JoinMachine(machine(name), name, known=False))
+    driver.ask(SubmitJob(JOB))
+    (task, *_) = driver.core.cell.jobs["ann/web"].tasks
+    assert position < task.attempt <= driver.core.cell.position
+    ended = SeenAttempt("ann/web/0", task.attempt, Phase.UP, ended=Ending.FAIL, exit_code=1)
+    driver.report(task.machine, ended)
+    assert driver.states()[0] is State.DEAD
+    assignment = Outgoing(driver.core.cell, task.machine).assignment(driver.core.observed, 1, driver.now)
+    assert msgspec.json.decode(msgspec.json.encode(assignment), type=Assignment) == assignment
+    copy = begun()
+    for entry in driver.entries:
+        apply_entry(copy, msgspec.json.decode(msgspec.json.encode(entry), type=Entry))
+    assert msgspec.to_builtins(copy.snapshot()) == msgspec.to_builtins(driver.core.cell.snapshot())
