@@ -49,7 +49,7 @@ ttl_seconds = {lease}
 renew_seconds = 1
 deadline_seconds = {deadline}
 """
-LOOK_SECONDS = 0.002
+LOOK_SECONDS = 0.01
 REST_SECONDS = 0.2
 _SERVING = re.compile(r"serving \S+ on (http\S+)")
 

@@ -21,6 +21,7 @@ from tests.contract.store.places import InDatabase
 from tests.faults.judge import CELL
 from tests.faults.nursery import Nursery
 from tests.faults.siege import Siege
+from tests.profiles import seeds
 
 FORGETFUL = "[keep]\ndead_jobs_hours = 1e-9"
 # Checkpoints come often, and what is older than a tenth of a second goes.
@@ -28,7 +29,8 @@ PRUNED = "[journal]\nkeep_days = 1e-6\n[checkpoints]\nevery_minutes = 0.005"
 FIRST_FILES = 5  # secret, two tokens, their table, client.json
 # How often a point is passed before it is the time to die: by then there is a load, and a past.
 TIMES = {"append": 8, "turn": 8, "release": 8, "answer": 8, "poll": 4, "checkpoint": 2}
-TABLES = 12  # a death at each of the first so many writes of a life: of every table, in turn
+# A death at some of the first writes of a life, at night at each: of every table, in turn.
+TABLES = range(1, 13, 12 // len(seeds(quick=3, ci=4, nightly=12)))
 
 
 def revisions() -> int:
@@ -160,7 +162,7 @@ def test_at_work(nursery: Nursery, tmp_path: Path, url: str, part: str) -> None:
         siege.found_cell()
         siege.begin()
         for point in SERVING[part]:
-            for times in range(1, TABLES + 1) if point == "append.rows" else (TIMES[part],):
+            for times in TABLES if point == "append.rows" else (TIMES[part],):
                 siege.start(f"{point}:{times}")
                 siege.serves()
                 dies_at(siege, point)

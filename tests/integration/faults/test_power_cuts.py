@@ -22,8 +22,8 @@ from borgish.vocabulary import Ending
 from tests.contract.store.samples import CELL, Life, body_of, job
 from tests.faults.power import chosen_cuts, images, written
 from tests.faults.vfs import Watched, watched
+from tests.profiles import seeds
 
-SEEDS = range(2)
 WAL_PAGES = 60  # what is in the WAL is carried over into the file often, so that this is seen as well
 
 
@@ -160,7 +160,7 @@ def small_wal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "_PRAGMAS", (*pragmas, f"wal_autocheckpoint = {WAL_PAGES}"))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=1, nightly=10))
 def test_nothing_that_was_acknowledged_is_lost(tmp_path: Path, seed: int) -> None:
     assert list(problems(tmp_path, seed, others=20)) == []
 

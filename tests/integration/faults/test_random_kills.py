@@ -7,9 +7,10 @@ import pytest
 from tests.faults.kills import kill_at_random
 from tests.faults.nursery import Nursery
 from tests.faults.siege import Siege
+from tests.profiles import seeds
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=1, nightly=20))
 def test_on_sqlite(nursery: Nursery, tmp_path: Path, seed: int) -> None:
     survives(nursery, tmp_path, "", 20, seed)
 
