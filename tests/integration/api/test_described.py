@@ -5,17 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
-from openapi_spec_validator import validate
-from schemathesis import GenerationMode
-from schemathesis.checks import not_a_server_error
-from schemathesis.core.result import Ok
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
 from borgish.api.app import create_routes
 from borgish.api.openapi import document
@@ -23,6 +13,7 @@ from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.errors import Invalid
 from borgish.spec.fields import job_schema
 from tests.integration.api.fakes import FakeMaster, RunningApi
+from tests.profiles import examples
 
 TOKEN = {"Authorization": "Bearer bgt_admin"}
 STREAMS = ("/v1/watch", "/v1/tasks/{user}/{name}/{index}/logs")
@@ -32,11 +23,6 @@ SAYS_LESS = (
     *("/v1/history", "/v1/archive", "/v1/diff"),  # whose parameters have to go together
 )
 """Routes whose requests have to fit in more ways than a schema can say."""
-EXAMPLES = 6
-CHECKS = [
-    *(not_a_server_error, status_code_conformance, content_type_conformance),
-    response_schema_conformance,
-]
 
 
 def described(bands: Bands = DEFAULT_BANDS) -> dict[str, Any]:
@@ -46,13 +32,25 @@ def described(bands: Bands = DEFAULT_BANDS) -> dict[str, Any]:
     return read
 
 
-SCHEMA = schemathesis.openapi.from_dict(described())
-SCHEMA.config.generation.update(modes=[GenerationMode.POSITIVE])  # wrong ones are in tests/property/api
-OPERATIONS = [
-    result.ok()
-    for result in SCHEMA.get_all_operations()
-    if isinstance(result, Ok) and result.ok().path not in (*STREAMS, *JOB_FILES)
+LABELS = [
+    f"{method.upper()} {path}"
+    for path, methods in described()["paths"].items()
+    if path not in (*STREAMS, *JOB_FILES)
+    for method in methods
 ]
+
+
+@pytest.fixture(scope="module")
+def operations() -> dict[str, Any]:
+    """What can be asked, by method and path. To import what reads it takes seconds: not while collecting."""
+    import schemathesis
+    from schemathesis import GenerationMode
+    from schemathesis.core.result import Ok
+
+    schema = schemathesis.openapi.from_dict(described())
+    schema.config.generation.update(modes=[GenerationMode.POSITIVE])  # wrong ones are in tests/property/api
+    results = list(schema.get_all_operations())
+    return {result.ok().label: result.ok() for result in results if isinstance(result, Ok)}
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +61,8 @@ def served() -> Iterator[RunningApi]:
 
 
 def test_it_is_valid_openapi() -> None:
+    from openapi_spec_validator import validate
+
     validate(described())
 
 
@@ -95,11 +95,20 @@ def whole(body: Any) -> Any:
     return int(body) if isinstance(body, float) and body.is_integer() else body
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: str(operation.label))
-def test_answers_are_as_described(operation: Any, served: RunningApi) -> None:
+@pytest.mark.parametrize("label", LABELS)
+def test_answers_are_as_described(label: str, operations: dict[str, Any], served: RunningApi) -> None:
+    from schemathesis.checks import not_a_server_error
+    from schemathesis.specs.openapi import checks
+
+    operation = operations[label]
+    judges = [
+        *(not_a_server_error, checks.status_code_conformance, checks.content_type_conformance),
+        checks.response_schema_conformance,
+    ]
+
     @given(case=operation.as_strategy())
     @settings(
-        max_examples=EXAMPLES,
+        max_examples=examples(20),
         derandomize=True,
         database=None,
         deadline=None,
@@ -110,7 +119,7 @@ def test_answers_are_as_described(operation: Any, served: RunningApi) -> None:
         served.do(served.master.reset)
         case.body = whole(case.body)
         response = case.call(base_url=served.serving.url, headers=TOKEN, timeout=60)
-        case.validate_response(response, checks=CHECKS)
+        case.validate_response(response, checks=judges)
         if operation.path not in SAYS_LESS:
             assert response.status_code != Invalid.status, response.text
 
