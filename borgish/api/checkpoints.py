@@ -9,7 +9,7 @@ from borgish.api.moments import Moment, read_moment
 from borgish.api.openapi import CONSUMES, PRODUCES
 from borgish.api.parameters import CheckpointName, Position, WithJournal
 from borgish.api.request import ApiRequest
-from borgish.cell.room import check_ample, check_writable
+from borgish.cell.free_space import check_ample, check_writable
 from borgish.errors import Invalid
 from borgish.vocabulary import CHECKPOINT_FILE_BYTES_MAX, CHECKPOINT_NAME_PATTERN, NAME_PATTERN
 from borgish.wire.api import Accepted, CheckpointView
@@ -52,7 +52,7 @@ async def import_checkpoint(request: ApiRequest, name: CheckpointName = "") -> I
     if name:
         _check_name(name)
     file, services = await request.body(), request.services
-    check_ample(services.room())
+    check_ample(services.free_space())
     head = await services.reader.read(lambda reading: reading.cell.position)
     return await services.keeper.take_in(file, name, head, request.user.name)
 
@@ -85,7 +85,7 @@ async def checkpoint_body(
 @post("/v1/checkpoints/{position:int}/delete", opt={POLICY: Policy.ADMIN}, status_code=200)
 async def delete_checkpoint(request: ApiRequest, position: Position) -> CheckpointView:
     """Let go of a checkpoint. The last good one stays."""
-    check_writable(request.services.room())
+    check_writable(request.services.free_space())
     return await request.services.keeper.delete(position, request.user.name)
 
 

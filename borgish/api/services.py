@@ -15,8 +15,8 @@ from borgish.api.views.status import summary_view
 from borgish.api.views.tally import Tally
 from borgish.bands import Bands
 from borgish.cell.commands import Command
+from borgish.cell.free_space import FreeSpace
 from borgish.cell.observed import Observed
-from borgish.cell.room import Room
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.spec.job import JobSpec
@@ -259,7 +259,7 @@ class Services(msgspec.Struct, kw_only=True):
     checkpointer: Checkpointer
     keeper: Keeper
     bands: Callable[[], Bands]  # they do not change while a master leads
-    room: Callable[[], Room]  # of the store's disk
+    free_space: Callable[[], FreeSpace]  # of the store's disk
     expect_obeyed: Callable[[], None]  # raises Fenced while machines obey another master
     health: Callable[[StatusView], HealthView]  # of this borgmaster, which leads
     metrics: Callable[[StatusView], bytes]  # the figures of the cell as text for Prometheus

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TypeVar
 
 from borgish.cell.events import Entry, follows
-from borgish.cell.room import Level, check_ample
+from borgish.cell.free_space import Level, check_ample
 from borgish.clock import Clock
 from borgish.errors import BorgishError, Conflict, Gone, Invalid, NotFound, StoreDamaged, UnsafeConfiguration
 from borgish.failpoints import reach
@@ -66,7 +66,7 @@ class Checkpointer:
     @property
     def has_room(self) -> bool:
         """Whether the store has room for what can wait."""
-        return self._turn.room.level is Level.AMPLE
+        return self._turn.free_space.level is Level.AMPLE
 
     def is_due(self, every_entries: int) -> bool:
         """Return whether the journal has grown so much since the last one that another is wanted."""
@@ -88,7 +88,7 @@ class Checkpointer:
             return await self._made(reason, name)
 
     async def _made(self, reason: str, name: str = "") -> CheckpointView:
-        check_ample(self._turn.room)
+        check_ample(self._turn.free_space)
         reach("checkpoint.begin")
         body, position, at = await self._encoded()
         reach("checkpoint.encoded")
@@ -276,8 +276,8 @@ class CheckpointKeeper:
         info, stored = self._store.checkpoint_body(position)
         if not until:
             return packed(self._cell, info, stored)
-        room = CHECKPOINT_FILE_BYTES_MAX - info.bytes - _HEADER_BYTES_MAX
-        return packed(self._cell, info, stored, pack_entries(self._after(position, until), room))
+        bytes_max = CHECKPOINT_FILE_BYTES_MAX - info.bytes - _HEADER_BYTES_MAX
+        return packed(self._cell, info, stored, pack_entries(self._after(position, until), bytes_max))
 
     def _after(self, position: int, until: int) -> Iterator[Entry]:
         """Yield the journal after a position, a page at a time: the store is held no longer."""

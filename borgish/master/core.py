@@ -22,6 +22,7 @@ from borgish.cell.events import (
     Recorded,
     RolledBack,
 )
+from borgish.cell.free_space import AMPLE, FreeSpace, Level, check_space, store_full
 from borgish.cell.model import Rules
 from borgish.cell.observed import Observed
 from borgish.cell.observing import (
@@ -35,7 +36,6 @@ from borgish.cell.observing import (
     watch,
 )
 from borgish.cell.recorded import record, recorded_of
-from borgish.cell.room import AMPLE, Level, Room, check_room, store_full
 from borgish.cell.state import Cell, Touched
 from borgish.clock import Now
 from borgish.errors import CellBroken, Conflict, Poison, Refused
@@ -84,7 +84,7 @@ class Core:
         self.refusals: dict[str, tuple[Refusal, ...]] = {}
         self._settings = msgspec.structs.replace(settings, led_since=now.mono, led_since_wall=now.wall)
         self._failures = Failures()
-        self._room = AMPLE
+        self._free_space = AMPLE
         self._scheduler = CarefulScheduler(Scheduler(seed, scheduling), self._failures)
         self._resync_at = self._stepped_at = now.mono
         self._woken: set[str] = set()  # names for the reconcilers
@@ -112,17 +112,17 @@ class Core:
         self._record(BeginEpoch(epoch, holder, rules, seen), "election", now)
         return self._finish((), frozenset(self.cell.machines), more=False)
 
-    def step(self, inputs: Iterable[Input], now: Now, room: Room = AMPLE) -> Step:
+    def step(self, inputs: Iterable[Input], now: Now, free_space: FreeSpace = AMPLE) -> Step:
         """Take in what arrived, mend what differs, place what waits.
 
         ``room`` is what the store has left; where that is nothing, no entry comes of a step.
         """
         self._mind_stall(now)
-        self._mind_room(room, now)
+        self._note_free_space(free_space, now)
         timeline = self.cell.timeline
         replies = [reply for given in inputs if (reply := self._take(given, now)) is not None]
         more = False
-        if room.level is not Level.FULL:
+        if free_space.level is not Level.FULL:
             self._reconcile(now)
             more = self._schedule(now)
         assignments = self.cell.touched.placements | self._superseded()
@@ -157,11 +157,11 @@ class Core:
             watch(self.observed, self.cell.machines, now)
         self._stepped_at = now.mono
 
-    def _mind_room(self, room: Room, now: Now) -> None:
-        if self._room.level is Level.FULL and room.level is not Level.FULL:
+    def _note_free_space(self, free_space: FreeSpace, now: Now) -> None:
+        if self._free_space.level is Level.FULL and free_space.level is not Level.FULL:
             # A machine that came back at another address could not join: its silence is counted anew.
             watch(self.observed, self.cell.machines, now)
-        self._room = room
+        self._free_space = free_space
 
     # Inputs
 
@@ -184,7 +184,7 @@ class Core:
             if known := self._known(ask):
                 return known
             self._expect_harmless(ask)
-            check_room(self._room, ask.command)
+            check_space(self._free_space, ask.command)
             if isinstance(ask.command, SubmitJob) and ask.command.plan:
                 return self._submit_as_planned(ask, ask.command, now)
             return self._record(ask.command, ask.actor, now, ask)
@@ -241,8 +241,8 @@ class Core:
     def _record(self, command: Command, actor: str, now: Now, ask: Ask | None = None) -> Accepted:
         """Decide a command and apply what follows. Raises Refused, with nothing changed."""
         decision = decide(self.cell, self.observed, command, actor, now, ask.then if ask else None)
-        if decision.events and self._room.level is Level.FULL:
-            raise store_full(self._room)  # of a report: all else was refused before
+        if decision.events and self._free_space.level is Level.FULL:
+            raise store_full(self._free_space)  # of a report: all else was refused before
         if decision.events or (ask is not None and ask.request_id):
             # Also when nothing follows: asked again, it must not come to mean something else.
             recorded = recorded_of(self.observed, command, decision.events, now)

@@ -235,7 +235,7 @@ class Daemon:
             checkpointer=leader.checkpointer,
             keeper=leader.keeper,
             bands=lambda: leader.cell.rules.bands,
-            room=lambda: leader.turn.room,
+            free_space=lambda: leader.turn.free_space,
             expect_obeyed=leader.link.refusals.expect_few,
             health=lambda status: leader_health(status, leader.address),
             metrics=self._metrics.render,

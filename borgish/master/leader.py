@@ -14,8 +14,8 @@ import msgspec
 
 from borgish.cell.commands import Command, JoinMachine, Seen
 from borgish.cell.decide_cell import decide_rules
+from borgish.cell.free_space import Level, refusing
 from borgish.cell.model import Machine
-from borgish.cell.room import Level, refusing
 from borgish.cell.state import Cell
 from borgish.clock import Clock
 from borgish.errors import BorgishError, Fenced, Forbidden
@@ -215,10 +215,10 @@ class Leader:
             self._keep_soon(self.checkpointer.make_file)
 
     def _log_room(self) -> None:
-        room = self.turn.room
-        if room.level is not self._level:
-            self._level = room.level
-            if words := refusing(room):
+        free_space = self.turn.free_space
+        if free_space.level is not self._level:
+            self._level = free_space.level
+            if words := refusing(free_space):
                 log.warning("%s; make room there, and it goes on by itself", words)
             else:
                 log.info("the database's disk has room again: nothing is refused for that any more")
@@ -364,7 +364,7 @@ class Leader:
         if self._failed.done():
             raise self._failed.result()
         self._stop_renewing()
-        if self.turn.room.level is not Level.FULL:
+        if self.turn.free_space.level is not Level.FULL:
             try:
                 await self.turn.in_store(self.store.release)
             except BorgishError as error:

@@ -16,8 +16,8 @@ from borgish.api.moments import Moment, no_such_name
 from borgish.api.services import Reading
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
+from borgish.cell.free_space import AMPLE
 from borgish.cell.observed import Observed
-from borgish.cell.room import AMPLE
 from borgish.cell.state import Cell
 from borgish.clock import Clock
 from borgish.errors import Conflict, Gone, Invalid, NotFound, StoreDamaged, UnsafeConfiguration
@@ -95,7 +95,7 @@ class Moments:
     def _reading(self, past: PastCell) -> Reading:
         cell, observed, tally = past.cell, past.observed, past.tally
         # What commands are refused for now is nothing of the past.
-        now, daemon = self._clock.now(), msgspec.structs.replace(self._daemon(), room=AMPLE, refused="")
+        now, daemon = self._clock.now(), msgspec.structs.replace(self._daemon(), free_space=AMPLE, refused="")
         return Reading(
             cell, observed, now, {}, lambda: status_view(cell, observed, tally, daemon, now), tally
         )

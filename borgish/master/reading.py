@@ -142,7 +142,11 @@ class Reader:
     def daemon(self) -> Daemon:
         """Return what the status says of this process."""
         return Daemon(
-            self._started_at, self._store_kind, self._checkpointer.latest, self._turn.room, self._refused()
+            self._started_at,
+            self._store_kind,
+            self._checkpointer.latest,
+            self._turn.free_space,
+            self._refused(),
         )
 
     def _status(self) -> StatusView:

@@ -9,7 +9,7 @@ import logging
 from functools import partial
 from itertools import islice
 
-from borgish.cell.room import Level
+from borgish.cell.free_space import Level
 from borgish.clock import Clock
 from borgish.errors import BorgishError
 from borgish.master.core import Core
@@ -47,7 +47,7 @@ class Sampler:
     async def sample(self) -> None:
         """Keep what all tasks use now, and let go of what is old. What cannot be kept is logged; nothing is
         where the store has no room to spare."""
-        if self._turn.room.level is not Level.AMPLE:
+        if self._turn.free_space.level is not Level.AMPLE:
             return
         try:
             if self._settings.keep_days:

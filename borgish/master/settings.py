@@ -10,8 +10,8 @@ import msgspec
 from borgish.addresses import address_of
 from borgish.api.rate_limits import LimitSettings
 from borgish.bands import DEFAULT_BANDS, Bands, wrong_with
+from borgish.cell.free_space import Floor
 from borgish.cell.model import Rules
-from borgish.cell.room import Floor
 from borgish.configuration import Count, Days, Positive, Share, read
 from borgish.errors import Invalid, UnsafeConfiguration
 from borgish.master.lease import LeaseSettings

@@ -146,7 +146,7 @@ class Turn:
         self._released = released
         self._timed = timed
         self._mandate = mandate or Mandate(clock)
-        self.room = store.room()  # as it was when the last step was begun
+        self.free_space = store.free_space()  # as it was when the last step was begun
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="store")
         self._durable = asyncio.Event()
         self._durable.set()
@@ -174,8 +174,8 @@ class Turn:
         inputs = self._inbox.take()
         reach("turn.taken")
         try:
-            self.room = self._store.room()
-            step = self._core.step(inputs, began, self.room)
+            self.free_space = self._store.free_space()
+            step = self._core.step(inputs, began, self.free_space)
         except BaseException:
             self._durable.clear()  # nobody may see what is in memory now
             raise

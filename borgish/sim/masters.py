@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from borgish.cell.commands import Command
+from borgish.cell.free_space import Level
 from borgish.cell.invariants import violations
-from borgish.cell.room import Level
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import BorgishError, Unreachable
@@ -234,7 +234,7 @@ class _Clients:
         if step.entries:
             self._host.problems += violations(self._leader.core.cell)
             is_election = step.entries[0].cause == "BeginEpoch"  # for which there is a reserve
-            if self._leader.turn.room.level is Level.FULL and not is_election:
+            if self._leader.turn.free_space.level is Level.FULL and not is_election:
                 self._host.problems.append(
                     f"entry {step.entries[0].position} is written, and the store is full"
                 )

@@ -33,7 +33,7 @@ class SimStore(MemoryStore):
 
     def copy(self) -> "SimStore":
         copied = super().copy().disk
-        names = (name for name in Disk.__struct_fields__ if name != "room")
+        names = (name for name in Disk.__struct_fields__ if name != "free_space")
         disk = SimDisk(**{name: getattr(copied, name) for name in names})
         disk.decided_at = dict(self.sim_disk.decided_at)
         return SimStore(disk, self._loop, self._injector)

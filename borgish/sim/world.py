@@ -9,7 +9,7 @@ from functools import partial
 
 import msgspec
 
-from borgish.cell.room import AMPLE, Level, Room
+from borgish.cell.free_space import AMPLE, FreeSpace, Level
 from borgish.sim.checkers import Checker, request_problems, settled_problems
 from borgish.sim.faults import FaultInjector, Faults
 from borgish.sim.loop import VirtualLoop
@@ -20,7 +20,7 @@ from borgish.sim.policy import Loss, Record
 from borgish.sim.store import SimDisk, SimStore
 from borgish.sim.workload import Clients
 
-LOW, FULL = Room(Level.LOW, 2, 4), Room(Level.FULL, 0, 4)
+LOW, FULL = FreeSpace(Level.LOW, 2, 4), FreeSpace(Level.FULL, 0, 4)
 STORM_SECONDS = 120.0
 YOUNG_SECONDS = 10.0
 CALM_SECONDS = 300.0
@@ -176,12 +176,12 @@ class World:
 
     def _fill_store(self) -> None:
         disk = self.master.store.disk
-        if disk.room is AMPLE:
-            disk.room = self.injector.random.choice((LOW, FULL))
+        if disk.free_space is AMPLE:
+            disk.free_space = self.injector.random.choice((LOW, FULL))
             self.clock.after(self._hold_up(self.injector.away_seconds()), self._clear_store)
 
     def _clear_store(self) -> None:
-        self.master.store.disk.room = AMPLE
+        self.master.store.disk.free_space = AMPLE
 
     def _kill_borglet(self) -> None:
         self._lose(Machine.die)

@@ -8,8 +8,8 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.cell.events import Entry
+from borgish.cell.free_space import FreeSpace
 from borgish.cell.model import Job, Machine, Quota, Task, split_quota_key
-from borgish.cell.room import Room
 from borgish.cell.state import Cell, Touched
 from borgish.errors import BorgishError, Fenced, OutcomeUnknown, StoreDamaged, Unreachable
 from borgish.store.usage import UsageBlock
@@ -56,7 +56,7 @@ class Store(Protocol):
     has_lease: bool  # the leader has to renew it; without one it leads as long as its process lives
     warnings: list[str]  # checkpoints that ``load`` had to pass over
 
-    def room(self) -> Room:
+    def free_space(self) -> FreeSpace:
         """Return how much space is left to write in. Does not block."""
         ...
 

@@ -13,7 +13,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from borgish.cell.room import Floor, Level, Room, room_of
+from borgish.cell.free_space import Floor, FreeSpace, Level, free_space_of
 from borgish.clock import Clock, SystemClock
 
 RESERVE_BYTES_MAX = 2 * 2**20  # of some dozen starts
@@ -55,37 +55,37 @@ class DiskSpace:
     def open(self) -> None:
         """Delete the reserve if there is no space without it. To be called before the database is opened for
         writing, with its lock held."""
-        room, wanted = self._measure()
-        if room.level is not Level.FULL:
+        free_space, wanted = self._measure()
+        if free_space.level is not Level.FULL:
             self._is_denied = wanted > 0 and not self._can_allocate(TRIAL_BYTES)
-        if room.level is Level.FULL or self._is_denied:
+        if free_space.level is Level.FULL or self._is_denied:
             self._level = Level.FULL
             self._delete_reserve()
 
-    def room(self) -> Room:
+    def free_space(self) -> FreeSpace:
         """Return how much space is left, and make the reserve anew where it is missing and there is space."""
-        room, wanted = self._measure()
-        missing = room.level is Level.AMPLE and self._reserve_size() < wanted
+        free_space, wanted = self._measure()
+        missing = free_space.level is Level.AMPLE and self._reserve_size() < wanted
         if (missing or self._is_denied) and self._clock.now().mono >= self._retry_at:
             self._make_reserve(wanted)
         if self._is_denied:
-            room = Room(Level.FULL, 0, room.floor_bytes)
-        self._level = room.level
-        return room
+            free_space = FreeSpace(Level.FULL, 0, free_space.floor_bytes)
+        self._level = free_space.level
+        return free_space
 
-    def _measure(self) -> tuple[Room, int]:
+    def _measure(self) -> tuple[FreeSpace, int]:
         """Return the space left, counted as if the reserve existed, and the size that it should have."""
         unknown = f"{self._path.parent}: how much is free cannot be told"
         try:
             free, total = space_of(self._path.parent)
         except OSError as error:
             self._warn(unknown, error)
-            return Room(), 0
+            return FreeSpace(), 0
         self._warned.pop(unknown, None)
         floor = self.floor.bytes_of(total)
         wanted = max(RESERVE_BYTES_MIN, min(RESERVE_BYTES_MAX, int(RESERVE_SHARE * total))) if floor else 0
         missing = max(0, wanted - self._reserve_size())
-        return room_of(max(0, free - missing), floor, self._level), wanted
+        return free_space_of(max(0, free - missing), floor, self._level), wanted
 
     def _reserve_size(self) -> int:
         if self._reserve_bytes is None:

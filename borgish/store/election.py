@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar
 from sqlalchemy import Connection, extract, func, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from borgish.cell.room import Floor
+from borgish.cell.free_space import Floor
 from borgish.errors import BorgishError, InUse
 from borgish.failpoints import reach
 from borgish.store import migrate, postgres, sqlite

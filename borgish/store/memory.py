@@ -11,7 +11,7 @@ from functools import partial
 import msgspec
 
 from borgish.cell.events import Entry, follows
-from borgish.cell.room import AMPLE, Room
+from borgish.cell.free_space import AMPLE, FreeSpace
 from borgish.cell.state import Cell
 from borgish.errors import BorgishError, OutcomeUnknown, StoreDamaged, Unreachable
 from borgish.store.base import CheckpointInfo, Records, fenced
@@ -53,7 +53,7 @@ class Disk(msgspec.Struct):
     checkpoints: dict[int, tuple[CheckpointInfo, bytes]] = {}  # by position, with the stored body
     pruned: int = 0  # the last position that was pruned
     usage: dict[tuple[float, int], UsageBlock] = {}  # by time and part
-    room: Room = AMPLE
+    free_space: FreeSpace = AMPLE
     gaps: tuple[tuple[int, int], ...] = ()  # positions left out, above ``pruned``: the first and last of each
 
     @property
@@ -109,9 +109,9 @@ class MemoryStore:
         """Return a hash of the whole journal: the same events at the same times give the same."""
         return hashlib.sha256(b"\n".join(self.disk.entries)).hexdigest()
 
-    def room(self) -> Room:
+    def free_space(self) -> FreeSpace:
         """Return the space that the disk was set to have."""
-        return self.disk.room
+        return self.disk.free_space
 
     def load(self) -> Cell:
         """Return the cell, by the same way as from a database."""

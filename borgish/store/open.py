@@ -6,7 +6,7 @@ from pathlib import Path
 from sqlalchemy import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from borgish.cell.room import Floor
+from borgish.cell.free_space import Floor
 from borgish.errors import UnsafeConfiguration
 from borgish.failpoints import reach
 from borgish.store import migrate, postgres, sqlite

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Executable, Table, delete, func, insert, sele
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from borgish.cell.events import Entry, follows
-from borgish.cell.room import AMPLE, Room
+from borgish.cell.free_space import AMPLE, FreeSpace
 from borgish.cell.state import Cell
 from borgish.errors import BorgishError, Fenced, StoreDamaged, Unreachable
 from borgish.failpoints import reach
@@ -97,9 +97,9 @@ class SqlStore:
         self._end: BorgishError | None = None  # why nothing more is done
         self._open = True
 
-    def room(self) -> Room:
+    def free_space(self) -> FreeSpace:
         """Return how much space is left; a server manages its own disk."""
-        return AMPLE if self.disk_space is None else self.disk_space.room()
+        return AMPLE if self.disk_space is None else self.disk_space.free_space()
 
     # Reading
 

@@ -11,9 +11,9 @@ from borgish.api.views.jobs import count_failed, job_view
 from borgish.api.views.machines import has_trouble, is_answering, machine_view
 from borgish.api.views.tally import Tally, total
 from borgish.bands import Bands
+from borgish.cell.free_space import AMPLE, FreeSpace, refusing
 from borgish.cell.model import Job, Machine
 from borgish.cell.observed import Observed
-from borgish.cell.room import AMPLE, Room, refusing
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.resources import Resources
@@ -34,7 +34,7 @@ class Daemon(msgspec.Struct, frozen=True):
     started_at: float  # seconds since 1970
     store: str  # sqlite, postgresql or memory
     last_checkpoint: CheckpointView | None = None
-    room: Room = AMPLE  # for the store
+    free_space: FreeSpace = AMPLE  # for the store
     refused: str = ""  # why the machines' refusal lets no command be accepted; "" when they obey
 
 
@@ -67,8 +67,8 @@ def status_view(cell: Cell, observed: Observed, tally: Tally, daemon: Daemon, no
         store=daemon.store,
         last_checkpoint=daemon.last_checkpoint,
         lagging=sum(len(lagging.attempts) for key in cell.lagging if (lagging := cell.jobs[key].lagging)),
-        refusing=tuple(words for words in (daemon.refused, refusing(daemon.room)) if words),
-        store_free_bytes=daemon.room.free_bytes,
+        refusing=tuple(words for words in (daemon.refused, refusing(daemon.free_space)) if words),
+        store_free_bytes=daemon.free_space.free_bytes,
         machines_silent=sum(not is_answering(machine, observed) for machine in machines_up),
         finished=finished,
         failed=failed,

@@ -19,8 +19,8 @@ from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
 from borgish.cell.commands import Command
 from borgish.cell.events import Entry
+from borgish.cell.free_space import AMPLE
 from borgish.cell.observed import Observed
-from borgish.cell.room import AMPLE
 from borgish.cell.state import Cell
 from borgish.client import Client
 from borgish.clock import SystemClock
@@ -84,7 +84,7 @@ class FakeMaster:
             checkpointer=self,
             keeper=self,
             bands=lambda: self.cell.rules.bands,
-            room=lambda: AMPLE,
+            free_space=lambda: AMPLE,
             expect_obeyed=lambda: None,
             health=lambda status: leader_health(status, "http://here:1"),
             metrics=Metrics().render,

@@ -1,6 +1,6 @@
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
-from borgish.cell.room import Level, Room
+from borgish.cell.free_space import FreeSpace, Level
 from borgish.master.health import Metrics
 from tests.unit.api.cells import NOW, small_cell, small_observed
 
@@ -25,7 +25,7 @@ def test_the_figures_are_of_the_cell_and_their_number_does_not_grow_with_it() ->
 
 
 def test_a_store_without_room_is_a_figure() -> None:
-    daemon = Daemon(NOW.wall, "sqlite", room=Room(Level.LOW, 300, 512))
+    daemon = Daemon(NOW.wall, "sqlite", free_space=FreeSpace(Level.LOW, 300, 512))
     status = status_view(small_cell(), small_observed(), Tally(), daemon, NOW)
     text = Metrics().render(status).decode()
     assert "borgish_refusing 1.0" in text

@@ -10,7 +10,7 @@ import pytest
 from borgish.api.moments import Moment, read_moment
 from borgish.api.views.status import Daemon
 from borgish.cell.events import AnyEvent, JobSubmitted, MachineUp
-from borgish.cell.room import Level, Room
+from borgish.cell.free_space import FreeSpace, Level
 from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import Conflict, Gone, Invalid, NotFound
@@ -45,7 +45,7 @@ class CountingStore(MemoryStore):
             yield entry
 
 
-FULL = Room(Level.FULL, 20, 512)
+FULL = FreeSpace(Level.FULL, 20, 512)
 REFUSED = "2 of 2 machines refuse this borgmaster"
 
 
@@ -63,7 +63,7 @@ class Bench:
             self.turn,
             self.store,
             Standing(),
-            lambda: Daemon(1.0, "memory", room=FULL, refused=REFUSED),
+            lambda: Daemon(1.0, "memory", free_space=FULL, refused=REFUSED),
         )
 
     def go_on(self, entries: int) -> dict[int, bytes]:

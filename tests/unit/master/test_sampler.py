@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from borgish.cell.free_space import AMPLE, FreeSpace, Level
 from borgish.cell.observed import SeenMachine
-from borgish.cell.room import AMPLE, Level, Room
 from borgish.clock import Now
 from borgish.errors import BorgishError
 from borgish.master import sampler
@@ -72,10 +72,10 @@ async def test_what_was_just_said_is_kept(bench: Bench) -> None:
 @pytest.mark.parametrize("level", [Level.LOW, Level.FULL])
 async def test_none_is_kept_without_room_to_spare(bench: Bench, level: Level) -> None:
     bench.see("m1", 10)
-    bench.turn.room = Room(level, 1, 4)
+    bench.turn.free_space = FreeSpace(level, 1, 4)
     await bench.sampler.sample()
     assert bench.kept == []
-    bench.turn.room = AMPLE
+    bench.turn.free_space = AMPLE
     await bench.sampler.sample()
     assert len(bench.kept) == 1
 

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from borgish.cell.commands import CordonMachine, JoinMachine, KillTasks, Observe, SubmitJob
+from borgish.cell.free_space import AMPLE, FreeSpace, Level
 from borgish.cell.observed import SeenAttempt
-from borgish.cell.room import AMPLE, Level, Room
 from borgish.clock import SystemClock
 from borgish.errors import StoreFull
 from borgish.master.checkpoints import Checkpointer
@@ -20,8 +20,8 @@ from borgish.vocabulary import Phase, State
 from borgish.wire.api import Accepted
 from tests.unit.master.test_core import JOB, Driver, machine
 
-LOW = Room(Level.LOW, 300, 512)
-FULL = Room(Level.FULL, 20, 512)
+LOW = FreeSpace(Level.LOW, 300, 512)
+FULL = FreeSpace(Level.FULL, 20, 512)
 PATIENCE_SECONDS = 60.0
 
 
@@ -29,11 +29,11 @@ class Filled(Driver):
     """A driver whose store has as much room as it is given."""
 
     def __init__(self) -> None:
-        self.room = AMPLE
+        self.free_space = AMPLE
         super().__init__()
 
     def step(self, *inputs: Input) -> Step:
-        step = self.core.step(inputs, self.now, self.room)
+        step = self.core.step(inputs, self.now, self.free_space)
         self.entries.extend(step.entries)
         return step
 
@@ -50,7 +50,7 @@ OTHER = SubmitJob(msgspec.structs.replace(JOB, name="other"))
 
 
 def test_with_little_room_new_work_is_refused_and_jobs_can_be_killed(driver: Filled) -> None:
-    driver.room = LOW
+    driver.free_space = LOW
     with pytest.raises(StoreFull, match="has 300B free, less than 512B"):
         driver.ask(OTHER, "r1")
     assert driver.ask(KillTasks("ann/web")).text
@@ -60,7 +60,7 @@ def test_with_little_room_new_work_is_refused_and_jobs_can_be_killed(driver: Fil
 def test_with_little_room_what_is_lost_is_placed_anew(driver: Filled) -> None:
     task = driver.core.cell.jobs["ann/web"].tasks[0]
     others = {"m1", "m2", "m3"} - {task.machine}
-    driver.room = LOW
+    driver.free_space = LOW
     for _ in range(12):
         driver.wait(1, *others)
     assert driver.states() == [State.RUNNING] * 3
@@ -68,7 +68,7 @@ def test_with_little_room_what_is_lost_is_placed_anew(driver: Filled) -> None:
 
 
 def test_with_no_room_nothing_is_written_however_much_there_is_to_do(driver: Filled) -> None:
-    driver.room = FULL
+    driver.free_space = FULL
     written = len(driver.entries)
     for command in (OTHER, KillTasks("ann/web"), CordonMachine("m1"), JoinMachine(machine("m9"), "i", False)):
         with pytest.raises(StoreFull):
@@ -80,7 +80,7 @@ def test_with_no_room_nothing_is_written_however_much_there_is_to_do(driver: Fil
 
 def test_an_answer_that_was_given_before_is_given_again(driver: Filled) -> None:
     given = driver.ask(OTHER, "r1")
-    driver.room = FULL
+    driver.free_space = FULL
     again = driver.ask(OTHER, "r1")
     assert (again.position, again.replayed) == (given.position, True)
 
@@ -95,7 +95,7 @@ def report_of(driver: Filled, phase: Phase, exit_code: int | None = None) -> Obs
 
 
 def test_a_report_that_changes_nothing_is_ingested_and_another_waits(driver: Filled) -> None:
-    driver.room = FULL
+    driver.free_space = FULL
     [(_, reply)] = driver.step(Ask(1, report_of(driver, Phase.UP), "m1")).replies
     assert isinstance(reply, Accepted)
     task = driver.core.cell.jobs["ann/web"].tasks[0]
@@ -108,7 +108,7 @@ def test_a_report_that_changes_nothing_is_ingested_and_another_waits(driver: Fil
     assert isinstance(reply, StoreFull)
     assert driver.core.observed.attempt(task.machine, "ann/web/0", task.attempt) == seen
 
-    driver.room = AMPLE
+    driver.free_space = AMPLE
     [(_, reply)] = driver.step(Ask(1, restarted, "m1")).replies
     assert isinstance(reply, Accepted)
     assert driver.core.cell.jobs["ann/web"].tasks[0].restarts == 1
@@ -116,10 +116,10 @@ def test_a_report_that_changes_nothing_is_ingested_and_another_waits(driver: Fil
 
 def test_what_could_not_be_heard_meanwhile_is_not_held_against_a_machine(driver: Filled) -> None:
     """One that came back at another address could not join; it is given the usual time from then on."""
-    driver.room = FULL
+    driver.free_space = FULL
     for _ in range(30):
         driver.wait(1, "m1", "m2")
-    driver.room = AMPLE
+    driver.free_space = AMPLE
     driver.wait(1, "m1", "m2")
     assert driver.core.cell.machines["m3"].up
     for _ in range(12):
@@ -155,23 +155,23 @@ class Bench:
 async def test_a_master_goes_on_by_itself_when_there_is_room_again() -> None:
     bench = Bench()
     await bench.inbox.ask(CordonMachine("m1"), "ann", "r1")
-    bench.store.disk.room = FULL
+    bench.store.disk.free_space = FULL
     written = len(bench.store.disk.entries)
     with pytest.raises(StoreFull):
         await bench.inbox.ask(CordonMachine("m1", "again"), "ann", "r2")
     await bench.turn.durable()  # who reads is not held up
     assert len(bench.store.disk.entries) == written
-    bench.store.disk.room = AMPLE
+    bench.store.disk.free_space = AMPLE
     assert (await bench.inbox.ask(CordonMachine("m1", "again"), "ann", "r2")).position == written + 1
     await bench.end()
 
 
-@pytest.mark.parametrize("room", [LOW, FULL])
-async def test_no_checkpoint_is_made_without_room_to_spare(room: Room) -> None:
+@pytest.mark.parametrize("free_space", [LOW, FULL])
+async def test_no_checkpoint_is_made_without_room_to_spare(free_space: FreeSpace) -> None:
     bench = Bench()
     await bench.inbox.ask(CordonMachine("m1"), "ann", "r1")
     assert bench.checkpointer.is_due(1)
-    bench.store.disk.room = room
+    bench.store.disk.free_space = free_space
     with pytest.raises(StoreFull):
         await bench.inbox.ask(OTHER, "ann", "r2")
     assert not bench.checkpointer.is_due(1)

@@ -7,15 +7,24 @@ import pytest
 
 from borgish.cell import commands
 from borgish.cell.commands import Command
-from borgish.cell.room import AMPLE, FULL_SHARE, Floor, Level, Room, check_room, refusing, room_of
+from borgish.cell.free_space import (
+    AMPLE,
+    FULL_SHARE,
+    Floor,
+    FreeSpace,
+    Level,
+    check_space,
+    free_space_of,
+    refusing,
+)
 from borgish.errors import StoreFull
 
 MIB = 1024**2
 FLOOR = 512 * MIB
 ROOMS = {
     Level.AMPLE: AMPLE,
-    Level.LOW: Room(Level.LOW, 300 * MIB, FLOOR),
-    Level.FULL: Room(Level.FULL, 20 * MIB, FLOOR),
+    Level.LOW: FreeSpace(Level.LOW, 300 * MIB, FLOOR),
+    Level.FULL: FreeSpace(Level.FULL, 20 * MIB, FLOOR),
 }
 COMMANDS = {
     name: each
@@ -52,10 +61,10 @@ def test_the_table_has_every_command() -> None:
 def test_what_is_refused_at_which_level(level: Level, name: str) -> None:
     made: Any = COMMANDS[name](**dict.fromkeys(get_type_hints(COMMANDS[name])))
     if allowed(level, name):
-        check_room(ROOMS[level], made)
+        check_space(ROOMS[level], made)
         return
     with pytest.raises(StoreFull) as caught:
-        check_room(ROOMS[level], made)
+        check_space(ROOMS[level], made)
     assert caught.value.status == 507
     assert "Make room on that disk" in caught.value.hint
 
@@ -81,7 +90,7 @@ def test_what_is_refused_is_told_with_the_amounts() -> None:
     ],
 )
 def test_the_two_floors(free_bytes: int, level: Level) -> None:
-    assert room_of(free_bytes, FLOOR).level is level
+    assert free_space_of(free_bytes, FLOOR).level is level
 
 
 @pytest.mark.parametrize("before", list(Level))
@@ -90,11 +99,11 @@ def test_a_level_is_left_for_a_better_one_with_some_room_to_spare(before: Level)
     for floor in (FLOOR, int(FULL_SHARE * FLOOR)):
         level, changes = before, 0
         for free in itertools.chain.from_iterable([(floor - 1, floor, floor + 1)] * 5):
-            after = room_of(free, FLOOR, level).level
+            after = free_space_of(free, FLOOR, level).level
             changes += after is not level
             level = after
         assert changes <= 1
-    assert room_of(2 * FLOOR, FLOOR, before).level is Level.AMPLE
+    assert free_space_of(2 * FLOOR, FLOOR, before).level is Level.AMPLE
 
 
 @pytest.mark.parametrize(
@@ -111,4 +120,4 @@ def test_the_floor_is_the_smaller_of_the_two(floor: Floor, total_bytes: int, flo
 
 
 def test_without_a_floor_there_is_always_room() -> None:
-    assert room_of(0, 0).level is Level.AMPLE
+    assert free_space_of(0, 0).level is Level.AMPLE

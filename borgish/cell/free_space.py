@@ -1,10 +1,10 @@
-"""How much room is left where the cell is stored, and what is still written of what is asked. Pure.
+"""How much space is left where the cell is stored, and which commands are still accepted. Pure.
 
 There are two floors. Below the first, what asks for more is refused, so that what is left is there for
 stopping and healing: kills, reports, machines that come and go, tasks placed anew. Below the second nothing
-is written at all, since a commit that fails ends the process: what it left behind only a new process can
-tell. So a full disk is found before a commit and not by it: the master reads the free space before each step,
-and goes on by itself.
+is written at all, since a commit that fails ends the process: only a new process can read what it left
+behind. So a full disk is found before a commit and not by it: the master reads the free space before each
+step, and goes on by itself.
 """
 
 from enum import StrEnum
@@ -28,7 +28,7 @@ _MIB = 1024 * 1024
 
 
 class Level(StrEnum):
-    """What the room that is left allows."""
+    """What the space that is left allows."""
 
     AMPLE = "ample"
     LOW = "low"  # what asks for more is refused
@@ -50,23 +50,23 @@ class Floor(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return int(min(self.free_mib * _MIB, self.free_percent / 100 * total_bytes))
 
 
-class Room(msgspec.Struct, frozen=True):
-    """What is left. ``free_bytes`` is None where nobody here can tell, as of a database on a server."""
+class FreeSpace(msgspec.Struct, frozen=True):
+    """What is left. ``free_bytes`` is None where it is not known here, as of a database on a server."""
 
     level: Level = Level.AMPLE
     free_bytes: int | None = None
     floor_bytes: int = 0
 
 
-AMPLE = Room()
+AMPLE = FreeSpace()
 
 
-def room_of(free_bytes: int, floor_bytes: int, before: Level = Level.AMPLE) -> Room:
+def free_space_of(free_bytes: int, floor_bytes: int, before: Level = Level.AMPLE) -> FreeSpace:
     """Return what so many free bytes allow, after ``before``."""
     level = _level(free_bytes, floor_bytes)
     if _ORDER.index(level) > _ORDER.index(before):
         level = _level(free_bytes / MARGIN, floor_bytes)
-    return Room(level, free_bytes, floor_bytes)
+    return FreeSpace(level, free_bytes, floor_bytes)
 
 
 def _level(free_bytes: float, floor_bytes: int) -> Level:
@@ -75,50 +75,50 @@ def _level(free_bytes: float, floor_bytes: int) -> Level:
     return Level.LOW if free_bytes < floor_bytes else Level.AMPLE
 
 
-def check_room(room: Room, command: Command) -> None:
+def check_space(space: FreeSpace, command: Command) -> None:
     """Raise StoreFull for a command that is not to be decided.
 
     Reports are decided at any level, so that what is shown stays true: only one of which something is to be
     written is refused, by who writes it, and the machine reports again until it is acknowledged.
     """
     if isinstance(command, ASKS_FOR_MORE):
-        check_ample(room)
+        check_ample(space)
     elif not isinstance(command, Observe):
-        check_writable(room)
+        check_writable(space)
 
 
-def check_ample(room: Room) -> None:
+def check_ample(space: FreeSpace) -> None:
     """Raise StoreFull unless everything may be written."""
-    if room.level is not Level.AMPLE:
-        raise store_full(room)
+    if space.level is not Level.AMPLE:
+        raise store_full(space)
 
 
-def check_writable(room: Room) -> None:
+def check_writable(space: FreeSpace) -> None:
     """Raise StoreFull where nothing is to be written."""
-    if room.level is Level.FULL:
-        raise store_full(room)
+    if space.level is Level.FULL:
+        raise store_full(space)
 
 
-def store_full(room: Room) -> StoreFull:
-    """Return what is answered to a command that there is no room for. Nothing was decided."""
-    others = "; jobs can be killed and machines removed meanwhile" if room.level is Level.LOW else ""
+def store_full(space: FreeSpace) -> StoreFull:
+    """Return the error of a command that there is no space for. Nothing was decided."""
+    others = "; jobs can be killed and machines removed meanwhile" if space.level is Level.LOW else ""
     return StoreFull(
-        f"The store is full: {_why(room)}",
+        f"The store is full: {_why(space)}",
         f"Make room on that disk: the borgmaster goes on by itself, and tasks run on{others}",
     )
 
 
-def refusing(room: Room) -> str:
+def refusing(space: FreeSpace) -> str:
     """Return what is refused now and why, "" where nothing is."""
-    match room.level:
+    match space.level:
         case Level.FULL:
-            return f"all changes are refused: {_why(room)}"
+            return f"all changes are refused: {_why(space)}"
         case Level.LOW:
-            return f"new work is refused: {_why(room)}"
+            return f"new work is refused: {_why(space)}"
         case Level.AMPLE:
             return ""
 
 
-def _why(room: Room) -> str:
-    floor = room.floor_bytes if room.level is Level.LOW else int(FULL_SHARE * room.floor_bytes)
-    return f"the database's disk has {show_bytes(room.free_bytes or 0)} free, less than {show_bytes(floor)}"
+def _why(space: FreeSpace) -> str:
+    floor = space.floor_bytes if space.level is Level.LOW else int(FULL_SHARE * space.floor_bytes)
+    return f"the database's disk has {show_bytes(space.free_bytes or 0)} free, less than {show_bytes(floor)}"
