@@ -13,7 +13,7 @@ def address_of(url: str) -> SplitResult:
     except ValueError:  # a port or an IPv6 address that is none
         is_address = False
     if not is_address or not url.isprintable() or " " in url or "@" in url or parts.path or parts.query:
-        raise Invalid(f"'{url}' is no address of a borgmaster", "Write it like http://127.0.0.1:7400")
+        raise Invalid(f"'{url}' is not the address of a borgmaster", "Write it like http://127.0.0.1:7400")
     return parts
 
 

@@ -77,5 +77,8 @@ def wrong_with(bands: Bands) -> tuple[str, str]:
         if name in set(Band):
             return f"names: {name} is a band's own name", "choose another, or remove it"
         if not _NAME.fullmatch(name):
-            return f"names: {name!r} is no name", "write a letter, then letters, digits and '-' in lower case"
+            return (
+                f"names: invalid name {name!r}",
+                "write a letter, then letters, digits and '-' in lower case",
+            )
     return "", ""

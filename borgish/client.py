@@ -279,8 +279,8 @@ class Client:
             return SentOn(self.url, where)
         if kind != "application/problem+json":
             return BorgishError(
-                f"{self.url} answered {response.status} and is no borgmaster",
-                "Look at the address in client.json",
+                f"{self.url} answered {response.status} and is not a borgmaster",
+                "Check the address in client.json",
             )
         error = _error_of(_problem(body, response.status))
         after = response.headers.get("retry-after", "")
@@ -302,7 +302,7 @@ class Client:
             raise NotThere(f"{self.url}: there is no such host") from error
         if isinstance(error, http.client.HTTPException) and not isinstance(error, ConnectionError):
             raise Unreachable(
-                f"what answers at {self.url} is no borgmaster, or was cut off", "Look at the address"
+                f"what answers at {self.url} is not a borgmaster, or was cut off", "Check the address"
             ) from error
         if reason := getattr(error, "reason", "") if type(error).__module__ == "ssl" else "":
             words = getattr(error, "verify_message", "") or "is there TLS at this address?"
@@ -368,7 +368,7 @@ def _read_token(path: str) -> str:
     try:
         with open(path, encoding="ascii") as file:
             return file.read().strip()
-    except (OSError, ValueError) as error:  # ValueError: not ASCII, or a path with a NUL
+    except (OSError, ValueError) as error:  # ValueError: not ASCII, or contains a NUL character
         reason = str(getattr(error, "strerror", None) or "it is no text").lower()
         raise Unauthenticated(
             f"the token file {path} cannot be read: {reason}", "`borgctl up` writes it, for its own user only"
@@ -380,8 +380,8 @@ def _decode(body: bytes, answer: type[T]) -> T:
         return msgspec.json.decode(body, type=answer)
     except msgspec.MsgspecError as error:
         raise BorgishError(
-            f"the answer of the master is not understood: {error}",
-            "Are master and client of one version?",
+            f"the master's answer cannot be decoded: {error}",
+            "Are master and client of the same version?",
         ) from error
 
 

@@ -85,7 +85,7 @@ def told_url(folder: Path) -> str:
 
 def _not_ours(folder: Path, error: OSError) -> UnsafeConfiguration:
     return UnsafeConfiguration(
-        f"{error.filename or folder}: {error.strerror}", "the state folder must be ours to write"
+        f"{error.filename or folder}: {error.strerror}", "the state folder must be writable"
     )
 
 

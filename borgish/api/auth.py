@@ -101,10 +101,10 @@ def token_digest(token: str) -> str:
 
 def _principal(key: str, table: object) -> Principal:
     if len(key) != 64 or not set(key.lower()) <= set("0123456789abcdef"):
-        raise ValueError(f"'{key[:8]}...' is no SHA-256 in hex")
+        raise ValueError(f"'{key[:8]}...' is not a SHA-256 digest in hex")
     principal = msgspec.convert(table, Principal)
     if principal.role not in set(Role):
-        raise ValueError(f"'{principal.role}' is no role; there are {', '.join(Role)}")
+        raise ValueError(f"unknown role '{principal.role}'; known roles are {', '.join(Role)}")
     return principal
 
 
@@ -115,14 +115,14 @@ def bearer(headers: list[tuple[bytes, bytes]]) -> str:
         scheme, _, token = given[0].decode("latin-1").partition(" ")
         if scheme.lower() == "bearer" and token.strip():
             return token.strip()
-    raise Unauthenticated("this needs a token", "Send it as 'Authorization: Bearer TOKEN'")
+    raise Unauthenticated("a token is required", "Send it as 'Authorization: Bearer TOKEN'")
 
 
 def guard(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
     """Let a request through to its handler when the route's policy says so. Raises Forbidden."""
     policy = handler.opt.get(POLICY)
     if policy is None:  # the framework's own answers to OPTIONS
-        raise Forbidden("nobody may do this", "GET /v1/openapi.json lists what there is")
+        raise Forbidden("this is not allowed", "GET /v1/openapi.json lists what there is")
     check(policy, connection.user, connection.path_params.get("user", ""))
 
 

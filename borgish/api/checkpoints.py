@@ -92,8 +92,8 @@ async def delete_checkpoint(request: ApiRequest, position: Position) -> Checkpoi
 def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         raise Invalid(
-            f"{name[:63]!r} cannot be the name of a checkpoint",
-            "Take at most 63 of a-z, 0-9 and -, the first a letter, the last no -; not 'all' or 'now'",
+            f"invalid checkpoint name {name[:63]!r}",
+            "Use at most 63 of a-z, 0-9 and -, a letter first and no - last; not 'all' or 'now'",
         )
 
 
@@ -134,9 +134,9 @@ async def _rollback_of(request: ApiRequest) -> tuple[RollbackRequest, Moment]:
         if not _JOB.fullmatch(job):
             raise Invalid(f"only: '{job[:130]}' is not the full name of a job", "Write it like ann/web")
     if len(asked.only) > ONLY_MAX:
-        raise Invalid(f"only names more than {ONLY_MAX} jobs", "Name none for the whole cell")
+        raise Invalid(f"only must name at most {ONLY_MAX} jobs", "Name none for the whole cell")
     if asked.yes_stop is not None and asked.yes_stop < 0:
-        raise Invalid("yes_stop is below 0", "Say how many running tasks may be stopped")
+        raise Invalid("yes_stop must not be negative", "Say how many running tasks may be stopped")
     now = await request.read(lambda reading: reading.now.wall)
     return asked, read_moment(asked.to, now)
 

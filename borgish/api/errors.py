@@ -85,8 +85,8 @@ def on_unforeseen_error(request: Request[Any, Any, Any], error: Exception) -> Re
     problem = Problem(
         title=HTTPStatus.INTERNAL_SERVER_ERROR.phrase,
         status=500,
-        detail="the master failed at this request",
-        hint=f"Its log says more under {number}",
+        detail="internal error while handling this request",
+        hint=f"The borgmaster's log has details under {number}",
     )
     return _response(problem)
 

@@ -91,7 +91,7 @@ async def list_history(
     key, index = _about(job, task)
     wanted = HistoryFilter(key, index, machine, moment(since, "since", now), moment(until, "until", now))
     if wanted.since is not None and wanted.until is not None and wanted.since > wanted.until:
-        raise Invalid("since is after until", "Exchange the two")
+        raise Invalid("since is after until", "Swap the two")
     return await request.services.past.latest(wanted, before, limit)
 
 
@@ -101,7 +101,7 @@ def _about(job: str, task: str) -> tuple[str, int | None]:
     Neither need exist any more, but a name that can be nobody's would be a filter that finds nothing.
     """
     if job and task:
-        raise Invalid("both a job and a task are named", "Keep one of them: a task's name has its job's")
+        raise Invalid("job and task cannot be combined", "Give one of them: a task's name includes its job's")
     if job and not _JOB.fullmatch(job):
         raise Invalid(f"'{job}' is not the full name of a job", "Write it like ann/web")
     if not task:
@@ -136,7 +136,7 @@ async def stream_archive(request: ApiRequest, since: Since = "", until: Until = 
     now = await request.read(lambda reading: reading.now.wall)
     first, last = moment(since, "since", now), moment(until, "until", now)
     if first is not None and last is not None and first > last:
-        raise Invalid("since is after until", "Exchange the two")
+        raise Invalid("since is after until", "Swap the two")
     return Stream(await request.services.archive.begin(first, last), media_type="application/x-ndjson")
 
 

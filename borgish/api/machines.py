@@ -46,7 +46,7 @@ async def join(request: ApiRequest) -> JoinReply:
     asked = await request.json_as(JoinRequest)
     if mistakes := mistakes_in_join(asked):
         first = mistakes[0]
-        raise Invalid(f"this cannot join: {first.path}: {first.message}", first.hint, mistakes)
+        raise Invalid(f"invalid join request: {first.path}: {first.message}", first.hint, mistakes)
     request.services.expect_obeyed()  # else its borglet asks the next master that it knows
     return await request.services.joining.join(asked)
 
@@ -78,9 +78,9 @@ async def cordon(request: ApiRequest, machine: MachineName) -> Accepted:
     """Place nothing new on a machine; what runs there goes on."""
     asked = await request.json_as(CordonRequest)
     if len(asked.reason) > REASON_CHARACTERS_MAX:
-        raise Invalid(f"the reason is longer than {REASON_CHARACTERS_MAX} characters", "Say it shorter")
+        raise Invalid(f"the reason is longer than {REASON_CHARACTERS_MAX} characters", "Shorten it")
     if "\0" in asked.reason:
-        raise Invalid("the reason has a NUL in it", "Say it in plain text")
+        raise Invalid("the reason contains a NUL character", "Use plain text")
     return await request.command(CordonMachine(machine, asked.reason))
 
 
@@ -99,10 +99,10 @@ async def taint(request: ApiRequest, machine: MachineName) -> Accepted:
     """Mark a machine, so that only tasks that tolerate the mark are placed, or stay, there."""
     asked = await request.json_as(TaintRequest)
     if not re.fullmatch(TAINT_KEY_PATTERN, asked.key):
-        raise Invalid(f"{asked.key[:63]!r} is no key of a taint", "Write it like maintenance")
+        raise Invalid(f"invalid taint key {asked.key[:63]!r}", "Write it like maintenance")
     if asked.value and not re.fullmatch(TAINT_VALUE_PATTERN, asked.value):
         raise Invalid(
-            f"{asked.value[:63]!r} is no value of a taint", "It has letters, digits and . _ / - inside"
+            f"invalid taint value {asked.value[:63]!r}", "Use letters and digits, with . _ / - between them"
         )
     return await request.command(TaintMachine(machine, asked.key, asked.value, asked.effect))
 
@@ -116,7 +116,7 @@ async def untaint(request: ApiRequest, machine: MachineName) -> Accepted:
     """Take a mark off a machine."""
     asked = await request.json_as(UntaintRequest)
     if not re.fullmatch(TAINT_KEY_PATTERN, asked.key):
-        raise Invalid(f"{asked.key[:63]!r} is no key of a taint", "Name one that the machine shows")
+        raise Invalid(f"invalid taint key {asked.key[:63]!r}", "Name one that the machine shows")
     return await request.command(UntaintMachine(machine, asked.key))
 
 

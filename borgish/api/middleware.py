@@ -139,7 +139,7 @@ class _OpenRequest:
 
 
 def _unknown_token() -> Unauthenticated:
-    return Unauthenticated("this token is not one of this cell", "Was it made for another cell?")
+    return Unauthenticated("the token is not known in this cell", "Was it made for another cell?")
 
 
 def hosts_of(listen: str) -> frozenset[str] | None:
@@ -150,7 +150,7 @@ def hosts_of(listen: str) -> frozenset[str] | None:
 def _check_host(headers: list[tuple[bytes, bytes]], hosts: frozenset[str]) -> None:
     given = [value.decode("latin-1").lower() for name, value in headers if name == b"host"]
     if len(given) != 1 or _without_port(given[0]) not in hosts:
-        raise Forbidden("this listener goes by another name", f"Ask for {' or '.join(sorted(hosts))}")
+        raise Forbidden("unknown Host header", f"Use {' or '.join(sorted(hosts))}")
 
 
 def _without_port(host: str) -> str:

@@ -66,7 +66,7 @@ def read_moment(text: str, now: float) -> Moment:
         return Moment(text, at=_seconds(text, now))
     except (ValueError, OverflowError):
         raise Invalid(
-            f"'{text[:AT_CHARACTERS_MAX]}' is no moment",
+            f"invalid moment '{text[:AT_CHARACTERS_MAX]}'",
             f"Give {OTHER_MOMENTS}, or the name of a checkpoint",
         ) from None
 
@@ -92,7 +92,7 @@ def moment(text: str, name: str, now: float) -> float | None:
     except (ValueError, OverflowError):
         raise Invalid(
             f"{name}: '{text}' is neither a time nor an age",
-            "Write it like 2026-01-31T12:00:00Z, or 30m, 2h, 1d for so long ago",
+            "Write it like 2026-01-31T12:00:00Z, or 30m, 2h, 1d for that long ago",
         ) from None
 
 
@@ -107,8 +107,8 @@ def moment_ahead(text: str, name: str, now: float) -> float | None:
         return at
     except (ValueError, OverflowError):
         raise Invalid(
-            f"{name}: '{text[:63]}' is neither a time nor how long it is until then",
-            "Write it like 2026-12-31 or 2026-12-31T18:00:00Z, or 12h, 30d for so long from now",
+            f"{name}: '{text[:63]}' is neither a time nor a duration from now",
+            "Write it like 2026-12-31 or 2026-12-31T18:00:00Z, or 12h, 30d for that long from now",
         ) from None
 
 

@@ -217,13 +217,11 @@ def check_query(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRou
     known = sorted(_query_names(handler))
     for name, times in given.items():
         if name == AT and name not in known:
-            raise Invalid("this cannot be asked of the past", "Leave out 'at'")
+            raise Invalid("'at' is not supported here: this has no past", "Leave it out")
         if name not in known:
             near = get_close_matches(name, known, 1)
             way_out = f"Its parameters are {', '.join(known)}" if known else "It takes no parameters"
-            raise Invalid(
-                f"{name[:63]!r} is no parameter of this", f"Did you mean {near[0]}?" if near else way_out
-            )
+            raise Invalid(f"unknown parameter {name[:63]!r}", f"Did you mean {near[0]}?" if near else way_out)
         if times > 1:
             raise Invalid(f"{name} is given more than once", "Keep one of them")
 

@@ -69,7 +69,10 @@ async def set_quota(request: ApiRequest, user: Owner, band: BandName) -> Accepte
     """Set a user's quota in a band, whether or not there is one."""
     asked = await request.json_as(QuotaRequest)
     if not _NAME.fullmatch(user):
-        raise Invalid(f"{user[:63]!r} is no user's name", "Take at most 63 of a-z, 0-9 and - inside")
+        raise Invalid(
+            f"invalid user name {user[:63]!r}",
+            "Use at most 63 of a-z, 0-9 and -, which is neither first nor last",
+        )
     limits = _limits(asked)
     now = await request.read(lambda reading: reading.now.wall)
     until = moment_ahead(asked.until, "until", now) or 0.0
@@ -99,10 +102,10 @@ def _limits(asked: QuotaRequest) -> Resources:
     )
     for field, amounts in (("devices", asked.devices), ("named", asked.named)):
         if len(amounts) > NAMES_MAX:
-            raise Invalid(f"{field}: {len(amounts)} names", f"Give at most {NAMES_MAX}")
+            raise Invalid(f"{field}: {len(amounts)} names are too many", f"Give at most {NAMES_MAX}")
         for name in amounts:
             if not _NAME.fullmatch(name):
-                raise Invalid(f"{field}: {name[:63]!r} is no name", "Take a-z, 0-9 and - inside")
+                raise Invalid(f"{field}: invalid name {name[:63]!r}", "Use a-z, 0-9 and -")
         _check_amounts({f"{field}.{name}": amount for name, amount in amounts.items()})
     return Resources(asked.cpu_millis, asked.ram_bytes, asked.disk_bytes, asked.named, asked.devices)
 
@@ -110,7 +113,7 @@ def _limits(asked: QuotaRequest) -> Resources:
 def _check_amounts(amounts: Mapping[str, int]) -> None:
     for field, amount in amounts.items():
         if not 0 <= amount <= QUOTA_MAX:
-            raise Invalid(f"{field}: {amount} is outside 0 to {QUOTA_MAX}", "Nothing is 0")
+            raise Invalid(f"{field}: {amount} is outside 0 to {QUOTA_MAX}", "Use 0 for none")
 
 
 def quota_keys(cell: Cell, user: str) -> list[str]:

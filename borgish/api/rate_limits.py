@@ -76,7 +76,7 @@ class Limits:
         if wait := self._refused_of(principal, source, mono).wait(mono):
             raise TooManyRequests(
                 f"too many requests of {principal.name} were refused",
-                f"Correct what is asked; {settings.refused_per_second:g} mistakes a second are answered",
+                f"Correct the requests; {settings.refused_per_second:g} refused ones a second are allowed",
                 wait,
             )
         requests = self._users.setdefault(
@@ -85,7 +85,7 @@ class Limits:
         if wait := requests.wait(mono):
             raise TooManyRequests(
                 f"too many requests of {principal.name}",
-                f"Ask less often; {settings.requests_per_second:g} requests a second are answered",
+                f"Send fewer; {settings.requests_per_second:g} requests a second are allowed",
                 wait,
             )
         requests.take()
@@ -103,7 +103,7 @@ class Limits:
         bucket = _latest(self._sources, source, Bucket(rate / 60, max(1.0, rate), mono))
         if wait := bucket.wait(mono):
             raise TooManyRequests(
-                f"too many requests from {source} with no token of this cell",
+                f"too many requests from {source} without a valid token",
                 "Is the token of another cell? Send it as 'Authorization: Bearer TOKEN'",
                 wait,
             )

@@ -67,8 +67,8 @@ class ApiRequest(Request[Principal, None, State]):
         given = self.headers.get("idempotency-key", "")
         if given and not _REQUEST_ID.fullmatch(given):
             raise Invalid(
-                "the Idempotency-Key is not usable",
-                "Send at most 128 letters, digits and . _ : -, such as a UUID",
+                "invalid Idempotency-Key",
+                "Use at most 128 letters, digits and . _ : -, such as a UUID",
             )
         return given
 
@@ -89,7 +89,7 @@ class ApiRequest(Request[Principal, None, State]):
             where = _WHERE.search(str(error))
             message = _WHERE.sub("", str(error))
             mistake = Mistake(message, path=where[1] if where else "")
-            raise Invalid("the body does not fit", _fields_of(shape), (mistake,)) from error
+            raise Invalid("invalid body", _fields_of(shape), (mistake,)) from error
         except (msgspec.DecodeError, ValueError) as error:
             raise Invalid(f"the body is not JSON: {error}", "Send one JSON object") from error
         except RecursionError as error:

@@ -171,9 +171,9 @@ async def _exec_call(request: ApiRequest) -> ExecCall:
     if not call.run or len(call.run) > EXEC_WORDS_MAX:
         raise Invalid(f"run needs 1 to {EXEC_WORDS_MAX} words", 'Write it like {"run": ["ls", "-l"]}')
     if not call.run[0] or any("\0" in word for word in call.run):
-        raise Invalid("run has no program, or a word with a NUL", "No program can be given a NUL")
+        raise Invalid("run must name a program and contain no NUL", "No program can be given a NUL")
     if not 0 < call.timeout_seconds <= EXEC_SECONDS_MAX:
-        raise Invalid(f"timeout_seconds is outside 0 to {EXEC_SECONDS_MAX:.0f}", "Leave it out for a minute")
+        raise Invalid(f"timeout_seconds is outside 0 to {EXEC_SECONDS_MAX:.0f}", "The default is one minute")
     return call
 
 
@@ -211,7 +211,7 @@ def _position(after: str) -> tuple[str, int]:
     try:
         return split_task_name(after)
     except ValueError:
-        raise Invalid(f"'{after}' is no task to go on after", "Pass page.next of the list before") from None
+        raise Invalid(f"after: '{after}' is not a task", "Pass page.next of the previous page") from None
 
 
 def _of_jobs(cell: Cell, job: str, start: tuple[str, int]) -> Iterator[tuple[str, int]]:

@@ -96,7 +96,7 @@ def _broken_off(error: BorgishError) -> bytes:
 def _kinds(text: str) -> frozenset[str]:
     kinds = frozenset(filter(None, text.split(",")))
     if not kinds or not kinds <= KINDS:
-        raise Invalid(f"'{text}' names no kinds to watch", f"Name some of {', '.join(sorted(KINDS))}")
+        raise Invalid(f"invalid kinds '{text}'", f"Use one or more of {', '.join(sorted(KINDS))}")
     return kinds
 
 

@@ -151,7 +151,7 @@ class HttpJoin:
         try:
             return msgspec.json.decode(body, type=JoinReply)
         except msgspec.MsgspecError:
-            raise Unreachable(f"what answers at {master} is no borgmaster") from None
+            raise Unreachable(f"what answers at {master} is not a borgmaster") from None
 
     def _join_token(self) -> str:
         path = self.settings.join_token_file

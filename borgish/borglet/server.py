@@ -280,7 +280,7 @@ def _decode(body: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
     try:
         return decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise Invalid(f"the body is not what this route takes: {error}") from None
+        raise Invalid(f"invalid body: {error}") from None
     except RecursionError:
         raise Invalid("the body is nested too deeply") from None
 
@@ -292,7 +292,7 @@ def _query(scope: Scope) -> dict[str, str]:
 def _number(query: dict[str, str], name: str, most: int) -> int:
     text = query.get(name, "0")
     if not (text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX and int(text) <= most):
-        raise Invalid(f"{name} = '{text[:40]}' is no whole number up to {most}")
+        raise Invalid(f"{name} = '{text[:40]}' is not a whole number up to {most}")
     return int(text)
 
 

@@ -140,33 +140,33 @@ def _checked(path: Path, key: str, check: Any, value: Any) -> Any:
 
 def _name(value: str) -> str:
     if not re.fullmatch(NAME_PATTERN, value):
-        raise ValueError("is no name: write lower-case letters, digits and '-', at most 63")
+        raise ValueError("is not a valid name: write lower-case letters, digits and '-', at most 63")
     return value
 
 
 def _not_empty(value: str) -> str:
     if not value or "\0" in value:
-        raise ValueError("names no folder")
+        raise ValueError("must be the path of a folder")
     return value
 
 
 def _file_name(value: str) -> str:
     if not value or "\0" in value:
-        raise ValueError("names no file")
+        raise ValueError("must be the path of a file")
     return value
 
 
 def _address(value: str) -> tuple[str, int]:
     host, mark, port = value.rpartition(":")
     if not (mark and host and port.isdecimal() and int(port) <= 65535):
-        raise ValueError("is no address: write host:port, as 127.0.0.1:0")
+        raise ValueError("is not an address: write host:port, as 127.0.0.1:0")
     return host.strip("[]"), int(port)
 
 
 def _port_range(value: str) -> tuple[int, int]:
     low, mark, high = value.partition("-")
     if not (mark and low.strip().isdecimal() and high.strip().isdecimal()):
-        raise ValueError("is no range: write it like 20000-20999")
+        raise ValueError("is not a range: write it like 20000-20999")
     if not 1024 <= int(low) <= int(high) <= 65535:
         raise ValueError("is outside 1024-65535, or its end is before its beginning")
     return int(low), int(high)
@@ -178,16 +178,16 @@ def _urls(value: str) -> str:
 
 def _url(value: str) -> str:
     if not value.startswith(("http://", "https://")):
-        raise ValueError("is no address of a borgmaster: write it like http://127.0.0.1:7400")
+        raise ValueError("is not the address of a borgmaster: write it like http://127.0.0.1:7400")
     try:
         parts = urlsplit(value)
         is_address = bool(parts.hostname) and parts.port != 0 and "@" not in parts.netloc
     except ValueError:  # a port that is none
         is_address = False
     if not is_address or parts.query or parts.fragment:
-        raise ValueError("is no address of a borgmaster: write it like http://127.0.0.1:7400")
+        raise ValueError("is not the address of a borgmaster: write it like http://127.0.0.1:7400")
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
-        raise ValueError("would send the join token in clear over the network: use https://")
+        raise ValueError("would send the join token over the network without TLS: use https://")
     return value.rstrip("/")
 
 
@@ -233,7 +233,7 @@ def _ram_bytes(text: str) -> int:
 
 def _named_amount(text: str) -> int:
     if not text.isdecimal() or int(text) > NAMED_MAX:
-        raise ValueError(f"is no whole number up to {NAMED_MAX}")
+        raise ValueError(f"is not a whole number up to {NAMED_MAX}")
     return int(text)
 
 
@@ -266,7 +266,7 @@ def _room(text: str) -> tuple[int, float]:
         return parse_bytes(text, ROOM_BYTES_MIN), 0.0
     number = text.removesuffix("%").strip()
     if not (number.isdecimal() and 1 <= int(number) <= 90):
-        raise ValueError("is no share: write it like 5%, from 1% to 90%, or like 1GiB")
+        raise ValueError("is not a share: write it like 5%, from 1% to 90%, or like 1GiB")
     return 0, int(number) / 100
 
 

@@ -78,8 +78,8 @@ def check_within_cell(cell: Cell, quota: Quota, wall: float) -> None:
     too_much = list(_too_much(before, quota.limits, total, has))
     if too_much:
         raise Conflict(
-            f"the quotas of production and monitoring would come to {', and to '.join(too_much)}",
-            "give less, or take from somebody else; with --beyond-cell it is set all the same",
+            f"the quotas of production and monitoring would add up to {', and '.join(too_much)}",
+            "give less, or lower another quota first; --beyond-cell sets it anyway",
         )
 
 

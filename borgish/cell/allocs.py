@@ -108,12 +108,14 @@ def refused_inside(spec: JobSpec, allocs: JobSpec | None, *, dead: bool) -> Refu
     """Return why a job may not be in the alloc set that it names, which is this and perhaps dead."""
     if allocs is None:
         hint = "submit it first, with kind: alloc_set; `borgctl job list` shows the jobs there are"
-        return NotFound(f"{spec.key} is to run in {spec.inside}, and there is no such alloc set", hint)
+        return NotFound(f"{spec.key} needs the alloc set {spec.inside}, which does not exist", hint)
     if allocs.kind is not JobKind.ALLOC_SET:
         hint = "name a job of kind: alloc_set, or remove `in`"
-        return Conflict(f"{spec.key} is to run in {spec.inside}, which is a job and no alloc set", hint)
+        return Conflict(f"{spec.key} needs the alloc set {spec.inside}, which is a job", hint)
     if dead:
-        return Conflict(f"{spec.key} is to run in {spec.inside}, which is dead", "submit the alloc set again")
+        return Conflict(
+            f"{spec.key} needs the alloc set {spec.inside}, which is dead", "submit the alloc set again"
+        )
     if allocs.user != spec.user:
         # Another's alloc would be room without quota: a job in an alloc set asks for nothing (``demand``).
         hint = f"reserve with an alloc set of your own, or submit the job as {allocs.user}'s"

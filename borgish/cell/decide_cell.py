@@ -82,7 +82,9 @@ def set_quota(cell: Cell, _o: Observed, command: SetQuota, _actor: str, now: Now
     if quota.band is Band.FREE:
         raise Invalid("the free band is not limited", "nobody needs a quota there")
     if has_ended(quota, now.wall):
-        raise Invalid(f"until: {show_moment(quota.until)} is past", "name a later moment, or leave it out")
+        raise Invalid(
+            f"until: {show_moment(quota.until)} is in the past", "name a later moment, or leave it out"
+        )
     if not command.beyond_cell:
         check_within_cell(cell, quota, now.wall)
     events = () if cell.quotas.get(quota.key) == quota else (QuotaSet(quota),)

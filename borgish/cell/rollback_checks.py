@@ -68,7 +68,7 @@ def plan_rollback(cell: Cell, then: Cell, command: RollBack, now: Now) -> Plan:
     """
     if not 0 < command.to <= cell.position or (then.position, then.name) != (command.to, cell.name):
         raise Invalid(
-            f"position {command.to} of cell {then.name} is none that cell {cell.name} had",
+            f"position {command.to} of cell {then.name} is not in the history of cell {cell.name}",
             f"Its positions are 1 to {cell.position}",
         )
     for key in sorted(command.only):

@@ -120,7 +120,7 @@ def expect_pyarrow() -> None:
         import pyarrow.parquet  # noqa: F401 - an extra: only who archives has it
     except ImportError as error:
         raise BorgishError(
-            f"archives are written by pyarrow, which does not load here: {error}",
+            f"archives need pyarrow, which cannot be imported: {error}",
             "Install it with: pip install 'borgish[archive]', or: pip install pyarrow",
         ) from error
 
@@ -159,7 +159,7 @@ def _make(folder: Path) -> bool:
         return True
     there = sorted(entry.name for entry in folder.iterdir())
     if there and all(name.endswith(_PART) for name in there):
-        raise Conflict(f"in {folder} is an archive that was cut off", "Remove that folder, or name another")
+        raise Conflict(f"{folder} has an incomplete archive in it", "Remove that folder, or name another")
     if there:
         raise Conflict(f"{folder} is not empty: {there[0]} is in it", "Name a new folder, or an empty one")
     return False
@@ -183,8 +183,8 @@ class Writer:
             piece = msgspec.json.decode(line, type=ArchivePiece)
         except msgspec.MsgspecError as error:
             raise BorgishError(
-                f"the answer of the master is not understood: {error}",
-                "Are master and client of one version?",
+                f"the master's answer cannot be decoded: {error}",
+                "Are master and client of the same version?",
             ) from error
         if piece.problem:
             raise BorgishError(piece.problem, piece.hint)
@@ -201,7 +201,7 @@ class Writer:
         """Make the archive whole, and return what is in it. Raises BorgishError when something is missing."""
         if self._begin is None or self._end is None or msgspec.structs.asdict(self._end) != self.rows:
             raise BorgishError(
-                "the master's answer broke off, and no archive was written", "Its log may say why; ask again"
+                "the master's answer broke off, and no archive was written", "Its log may say why; try again"
             )
         for group in self._groups.values():
             group.finish()

@@ -36,7 +36,7 @@ AtOption = Annotated[
 
 def _refuse_past(text: str) -> str:
     if text:
-        raise typer.BadParameter("this is of now only: the past has no programs to speak to")
+        raise typer.BadParameter("is not supported here: the past has no running programs")
     return text
 
 

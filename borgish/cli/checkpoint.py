@@ -229,7 +229,7 @@ def expect_usable(file: Path, *, force: bool) -> None:
     no folder for it; OSError for a folder.
     """
     if not file.parent.is_dir():
-        raise NotFound(f"{file.parent}: there is no such folder", "Make it first, or name another file")
+        raise NotFound(f"{file.parent}: there is no such folder", "Create it first, or name another file")
     if file.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
     if os.path.lexists(file) and not force:
@@ -271,4 +271,4 @@ def read_exported(file: Path) -> bytes:
 
 
 def _taken(file: Path) -> Conflict:
-    return Conflict(f"{file} is there already", "Name another file, or write over it with --force")
+    return Conflict(f"{file} already exists", "Name another file, or overwrite it with --force")

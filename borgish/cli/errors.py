@@ -20,7 +20,7 @@ def report(error: BaseException) -> int:
     if isinstance(error, OSError):
         return _report_system(error)
     say_error(f"borgctl itself failed: {type(error).__name__}: {error}")
-    say_hint("Set BORGISH_DEBUG=1 to see where; that belongs into a bug report")
+    say_hint("Set BORGISH_DEBUG=1 to see where; include that in a bug report")
     return FAILED
 
 

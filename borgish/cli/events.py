@@ -65,7 +65,7 @@ def events(
     from borgish.cli.lookup import find_job, latest_events
 
     if follow and at:
-        raise typer.BadParameter("what follows comes now", param_hint="--follow")
+        raise typer.BadParameter("cannot be combined with --at", param_hint="--follow")
     client = client_at(context, at, output)
     key = find_job(client, job) if job else ""
     if follow:

@@ -168,7 +168,7 @@ class Course:
 
         if self._detail is None:
             waited = span(timeout_seconds)
-            say_error(f"{self._job}: the master did not answer for {waited}; the job may well go on")
+            say_error(f"{self._job}: the master did not answer for {waited}; the job may continue")
             return
         text = one_line(self._detail.job)
         if code == DONE:

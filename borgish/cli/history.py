@@ -73,7 +73,7 @@ def history(
     is named in full: ann/web.
     """
     if name and cell:
-        raise typer.BadParameter("the whole cell and a part of it", param_hint="--cell")
+        raise typer.BadParameter("cannot be combined with a name", param_hint="--cell")
     client = session_of(context).client()
     params = about(client, name) | {"since": zoned(since), "until": zoned(until)}
     entries, last = latest(client, params, limit)
@@ -147,7 +147,7 @@ def _say_what_is_not_told(last: HistoryList) -> None:
     from borgish.cli.screen import say
 
     if last.begins:
-        say(f"the journal begins at {day_and_time(last.begins)}: what was before is no longer kept")
+        say(f"the journal begins at {day_and_time(last.begins)}: earlier entries are no longer kept")
     if last.cut_short:
-        say(f"only the {last.looked_at} entries back to {day_and_time(last.reached)} were looked at")
-        say(f"hint: `--until {last.reached}` goes on from there")
+        say(f"only the {last.looked_at} entries back to {day_and_time(last.reached)} were scanned")
+        say(f"hint: `--until {last.reached}` continues from there")

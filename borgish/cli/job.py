@@ -73,7 +73,9 @@ def submit(
     seconds, session = seconds_of(timeout, "--timeout"), session_of(context)
     settle_seconds = None if settle is None else seconds_of(settle, "--settle")
     if plan and (dry_run or len(files) > 1):
-        raise typer.BadParameter("goes with one file, and without --dry-run", param_hint="--plan")
+        raise typer.BadParameter(
+            "needs exactly one file, and cannot be combined with --dry-run", param_hint="--plan"
+        )
     if dry_run:
         raise typer.Exit(plan_files(session, files, user))
     raise typer.Exit(
@@ -160,7 +162,7 @@ def wait(
     from borgish.cli.follow import Goal, follow, look, refuse_hopeless
 
     if goal not in set(Goal):
-        raise typer.BadParameter("is one of up, dead and finished", param_hint="--for")
+        raise typer.BadParameter("must be up, dead or finished", param_hint="--for")
     seconds = seconds_of(timeout, "--timeout")
     client = session_of(context).client()
     name = _found(client, job)

@@ -161,7 +161,7 @@ def refuse_foreign(folder: Path) -> None:
         )
     if folder.is_dir() and not _is_ours(folder):
         raise Conflict(
-            f"{folder} is no cell and not empty", "Name an empty or a new folder, as in --dir ./.borgish"
+            f"{folder} is neither a cell nor empty", "Name an empty or a new folder, as in --dir ./.borgish"
         )
 
 
@@ -250,7 +250,7 @@ def _free_port(folder: Path) -> int:
         port = _MASTER_PORTS_LOW + (begin + step) % _MASTER_PORTS
         if is_free(port):
             return port
-    raise Conflict(f"no port from {_MASTER_PORTS_LOW} on is free", "End some program that listens there")
+    raise Conflict(f"no port from {_MASTER_PORTS_LOW} on is free", "Stop a program that listens there")
 
 
 def _write(path: Path, text: str) -> None:
@@ -280,7 +280,7 @@ def alone(folder: Path, *, make: bool) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Conflict(
-                f"another `borgctl up` or `down` works on {folder}", "Wait for it to end, then try again"
+                f"another `borgctl up` or `down` is running on {folder}", "Wait for it to end, then try again"
             ) from None
         yield
     finally:

@@ -108,7 +108,7 @@ def _only(meant: Sequence[str], kind: str, text: str, known: Sequence[str]) -> s
 
 
 def _ambiguous(meant: Iterable[str], kind: str, text: str) -> BorgishError:
-    return Invalid(f"'{text}' may be more than one {kind}", f"Say which: {_listed(sorted(meant))}")
+    return Invalid(f"'{text}' matches more than one {kind}", f"Name one of {_listed(sorted(meant))}")
 
 
 def _unknown(kind: str, text: str, known: Sequence[str]) -> BorgishError:

@@ -246,6 +246,6 @@ def parse_indexes(text: str) -> tuple[int, ...]:
             raise ValueError("is not a list of task indexes like 0-2,5")
         first, last = int(low), int(high or low)
         if not first <= last < TASKS_PER_JOB_MAX:
-            raise ValueError(f"names indexes outside 0 to {TASKS_PER_JOB_MAX - 1}, or backwards")
+            raise ValueError(f"has indexes outside 0 to {TASKS_PER_JOB_MAX - 1}, or a descending range")
         indexes.update(range(first, last + 1))
     return tuple(sorted(indexes))

@@ -43,7 +43,7 @@ def check_files(session: Session, paths: Sequence[Path], user: str) -> int:
     for file in files:
         if file is not None:
             tasks = plural(file.spec.tasks, "task")
-            data(f"{safe(file.source)}: right: job {file.spec.key}, {tasks}, {file.spec.runtime}")
+            data(f"{safe(file.source)}: valid: job {file.spec.key}, {tasks}, {file.spec.runtime}")
             for _, text in resource_typos(file.spec):
                 say_note(text)
     return USAGE if None in files else DONE
@@ -118,7 +118,7 @@ def read_files(session: Session, paths: Sequence[Path], user: str) -> list[JobFi
     if len(files) == len(paths):
         return files
     if files:
-        say_error("nothing was submitted: every file must be right first")
+        say_error("nothing was submitted: correct every file first")
     return None
 
 

@@ -32,8 +32,8 @@ def exec_task(client: Client, path: str, call: ExecCall, stdin: int, show: Show)
         if stdin >= 0:
             old = "borglet of its machine" if f" /v1{_STREAM}" in error.message else "borgmaster"
             raise BorgishError(
-                f"The {old} is of a version that passes no input to a command",
-                "Upgrade it, or write --no-stdin",
+                f"The {old} is too old to pass input to a command",
+                "Upgrade it, or use --no-stdin",
             ) from error
         return _exec_without_stream(client, path, call, show)
     if stdin < 0:
@@ -56,7 +56,7 @@ def _exec_without_stream(client: Client, path: str, call: ExecCall, show: Show) 
     reply = client.post(path, call, ExecReply)
     show([reply.output])
     if reply.cut:
-        say("the output was longer than 1 MiB and was cut")
+        say("the output was longer than 1 MiB and was truncated")
     return reply.exit_code
 
 
@@ -76,7 +76,7 @@ class _Running:
             raise self._error
         if self._code is None:
             raise Unreachable(
-                "the connection broke before the command ended", "It was killed then, or is about to be"
+                "the connection broke before the command ended", "The command was killed, or is about to be"
             )
         return self._code
 

@@ -73,10 +73,10 @@ def bring_up(folder: Path, machines: int | None) -> int:
 
 def _what_was_done(ran: list[str], started: list[str], added: list[str]) -> str:
     if not started:
-        return "everything runs already"
+        return "everything is already running"
     parts = [f"added {', '.join(added)}"] if added else []
     parts.append(f"started {', '.join(started)}")
-    return "; ".join([*parts, f"{', '.join(ran)} ran already"] if ran else parts)
+    return "; ".join([*parts, f"already running: {', '.join(ran)}"] if ran else parts)
 
 
 def wait_until_ready(folder: Path, started: "Started", deadline: "Deadline") -> int:
@@ -95,7 +95,7 @@ def wait_until_ready(folder: Path, started: "Started", deadline: "Deadline") -> 
             return 0
         time.sleep(_LOOK_SECONDS)
     say_error(f"not ready after {READY_SECONDS_MAX:.0f}s; missing: {', '.join(missing)}")
-    say_hint(f"Their logs are in {folder}; `borgctl down` ends the rest")
+    say_hint(f"Their logs are in {folder}; `borgctl down` stops the rest")
     return FAILED
 
 

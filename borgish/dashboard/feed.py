@@ -90,8 +90,8 @@ class Feed:
             view = msgspec.json.decode(message.data, type=SummaryView)
         except msgspec.MsgspecError as error:
             raise BorgishError(
-                f"the summary of the master is not understood: {error}",
-                "Are master and client of one version?",
+                f"the master's summary cannot be decoded: {error}",
+                "Are master and client of the same version?",
             ) from error
         self.news = News(view, self._clock.now().mono)
         self._last_id = message.id

@@ -82,7 +82,7 @@ def pending(view: SummaryView) -> Listing:
             piece("TASKS", _COUNT_COLUMNS, Role.HEADING, right=True),
         ]
         body = (row for refusal in known for row in _refusal(refusal, width, named))
-        empty = "The scheduler has not looked at them yet." if count else "Nothing: every task is placed."
+        empty = "The scheduler has not evaluated them yet." if count else "Nothing: every task is placed."
         return _table(title, "WHY, AND THE WAY OUT", body, empty, width, rows)
 
     return Listing(max(1, rows_known), draw)

@@ -256,7 +256,9 @@ class Poller:
         if reply.machine != self.machine:
             raise Unreachable(f"{self.machine} is at {self.peer.host}:{self.peer.port} no more")
         if reply.report and (mistakes := mistakes_in_facts(reply.report.facts)):
-            raise Unreachable(f"{self.machine} says of itself: {mistakes[0].path}: {mistakes[0].message}")
+            raise Unreachable(
+                f"{self.machine} reports invalid facts: {mistakes[0].path}: {mistakes[0].message}"
+            )
         self._refusals.note(self.machine)
         return reply
 

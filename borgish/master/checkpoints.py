@@ -305,7 +305,7 @@ def _info_of(header: CheckpointHeader, name: str) -> CheckpointInfo:
     """Return what is kept of an imported one. What it says of itself was not checked by any hash."""
     name = name or (header.name if _NAME.fullmatch(header.name) else "") or f"imported-{header.position}"
     if header.position < 0 or not 0 <= header.at < _AT_MAX:
-        raise Invalid("What the checkpoint says of itself cannot be", "Export it again")
+        raise Invalid("The checkpoint's header is invalid", "Export it again")
     reason = f"imported: {header.reason}"[:_REASON_CHARACTERS_MAX]
     return CheckpointInfo(header.position, header.at, reason, header.sha256, header.bytes, name)
 

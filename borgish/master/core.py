@@ -233,8 +233,8 @@ class Core:
             return None
         if answer.digest != ask.digest:
             raise Conflict(
-                f"request id {ask.request_id} was used before, for something else",
-                "take a new Idempotency-Key for each thing you ask",
+                f"request id {ask.request_id} was already used for another request",
+                "use a new Idempotency-Key for each request",
             )
         return _accepted(answer.position, answer.subject, answer.text, replayed=True)
 

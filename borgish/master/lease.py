@@ -76,7 +76,7 @@ class Mandate:
     def expect(self) -> None:
         """Return if this master may act now. Raises Fenced otherwise, from then on each time."""
         if self._given_up:
-            raise Fenced("This borgmaster leads no more; it ends", "Ask the one that leads now")
+            raise Fenced("This borgmaster no longer leads; it ends", "Ask the one that leads now")
         if self.lease is None:
             return
         left = self.lease.left(self._clock.now().mono)

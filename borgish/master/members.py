@@ -99,7 +99,7 @@ class MemberList:
         except OSError as error:
             where = error.filename or self._folder
             raise UnsafeConfiguration(
-                f"{where}: {error.strerror}", "the state folder must be ours to write"
+                f"{where}: {error.strerror}", "the state folder must be writable"
             ) from None
 
 

@@ -41,15 +41,15 @@ def failure_of(what: str, position: int, error: Exception) -> Failure:
 def failed_at(cause: str, position: int) -> Poison:
     """Return what whoever asked is told, when nothing was changed."""
     return Poison(
-        f"the master fails at this request ({cause}); it was not carried out",
-        f"Its log says more, at position {position}; please report it",
+        f"internal error while handling {cause}; nothing was changed",
+        f"The borgmaster's log has details, at position {position}; please report it",
     )
 
 
 def not_again(said: str) -> Poison:
     """Return what is told to who asks again for what broke a master."""
     return Poison(
-        f"this very request broke a borgmaster, and is not tried again: {said}",
+        f"this request made a borgmaster fail, and is not tried again: {said}",
         "Please report it; a newer borgish will try it again",
     )
 

@@ -125,7 +125,7 @@ class Rollbacks:
             verified_snapshot(self._core.cell.name, *self._store.checkpoint_body(position))
         except (StoreDamaged, UnsafeConfiguration, NotFound) as error:
             raise Conflict(
-                f"checkpoint '{name}' is no good: {error.message}",
+                f"checkpoint '{name}' cannot be used: {error.message}",
                 f"The journal may tell that moment without it: `borgctl rollback {position}`",
             ) from error
 

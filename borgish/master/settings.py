@@ -225,7 +225,8 @@ def _check_failing_over(path: Path, settings: Settings) -> None:
             address_of(url)
         except Invalid:
             raise UnsafeConfiguration(
-                f"{path}: {key}: {url!r} is no address of a borgmaster", "write it like https://host-a:7400"
+                f"{path}: {key}: {url!r} is not the address of a borgmaster",
+                "write it like https://host-a:7400",
             ) from None
 
 
@@ -248,9 +249,9 @@ def _checked(path: Path, settings: Settings) -> Settings:
     host, _, port = settings.listen.rpartition(":")
     if not re.fullmatch(NAME_PATTERN, settings.name):
         hint = "write lower-case letters, digits and '-', at most 63"
-        raise UnsafeConfiguration(f"{path}: name: {settings.name!r} is no name", hint)
+        raise UnsafeConfiguration(f"{path}: name: invalid name {settings.name!r}", hint)
     if "\0" in settings.state:
-        raise UnsafeConfiguration(f"{path}: state: a path with a NUL", "name a folder")
+        raise UnsafeConfiguration(f"{path}: state: contains a NUL character", "name a folder")
     if not host or not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > 65535:
         raise UnsafeConfiguration(
             f"{path}: listen: '{settings.listen}' is not HOST:PORT", "write it like 127.0.0.1:7400"

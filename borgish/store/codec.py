@@ -102,7 +102,7 @@ def decode_snapshot(body: bytes | bytearray, cell: str) -> Snapshot:
     header, found, _ = body[:_HEADER_BYTES_MAX].partition(b"\n")
     version = header.removeprefix(_MARK)
     if not (found and header.startswith(_MARK) and version.isdigit()):
-        raise StoreDamaged("This is no snapshot of a cell", "Use another checkpoint")
+        raise StoreDamaged("This is not a snapshot of a cell", "Use another checkpoint")
     if int(version) != SNAPSHOT_VERSION:
         raise UnsafeConfiguration(
             f"The checkpoint has format {int(version)}; this borgish reads format {SNAPSHOT_VERSION}",

@@ -202,7 +202,7 @@ def _check_not_pruned(source: HistorySource, cell: Cell, position: int, warnings
         return
     if first.position > cell.position + 1:
         raise Gone(
-            f"position {position} can no longer be told: the journal begins at {first.position}"
+            f"position {position} can no longer be reconstructed: the journal begins at {first.position}"
             + _tried(warnings),
             f"The earliest is {earliest_position(source)}",
         )

@@ -77,7 +77,7 @@ class ArchiveBegin(msgspec.Struct, frozen=True):
     until: float
     after: int
     last: int
-    journal_begins: float | None = None  # where what was before is no longer kept
+    journal_begins: float | None = None  # where earlier entries are no longer kept
 
 
 class ArchiveEnd(msgspec.Struct, frozen=True):

@@ -64,7 +64,7 @@ class BoundedHttp(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP; uvicorn calls this."""
         del msg  # it says no more
-        self._refuse(HTTPStatus.BAD_REQUEST, "this is no HTTP request", "Speak HTTP/1.1, or look at the URL")
+        self._refuse(HTTPStatus.BAD_REQUEST, "malformed HTTP request", "Use HTTP/1.1, and check the URL")
 
     def _finish_within(self, seconds: float | None) -> None:
         if self._deadline is not None:
@@ -72,7 +72,9 @@ class BoundedHttp(HttpToolsProtocol):
         self._deadline = None if seconds is None else self.loop.call_later(seconds, self._too_slow)
 
     def _too_slow(self) -> None:
-        self._refuse(HTTPStatus.REQUEST_TIMEOUT, "the request did not come in time", "Send it at once")
+        self._refuse(
+            HTTPStatus.REQUEST_TIMEOUT, "the request was not received in time", "Send all of it at once"
+        )
 
     def _refuse(self, status: HTTPStatus, detail: str, hint: str) -> None:
         """Close the connection, with a word where no answer is under way."""

@@ -41,12 +41,12 @@ def mistakes_in_facts(facts: Facts) -> tuple[Mistake, ...]:
 def _who_and_where(request: JoinRequest) -> Iterator[Mistake]:
     if not _NAME.fullmatch(request.machine):
         hint = "write lower-case letters, digits and '-', at most 63"
-        yield Mistake(f"{_shown(request.machine)} is no name for a machine", path="machine", hint=hint)
+        yield Mistake(f"invalid machine name {_shown(request.machine)}", path="machine", hint=hint)
     if not _is_host(request.host):
-        yield Mistake(f"{_shown(request.host)} is no address of a host", path="host")
+        yield Mistake(f"invalid host address {_shown(request.host)}", path="host")
     elif not request.tls and not is_loopback(request.host):
         yield Mistake(
-            f"{_shown(request.host)} would be asked in clear over the network",
+            f"{_shown(request.host)} would be contacted over the network without TLS",
             path="host",
             hint="listen on 127.0.0.1, or give borglet.toml a [tls]",
         )
@@ -54,7 +54,7 @@ def _who_and_where(request: JoinRequest) -> Iterator[Mistake]:
         yield Mistake(f"{_digits(request.port)} is outside 1 to 65535", path="port")
     for path, text in (("boot_id", request.boot_id), ("instance", request.instance)):
         if not 0 < len(text) <= ID_CHARACTERS_MAX or not text.isprintable():
-            yield Mistake(f"has not 1 to {ID_CHARACTERS_MAX} printable characters", path=path)
+            yield Mistake(f"must be 1 to {ID_CHARACTERS_MAX} printable characters", path=path)
 
 
 def is_loopback(host: str) -> bool:
@@ -77,10 +77,10 @@ def _in_facts(facts: Facts, at: str) -> Iterator[Mistake]:
     yield from _in_attributes(facts.attributes, f"{at}attributes")
     if not 1 <= facts.ports_low <= facts.ports_high <= 65535:
         low, high = _digits(facts.ports_low), _digits(facts.ports_high)
-        yield Mistake(f"{low}-{high} is no range within 1-65535", path=f"{at}ports_low")
+        yield Mistake(f"{low}-{high} is not a range within 1-65535", path=f"{at}ports_low")
     yield from _in_images(facts.images, f"{at}images")
     if len(set(facts.runtimes)) != len(facts.runtimes):
-        yield Mistake("names a runtime twice", path=f"{at}runtimes")
+        yield Mistake("lists a runtime twice", path=f"{at}runtimes")
 
 
 def _in_capacity(capacity: Resources, at: str) -> Iterator[Mistake]:
@@ -93,7 +93,7 @@ def _in_capacity(capacity: Resources, at: str) -> Iterator[Mistake]:
         return
     for name, amount in capacity.named.items():
         if not _NAME.fullmatch(name) or not 0 <= amount <= NAMED_MAX:
-            yield Mistake(f"{_shown(name)}: no name, or outside 0 to {NAMED_MAX}", path=f"{at}named")
+            yield Mistake(f"{_shown(name)}: invalid name, or outside 0 to {NAMED_MAX}", path=f"{at}named")
     if len(capacity.devices) > NAMED_AMOUNTS_MAX:
         yield Mistake(f"more than {NAMED_AMOUNTS_MAX} kinds", path=f"{at}devices")
         return

@@ -71,7 +71,7 @@ def unpack_with_journal(file: bytes) -> tuple[CheckpointHeader, bytes, bytes]:
     first, _, rest = file.partition(b"\n")
     version = first.removeprefix(MARK)
     if not (is_checkpoint(first) and version.isdigit()):
-        raise StoreDamaged("This is no checkpoint of a cell", _HINT)
+        raise StoreDamaged("This is not a checkpoint of a cell", _HINT)
     if version not in (b"%d" % VERSION, b"%d" % VERSION_WITH_JOURNAL):
         raise UnsafeConfiguration(
             f"The file is a checkpoint of format {version[:9].decode()}; this borgish reads "
@@ -82,9 +82,9 @@ def unpack_with_journal(file: bytes) -> tuple[CheckpointHeader, bytes, bytes]:
     try:
         header = _decode_header(line)
     except msgspec.DecodeError as error:
-        raise StoreDamaged(f"What the checkpoint says of itself cannot be read: {error}", _HINT) from error
+        raise StoreDamaged(f"The checkpoint's header cannot be read: {error}", _HINT) from error
     if (header.journal is not None) is not (version == b"%d" % VERSION_WITH_JOURNAL):
-        raise StoreDamaged("What the checkpoint says of itself was altered", _HINT)
+        raise StoreDamaged("The checkpoint's header was altered", _HINT)
     return header, *_parts(header, body)
 
 
@@ -93,7 +93,7 @@ def _parts(header: CheckpointHeader, body: bytes) -> tuple[bytes, bytes]:
     size = header.bytes + (part.bytes if part else 0)
     if len(body) != size or header.bytes < 0 or (part and part.bytes < 0):
         raise StoreDamaged(
-            f"The checkpoint has {len(body)} bytes of {size}: it was torn off, or altered", _HINT
+            f"The checkpoint has {len(body)} bytes of {size}: it was truncated or altered", _HINT
         )
     stored, journal = body[: header.bytes], body[header.bytes :]
     if hashlib.sha256(stored).hexdigest() != header.sha256:

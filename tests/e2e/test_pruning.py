@@ -33,7 +33,7 @@ def test_old_history_goes_by_rule_and_what_is_left_is_told(own: RealCell) -> Non
     def earliest_is_told() -> bool:  # it moves on until the last change is in two checkpoints
         said = own.borgctl("job", "list", "--at", 1)
         assert said.code == 1
-        assert "position 1 can no longer be told" in said.err
+        assert "position 1 can no longer be reconstructed" in said.err
         earliest = int(said.err.rpartition("The earliest is ")[2])
         return own.borgctl("job", "list", "--at", earliest).code == 0
 

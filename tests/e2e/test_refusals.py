@@ -112,7 +112,7 @@ def test_a_wrong_token_is_not_allowed(unchanged: RealCell, tmp_path: Path) -> No
     wrong.write_text("borgish-of-another-cell\n")
     said = unchanged.borgctl("--token-file", wrong, "job", "list")
     assert said.code == 4, said
-    assert "error: this token is not one of this cell" in said.err
+    assert "error: the token is not known in this cell" in said.err
     assert "hint: " in said.err
 
 

@@ -107,7 +107,7 @@ def _waiting(
     elif refusals:
         yield from _refused(refusals)
     elif observed.known:
-        yield "The scheduler has not looked at it since; it will within a second."
+        yield "The scheduler has not evaluated it since; it will within a second."
     else:
         yield _NOT_KEPT
 
@@ -130,14 +130,14 @@ def _unplaced(cell: Cell, observed: Observed, job: Job, refusals: Sequence[Refus
     if job.pending and not observed.known and not kept:
         yield _NOT_KEPT
     elif job.pending and not refusals and not kept:
-        yield "The scheduler has not looked at the pending tasks yet; it will within a second."
+        yield "The scheduler has not evaluated the pending tasks yet; it will within a second."
 
 
-_NOT_KEPT = "What the scheduler had against it at that moment was not journalled."
+_NOT_KEPT = "Why the scheduler refused it at that moment was not journalled."
 
 
 _PHASES = {
-    Phase.ASSIGNED: "was placed on {machine}, which has not yet said anything of it.",
+    Phase.ASSIGNED: "was placed on {machine}, which has not reported it yet.",
     Phase.STARTING: "is being started on {machine}.",
     Phase.BACKING_OFF: "is backing off on {machine}: it ended again, and waits for its next start.",
     Phase.CRASH_LOOPING: "is crash-looping on {machine}: it ended early {early_ends} times in a row, "
@@ -263,7 +263,7 @@ def _place_kept(cell: Cell, observed: Observed, task: Task) -> str:
         return f"{kept} while others left it"
     leaving = _leaving(cell, observed, task.promised)
     if not leaving:
-        return f"{kept}, where nobody is left to leave: it goes there at the next look"
+        return f"{kept}, where nobody is left to leave: it goes there in the next pass"
     more = len(leaving) - LEAVING_SHOWN
     shown = [*leaving[:LEAVING_SHOWN], *([f"{more} more"] if more > 0 else [])]
     names = " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))

@@ -109,7 +109,7 @@ def _taint_command(args: Namespace, cell: Cell) -> Command:
     if not key or effect not in list(TaintEffect) or args.effect not in ("", effect):
         with_option = f" --effect {args.effect}" if args.effect else ""
         raise Invalid(
-            f"'{args.taint}{with_option}' is no taint",
+            f"invalid taint '{args.taint}{with_option}'",
             f"Write KEY=VALUE:EFFECT, or KEY=VALUE --effect EFFECT; effects: {', '.join(TaintEffect)}",
         )
     return TaintMachine(find_machine(cell, args.machine), key, value, TaintEffect(effect))

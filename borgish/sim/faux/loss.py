@@ -118,7 +118,9 @@ def machines_with(cell: Cell, wanted: Sequence[str]) -> tuple[str, ...]:
     for text in wanted:
         attribute, is_there, value = text.partition("=")
         if not is_there or not attribute or not value:
-            raise Invalid(f"'{text}' names no machines", "Write ATTRIBUTE=VALUE: rack=r2, or machine=m1")
+            raise Invalid(
+                f"'{text}' does not select machines", "Write ATTRIBUTE=VALUE: rack=r2, or machine=m1"
+            )
         found |= {find_machine(cell, value)} if attribute == MACHINE else _having(cell, attribute, value)
     return tuple(sorted(found))
 

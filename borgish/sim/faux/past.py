@@ -47,8 +47,8 @@ def where(session: Session) -> str:
     moment = f"timeline {cell.timeline}, {when(session.now)}"
     line = f"cell {cell.name} at journal position {cell.position} ({moment})"
     if session.changed_copy is not None:
-        return f"{line}, on a copy that went its own way at {session.cell.position}"
-    return f"{line}; it is told from {session.opened.first} to {session.opened.head}"
+        return f"{line}, on a copy that was changed after {session.cell.position}"
+    return f"{line}; its history is known from {session.opened.first} to {session.opened.head}"
 
 
 def _task_counts(cell: Cell) -> dict[str, int]:
@@ -170,7 +170,7 @@ def _kind(name: str) -> tuple[str, str]:
     close = get_close_matches(plain, [event.lower() for event in EVENTS] + words, n=3, cutoff=0.5)
     named = [next((event for event in EVENTS if event.lower() == one), one) for one in close]
     hint = f"Did you mean {' or '.join(named)}?" if named else f"There are {', '.join(EVENTS)}"
-    raise NotFound(f"nothing that can happen is called '{name}'", hint)
+    raise NotFound(f"unknown event '{name}'", hint)
 
 
 def _wanted(cell: Cell, name: str) -> HistoryFilter:

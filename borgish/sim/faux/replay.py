@@ -178,7 +178,7 @@ def _lines(found: Replayed) -> list[str]:
     lines = [f"{plural(found.decided, 'decision')} {span} made anew"]
     if found.placements:
         lines.append(
-            f"  {found.placements} of them placed tasks: whether these places are allowed was looked at"
+            f"  {found.placements} of them placed tasks: whether these places are allowed was checked"
         )
     if found.planned:
         lines.append(

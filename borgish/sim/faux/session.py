@@ -121,7 +121,7 @@ class Session:
     def _expect_history(self) -> None:
         if self.changed_copy is not None:
             raise Conflict(
-                f"this copy went its own way at position {self.cell.position}, and has no journal after that",
+                f"this copy was changed at position {self.cell.position}, and has no journal after that",
                 "`back` returns to what really happened",
             )
 

@@ -104,7 +104,7 @@ def read(line: str) -> tuple[Verb, argparse.Namespace] | None:
     try:
         words = shlex.split(line, comments=True)
     except ValueError as error:
-        raise Invalid(f"this line cannot be read: {error}", "Close each quote") from None
+        raise Invalid(f"this line cannot be read: {error}", "Close every quote") from None
     if not words:
         return None
     if words[0] in ("help", "?"):

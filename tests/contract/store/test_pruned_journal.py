@@ -80,7 +80,7 @@ def test_what_is_left_is_told_and_what_went_is_not(life: Life) -> None:
     for position in (6, *range(BASE, BASE + 5)):  # that at 6 is a checkpoint itself
         assert body_of(cell_at(life.store, CELL, position).cell) == before[position]
     for position in (1, 5, 7, BASE - 1):
-        with pytest.raises(Gone, match=f"position {position} can no longer be told") as caught:
+        with pytest.raises(Gone, match=f"position {position} can no longer be reconstructed") as caught:
             cell_at(life.store, CELL, position)
         assert caught.value.hint == f"The earliest is {BASE}"
     head = life.cell.position

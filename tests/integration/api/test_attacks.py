@@ -176,16 +176,16 @@ def test_an_error_repeats_only_the_beginning_of_a_path(api: RunningApi) -> None:
     [
         ("/v1/jobs/ann/web/scale", b'{"tasks": 3, "tasks": 2}', "'tasks' is given twice"),
         ("/v1/tasks/ann/web/0/exec", b'{"run": ["a\\u0000b"]}', "NUL"),
-        ("/v1/tasks/ann/web/0/exec", b'{"run": [""]}', "no program"),
+        ("/v1/tasks/ann/web/0/exec", b'{"run": [""]}', "must name a program"),
         ("/v1/jobs/ann/web/scale", b'{"tasks": ' + b"[" * 60_000, ""),
         ("/v1/machines", b'{"x": ' + b"[" * 100_000, ""),
         ("/v1/machines", b'{"x": "\xff"}', ""),
         ("/v1/machines/m1/cordon", b'{"reason": "a\\u0000"}', "NUL"),
-        ("/v1/machines/m1/taint", b'{"key": ""}', "is no key"),
-        ("/v1/machines/m1/taint", b'{"key": "a b"}', "is no key"),
-        ("/v1/machines/m1/taint", b'{"key": "a", "value": "\\u001b"}', "is no value"),
-        ("/v1/machines/m1/taint", b'{"key": "a", "effect": "explode"}', "does not fit"),
-        ("/v1/machines/m1/untaint", b'{"key": "../x\\n"}', "is no key"),
+        ("/v1/machines/m1/taint", b'{"key": ""}', "invalid taint key"),
+        ("/v1/machines/m1/taint", b'{"key": "a b"}', "invalid taint key"),
+        ("/v1/machines/m1/taint", b'{"key": "a", "value": "\\u001b"}', "invalid taint value"),
+        ("/v1/machines/m1/taint", b'{"key": "a", "effect": "explode"}', "invalid body"),
+        ("/v1/machines/m1/untaint", b'{"key": "../x\\n"}', "invalid taint key"),
     ],
 )
 def test_bodies_that_are_refused(api: RunningApi, target: str, body: bytes, said: str) -> None:
@@ -201,7 +201,7 @@ def test_bodies_that_are_refused(api: RunningApi, target: str, body: bytes, said
 def test_machines_that_cannot_join(api: RunningApi, field: str, value: object) -> None:
     assert ask(api, "/v1/machines", json.dumps(MACHINE).encode())[0] == 200
     status, said = ask(api, "/v1/machines", json.dumps(MACHINE | {field: value}).encode())
-    assert (status, f"cannot join: {field}: " in said["detail"]) == (400, True)
+    assert (status, f"invalid join request: {field}: " in said["detail"]) == (400, True)
 
 
 def test_a_long_job_file_is_read_by_another_process(api: RunningApi, monkeypatch: pytest.MonkeyPatch) -> None:

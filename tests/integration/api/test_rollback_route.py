@@ -30,11 +30,11 @@ def test_what_it_would_do_is_told(api: RunningApi, admin: Client) -> None:
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (RollbackRequest("!"), "'!' is no moment"),
-        (RollbackRequest(""), "'' is no moment"),
+        (RollbackRequest("!"), "invalid moment '!'"),
+        (RollbackRequest(""), "invalid moment ''"),
         (RollbackRequest("7", ("web",)), "'web' is not the full name of a job"),
-        (RollbackRequest("7", ("ann/web",) * 1001), "more than 1000"),
-        (RollbackRequest("7", yes_stop=-1), "yes_stop is below 0"),
+        (RollbackRequest("7", ("ann/web",) * 1001), "at most 1000"),
+        (RollbackRequest("7", yes_stop=-1), "yes_stop must not be negative"),
     ],
 )
 def test_what_is_no_question(api: RunningApi, admin: Client, asked: RollbackRequest, said: str) -> None:

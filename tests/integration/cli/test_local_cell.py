@@ -26,11 +26,11 @@ def test_up_again_starts_what_was_killed_and_no_task_notices(local: RealCell) ->
     before = pids(local)
     assert len(before) == 2
     daemons = {name: local.pid(name) for name in ("borgmaster", "m1", "m2")}
-    assert "everything runs already" in local.ok("up")
+    assert "everything is already running" in local.ok("up")
     local.kill("borgmaster")
     local.kill("m1")
     said = local.ok("up")
-    assert "started borgmaster, m1; m2 ran already" in said
+    assert "started borgmaster, m1; already running: m2" in said
     assert local.pid("m2") == daemons["m2"]
     assert local.pid("m1") not in (0, daemons["m1"])
     wait_until(lambda: pids(local) == before)

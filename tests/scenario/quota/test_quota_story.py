@@ -123,7 +123,7 @@ def test_a_quota_ends_at_its_moment(api: CoreApi, say: Say, tmp_path: Path) -> N
 def test_production_has_no_more_than_the_cell_unless_told_to(say: Say) -> None:
     setting = ("quota", "set", "ann", "--band", "production", "--cpu", 20, "--ram", "8GiB")
     code, _, err = say("admin", *setting)
-    assert (code, "would come to 20 cpu, where the cell has 8: 12 cpu too much" in err) == (1, True)
+    assert (code, "would add up to 20 cpu, where the cell has 8: 12 cpu too much" in err) == (1, True)
     assert say("admin", *setting, "--beyond-cell")[0] == 0
 
 
@@ -200,8 +200,8 @@ def _copy(api: CoreApi) -> Cell:
         (("--cpu", "1", "--ram", "1GiB", "--device", "gpu"), "--device: 'gpu' is not NAME=N"),
         (("--cpu", "1", "--ram", "1GiB", "--device", "gpu=1", "--device", "gpu=2"), "'gpu' is given twice"),
         (("--cpu", "1", "--ram", "1GiB", "--named", "licence=0.5"), "'0.5' is not a whole number"),
-        (("--cpu", "1", "--ram", "1GiB", "--until", "2020-01-01"), "2020-01-01 00:00 UTC is past"),
-        (("--cpu", "1", "--ram", "1GiB", "--named", "Licence=1"), "named: 'Licence' is no name"),
+        (("--cpu", "1", "--ram", "1GiB", "--until", "2020-01-01"), "2020-01-01 00:00 UTC is in the past"),
+        (("--cpu", "1", "--ram", "1GiB", "--named", "Licence=1"), "named: invalid name 'Licence'"),
     ],
 )
 def test_what_is_no_quota_is_said(say: Say, words: tuple[str, ...], said: str) -> None:

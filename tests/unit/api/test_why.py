@@ -30,7 +30,7 @@ def test_a_pending_task_without_refusal_was_not_looked_at_yet() -> None:
     task.reason, task.machine = Eviction.MACHINE_LOST, "m3"
     text = why_task(cell, small_observed(), cell.jobs["ann/web"], 2, (), ()).text
     assert "It was sent back from m3: machine lost." in text
-    assert "has not looked at it" in text
+    assert "has not evaluated it" in text
 
 
 def test_what_a_pending_task_waits_for_is_said_once() -> None:
@@ -64,7 +64,7 @@ def _job_and_index(name: str) -> tuple[str, int]:
             tuple(f"bob/low/{n}" for n in range(5)),
             "Place kept on m1 until bob/low/0, bob/low/1, bob/low/2 and 2 more have ended.",
         ),
-        ((), "Place kept on m1, where nobody is left to leave: it goes there at the next look."),
+        ((), "Place kept on m1, where nobody is left to leave: it goes there in the next pass."),
     ],
 )
 def test_a_kept_place_names_who_has_yet_to_leave(names: tuple[str, ...], words: str) -> None:
@@ -122,7 +122,7 @@ def test_a_task_on_a_silent_machine_says_so() -> None:
     cell = small_cell()
     cell.machines["m2"].up, cell.machines["m2"].reason = False, "not heard of for 10s"
     text = why_task(cell, Observed(), cell.jobs["bob/db"], 0, (), ()).text
-    assert "has not yet said anything of it" in text
+    assert "has not reported it yet" in text
     assert "m2 is down: not heard of for 10s." in text
 
 

@@ -51,9 +51,9 @@ def test_bands_go_by_their_own_and_by_other_names() -> None:
         (Bands(highest=299), "do not go up"),
         (Bands(highest=10_000), "more than 9999"),
         (Bands(names={"free": Band.BATCH}), "own name"),
-        (Bands(names={"Prod": Band.PRODUCTION}), "is no name"),
-        (Bands(names={"200": Band.PRODUCTION}), "is no name"),
-        (Bands(names={"": Band.PRODUCTION}), "is no name"),
+        (Bands(names={"Prod": Band.PRODUCTION}), "invalid name"),
+        (Bands(names={"200": Band.PRODUCTION}), "invalid name"),
+        (Bands(names={"": Band.PRODUCTION}), "invalid name"),
     ],
 )
 def test_ranges_and_names_that_make_no_sense(bands: Bands, words: str) -> None:

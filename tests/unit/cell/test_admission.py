@@ -245,7 +245,7 @@ def test_from_its_end_on_a_quota_is_nothing_and_what_runs_goes_on(desk: Desk) ->
     with pytest.raises(OverQuota, match=r"quota 0, used 1.*the quota of ann ended at 2026-01-01 00:01 UTC"):
         desk.do(SubmitJob(spec(1, "api")))
     assert desk.cell.jobs["ann/web"].pending == 1
-    with pytest.raises(Invalid, match="is past"):
+    with pytest.raises(Invalid, match="is in the past"):
         desk.quota(2000, until=desk.now.wall)
     desk.quota(2000)
     desk.do(SubmitJob(spec(1, "api")))
@@ -257,8 +257,9 @@ def test_the_quotas_of_prod_are_no_more_than_the_cell_has(desk: Desk) -> None:
     with pytest.raises(Conflict) as refused:
         desk.do(bob)
     assert refused.value.message == (
-        "the quotas of production and monitoring would come to 5 cpu, where the cell has 4: 1 cpu too much, "
-        "and to 10GiB ram, where the cell has 8GiB: 2GiB ram too much"
+        "the quotas of production and monitoring would add up to "
+        "5 cpu, where the cell has 4: 1 cpu too much, "
+        "and 10GiB ram, where the cell has 8GiB: 2GiB ram too much"
     )
     assert "--beyond-cell" in refused.value.hint
     desk.do(msgspec.structs.replace(bob, band=Band.BATCH))

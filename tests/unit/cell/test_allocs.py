@@ -85,9 +85,9 @@ def test_of_a_gang_all_are_placed_or_none(desk: Desk) -> None:
 
 
 def test_only_a_live_alloc_set_of_ones_own_takes_jobs(desk: Desk) -> None:
-    with pytest.raises(NotFound, match="no such alloc set"):
+    with pytest.raises(NotFound, match="which does not exist"):
         desk.do(SubmitJob(spec("one", inside="ann/none")))
-    with pytest.raises(Conflict, match="a job and no alloc set"):
+    with pytest.raises(Conflict, match="which is a job"):
         desk.do(SubmitJob(spec("one", inside="ann/guest")))
     with pytest.raises(Forbidden, match="ann/room is ann's"):
         desk.do(SubmitJob(spec("one", inside="ann/room", user="bob")))

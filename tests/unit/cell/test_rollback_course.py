@@ -225,9 +225,9 @@ def test_jobs_that_never_were_are_not_found(lived: Lived) -> None:
 def test_a_cell_of_another_name_or_of_a_later_time_is_refused(lived: Lived) -> None:
     then = lived.then(lived.position)
     then.position += 1
-    with pytest.raises(Invalid, match="is none that cell lived had"):
+    with pytest.raises(Invalid, match="is not in the history of cell lived"):
         lived.do(RollBack(then.position, 0.0), then=then)
-    with pytest.raises(Invalid, match="is none that cell lived had"):
+    with pytest.raises(Invalid, match="is not in the history of cell lived"):
         lived.do(RollBack(lived.position, 0.0), then=then)
     with pytest.raises(Invalid, match="position 0 of"):
         lived.do(RollBack(0, 0.0))

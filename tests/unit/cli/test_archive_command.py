@@ -204,7 +204,7 @@ def test_only_into_a_folder_of_its_own(
     cut_off.mkdir()
     (cut_off / "events.parquet.part").touch()
     assert run("archive", "export", "--to", cut_off) == 1
-    assert "is an archive that was cut off" in capsys.readouterr().err
+    assert "has an incomplete archive" in capsys.readouterr().err
     assert len(master.asked) == asked
 
 

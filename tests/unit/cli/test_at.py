@@ -135,7 +135,7 @@ def test_what_is_of_now_only_says_so(
     past: FakeMaster, run: Run, capsys: Out, command: tuple[str, ...]
 ) -> None:
     assert run(*command[:2], "--at", "5m", *command[2:]) == 2
-    assert "of now only" in capsys.readouterr().err
+    assert "the past has no running programs" in capsys.readouterr().err
     assert run("events", "-f", "--at", "5m") == 2
     assert past.asked == []
 

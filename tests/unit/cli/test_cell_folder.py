@@ -72,7 +72,7 @@ def test_making_again_adds_and_changes_nothing(tmp_path: Path) -> None:
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("x")
-    with pytest.raises(Conflict, match="not empty"):
+    with pytest.raises(Conflict, match="neither a cell nor empty"):
         local_cell.make(tmp_path, 1)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 

@@ -134,13 +134,13 @@ def test_a_folder_that_is_missing_is_named(run: Run, tmp_path: Path, capsys: Out
     assert run("checkpoint", "export", "noon", tmp_path / "none" / "x") == 1
     said = capsys.readouterr().err
     assert f"error: {tmp_path / 'none'}: there is no such folder\n" in said
-    assert "hint: Make it first" in said
+    assert "hint: Create it first" in said
 
 
 def test_a_damaged_checkpoint_is_not_exported(run: Run, tmp_path: Path, capsys: Out) -> None:
     assert run("checkpoint", "export", "9", tmp_path / "file") == 1
     said = capsys.readouterr().err
-    assert "torn off" in said
+    assert "truncated" in said
     assert "checkpoint verify" in said
     assert not (tmp_path / "file").exists()
 

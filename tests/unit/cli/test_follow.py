@@ -272,7 +272,7 @@ def test_wrong_files_are_not_sent(
     assert "nothing was submitted" in shown
     assert master.calls == []
     assert run("job", "check", file, wrong) == 2
-    assert "right: job ann/web, 3 tasks" in capsys.readouterr().out
+    assert "valid: job ann/web, 3 tasks" in capsys.readouterr().out
 
 
 def test_a_resource_that_looks_like_a_slip_is_noted(run: Run, tmp_path: Path, capsys: Out) -> None:

@@ -136,8 +136,8 @@ def test_what_was_not_looked_at_is_said(there: FakeMaster, run: Run, capsys: Out
     assert run("history", "web", "--since", "100d", "-o", "json") == 0
     shown = capsys.readouterr()
     assert json.loads(shown.out) == []
-    assert "only the 200000 entries back to 2026-01-02 05:04:05 were looked at" in shown.err
-    assert f"hint: `--until {NOW}` goes on from there" in shown.err
+    assert "only the 200000 entries back to 2026-01-02 05:04:05 were scanned" in shown.err
+    assert f"hint: `--until {NOW}` continues from there" in shown.err
     assert len([asked for asked in there.asked if asked.path == "/v1/history"]) == 1
 
 

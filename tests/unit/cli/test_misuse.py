@@ -44,7 +44,7 @@ def command(*arguments: str, **environment: str) -> tuple[list[str], dict[str, s
 def test_addresses_that_are_none(url: str, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--url", url, "status") == 2
     said = capsys.readouterr().err
-    assert "is no address of a borgmaster" in said
+    assert "is not the address of a borgmaster" in said
     assert "http://127.0.0.1:7400" in said
 
 
@@ -84,7 +84,7 @@ def answering(data: bytes) -> Iterator[str]:
 def test_what_answers_is_no_borgmaster(answer: bytes, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     with answering(answer) as url:
         assert run("--url", url, "status") == 4
-    assert "no borgmaster" in capsys.readouterr().err
+    assert "not a borgmaster" in capsys.readouterr().err
 
 
 def test_an_empty_argument_is_not_all_tasks(run: Run, master: FakeMaster) -> None:

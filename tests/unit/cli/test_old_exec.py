@@ -1,4 +1,4 @@
-"""task exec where a borgmaster or a borglet is of a version that has no exec/stream."""
+"""task exec where a borgmaster or a borglet is too old that has no exec/stream."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -49,14 +49,14 @@ def test_a_command_without_input_is_run_all_the_same(said: str, capsys: pytest.C
     assert exec_task(client, PATH, CALL, -1, show) == 7
     assert shown == b"a\nb\n"
     assert client.asked == [(PATH, 310.0)]
-    assert "longer than 1 MiB and was cut" in capsys.readouterr().err
+    assert "longer than 1 MiB and was truncated" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        (OLD_MASTER, "The borgmaster is of a version"),
-        (OLD_BORGLET, "The borglet of its machine is of a version"),
+        (OLD_MASTER, "The borgmaster is too old"),
+        (OLD_BORGLET, "The borglet of its machine is too old"),
     ],
 )
 def test_with_input_it_is_named_what_to_upgrade(said: str, expected: str) -> None:

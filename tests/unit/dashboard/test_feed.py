@@ -127,7 +127,7 @@ def test_the_end_of_a_watch_is_a_loss_too(client: ScriptedClient, feed: Feed) ->
 
 def test_what_is_not_understood_is_said_and_asked_for_again(client: ScriptedClient, feed: Feed) -> None:
     client.script.put(Message("3.1", "summary", b'{"status": 1}'))
-    eventually(lambda: "not understood" in str(feed.news.error))
+    eventually(lambda: "cannot be decoded" in str(feed.news.error))
     client.script.put(summary("3.2", 7000))
     eventually(lambda: feed.news.view.status.position == 7000)
 

@@ -84,7 +84,7 @@ def test_a_title_says_how_much_is_not_shown() -> None:
 
 def test_pending_that_the_scheduler_has_not_seen_is_not_called_nothing() -> None:
     view = SummaryView(summaries.status(pending=3), (), (), (), ())
-    assert any(row.startswith("The scheduler has not looked at them yet.") for row in texts(view))
+    assert any(row.startswith("The scheduler has not evaluated them yet.") for row in texts(view))
 
 
 def test_only_the_rows_shown_are_made() -> None:

@@ -237,7 +237,7 @@ async def test_without_a_good_checkpoint_before_it_nothing_is_told(bench: Bench)
     info, stored = store.disk.checkpoints[base]
     store.disk.checkpoints[base] = (info, stored[:-1])
     last = [msgspec.json.decode(line) async for line in await bench.archive.begin(None, None)][-1]
-    assert last["problem"].startswith("position 6 can no longer be told")
+    assert last["problem"].startswith("position 6 can no longer be reconstructed")
     assert "SHA-256 does not match" in last["problem"]
     assert "end" not in last
 

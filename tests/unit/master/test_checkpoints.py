@@ -62,7 +62,7 @@ async def test_what_is_wrong_with_a_checkpoint(bench: Bench) -> None:
     said = await bench.keeper.verify(position)
 
     assert not said.good
-    assert "was torn off, or altered" in said.text
+    assert "was truncated or altered" in said.text
     assert (await bench.keeper.detail(position)).contents is None
 
 

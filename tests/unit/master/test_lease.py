@@ -117,5 +117,5 @@ def test_who_has_given_up_its_mandate_gets_it_back_by_no_renewal() -> None:
     mandate = Mandate(clock, lease)
     mandate.give_up()
     lease.renewed(clock.mono)
-    with pytest.raises(Fenced, match="leads no more"):
+    with pytest.raises(Fenced, match="no longer leads"):
         mandate.expect()

@@ -169,8 +169,8 @@ def test_what_would_do_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("advertise = 'host-a:7400'", "advertise: 'host-a:7400' is no address of a borgmaster"),
-        ("masters = ['https://a:1', 'https://b:1/x']", "masters: 'https://b:1/x' is no address"),
+        ("advertise = 'host-a:7400'", "advertise: 'host-a:7400' is not the address of a borgmaster"),
+        ("masters = ['https://a:1', 'https://b:1/x']", "masters: 'https://b:1/x' is not the address"),
         (
             "[lease]\nttl_seconds = 4.0",
             "lease: renew_seconds 1.5, deadline_seconds 4 and ttl_seconds 4 do not grow",

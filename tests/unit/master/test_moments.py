@@ -127,7 +127,7 @@ def test_an_age_is_written_in_letters_or_in_words(text: str, seconds: float) -> 
 
 @pytest.mark.parametrize("text", ["", "1 fortnight ago", "1.2.3 hours ago", ". hours ago"])
 def test_what_is_no_moment_is_refused(text: str) -> None:
-    with pytest.raises(Invalid, match="is no moment"):
+    with pytest.raises(Invalid, match="invalid moment"):
         read_moment(text, 1e9)
 
 

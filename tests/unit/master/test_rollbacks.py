@@ -169,7 +169,7 @@ async def test_what_was_pruned_is_refused_with_what_there_is(bench: Bench) -> No
     await bench.checkpointer.make("asked for")
     kept = bench.core.cell.position
     bench.store.prune_journal(kept, 1000)
-    assert str(kept) in await bench.refused(Gone, "can no longer be told", str(GOOD))
+    assert str(kept) in await bench.refused(Gone, "can no longer be reconstructed", str(GOOD))
 
 
 async def test_what_was_lost_is_no_moment_to_go_back_to(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ async def test_a_checkpoint_that_is_no_good_is_refused_by_its_name(bench: Bench,
     await bench.checkpointer.make("asked for", "noon")
     await bench.do(KillTasks("ann/web"))
     position = damage(bench, "noon", how)
-    hint = await bench.refused(Conflict, f"checkpoint 'noon' is no good: .*{said}", "noon")
+    hint = await bench.refused(Conflict, f"checkpoint 'noon' cannot be used: .*{said}", "noon")
     assert f"borgctl rollback {position}" in hint
     await bench.back(str(position))  # the journal tells it as well
     assert bench.core.cell.jobs["ann/web"].running == 4

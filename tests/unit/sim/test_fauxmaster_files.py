@@ -123,7 +123,7 @@ def test_both_answer_every_question(
 
 def test_a_torn_checkpoint_is_refused(exported: Path) -> None:
     exported.write_bytes(exported.read_bytes()[:-1])
-    with pytest.raises(StoreDamaged, match="torn off"):
+    with pytest.raises(StoreDamaged, match="truncated"):
         open_cell(exported)
 
 

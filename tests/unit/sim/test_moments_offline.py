@@ -65,8 +65,8 @@ def test_a_moment_is_a_position(there: Opened, text: str, position: int) -> None
         ("2026-01-31T11:59", Gone, "what was at"),
         ("2026-01-31T14:00", Invalid, "is after the end of a file"),
         ("evening", Invalid, "no checkpoint 'evening'"),
-        ("99:99", Invalid, "is no moment"),
-        ("", Invalid, "is no moment"),  # a script's empty variable is not now
+        ("99:99", Invalid, "invalid moment"),
+        ("", Invalid, "invalid moment"),  # a script's empty variable is not now
     ],
 )
 def test_what_is_no_moment_of_it_is_refused(

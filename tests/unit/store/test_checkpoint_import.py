@@ -108,7 +108,7 @@ def test_what_does_not_verify_is_refused(life: Life) -> None:
         check(life, (info, stored[:-1]))
     with pytest.raises(Invalid, match="It holds position 7"):
         check(life, (CheckpointInfo(9, 1.0, "", info.sha256, info.bytes), stored))
-    with pytest.raises(Invalid, match="no snapshot of a cell"):
+    with pytest.raises(Invalid, match="not a snapshot of a cell"):
         check(life, exported(7, b"something else"))
 
 

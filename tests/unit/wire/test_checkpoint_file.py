@@ -55,7 +55,7 @@ def test_another_version_is_named() -> None:
     "content", [b"", b"SQLite format 3\0", b"borgish snapshot 1\n", b"borgish checkpoint x\n"]
 )
 def test_another_file_is_none(content: bytes) -> None:
-    with pytest.raises(StoreDamaged, match="no checkpoint"):
+    with pytest.raises(StoreDamaged, match="not a checkpoint"):
         unpack_checkpoint(content)
 
 
