@@ -1,4 +1,8 @@
-"""``lose``: what follows when machines die at once: they are lost in a copy, and time passes there."""
+"""``lose``: what follows when machines die at once: they are lost in a copy, and time passes there.
+
+Of 40 of 10,000 machines with 200,000 tasks that is known after ten seconds of cpu, since only machines where
+something happens are simulated (``copied.py``).
+"""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Sequence
