@@ -213,6 +213,7 @@ TABLE: dict[str, dict[str, str]] = {
 def outcome(state: str, feed: Callable[[Attempt], Now]) -> str:
     attempt = STATES[state]()
     todo = attempt.advance(feed(attempt))
+    assert {action.spec.key if isinstance(action, Start) else action.key for action in todo} <= {attempt.key}
     stage = f"ended:{attempt.ended}" if attempt.ended else str(attempt.stage)
     return " ".join([stage, *map(_name, todo)])
 

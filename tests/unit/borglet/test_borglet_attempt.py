@@ -1,5 +1,6 @@
 """What one attempt counts, and what it takes no notice of: restarts, failed starts, old news."""
 
+import msgspec
 import pytest
 
 from borgish.borglet.actions import Forget, Kill, Probe, Signal, Start
@@ -7,7 +8,7 @@ from borgish.borglet.core import BorgletCore
 from borgish.borglet.runtimes.base import RunState
 from borgish.spec.job import Health, Restart
 from borgish.vocabulary import Ending, Phase, RestartPolicy, Runtime
-from borgish.wire.link import Assignment, Exit, StopOrder
+from borgish.wire.link import Assignment, AttemptReport, Exit, StopOrder
 from tests.unit.borglet.test_borglet_core import FACTS, HEALTH, KEY, STOP, T0, Bench, make_spec
 
 TO_COMPLETION = Restart(RestartPolicy.ON_FAILURE)
@@ -207,3 +208,52 @@ def test_an_assignment_that_came_before_the_runtime_was_open_is_obeyed_then() ->
     assert core.step(T0).todo == ()
     core.adopted(Runtime.FAKE, [RunState(KEY, 1, 41, T0.wall)], T0)
     assert core.step(T0).todo == (Signal(KEY, "TERM"),)
+
+
+def test_a_report_has_all_of_what_runs_and_of_what_has_ended() -> None:
+    spec = msgspec.structs.replace(make_spec(), devices=("gpu:0",), alloc="ann/room/0")
+    bench = Bench(spec)
+    waits = AttemptReport(
+        "ann/web/0", 7, Phase.STARTING, spec.resources, {"http": 8080}, ("gpu:0",), "ann/room/0"
+    )
+    assert bench.said == waits
+    bench.began()
+    assert bench.said == msgspec.structs.replace(waits, phase=Phase.UP, pid=41, started_at=T0.wall)
+    bench.assign(stop=(STOP,))
+    bench.ended(1, code=0)
+    assert bench.said == msgspec.structs.replace(
+        waits,
+        phase=Phase.STOPPING,
+        ended=Ending.KILL,
+        last_exit=Exit(code=0, at=T0.wall),
+        reason="drain",
+    )
+
+
+def test_of_a_run_without_a_specification_only_the_run_is_reported() -> None:
+    bench = Bench()
+    bench.core.ran(KEY, RunState(KEY, 1, 41, T0.wall), T0)
+    bench.core.step(T0)
+    waits = "found running; waits for its assignment"
+    assert bench.said == AttemptReport("ann/web/0", 7, Phase.UP, pid=41, started_at=T0.wall, reason=waits)
+
+
+def test_a_port_that_was_taken_is_nobodys_trouble_after_the_end() -> None:
+    bench = Bench(make_spec())
+    bench.no_start("port 8080 is taken", port=8080)
+    assert bench.said.port_in_use == 8080
+    bench.assign(stop=(STOP,))
+    bench.no_start("port 8080 is taken", port=8080)
+    assert (bench.said.ended, bench.said.port_in_use) == (Ending.KILL, 0)
+
+
+def test_a_run_whose_begin_is_unknown_began_now() -> None:
+    bench = Bench(make_spec(max_runtime_seconds=10.0))
+    bench.core.ran(KEY, RunState(KEY, 1, 41, 0.0), bench.now)
+    assert bench.core.step(bench.now).wake_at == bench.now.mono + 10.0
+    assert bench.said.started_at == bench.now.wall
+
+
+def test_nobody_is_woken_for_what_is_not_probed() -> None:
+    bench = Bench(make_spec())
+    assert bench.began().wake_at is None

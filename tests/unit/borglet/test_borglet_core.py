@@ -419,6 +419,7 @@ def test_a_master_that_has_seen_all_hears_nothing_new() -> None:
     reply = core.reply(first)
     assert reply.report is not None
     assert (reply.generation, reply.instance, len(reply.report.attempts)) == (1, "i1", 1)
+    assert reply.report.facts == FACTS
     seen = PollRequest("local", 1, 1, 1, reply.report_generation, "i1")
     assert not core.differs(seen)
     assert core.reply(seen).report is None
@@ -443,3 +444,53 @@ def test_conditions_and_facts_are_news() -> None:
     report = bench.core.reply(PollRequest("local", 1, 1, 1)).report
     assert report is not None
     assert report.conditions == wrong
+
+
+def test_what_was_touched_and_is_as_before_is_no_news() -> None:
+    bench = Bench(make_spec(health=HEALTH))
+    bench.began()
+    bench.later(0.1)
+    assert len(bench.probed().news) == 1
+    before = bench.core.report_generation
+    bench.later(2.0)
+    assert bench.probed().news == ()
+    assert bench.core.report_generation == before
+
+
+def test_several_ends_that_the_master_has_are_forgotten_at_once() -> None:
+    never = Restart(RestartPolicy.NEVER)
+    specs = [make_spec(restart=never, attempt=attempt) for attempt in (7, 8, 9)]
+    bench = Bench(*specs)
+    for spec in specs:
+        ended = RunState(spec.key, 1, 41, bench.now.wall, Exit(code=0, at=bench.now.wall))
+        bench.core.ran(spec.key, ended, bench.now)
+    bench.core.step(bench.now)
+    bench.core.acknowledge(bench.core.report_generation)
+    assert bench.assign().todo == tuple(Forget(spec.key) for spec in specs)
+
+
+def test_a_stop_without_a_reason_has_one() -> None:
+    bench = Bench(make_spec())
+    bench.began()
+    bench.assign(stop=(StopOrder("ann/web/0", 7, ""),))
+    assert bench.said.reason == "stopped as asked"
+
+
+def test_a_runtime_that_opens_says_nothing_of_what_runs_in_another() -> None:
+    bench = Bench(make_spec())
+    bench.began()
+    core = BorgletCore("m1", "boot", "i2", FACTS, ledger=bench.core.ledger(), now=bench.now)
+    core.adopted(Runtime.DOCKER, [], bench.now)
+    assert core.step(bench.now).todo == ()
+    (report,) = core.report()
+    assert (report.phase, report.restarts, report.ended) == (Phase.UP, 0, None)
+
+
+def test_an_unknown_run_is_the_same_one_when_its_runtime_opens_again() -> None:
+    bench = Bench()
+    bench.core.ran(KEY, RunState(KEY, 1, 41, T0.wall), T0)
+    bench.core.step(T0)
+    bench.core.adopted(Runtime.FAKE, [RunState(KEY, 1, 41, T0.wall, Exit(code=3, at=T0.wall))], T0)
+    bench.core.step(T0)
+    assert bench.said.reason == "exit code 3; waits for its assignment"
+    assert bench.said.last_exit == Exit(code=3, at=T0.wall)

@@ -27,6 +27,7 @@ def test_a_second_leader_of_one_term_is_refused() -> None:
         bench.core.poll(PollRequest("c", 2, 5, 1, leader=SECOND), bench.now)
     assert bench.core.seen(bench.now, connected=True).polls == 1
     bench.core.poll(PollRequest("c", 2, 5, 1, leader=FIRST), bench.now)
+    assert bench.core.seen(bench.now, connected=True).polls == 2
     bench.core.poll(PollRequest("c", 2, 6, 1, leader=SECOND), bench.now)
     assert bench.core.head.leader == SECOND
     with pytest.raises(Conflict, match=r"epoch 6 of the borgmaster at http://b:7400; .* was superseded"):

@@ -166,6 +166,7 @@ def test_scaling_up_and_down(desk: Desk) -> None:
     desk.submit_and_place(spec())
     desk.do(ScaleJob("ann/web", 4))
     assert desk.states() == [State.RUNNING, State.RUNNING, State.PENDING, State.PENDING]
+    assert desk.do(ScaleJob("ann/web", 4)) == ("ann/web has 4 tasks already", 0)
     desk.do(ScaleJob("ann/web", 1))
     assert desk.states() == [State.RUNNING]
     assert desk.cell.jobs["ann/web"].generation == 3
@@ -228,8 +229,8 @@ def test_what_is_not_there_is_said(desk: Desk, command: Command) -> None:
 
 def test_an_index_that_is_not_there_is_said(desk: Desk) -> None:
     desk.do(SubmitJob(spec()))
-    with pytest.raises(NotFound, match="no task 7") as refused:
-        desk.do(KillTasks("ann/web", (0, 7)))
+    with pytest.raises(NotFound, match="no task 2") as refused:
+        desk.do(KillTasks("ann/web", (0, 2)))
     assert "0 to 1" in refused.value.hint
     assert desk.states() == [State.PENDING] * 2
 
