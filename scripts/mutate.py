@@ -3,8 +3,8 @@
 
 A module is judged by the tests of its package: tests/matrix/PACKAGE and tests/unit/PACKAGE, and what outlives
 these by tests/property/PACKAGE. Of all mutants a seeded sample is tried, since a module has hundreds to
-thousands. mutmut plants mistakes in functions only: the tables and constants of a module are held by tests
-that write them out again (tests/matrix).
+thousands. mutmut plants mistakes in functions only, and never sees what one does that is called when its
+module is imported: tables and constants are held by tests that write them out again (tests/matrix).
 """
 
 import argparse

@@ -6,7 +6,14 @@ import pytest
 
 from borgish.cell import apply
 from borgish.cell.apply import apply_entry
-from borgish.cell.commands import ForgetJob, KillTasks, PlaceTasks, RestartTasks, SubmitJob
+from borgish.cell.commands import (
+    ForgetJob,
+    KillTasks,
+    PlaceTasks,
+    PromisePlaces,
+    RestartTasks,
+    SubmitJob,
+)
 from borgish.cell.events import (
     AnyEvent,
     Entry,
@@ -92,3 +99,17 @@ def test_of_a_job_that_was_forgotten_nothing_is_left(desk: Desk) -> None:
     desk.do(SubmitJob(spec()))
     desk.do(PlaceTasks("ann/web", (0,), ("m1",)))
     assert desk.states() == [State.RUNNING, State.PENDING]
+
+
+def test_what_is_to_be_written_is_noted(desk: Desk) -> None:
+    desk.cell.take_touched()
+    desk.do(KillTasks("ann/web", (1,)))
+    touched = desk.cell.take_touched()
+    assert (touched.jobs, touched.tasks) == ({"ann/web"}, {"ann/web": {1}})
+    assert touched.placements == {"m1"}
+    desk.do(RestartTasks("ann/web", (1,)))
+    desk.do(PromisePlaces("ann/web", (1,), ("m1",)))
+    desk.cell.take_touched()
+    desk.do(KillTasks("ann/web", (1,)))
+    assert desk.cell.take_touched().placements == {"m1"}
+    assert desk.cell.promised == {}

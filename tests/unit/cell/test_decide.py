@@ -195,8 +195,9 @@ def test_scaling_outside_the_limits_is_refused(desk: Desk, tasks: int) -> None:
 def test_a_dead_job_is_not_scaled(desk: Desk) -> None:
     desk.do(SubmitJob(spec()))
     desk.do(KillTasks("ann/web"))
-    with pytest.raises(Conflict, match="is dead"):
+    with pytest.raises(Conflict, match="ann/web is dead") as refused:
         desk.do(ScaleJob("ann/web", 5))
+    assert refused.value.hint == "submit it again to bring it back"
 
 
 def test_killing_is_final_until_restarted(desk: Desk) -> None:
