@@ -131,13 +131,18 @@ def check_row(name: str, state: State | None, event: TaskEvent) -> None:
         raise Conflict(f"{name} is {state or 'gone'}", _HINTS.get(event, ""))
 
 
-def check_transitions(cell: Cell, events: Iterable[AnyEvent]) -> None:
+Moved = dict[str, dict[int, State | None]]
+"""The states of tasks after events that are decided and not applied yet, by job and index; None: removed."""
+
+
+def check_transitions(cell: Cell, events: Iterable[AnyEvent], moved: Moved | None = None) -> None:
     """Raise Conflict unless the table has a row for each move of a task by these events, in their order.
 
     This is the last thing that ``decide`` does: an entry that breaks off half-way would leave a cell in
-    memory that nobody can trust, and end the process. Changes nothing.
+    memory that nobody can trust, and end the process. Changes nothing of the cell. ``moved`` is what events
+    that are to be applied before these, in the same entry, lead to; these are added to it.
     """
-    moved: dict[str, dict[int, State | None]] = {}  # by job and index
+    moved = {} if moved is None else moved
     for event in events:
         for key, indexes, task_event in _moved_by(event):
             tasks = cell.jobs[key].tasks if key in cell.jobs else []

@@ -23,6 +23,7 @@ from borgish.cell.events import (
     RolledBack,
 )
 from borgish.cell.free_space import AMPLE, FreeSpace, Level, check_space, store_full
+from borgish.cell.lifecycle import Moved, check_transitions
 from borgish.cell.model import Rules
 from borgish.cell.observed import Observed
 from borgish.cell.observing import (
@@ -371,12 +372,18 @@ class Core:
     def _decide_all(self, cause: str, commands: Iterable[Command], now: Now) -> None:
         """Enter what the scheduler planned as one decision."""
         decided: list[tuple[Command, tuple[AnyEvent, ...]]] = []
+        moved: Moved = {}
         for command in commands:
             try:
-                decided.append((command, decide(self.cell, self.observed, command, "scheduler", now).events))
+                events = decide(self.cell, self.observed, command, "scheduler", now).events
+                # Each was decided as if it were alone. An entry of two that move one task would break off
+                # half-way, and end the process.
+                check_transitions(self.cell, events, moved)
             except Exception as error:  # one command must not end the others
                 self._failures.add(f"{_cause(command)} of scheduler", self.cell.position, error)
-        decided = [(command, events) for command, events in decided if events]
+            else:
+                if events:
+                    decided.append((command, events))
         if decided:
             decision = Decision(tuple(chain.from_iterable(events for _, events in decided)), "", "")
             self._enter(decision, cause, "scheduler", now, None, record(decided))

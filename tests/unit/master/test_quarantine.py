@@ -253,3 +253,20 @@ def test_the_list_does_not_grow_for_ever(tmp_path: Path) -> None:
     assert len(known) == 100
     assert "d119" in known
     assert msgspec.json.decode((tmp_path / POISON_FILE).read_bytes())[0]["digest"] == "d20"
+
+
+def test_a_pass_that_moves_a_task_twice_moves_it_once(
+    cellar: Cellar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of its commands may be alone; together they would break off the entry half-way."""
+    schedule = Scheduler.schedule
+
+    def twice(self: Scheduler, cell: Cell, *rest: Any) -> Any:
+        plan = schedule(self, cell, *rest)
+        return msgspec.structs.replace(plan, placements=plan.placements * 2)
+
+    monkeypatch.setattr(Scheduler, "schedule", twice)
+    step = cellar.ask(SubmitJob(spec("ann/web", 2)))
+    assert cellar.running() == {"ann/web"}
+    assert [failure.what for failure in step.failures] == ["PlaceTasks of scheduler"]
+    assert [entry.cause for entry in step.entries] == ["SubmitJob", "place"]
