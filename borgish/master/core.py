@@ -52,7 +52,7 @@ from borgish.master.planning import (
 )
 from borgish.master.quarantine import CarefulScheduler, Failures, broken_by, failed_at, not_again
 from borgish.master.step import Ask, Heard, Input, Missed, Step, Unasked, UsageSeen
-from borgish.reconcilers import RECONCILERS, Reconciler
+from borgish.reconcilers import RECONCILERS, Reconcile
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.scheduler.plan import Plan, Refusal
 from borgish.scheduler.schedule import Scheduler, SchedulerSettings
@@ -88,7 +88,6 @@ class Core:
         self._free_space = AMPLE
         self._scheduler = CarefulScheduler(Scheduler(seed, scheduling), self._failures)
         self._resync_at = self._stepped_at = now.mono
-        self._woken: set[str] = set()  # names for the reconcilers
         self._stale: set[str] = set(cell.machines)  # machines the scheduler has to look at again
         self._entries: list[Entry] = []
         self._reported: set[str] = set()
@@ -139,7 +138,6 @@ class Core:
         more: bool,
     ) -> Step:
         touched = self.cell.take_touched()
-        self._woken |= touched.machines | touched.placements | touched.jobs
         self._stale |= _looked_at_anew(touched)
         entries, self._entries = tuple(self._entries), []
         seen, self._seen, self._reported = self._seen, {}, set()
@@ -304,7 +302,6 @@ class Core:
         gone = [*before.attempts] if before and report.whole else report.gone
         record_report(self.cell, self.observed, report, now)
         self._reported.add(report.machine)
-        self._woken.add(report.machine)
         self._stale.add(report.machine)
         for name, _attempt in [*gone, *((a.task, a.attempt) for a in report.changed)]:
             job, index = split_task_name(name)
@@ -313,35 +310,30 @@ class Core:
     # Deciding by itself
 
     def _reconcile(self, now: Now) -> None:
-        names: frozenset[str] | None = frozenset(self._woken | self.cell.touched.machines)
-        if now.mono >= self._resync_at:
-            names, self._resync_at = None, now.mono + RESYNC_SECONDS
+        is_resync = now.mono >= self._resync_at
+        if is_resync:
+            self._resync_at = now.mono + RESYNC_SECONDS
             self._reported |= self._with_old_orphans(now)
-        self._woken = set()
-        for actor, reconcile in RECONCILERS:
-            for command in self._wanted(actor, reconcile, names, now):
-                self._do(command, actor, now)
+        for actor, at_resync, between in RECONCILERS:
+            if reconcile := at_resync if is_resync else between:
+                for command in self._wanted(actor, reconcile, now):
+                    try:
+                        self._record(command, actor, now)
+                    except CellBroken:
+                        raise
+                    except Exception as error:  # one command must not end the others
+                        self._failures.add(f"{_cause(command)} of {actor}", self.cell.position, error)
 
-    def _wanted(
-        self, actor: str, reconcile: Reconciler, names: frozenset[str] | None, now: Now
-    ) -> list[Command]:
+    def _wanted(self, actor: str, reconcile: Reconcile, now: Now) -> list[Command]:
         """Return what a reconciler asks for: of one that fails, what it asked for before."""
         commands: list[Command] = []
         try:
-            for command in reconcile(self.cell, self.observed, names, self._settings, now):
+            for command in reconcile(self.cell, self.observed, self._settings, now):
                 commands.append(command)  # noqa: PERF402 - one by one, to have those before a failure
             self._failures.mended(actor)
         except Exception as error:  # one loop must not end the others
             self._failures.add(actor, self.cell.position, error)
         return commands
-
-    def _do(self, command: Command, actor: str, now: Now) -> None:
-        try:
-            self._record(command, actor, now)
-        except CellBroken:
-            raise
-        except Exception as error:  # one command must not end the others
-            self._failures.add(f"{_cause(command)} of {actor}", self.cell.position, error)
 
     def _schedule(self, now: Now) -> bool:
         stale, self._stale = self._unread(), set()

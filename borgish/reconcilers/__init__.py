@@ -1,16 +1,19 @@
 """Compare what is with what should be, and ask for what is missing. One loop a file.
 
-Each is a pure function ``reconcile(cell, observed, names, settings, now) -> commands``. It acts on what
-it reads, not on what changed: called again without a change it asks for nothing. ``names`` are those
-woken by a change, jobs and machines alike; None, at each resync, means all.
+Each is a pure function ``reconcile(cell, observed, settings, now) -> commands``. It acts on what it reads,
+not on what changed: called again without a change it asks for nothing.
 
-The order matters: a machine's state is settled before the tasks on it are looked at, what a rollback wants
-of tasks before they are placed, and tasks before the jobs they belong to. Of the reasons to leave a machine,
+``RECONCILERS`` says when each runs. What follows from time or silence wakes nobody, and what has a rate needs
+a pace: both wait for a resync, once a second (``master/core.py: RESYNC_SECONDS``). Only what is urgent runs
+at every step.
+
+The order matters: a machine's state is settled before the tasks on it are evaluated, what a rollback wants of
+tasks before they are placed, and tasks before the jobs they belong to. Of the reasons to leave a machine,
 that it is down comes first.
 """
 
 from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from borgish.cell.commands import Command
 from borgish.cell.observed import Observed
@@ -19,16 +22,24 @@ from borgish.clock import Now
 from borgish.reconcilers import jobs, machines, rollback, stranded, suitability, taints
 from borgish.reconcilers.settings import ReconcileSettings
 
-Reconciler: TypeAlias = Callable[
-    [Cell, Observed, frozenset[str] | None, ReconcileSettings, Now], Iterable[Command]
-]
+Reconcile: TypeAlias = Callable[[Cell, Observed, ReconcileSettings, Now], Iterable[Command]]
 
-RECONCILERS: tuple[tuple[str, Reconciler], ...] = (
-    ("machines", machines.reconcile),
-    ("stranded", stranded.reconcile),
-    ("taints", taints.reconcile),
-    ("suitability", suitability.reconcile),
-    ("rollback", rollback.reconcile),
-    ("jobs", jobs.reconcile),
+
+class Reconciler(NamedTuple):
+    """One loop: under ``name`` its decisions stand in the journal. It runs ``at_resync``, and what it does at
+    the steps ``between`` two of them is None for most."""
+
+    name: str
+    at_resync: Reconcile
+    between: Reconcile | None = None
+
+
+RECONCILERS: tuple[Reconciler, ...] = (
+    Reconciler("machines", machines.reconcile),
+    Reconciler("stranded", stranded.reconcile),
+    Reconciler("taints", taints.reconcile),
+    Reconciler("suitability", suitability.reconcile),
+    Reconciler("rollback", rollback.reconcile, between=rollback.reconcile_hurried),
+    Reconciler("jobs", jobs.reconcile),
 )
-"""In order, each with the name under which its decisions stand in the journal."""
+"""In the order in which they run."""

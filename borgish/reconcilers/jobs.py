@@ -10,12 +10,8 @@ from borgish.reconcilers.settings import ReconcileSettings
 from borgish.vocabulary import State
 
 
-def reconcile(
-    cell: Cell, _observed: Observed, names: frozenset[str] | None, settings: ReconcileSettings, now: Now
-) -> Iterator[Command]:
-    """Forget jobs that have been dead long enough. Time does not wake anybody, so only at a resync."""
-    if names is not None:
-        return
+def reconcile(cell: Cell, _observed: Observed, settings: ReconcileSettings, now: Now) -> Iterator[Command]:
+    """Forget jobs that have been dead long enough."""
     # A clock that leaps ten years ahead must forget no job.
     began = Now(settings.led_since_wall, settings.led_since)
     forgotten = now.wall_unless_set_on(began) - settings.dead_jobs_seconds

@@ -21,12 +21,8 @@ from borgish.clock import Now
 from borgish.reconcilers.settings import ReconcileSettings
 
 
-def reconcile(
-    cell: Cell, observed: Observed, names: frozenset[str] | None, settings: ReconcileSettings, now: Now
-) -> Iterator[Command]:
-    """Set machines down and up. Only a resync can find silence, so a wake-up by name is ignored."""
-    if names is not None:
-        return
+def reconcile(cell: Cell, observed: Observed, settings: ReconcileSettings, now: Now) -> Iterator[Command]:
+    """Set machines down and up."""
     for name, machine in sorted(cell.machines.items()):
         seen = observed.machines.get(name)
         if seen is None:

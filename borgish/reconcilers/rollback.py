@@ -22,14 +22,21 @@ JOB_SHARE = 0.1
 """Of one job, at most this share of its tasks has been changed and is not up yet, and at least one task."""
 
 
-def reconcile(
-    cell: Cell,
-    observed: Observed,
-    names: frozenset[str] | None,
-    settings: ReconcileSettings,
-    now: Now,
+def reconcile(cell: Cell, observed: Observed, settings: ReconcileSettings, now: Now) -> Iterator[Command]:
+    """Go on with every rollback; how often this is called, once a second, is its pace."""
+    return _go_on(cell, observed, settings, now, is_resync=True)
+
+
+def reconcile_hurried(
+    cell: Cell, observed: Observed, settings: ReconcileSettings, now: Now
 ) -> Iterator[Command]:
-    """Go on with every rollback. A resync, which comes each second, sets the pace."""
+    """Go on with the rollbacks that have no pace, and wherever nothing has to be stopped for it."""
+    return _go_on(cell, observed, settings, now, is_resync=False)
+
+
+def _go_on(
+    cell: Cell, observed: Observed, settings: ReconcileSettings, now: Now, *, is_resync: bool
+) -> Iterator[Command]:
     left = settings.rollback_stops_max
     stop: dict[str, tuple[int, ...]] = {}
     pause: dict[str, str] = {}
@@ -42,7 +49,7 @@ def reconcile(
         chosen: list[int] = []
         if job.lagging.hurried:
             chosen = running
-        elif names is None:
+        elif is_resync:
             waits = not_ready(cell, observed, job, now)
             room = _room(job, waits)
             chosen = running[: min(left, room)]

@@ -30,12 +30,8 @@ MASS_FAILURE_SHARE = 0.5
 MASS_FAILURE_MACHINES_MIN = 3
 
 
-def reconcile(
-    cell: Cell, observed: Observed, names: frozenset[str] | None, settings: ReconcileSettings, now: Now
-) -> Iterator[Command]:
-    """Give up machines that are down. Only at a resync: no change makes one that is down more urgent."""
-    if names is not None:
-        return
+def reconcile(cell: Cell, observed: Observed, settings: ReconcileSettings, now: Now) -> Iterator[Command]:
+    """Give up machines that are down."""
     down = (name for name, machine in cell.machines.items() if not machine.up and cell.placed[name])
     # This master, too, has to be without an answer: the one before may have set it down.
     lost = [name for name in down if settings.is_gone(observed.machines[name], now)]

@@ -16,12 +16,8 @@ from borgish.reconcilers.settings import EVICTIONS_MAX, ReconcileSettings
 from borgish.vocabulary import Eviction, Recheck, State
 
 
-def reconcile(
-    cell: Cell, _observed: Observed, names: frozenset[str] | None, _settings: ReconcileSettings, _now: Now
-) -> Iterator[Command]:
+def reconcile(cell: Cell, _observed: Observed, _settings: ReconcileSettings, _now: Now) -> Iterator[Command]:
     """Evict what its machine no longer suits, in order of jobs."""
-    if names is not None:
-        return
     room = EVICTIONS_MAX
     for key in sorted(key for key, job in cell.jobs.items() if job.running and _is_rechecked(job)):
         for reason, indexes in _leaving(cell, cell.jobs[key]).items():

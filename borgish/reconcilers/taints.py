@@ -17,12 +17,8 @@ from borgish.spec.job import JobSpec
 from borgish.vocabulary import Eviction, TaintEffect
 
 
-def reconcile(
-    cell: Cell, _observed: Observed, names: frozenset[str] | None, _settings: ReconcileSettings, now: Now
-) -> Iterator[Command]:
+def reconcile(cell: Cell, _observed: Observed, _settings: ReconcileSettings, now: Now) -> Iterator[Command]:
     """Evict what may not stay, in order of machines and jobs."""
-    if names is not None:
-        return
     room = EVICTIONS_MAX
     evicting = (m for m in cell.machines.values() if any(t.effect is TaintEffect.EVICT for t in m.taints))
     for machine in sorted(evicting, key=lambda machine: machine.name):

@@ -40,7 +40,7 @@ NOT_RECORDED = "entries of older versions of borgish: their commands are not rec
 LOST = "entries of a recovery, which say what was lost"
 UNKNOWN = "entries of other versions of borgish: their commands cannot be read"
 
-_PLANNERS = frozenset({"scheduler", *(actor for actor, _ in RECONCILERS)})
+_PLANNERS = frozenset({"scheduler", *(each.name for each in RECONCILERS)})
 
 
 class NotDecided(Exception):

@@ -107,7 +107,7 @@ def test_of_a_machine_the_tasks_that_were_lost_with_it() -> None:
     observed.machines["m2"].heard = NOW.mono
     settings = ReconcileSettings(thaw_seconds=0.0, led_since=-math.inf)
     cell.machines["m3"].up = True
-    (lose,) = stranded.reconcile(cell, observed, None, settings, NOW)
+    (lose,) = stranded.reconcile(cell, observed, settings, NOW)
     lost = decide(cell, observed, lose, "stranded", NOW)
     evicted = next(event for event in lost.events if isinstance(event, happened.TasksEvicted))
     found = entry(evicted, cause="EvictTasks", actor="stranded", subject=evicted.job)

@@ -21,7 +21,7 @@ from borgish.master.core import Core
 from borgish.master.daemon import POISON_FILE, PoisonFile
 from borgish.master.quarantine import REST_SECONDS, culprits
 from borgish.master.step import Ask, Step
-from borgish.reconcilers import RECONCILERS
+from borgish.reconcilers import RECONCILERS, Reconciler
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.scheduler.schedule import Scheduler
 from borgish.spec.job import JobSpec
@@ -120,7 +120,7 @@ def test_a_loop_that_fails_ends_neither_the_others_nor_what_it_asked_before(
         yield ForgetJob("ann/old")  # refused: it is gone by then
         raise KeyError("gone")
 
-    loops = (("broken", failing), *RECONCILERS)
+    loops = (Reconciler("broken", failing, failing), *RECONCILERS)
     monkeypatch.setattr(core_module, "RECONCILERS", loops)
     step = cellar.ask(SubmitJob(spec("ann/web")))
     assert "ann/old" not in cellar.core.cell.jobs
@@ -128,6 +128,18 @@ def test_a_loop_that_fails_ends_neither_the_others_nor_what_it_asked_before(
     assert [failure.what for failure in step.failures] == ["broken", "ForgetJob of broken"]
     assert "KeyError: 'gone'" in step.failures[0].trace
     assert [failure.what for failure in cellar.wait(1).failures] == []  # told once
+
+
+def test_a_loop_that_fails_at_each_resync_is_reported_once(
+    cellar: Cellar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> Iterator[Command]:
+        yield from ()
+        raise KeyError("gone")
+
+    monkeypatch.setattr(core_module, "RECONCILERS", (Reconciler("broken", failing),))
+    steps = [cellar.wait(0.25) for _ in range(12)]
+    assert [failure.what for step in steps for failure in step.failures] == ["broken"]
 
 
 def fail_to_schedule(monkeypatch: pytest.MonkeyPatch, bad: set[str]) -> list[frozenset[str]]:

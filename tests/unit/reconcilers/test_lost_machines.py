@@ -17,7 +17,7 @@ from borgish.cell.events import MachineLost, TasksEvicted
 from borgish.cell.observed import Miss, SeenMachine
 from borgish.cell.observing import record_misses
 from borgish.clock import Now
-from borgish.reconcilers import stranded
+from borgish.reconcilers import RECONCILERS, stranded
 from borgish.reconcilers.settings import LOST_SECONDS, ReconcileSettings
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Eviction, State
@@ -62,7 +62,7 @@ class Machines(Desk):
 
     def _wanted(self, seconds: float, settings: ReconcileSettings) -> list[Command]:
         now = NOW.later(seconds)
-        return list(stranded.reconcile(self.cell, self.observed, None, settings, now))
+        return list(stranded.reconcile(self.cell, self.observed, settings, now))
 
 
 def names(first: int, last: int) -> list[str]:
@@ -136,7 +136,7 @@ def test_a_wall_clock_that_is_set_changes_no_rate(leap_seconds: float) -> None:
     assert desk.given_up() == ["m2"]
     for seconds, expected in ((9.9, 0), (10.1, 1)):
         now = Now(NOW.wall + leap_seconds + seconds, NOW.mono + seconds)
-        assert len(list(stranded.reconcile(desk.cell, desk.observed, None, SETTINGS, now))) == expected
+        assert len(list(stranded.reconcile(desk.cell, desk.observed, SETTINGS, now))) == expected
 
 
 def test_machines_that_missed_their_polls_count_before_they_are_down() -> None:
@@ -178,11 +178,9 @@ def test_a_new_master_waits_for_half_of_the_machines_or_a_minute(
     assert desk.given_up(seconds, settings) == given_up
 
 
-def test_who_is_woken_by_a_change_gives_nothing_up() -> None:
-    desk = Machines(4)
-    desk.run("a", "m2")
-    desk.lose("m2")
-    assert not list(stranded.reconcile(desk.cell, desk.observed, frozenset({"m2"}), SETTINGS, NOW))
+def test_nothing_is_given_up_between_two_resyncs() -> None:
+    [row] = [each for each in RECONCILERS if each.name == "stranded"]
+    assert row == ("stranded", stranded.reconcile, None)
 
 
 def test_a_host_that_refuses_connections_is_not_given_up_by_the_next_master() -> None:

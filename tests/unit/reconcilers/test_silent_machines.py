@@ -23,7 +23,7 @@ def wanted(
     cell.machines["m1"] = machine("m1")
     cell.machines["m1"].up = up
     observed.machines["m1"] = seen
-    return list(machines.reconcile(cell, observed, None, settings, Now(0.0, BEGAN + seconds)))
+    return list(machines.reconcile(cell, observed, settings, Now(0.0, BEGAN + seconds)))
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_one_of_which_nothing_is_known_keeps_nobody_else_up() -> None:
     cell, observed = Cell(Snapshot("c")), Observed()
     cell.machines |= {name: machine(name) for name in ("m1", "m2")}
     observed.machines["m2"] = SeenMachine(heard=BEGAN, watched_since=BEGAN)
-    found = machines.reconcile(cell, observed, None, SETTINGS, Now(0.0, BEGAN + 11))
+    found = machines.reconcile(cell, observed, SETTINGS, Now(0.0, BEGAN + 11))
     assert list(found) == [SetMachineDown("m2", "no answer for 11 s")]
 
 
