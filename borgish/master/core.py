@@ -10,7 +10,17 @@ from itertools import chain
 import msgspec
 
 from borgish.cell.apply import apply_entry
-from borgish.cell.commands import BeginEpoch, Command, Decision, Observe, Seen, SubmitJob
+from borgish.cell.commands import (
+    BeginEpoch,
+    Command,
+    Decision,
+    EvictTasks,
+    Observe,
+    PlaceTasks,
+    PromisePlaces,
+    Seen,
+    SubmitJob,
+)
 from borgish.cell.decide import decide
 from borgish.cell.events import (
     AnyEvent,
@@ -37,27 +47,24 @@ from borgish.cell.observing import (
     watch,
 )
 from borgish.cell.recorded import record, recorded_of
-from borgish.cell.state import Cell, Touched
+from borgish.cell.state import Cell
 from borgish.clock import Now
-from borgish.errors import CellBroken, Conflict, Poison, Refused
+from borgish.errors import CellBroken, Conflict, Refused
 from borgish.master.planning import (
     Foreseen,
     check_token,
     check_unchanged,
     coming_back,
-    evict_command,
     foreseen,
-    place_command,
-    promise_command,
 )
 from borgish.master.quarantine import CarefulScheduler, Failures, broken_by, failed_at, not_again
 from borgish.master.step import Ask, Heard, Input, Missed, Step, Unasked, UsageSeen
 from borgish.reconcilers import RECONCILERS, Reconcile
 from borgish.reconcilers.settings import ReconcileSettings
-from borgish.scheduler.plan import Plan, Refusal
+from borgish.scheduler.plan import Placement, Plan, Preemption, Promise, Refusal
 from borgish.scheduler.schedule import Scheduler, SchedulerSettings
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import split_task_name
+from borgish.vocabulary import Eviction, split_task_name
 from borgish.wire.api import Accepted
 
 RESYNC_SECONDS = 1.0
@@ -115,10 +122,13 @@ class Core:
     def step(self, inputs: Iterable[Input], now: Now, free_space: FreeSpace = AMPLE) -> Step:
         """Take in what arrived, mend what differs, place what waits.
 
-        ``room`` is what the store has left; where that is nothing, no entry comes of a step.
+        ``free_space`` is what the store has left; where that is nothing, no entry comes of a step.
         """
-        self._mind_stall(now)
-        self._note_free_space(free_space, now)
+        self._restart_silence_after_stall(now)
+        if self._free_space.level is Level.FULL and free_space.level is not Level.FULL:
+            # A machine that came back at another address could not join: its silence is counted anew.
+            watch(self.observed, self.cell.machines, now)
+        self._free_space = free_space
         timeline = self.cell.timeline
         replies = [reply for given in inputs if (reply := self._take(given, now)) is not None]
         more = False
@@ -138,7 +148,7 @@ class Core:
         more: bool,
     ) -> Step:
         touched = self.cell.take_touched()
-        self._stale |= _looked_at_anew(touched)
+        self._stale |= touched.machines | touched.placements | touched.machines_gone
         entries, self._entries = tuple(self._entries), []
         seen, self._seen, self._reported = self._seen, {}, set()
         return Step(
@@ -151,16 +161,10 @@ class Core:
             self._failures.take(),
         )
 
-    def _mind_stall(self, now: Now) -> None:
+    def _restart_silence_after_stall(self, now: Now) -> None:
         if now.mono - self._stepped_at > STALL_SECONDS:
             watch(self.observed, self.cell.machines, now)
         self._stepped_at = now.mono
-
-    def _note_free_space(self, free_space: FreeSpace, now: Now) -> None:
-        if self._free_space.level is Level.FULL and free_space.level is not Level.FULL:
-            # A machine that came back at another address could not join: its silence is counted anew.
-            watch(self.observed, self.cell.machines, now)
-        self._free_space = free_space
 
     # Inputs
 
@@ -182,7 +186,8 @@ class Core:
         try:
             if known := self._known(ask):
                 return known
-            self._expect_harmless(ask)
+            if ask.digest in self._poison:
+                raise not_again(self._poison[ask.digest])
             check_space(self._free_space, ask.command)
             if isinstance(ask.command, SubmitJob) and ask.command.plan:
                 return self._submit_as_planned(ask, ask.command, now)
@@ -192,17 +197,10 @@ class Core:
         except CellBroken:
             raise
         except Exception as error:  # it must not end the master, and the next one when it is asked again
-            return self._fail_at(ask, error)
-
-    def _expect_harmless(self, ask: Ask) -> None:
-        if ask.digest in self._poison:
-            raise not_again(self._poison[ask.digest])
-
-    def _fail_at(self, ask: Ask, error: Exception) -> Poison:
-        position = self.cell.position
-        what = f"{_cause(ask.command)} of {ask.actor}, request id '{ask.request_id}'"
-        self._failures.add(what, position, error, always=True)
-        return failed_at(_cause(ask.command), position)
+            cause, position = _cause(ask.command), self.cell.position
+            what = f"{cause} of {ask.actor}, request id '{ask.request_id}'"
+            self._failures.add(what, position, error, always=True)
+            return failed_at(cause, position)
 
     def foresee(self, spec: JobSpec, actor: str, now: Now) -> Foreseen:
         """Return what would follow if a job were submitted now. Changes nothing.
@@ -259,10 +257,16 @@ class Core:
         ask: Ask | None,
         recorded: Recorded,
     ) -> None:
+        position, timeline = self.cell.position + 1, self.cell.timeline
+        for event in decision.events:
+            if isinstance(event, RolledBack | EntriesLost):
+                timeline = event.timeline  # what begins a timeline is the first on it
+            if isinstance(event, EntriesLost):
+                position = event.last + 1  # the positions of what was lost are left out
         entry = Entry(
-            position=_position_after(self.cell.position, decision.events),
+            position=position,
             at=now.wall,
-            timeline=_timeline_of(decision.events, self.cell.timeline),
+            timeline=timeline,
             epoch=self.cell.epoch,
             actor=actor,
             cause=cause,
@@ -274,18 +278,15 @@ class Core:
             command=recorded,
         )
         returned = [name for event in decision.events if (name := self._comes_up(event))]
-        self._apply(entry)
+        try:
+            apply_entry(self.cell, entry)
+        except Exception as error:  # of what nobody foresaw, half may have been applied
+            raise broken_by(entry, error) from error
         mark_returned(self.observed, returned, now)
         for event in decision.events:
             if isinstance(event, MachineRemoved):
                 forget_machine(self.observed, event.machine)
         self._entries.append(entry)
-
-    def _apply(self, entry: Entry) -> None:
-        try:
-            apply_entry(self.cell, entry)
-        except Exception as error:  # of what nobody foresaw, half may have been taken in
-            raise broken_by(entry, error) from error
 
     def _comes_up(self, event: AnyEvent) -> str:
         """Return the machine that was down and is up by this event, "" for none."""
@@ -399,6 +400,30 @@ class Core:
         }
 
 
+def place_command(planned: Placement) -> PlaceTasks:
+    """Return the command that puts tasks where they are planned."""
+    return PlaceTasks(
+        planned.job, planned.indexes, planned.machines, planned.ports, planned.devices, planned.allocs
+    )
+
+
+def evict_command(planned: Preemption) -> EvictTasks:
+    """Return the command that sends victims back to pending."""
+    return EvictTasks(
+        planned.job,
+        planned.indexes,
+        Eviction.PREEMPTED,
+        planned.reason,
+        planned.notice_seconds,
+        planned.preemptor,
+    )
+
+
+def promise_command(planned: Promise) -> PromisePlaces:
+    """Return the command that keeps places."""
+    return PromisePlaces(planned.job, planned.indexes, planned.machines)
+
+
 def _answer_text(decision: Decision) -> str:
     """Return all that is answered, a line each, as it is journalled."""
     return "\n".join((decision.text, *decision.notes))
@@ -407,23 +432,6 @@ def _answer_text(decision: Decision) -> str:
 def _accepted(position: int, subject: str, text: str, *, replayed: bool = False) -> Accepted:
     done, *notes = text.split("\n")
     return Accepted(position, subject, done, replayed, tuple(notes))
-
-
-def _looked_at_anew(touched: Touched) -> set[str]:
-    """Return the machines whose rows the scheduler has to read again."""
-    return touched.machines | touched.placements | touched.machines_gone
-
-
-def _timeline_of(events: Iterable[AnyEvent], timeline: int) -> int:
-    """Return the timeline of an entry: what begins one is the first on it."""
-    begun = (event.timeline for event in events if isinstance(event, RolledBack | EntriesLost))
-    return next(begun, timeline)
-
-
-def _position_after(position: int, events: Sequence[AnyEvent]) -> int:
-    """Return the position of the entry with these events; it leaves out those that were lost."""
-    first = events[0] if events else None
-    return first.last + 1 if isinstance(first, EntriesLost) else position + 1
 
 
 def _cause(command: Command) -> str:

@@ -12,41 +12,17 @@ from hashlib import blake2b
 import msgspec
 
 from borgish.cell.allocs import inside, is_alloc_set
-from borgish.cell.commands import Decision, EvictTasks, PlaceTasks, PromisePlaces
+from borgish.cell.commands import Decision
 from borgish.cell.events import TasksResubmitted
 from borgish.cell.state import Cell
 from borgish.errors import Conflict, Invalid
-from borgish.scheduler.plan import Placement, Plan, Preemption, Promise
+from borgish.scheduler.plan import Plan
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import Eviction, task_name
+from borgish.vocabulary import task_name
 
 PREFIX = "plan-"
 DIGEST_BYTES = 16
 AGAIN = "make a new plan: `borgctl plan FILE`"
-
-
-def place_command(planned: Placement) -> PlaceTasks:
-    """Return the command that puts tasks where they are planned."""
-    return PlaceTasks(
-        planned.job, planned.indexes, planned.machines, planned.ports, planned.devices, planned.allocs
-    )
-
-
-def evict_command(planned: Preemption) -> EvictTasks:
-    """Return the command that sends victims back to pending."""
-    return EvictTasks(
-        planned.job,
-        planned.indexes,
-        Eviction.PREEMPTED,
-        planned.reason,
-        planned.notice_seconds,
-        planned.preemptor,
-    )
-
-
-def promise_command(planned: Promise) -> PromisePlaces:
-    """Return the command that keeps places."""
-    return PromisePlaces(planned.job, planned.indexes, planned.machines)
 
 
 class Foreseen(msgspec.Struct, frozen=True):

@@ -8,8 +8,8 @@ A host that refuses connections is alive: only its borglet is dead, and its task
 longer, for a borglet that is started again goes on with them. Each refusal is a sign of life of the host, so
 when refusals turn to silence, the time of silence begins with the last of them.
 
-A step that comes late, by a slow commit or a stopped process, begins the count anew (``Core._mind_stall``):
-who judges silence has to doubt itself first.
+A step that comes late, by a slow commit or a stopped process, begins the count anew (``STALL_SECONDS`` of the
+core): who judges silence has to doubt itself first.
 """
 
 from collections.abc import Iterator

@@ -50,7 +50,7 @@ def test_a_master_that_is_held_up_costs_no_task_its_place() -> None:
 
 
 def test_it_would_be_found_if_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Core, "_mind_stall", lambda *_: None)
+    monkeypatch.setattr(Core, "_restart_silence_after_stall", lambda *_: None)
     monkeypatch.setattr(
         stranded, "is_mass_failure", lambda *_: False
     )  # all are silent: it would hold them back

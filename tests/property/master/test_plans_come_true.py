@@ -12,8 +12,8 @@ from borgish.cell.events import AnyEvent, Entry, PlacesPromised, TasksEvicted, T
 from borgish.cell.invariants import violations
 from borgish.cell.model import Job, Machine
 from borgish.errors import Conflict, Refused
-from borgish.master.core import Core
-from borgish.master.planning import Foreseen, evict_command, place_command, promise_command
+from borgish.master.core import Core, evict_command, place_command, promise_command
+from borgish.master.planning import Foreseen
 from borgish.master.step import Ask, Step
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources

@@ -117,7 +117,7 @@ def test_the_same_request_twice_is_answered_the_same(driver: Driver) -> None:
     again = driver.ask(SubmitJob(JOB), "r1")
     assert again == msgspec.structs.replace(first, replayed=True)
     assert driver.core.cell.position == position
-    with pytest.raises(Conflict, match="used before"):
+    with pytest.raises(Conflict, match="already used"):
         driver.ask(KillTasks("ann/web"), "r1", "another body")
 
 
