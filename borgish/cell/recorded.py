@@ -126,36 +126,56 @@ def _parts(events: Events) -> Iterator[list[AnyEvent]]:
 
 
 def _untold(command: Command, events: Events) -> dict[str, Any]:
-    """Return the fields that have to be kept, as JSON has them."""
-    return _differences(command, _told(type(command), events))
-
-
-def _differences(struct: msgspec.Struct, told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a struct that are not as told; where one is a struct itself, of that likewise."""
-    kept: dict[str, Any] = {}
-    for name, field in _fields(type(struct)).items():
-        value, there = getattr(struct, name), told.get(name, msgspec.NODEFAULT)
-        if value is there or (type(value) is type(there) and value == there):
+    """Return the fields that have to be kept, as JSON has them. Called for each command that places tasks."""
+    first = _first_of_each_type(events)
+    kept = {}
+    for name, source, default in _sources(type(command), tuple(first)):
+        value = getattr(command, name)
+        implied = default if source is None else getattr(first[source], name)
+        if value is implied or (type(value) is type(implied) and value == implied):
             continue
-        if isinstance(value, msgspec.Struct) and field.type is type(there):
-            kept[name] = _differences(value, msgspec.structs.asdict(there))
-        else:
-            kept[name] = msgspec.json.decode(_encode(value))
+        kept[name] = _difference(value, implied, _fields(type(command))[name].type)
+    return kept
+
+
+def _difference(value: object, implied: object, kind: object) -> Any:
+    """Return a value as JSON has it; of a struct that is implied, only the fields that are not as implied."""
+    if not (isinstance(value, msgspec.Struct) and kind is type(implied)):
+        return msgspec.json.decode(_encode(value))
+    kept = {}
+    for name, field in _fields(type(value)).items():
+        one, other = getattr(value, name), getattr(implied, name, msgspec.NODEFAULT)
+        if not (one is other or (type(one) is type(other) and one == other)):
+            kept[name] = _difference(one, other, field.type)
     return kept
 
 
 def _told(kind: type[Command], events: Events) -> dict[str, Any]:
-    """Return the fields of a command as its events and its defaults have them."""
-    told = {}
-    for name, field in _fields(kind).items():
-        for event in events:
-            if name in event.__struct_fields__:
-                told[name] = getattr(event, name)
-                break
-        else:
-            if field.default is not msgspec.NODEFAULT:
-                told[name] = field.default
-    return told
+    """Return the fields of a command as its events and its defaults imply them."""
+    first = _first_of_each_type(events)
+    found = {
+        name: default if source is None else getattr(first[source], name)
+        for name, source, default in _sources(kind, tuple(first))
+    }
+    return {name: value for name, value in found.items() if value is not msgspec.NODEFAULT}
+
+
+def _first_of_each_type(events: Events) -> dict[type[AnyEvent], AnyEvent]:
+    first: dict[type[AnyEvent], AnyEvent] = {}
+    for event in events:
+        first.setdefault(type(event), event)
+    return first
+
+
+@cache
+def _sources(
+    kind: type[Command], types: tuple[type[AnyEvent], ...]
+) -> tuple[tuple[str, type[AnyEvent] | None, Any], ...]:
+    """Return of each field of a command: its name, the type of event that implies it or None, its default."""
+    return tuple(
+        (name, next((each for each in types if name in each.__struct_fields__), None), field.default)
+        for name, field in _fields(kind).items()
+    )
 
 
 def _command(kind: type[Command], events: Events, kept: Mapping[str, Any]) -> Command:
@@ -163,7 +183,7 @@ def _command(kind: type[Command], events: Events, kept: Mapping[str, Any]) -> Co
 
 
 def _merged(kind: type[msgspec.Struct], told: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
-    """Undo ``_differences``."""
+    """Undo ``_difference``."""
     fields = _fields(kind)
     if unknown := kept.keys() - fields.keys():
         raise TypeError(f"{kind.__name__} has no field {', '.join(sorted(unknown))}")
