@@ -201,7 +201,7 @@ DAMAGED_HINT = "The borgmaster's log says what can be saved, and how"
 
 _HINTS = (
     (_FULL, "Make room on the database's disk, then start again"),
-    (_LOCKED, "End the program that holds it, then start again; whoever only looks opens it with mode=ro"),
+    (_LOCKED, "End the program that holds it, then start again; readers open it with mode=ro"),
     (_READ_ONLY, "Let this user write to the database, its file and its folder, then start again"),
     (_DISK, "Look at the disk and the kernel's log, then start again: what was committed is read back"),
 )
@@ -236,7 +236,7 @@ def read_failed(error: SQLAlchemyError) -> BorgishError:
     if _mentions(reason, _DAMAGE):
         return _damaged(reason)
     hint = _hint(reason) or "Check it, then start again"
-    return Unreachable(f"The database does not answer as it should: {reason}", hint)
+    return Unreachable(f"The database failed: {reason}", hint)
 
 
 def change_failed(error: SQLAlchemyError, what: str = "kept", which: str = "checkpoint") -> BorgishError:
@@ -244,7 +244,7 @@ def change_failed(error: SQLAlchemyError, what: str = "kept", which: str = "chec
     reason = reason_of(error)
     return BorgishError(
         f"The {which} was not {what}: {reason}",
-        "The journal is whole and the cell goes on; make room on the database's disk",
+        "The journal is complete and the cell goes on; make room on the database's disk",
     )
 
 

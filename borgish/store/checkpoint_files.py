@@ -133,8 +133,8 @@ def _check_same(imported: Snapshot, known: Snapshot) -> None:
     same = all(_same(getattr(imported, name), getattr(known, name)) for name in Snapshot.__struct_fields__)
     if not same:
         raise Conflict(
-            f"The checkpoint at {imported.position} is of another history: this cell was otherwise then",
-            "It may be of a database that was put back since: `fauxmaster show FILE` opens it",
+            f"The checkpoint at {imported.position} is of another history: this cell was different then",
+            "Its database may have been restored from a backup since: `fauxmaster show FILE` opens it",
         )
 
 

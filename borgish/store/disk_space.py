@@ -75,7 +75,7 @@ class DiskSpace:
 
     def _measure(self) -> tuple[FreeSpace, int]:
         """Return the space left, counted as if the reserve existed, and the size that it should have."""
-        unknown = f"{self._path.parent}: how much is free cannot be told"
+        unknown = f"{self._path.parent}: free space is unknown"
         try:
             free, total = space_of(self._path.parent)
         except OSError as error:

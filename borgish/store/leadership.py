@@ -146,7 +146,7 @@ def raise_epoch(connection: Connection, holder: str, address: str, after: int | 
         raised = raised.where(leadership.c.epoch == after)
     epoch = connection.execute(raised.returning(leadership.c.epoch)).scalar_one_or_none()
     if epoch is None:
-        raise Fenced(f"Another borgmaster was quicker to lead after epoch {after}", "It leads the cell now")
+        raise Fenced(f"Another borgmaster became leader after epoch {after} first", "It leads the cell now")
     if _is_postgres(connection):
         connection.execute(select(func.pg_advisory_lock(_LOCK_CLASS, epoch)))
     return int(epoch)

@@ -102,7 +102,7 @@ def _apply_next(cell: Cell, entry: Entry, start: int, warnings: Sequence[str]) -
     except Exception as error:
         # Events cannot be refused: one that does not go with the cell is not what was written.
         raise StoreDamaged(
-            f"Journal entry {entry.position} does not go with the cell before it: {error!r}", DAMAGED_HINT
+            f"Journal entry {entry.position} does not apply to the cell before it: {error!r}", DAMAGED_HINT
         ) from error
 
 

@@ -205,7 +205,7 @@ def salvage(
     is_ahead = start in (given, *files) and not database.has_entry(start.position)
     if is_ahead:
         database.is_end_known = False
-        database.problems.append(f"The journal does not tell of position {start.position}")
+        database.problems.append(f"The journal has no entry at position {start.position}")
     _, timeline, epoch = database.leadership()
     mentioned = [
         *(info.position for info in database.checkpoints()),
@@ -214,7 +214,7 @@ def salvage(
     ]
     top = max(database.highest_position(), cell.position, *mentioned, 0)
     if not stop and top > cell.position:
-        stop = f"The journal ends at {cell.position}, and something tells of a position {top}"
+        stop = f"The journal ends at {cell.position}, but the database refers to position {top}"
     if not start.position and not cell.position and (top or database.problems):
         raise StoreDamaged(
             "No checkpoint in the database is good, and the journal does not begin at its first entry",
@@ -290,7 +290,7 @@ def _apply(cell: Cell, entry: Entry) -> None:
         apply_entry(cell, entry)
     except Exception as error:  # whatever it is: what was written went with the cell
         raise StoreDamaged(
-            f"Journal entry {entry.position} does not go with the cell before it: {error!r}"
+            f"Journal entry {entry.position} does not apply to the cell before it: {error!r}"
         ) from error
 
 

@@ -135,7 +135,7 @@ def test_an_end_that_is_missing_is_seen_by_what_the_tables_tell(damaged: Damaged
 
     assert (
         done.saved.stop
-        == f"The journal ends at {done.saved.head}, and something tells of a position {done.saved.top}"
+        == f"The journal ends at {done.saved.head}, but the database refers to position {done.saved.top}"
     )
     assert "ann/last" not in damaged.place.open().load().jobs
 

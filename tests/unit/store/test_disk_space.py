@@ -156,7 +156,7 @@ def test_that_the_free_space_is_unknown_is_logged_once_until_it_is_known_again(
     for look in (failing, failing, lambda _folder: (50 * GIB, TOTAL), failing):
         monkeypatch.setattr(disk_space, "space_of", look)
         disk.free_space()
-    assert caplog.text.count("how much is free cannot be told: Input/output error") == 2
+    assert caplog.text.count("free space is unknown: Input/output error") == 2
 
 
 def test_without_a_floor_there_is_no_reserve(host: Host) -> None:
