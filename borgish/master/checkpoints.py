@@ -75,6 +75,7 @@ class Checkpointer:
     @property
     def is_file_due(self) -> bool:
         """Whether the journal is twice as long as at the newest file."""
+        # From the first entry on, until a checkpoint is due: as many files as 50,000 has binary digits.
         grown = self._core.cell.position >= max(1, 2 * self._filed)
         return self._files is not None and grown and self.has_room
 
