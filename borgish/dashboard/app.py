@@ -1,28 +1,31 @@
 """Runs the dashboard: four frames a second at most, and only when something to show has changed.
 
-Reading the cell is left to ``feed``, what to show to ``model``, how it looks to ``panels``, and the modes
-of the terminal to ``terminal``.
+Reading the cell is left to ``feed``, what to show to ``frame``, and modes of the terminal to ``terminal``.
 """
 
 import os
 import shutil
 import sys
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
-from rich.console import Console, ConsoleDimensions
+from rich.cells import cell_len
+from rich.console import Console, ConsoleDimensions, Group
 from rich.live import Live
+from rich.text import Text
 
 from borgish.clock import Clock, SystemClock
+from borgish.dashboard.columns import Line, Role
 from borgish.dashboard.feed import Feed, News
-from borgish.dashboard.model import Frame, Shown, frame
-from borgish.dashboard.panels import picture, plain
+from borgish.dashboard.frame import Frame, Shown, frame
 from borgish.dashboard.terminal import Keys, ended_by_sigterm, input_descriptor, keys_of, without_wrapping
 from borgish.errors import Unreachable
 from borgish.wire.api import SummaryView
 
 if TYPE_CHECKING:
     from borgish.client import Client
+
 
 FRAME_SECONDS = 0.25
 WIDTH_OF_A_FILE = 100
@@ -148,3 +151,50 @@ class _Screen:
         """Return the columns and lines of the terminal, which may have changed."""
         size = os.get_terminal_size(self._console.file.fileno())
         return size.columns or _SIZE_UNKNOWN[0], size.lines or _SIZE_UNKNOWN[1]
+
+
+STYLES = {
+    Role.PLAIN: "",
+    Role.TITLE: "bold",
+    Role.HEADING: "dim",
+    Role.DIM: "dim",
+    Role.GOOD: "green",
+    Role.WARN: "yellow",
+    Role.BAD: "red",
+    Role.BANNER: "bold reverse red",  # reverse stays where colours are not wanted
+    Role.USED: "green",
+    Role.HELD: "blue",
+    Role.MONITORING: "magenta",
+    Role.PRODUCTION: "green",
+    Role.BATCH: "cyan",
+    Role.FREE: "blue",
+}
+"""Colours of the terminal's own palette, so that they fit light and dark backgrounds."""
+
+_ASCII = str.maketrans("█▓▒░━─│·…", "MPBF#=|.~")
+
+
+def picture(frame: Frame, *, ascii_only: bool = False) -> Group:
+    """Return the frame for a rich console of its size."""
+    return Group(*(_text(row, ascii_only=ascii_only) for row in frame.lines))
+
+
+def plain(frame: Frame, *, ascii_only: bool = False) -> str:
+    """Return the frame as text without any codes, for files and pipes."""
+    rows = ("".join(piece.text for piece in row) for row in frame.lines)
+    return "".join(f"{_ascii(row) if ascii_only else row}".rstrip() + "\n" for row in rows)
+
+
+def _text(row: Line, *, ascii_only: bool) -> Text:
+    text = Text(no_wrap=True, overflow="crop")
+    for piece in row:
+        text.append(_ascii(piece.text) if ascii_only else piece.text, STYLES[piece.role])
+    return text
+
+
+@lru_cache(4096)
+def _ascii(text: str) -> str:
+    """Return a text of the same width for terminals that know no other characters."""
+    if text.isascii():
+        return text
+    return "".join(c if c.isascii() else "?" * cell_len(c) for c in text.translate(_ASCII))

@@ -8,8 +8,7 @@ from itertools import islice
 
 import msgspec
 
-from borgish.dashboard.bars import machine_bar, percent
-from borgish.dashboard.fit import Line, Piece, Role, line, name, piece
+from borgish.dashboard.columns import Line, Piece, Role, line, machine_bar, name, percent, piece
 from borgish.text import clock_time
 from borgish.vocabulary import State
 from borgish.wire.api import EventView, JobView, MachineView, RefusalView, SummaryView, UsageView

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from borgish.dashboard.model import Shown, frame
-from borgish.dashboard.panels import plain
+from borgish.dashboard.app import plain
+from borgish.dashboard.frame import Shown, frame
 from tests.unit.dashboard import summaries
 
 FRAMES = Path(__file__).parent / "frames"

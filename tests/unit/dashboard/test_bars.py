@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from borgish.dashboard.bars import band_bar, machine_bar, percent
-from borgish.dashboard.fit import Piece, Role
+from borgish.dashboard.columns import Piece, Role, band_bar, machine_bar, percent
 from borgish.vocabulary import Band
 
 AMOUNTS = st.integers(0, 10**15)

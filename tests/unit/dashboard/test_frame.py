@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from borgish.dashboard import lists
-from borgish.dashboard.fit import Line, Role
-from borgish.dashboard.model import Shown, frame, shares
+from borgish.dashboard.columns import Line, Role
+from borgish.dashboard.frame import Shown, frame, shares
 from borgish.vocabulary import Outcome, State
 from borgish.wire.api import SummaryView
 from tests.unit.dashboard import summaries

@@ -1,7 +1,8 @@
-"""Foreign text in an exact number of columns, and lines made of such pieces. Pure.
+"""Foreign text, and bars, in an exact number of columns, and lines made of such pieces. Pure.
 
 A column is one cell of the terminal: a Chinese character takes two. What is invisible, or makes terminals
-disagree on the width of its neighbours, is written out by its number.
+disagree on the width of its neighbours, is written out by its number. Bars read without colour: each kind of
+use has a mark of its own.
 """
 
 import re
@@ -12,6 +13,7 @@ import msgspec
 from rich.cells import cell_len, set_cell_size
 
 from borgish.text import escape, safe
+from borgish.vocabulary import Band
 
 CUT_MARK = "…"
 # Fillers of Hangul, variation selectors, skin tones: printable, and not to be seen or measured alone.
@@ -100,3 +102,49 @@ def line(pieces: Iterable[Piece], width: int, rest: str = "", role: Role = Role.
 def _visible(text: str) -> str:
     shown = safe(text)
     return shown if shown.isascii() else _UNCLEAR.sub(lambda found: escape(found[0]), shown)
+
+
+FREE_MARK = "·"
+USED_MARK = "━"
+HELD_MARK = "─"
+BAND_MARKS = {Band.MONITORING: "█", Band.PRODUCTION: "▓", Band.BATCH: "▒", Band.FREE: "░"}
+
+
+def share(part: float, whole: float) -> float:
+    """Return a part of a whole, >= 0; 0 where there is nothing to share."""
+    return max(0.0, part / whole) if whole > 0 else 0.0
+
+
+def percent(part: float, whole: float) -> str:
+    """Return a share as people read it, in at most four columns: ``62%``, ``<1%``; ``-`` of nothing."""
+    if whole <= 0:
+        return "-"
+    shown = round(100 * share(part, whole))
+    if shown == 0 and part > 0:
+        return "<1%"
+    return f"{shown}%" if shown <= 999 else ">9x"
+
+
+def band_bar(uses: Iterable[tuple[Band, float]], whole: float, width: int) -> list[Piece]:
+    """Return what each band may use of the whole, stacked, ``width`` columns in all."""
+    pieces: list[Piece] = []
+    filled, total = 0, 0.0
+    for band, amount in uses:
+        total += amount
+        end = min(width, round(share(total, whole) * width))  # rounded sums: the bars end where the sum does
+        pieces.append(Piece(BAND_MARKS[band] * (end - filled), Role(band)))
+        filled = end
+    return [*pieces, Piece(FREE_MARK * (width - filled), Role.DIM)]
+
+
+def machine_bar(used: float, held: float, whole: float, width: int) -> list[Piece]:
+    """Return what is used and what is committed of the whole. Use beyond what is committed is a warning."""
+    used_end = min(width, round(share(used, whole) * width))
+    held_end = min(width, round(share(held, whole) * width))
+    inside = min(used_end, held_end)
+    return [
+        Piece(USED_MARK * inside, Role.USED),
+        Piece(USED_MARK * (used_end - inside), Role.WARN),
+        Piece(HELD_MARK * (held_end - inside if used_end < held_end else 0), Role.HELD),
+        Piece(FREE_MARK * (width - max(used_end, held_end)), Role.DIM),
+    ]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from borgish.dashboard.fit import Piece, Role, fit, line, name
+from borgish.dashboard.columns import Piece, Role, fit, line, name
 from tests.unit.dashboard.summaries import HOSTILE
 
 TEXTS = st.text() | st.sampled_from(HOSTILE)

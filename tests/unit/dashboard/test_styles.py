@@ -7,8 +7,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from borgish.dashboard.model import Shown, frame
-from borgish.dashboard.panels import picture, plain
+from borgish.dashboard.app import picture, plain
+from borgish.dashboard.frame import Shown, frame
 from tests.unit.dashboard import summaries
 
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
