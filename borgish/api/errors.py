@@ -1,7 +1,7 @@
 """Turns every error into problem details (RFC 9457): what is wrong, why, and the way out.
 
 Nothing else leaves: no traceback, no path, no SQL. What nobody foresaw is logged here, under a number
-that the caller is told.
+that the caller gets.
 """
 
 import logging

@@ -167,7 +167,7 @@ def main() -> None:
 
 
 def _answer(message: bytes) -> None:
-    """Answer one question, and end this process; with 1, having said nothing, where that takes too much."""
+    """Answer one question, and end this process; with 1 and without an answer where it takes too much."""
     code = 1
     try:
         resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS_MAX, CPU_SECONDS_MAX))

@@ -114,7 +114,7 @@ class Moments(Protocol):
 
     async def find(self, moment: Moment) -> AsOf:
         """Return which moment of the past is meant. Raises Invalid, NotFound, Conflict and Gone for one that
-        cannot be told."""
+        cannot be reconstructed."""
         ...
 
     async def read(self, as_of: AsOf, view: Callable[[Reading], T]) -> T:
@@ -155,7 +155,7 @@ class Archive(Protocol):
     async def begin(self, since: float | None, until: float | None) -> AsyncIterator[bytes]:
         """Return events, attempts and samples of usage of a time, both ends included, as the lines of
         ``wire.archive``; from the first, or to now, where there is none. Raises Invalid, NotFound and Gone
-        for what cannot be told."""
+        for what cannot be reconstructed."""
         ...
 
 

@@ -67,8 +67,8 @@ async def _show(view: HealthView, scope: Scope, send: Send) -> None:
 
 async def _send_on(view: HealthView, scope: Scope, send: Send) -> None:
     asked = scope["raw_path"] + (b"?" + scope["query_string"] if scope["query_string"] else b"")
-    told = f"the borgmaster at {view.address} stands by; the one at {view.leader} leads"
-    problem = Problem("Temporary Redirect", 307, told, hint=f"Ask {view.leader}")
+    detail = f"the borgmaster at {view.address} stands by; the one at {view.leader} leads"
+    problem = Problem("Temporary Redirect", 307, detail, hint=f"Ask {view.leader}")
     body, headers = encode(problem)
     await _answer(send, 307, body, [*headers, (b"location", view.leader.encode() + asked)])
 

@@ -18,7 +18,7 @@ async def show_status(request: ApiRequest) -> StatusView:
 
 @get("/v1/moment", opt={POLICY: Policy.READ, AT: True})
 async def show_moment(request: ApiRequest) -> AsOf:
-    """Say which moment is meant by ``at``, or why it cannot be told."""
+    """Say which moment is meant by ``at``, or why it cannot be reconstructed."""
     return await request.as_of() or await request.services.moments.find(Moment(NOW))
 
 

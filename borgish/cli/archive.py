@@ -44,7 +44,7 @@ def export(
     DuckDB about them, is in configs/archive.md.
     """
     from borgish.cli.render import Progress
-    from borgish.cli.screen import data, say
+    from borgish.cli.screen import print_err, print_out
 
     expect_pyarrow()
     client = session_of(context).client(SECONDS_MAX)
@@ -58,9 +58,11 @@ def export(
         finally:
             progress.end()
         manifest = writer.finish()
-    data(f"wrote {_counted(writer.rows)} to {safe(str(folder))}{_positions(manifest)}")
+    print_out(f"wrote {_counted(writer.rows)} to {safe(str(folder))}{_positions(manifest)}")
     if manifest.journal_begins and not since:
-        say(f"the journal begins at {day_and_time(manifest.journal_begins)}: older entries are not kept")
+        print_err(
+            f"the journal begins at {day_and_time(manifest.journal_begins)}: older entries are not kept"
+        )
 
 
 def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:

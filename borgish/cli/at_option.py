@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from borgish.cli.render import Form
-from borgish.cli.screen import data, say
+from borgish.cli.screen import print_err, print_out
 from borgish.cli.session import session_of
 from borgish.text import age, safe
 from borgish.wire.api import AsOf
@@ -47,7 +47,7 @@ NowOnly = Annotated[str, typer.Option("--at", hidden=True, callback=_refuse_past
 def client_at(context: typer.Context, at: str, form: Form) -> "Client":
     """Return the client of a command that reads; with ``at``, one to which the cell is as it was then.
 
-    The moment is looked up once, so that all the reads of one command are of the same, and is said: above
+    The moment is looked up once, so that all the reads of one command are of the same, and is printed: above
     a table, and beside all else.
     """
     if not at:
@@ -55,7 +55,7 @@ def client_at(context: typer.Context, at: str, form: Form) -> "Client":
     client = session_of(context).client(SECONDS_MAX)
     found = client.get("/v1/moment", {"at": zoned(at)}, AsOf)
     for line in moment_lines(found):
-        (data if form in (Form.TABLE, Form.WIDE) else say)(line)
+        (print_out if form in (Form.TABLE, Form.WIDE) else print_err)(line)
     return client.as_of(found.position)
 
 

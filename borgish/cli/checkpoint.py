@@ -71,11 +71,11 @@ def create(
     name: Annotated[str, typer.Option("--name", help="Keep it under this name until it is deleted.")] = "",
 ) -> None:
     """Make a checkpoint now."""
-    from borgish.cli.screen import data
+    from borgish.cli.screen import print_out
 
     client = session_of(context).client(SECONDS_MAX)
     made = client.post("/v1/checkpoints", CheckpointRequest(name), CheckpointView)
-    data(f"checkpoint{_named(made)} at position {made.position}, {_size(made)}")
+    print_out(f"checkpoint{_named(made)} at position {made.position}, {_size(made)}")
 
 
 @app.command()
@@ -115,7 +115,7 @@ def export(
     ] = False,
 ) -> None:
     """Write a checkpoint to a file, which `fauxmaster` opens."""
-    from borgish.cli.screen import data
+    from borgish.cli.screen import print_out
     from borgish.wire.checkpoint_file import unpack_checkpoint
 
     expect_usable(file, force=force)
@@ -126,7 +126,9 @@ def export(
     write_exported(file, content, force=force)
     part = header.journal
     after = f", with the journal up to {max(part.last, header.position)}," if part else ""
-    data(f"wrote the checkpoint{_named(chosen)} at position {chosen.position}{after} to {safe(str(file))}")
+    print_out(
+        f"wrote the checkpoint{_named(chosen)} at position {chosen.position}{after} to {safe(str(file))}"
+    )
 
 
 @app.command("import")
@@ -138,7 +140,7 @@ def import_(
     ] = "",
 ) -> None:
     """Take a checkpoint back in, of this cell's own history: to read --at it. Nothing is overwritten."""
-    from borgish.cli.screen import data, say
+    from borgish.cli.screen import print_err, print_out
     from borgish.wire.checkpoint_file import unpack_checkpoint
 
     content = read_exported(file)
@@ -149,19 +151,19 @@ def import_(
         "/v1/checkpoints/import", content, Imported, "", params, content_type="application/octet-stream"
     )
     taken = found.checkpoint
-    data(f"imported the checkpoint{_named(taken)} at position {taken.position}, {_size(taken)}")
+    print_out(f"imported the checkpoint{_named(taken)} at position {taken.position}, {_size(taken)}")
     if found.text:
-        say(f"note: {found.text}")
+        print_err(f"note: {found.text}")
 
 
 @app.command()
 def delete(context: typer.Context, which: Which) -> None:
     """Delete a checkpoint. The last good one stays."""
-    from borgish.cli.screen import data
+    from borgish.cli.screen import print_out
 
     client = session_of(context).client(SECONDS_MAX)
     gone = client.post(_path(find_checkpoint(client, which)) + "/delete", None, CheckpointView)
-    data(f"deleted the checkpoint{_named(gone)} at position {gone.position}, {_size(gone)}")
+    print_out(f"deleted the checkpoint{_named(gone)} at position {gone.position}, {_size(gone)}")
 
 
 def find_checkpoint(client: "Client", text: str) -> CheckpointView:

@@ -95,7 +95,7 @@ def stop_everything_run_by(borglets: Sequence[Daemon]) -> list[tuple[Daemon, str
         for daemon in borglets
     ]
     results = [(daemon, run, run.communicate()[0]) for daemon, run in runs]
-    return [(daemon, last_lines(said)) for daemon, run, said in results if run.returncode != 0]
+    return [(daemon, last_lines(output)) for daemon, run, output in results if run.returncode != 0]
 
 
 def last_words(daemon: Daemon) -> str:
@@ -108,9 +108,9 @@ def last_words(daemon: Daemon) -> str:
         return f"{daemon.log}: {error.strerror}"
 
 
-def last_lines(said: bytes, count: int = 12) -> str:
+def last_lines(output: bytes, count: int = 12) -> str:
     """Return the last lines of some output."""
-    return "\n".join(said.decode(errors="backslashreplace").strip().splitlines()[-count:])
+    return "\n".join(output.decode(errors="backslashreplace").strip().splitlines()[-count:])
 
 
 def rotate(log: Path) -> None:

@@ -6,7 +6,7 @@
 import os
 import sys
 
-from borgish.cli.screen import painted, say
+from borgish.cli.screen import painted, print_err
 from borgish.errors import BorgishError, Invalid
 from borgish.text import safe_lines
 
@@ -19,8 +19,8 @@ def report(error: BaseException) -> int:
         return _report_known(error)
     if isinstance(error, OSError):
         return _report_system(error)
-    say_error(f"borgctl itself failed: {type(error).__name__}: {error}")
-    say_hint("Set BORGISH_DEBUG=1 to see where; include that in a bug report")
+    print_error(f"borgctl itself failed: {type(error).__name__}: {error}")
+    print_hint("Set BORGISH_DEBUG=1 to see where; include that in a bug report")
     return FAILED
 
 
@@ -28,33 +28,33 @@ def _report_known(error: BorgishError) -> int:
     if isinstance(error, Invalid) and any(mistake.line for mistake in error.mistakes):
         from borgish.spec.mistakes import show_mistakes
 
-        say(show_mistakes(error.mistakes, error.message).rstrip("\n"))
+        print_err(show_mistakes(error.mistakes, error.message).rstrip("\n"))
         return USAGE
-    say_error(error.message)
+    print_error(error.message)
     if isinstance(error, Invalid) and len(error.mistakes) > 1:
-        say("\n".join(f"  {mistake.path or 'it'}: {mistake.message}" for mistake in error.mistakes))
+        print_err("\n".join(f"  {mistake.path or 'it'}: {mistake.message}" for mistake in error.mistakes))
     if error.hint:
-        say_hint(error.hint)
+        print_hint(error.hint)
     return error.exit_code if error.exit_code in (FAILED, USAGE, NOT_ALLOWED) else FAILED
 
 
 def _report_system(error: OSError) -> int:
     where = f"{error.filename}: " if error.filename else ""
-    say_error(f"{where}{(error.strerror or str(error)).lower()}")
+    print_error(f"{where}{(error.strerror or str(error)).lower()}")
     return FAILED
 
 
-def say_error(text: str) -> None:
+def print_error(text: str) -> None:
     """Write one error to stderr."""
     _labelled("error:", "red", text)
 
 
-def say_hint(text: str) -> None:
+def print_hint(text: str) -> None:
     """Write the way out to stderr."""
     _labelled("hint:", "cyan", text)
 
 
-def say_note(text: str) -> None:
+def print_note(text: str) -> None:
     """Write what is doubtful, and yet done, to stderr."""
     _labelled("note:", "yellow", text)
 

@@ -18,7 +18,7 @@ from borgish.cli.render import (
     show_one,
     state_text,
 )
-from borgish.cli.screen import data, painted
+from borgish.cli.screen import painted, print_out
 from borgish.cli.session import single
 from borgish.text import clock_time, safe, safe_lines, show_indexes
 from borgish.wire.api import EventView, WhyView
@@ -99,7 +99,7 @@ def _show_after(items: Sequence[EventView], seen: int, form: Form) -> int:
     """Show the events above a position and return the position now seen."""
     for event in items:
         if event.position > seen:
-            data(_line(event, form))
+            print_out(_line(event, form))
     sys.stdout.flush()
     return max([seen, *(event.position for event in items)])
 

@@ -36,10 +36,10 @@ def schema(context: typer.Context) -> None:
     It names the bands of the cell when that answers, else the usual ones."""
     from borgish.bands import DEFAULT_BANDS
     from borgish.cli.render import as_json
-    from borgish.cli.screen import data
+    from borgish.cli.screen import print_out
     from borgish.spec.fields import job_schema
 
-    data(as_json(job_schema(session_of(context).bands() or DEFAULT_BANDS)))
+    print_out(as_json(job_schema(session_of(context).bands() or DEFAULT_BANDS)))
 
 
 completion_app = single()
@@ -63,6 +63,6 @@ def completion(
     """
     from typer._completion_shared import get_completion_script
 
-    from borgish.cli.screen import data
+    from borgish.cli.screen import print_out
 
-    data(get_completion_script(prog_name="borgctl", complete_var="_BORGCTL_COMPLETE", shell=shell))
+    print_out(get_completion_script(prog_name="borgctl", complete_var="_BORGCTL_COMPLETE", shell=shell))

@@ -14,9 +14,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from borgish.cli.changes import Changes, Deadline
-from borgish.cli.errors import DONE, FAILED, NOT_ALLOWED, NOT_PLACED, say_error
+from borgish.cli.errors import DONE, FAILED, NOT_ALLOWED, NOT_PLACED, print_error
 from borgish.cli.render import Progress, outcomes, plural
-from borgish.cli.screen import data, say
+from borgish.cli.screen import print_err, print_out
 from borgish.client import quoted
 from borgish.errors import Invalid, Unreachable
 from borgish.text import safe, span
@@ -129,7 +129,7 @@ class Course:
 
     @property
     def wait_seconds(self) -> float:
-        """How long until it should be looked at again, whether or not anything changes."""
+        """How long until it should be read again, whether or not anything changes."""
         left = self._deadline.left
         return (
             left if self._settled_at is None else min(left, max(0.0, self._settled_at - self._deadline.spent))
@@ -168,15 +168,15 @@ class Course:
 
         if self._detail is None:
             waited = span(timeout_seconds)
-            say_error(f"{self._job}: the master did not answer for {waited}; the job may continue")
+            print_error(f"{self._job}: the master did not answer for {waited}; the job may continue")
             return
         text = one_line(self._detail.job)
         if code == DONE:
             if text != self._announced:
-                data(f"{text} after {self._deadline.spent:.1f}s")
+                print_out(f"{text} after {self._deadline.spent:.1f}s")
             return
         late = verdict(self._detail.job, self._goal) is None and not self._died
-        say(f"{text}{f' after {span(self._deadline.spent)}' if late else ''}")
+        print_err(f"{text}{f' after {span(self._deadline.spent)}' if late else ''}")
         print_problems(self._client, self._detail, self._died)
 
     def _settled(self, detail: JobDetail, asked_at: float, progress: Progress) -> int | None:
@@ -189,7 +189,7 @@ class Course:
         if not self._announced:
             self._announced = self.line
             progress.end()
-            data(f"{self.line} after {self._deadline.spent:.1f}s")
+            print_out(f"{self.line} after {self._deadline.spent:.1f}s")
             sys.stdout.flush()
         self.line = f"{self.line}; watching for {settle_seconds:g}s whether it stays so"
         if self._settled_at is not None and asked_at < self._settled_at:

@@ -83,13 +83,13 @@ def history(
         show_list(lines(entries), HISTORY_COLUMNS, output, lambda line: str(line.entry.position), none)
     else:
         show_list(entries, (), output, lambda entry: str(entry.position), none)
-    _say_what_is_not_told(last)
+    _print_limits(last)
 
 
 def about(client: "Client", name: str) -> Params:
     """Return the parameter that means what was named.
 
-    A machine by its whole name comes first, since a job of that name can be told by its user; a machine
+    A machine by its whole name comes first, since a job of that name can be named with its user; a machine
     by its beginning comes last.
     """
     from borgish.cli.lookup import every_machine, job_keys, match_machine, match_subject
@@ -143,11 +143,11 @@ def lines(entries: Iterable[HistoryView]) -> list[Line]:
     return [Line(entry, event) for entry in entries for event in entry.events or (None,)]
 
 
-def _say_what_is_not_told(last: HistoryList) -> None:
-    from borgish.cli.screen import say
+def _print_limits(last: HistoryList) -> None:
+    from borgish.cli.screen import print_err
 
     if last.begins:
-        say(f"the journal begins at {day_and_time(last.begins)}: earlier entries are no longer kept")
+        print_err(f"the journal begins at {day_and_time(last.begins)}: earlier entries are no longer kept")
     if last.cut_short:
-        say(f"only the {last.looked_at} entries back to {day_and_time(last.reached)} were scanned")
-        say(f"hint: `--until {last.reached}` continues from there")
+        print_err(f"only the {last.looked_at} entries back to {day_and_time(last.reached)} were scanned")
+        print_err(f"hint: `--until {last.reached}` continues from there")

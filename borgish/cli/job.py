@@ -181,9 +181,9 @@ def change_tasks(client: "Client", job: str, verb: str, indexes: tuple[int, ...]
 
 def say_accepted(accepted: object) -> None:
     """Say what a command did."""
-    from borgish.cli.screen import data
+    from borgish.cli.screen import print_out
 
-    data(safe(getattr(accepted, "text", "")))
+    print_out(safe(getattr(accepted, "text", "")))
 
 
 def seconds_of(text: str, option: str) -> float:
@@ -289,7 +289,7 @@ def _what_it_is(detail: JobDetail) -> str:
 def _counts(detail: JobDetail) -> str:
     job = detail.job
     not_up = {"not healthy yet" if phase is Phase.UP else phase: n for phase, n in detail.not_up.items()}
-    running = job.running if job.up is None else 0  # else they are told by their phases
+    running = job.running if job.up is None else 0  # else they are counted by their phases
     live = {"up": job.up, **not_up, "pending": job.pending, "running": running}
     counts = [f"{count} {word}" for word, count in live.items() if count]
     return f"{job.tasks}: {', '.join([*counts, *outcomes(job.finished, job.failed, job.killed)])}"

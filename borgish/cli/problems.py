@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from borgish.cli.lookup import every_task
 from borgish.cli.render import cut, plural, safe_output, state_text
-from borgish.cli.screen import say
+from borgish.cli.screen import print_err
 from borgish.client import quoted
 from borgish.errors import BorgishError
 from borgish.text import safe, show_indexes
@@ -29,7 +29,7 @@ def print_problems(client: "Client", detail: JobDetail, died: Sequence[TaskView]
     tasks = [seen.get(task.index, task) for task in every_task(client, job=detail.job.name)]
     trouble = [task for task in tasks if is_trouble(task) or task.index in seen]
     for line in problem_lines(detail.refusals, tasks, trouble, lambda task: log_tail(client, task)):
-        say(line)
+        print_err(line)
 
 
 def problem_lines(

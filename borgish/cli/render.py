@@ -15,7 +15,7 @@ from typing import Annotated, Generic, TextIO, TypeVar
 import msgspec
 import typer
 
-from borgish.cli.screen import data, is_terminal, painted, width_of
+from borgish.cli.screen import is_terminal, painted, print_out, width_of
 from borgish.clock import SystemClock
 from borgish.text import safe, safe_lines
 from borgish.vocabulary import TASKS_PER_JOB_MAX, Outcome, State
@@ -61,25 +61,25 @@ def show_list(
 ) -> None:
     """Show a list. ``none`` is what to say, to people, when it is empty."""
     if form in (Form.JSON, Form.YAML):
-        data(as_json(items) if form is Form.JSON else as_yaml(items))
+        print_out(as_json(items) if form is Form.JSON else as_yaml(items))
     elif form is Form.NAME:
         _names([name(item) for item in items])
     elif items:
-        data(draw(items, [c for c in columns if form is Form.WIDE or not c.wide]))
+        print_out(draw(items, [c for c in columns if form is Form.WIDE or not c.wide]))
     else:
-        from borgish.cli.screen import say
+        from borgish.cli.screen import print_err
 
-        say(none)
+        print_err(none)
 
 
 def show_one(item: T, form: Form, name: str, people: Callable[[T, bool], str]) -> None:
     """Show one object; ``people(item, wide)`` returns it as safe text for the table forms."""
     if form in (Form.JSON, Form.YAML):
-        data(as_json(item) if form is Form.JSON else as_yaml(item))
+        print_out(as_json(item) if form is Form.JSON else as_yaml(item))
     elif form is Form.NAME:
         _names([name])
     else:
-        data(people(item, form is Form.WIDE))
+        print_out(people(item, form is Form.WIDE))
 
 
 def as_json(value: object) -> str:
@@ -114,7 +114,7 @@ def fields(pairs: Sequence[tuple[str, str]]) -> str:
 
 def _names(names: Sequence[str]) -> None:
     if names:
-        data("\n".join(safe(name) for name in names))
+        print_out("\n".join(safe(name) for name in names))
 
 
 _GAP = "  "

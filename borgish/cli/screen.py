@@ -48,12 +48,12 @@ def painted(text: str, style: str, file: TextIO) -> str:
     return f"\x1b[{_CODES[style]}m{text}\x1b[0m"
 
 
-def data(text: str) -> None:
+def print_out(text: str) -> None:
     """Write what was asked for, to stdout; the caller has made it safe."""
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
 
 
-def say(text: str, style: str = "") -> None:
+def print_err(text: str, style: str = "") -> None:
     """Write a word about what is going on, to stderr."""
     from borgish.text import safe_lines  # here, for borgctl imports this module before anything else
 

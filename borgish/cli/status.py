@@ -7,7 +7,7 @@ import typer
 
 from borgish.cli.at_option import AtOption, client_at
 from borgish.cli.render import Column, Form, FormOption, draw, fields, outcomes, plural, show_one
-from borgish.cli.screen import can_show, say
+from borgish.cli.screen import can_show, print_err
 from borgish.cli.session import DirOption, Session, session_of, single
 from borgish.errors import BorgishError, Unreachable
 from borgish.resources import show_bytes, show_cpu
@@ -39,7 +39,7 @@ def status(
         client = client_at(context, at, output)
         view = client.get("/v1/status", None, StatusView)
     except Unreachable:
-        _say_daemons(session)
+        _print_daemons(session)
         raise
     masters = "" if view.as_of or output is not Form.TABLE else masters_words(client)
     show_one(view, output, view.cell, lambda it, _: in_full(it, client.url, _local_pid(session), masters))
@@ -134,13 +134,13 @@ def _local_pid(session: Session) -> int:
     )
 
 
-def _say_daemons(session: Session) -> None:
+def _print_daemons(session: Session) -> None:
     """Say which daemons of the local cell run, when the master does not answer."""
     from borgish.cli.local_cell import exists
 
     folder = session.cell_folder
     if not session.url and exists(folder):
-        say(f"cell in {folder}: {_daemon_words(folder)}")
+        print_err(f"cell in {folder}: {_daemon_words(folder)}")
 
 
 def _daemon_words(folder: "Path") -> str:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from borgish.cli.errors import DONE, FAILED, NOT_ALLOWED, NOT_PLACED, USAGE, report, say_error, say_note
+from borgish.cli.errors import DONE, FAILED, NOT_ALLOWED, NOT_PLACED, USAGE, print_error, print_note, report
 from borgish.cli.render import Column, Form, FormOption, draw, plural, show_one
-from borgish.cli.screen import data, say
+from borgish.cli.screen import print_err, print_out
 from borgish.cli.session import Session, session_of, single
 from borgish.errors import BorgishError, Invalid
 from borgish.spec.job import JobSpec
@@ -43,9 +43,9 @@ def check_files(session: Session, paths: Sequence[Path], user: str) -> int:
     for file in files:
         if file is not None:
             tasks = plural(file.spec.tasks, "task")
-            data(f"{safe(file.source)}: valid: job {file.spec.key}, {tasks}, {file.spec.runtime}")
+            print_out(f"{safe(file.source)}: valid: job {file.spec.key}, {tasks}, {file.spec.runtime}")
             for _, text in resource_typos(file.spec):
-                say_note(text)
+                print_note(text)
     return USAGE if None in files else DONE
 
 
@@ -92,9 +92,9 @@ def _sent(client: "Client", file: JobFile, user: str, plan: str) -> str:
     params = {"user": user} | ({"plan": plan} if plan else {})
     body = file.text.encode()
     accepted = client.post("/v1/jobs", body, Accepted, params=params, content_type="application/yaml")
-    data(safe(accepted.text))
+    print_out(safe(accepted.text))
     for note in accepted.notes:
-        say_note(note)
+        print_note(note)
     return file.spec.key
 
 
@@ -108,7 +108,7 @@ def _follow_all(
         return follow(client, jobs, Goal.UP, timeout_seconds, settle_seconds, until_death=True)
     except KeyboardInterrupt:
         for job in jobs:
-            say(f"{job} goes on. Follow: borgctl job wait {job}   End it: borgctl job kill {job}")
+            print_err(f"{job} goes on. Follow: borgctl job wait {job}   End it: borgctl job kill {job}")
         return []
 
 
@@ -118,7 +118,7 @@ def read_files(session: Session, paths: Sequence[Path], user: str) -> list[JobFi
     if len(files) == len(paths):
         return files
     if files:
-        say_error("nothing was submitted: correct every file first")
+        print_error("nothing was submitted: correct every file first")
     return None
 
 
@@ -131,7 +131,7 @@ def checked_file(session: Session, path: Path, user: str) -> JobFile | None:
     except Invalid as error:
         _show_mistakes(error, source)
     except OSError as error:
-        say_error(f"{source}: {(error.strerror or str(error)).lower()}")
+        print_error(f"{source}: {(error.strerror or str(error)).lower()}")
     return None
 
 
@@ -154,7 +154,7 @@ def _show_mistakes(error: Invalid, source: str) -> None:
         return
     from borgish.spec.mistakes import show_mistakes
 
-    say(show_mistakes(error.mistakes, source).rstrip("\n"))
+    print_err(show_mistakes(error.mistakes, source).rstrip("\n"))
 
 
 def _text_of(path: Path, source: str) -> str:
@@ -218,7 +218,7 @@ def plan_files(session: Session, paths: Sequence[Path], user: str) -> int:
     for file in files:
         try:
             view = ask_for_plan(client, file, user)
-            data(planned(view, file.source, token=False))
+            print_out(planned(view, file.source, token=False))
             codes.append(NOT_PLACED if view.refusals else DONE)
         except BorgishError as error:
             codes.append(report(error))

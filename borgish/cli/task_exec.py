@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from borgish.cli.screen import say
+from borgish.cli.screen import print_err
 from borgish.client import Client, Params
 from borgish.errors import BorgishError, NotFound, Unreachable
 from borgish.ids import new_request_id
@@ -56,7 +56,7 @@ def _exec_without_stream(client: Client, path: str, call: ExecCall, show: Show) 
     reply = client.post(path, call, ExecReply)
     show([reply.output])
     if reply.cut:
-        say("the output was longer than 1 MiB and was truncated")
+        print_err("the output was longer than 1 MiB and was truncated")
     return reply.exit_code
 
 

@@ -54,7 +54,7 @@ def bring_up(folder: Path, machines: int | None) -> int:
     """Make and start what is missing; return the exit code."""
     from borgish.cli import daemons, local_cell
     from borgish.cli.changes import Deadline
-    from borgish.cli.screen import data
+    from borgish.cli.screen import print_out
 
     spent = Deadline(READY_SECONDS_MAX)
     is_new = not local_cell.exists(folder)
@@ -66,8 +66,8 @@ def bring_up(folder: Path, machines: int | None) -> int:
     if code == 0:
         done = _what_was_done(list(ran), [daemon.name for daemon in started], [] if is_new else added)
         made = f"new cell in {folder}" if is_new else f"cell in {folder}"
-        data(f"{made}: {done}")
-        _say_ready(folder, spent.spent)
+        print_out(f"{made}: {done}")
+        _print_ready(folder, spent.spent)
     return code
 
 
@@ -81,7 +81,7 @@ def _what_was_done(ran: list[str], started: list[str], added: list[str]) -> str:
 
 def wait_until_ready(folder: Path, started: "Started", deadline: "Deadline") -> int:
     """Wait until the master serves and has heard every machine; say who is missing otherwise."""
-    from borgish.cli.errors import FAILED, say_error, say_hint
+    from borgish.cli.errors import FAILED, print_error, print_hint
 
     missing = ["borgmaster"]
     while deadline.left:
@@ -89,13 +89,13 @@ def wait_until_ready(folder: Path, started: "Started", deadline: "Deadline") -> 
         # A borglet may have ended for the same reason as a master that is about to: the master's words first.
         for daemon in ended:
             if daemon.name == "borgmaster" or missing != ["borgmaster"]:
-                return _say_ended(daemon, started[daemon].returncode)
+                return _print_ended(daemon, started[daemon].returncode)
         missing = not_heard(folder)
         if not missing:
             return 0
         time.sleep(_LOOK_SECONDS)
-    say_error(f"not ready after {READY_SECONDS_MAX:.0f}s; missing: {', '.join(missing)}")
-    say_hint(f"Their logs are in {folder}; `borgctl down` stops the rest")
+    print_error(f"not ready after {READY_SECONDS_MAX:.0f}s; missing: {', '.join(missing)}")
+    print_hint(f"Their logs are in {folder}; `borgctl down` stops the rest")
     return FAILED
 
 
@@ -119,30 +119,30 @@ def not_heard(folder: Path) -> list[str]:
     return [name for name in machine_names(folder) if name not in heard]
 
 
-def _say_ended(daemon: "Daemon", code: int) -> int:
+def _print_ended(daemon: "Daemon", code: int) -> int:
     from borgish.cli.daemons import last_words
-    from borgish.cli.errors import FAILED, say_error, say_hint
-    from borgish.cli.screen import say
+    from borgish.cli.errors import FAILED, print_error, print_hint
+    from borgish.cli.screen import print_err
 
     how = f"exit code {code}" if code >= 0 else f"signal {-code}"
-    say_error(f"{daemon.name} ended with {how}; the end of its log:")
-    say("\n".join(f"  {line}" for line in last_words(daemon).splitlines()))
-    say_hint(f"The whole log is {daemon.log}")
+    print_error(f"{daemon.name} ended with {how}; the end of its log:")
+    print_err("\n".join(f"  {line}" for line in last_words(daemon).splitlines()))
+    print_hint(f"The whole log is {daemon.log}")
     return FAILED
 
 
-def _say_ready(folder: Path, seconds: float) -> None:
+def _print_ready(folder: Path, seconds: float) -> None:
     from borgish.cli.render import plural
-    from borgish.cli.screen import data, say
+    from borgish.cli.screen import print_err, print_out
     from borgish.client import Client
     from borgish.wire.api import StatusView
 
     client = Client.find(folder)
     status = client.get("/v1/status", None, StatusView)
     machines = plural(status.machines_up, "machine")
-    data(f"ready after {seconds:.1f}s: {client.url}, {machines} up, {plural(status.jobs, 'job')}")
+    print_out(f"ready after {seconds:.1f}s: {client.url}, {machines} up, {plural(status.jobs, 'job')}")
     if not status.jobs:
-        say("Next: borgctl job submit FILE; borgctl dashboard; borgctl down")
+        print_err("Next: borgctl job submit FILE; borgctl dashboard; borgctl down")
 
 
 down_app = single()
@@ -161,13 +161,13 @@ def down(
     The jobs stay in the cell's state: `borgctl up` finds them and runs them again.
     """
     from borgish.cli.local_cell import alone, exists, refuse_copy
-    from borgish.cli.screen import data
+    from borgish.cli.screen import print_out
 
     session = session_of(context)
     session.use(folder)
     where = session.cell_folder
     if not exists(where):
-        data(f"nothing to stop: `borgctl up` made no cell in {where}")
+        print_out(f"nothing to stop: `borgctl up` made no cell in {where}")
         raise typer.Exit
     refuse_copy(where)
     with alone(where, make=False):
@@ -183,7 +183,7 @@ def take_down(folder: Path) -> int:
     In this order nobody starts anew what was just stopped, and the cell's state stays as it was.
     """
     from borgish.cli import daemons, local_cell
-    from borgish.cli.screen import data
+    from borgish.cli.screen import print_out
 
     borglets = local_cell.borglets_of(folder)
     stopped = daemons.stop([local_cell.master_of(folder)], _DAEMON_SECONDS_MAX)
@@ -191,26 +191,28 @@ def take_down(folder: Path) -> int:
     used = [borglet for borglet in borglets if (borglet.config.parent / "state").is_dir()]
     failed = daemons.stop_everything_run_by(used)
     if failed:
-        return _say_failed(failed)
+        return _print_failed(failed)
     what = f"stopped {', '.join(stopped)} and every task" if stopped else "nothing runs"
-    data(f"cell in {folder}: {what}")
+    print_out(f"cell in {folder}: {what}")
     return 0
 
 
-def _say_failed(failed: "Sequence[tuple[Daemon, str]]") -> int:
-    from borgish.cli.errors import FAILED, say_error
-    from borgish.cli.screen import say
+def _print_failed(failed: "Sequence[tuple[Daemon, str]]") -> int:
+    from borgish.cli.errors import FAILED, print_error
+    from borgish.cli.screen import print_err
 
     for daemon, words in failed:
-        say_error(f"not every task of {daemon.name} could be stopped:")
-        say("\n".join(f"  {line}" for line in words.splitlines()))
+        print_error(f"not every task of {daemon.name} could be stopped:")
+        print_err("\n".join(f"  {line}" for line in words.splitlines()))
     return FAILED
 
 
 def _remove(folder: Path) -> None:
     from borgish.cli.local_cell import purge
-    from borgish.cli.screen import data
+    from borgish.cli.screen import print_out
     from borgish.text import safe
 
     left = purge(folder)
-    data(f"removed {folder}" if not left else f"removed the cell; {folder} still has {safe(', '.join(left))}")
+    print_out(
+        f"removed {folder}" if not left else f"removed the cell; {folder} still has {safe(', '.join(left))}"
+    )

@@ -1,6 +1,6 @@
 """Keeps the latest summary of a cell at hand: reads the watch in a thread, and comes back when it breaks.
 
-What is held is always the last thing that was heard; how old it is and why nothing newer came is said
+What is held is always the last thing that was heard; how old it is and why nothing newer came is shown
 beside it. The watch needs no memory of its own: each summary replaces the one before.
 """
 

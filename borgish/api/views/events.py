@@ -142,8 +142,8 @@ def _ended(event: TasksEnded, _entry: Entry) -> Iterator[_Line]:
             for how, lost in zip(ends, event.attempts, strict=True)
         ]
     for how, indexes in _grouped(event.indexes, ends):
-        told = how[1:] if how.startswith(f": {word} by ") else f" {word}{how}"
-        yield _Line(kind, f"{_tasks(event.job, indexes)}{told}", event.job, indexes, bad=bad)
+        text = how[1:] if how.startswith(f": {word} by ") else f" {word}{how}"
+        yield _Line(kind, f"{_tasks(event.job, indexes)}{text}", event.job, indexes, bad=bad)
 
 
 def _resubmitted(event: TasksResubmitted, entry: Entry) -> Iterator[_Line]:

@@ -114,8 +114,8 @@ def _reason(observed: Observed, job: Job, refusals: Sequence[RefusalView], up: i
         for task in looked_at:
             seen = seen_attempt(observed, task_name(job.key, task.index), task)
             if seen and seen.reason:
-                said = f" {seen.phase}" if seen.phase in HELD_BACK else ""
-                return f"task {task.index}{said}: {seen.reason}"
+                phase = f" {seen.phase}" if seen.phase in HELD_BACK else ""
+                return f"task {task.index}{phase}: {seen.reason}"
     if job.dead > job.finished:
         for task in looked_at:
             if task.state is State.DEAD and task.ending is not Ending.FINISH and task.reason:

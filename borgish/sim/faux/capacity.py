@@ -106,7 +106,7 @@ def fit(cell: Cell, wall: float, spec: JobSpec) -> Fit:
     """Return how many more tasks of a job there is room for. Quotas say what somebody may have, not what
     there is room for, and are left out; so is that a gang is placed whole. Raises Refused where its alloc
     set is not there."""
-    check_inside(cell, spec)  # here it is still told by its own name
+    check_inside(cell, spec)  # here the error still has its own name
     trial = msgspec.structs.replace(spec, name=TRIAL, overrides={}, gang=False)
     trial = msgspec.structs.replace(trial, tasks=_more_than_fit(cell, trial))
     now = Now(wall, 0.0)
@@ -150,7 +150,7 @@ def _with_preemption(cell: Cell, now: Now, trial: JobSpec, found: Fit) -> Fit:
     placed = sum(task.state is State.RUNNING for task in core.cell.jobs[job.key].tasks)
     events = [event for entry in entries for event in entry.events if isinstance(event, TasksEvicted)]
     evicted = {(event.job, index) for event in events for index in event.indexes}
-    # Who may leave is not known to what said that nobody does: its hint would be about that.
+    # Who may leave is not known to the scheduler that lets nobody leave: its hint would be about that.
     refusal = next(iter(core.refusals.get(job.key, ())), None)
     text, hint = (refusal.text, refusal.hint) if refusal is not None else (found.refusal, "")
     found = msgspec.structs.replace(found, refusal=text, hint=hint)

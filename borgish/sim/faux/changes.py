@@ -179,8 +179,8 @@ def schedule(session: Session, _args: Namespace) -> Answer:
 def _settled(copy: Copy, before: int, answered: Sequence[str]) -> Answer:
     seconds = copy.settle()
     entries = copy.entries[before:]
-    told = outcomes(_decided(entries)) or ["nothing else follows" if answered else "nothing is to be done"]
-    lines = [*answered, *(f"  {line}" for line in cut(told))]
+    texts = outcomes(_decided(entries)) or ["nothing else follows" if answered else "nothing is to be done"]
+    lines = [*answered, *(f"  {line}" for line in cut(texts))]
     lines += [f"  {line}" for line in cut(refused(copy.core.refusals))]
     lines += [f"  warning: the master failed at {failure.what}" for failure in copy.failures]
     data = {
@@ -193,7 +193,7 @@ def _settled(copy: Copy, before: int, answered: Sequence[str]) -> Answer:
 
 
 def _decided(entries: Sequence[Entry]) -> list[Entry]:
-    """Leave out what was asked for, which the answer has told."""
+    """Leave out what was asked for, which the answer has already."""
     return [entry for entry in entries if entry.actor != ACTOR]
 
 

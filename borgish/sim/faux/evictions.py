@@ -51,8 +51,8 @@ def _evicted_lines(found: "Evicted") -> list[str]:
         return ["nobody is evicted"]
     count = sum(len(each.indexes) for each in found.evicted)
     lines = [f"{plural(count, 'task')} evicted:"]
-    told = [f"  {e.job}/{show_indexes(e.indexes)}: {e.why}; then {e.now}" for e in found.evicted]
-    return [*lines, *cut(told)]
+    evicted = [f"  {e.job}/{show_indexes(e.indexes)}: {e.why}; then {e.now}" for e in found.evicted]
+    return [*lines, *cut(evicted)]
 
 
 def change_in(session: Session, words: list[str]) -> Command:
@@ -99,14 +99,14 @@ def try_change(copy: Copy, command: Command) -> Evicted:
 
 
 def leaving(cell: Cell, entries: Iterable[Entry]) -> tuple[Leaving, ...]:
-    """Return whom these entries evict. Those evicted again are told once, for the first reason."""
-    told: set[tuple[str, int]] = set()
+    """Return whom these entries evict. Those evicted again are listed once, for the first reason."""
+    seen: set[tuple[str, int]] = set()
     found = []
     for event in (event for entry in entries for event in entry.events):
         if not isinstance(event, TasksEvicted):
             continue
-        indexes = tuple(index for index in event.indexes if (event.job, index) not in told)
-        told |= {(event.job, index) for index in indexes}
+        indexes = tuple(index for index in event.indexes if (event.job, index) not in seen)
+        seen |= {(event.job, index) for index in indexes}
         if indexes:
             why = event.reason or (f"for {event.preemptor}" if event.preemptor else event.cause)
             found.append(Leaving(event.job, indexes, event.cause, why, _now(cell, event.job, indexes)))
@@ -120,11 +120,11 @@ def _now(cell: Cell, key: str, indexes: tuple[int, ...]) -> str:
         return "gone"
     tasks = [job.tasks[index] for index in indexes if index < len(job.tasks)]
     machines = sorted({task.machine for task in tasks if task.state is State.RUNNING})
-    told = [f"placed on {', '.join(cut(machines, 5))}"] if machines else []
+    parts = [f"placed on {', '.join(cut(machines, 5))}"] if machines else []
     for state, word in ((State.PENDING, "waiting"), (State.DEAD, "dead")):
         count = sum(task.state is state for task in tasks)
-        told += [word if count == len(tasks) else f"{count} of them {word}"] if count else []
-    return ", ".join(told) or "gone"
+        parts += [word if count == len(tasks) else f"{count} of them {word}"] if count else []
+    return ", ".join(parts) or "gone"
 
 
 def newly_waiting(

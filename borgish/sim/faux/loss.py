@@ -191,7 +191,7 @@ def _fate(cell: Cell, key: str, indexes: tuple[int, ...]) -> str:
     tasks = [cell.jobs[key].tasks[index] for index in indexes]
     machines = sorted({task.machine for task in tasks if task.state is State.RUNNING})
     pending = [task.index for task in tasks if task.state is State.PENDING]
-    told = [f"now on {', '.join(cut(machines, 5))}"] if machines else []
+    parts = [f"now on {', '.join(cut(machines, 5))}"] if machines else []
     if pending:
-        told.append("waiting" if len(pending) == len(tasks) else f"{show_indexes(pending)} waiting")
-    return "; ".join(told) or "dead"
+        parts.append("waiting" if len(pending) == len(tasks) else f"{show_indexes(pending)} waiting")
+    return "; ".join(parts) or "dead"

@@ -28,7 +28,7 @@ _KINDS = "`borgctl checkpoint export` writes such a file; a local cell's databas
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """What can be read of a cell. ``first`` and ``head`` are the positions from and to which it is told."""
+    """What can be read of a cell, which can be reconstructed at the positions from ``first`` to ``head``."""
 
     what: str  # as it was named
     kind: str  # checkpoint, sqlite, postgresql

@@ -45,8 +45,8 @@ def happened(entries: Iterable[Entry]) -> list[str]:
     for entry in entries:
         view = viewed(entry)
         asked = (str(entry.position), when(entry.at), view.actor, view.asked)
-        told = [event.text for event in view.events] or [view.text]
-        rows += [(*(asked if not number else ("", "", "", "")), text) for number, text in enumerate(told)]
+        texts = [event.text for event in view.events] or [view.text]
+        rows += [(*(asked if not number else ("", "", "", "")), text) for number, text in enumerate(texts)]
     return table(rows)
 
 

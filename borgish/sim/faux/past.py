@@ -224,8 +224,8 @@ def diff(session: Session, args: Namespace) -> Answer:
     found = difference(old, new)
     lines = [f"From position {old.position} to position {new.position}:"]
     for section, changes in found.items():
-        told = [f"  {_SIGNS[change.kind]} {change.subject}: {'; '.join(change.lines)}" for change in changes]
-        lines += ["", section, *cut(told)] if told else []
+        texts = [f"  {_SIGNS[change.kind]} {change.subject}: {'; '.join(change.lines)}" for change in changes]
+        lines += ["", section, *cut(texts)] if texts else []
     data = {
         section: [
             {"kind": c.kind, "name": c.name, "indexes": show_indexes(c.indexes), "lines": c.lines}

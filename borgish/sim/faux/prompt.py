@@ -65,7 +65,7 @@ def run_script(session: Session, lines: Iterable[str], *, json: bool) -> int:
 
 
 def run_prompt(session: Session, *, json: bool) -> int:
-    """Answer what is typed until the end of input. What is wrong is told, and the prompt comes again."""
+    """Answer what is typed until the end of input. What is wrong is printed, and the prompt comes again."""
     for line in _typed(session):
         try:
             answer = answered(session, line)

@@ -105,7 +105,7 @@ class Judge:
     def __init__(self, cell: Cell, session: Session) -> None:
         self._cell = cell
         self._session = session
-        self._allowed = Allowed(cell)
+        self._placements = PlacementCheck(cell)
 
     def look(self, entry: Entry, found: Replayed) -> Otherwise | None:
         """Judge an entry and take it in; return what would be otherwise."""
@@ -114,21 +114,21 @@ class Judge:
             then = self._then(commands)
         except (NotDecided, Refused) as reason:  # Refused: of a rollback, to where history is no longer kept
             found.left_out[str(reason)] += 1
-            return self._taken_in(entry)
+            return self._apply(entry)
         found.decided += 1
         found.placements += entry.cause == PLACE
         found.planned += entry.actor in _PLANNERS
         events, refused = self._decided(commands, entry, then)
         if events != entry.events:
             return Otherwise(entry, _today(entry, events, refused))
-        if wrong := self._allowed.objections(entry):
+        if wrong := self._placements.objections(entry):
             return Otherwise(entry, tuple(wrong))
-        return self._taken_in(entry)
+        return self._apply(entry)
 
-    def _taken_in(self, entry: Entry) -> Otherwise | None:
+    def _apply(self, entry: Entry) -> Otherwise | None:
         """Take an entry into the cell; where it placed tasks, look whether that was too much."""
         touched = replay_one(self._cell, entry)
-        wrong = self._allowed.taken_in(touched.machines | touched.placements | touched.machines_gone)
+        wrong = self._placements.update(touched.machines | touched.placements | touched.machines_gone)
         return Otherwise(entry, tuple(wrong)) if wrong and entry.cause == PLACE else None
 
     def _then(self, commands: tuple[Command, ...]) -> Cell | None:
@@ -169,8 +169,8 @@ def _commands_of(cell: Cell, entry: Entry) -> tuple[Command, ...]:
 def _today(entry: Entry, events: tuple[AnyEvent, ...], refused: str) -> tuple[str, ...]:
     if refused:
         return (refused,)
-    told = outcomes([msgspec.structs.replace(entry, events=events)])
-    return tuple(told) or ("nothing would follow",)
+    texts = outcomes([msgspec.structs.replace(entry, events=events)])
+    return tuple(texts) or ("nothing would follow",)
 
 
 def _lines(found: Replayed) -> list[str]:
@@ -211,7 +211,7 @@ def _data(found: Replayed) -> dict[str, object]:
     }
 
 
-class Allowed:
+class PlacementCheck:
     """The scheduler's rows of one cell, kept up with it."""
 
     def __init__(self, cell: Cell) -> None:
@@ -222,13 +222,13 @@ class Allowed:
         self._stale: set[str] = set()
 
     def objections(self, entry: Entry) -> list[str]:
-        """Return what is wrong with the placements of an entry that the cell has not taken in yet."""
+        """Return what is wrong with the placements of an entry that is not applied to the cell yet."""
         placed = [event for event in entry.events if isinstance(event, TasksPlaced)]
         if placed:
             self._read()
         return [text for event in placed for text in self._of(event)]
 
-    def taken_in(self, machines: Iterable[str]) -> list[str]:
+    def update(self, machines: Iterable[str]) -> list[str]:
         """Take note of machines that changed; return which of them hold more than they have."""
         there = {name for name in machines if name in self._cell.machines}
         self._stale |= set(machines)
@@ -240,7 +240,7 @@ class Allowed:
 
     def _of(self, event: TasksPlaced) -> list[str]:
         job = self._cell.jobs.get(event.job)
-        if job is None or job.spec.inside:  # in an alloc its own room is told by the alloc
+        if job is None or job.spec.inside:  # inside, the room is the alloc's
             return []
         found = []
         for index, machine in zip(event.indexes, event.machines, strict=True):

@@ -30,7 +30,7 @@ class Session:
 
     @property
     def here(self) -> Cell:
-        """The cell as it is to be looked at: the copy, once something was changed."""
+        """The cell that questions are about: the copy, once something was changed."""
         copy = self.changed_copy
         return copy.cell if copy is not None else self.cell
 
@@ -70,7 +70,7 @@ class Session:
         self._let_go()
 
     def cell_of(self, moment: str) -> Cell:
-        """Return the cell at a moment, to be looked at; "here" is where this session is."""
+        """Return the cell at a moment, to be read only; "here" is where this session is."""
         return self.here if moment == "here" else self._cell_at(find_position(self.opened, moment))
 
     # What would be if
