@@ -1,7 +1,8 @@
 """Which machines refuse this master, because they obey another one. Pure.
 
 A machine alone cannot depose a master: it may be the one that errs. When half of those that answer refuse,
-the cell is led by somebody else, whatever this master's own store says.
+the cell is led by somebody else, on another store, whatever this master's own store says. Then no command is
+accepted, since nobody would run it, and after ``REFUSED_SECONDS_MAX`` this master ends as well.
 """
 
 import msgspec
@@ -14,7 +15,7 @@ but somebody who looks should find the reason. Less than the ten seconds of sile
 counts as down: nothing is evicted from machines that another master leads."""
 
 
-class Disobeyed(msgspec.Struct, frozen=True):
+class FencedByMachines(msgspec.Struct, frozen=True):
     """``refusing`` of the ``answering`` machines obey another master; ``example`` is what one says."""
 
     refusing: int
@@ -36,38 +37,38 @@ class Disobeyed(msgspec.Struct, frozen=True):
         )
 
 
-class Refusals:
+class FencingMonitor:
     """What each polled machine said last. Those that do not answer have no say."""
 
     def __init__(self) -> None:
-        self._said: dict[str, str] = {}  # by machine; "" for one that obeys, or was not asked yet
+        self._refusals: dict[str, str] = {}  # by machine; "" for one that obeys, or was not asked yet
         self._refusing: set[str] = set()
         self._since: float | None = None
 
     def note(self, machine: str, refusal: str = "") -> None:
         """Take in that a machine answered, and why it refuses; "" for one that obeys."""
-        self._said[machine] = refusal
+        self._refusals[machine] = refusal
         (self._refusing.add if refusal else self._refusing.discard)(machine)
 
     def drop(self, machine: str) -> None:
         """Take in that a machine does not answer, or is polled no more."""
-        self._said.pop(machine, None)
+        self._refusals.pop(machine, None)
         self._refusing.discard(machine)
 
-    def found(self) -> Disobeyed | None:
+    def fenced(self) -> FencedByMachines | None:
         """Return who refuses, where that is at least half of those that answer."""
-        if not self._refusing or 2 * len(self._refusing) < len(self._said):
+        if not self._refusing or 2 * len(self._refusing) < len(self._refusals):
             return None
-        return Disobeyed(len(self._refusing), len(self._said), self._said[min(self._refusing)])
+        return FencedByMachines(len(self._refusing), len(self._refusals), self._refusals[min(self._refusing)])
 
-    def expect_few(self) -> None:
+    def check(self) -> None:
         """Return if commands may be accepted: most machines do as this master says. Raises Fenced."""
-        if refused := self.found():
+        if refused := self.fenced():
             raise refused.error()
 
     def seconds(self, mono: float) -> float:
         """Return for how long that has been so, as far as was looked; to be asked now and then."""
-        if self.found() is None:
+        if self.fenced() is None:
             self._since = None
             return 0.0
         if self._since is None:

@@ -21,7 +21,7 @@ from borgish.clock import Clock
 from borgish.errors import BorgishError, Fenced, NotListening, StoreFull, Unreachable
 from borgish.failpoints import reach
 from borgish.link.conversation import Conversation
-from borgish.link.fencing import Refusals
+from borgish.link.fencing import FencingMonitor
 from borgish.link.transport import Peer, Response
 from borgish.text import safe
 from borgish.wire.api import Problem
@@ -56,7 +56,7 @@ class Inbox(Protocol):
         """Note that a machine gave a valid answer."""
         ...
 
-    def unasked(self, machines: tuple[str, ...]) -> None:
+    def not_polled(self, machines: tuple[str, ...]) -> None:
         """Note which machines were not polled yet."""
         ...
 
@@ -82,7 +82,7 @@ class Poller:
         clock: Clock,
         settings: PollSettings,
         on_fenced: Callable[[Fenced], None],
-        refusals: Refusals,
+        fencing: FencingMonitor,
         generation: int = 0,
         leader: Leader = UNKNOWN,
     ) -> None:
@@ -95,7 +95,7 @@ class Poller:
         self._clock = clock
         self._settings = settings
         self._on_fenced = on_fenced
-        self._refusals = refusals
+        self._fencing = fencing
         self._conversation = Conversation(cell, observed, machine, generation, leader)
         self._is_renewed = False  # since the last request was made
         self._bell: asyncio.Future[None] | None = None  # rung by that, and when the held poll ends
@@ -113,7 +113,7 @@ class Poller:
 
     def start(self) -> None:
         """Begin to poll."""
-        self._refusals.note(self.machine)
+        self._fencing.note(self.machine)
         self._task = asyncio.create_task(self._run(), name=f"poll {self.machine}")
 
     async def close(self) -> None:
@@ -122,7 +122,7 @@ class Poller:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         self.peer.close()
-        self._refusals.drop(self.machine)
+        self._fencing.drop(self.machine)
 
     def move(self, record: Machine) -> None:
         """Poll from now on where a record says: a borglet that was started again may listen elsewhere."""
@@ -175,7 +175,7 @@ class Poller:
     def _lose(self, error: Exception) -> None:
         self.trouble = error.message if isinstance(error, BorgishError) else f"answer not understood: {error}"
         if not isinstance(error, Fenced):
-            self._refusals.drop(self.machine)
+            self._fencing.drop(self.machine)
         self._conversation.lose()
         refused = self._clock.now().mono if isinstance(error, NotListening) else 0.0
         self._inbox.missed(self.machine, Miss(self.trouble, refused))
@@ -243,7 +243,7 @@ class Poller:
     def _read(self, response: Response) -> PollReply:
         if response.status == 409:
             detail = _detail(response.body)
-            self._refusals.note(self.machine, detail or f"machine {self.machine} obeys it")
+            self._fencing.note(self.machine, detail or f"machine {self.machine} obeys it")
             raise Fenced(
                 f"{self.machine} obeys another master of this cell" + (f": {detail}" if detail else ""),
                 "stop this borgmaster and start it again: it then says who leads the machines, or that its "
@@ -259,7 +259,7 @@ class Poller:
             raise Unreachable(
                 f"{self.machine} reports invalid facts: {mistakes[0].path}: {mistakes[0].message}"
             )
-        self._refusals.note(self.machine)
+        self._fencing.note(self.machine)
         return reply
 
 

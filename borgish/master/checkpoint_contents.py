@@ -20,14 +20,14 @@ from borgish.wire.checkpoint_file import CheckpointHeader, JournalPart, pack_che
 SECONDS_MAX = 100.0
 
 
-class Found(msgspec.Struct, frozen=True):
+class Inspection(msgspec.Struct, frozen=True):
     """What is in a checkpoint, or what is wrong with it."""
 
     contents: CheckpointContents | None
     problem: str = ""
 
 
-def look(cell: str, info: CheckpointInfo, stored: bytes) -> Found:
+def inspect_checkpoint(cell: str, info: CheckpointInfo, stored: bytes) -> Inspection:
     """Return what is in a checkpoint of this cell. Blocks; raises BorgishError when none can tell."""
     # -P: nothing in the current directory, where anybody may have put it, is imported instead of the library.
     command = [sys.executable, "-P", "-m", __name__]
@@ -35,7 +35,7 @@ def look(cell: str, info: CheckpointInfo, stored: bytes) -> Found:
         done = subprocess.run(
             command, input=packed(cell, info, stored), capture_output=True, timeout=SECONDS_MAX, check=True
         )
-        return msgspec.json.decode(done.stdout, type=Found)
+        return msgspec.json.decode(done.stdout, type=Inspection)
     except (OSError, subprocess.SubprocessError, msgspec.DecodeError) as error:
         raise BorgishError(
             f"The checkpoint at {info.position} could not be looked into: {type(error).__name__}",
@@ -55,13 +55,13 @@ def packed(cell: str, info: CheckpointInfo, stored: bytes, journal: PackedJourna
     return pack_checkpoint(header, stored, journal.body if journal else b"")
 
 
-def found_in(file: bytes) -> Found:
+def inspect_file(file: bytes) -> Inspection:
     """Return what is in a packed checkpoint."""
     try:
         header, stored = unpack_checkpoint(file)
-        return Found(contents_of(verified_snapshot(header.cell, info_of(header), stored)))
+        return Inspection(contents_of(verified_snapshot(header.cell, info_of(header), stored)))
     except BorgishError as error:
-        return Found(None, error.message)
+        return Inspection(None, error.message)
 
 
 def contents_of(snapshot: Snapshot) -> CheckpointContents:
@@ -82,4 +82,4 @@ def contents_of(snapshot: Snapshot) -> CheckpointContents:
 
 
 if __name__ == "__main__":
-    sys.stdout.buffer.write(msgspec.json.encode(found_in(sys.stdin.buffer.read())))
+    sys.stdout.buffer.write(msgspec.json.encode(inspect_file(sys.stdin.buffer.read())))

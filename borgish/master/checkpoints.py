@@ -21,7 +21,7 @@ from borgish.cell.free_space import Level, check_ample
 from borgish.clock import Clock
 from borgish.errors import BorgishError, Conflict, Gone, Invalid, NotFound, StoreDamaged, UnsafeConfiguration
 from borgish.failpoints import reach
-from borgish.master.checkpoint_contents import look, packed
+from borgish.master.checkpoint_contents import inspect_checkpoint, packed
 from borgish.master.core import Core
 from borgish.master.turn import Turn
 from borgish.store.base import CheckpointInfo, Store
@@ -187,7 +187,7 @@ class CheckpointKeeper:
 
     async def detail(self, position: int) -> CheckpointDetail:
         """Look into a checkpoint; one that is not good says what is wrong. Raises NotFound, as all here."""
-        return await self._beside(lambda: self._looked_into(position))
+        return await self._beside(lambda: self._inspect(position))
 
     async def verify(self, position: int) -> CheckpointVerdict:
         """Say whether a checkpoint is good."""
@@ -263,15 +263,15 @@ class CheckpointKeeper:
         async with self._one_at_a_time:
             return await asyncio.to_thread(work)
 
-    def _looked_into(self, position: int) -> CheckpointDetail:
+    def _inspect(self, position: int) -> CheckpointDetail:
         info, stored = self._store.checkpoint_body(position)
-        found = look(self._cell, info, stored)
+        found = inspect_checkpoint(self._cell, info, stored)
         if found.problem:
             self._name(info, found.problem)
         return CheckpointDetail(checkpoint_view(info), found.contents, found.problem)
 
     def _is_good(self, info: CheckpointInfo, stored: bytes) -> bool:
-        return look(self._cell, info, stored).contents is not None
+        return inspect_checkpoint(self._cell, info, stored).contents is not None
 
     def _packed(self, position: int, until: int) -> bytes:
         info, stored = self._store.checkpoint_body(position)

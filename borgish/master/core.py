@@ -57,8 +57,8 @@ from borgish.master.planning import (
     coming_back,
     foreseen,
 )
-from borgish.master.quarantine import CarefulScheduler, Failures, broken_by, failed_at, not_again
-from borgish.master.step import Ask, Heard, Input, Missed, Step, Unasked, UsageSeen
+from borgish.master.quarantine import FailureLog, QuarantiningScheduler, broken_by, failed_at, not_again
+from borgish.master.step import Ask, Heard, Input, Missed, NotPolled, Step, UsageSeen
 from borgish.reconcilers import RECONCILERS, Reconcile
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.scheduler.plan import Placement, Plan, Preemption, Promise, Refusal
@@ -91,9 +91,9 @@ class Core:
         self.observed = Observed()
         self.refusals: dict[str, tuple[Refusal, ...]] = {}
         self._settings = msgspec.structs.replace(settings, led_since=now.mono, led_since_wall=now.wall)
-        self._failures = Failures()
+        self._failures = FailureLog()
         self._free_space = AMPLE
-        self._scheduler = CarefulScheduler(Scheduler(seed, scheduling), self._failures)
+        self._scheduler = QuarantiningScheduler(Scheduler(seed, scheduling), self._failures)
         self._resync_at = self._stepped_at = now.mono
         self._stale: set[str] = set(cell.machines)  # machines the scheduler has to look at again
         self._entries: list[Entry] = []
@@ -112,6 +112,9 @@ class Core:
         self, epoch: int, holder: str, now: Now, rules: Rules | None = None, seen: Seen | None = None
     ) -> Step:
         """Return the step that opens this master's epoch; the first of its life.
+
+        Each start of a master is an epoch of its own (raft's term): assignment generations begin anew with
+        it, so borglets compare (timeline, epoch) first.
 
         ``rules`` are the configuration's; ``seen`` is what machines have seen and the store has not, where
         such a store is taken over. Raises UnsafeConfiguration where the rules do not go with the cell.
@@ -172,7 +175,7 @@ class Core:
         match given:
             case Heard(machines):
                 self._stale |= record_answers(self.observed, machines)
-            case Unasked(machines):
+            case NotPolled(machines):
                 watch(self.observed, [name for name in machines if name in self.cell.machines], now)
             case Missed(machines):
                 self._stale |= record_misses(self.observed, machines)
@@ -241,7 +244,8 @@ class Core:
         if decision.events and self._free_space.level is Level.FULL:
             raise store_full(self._free_space)  # of a report: all else was refused before
         if decision.events or (ask is not None and ask.request_id):
-            # Also when nothing follows: asked again, it must not come to mean something else.
+            # Also when nothing follows, as from a job that is submitted twice: answered and not remembered,
+            # the same request asked again after a kill would bring the job back.
             recorded = recorded_of(self.observed, command, decision.events, now)
             self._enter(decision, _cause(command), actor, now, ask, recorded)
         if isinstance(command, Observe) and command.machine in self.cell.machines:
@@ -331,7 +335,7 @@ class Core:
         try:
             for command in reconcile(self.cell, self.observed, self._settings, now):
                 commands.append(command)  # noqa: PERF402 - one by one, to have those before a failure
-            self._failures.mended(actor)
+            self._failures.succeeded(actor)
         except Exception as error:  # one loop must not end the others
             self._failures.add(actor, self.cell.position, error)
         return commands

@@ -146,15 +146,15 @@ class Daemon:
         tokens: Tokens,
         limits: Limits,
         tls: ssl.SSLContext | None,
-        front: Listener,
+        listener: Listener,
         seen: Seen | None = None,
         files: CheckpointFiles | None = None,
     ) -> None:
         self._settings = settings
         self._tokens = tokens
         self._limits = limits
-        self._front = front
-        self._suspects = PoisonFile(settings.folder)
+        self._listener = listener
+        self._poison = PoisonFile(settings.folder)
         self._metrics = Metrics()
         clock = SystemClock()
         host = Host(
@@ -166,10 +166,10 @@ class Daemon:
             ScheduledHousekeeping(),
             in_thread,
         )
-        timed, poison = self._metrics.turn, self._suspects.known()
+        timed, poison = self._metrics.turn, self._poison.known()
         self._leader = leader = Leader(settings, store, host, cell, address, timed, seen, files, poison)
         self._history = RecentEvents(store.entries(max(0, cell.position - EVENTS_KEPT)))
-        refusals = leader.link.refusals
+        fencing = leader.link.fencing
         self._reader = Reader(
             leader.core,
             leader.turn,
@@ -177,7 +177,7 @@ class Daemon:
             leader.checkpointer,
             clock,
             store.kind,
-            lambda: refused.text if (refused := refusals.found()) else "",
+            lambda: refused.text if (refused := fencing.fenced()) else "",
         )
         self._hub = WatchHub(leader.epoch, self._reader)
         self._rollbacks: Rollbacks | None = None
@@ -191,8 +191,8 @@ class Daemon:
             raise
 
     def serve(self) -> None:
-        self._front.answer_with(self._app())
-        log.info("serving %s on %s", self._settings.name, self._front.url)
+        self._listener.answer_with(self._app())
+        log.info("serving %s on %s", self._settings.name, self._listener.url)
 
     def publish(self, step: Step) -> None:
         self._reader.changed(step)
@@ -205,7 +205,7 @@ class Daemon:
         reach("release.published")
 
     def unserve(self) -> None:
-        self._front.answer_as_before()
+        self._listener.answer_as_before()
         self._hub.close()
 
     def _app(self) -> AuthMiddleware:
@@ -236,20 +236,20 @@ class Daemon:
             keeper=leader.keeper,
             bands=lambda: leader.cell.rules.bands,
             free_space=lambda: leader.turn.free_space,
-            expect_obeyed=leader.link.refusals.expect_few,
+            expect_obeyed=leader.link.fencing.check,
             health=lambda status: leader_health(status, leader.address),
             metrics=self._metrics.render,
         )
         hosts = hosts_of(self._settings.host)
-        return create_app(services, self._tokens, hosts, leader.mandate.expect, self._limits)
+        return create_app(services, self._tokens, hosts, leader.guard.check, self._limits)
 
     def _note_broken(self, broken: CellBroken) -> None:
         log.error("the cell in memory is broken", exc_info=broken)
         if broken.digest:
             try:
-                self._suspects.note(broken.digest, broken.message)
+                self._poison.note(broken.digest, broken.message)
             except OSError as error:
-                log.error("%s cannot be written: %s", self._suspects.path, error.strerror)
+                log.error("%s cannot be written: %s", self._poison.path, error.strerror)
 
     def change(self, settings: Settings) -> None:
         """Go by other settings from now on; they differ only in what ``settings.LIVE`` names."""

@@ -26,7 +26,7 @@ from borgish.link.poller import PollSettings
 from borgish.link.transport import Transport, poll_token
 from borgish.master.checkpoints import Checkpointer, CheckpointKeeper
 from borgish.master.core import Core
-from borgish.master.lease import Lease, Mandate, Renewal
+from borgish.master.lease import LeaderGuard, Lease, Renewal
 from borgish.master.sampler import Sampler
 from borgish.master.settings import Settings
 from borgish.master.step import Step
@@ -68,9 +68,9 @@ class Host(msgspec.Struct, frozen=True):
     """What a master takes from where it runs.
 
     ``holder`` is what this process is called in the store, ``nonce`` a word that no other master has,
-    ``secret`` what the tokens of the cell's machines are derived from.
-    ``beside`` has a call made again and again where a busy loop does not hold it up, after as many seconds
-    as it returned, until that is None; it returns what ends that.
+    ``secret`` what the tokens of the cell's machines are derived from. ``in_background`` has a call made
+    again and again where a busy loop does not hold it up, after as many seconds as it returned, until that is
+    None; it returns what ends that.
     """
 
     holder: str
@@ -79,7 +79,7 @@ class Host(msgspec.Struct, frozen=True):
     clock: Clock
     transport: Transport
     housekeeping: Housekeeping
-    beside: Callable[[Callable[[], float | None]], Callable[[], None]]
+    in_background: Callable[[Callable[[], float | None]], Callable[[], None]]
 
 
 class Clients(Protocol):
@@ -127,26 +127,26 @@ class Leader:
         self._host = host
         self._began = clock.now()
         self._failed: asyncio.Future[BorgishError] = asyncio.get_running_loop().create_future()
-        self._doubted: asyncio.Task[None] | None = None
+        self._verification: asyncio.Task[None] | None = None
         decide_rules(cell, settings.rules)  # before this one leads: what cannot be must not depose anybody
         asked = clock.now().mono
         self.epoch = store.lead(host.holder, address)
         lease = Lease(settings.lease, asked) if store.has_lease else None
-        self.mandate = Mandate(clock, lease)
-        self._renewal = self._renewing(store, lease) if lease else None
-        self._end_renewal = host.beside(self._renewal.step) if self._renewal else lambda: None
+        self.guard = LeaderGuard(clock, lease)
+        self._renewal = self._make_renewal(store, lease) if lease else None
+        self._end_renewal = host.in_background(self._renewal.step) if self._renewal else lambda: None
         replay(cell, store.entries(cell.position))  # what the one before wrote until then
         self.core = Core(
             cell, self._reconcile_settings(), clock.now(), poison=poison, scheduling=settings.scheduling
         )
         self._first = self.core.begin(self.epoch, host.holder, clock.now(), settings.rules, seen)
         self.inbox = Inbox()
-        self.turn = Turn(self.core, store, self.inbox, clock, self._released, timed, self.mandate)
+        self.turn = Turn(self.core, store, self.inbox, clock, self._released, timed, self.guard)
         self._clients: Clients | None = None
         self._level = Level.AMPLE  # of the store's room, as it was last logged
         self.checkpointer = Checkpointer(self.core, self.turn, store, clock, files)
         self.keeper = CheckpointKeeper(cell.name, store, self.checkpointer)
-        self._keeping: asyncio.Task[None] | None = None
+        self._checkpointing: asyncio.Task[None] | None = None
         self._sampler = Sampler(self.core, self.turn, store, clock, settings.usage)
         self.link = Link(
             cell,
@@ -155,8 +155,8 @@ class Leader:
             clock,
             self._poll_settings(),
             host.transport,
-            self._doubt,
-            self.mandate.expect,
+            self._verify_leadership,
+            self.guard.check,
             LeaderName(address, host.nonce),
         )
 
@@ -172,12 +172,12 @@ class Leader:
     ) -> Accepted:
         """Hand in a command; return when it is durable. ``then``: see ``decide``. Raises what it was refused
         with, and Fenced while most machines obey another master."""
-        self.link.refusals.expect_few()
+        self.link.fencing.check()
         return await self.inbox.ask(command, actor, request_id, digest, then)
 
     async def join(self, request: JoinRequest) -> JoinReply:
         """Take a machine into the cell, or back into it. Raises what that is refused with."""
-        self.link.refusals.expect_few()  # its borglet asks the next master that it knows
+        self.link.fencing.check()  # its borglet asks the next master that it knows
         token = poll_token(self._host.secret, request.machine)
         if request.poll_token and request.poll_token != token:
             raise Forbidden(
@@ -210,9 +210,9 @@ class Leader:
         self.link.renew(sorted(step.assignments))
         reach("release.renewed")
         if self.checkpointer.is_due(self._settings.checkpoints.every_entries):
-            self._keep_soon(lambda: self._keep("the journal has grown"))
+            self._checkpoint_soon(lambda: self._checkpoint("the journal has grown"))
         elif self.checkpointer.is_file_due:
-            self._keep_soon(self.checkpointer.make_file)
+            self._checkpoint_soon(self.checkpointer.make_file)
 
     def _log_room(self) -> None:
         free_space = self.turn.free_space
@@ -223,13 +223,13 @@ class Leader:
             else:
                 log.info("the database's disk has room again: nothing is refused for that any more")
 
-    def _keep_soon(self, keep: Callable[[], Coroutine[Any, Any, None]]) -> "asyncio.Task[None]":
+    def _checkpoint_soon(self, keep: Callable[[], Coroutine[Any, Any, None]]) -> "asyncio.Task[None]":
         """Make a checkpoint beside the turns, once at a time."""
-        if self._keeping is None or self._keeping.done():
-            self._keeping = asyncio.create_task(keep(), name="checkpoint")
-        return self._keeping
+        if self._checkpointing is None or self._checkpointing.done():
+            self._checkpointing = asyncio.create_task(keep(), name="checkpoint")
+        return self._checkpointing
 
-    async def _keep(self, reason: str) -> None:
+    async def _checkpoint(self, reason: str) -> None:
         try:
             await self.checkpointer.make_if_changed(reason)
         except BorgishError as error:  # one that ends us comes again with the next commit
@@ -237,12 +237,16 @@ class Leader:
 
     # Whether it still leads
 
-    def _doubt(self, fenced: Fenced) -> None:
-        """A machine obeys somebody newer: look into the store whether we still lead, once at a time."""
-        if self._doubted is None or self._doubted.done():
-            self._doubted = asyncio.create_task(self._look_who_leads(fenced), name="who leads")
+    def _verify_leadership(self, fenced: Fenced) -> None:
+        """A machine obeys somebody newer: ask the store whether this one still leads, once at a time.
 
-    async def _look_who_leads(self, fenced: Fenced) -> None:
+        A machine alone cannot depose a master, for it may be the one that errs: only if the store names
+        another does this one end, with 71. What half of them say against the store is for ``_watch_fencing``.
+        """
+        if self._verification is None or self._verification.done():
+            self._verification = asyncio.create_task(self._verify_in_store(fenced), name="who leads")
+
+    async def _verify_in_store(self, fenced: Fenced) -> None:
         try:
             if await self.turn.in_store(self.store.leads):
                 log.warning("%s", fenced)
@@ -255,24 +259,24 @@ class Leader:
         if not self._failed.done():
             self._failed.set_result(error)
 
-    async def _mind_lease(self) -> None:
+    async def _watch_lease(self) -> None:
         """Fail when the lease is over; where there is none nothing ever happens here."""
         if self._renewal is None:
             await asyncio.Future()
             return
         await self._renewal.over()
         try:
-            self.mandate.expect()
+            self.guard.check()
         except Fenced as over:
             self._fail(over)
 
-    async def _mind_refusals(self) -> None:
+    async def _watch_fencing(self) -> None:
         """Fail when half of the machines have refused this master for too long: they are led by another one,
         which the store has never heard of."""
-        refusals, was_refused = self.link.refusals, False
+        fencing, was_refused = self.link.fencing, False
         while True:
             await asyncio.sleep(REFUSALS_CHECK_SECONDS)
-            seconds, refused = refusals.seconds(self.clock.now().mono), refusals.found()
+            seconds, refused = fencing.seconds(self.clock.now().mono), fencing.fenced()
             if refused is not None and seconds > REFUSED_SECONDS_MAX:
                 self._fail(refused.error())
                 return
@@ -282,7 +286,7 @@ class Leader:
                 log.info("the machines obey this borgmaster again; commands are accepted")
             was_refused = refused is not None
 
-    def _renewing(self, store: Store, lease: Lease) -> Renewal:
+    def _make_renewal(self, store: Store, lease: Lease) -> Renewal:
         loop = asyncio.get_running_loop()
         return Renewal(store, lease, self.clock, lambda error: loop.call_soon_threadsafe(self._fail, error))
 
@@ -297,28 +301,28 @@ class Leader:
         """Lead until it is to stop. Raises what ended it otherwise."""
         self._clients = clients
         turns = asyncio.create_task(self.turn.run(self._first), name="turns")
-        minding = asyncio.create_task(self._mind_lease(), name="lease")
-        obeyed = asyncio.create_task(self._mind_refusals(), name="refusals")
+        lease_watch = asyncio.create_task(self._watch_lease(), name="lease")
+        fencing_watch = asyncio.create_task(self._watch_fencing(), name="refusals")
         ramp_up = asyncio.create_task(self.link.ramp_up(self.turn.durable), name="poll ramp-up")
         works: dict[str, Work] = {CHECKPOINT: self._periodic_checkpoint, SAMPLE: self._sampler.sample}
         self._host.housekeeping.begin(works, self._intervals())
         clients.serve()
         reach("start.serving")
         try:
-            ends: set[asyncio.Future[Any]] = {turns, minding, stopping, self._failed}
+            ends: set[asyncio.Future[Any]] = {turns, lease_watch, stopping, self._failed}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             reach("shutdown.begun")
             if stopping.done():
                 # While it still serves: a large cell takes seconds, in which nobody else could lead.
                 ends.discard(stopping)
-                last = self._keep_soon(lambda: self._keep("shutdown"))
+                last = self._checkpoint_soon(lambda: self._checkpoint("shutdown"))
                 await asyncio.wait({last, *ends}, return_when=asyncio.FIRST_COMPLETED)
                 reach("shutdown.kept")
         finally:
             self._host.housekeeping.end()
             ramp_up.cancel()
-            obeyed.cancel()
-            await self._close(clients, turns, minding)
+            fencing_watch.cancel()
+            await self._close(clients, turns, lease_watch)
         await self._hand_over(turns)
 
     def _intervals(self) -> dict[str, float]:
@@ -326,38 +330,40 @@ class Leader:
         return {CHECKPOINT: checkpoints.every_minutes * 60, SAMPLE: usage.sample_seconds}
 
     async def _periodic_checkpoint(self) -> None:
-        await self._keep("periodic")
+        await self._checkpoint("periodic")
         days = self._settings.journal.keep_days
         if days and self.checkpointer.has_room:
             wall = self.clock.now().wall_unless_set_on(self._began)
             await self.keeper.prune(wall - days * DAY_SECONDS)
 
     async def _close(
-        self, clients: Clients, turns: "asyncio.Task[None]", minding: "asyncio.Task[None]"
+        self, clients: Clients, turns: "asyncio.Task[None]", lease_watch: "asyncio.Task[None]"
     ) -> None:
         """Stop taking questions, then stop asking machines; what was accepted is durable or unanswered.
 
-        Whoever asks from now on is told that nobody leads. Answers under way are not waited for: they may go
-        on until the listener stops, which is after the next master could take over.
+        An orderly end costs a cell as little as a sudden one: the last checkpoint was made while this one
+        still served, whoever asks from now on is told that nobody leads, and ``_hand_over`` lets go of the
+        row and the lock of the session, by which one candidate follows at once. Answers under way are not
+        waited for: they may go on until the listener stops, which is after the next master could take over.
         """
         clients.unserve()
         reach("shutdown.unserved")
         await self.link.close()
         reach("shutdown.unlinked")
         self.turn.stop()
-        if self.mandate.is_over:
+        if self.guard.is_over:
             return  # whoever leads has taken over, and a commit of ours may hang for long
         await asyncio.wait({turns})
-        minding.cancel()
-        if self._keeping is not None:
+        lease_watch.cancel()
+        if self._checkpointing is not None:
             if turns.exception() is not None:
-                self._keeping.cancel()  # it may wait for a commit that will never be
-            await asyncio.wait({self._keeping})
+                self._checkpointing.cancel()  # it may wait for a commit that will never be
+            await asyncio.wait({self._checkpointing})
         reach("shutdown.turned")
 
     async def _hand_over(self, turns: "asyncio.Task[None]") -> None:
         """Let the next one lead, as the last thing. Raises what ended this one, unless that was a signal."""
-        self.mandate.expect()
+        self.guard.check()
         ended = (await asyncio.gather(turns, return_exceptions=True))[0]
         if isinstance(ended, Exception):
             raise ended
@@ -369,13 +375,13 @@ class Leader:
                 await self.turn.in_store(self.store.release)
             except BorgishError as error:
                 log.error("%s", error)  # a standby has to wait for the end of the lease
-        self.mandate.give_up()
+        self.guard.resign()
         reach("shutdown.released")
         log.info("stopped in order; tasks go on")
 
     def close(self) -> None:
         """Let go of the store; of one whose database may hang, only with the end of the process."""
-        is_over = self.mandate.is_over
+        is_over = self.guard.is_over
         self._stop_renewing()
         self.turn.close(wait=not is_over)
         if not is_over:

@@ -61,21 +61,26 @@ def wrong_with(settings: LeaseSettings) -> str:
     return ""
 
 
-class Mandate:
-    """Says whether this master may still act. Without a lease it always may."""
+class LeaderGuard:
+    """Says whether this master may still act. Without a lease it always may.
+
+    It is asked where things leave: before a poll is written to its socket, before a commit, before answers. A
+    process that was stopped beyond its lease finds it over at the first of these. Only a lease ends; on
+    SQLite the lock lasts as long as its process, so a paused master is still the leader when it wakes.
+    """
 
     def __init__(self, clock: Clock, lease: Lease | None = None) -> None:
         self._clock = clock
         self.lease = lease
-        self._given_up = False
+        self._resigned = False
 
-    def give_up(self) -> None:
+    def resign(self) -> None:
         """Act no more: another may lead from now on."""
-        self._given_up = True
+        self._resigned = True
 
-    def expect(self) -> None:
+    def check(self) -> None:
         """Return if this master may act now. Raises Fenced otherwise, from then on each time."""
-        if self._given_up:
+        if self._resigned:
             raise Fenced("This borgmaster no longer leads; it ends", "Ask the one that leads now")
         if self.lease is None:
             return
@@ -93,8 +98,12 @@ class Mandate:
 
 
 class Renewal:
-    """``step`` is called again and again, by a thread or a timer; ``failed`` is called there, with what
-    ended it."""
+    """Renews the lease of one who leads, beside its loop: a step that takes seconds must not cost the lead.
+
+    Only while the loop has shown life in the last ``LIFELESS_SECONDS_MAX``, which is much longer than any
+    step takes: of one that does not another master can do better. ``step`` is called again and again, by a
+    thread or a timer; ``failed`` is called there, with what ended it.
+    """
 
     def __init__(
         self, store: Store, lease: Lease, clock: Clock, failed: Callable[[BorgishError], object]

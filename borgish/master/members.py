@@ -1,8 +1,10 @@
 """Which borgmasters use one state folder at the moment, so that clients on this host know all of them.
 
 Each has a file in ``masters/`` with its address, and a lock on it as long as it lives, however it goes; who
-comes later removes the files of the dead. What clients read is ``client.json``, which all of them write in
-turn: where the cell is asked first, and every address there is.
+comes later removes the files of the dead. What clients read is ``client.json``: where the cell is asked
+first, and every address there is. Who enters, leads or leaves writes it anew, in turn. A master that was
+killed stays there until the next one writes, which costs clients one refused connection. Folders on several
+hosts know nothing of each other, so there ``masters`` in ``cell.toml`` lists them.
 """
 
 import logging

@@ -60,7 +60,7 @@ class TakeOver(IntEnum):
     MACHINES = 2  # another master polls the machines
 
 
-class Found(Enum):
+class Verdict(Enum):
     """What a look at the machines says of other masters."""
 
     NOBODY = "nobody"
@@ -69,12 +69,19 @@ class Found(Enum):
 
 
 class RivalSearch:
-    """Looks at what machines say, until it is sure. Pure.
+    """Judges by what machines say whether somebody else leads them, until it is sure. Pure.
 
-    Where nobody polls the first look says so. Where somebody seems to, the polls are counted until they go on
-    or end, for a host that vanished leaves its connections behind. One machine cannot keep a master from its
-    cell: at least a quarter of those that can tell must be polled. Not half of them, for the other leader
-    may just then have lost its polls of some.
+    Borglets keep with each term the leader's address and a *nonce* that its process drew and nothing stores,
+    refuse a second nonce for one term, and say whether that leader goes on polling. It does while the
+    connection of its last poll is open and the next is at most ``stall_seconds`` late.
+
+    The kernel closes the connections of a killed process at once, so where nobody polls the first look is
+    enough, and a restart costs nothing more. Where somebody seems to, the polls are counted until two more
+    have come (a rival) or they end, for a host that vanished leaves its connections behind. To look twice
+    each time would have cost each fail-over the longest pause between two polls of a busy leader.
+
+    One machine cannot keep a master from its cell: at least a quarter of those that can tell must be polled.
+    Not half of them, for the other leader may just then have lost its polls of some.
     """
 
     def __init__(self, settled_at: float, stall_seconds: float = STALL_SECONDS) -> None:
@@ -85,19 +92,19 @@ class RivalSearch:
         self._latest: dict[str, tuple[float, HeadReply]] = {}  # what each machine said last, and when
         self._first: dict[str, int] = {}  # polls of each machine, at the first look that counts
 
-    def look(self, heads: Sequence[HeadReply], mono: float) -> Found:
+    def evaluate(self, heads: Sequence[HeadReply], mono: float) -> Verdict:
         """Judge by what the machines say now; of those that do not answer now, by what they said last."""
         self._latest |= {head.machine: (mono, head) for head in heads}
         counts = {name: head.polls for name, (_, head) in self._latest.items() if head.polls is not None}
         polled = [name for name in counts if self._is_polled(name, mono)]
         if not polled or POLLED_SHARE * len(polled) < len(counts):
-            return Found.NOBODY
+            return Verdict.NOBODY
         for machine, count in counts.items():
             first = self._first.get(machine, count)
             # Fewer than before: the borglet was started again.
             self._first[machine] = count if mono < self._settled_at else min(first, count)
         led = [machine for machine in polled if counts[machine] >= self._first[machine] + POLLS_MORE]
-        return Found.RIVAL if POLLED_SHARE * len(led) >= len(counts) else Found.UNSURE
+        return Verdict.RIVAL if POLLED_SHARE * len(led) >= len(counts) else Verdict.UNSURE
 
     def _is_polled(self, machine: str, mono: float) -> bool:
         # One that was polled a moment ago and does not answer any more has not told that its leader is gone.
@@ -105,7 +112,7 @@ class RivalSearch:
         return head.polled and head.overdue_seconds + mono - at <= self._stall_seconds
 
 
-async def seen_by_machines(
+async def check_machines(
     cell: Cell,
     folder: Path,
     transport: Transport,
@@ -131,7 +138,7 @@ async def seen_by_machines(
     search = RivalSearch(clock.now().mono + settle_seconds, settle_seconds or STALL_SECONDS)
     heads = await ask_heads(asked, transport, strangers)
     pause_seconds = PAUSE_SECONDS
-    while (found := search.look(heads, clock.now().mono)) is Found.UNSURE and not stopping.done():
+    while (found := search.evaluate(heads, clock.now().mono)) is Verdict.UNSURE and not stopping.done():
         if pause_seconds == PAUSE_SECONDS:
             log.info("another borgmaster may lead the machines; asking them again until that is sure")
         await asyncio.wait({stopping}, timeout=pause_seconds)
@@ -148,16 +155,18 @@ async def seen_by_machines(
         if one_of_several:
             raise error
         log.warning("%s", error)
-    return to_take_over(cell, heads, found, take_over)
+    return decide_take_over(cell, heads, found, take_over)
 
 
-def to_take_over(cell: Cell, heads: Sequence[HeadReply], found: Found, take_over: TakeOver) -> Seen | None:
+def decide_take_over(
+    cell: Cell, heads: Sequence[HeadReply], found: Verdict, take_over: TakeOver
+) -> Seen | None:
     """Return what machines have seen and the store has not, where it is to be gone beyond; None where the
     store is as new and nobody else leads.
 
     Raises InUse for a rival and StoreOlder for a store that is not as new, unless told to ``take_over``.
     """
-    if found is not Found.RIVAL:
+    if found is not Verdict.RIVAL:
         return seen_beyond(cell, heads, take_over=take_over >= TakeOver.OLDER_STORE)
     if take_over < TakeOver.MACHINES:
         raise refused_for(heads)
@@ -202,8 +211,9 @@ def seen_of_rival(heads: Sequence[HeadReply]) -> Seen:
 def seen_beyond(cell: Cell, heads: Sequence[HeadReply], *, take_over: bool) -> Seen | None:
     """Return what machines have seen and the store has not, to be taken over; None when the store is as new.
 
-    One machine cannot keep a master from its cell: at least half of those that answered must have seen
-    more. Raises StoreOlder unless it was said to ``take_over``.
+    One machine cannot keep a master from its cell: at least half of those that answered must have seen more.
+    Taken over, the journal leaves out the positions that the lost history may have had (``EntriesLost``).
+    Raises StoreOlder unless it was said to ``take_over``.
     """
     newer = [head for head in heads if is_older(cell, _seen(head))]
     if not newer or 2 * len(newer) < len(heads):

@@ -20,7 +20,7 @@ from borgish.link.transport import HttpTransport
 from borgish.master.daemon import Daemon, Listener
 from borgish.master.garbage import settle
 from borgish.master.members import MemberList
-from borgish.master.preflight import TakeOver, seen_by_machines, seen_in_files
+from borgish.master.preflight import TakeOver, check_machines, seen_in_files
 from borgish.master.settings import LIVE, Settings
 from borgish.master.standby import Standby
 from borgish.reload import Hangup, Pem, changes, read_pem, reload
@@ -82,7 +82,7 @@ class Process:
         ca = settings.tls.ca if settings.tls else ""
         self._members = MemberList(settings.folder, ca, settings.masters)
         self._store: SqlStore | None = None
-        self._front: Listener | None = None
+        self._listener: Listener | None = None
         self._daemon: Daemon | None = None
         self._tokens: Tokens | None = None
         self._limits = Limits(settings.limits, SystemClock())
@@ -94,12 +94,12 @@ class Process:
         """Stand by until the store is ours, then lead it."""
         self._store = await self._standby.at_once(self._stopping, may_wait=self._may_wait)
         await self._secrets_there()
-        front = await self._listen()
+        listener = await self._listen()
         if self._store is None:
-            self._say_standing_by(front)
+            self._say_standing_by(listener)
             self._store = await self._standby.until_won(self._stopping)
         if self._store is not None:
-            await self._lead(self._store, front)
+            await self._lead(self._store, listener)
 
     async def _listen(self) -> Listener:
         """Answer as a standby, whatever comes then."""
@@ -108,24 +108,24 @@ class Process:
         door = AuthMiddleware(
             StandbyApp(self._standby.health), self._tokens, hosts_of(settings.host), limits=self._limits
         )
-        self._front = Listener(door)
-        await self._front.open(settings)
-        self._standby.address = address = _advertised(settings, self._front.url)
+        self._listener = Listener(door)
+        await self._listener.open(settings)
+        self._standby.address = address = _advertised(settings, self._listener.url)
         if self._candidate.owns_folder and (words := unlisted(address, settings.masters)):
             log.warning("%s", words)
         self._members.enter(address)
-        return self._front
+        return self._listener
 
-    def _say_standing_by(self, front: Listener) -> None:
-        log.info("standing by for %s on %s", self._settings.name, front.url)
+    def _say_standing_by(self, listener: Listener) -> None:
+        log.info("standing by for %s on %s", self._settings.name, listener.url)
 
-    async def _lead(self, store: SqlStore, front: Listener) -> None:
+    async def _lead(self, store: SqlStore, listener: Listener) -> None:
         """Take in what the copy lacks, become the leader, and be it to the end."""
         credentials = make_credentials(self._settings.folder)
         self._members.lead()
         _set_floor(store, self._settings)  # it may have changed since this one stands by
         cell = await asyncio.to_thread(self._standby.follow, store)
-        seen = await seen_by_machines(
+        seen = await check_machines(
             cell,
             self._settings.folder,
             HttpTransport(credentials.secret, self._tls),
@@ -151,7 +151,7 @@ class Process:
             self._tokens,
             self._limits,
             self._tls,
-            front,
+            listener,
             seen,
             store.files,
         )
@@ -184,12 +184,12 @@ class Process:
             _set_floor(self._store, settings)
         if self._daemon is not None:
             self._daemon.change(settings)
-        if self._front is not None:
-            self._front.drop_revoked()
+        if self._listener is not None:
+            self._listener.drop_revoked()
         if settings.tls is not None:
             # Last, since only this can fail, for files that are replaced at this moment.
-            if self._front is not None:
-                self._front.reload(settings.tls)
+            if self._listener is not None:
+                self._listener.reload(settings.tls)
             if self._tls is not None:
                 self._tls.load_cert_chain(settings.tls.certificate, settings.tls.key)
                 self._tls.load_verify_locations(settings.tls.ca)
@@ -198,8 +198,8 @@ class Process:
 
     async def end(self) -> None:
         """Let go of all there is."""
-        if self._front is not None:
-            await self._front.stop()
+        if self._listener is not None:
+            await self._listener.stop()
         self._candidate.close()
         if self._daemon is not None:
             self._daemon.close()

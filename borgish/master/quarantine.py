@@ -1,8 +1,10 @@
 """Goes on without what the master fails at: one request, one loop, one job. Pure.
 
 What nobody foresaw must not end a master, for it would end the next one too, at every retry. What is here
-contains it where nothing was changed yet. Where an entry was taken in by half nothing can be trusted any
-more: that is ``CellBroken``, which ends the process.
+contains it where nothing was changed yet: a request that cannot be decided is answered 500, and a job at
+which the scheduler fails waits, says so, and is tried again when it is changed. Where an entry was applied by
+half nothing in memory can be trusted any more: that is ``CellBroken``, which ends the process with 70. Its
+request is noted (``daemon.PoisonFile``), so that its retry does not end the next master, and the one after.
 """
 
 import traceback
@@ -21,7 +23,7 @@ from borgish.scheduler.plan import Plan, Refusal
 from borgish.scheduler.schedule import Scheduler
 from borgish.spec.job import JobSpec
 
-REST_SECONDS = 10.0
+PAUSE_SECONDS = 10.0
 """A scheduler that fails at no job in particular is asked again so much later."""
 
 
@@ -65,22 +67,22 @@ def broken_by(entry: Entry, error: Exception) -> CellBroken:
     )
 
 
-class Failures:
+class FailureLog:
     """Those of one step. The same thing failing again and again is told once, until it did not."""
 
     def __init__(self) -> None:
         self._new: list[Failure] = []
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def add(self, what: str, position: int, error: Exception, *, always: bool = False) -> None:
         """Note that something failed."""
-        if always or what not in self._told:
-            self._told.add(what)
+        if always or what not in self._reported:
+            self._reported.add(what)
             self._new.append(failure_of(what, position, error))
 
-    def mended(self, what: str) -> None:
+    def succeeded(self, what: str) -> None:
         """Note that something did not fail."""
-        self._told.discard(what)
+        self._reported.discard(what)
 
     def take(self) -> tuple[Failure, ...]:
         """Return those since the last call."""
@@ -88,14 +90,14 @@ class Failures:
         return taken
 
 
-class CarefulScheduler:
+class QuarantiningScheduler:
     """The scheduler, without the jobs that it fails at. They are left out until they are changed."""
 
-    def __init__(self, scheduler: Scheduler, failures: Failures) -> None:
+    def __init__(self, scheduler: Scheduler, failures: FailureLog) -> None:
         self._scheduler = scheduler
         self._failures = failures
-        self._left_out: dict[str, tuple[int, int, int]] = {}  # by job: its version, and where it failed
-        self._rests_until = 0.0
+        self._quarantined: dict[str, tuple[int, int, int]] = {}  # by job: its version, and where it failed
+        self._paused_until = 0.0
 
     def refresh(self, cell: Cell, observed: Observed, machines: Iterable[str]) -> None:
         """Read these machines again."""
@@ -107,13 +109,13 @@ class CarefulScheduler:
 
     def schedule(self, cell: Cell, observed: Observed, now: Now) -> Plan:
         """Plan a pass over all that waits and does not make it fail."""
-        self._left_out = {
-            key: version for key, version in self._left_out.items() if _version(cell, key) == version[:2]
+        self._quarantined = {
+            key: version for key, version in self._quarantined.items() if _version(cell, key) == version[:2]
         }
-        if now.mono < self._rests_until:
+        if now.mono < self._paused_until:
             return Plan()
         try:
-            plan = self._pass(cell, observed, now, cell.waiting.keys() - self._left_out.keys())
+            plan = self._pass(cell, observed, now, cell.waiting.keys() - self._quarantined.keys())
         except Exception as error:  # one job must not keep all others waiting
             plan = self._without_culprits(cell, observed, now, error)
         return msgspec.structs.replace(plan, refusals=plan.refusals | self._refusals(cell))
@@ -150,21 +152,21 @@ class CarefulScheduler:
                 return True
             return False
 
-        sound = sorted(cell.waiting.keys() - self._left_out.keys())
+        sound = sorted(cell.waiting.keys() - self._quarantined.keys())
         for key in culprits(fails, sound):
-            self._left_out[key] = (*_version(cell, key), cell.position)
+            self._quarantined[key] = (*_version(cell, key), cell.position)
             self._failures.add(f"scheduling {key}", cell.position, error, always=True)
         try:
-            return self._pass(cell, observed, now, set(sound) - self._left_out.keys())
+            return self._pass(cell, observed, now, set(sound) - self._quarantined.keys())
         except Exception as still:  # at no job in particular
             self._failures.add("scheduling", cell.position, still)
-            self._rests_until = now.mono + REST_SECONDS
+            self._paused_until = now.mono + PAUSE_SECONDS
             return Plan()
 
     def _refusals(self, cell: Cell) -> dict[str, tuple[Refusal, ...]]:
         return {
             key: (_refusal(cell, key, position),)
-            for key, (_, _, position) in sorted(self._left_out.items())
+            for key, (_, _, position) in sorted(self._quarantined.items())
             if cell.waiting.get(key)
         }
 

@@ -30,7 +30,7 @@ class Heard(msgspec.Struct, frozen=True):
     machines: Mapping[str, float]
 
 
-class Unasked(msgspec.Struct, frozen=True):
+class NotPolled(msgspec.Struct, frozen=True):
     """Machines that were not asked yet, and so cannot have kept silent."""
 
     machines: tuple[str, ...]
@@ -49,7 +49,7 @@ class UsageSeen(msgspec.Struct, frozen=True):
     usage: Mapping[tuple[str, int], tuple[int, int]]
 
 
-Input = Ask | Heard | Missed | Unasked | UsageSeen
+Input = Ask | Heard | Missed | NotPolled | UsageSeen
 
 
 class Step(msgspec.Struct, frozen=True):

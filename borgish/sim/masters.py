@@ -16,7 +16,7 @@ from borgish.clock import Now
 from borgish.errors import BorgishError, Unreachable
 from borgish.master.core import Core
 from borgish.master.leader import Host, Leader, Work
-from borgish.master.preflight import TakeOver, seen_by_machines
+from borgish.master.preflight import TakeOver, check_machines
 from borgish.master.settings import Checkpoints, Settings
 from borgish.master.standby import Standby
 from borgish.master.step import Step
@@ -133,7 +133,7 @@ class MasterHost:
             self.store = store
             cell = await asyncio.to_thread(standby.follow, store)
             transport = SimTransport(self._network, SECRET, process, (self.name, self._lives))
-            seen = await seen_by_machines(
+            seen = await check_machines(
                 cell,
                 STATE,
                 transport,
@@ -153,7 +153,7 @@ class MasterHost:
                 clock=process,
                 transport=transport,
                 housekeeping=TimedHousekeeping(),
-                beside=beside,
+                in_background=beside,
             )
             leader = Leader(self.settings, store, host, cell, self.name, lambda _seconds: None, seen)
             await leader.run(_Clients(self, leader), stopping)

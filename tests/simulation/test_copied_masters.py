@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from borgish.errors import Fenced, InUse, StoreOlder
-from borgish.link.fencing import Disobeyed
-from borgish.master.preflight import Found, RivalSearch, TakeOver
+from borgish.link.fencing import FencedByMachines
+from borgish.master.preflight import RivalSearch, TakeOver, Verdict
 from borgish.sim.faults import NO_FAULTS, Faults
 from borgish.sim.masters import MasterHost
 from borgish.sim.world import World
@@ -40,7 +40,7 @@ def test_copies_beside_the_master_end_and_disturb_nothing(seed: int) -> None:
 
 
 def test_it_would_be_found_if_they_led(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RivalSearch, "look", lambda *_: Found.NOBODY)
+    monkeypatch.setattr(RivalSearch, "evaluate", lambda *_: Verdict.NOBODY)
     problems = [text for seed in range(3) for text in World(seed, faults=COPIES).run().problems]
     assert "copy-1 leads beside the master" in problems
     assert "there is no master" in problems
@@ -60,9 +60,9 @@ def world() -> Iterator[World]:
     world.close()
 
 
-def refused(master: MasterHost) -> Disobeyed | None:
+def refused(master: MasterHost) -> FencedByMachines | None:
     assert master.leader is not None
-    return master.leader.link.refusals.found()
+    return master.leader.link.fencing.fenced()
 
 
 def alive(world: World) -> dict[str, list[str]]:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from borgish.errors import Unreachable
-from borgish.link.fencing import Refusals
+from borgish.link.fencing import FencingMonitor
 from borgish.resources import Resources
 from borgish.wire.api import Accepted
 from borgish.wire.api_past import RollbackRequest
@@ -17,9 +17,9 @@ from tests.integration.api.fakes import RunningApi
 @pytest.fixture
 def refused(api: RunningApi, monkeypatch: pytest.MonkeyPatch) -> RunningApi:
     """One whose only machine refuses it."""
-    refusals = Refusals()
+    refusals = FencingMonitor()
     refusals.note("m1", "m1 obeys another")
-    monkeypatch.setattr(api.master.services, "expect_obeyed", refusals.expect_few)
+    monkeypatch.setattr(api.master.services, "expect_obeyed", refusals.check)
     return api
 
 

@@ -100,7 +100,7 @@ class FakeInbox:
     def heard(self, machine: str, mono: float) -> None:
         self.heard_of.append(machine)
 
-    def unasked(self, machines: tuple[str, ...]) -> None:
+    def not_polled(self, machines: tuple[str, ...]) -> None:
         raise AssertionError("nothing is ramped up here")
 
     def missed(self, machine: str, miss: Miss) -> None:
@@ -260,12 +260,12 @@ async def test_a_borglet_that_obeys_another_master_is_told_of_and_asked_again(
     borglet.change()
     await bench.until(lambda: bench.fenced)
     assert f"m1 obeys another master of this cell{said}" in bench.link.trouble("m1")
-    found = bench.link.refusals.found()
+    found = bench.link.fencing.fenced()
     assert found is not None
     assert said in found.text
     borglet.answer = borglet.poll
     await bench.until(lambda: not bench.link.trouble("m1"))
-    assert bench.link.refusals.found() is None
+    assert bench.link.fencing.fenced() is None
 
 
 async def test_a_machine_that_does_not_answer_refuses_nothing(bench: Bench, borglet: FakeBorglet) -> None:
@@ -277,9 +277,9 @@ async def test_a_machine_that_does_not_answer_refuses_nothing(bench: Bench, borg
 
     borglet.answer = refuses
     borglet.change()
-    await bench.until(bench.link.refusals.found)
+    await bench.until(bench.link.fencing.fenced)
     borglet.answer = fails
-    await bench.until(lambda: bench.link.refusals.found() is None)
+    await bench.until(lambda: bench.link.fencing.fenced() is None)
 
 
 async def test_each_poll_says_who_leads(bench: Bench, borglet: FakeBorglet) -> None:

@@ -3,11 +3,11 @@
 import pytest
 
 from borgish.errors import Fenced
-from borgish.link.fencing import Refusals
+from borgish.link.fencing import FencingMonitor
 
 
-def refusals(*obeying: str) -> Refusals:
-    made = Refusals()
+def refusals(*obeying: str) -> FencingMonitor:
+    made = FencingMonitor()
     for machine in obeying:
         made.note(machine)
     return made
@@ -16,21 +16,21 @@ def refusals(*obeying: str) -> Refusals:
 def test_one_machine_of_several_deposes_nobody() -> None:
     made = refusals("m1", "m2", "m3")
     made.note("m1", "m1 obeys another")
-    assert made.found() is None
+    assert made.fenced() is None
     assert made.seconds(100.0) == made.seconds(200.0) == 0.0
-    made.expect_few()
+    made.check()
 
 
 def test_half_of_those_that_answer_do() -> None:
     made = refusals("m1", "m2", "m3")
     made.note("m2", "m2 obeys another")
     made.drop("m3")
-    found = made.found()
+    found = made.fenced()
     assert found is not None
     assert "1 of 2 machines that answer obey another borgmaster" in found.text
     assert "m2 obeys another" in found.text
     with pytest.raises(Fenced, match="no command is accepted") as caught:
-        made.expect_few()
+        made.check()
     assert (caught.value.status, caught.value.exit_code) == (503, 71)
     assert "--take-over" in caught.value.hint
 
@@ -49,4 +49,4 @@ def test_machines_that_are_gone_have_no_say() -> None:
     made = refusals("m1")
     made.note("m1", "no")
     made.drop("m1")
-    assert made.found() is None
+    assert made.fenced() is None

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from borgish.master.checkpoint_contents import look
+from borgish.master.checkpoint_contents import inspect_checkpoint
 from borgish.store.base import CheckpointInfo
 
 
@@ -13,6 +13,6 @@ def test_nothing_is_imported_from_the_current_directory(
 ) -> None:
     (tmp_path / "msgspec.py").write_text("raise SystemExit(3)")
     monkeypatch.chdir(tmp_path)
-    found = look("c", CheckpointInfo(1, 0.0, "periodic", "no digest", 4), b"junk")
+    found = inspect_checkpoint("c", CheckpointInfo(1, 0.0, "periodic", "no digest", 4), b"junk")
     assert found.contents is None
     assert found.problem

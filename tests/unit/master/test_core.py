@@ -22,7 +22,7 @@ from borgish.clock import Now
 from borgish.errors import Conflict, NotFound
 from borgish.link.conversation import Outgoing
 from borgish.master.core import Core
-from borgish.master.step import Ask, Heard, Input, Missed, Step, Unasked
+from borgish.master.step import Ask, Heard, Input, Missed, NotPolled, Step
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
 from borgish.spec.job import Constraint, JobSpec
@@ -179,7 +179,7 @@ def test_who_was_not_asked_was_not_silent(driver: Driver) -> None:
     driver.wait(1, "m1", "m2", "m3")
     for _ in range(30):
         driver.now = driver.now.later(1)
-        driver.step(Heard({"m1": driver.now.mono}), Unasked(("m2", "gone")))
+        driver.step(Heard({"m1": driver.now.mono}), NotPolled(("m2", "gone")))
     assert {name: machine.up for name, machine in driver.core.cell.machines.items()} == {
         "m1": True,
         "m2": True,

@@ -7,7 +7,7 @@ import pytest
 
 from borgish.clock import Now, SystemClock
 from borgish.errors import BorgishError, Fenced
-from borgish.master.lease import Lease, LeaseSettings, Mandate, Renewal, in_thread, wrong_with
+from borgish.master.lease import LeaderGuard, Lease, LeaseSettings, Renewal, in_thread, wrong_with
 from borgish.store.memory import MemoryStore
 
 SETTINGS = LeaseSettings(ttl_seconds=6.0, renew_seconds=1.5, deadline_seconds=4.0)
@@ -51,22 +51,22 @@ def test_it_must_be_renewed_before_its_master_stops_and_that_stop_before_another
 
 def test_a_mandate_ends_with_its_lease_and_comes_back_only_by_a_renewal() -> None:
     clock = Hand()
-    mandate = Mandate(clock, Lease(SETTINGS, 100.0))
+    guard = LeaderGuard(clock, Lease(SETTINGS, 100.0))
     clock.mono = 103.9
-    mandate.expect()
+    guard.check()
     clock.mono = 104.0
-    assert mandate.is_over
+    assert guard.is_over
     with pytest.raises(Fenced, match=r"could not be renewed") as caught:
-        mandate.expect()
+        guard.check()
     assert caught.value.exit_code == 71
 
 
 def test_without_a_lease_it_has_no_end() -> None:
     clock = Hand()
-    mandate = Mandate(clock)
+    guard = LeaderGuard(clock)
     clock.mono = 1e9
-    mandate.expect()
-    assert not mandate.is_over
+    guard.check()
+    assert not guard.is_over
 
 
 class Renewed(MemoryStore):
@@ -111,11 +111,11 @@ def test_one_whose_loop_is_dead_or_whose_time_is_over_renews_no_more(monkeypatch
     assert not store.asked.acquire(blocking=False)
 
 
-def test_who_has_given_up_its_mandate_gets_it_back_by_no_renewal() -> None:
+def test_who_resigned_leads_no_more_by_any_renewal() -> None:
     clock = Hand()
     lease = Lease(SETTINGS, 100.0)
-    mandate = Mandate(clock, lease)
-    mandate.give_up()
+    guard = LeaderGuard(clock, lease)
+    guard.resign()
     lease.renewed(clock.mono)
     with pytest.raises(Fenced, match="no longer leads"):
-        mandate.expect()
+        guard.check()

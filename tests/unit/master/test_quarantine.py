@@ -19,7 +19,7 @@ from borgish.errors import CellBroken, Poison, UnsafeConfiguration
 from borgish.master import core as core_module
 from borgish.master.core import Core
 from borgish.master.daemon import POISON_FILE, PoisonFile
-from borgish.master.quarantine import REST_SECONDS, culprits
+from borgish.master.quarantine import PAUSE_SECONDS, culprits
 from borgish.master.step import Ask, Step
 from borgish.reconcilers import RECONCILERS, Reconciler
 from borgish.reconcilers.settings import ReconcileSettings
@@ -201,9 +201,9 @@ def test_a_scheduler_that_fails_at_nothing_in_particular_rests(
     step = cellar.ask(SubmitJob(spec("ann/a")), SubmitJob(spec("ann/b")))
     assert [failure.what for failure in step.failures] == ["scheduling"]
     monkeypatch.undo()
-    cellar.wait(REST_SECONDS / 2)
+    cellar.wait(PAUSE_SECONDS / 2)
     assert cellar.running() == set()
-    cellar.wait(REST_SECONDS / 2)
+    cellar.wait(PAUSE_SECONDS / 2)
     assert cellar.running() == {"ann/a", "ann/b"}
 
 

@@ -13,7 +13,7 @@ from borgish.cell.model import Machine
 from borgish.clock import SystemClock
 from borgish.errors import CellBroken, Fenced, OutcomeUnknown
 from borgish.master.core import Core
-from borgish.master.lease import Lease, LeaseSettings, Mandate
+from borgish.master.lease import LeaderGuard, Lease, LeaseSettings
 from borgish.master.step import Step
 from borgish.master.turn import Inbox, Turn
 from borgish.reconcilers.settings import ReconcileSettings
@@ -38,9 +38,9 @@ class Bench:
         self.inbox = Inbox()
         core = Core(cell, SILENCE_IS_FINE, clock.now())
         epoch = self.store.lead("me", "here")
-        mandate = Mandate(clock, lease)
+        guard = LeaderGuard(clock, lease)
         release = self.released.append
-        self.turn = Turn(core, self.store, self.inbox, clock, release, lambda _: None, mandate)
+        self.turn = Turn(core, self.store, self.inbox, clock, release, lambda _: None, guard)
         self.running = asyncio.create_task(self.turn.run(core.begin(epoch, "me", clock.now())))
 
     async def ask_without_pause(self) -> None:
