@@ -1,4 +1,4 @@
-"""What is to outlive a power cut."""
+"""Files that outlive a power cut, and that only their owner reads."""
 
 import os
 from pathlib import Path
@@ -11,3 +11,8 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def open_private(path: str, flags: int) -> int:
+    """Open a file that only its owner can read: an ``opener`` of ``open``."""
+    return os.open(path, flags, 0o600)

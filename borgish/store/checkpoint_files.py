@@ -15,7 +15,7 @@ from pathlib import Path
 
 from borgish.cell.model import Snapshot
 from borgish.cell.state import Cell
-from borgish.durable import sync
+from borgish.durable import open_private, sync
 from borgish.errors import BorgishError, Conflict, Gone, Invalid, StoreDamaged, UnsafeConfiguration
 from borgish.store.base import CheckpointInfo
 from borgish.store.checkpoints import RestorePoint, info_of, is_good, verified_snapshot
@@ -71,7 +71,7 @@ class CheckpointFiles:
             self._cell, info.position, info.at, info.reason, info.name, info.bytes, info.sha256
         )
         try:
-            with open(draft, "wb", opener=_open_private) as file:
+            with open(draft, "wb", opener=open_private) as file:
                 file.write(pack_checkpoint(header, stored))
                 file.flush()
                 os.fsync(file.fileno())
@@ -142,7 +142,3 @@ def _same(one: object, other: object) -> bool:
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(value == other[key] for key, value in one.items())
     return one == other
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -104,7 +104,7 @@ class _BaseCandidate(ABC):
         if self._reader is None:
             with self._transaction() as connection:
                 if migrate.stored_revision(connection) == REVISION:
-                    migrate.expect_owner(connection, self._cell)
+                    migrate.check_owner(connection, self._cell)
                     self._reader = SqlStore(connection, self._cell, self._retention, lambda: None)
         return self._reader
 
@@ -175,7 +175,7 @@ class SqliteCandidate(_BaseCandidate):
         return self._in_use
 
     def _connect(self) -> Connection:
-        return sqlite.open_to_read(self._path)
+        return sqlite.open_read_only(self._path)
 
 
 class PostgresCandidate(_BaseCandidate):
@@ -205,7 +205,7 @@ class PostgresCandidate(_BaseCandidate):
         if not is_free and (led is None or led.silent_seconds < self._lease_seconds):
             return None
         with self._closed_on_error():
-            postgres.expect_writable(connection)
+            postgres.check_writable(connection)
             migrate.prepare(connection, self._cell)
         self._connection = self._reader = None  # the store has it from now on
         store = SqlStore(connection, self._cell, self._retention, self._lock.release)
@@ -237,7 +237,7 @@ class PostgresCandidate(_BaseCandidate):
         )
 
     def _connect(self) -> Connection:
-        connection = postgres.connect_alone(self._url)
+        connection = postgres.connect_unpooled(self._url)
         reach("open.connected")
         return connection
 

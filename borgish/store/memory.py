@@ -115,26 +115,26 @@ class MemoryStore:
 
     def load(self) -> Cell:
         """Return the cell, by the same way as from a database."""
-        self._expect_usable()
+        self._check_usable()
         recovered = restore(self._cell, self._newest_first(), self.entries)
         self.warnings = recovered.warnings
         return recovered.cell
 
     def lead(self, holder: str, address: str) -> int:  # noqa: ARG002 - the contract's names
         """Become the leader; nobody asks here who it is and where."""
-        self._expect_usable()
+        self._check_usable()
         self.disk.epoch += 1
         self._epoch = self.disk.epoch
         return self._epoch
 
     def leads(self) -> bool:
         """Return whether nobody has become the leader since."""
-        self._expect_usable()
+        self._check_usable()
         return self._epoch == self.disk.epoch
 
     def renew(self) -> None:
         """Prove that this one still leads."""
-        self._expect_leader()
+        self._check_leader()
 
     def release(self) -> None:
         """Resign."""
@@ -142,7 +142,7 @@ class MemoryStore:
 
     def append(self, entries: Sequence[Entry], records: Records) -> None:  # noqa: ARG002 - as above
         """Store the entries, or fail as asked for."""
-        self._expect_leader()
+        self._check_leader()
         self._check_order(entries)
         encoded = [_encode(entry) for entry in entries]
         fault, self._fault = self._fault, None
@@ -157,13 +157,13 @@ class MemoryStore:
 
     def entries(self, after: int, limit: int = 0) -> Iterator[Entry]:
         """Return journal entries with a position above ``after``, in order; ``limit`` 0 is all."""
-        self._expect_usable()
+        self._check_usable()
         first = self.disk.count(after)
         return map(_decode_entry, self.disk.entries[first : first + limit if limit else None])
 
     def entries_before(self, before: int, limit: int) -> Iterator[Entry]:
         """Return the ``limit`` entries next below position ``before``, newest first, decoded when taken."""
-        self._expect_usable()
+        self._check_usable()
         end = min(self.disk.count(before - 1), len(self.disk.entries))
         return map(_decode_entry, reversed(self.disk.entries[max(0, end - limit) : end]))
 
@@ -171,7 +171,7 @@ class MemoryStore:
         self, body: bytes | bytearray, position: int, at: float, reason: str, name: str = ""
     ) -> CheckpointInfo:
         """Store an encoded snapshot."""
-        self._expect_leader()
+        self._check_leader()
         if position > self.disk.head:
             raise ValueError(f"checkpoint at {position}, but the journal ends at {self.disk.head}")
         name = name_for(self.checkpoints(), position, name)
@@ -182,7 +182,7 @@ class MemoryStore:
 
     def import_checkpoint(self, info: CheckpointInfo, stored: bytes) -> None:
         """Store a checkpoint that comes from outside, as it is. Raises Conflict."""
-        self._expect_leader()
+        self._check_leader()
         check_import_conflicts(self.checkpoints(), info)
         self._put(info, stored)
 
@@ -193,7 +193,7 @@ class MemoryStore:
 
     def prune_journal(self, below: int, limit: int) -> int:
         """Delete the first entries of the journal, of those below a checkpoint. Raises Conflict."""
-        self._expect_leader()
+        self._check_leader()
         check_prune_base(self.checkpoints(), below)
         gone = min(self.disk.count(below - 1), limit)
         if gone > 0:
@@ -204,7 +204,7 @@ class MemoryStore:
 
     def checkpoints(self) -> list[CheckpointInfo]:
         """Return the stored checkpoints, newest first."""
-        self._expect_usable()
+        self._check_usable()
         return [info for info, _ in self._newest_first()]
 
     def checkpoint_body(self, position: int) -> tuple[CheckpointInfo, bytes]:
@@ -214,7 +214,7 @@ class MemoryStore:
 
     def delete_checkpoint(self, position: int, verify: Verify | None = None) -> CheckpointInfo:
         """Delete one checkpoint, unless it is the last good one."""
-        self._expect_leader()
+        self._check_leader()
         info = find_checkpoint(self.checkpoints(), position)
         other = other_good_checkpoint(position, self._newest_first(), verify or partial(is_good, self._cell))
         check_unchanged(self.checkpoints(), info, other)
@@ -223,20 +223,20 @@ class MemoryStore:
 
     def save_usage(self, blocks: Sequence[UsageBlock]) -> None:
         """Store samples of usage, over those of the same times."""
-        self._expect_leader()
+        self._check_leader()
         times = {block.at for block in blocks}
         others = {key: block for key, block in self.disk.usage.items() if key[0] not in times}
         self.disk.usage = others | {(block.at, block.part): block for block in blocks}
 
     def usage(self, after: tuple[float, int], until: float, limit: int) -> list[UsageBlock]:
         """Return blocks after this (time, part) and not after ``until``, in order, at most ``limit``."""
-        self._expect_usable()
+        self._check_usable()
         found = [block for key, block in sorted(self.disk.usage.items()) if key > after and key[0] <= until]
         return found[:limit]
 
     def prune_usage(self, before: float, limit: int) -> int:
         """Delete the first blocks, at most ``limit``, of those from before a time; return how many."""
-        self._expect_leader()
+        self._check_leader()
         gone = [key for key in sorted(self.disk.usage) if key[0] < before][:limit]
         for key in gone:
             del self.disk.usage[key]
@@ -249,12 +249,12 @@ class MemoryStore:
     def _newest_first(self) -> list[tuple[CheckpointInfo, bytes]]:
         return [found for _, found in sorted(self.disk.checkpoints.items(), reverse=True)]
 
-    def _expect_usable(self) -> None:
+    def _check_usable(self) -> None:
         if self._end is not None:
             raise self._end
 
-    def _expect_leader(self) -> None:
-        self._expect_usable()
+    def _check_leader(self) -> None:
+        self._check_usable()
         if not self._epoch or self._epoch != self.disk.epoch:
             self._end = fenced(self._cell, self._epoch)
             raise self._end

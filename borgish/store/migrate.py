@@ -45,7 +45,7 @@ def prepare(connection: Connection, cell: str, *, keep_checkpoint: bool = True) 
         _lock_against_others(connection)
         revision = stored_revision(connection)
         if revision:
-            _expect_known(connection, revision)
+            _check_known(connection, revision)
             _claim(connection, cell)
         if revision == REVISION:
             return
@@ -64,7 +64,7 @@ def prepare(connection: Connection, cell: str, *, keep_checkpoint: bool = True) 
     reach("migrate.committed")
 
 
-def expect_current(connection: Connection) -> str:
+def check_current(connection: Connection) -> str:
     """Return the name of the cell in a database that is at ``REVISION``. Changes nothing.
 
     Raises NotFound where there is no cell, and UnsafeConfiguration for one of another version.
@@ -73,7 +73,7 @@ def expect_current(connection: Connection) -> str:
         revision = stored_revision(connection)
         if not revision:
             raise NotFound("The database has no cell in it", "Name the one that a borgmaster uses")
-        _expect_known(connection, revision)
+        _check_known(connection, revision)
         if revision != REVISION:
             raise UnsafeConfiguration(
                 f"The database is at revision {revision}, and this borgish reads {REVISION}",
@@ -105,7 +105,7 @@ def _upgrade(connection: Connection, revision: str) -> None:
     from alembic import command  # takes long to load and is rarely needed
 
     if not revision:
-        _expect_empty(connection)
+        _check_empty(connection)
     command.upgrade(_migrations(connection), REVISION)
 
 
@@ -117,7 +117,7 @@ def _migrations(connection: Connection) -> "Config":
     return config
 
 
-def _expect_known(connection: Connection, revision: str) -> None:
+def _check_known(connection: Connection, revision: str) -> None:
     if revision == REVISION:
         return
     from alembic.script import ScriptDirectory
@@ -130,7 +130,7 @@ def _expect_known(connection: Connection, revision: str) -> None:
         )
 
 
-def _expect_empty(connection: Connection) -> None:
+def _check_empty(connection: Connection) -> None:
     taken = sorted(metadata.tables.keys() & set(inspect(connection).get_table_names()))
     if taken:
         raise UnsafeConfiguration(
@@ -145,15 +145,15 @@ def _claim(connection: Connection, cell: str) -> None:
         row = {"cell": cell, "timeline": 1, "epoch": 0, "holder": "", "address": ""}
         connection.execute(insert(leadership).values(renewed_at=func.now(), **row))
     else:
-        _expect_same(owner, cell)
+        _check_same_cell(owner, cell)
 
 
-def expect_owner(connection: Connection, cell: str) -> None:
+def check_owner(connection: Connection, cell: str) -> None:
     """Raise UnsafeConfiguration unless the database is a cell's own."""
-    _expect_same(connection.execute(select(leadership.c.cell)).scalar_one(), cell)
+    _check_same_cell(connection.execute(select(leadership.c.cell)).scalar_one(), cell)
 
 
-def _expect_same(owner: str, cell: str) -> None:
+def _check_same_cell(owner: str, cell: str) -> None:
     if owner != cell:
         raise UnsafeConfiguration(
             f"The database belongs to cell '{owner}', not to '{cell}'",

@@ -78,8 +78,8 @@ def open_reader(url: str) -> tuple[SqlStore, str]:
     """
     connection, release = postgres.connect(parse_url(url), None)
     try:
-        postgres.write_nothing(connection)
-        name = migrate.expect_current(connection)
+        postgres.set_read_only(connection)
+        name = migrate.check_current(connection)
     except SQLAlchemyError as error:
         connection.close()
         raise read_failed(error) from error

@@ -50,7 +50,7 @@ def connect(url: URL, lock_path: Path | None) -> tuple[Connection, Callable[[], 
     Raises UnsafeConfiguration when the driver is missing or the server refuses, Unreachable when
     nobody answers.
     """
-    _expect_driver()
+    _check_driver()
     with ExitStack() as held:
         if lock_path is not None:
             held.callback(FileLock(lock_path).release)
@@ -58,14 +58,14 @@ def connect(url: URL, lock_path: Path | None) -> tuple[Connection, Callable[[], 
         return _connection(url), held.pop_all().close
 
 
-def connect_alone(url: URL) -> Connection:
+def connect_unpooled(url: URL) -> Connection:
     """Return a connection whose session is ours alone: settings and advisory locks belong to a session.
 
     That is checked at the start, rather than found when it matters. Raises what ``connect`` does, and
     UnsafeConfiguration behind a pooler that gives each transaction another session: two of our connections at
     once show it, since one server process serves both.
     """
-    _expect_driver()
+    _check_driver()
     first = _connection(url)
     try:
         _check_not_pooled(url, first)
@@ -96,7 +96,7 @@ def _check_not_pooled(url: URL, first: Connection) -> None:
         )
 
 
-def expect_writable(connection: Connection) -> None:
+def check_writable(connection: Connection) -> None:
     """Raise Unreachable for a replica, which may become the server to write to at any moment."""
     with connection.begin():
         is_replica = connection.exec_driver_sql("SELECT pg_is_in_recovery()").scalar_one()
@@ -117,13 +117,13 @@ def _close(connection: Connection) -> None:
     connection.engine.dispose()
 
 
-def write_nothing(connection: Connection) -> None:
+def set_read_only(connection: Connection) -> None:
     """Have the server refuse every write of this connection from now on."""
     with connection.begin():
         connection.exec_driver_sql("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY")
 
 
-def _expect_driver() -> None:
+def _check_driver() -> None:
     try:
         import psycopg  # noqa: F401 - an extra: only who uses Postgres has it
     except ImportError as error:

@@ -22,6 +22,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from borgish.cell.apply import apply_entry
 from borgish.cell.events import EntriesLost, Entry
+from borgish.durable import open_private
 from borgish.errors import BorgishError, NotFound, StoreDamaged, UnsafeConfiguration
 from borgish.failpoints import reach
 from borgish.store import migrate, postgres, sqlite
@@ -210,7 +211,7 @@ class Recovery:
         names = journal.c.keys()
         with (
             _disk_errors(f"{path} cannot be written", "Make room there, then do the same again"),
-            open(path, "w", opener=_open_private) as file,
+            open(path, "w", opener=open_private) as file,
         ):
             for row in saved.lost:
                 file.write(json.dumps(dict(zip(names, row, strict=True)), default=str) + "\n")
@@ -300,7 +301,3 @@ def _closing(connection: Connection) -> Iterator[Connection]:
     finally:
         connection.close()
         connection.engine.dispose()
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

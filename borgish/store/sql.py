@@ -195,7 +195,7 @@ class SqlStore:
 
     def append(self, entries: Sequence[Entry], records: Records) -> None:
         """Write entries and rows in one durable transaction. Raises OutcomeUnknown, Fenced, StoreDamaged."""
-        self._expect_usable()
+        self._check_usable()
         last = self._check_order(entries)
         work = self._statements(entries, records)
         reach("append.begin")
@@ -361,7 +361,7 @@ class SqlStore:
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
         with self._mutex:
-            self._expect_usable()
+            self._check_usable()
             try:
                 with self._connection.begin():
                     yield self._connection
@@ -371,7 +371,7 @@ class SqlStore:
     @contextmanager
     def _writing(self) -> Iterator[Connection]:
         with self._mutex:
-            self._expect_usable()
+            self._check_usable()
             try:
                 with self._connection.begin():
                     yield self._connection
@@ -382,7 +382,7 @@ class SqlStore:
                 self._end = error
                 raise
 
-    def _expect_usable(self) -> None:
+    def _check_usable(self) -> None:
         if self._end is not None:
             raise self._end
         if not self._open:

@@ -20,7 +20,7 @@ from urllib.parse import quote
 from sqlalchemy import URL, Connection, StaticPool, create_engine, event
 from sqlalchemy.exc import SQLAlchemyError
 
-from borgish.durable import sync
+from borgish.durable import open_private, sync
 from borgish.errors import UnsafeConfiguration
 from borgish.failpoints import reach
 from borgish.store.base import read_failed
@@ -106,7 +106,7 @@ def open_file(path: Path) -> Connection:
         raise read_failed(error) from error
 
 
-def open_to_read(path: Path) -> Connection:
+def open_read_only(path: Path) -> Connection:
     """Return a connection that cannot write, to a file that another process may write to."""
     engine = create_engine(
         URL.create("sqlite", database=f"file:{quote(str(path))}", query={"mode": "ro", "uri": "true"}),
@@ -188,7 +188,7 @@ def copy_database(path: Path, to: Path) -> list[Path]:
     for name in ("", "-wal"):
         if _beside(path, name).exists():
             copies.append(_beside(to, name))
-            with open(copies[-1], "wb", opener=_open_private) as copy, _beside(path, name).open("rb") as file:
+            with open(copies[-1], "wb", opener=open_private) as copy, _beside(path, name).open("rb") as file:
                 shutil.copyfileobj(file, copy, 2**20)
     return copies
 
@@ -225,7 +225,3 @@ def sync_folder(path: Path) -> None:
 
 def _beside(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -109,8 +109,8 @@ def test_a_pooler_that_pools_transactions_is_refused(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch, served_by: tuple[int, ...]
 ) -> None:
     """Played: which process of the server serves our transactions is what shows it."""
-    postgres.connect_alone(make_url(postgres_url)).engine.dispose()
+    postgres.connect_unpooled(make_url(postgres_url)).engine.dispose()
     processes = iter(served_by)
     monkeypatch.setattr(postgres, "_backend_pid", lambda _connection: next(processes))
     with pytest.raises(UnsafeConfiguration, match="behind a pooler that gives each transaction"):
-        postgres.connect_alone(make_url(postgres_url))
+        postgres.connect_unpooled(make_url(postgres_url))
