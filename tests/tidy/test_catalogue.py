@@ -11,6 +11,7 @@ TESTS = ROOT / "tests"
 FAULTS = {f"F{number}" for number in range(1, 133)}
 INVARIANTS = {f"I{number}" for number in range(1, 45)}
 NAMED = re.compile(r"`([\w/]+\.py)::(\w+)`")
+CHECKED = re.compile(r"`((?:cell|sim)/\w+\.py)`: ((?:`[\w.]+`(?:, | and )?)+)")
 
 
 def rows() -> list[list[str]]:
@@ -41,4 +42,14 @@ def test_every_test_that_is_named_is_there() -> None:
     text = (TESTS / "README.md").read_text()
     assert text.count("::") == len(NAMED.findall(text))
     missing = [f"{file}::{test}" for file, test in NAMED.findall(text) if test not in collected(TESTS / file)]
+    assert missing == []
+
+
+def test_every_checker_that_is_named_is_there() -> None:
+    missing = []
+    for file, names in CHECKED.findall((TESTS / "README.md").read_text()):
+        tree = ast.parse((ROOT / "borgish" / file).read_text())
+        there = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+        wanted = {part for name in re.findall(r"`([\w.]+)`", names) for part in name.split(".")}
+        missing += [f"{file}: {part}" for part in sorted(wanted - there)]
     assert missing == []
