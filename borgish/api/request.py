@@ -27,6 +27,7 @@ from borgish.wire.api import Accepted, AsOf, EventView
 T = TypeVar("T")
 
 INLINE_BYTES_MAX = 512  # what many callers at a time may send, without a turn for each
+_NAMES_COMPARED_MAX = 2000
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}", re.ASCII)
 _WHERE = re.compile(r" - at `\$\.?(.*)`$")
 
@@ -106,7 +107,9 @@ class ApiRequest(Request[Principal, None, State]):
         if as_of is None:
             return await self.services.reader.read(view)
         answer = await self.services.moments.read(as_of, view)
-        return _dated(answer, as_of)
+        if isinstance(answer, msgspec.Struct) and "as_of" in answer.__struct_fields__:
+            return msgspec.structs.replace(answer, as_of=as_of)
+        return answer
 
     async def as_of(self) -> AsOf | None:
         """Return the moment that is asked about, the same each time; None for now."""
@@ -136,13 +139,6 @@ class ApiRequest(Request[Principal, None, State]):
         return accepted
 
 
-def _dated(answer: T, as_of: AsOf) -> T:
-    """Note in an answer which moment it is of, where it has room for that."""
-    if isinstance(answer, msgspec.Struct) and "as_of" in answer.__struct_fields__:
-        return msgspec.structs.replace(answer, as_of=as_of)
-    return answer
-
-
 def _each_key_once(pairs: list[tuple[str, object]]) -> None:
     """Refuse what JSON leaves open: which of two values counts. Raises Invalid."""
     if len(dict(pairs)) == len(pairs):
@@ -156,9 +152,6 @@ def _each_key_once(pairs: list[tuple[str, object]]) -> None:
 
 def _fields_of(shape: type) -> str:
     return "Its fields are " + ", ".join(field.encode_name for field in msgspec.structs.fields(shape))
-
-
-_NAMES_COMPARED_MAX = 2000
 
 
 def find_job(cell: Cell, key: str) -> Job:

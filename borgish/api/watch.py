@@ -66,7 +66,7 @@ class _Backlog:
                     self._space.clear()
                     await self._space.wait()
         except BorgishError as error:
-            self.waiting.append(_broken_off(error))
+            self.waiting.append(b"event: gone\ndata: %s\n\n" % msgspec.json.encode(problem_of(error)))
         finally:
             self._news.set()
 
@@ -87,10 +87,6 @@ class _Backlog:
 def encode(message: WatchMessage) -> bytes:
     """Return one message as a server-sent event; JSON has no line breaks to take care of."""
     return b"id: %s\nevent: %s\ndata: %s\n\n" % (message.id.encode(), message.kind.encode(), message.data)
-
-
-def _broken_off(error: BorgishError) -> bytes:
-    return b"event: gone\ndata: %s\n\n" % msgspec.json.encode(problem_of(error))
 
 
 def _kinds(text: str) -> frozenset[str]:

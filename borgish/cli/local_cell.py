@@ -86,12 +86,11 @@ def master_of(folder: Path) -> Daemon:
 
 def borglets_of(folder: Path) -> list[Daemon]:
     """Return the borglets of the cell's machines."""
-    return [_borglet(name, folder / "machines" / name) for name in machine_names(folder)]
-
-
-def _borglet(name: str, home: Path) -> Daemon:
-    config, log, pid_file = (home / f"borglet.{end}" for end in ("toml", "log", "pid"))
-    return Daemon(name, "borgish.borglet.main", config, log, pid_file)
+    return [
+        Daemon(name, "borgish.borglet.main", *(home / f"borglet.{end}" for end in ("toml", "log", "pid")))
+        for name in machine_names(folder)
+        for home in [folder / "machines" / name]
+    ]
 
 
 def check_machines(count: int) -> None:
@@ -106,9 +105,12 @@ def check_machines(count: int) -> None:
 def make(folder: Path, machines: int) -> list[str]:
     """Make what is missing of a cell with so many machines; return the names of the machines added."""
     check_machines(machines)
-    _make_folder(folder)
+    refuse_foreign(folder)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.chmod(0o700)
     if not exists(folder):
-        _make_master(folder)
+        listen = f"127.0.0.1:{_free_port(folder)}"
+        _write(folder / "cell.toml", f'name = "local"\nlisten = "{listen}"\nstate = "."\n')
     _make_secrets(folder)
     if not (folder / PLACE).exists():
         _write(folder / PLACE, f"{_inode(folder)} {folder.resolve()}\n")
@@ -165,20 +167,9 @@ def refuse_foreign(folder: Path) -> None:
         )
 
 
-def _make_folder(folder: Path) -> None:
-    refuse_foreign(folder)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.chmod(0o700)
-
-
 def _is_ours(folder: Path) -> bool:
     """Whether nothing foreign is in it: empty, or what an interrupted ``up`` left."""
     return all(path.name in _OURS or path.name.startswith(_OURS_BEGIN) for path in folder.iterdir())
-
-
-def _make_master(folder: Path) -> None:
-    listen = f"127.0.0.1:{_free_port(folder)}"
-    _write(folder / "cell.toml", f'name = "local"\nlisten = "{listen}"\nstate = "."\n')
 
 
 def _make_secrets(folder: Path) -> None:

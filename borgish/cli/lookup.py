@@ -5,10 +5,10 @@ be named without its user and a machine by its beginning. Jobs are never complet
 ``job kill web`` must not end ``web-store`` when ``web`` is gone.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from borgish.errors import BorgishError, Invalid, NotFound
+from borgish.errors import Invalid, NotFound
 from borgish.vocabulary import task_name
 from borgish.wire.api import (
     EventList,
@@ -104,14 +104,8 @@ def _is_index(text: str) -> bool:
 def _only(meant: Sequence[str], kind: str, text: str, known: Sequence[str]) -> str:
     if len(meant) == 1:
         return meant[0]
-    raise _ambiguous(meant, kind, text) if meant else _unknown(kind, text, known)
-
-
-def _ambiguous(meant: Iterable[str], kind: str, text: str) -> BorgishError:
-    return Invalid(f"'{text}' matches more than one {kind}", f"Name one of {_listed(sorted(meant))}")
-
-
-def _unknown(kind: str, text: str, known: Sequence[str]) -> BorgishError:
+    if meant:
+        raise Invalid(f"'{text}' matches more than one {kind}", f"Name one of {_listed(sorted(meant))}")
     near = nearest(text, known)
     if near:
         hint = f"Did you mean {_listed(near)}?"
@@ -119,7 +113,7 @@ def _unknown(kind: str, text: str, known: Sequence[str]) -> BorgishError:
         hint = f"There are: {_listed(sorted(known))}"
     else:
         hint = f"There is no {kind} at all"
-    return NotFound(f"there is no {kind} '{text}'", hint)
+    raise NotFound(f"there is no {kind} '{text}'", hint)
 
 
 def nearest(text: str, known: Sequence[str]) -> list[str]:

@@ -125,7 +125,7 @@ def draw(items: Sequence[T], columns: Sequence[Column[T]], file: TextIO | None =
     """Return the items as a table with a header. Only the last column is cut to fit a terminal."""
     file = file or sys.stdout
     header = [_Cell(column.title, "bold") for column in columns]
-    rows = [header, *([_cell_of(column, item) for column in columns] for item in items)]
+    rows = [header, *([_Cell(safe(c.text(item)), c.style(item)) for c in columns] for item in items)]
     widths = [max(cell_width(row[i].text) for row in rows) for i in range(len(columns))]
     room = _last_width(widths, width_of(file))
     rights = [column.right for column in columns]
@@ -156,10 +156,6 @@ def _character_width(character: str) -> int:
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
-
-
-def _cell_of(column: Column[T], item: T) -> _Cell:
-    return _Cell(safe(column.text(item)), column.style(item))
 
 
 def _last_width(widths: Sequence[int], screen: int) -> int:

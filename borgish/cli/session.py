@@ -39,7 +39,9 @@ class Session(msgspec.Struct):
     @property
     def cell_folder(self) -> Path:
         """The folder of the local cell that is meant, absolute; it need not exist."""
-        chosen = self.folder or _from_environment() or nearest_folder(Path.cwd()) or Path.home() / FOLDER_NAME
+        named = os.environ.get("BORGISH_DIR")
+        chosen = self.folder or (Path(named) if named else nearest_folder(Path.cwd()))
+        chosen = chosen or Path.home() / FOLDER_NAME
         return Path(os.path.abspath(chosen))
 
     def use(self, folder: Path | None) -> None:
@@ -118,11 +120,6 @@ def login_name() -> str:
         return "user"
     name = re.sub(r"[^a-z0-9-]+", "-", login).strip("-")[:63].strip("-")
     return name if re.fullmatch(NAME_PATTERN, name) else "user"
-
-
-def _from_environment() -> Path | None:
-    named = os.environ.get("BORGISH_DIR")
-    return Path(named) if named else None
 
 
 _OTHER_WORDS = {

@@ -15,8 +15,6 @@ from borgish.text import age
 from borgish.wire.api import BandUse, HealthView, StatusView
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from borgish.client import Client
 
 app = single()
@@ -135,18 +133,14 @@ def _local_pid(session: Session) -> int:
 
 
 def _print_daemons(session: Session) -> None:
-    """Say which daemons of the local cell run, when the master does not answer."""
-    from borgish.cli.local_cell import exists
+    """Print which daemons of the local cell run, when the master does not answer."""
+    from borgish.cli.daemons import running_pid
+    from borgish.cli.local_cell import borglets_of, exists, master_of
 
     folder = session.cell_folder
-    if not session.url and exists(folder):
-        print_err(f"cell in {folder}: {_daemon_words(folder)}")
-
-
-def _daemon_words(folder: "Path") -> str:
-    from borgish.cli.daemons import running_pid
-    from borgish.cli.local_cell import borglets_of, master_of
-
+    if session.url or not exists(folder):
+        return
     every = [master_of(folder), *borglets_of(folder)]
     running = [f"{daemon.name} (pid {pid})" for daemon in every if (pid := running_pid(daemon))]
-    return f"{', '.join(running) or 'none'} of {plural(len(every), 'daemon')} running"
+    shown = ", ".join(running) or "none"
+    print_err(f"cell in {folder}: {shown} of {plural(len(every), 'daemon')} running")
