@@ -2,7 +2,6 @@
 
 import signal
 import ssl
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from borgish.clock import SystemClock
 from borgish.errors import BorgishError, Forbidden, Unauthenticated, Unreachable
 from borgish.reload import read_pem
 from borgish.wire.api import HealthView, MachineView, StatusView
+from tests.forked import Forked
 from tests.integration.tls.test_tls_cell import SECONDS_MAX, TLS, Authority, daemon
 from tests.ports import free_port
 
@@ -32,7 +32,7 @@ class Folder:
         self.authority = Authority(path)
         self.authority.sign("cell")
         self.authority.sign("m1")
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, Forked] = {}
         self.ports = {"cell": free_port(), "standby": free_port()}
 
     def write_cell(self, text: str = "", name: str = "cell") -> None:
@@ -46,7 +46,7 @@ class Folder:
     def url(self, name: str = "cell") -> str:
         return f"https://127.0.0.1:{self.ports[name]}"
 
-    def start(self, name: str, *options: str) -> "subprocess.Popen[bytes]":
+    def start(self, name: str, *options: str) -> Forked:
         module = "borgish.borglet.main" if name == "m1" else "borgish.master.main"
         self.processes[name] = daemon(module, self.path / f"{name}.toml", *options)
         return self.processes[name]
@@ -107,7 +107,7 @@ def shown(port: int) -> str:
     return ssl.get_server_certificate(("127.0.0.1", port))
 
 
-def catches_hangups(process: "subprocess.Popen[bytes]") -> bool:
+def catches_hangups(process: Forked) -> bool:
     status = Path(f"/proc/{process.pid}/status").read_text()
     return bool(int(status.partition("SigCgt:")[2].split()[0], 16) & CAUGHT)
 

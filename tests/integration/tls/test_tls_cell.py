@@ -3,8 +3,6 @@
 import ipaddress
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +18,7 @@ from cryptography.x509.oid import NameOID
 
 from borgish.cli.borgctl import run
 from borgish.clock import SystemClock
+from tests.forked import Forked
 from tests.ports import free_port
 
 # What an authority's key is for: Python 3.13 trusts none that does not say it.
@@ -71,14 +70,9 @@ class Authority:
         return x509.CertificateBuilder(issuer, subject, key, serial, self.begins, ends)
 
 
-def daemon(module: str, config: Path, *options: str) -> "subprocess.Popen[bytes]":
-    with (config.with_suffix(".log")).open("ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", module, "--config", str(config), *options],
-            stdout=log,
-            stderr=log,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-        )
+def daemon(module: str, config: Path, *options: str) -> Forked:
+    with (config.with_suffix(".log")).open("ab") as log, open(os.devnull, "rb") as nothing:
+        return Forked(module, ["--config", config, *options], (nothing, log, log))
 
 
 @contextmanager
