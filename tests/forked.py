@@ -30,9 +30,9 @@ import borgish.cli
 ROOT = Path(__file__).resolve().parent.parent
 BORGCTL, FAUXMASTER = "borgish.cli.borgctl", "borgish.sim.fauxmaster"
 _DAEMONS = ("borgish.borglet.main", "borgish.master.main")
-_LOADED_WHEN_USED = (
-    *("alembic.command", "borgish.client", "borgish.master.daemon", "borgish.store.open"),
-    *("psycopg", "rich.table", "uvloop", "yaml"),
+_LOADED_LATER = (
+    *("alembic.config", "apscheduler.executors.asyncio", "apscheduler.triggers.interval"),
+    *("borgish.api.standby", "borgish.master.process", "borgish.store.open", "psycopg", "uvloop"),
 )
 _DESCRIPTORS_MAX = 4096
 
@@ -145,10 +145,20 @@ def _nursery() -> _Nursery:
     return _Nursery()
 
 
+def load_daemons() -> None:
+    """Import what the daemons do, and what they import when it is first used."""
+    import litestar
+
+    for module in (*_DAEMONS, *_LOADED_LATER):
+        importlib.import_module(module)
+    litestar.Litestar(openapi_config=None, logging_config=None)  # it loads what it finds to be installed
+
+
 def _main() -> None:
     """Fork for each message until nobody can send any more."""
+    load_daemons()
     commands = (module.name for module in pkgutil.iter_modules(borgish.cli.__path__, "borgish.cli."))
-    for module in (FAUXMASTER, *_DAEMONS, *commands, *_LOADED_WHEN_USED):
+    for module in (FAUXMASTER, "rich.table", "yaml", *commands):
         importlib.import_module(module)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that are forked

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tests.forked import load_daemons
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -78,8 +80,7 @@ class Nursery:
 
 def main() -> None:
     """Serve requests until nobody can send any more."""
-    for module in ("borgish.master.daemon", "borgish.store.open", "uvloop", "psycopg", "alembic.command"):
-        importlib.import_module(module)
+    load_daemons()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the test that was interrupted closes us
     children: set[int] = set()
     for line in sys.stdin:
