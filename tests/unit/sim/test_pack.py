@@ -120,7 +120,7 @@ def machines_of_more(count: int) -> list[Machine]:
 
 def test_the_tasks_that_decide_are_told() -> None:
     """One task that six machines take keeps the cell as large as it is until one of them comes."""
-    compacted = packed_tightly(with_large(6), "hybrid", 0, 5)
+    compacted = packed_tightly(with_large(6), "hybrid", 0, 2)
     (decider,) = compacted.decided_by
     assert (decider.task, decider.tasks, decider.machines) == ("ann/large/0", 1, 6)
     assert "  ann/large/0 (60 cpu, 1GiB ram): 6 of 300 machines take it when empty" in show_compacted(
@@ -131,15 +131,16 @@ def test_the_tasks_that_decide_are_told() -> None:
 
 def test_what_may_wait_does_not_decide() -> None:
     work = with_large(6)
-    compacted = packed_tightly(Work(work.machines, work._jobs, picky_machines=6), "hybrid", 0, 5)
+    compacted = packed_tightly(Work(work.machines, work._jobs, picky_machines=6), "hybrid", 0, 2)
     assert [each.task for each in compacted.decided_by if "large" in each.task] == []
 
 
 def test_no_task_may_wait_where_the_share_is_nothing() -> None:
     work = with_large(5)
     strict = Work(work.machines, work._jobs, pending_share=0.0)
-    assert packed_tightly(work, "hybrid", 0, 3).result < packed_tightly(strict, "hybrid", 0, 3).result
-    (decider,) = packed_tightly(strict, "hybrid", 0, 3).decided_by
+    lax, tight = (packed_tightly(each, "hybrid", 0, 2) for each in (work, strict))
+    assert lax.result < tight.result
+    (decider,) = tight.decided_by
     assert decider.task == "ann/large/0"
 
 
