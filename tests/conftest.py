@@ -36,7 +36,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             report.nodeid
             for outcome in ("passed", "failed", "error", "skipped")
             for report in terminalreporter.getreports(outcome)
-            if group in getattr(report, "keywords", ())  # none where collection failed
+            if group in (keywords := getattr(report, "keywords", ()))  # none where collection failed
+            and (group == "nightly" or "nightly" not in keywords or not LACKS["nightly"]())
         }
         if not asked:
             said = "no test of this group was in this run"

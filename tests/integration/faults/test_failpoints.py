@@ -2,10 +2,12 @@
 
 import json
 import signal
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from _pytest.mark import ParameterSet
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
@@ -155,7 +157,16 @@ def test_a_start_on_what_there_is(nursery: Nursery, tmp_path: Path, url: str) ->
         goes_on(siege)
 
 
-@pytest.mark.parametrize("part", SERVING)
+def at_work() -> Iterator[ParameterSet]:
+    """All of it on SQLite; on Postgres each time what writes, and the rest at night."""
+    for part in SERVING:
+        yield pytest.param("sqlite", part)
+        often = part in ("append", "checkpoint")
+        marks = [pytest.mark.postgres] if often else [pytest.mark.postgres, pytest.mark.nightly]
+        yield pytest.param("postgres", part, marks=marks)
+
+
+@pytest.mark.parametrize(("url", "part"), list(at_work()), indirect=["url"])
 def test_at_work(nursery: Nursery, tmp_path: Path, url: str, part: str) -> None:
     """Each life begins with what the one before left unanswered, and dies under load."""
     with Siege(nursery, tmp_path, url, FORGETFUL if part == "append" else "") as siege:
