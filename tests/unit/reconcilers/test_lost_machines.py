@@ -164,14 +164,14 @@ def test_machines_that_came_back_a_moment_ago_count_for_a_while() -> None:
 
 @pytest.mark.parametrize(
     ("heard", "seconds", "given_up"),
-    [(2, 11.0, ["m4"]), (1, 11.0, []), (1, 59.9, []), (1, 60.0, ["m4"])],
+    [(3, 11.0, ["m5"]), (2, 11.0, []), (2, 59.9, []), (2, 60.0, ["m5"])],
 )
 def test_a_new_master_waits_for_half_of_the_machines_or_a_minute(
     heard: int, seconds: float, given_up: list[str]
 ) -> None:
-    desk = Machines(4)
-    desk.run("a", "m4")
-    desk.lose("m4")
+    desk = Machines(5)
+    desk.run("a", "m5")
+    desk.lose("m5")
     for number, seen in enumerate(desk.observed.machines.values()):
         seen.heard, seen.watched_since = (NOW.mono if number < heard else 0.0), NOW.mono
     settings = ReconcileSettings(led_since=NOW.mono, led_since_wall=NOW.wall)
