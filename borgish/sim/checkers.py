@@ -4,7 +4,7 @@ Nothing here asks the master what it thinks.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
 from borgish.cell.allocs import inside, is_alloc_set
 from borgish.cell.events import Entry, TasksEvicted, TasksPlaced
@@ -32,7 +32,7 @@ class Checker(Watcher):
         self.starts = 0
         self.stops = 0
         self.store: SimStore | None = None
-        self.master: MasterHost | None = None
+        self.master: Callable[[], MasterHost]  # that leads, or did
         self.machines: Mapping[str, Machine] = {}
         self._on: dict[str, str] = {}  # tasks on the disk, and the machines they were last placed on
         self._placed: dict[str, str] = {}  # attempts on the disk, and their machines
@@ -66,8 +66,7 @@ class Checker(Watcher):
         least = (
             min(spec.restart.backoff_seconds * 2.0 ** (ends - 2), BACKOFF_SECONDS_MAX) if ends > 1 else 0.0
         )
-        assert self.master is not None
-        waited = self.master.now().mono - before.ended
+        waited = self.master().now().mono - before.ended
         if waited < least - 0.01:
             self.problems.append(f"{spec.key} is started {waited:.2f} s after end {ends} in a row")
 
@@ -77,7 +76,7 @@ class Checker(Watcher):
     def stopping(self, machine: str, key: str) -> None:
         """A stop is of an attempt that should not run any more, or of a program whose main one is gone."""
         self.stops += 1
-        core = self.master.core if self.master else None
+        core = self.master().core
         main = main_key(key)
         if main != key and main not in self._alive_of(machine, main):
             return

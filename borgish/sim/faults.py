@@ -27,6 +27,7 @@ class Faults(msgspec.Struct, frozen=True):
     # A second master begins on a copy of the store, of now or of some time before. Never by default: while
     # the first one is dead or held up nobody polls the machines, and a copy leads them.
     master_copied_seconds: float = 0.0
+    session_lost_seconds: float = 0.0  # with several masters: the leader's session, though its process lives
     away_seconds: float = 25.0  # at most, for all of these
 
 

@@ -6,6 +6,7 @@ runs in a real cell: ``master.standby``, ``preflight`` and ``leader``, and all t
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TypeVar
 
 from borgish.cell.commands import Command
@@ -122,7 +123,7 @@ class MasterHost:
     async def _live(self, process: Process, take_over: TakeOver) -> None:
         """What ``master.process`` does, without its listener and its files."""
         leader: Leader | None = None
-        candidate = MemoryCandidate(self.store, process)
+        candidate = MemoryCandidate(self.store, process, self._loop)
         try:
             stopping = self._stopping = self._loop.create_future()
             standby = Standby(self.store.disk.cell, candidate, process)
@@ -132,7 +133,9 @@ class MasterHost:
                 return
             self.store = store
             cell = await asyncio.to_thread(standby.follow, store)
-            transport = SimTransport(self._network, SECRET, process, (self.name, self._lives))
+            transport = SimTransport(
+                self._network, SECRET, process, (self.name, self._lives), partial(self._judge_lease, store)
+            )
             seen = await check_machines(
                 cell,
                 STATE,
@@ -164,6 +167,12 @@ class MasterHost:
                 leader.close()
             candidate.close()
             self.die()
+
+    def _judge_lease(self, store: SimStore, what: str) -> None:
+        """One whose lease is over asks machines nothing more, and acknowledges nothing."""
+        over = self._loop.now().mono - store.renewed_at - self.settings.lease.deadline_seconds
+        if store.has_lease and self.leader is not None and over > 0:
+            self.problems.append(f"{self.name} {what} {over:.1f} s after the end of its lease")
 
     def stop(self) -> None:
         """Ask it to end in order, as SIGTERM does."""
@@ -218,7 +227,14 @@ class MasterHost:
         then: Cell | None = None,
     ) -> None:
         """Give a command to the one that leads here."""
-        self.ask(lambda leader: leader.command(command, actor, request_id, digest, then), answer)
+        store = self.store
+
+        def answered(reply: Accepted | BorgishError) -> None:
+            if isinstance(reply, Accepted):
+                self._judge_lease(store, "acknowledges a command")
+            answer(reply)
+
+        self.ask(lambda leader: leader.command(command, actor, request_id, digest, then), answered)
 
 
 class _Clients:

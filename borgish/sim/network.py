@@ -177,12 +177,21 @@ async def _answer(app: App, request: Request, answer: "asyncio.Future[Response]"
 class SimTransport:
     """One master's way to machines. ``client`` is the address that its requests come from."""
 
-    def __init__(self, network: Network, secret: str, process: Process, client: tuple[str, int]) -> None:
-        self._network, self._secret, self._client = network, secret, client
+    def __init__(
+        self,
+        network: Network,
+        secret: str,
+        process: Process,
+        client: tuple[str, int],
+        judge: Callable[[str], None] = lambda _what: None,
+    ) -> None:
+        """``judge`` is called with what is done, when a request leaves."""
+        self._network, self._secret, self._client, self._judge = network, secret, client, judge
         network.connected(process, client)
 
     def peer(self, record: Machine, permit: Callable[[], None] = lambda: None) -> "SimPeer":
-        return SimPeer(self._network, record, poll_token(self._secret, record.name), self._client, permit)
+        token = poll_token(self._secret, record.name)
+        return SimPeer(self._network, record, token, self._client, permit, self._judge)
 
 
 class SimPeer:
@@ -195,10 +204,11 @@ class SimPeer:
         token: str,
         client: tuple[str, int],
         permit: Callable[[], None],
+        judge: Callable[[str], None],
     ) -> None:
         self.host, self.port = record.host, record.port
         self._machine = record.name
-        self._network, self._client, self._permit = network, client, permit
+        self._network, self._client, self._permit, self._judge = network, client, permit, judge
         self._headers = ((b"authorization", f"Bearer {token}".encode()),)
 
     async def post(self, path: str, body: bytes, timeout_seconds: float) -> Response:
@@ -210,6 +220,7 @@ class SimPeer:
 
     async def _ask(self, method: str, path: str, body: bytes, timeout_seconds: float) -> Response:
         self._permit()
+        self._judge("polls")
         request = Request(method, path, self._headers, body, self._client)
         answer = self._network.ask(self._machine, self.port, request)
 

@@ -66,6 +66,7 @@ class Programs:
         """By (task, attempt): when its main program last ended by itself, unasked, and its exit code."""
         self.changed: dict[Runtime, Callable[[str], None]] = {}
         self.are_lasting = False  # nobody knows when they would end by themselves, so they do not
+        self.foreign_ports: frozenset[int] = frozenset()  # on which programs listen that are nobody's tasks
         self.is_hung = False  # whoever asks for a start or a stop gets no answer
         self._loop = loop
         self._injector = injector
@@ -176,6 +177,9 @@ class SimRuntime:
             raise StartFailed("the simulator refused it")
         if spec.program and not self._programs.is_alive(main_key(spec.key)):
             raise StartFailed("its main program does not run")
+        for port in spec.ports.values():
+            if port in self._programs.foreign_ports:
+                raise StartFailed(f"port {port} is in use", port=port)
         self._watcher.starting(self._machine, spec)
         return self._programs.start(spec, run)
 

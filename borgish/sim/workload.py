@@ -1,5 +1,7 @@
 """Clients at work: they submit, scale, kill, cordon, roll back and more, and retry when nobody answers."""
 
+from collections.abc import Callable
+
 import msgspec
 
 from borgish.cell.commands import (
@@ -38,7 +40,7 @@ class Clients:
         self,
         clock: VirtualLoop,
         injector: FaultInjector,
-        master: MasterHost,
+        master: Callable[[], MasterHost],
         machines: list[str],
         pause_seconds: float,
     ) -> None:
@@ -76,7 +78,7 @@ class Clients:
     def _send(self, command: Command) -> None:
         self._requests += 1
         request_id = f"r{self._requests}"
-        store = self._master.store.reopen()
+        store = self._master().store.reopen()
         then = cell_at(store, store.disk.cell, command.to).cell if isinstance(command, RollBack) else None
         self._ask(command, then, request_id, answered=[])
 
@@ -93,7 +95,7 @@ class Clients:
                 self._ask_another(command, then, request_id)
             answered.append(True)
 
-        self._master.command(command, take, "ann", request_id, "d", then)
+        self._master().command(command, take, "ann", request_id, "d", then)
         self._clock.after(ASK_AGAIN_SECONDS, lambda: self._ask(command, then, request_id, answered))
 
     def _ask_another(self, command: Command, then: Cell | None, request_id: str) -> None:
@@ -104,7 +106,7 @@ class Clients:
                 self.problems.append(f"{request_id} was accepted for two requests")
 
         if self._injector.of("another", request_id).random() < 0.05:
-            self._master.command(command, take, "ann", request_id, "another digest", then)
+            self._master().command(command, take, "ann", request_id, "another digest", then)
 
     def _command(self) -> Command:
         chance = self._injector.random
@@ -126,12 +128,12 @@ class Clients:
         return CordonMachine(name) if kind < 0.96 else UncordonMachine(name)
 
     def _has_journal(self) -> bool:
-        return bool(self._master.store.disk.entries)
+        return bool(self._master().store.disk.entries)
 
     def _roll_back(self) -> RollBack:
         """Back by a few entries or by many; at the usual pace or at once; of all jobs or of one."""
         chance = self._injector.random
-        latest = len(self._master.store.disk.entries)
+        latest = len(self._master().store.disk.entries)
         position = latest - chance.randrange(min(latest, chance.choice([10, 60, 400])))
         job = f"ann/job-{chance.randrange(self._jobs)}"
         return RollBack(

@@ -14,7 +14,7 @@ from borgish.sim.checkers import Checker, request_problems, settled_problems
 from borgish.sim.faults import FaultInjector, Faults
 from borgish.sim.loop import VirtualLoop
 from borgish.sim.machines import Machine
-from borgish.sim.masters import MasterHost
+from borgish.sim.masters import SETTINGS, MasterHost
 from borgish.sim.network import Network
 from borgish.sim.policy import Loss, Record
 from borgish.sim.store import SimDisk, SimStore
@@ -44,11 +44,17 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class World:
-    """One master, some machines, and everything that happens to them."""
+    """Masters on one store, mostly one, some machines, and everything that happens to them."""
 
     def __init__(
-        self, seed: int, machines: int = 6, faults: Faults | None = None, pause_seconds: float = 1.5
+        self,
+        seed: int,
+        machines: int = 6,
+        faults: Faults | None = None,
+        pause_seconds: float = 1.5,
+        masters: int = 1,
     ) -> None:
+        """Of several ``masters`` one leads by a lease, as on Postgres, and the others stand by."""
         self.injector = FaultInjector(seed, Faults() if faults is None else faults)
         self.clock = VirtualLoop(self.injector.of("threads"))
         self.checker = Checker()
@@ -59,11 +65,15 @@ class World:
             machine = Machine(name, self.clock, self.injector, self.checker, self.network)
             machine.leader = self._leader
             self.machines[name] = machine
-        store = SimStore(SimDisk("sim"), self.clock, self.injector)
-        self.master = MasterHost(self.clock, self.injector, self.network, store)
-        self.checker.store, self.checker.master = store, self.master
+        lease_seconds = SETTINGS.lease.ttl_seconds if masters > 1 else 0.0
+        store = SimStore(SimDisk("sim", lease_seconds=lease_seconds), self.clock, self.injector)
+        self.hosts = [
+            MasterHost(self.clock, self.injector, self.network, store, f"sim-{number}" if number else "sim")
+            for number in range(masters)
+        ]
+        self.checker.store, self.checker.master = store, lambda: self.master
         self.checker.machines = self.machines
-        self.clients = Clients(self.clock, self.injector, self.master, names, pause_seconds)
+        self.clients = Clients(self.clock, self.injector, lambda: self.master, names, pause_seconds)
         self.copies: list[MasterHost] = []
         self._backup: SimStore | None = None
         self.held_up: list[tuple[float, float]] = []  # when the master could write nothing
@@ -88,15 +98,22 @@ class World:
 
     def begin(self) -> None:
         """Start everybody; what follows happens as the clock goes on."""
-        self._begin_master()
+        for host in self.hosts:
+            self._begin_master(host)
         for machine in self.machines.values():
             self.begin_borglet(machine)
         self.clients.begin()
         self._plan_disasters()
 
-    def _begin_master(self) -> None:
+    @property
+    def master(self) -> MasterHost:
+        """The master that has the store, or else the first."""
+        leader = self.hosts[0].store.sim_disk.leader
+        return next((host for host in self.hosts if host.process is leader), self.hosts[0])
+
+    def _begin_master(self, host: MasterHost) -> None:
         self.masters += 1
-        self.master.begin()
+        host.begin()
 
     def begin_borglet(self, machine: Machine) -> None:
         """Start a machine's borglet where none runs."""
@@ -120,10 +137,12 @@ class World:
             (faults.clock_steps_seconds, self._step_clock),
             (faults.store_fills_seconds, self._fill_store),
             (faults.master_copied_seconds, self._begin_copy),
+            (faults.session_lost_seconds, self._lose_session),
         ):
             if mean_seconds:
                 self._plan(mean_seconds, strike)
-        self._watch_master()
+        for host in self.hosts:
+            self._watch_master(host)
 
     def _plan(self, mean_seconds: float, strike: Callable[[], None]) -> None:
         def happen() -> None:
@@ -133,16 +152,16 @@ class World:
 
         self.clock.after(self.injector.until_next(mean_seconds), happen)
 
-    def _watch_master(self) -> None:
-        """Start the master again some time after it ended, whatever ended it."""
-        if not self.master.is_up:
-            self.clock.after(self.injector.away_seconds(), self._revive_master)
+    def _watch_master(self, host: MasterHost) -> None:
+        """Start a master again some time after it ended, whatever ended it."""
+        if not host.is_up:
+            self.clock.after(self.injector.away_seconds(), lambda: self._revive_master(host))
         else:
-            self.clock.after(0.5, self._watch_master)
+            self.clock.after(0.5, lambda: self._watch_master(host))
 
-    def _revive_master(self) -> None:
-        self._begin_master()
-        self._watch_master()
+    def _revive_master(self, host: MasterHost) -> None:
+        self._begin_master(host)
+        self._watch_master(host)
 
     def _kill_master(self) -> None:
         self.master.die()
@@ -170,6 +189,10 @@ class World:
         copy = MasterHost(self.clock, self.injector, self.network, store.copy(), name)
         self.copies.append(copy)
         return copy
+
+    def _lose_session(self) -> None:
+        """Let the leader's session with the store end while its process lives."""
+        self.master.store.lose_session()
 
     def _step_clock(self) -> None:
         self.clock.step_wall(self.injector.clock_step_seconds())
@@ -206,7 +229,9 @@ class World:
     # The end
 
     def _verdict(self) -> Verdict:
-        problems = [*self.clock.faults, *self.master.problems, *self.checker.problems, *self.clients.problems]
+        problems = [*self.clock.faults, *self.checker.problems, *self.clients.problems]
+        for host in self.hosts:
+            problems += host.problems
         store = self.master.store
         for machine in self.machines.values():
             problems += [f"{machine.name}: {problem}" for problem in machine.disk.problems]
@@ -215,7 +240,7 @@ class World:
         record = Record(
             list(store.reopen().entries(0)),
             store.sim_disk.decided_at,
-            self.master.began_at,
+            sorted(at for host in self.hosts for at in host.began_at),
             self.held_up,
             self.machines,
         )

@@ -1,14 +1,17 @@
 """What happens to a cell besides storms: cuts in one direction, much of it gone at once, clocks that drift, a
-runtime that hangs, programs that fail their health checks, masters that end in order."""
+runtime that hangs, programs that fail their health checks, ports that foreign programs have, masters that
+end in order or take the lead from one another."""
 
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
 import pytest
 
 from borgish.cell.commands import SubmitJob
+from borgish.master.mandate import Mandate
 from borgish.resources import Resources
-from borgish.sim.faults import NO_FAULTS
+from borgish.sim.faults import NO_FAULTS, Faults
 from borgish.sim.machines import Machine
 from borgish.sim.world import Verdict, World
 from borgish.spec.job import Health, JobSpec
@@ -101,3 +104,48 @@ def test_a_master_that_ends_in_order_is_followed_by_the_next_and_nothing_is_lost
     verdict = lived((40.0, lambda world: world.master.stop()), (80.0, lambda world: world.master.stop()))
     assert verdict.problems == ()
     assert verdict.masters == 3
+
+
+@pytest.mark.parametrize("held", [range(20000, 20003), range(20000, 20100)])
+def test_ports_that_foreign_programs_have_are_given_to_no_task_for_long(held: range) -> None:
+    world = World(1, faults=NO_FAULTS, pause_seconds=1e9)
+    for machine in list(world.machines.values())[:5]:
+        machine.programs.foreign_ports = frozenset(held)
+    needs, labels = Resources(100), {"sim": "service"}
+    spec = JobSpec(
+        "web", "ann", 8, ("sim",), runtime=Runtime.FAKE, resources=needs, labels=labels, ports=("http",)
+    )
+    submit = partial(world.master.command, SubmitJob(spec), lambda _: None, "ann", "r", "d")
+    world.clock.after(5.0, submit)
+    verdict = world.run(storm_seconds=60.0, calm_seconds=240.0)
+    assert verdict.problems == ()
+    alive = [
+        machine.programs.by_key[key]
+        for machine in world.machines.values()
+        for key in machine.programs.alive()
+    ]
+    assert len(alive) == 8
+
+
+LEASE = msgspec.structs.replace(
+    NO_FAULTS,
+    master_dies_seconds=40.0,
+    master_stalls_seconds=15.0,
+    session_lost_seconds=20.0,
+    away_seconds=15.0,
+)
+"""A leader is held up beyond its lease, or loses its lock and does not know; then another leads beside it."""
+
+
+@pytest.mark.parametrize("faults", [LEASE, msgspec.structs.replace(Faults(), session_lost_seconds=20.0)])
+def test_masters_that_take_the_lead_from_one_another_harm_nothing(faults: Faults) -> None:
+    for seed in seeds(quick=1, ci=2, nightly=20):
+        world = World(seed, faults=faults, masters=2)
+        assert world.run().problems == (), f"seed {seed}"
+        assert all(len(host.began_at) >= 2 for host in world.hosts)
+
+
+def test_a_master_that_goes_on_after_its_lease_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Mandate, "expect", lambda _self: None)
+    problems = World(0, faults=LEASE, masters=2).run().problems
+    assert any("after the end of its lease" in problem for problem in problems)
