@@ -46,6 +46,8 @@ class Checker(Watcher):
         self._read_on()
         if self._placed.get(main_key(spec.key)) != machine:
             self.problems.append(f"{spec.key} is started on {machine} and was never placed there")
+        if spec.key in self.machines[machine].programs.forgotten:
+            self.problems.append(f"{spec.key} is started again on {machine}, which had let go of it")
         beside = [] if spec.program else self._alive_of(machine, spec.key)
         if beside and spec.key not in beside:  # else it runs already, and this start changes nothing
             self.problems.append(f"{spec.key} is started beside {beside} of its run before")

@@ -62,6 +62,7 @@ class Programs:
 
     def __init__(self, loop: VirtualLoop, injector: FaultInjector) -> None:
         self.by_key: dict[str, Program] = {}  # the latest run of each attempt
+        self.forgotten: set[str] = set()  # attempts that were let go of, for good
         self.results: dict[tuple[str, int], tuple[float, int]] = {}
         """By (task, attempt): when its main program last ended by itself, unasked, and its exit code."""
         self.changed: dict[Runtime, Callable[[str], None]] = {}
@@ -131,6 +132,7 @@ class Programs:
         program = self.by_key.get(key)
         assert program is None or not program.is_alive, f"{key} is forgotten and runs"
         self.by_key.pop(key, None)
+        self.forgotten.add(key)
 
     def is_alive(self, key: str) -> bool:
         """Whether a program runs."""
