@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from borgish.cell.commands import SubmitJob
-from borgish.master.mandate import Mandate
+from borgish.master.lease import LeaderGuard
 from borgish.resources import Resources
 from borgish.sim.faults import NO_FAULTS, Faults
 from borgish.sim.machines import Machine
@@ -146,6 +146,6 @@ def test_masters_that_take_the_lead_from_one_another_harm_nothing(faults: Faults
 
 
 def test_a_master_that_goes_on_after_its_lease_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Mandate, "expect", lambda _self: None)
+    monkeypatch.setattr(LeaderGuard, "check", lambda _self: None)
     problems = World(0, faults=LEASE, masters=2).run().problems
     assert any("after the end of its lease" in problem for problem in problems)
