@@ -1,4 +1,4 @@
-"""What master and one machine have said to each other so far, and so what to say next. Pure.
+"""What master and one machine have exchanged so far, and so what to send next. Pure.
 
 The poller carries it over the network; the simulator carries it over a simulated one. Here are also both ways
 between the cell's records and the words on the wire: ``Outgoing`` makes assignments, ``Incoming`` reads
@@ -66,7 +66,7 @@ class Conversation:
         # As of the last renewal, which is durable: a rollback under way has raised the cell's timeline, and
         # machines that heard of it would refuse the next master, should this one die before its commit.
         self.timeline, self._epoch = cell.timeline, cell.epoch
-        self._held_generation = 0  # what the borglet last said it works on
+        self._held_generation = 0  # of the assignment that the borglet last reported to work on
         self._seen = 0
         self._seen_instance = ""
         self._instance = ""  # the borglet run that answered last
@@ -117,7 +117,7 @@ class Conversation:
             self._seen, self._seen_instance = reply.report_generation, reply.instance
 
     def _is_outdated(self, reply: PollReply) -> bool:
-        """Whether it answers an overtaken poll, with less than is known: what a borglet said that has
+        """Whether it answers an overtaken poll, with less than is known: what a borglet reported that has
         since been started again tells nothing of what its successor runs."""
         if reply.instance == self._former_instance:
             return True

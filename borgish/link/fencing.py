@@ -38,7 +38,7 @@ class FencedByMachines(msgspec.Struct, frozen=True):
 
 
 class FencingMonitor:
-    """What each polled machine said last. Those that do not answer have no say."""
+    """What each polled machine answered last. Those that do not answer do not count."""
 
     def __init__(self) -> None:
         self._refusals: dict[str, str] = {}  # by machine; "" for one that obeys, or was not asked yet

@@ -70,7 +70,7 @@ from borgish.wire.api import Accepted
 RESYNC_SECONDS = 1.0
 STALL_SECONDS = 3.0
 """A step that comes so long after the one before was held up, by a slow commit or with its process, and
-so were the polls: what machines said meanwhile was not heard, and is not held against them."""
+so were the polls: machines could not be heard meanwhile, and are not counted as silent."""
 
 
 class Core:
@@ -85,7 +85,7 @@ class Core:
         poison: Mapping[str, str] | None = None,
         scheduling: SchedulerSettings | None = None,
     ) -> None:
-        """``poison``: by digest, the requests that broke a master before, and what it said of them."""
+        """``poison``: by digest, the requests that broke a master before, and its error message."""
         self.cell = cell
         self._poison = poison or {}
         self.observed = Observed()

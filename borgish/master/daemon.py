@@ -93,7 +93,7 @@ def _shown(tls: Tls) -> serve.Tls:
 
 
 class PoisonRequest(msgspec.Struct, frozen=True):
-    """One request: the digest by which it is known, and what was said when it broke a master."""
+    """One request: the digest by which it is known, and the error message when it broke a master."""
 
     digest: str
     said: str
@@ -112,7 +112,7 @@ class PoisonFile:
         self._all = self._read()
 
     def known(self) -> dict[str, str]:
-        """Return what was said of each, by digest: of those that this version has not yet mended."""
+        """Return the error message of each, by digest: of those that this version has not tried yet."""
         return {each.digest: each.said for each in self._all if each.version == borgish.__version__}
 
     def note(self, digest: str, said: str) -> None:

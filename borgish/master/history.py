@@ -39,7 +39,7 @@ class Walk:
         self._looked_at_max = looked_at_max
         self._found: list[HistoryView] = []
         self._events = 0
-        self._last: Entry | None = None  # that was looked at
+        self._last: Entry | None = None  # that was scanned
         self._is_over = False  # nothing older can match
         self.looked_at = 0
 
@@ -65,7 +65,7 @@ class Walk:
 
     @property
     def position(self) -> int:
-        """The lowest that was looked at."""
+        """The lowest that was scanned."""
         return self._last.position if self._last else _END
 
     @property

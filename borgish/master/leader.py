@@ -103,8 +103,8 @@ class Leader:
 
     ``store`` is open and was won; ``cell`` is what it holds, or held a moment ago. ``address`` is where this
     master is found. ``seen`` is what machines have seen and the store has not, where such a store is taken
-    over. ``files`` is where checkpoints are kept beside it. ``poison``: what was said of requests that broke
-    a master, by their digests. ``timed`` is called with the seconds that a turn with a commit took.
+    over. ``files`` is where checkpoints are kept beside it. ``poison``: the error messages of requests that
+    broke a master, by their digests. ``timed`` is called with the seconds that a turn with a commit took.
     """
 
     def __init__(

@@ -122,7 +122,7 @@ class Renewal:
             await asyncio.sleep(min(left, BEAT_SECONDS))
 
     def stop(self) -> None:
-        """Renew no more; one renewal may be under way, of which nobody is told."""
+        """Renew no more; one renewal may be under way, whose failure is not reported."""
         self._is_stopped = True
 
     def step(self) -> float | None:

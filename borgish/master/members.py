@@ -32,37 +32,37 @@ class MemberList:
     """The masters of a folder, and the place of one of them. Every method raises UnsafeConfiguration."""
 
     def __init__(self, folder: Path, ca: str = "", configured: Sequence[str] = ()) -> None:
-        """``configured``: the addresses that the cell's file names, which are told whether they live or not.
-        ``ca`` is the file of the authority that signs the masters."""
+        """``configured``: the addresses that the cell's file names, which clients get whether they live or
+        not. ``ca`` is the file of the authority that signs the masters."""
         self._folder, self._ca, self._configured = folder, ca, tuple(configured)
         self._address = ""
-        self._seat = -1  # the open file of ours, which is locked
+        self._lock = -1  # the open file of ours, which is locked
 
     def enter(self, address: str) -> None:
         """Be known at an address from now on, beside who leads."""
         self._address = address
-        with self._turn():
-            self._seat = _taken(self._path(address), address)
-            if self._seat < 0:
+        with self._exclusive():
+            self._lock = _locked_file(self._path(address), address)
+            if self._lock < 0:
                 log.warning("another borgmaster of %s says that it is at %s, too", self._folder, address)
-            self._tell()
+            self._publish()
 
     def lead(self) -> None:
         """Be the one that is asked first."""
-        with self._turn():
-            self._tell(self._address)
+        with self._exclusive():
+            self._publish(self._address)
 
     def leave(self) -> None:
         """Be known no more, as one that ends in order. Idempotent."""
-        if self._seat < 0:
+        if self._lock < 0:
             return
-        with self._turn():
+        with self._exclusive():
             self._path(self._address).unlink(missing_ok=True)
-            os.close(self._seat)
-            self._seat = -1
-            self._tell()
+            os.close(self._lock)
+            self._lock = -1
+            self._publish()
 
-    def _tell(self, leader: str = "") -> None:
+    def _publish(self, leader: str = "") -> None:
         """Write what clients read. Where nobody is left, that stays as it is."""
         known = tuple(dict.fromkeys((*self._configured, *self._living())))
         if not known:
@@ -76,7 +76,7 @@ class MemberList:
     def _living(self) -> Iterator[str]:
         """Return the addresses of all who live, and remove the files of others."""
         for path in sorted((self._folder / "masters").glob("*.address")):
-            if self._seat >= 0 and path == self._path(self._address):
+            if self._lock >= 0 and path == self._path(self._address):
                 yield self._address
             elif _is_held(path):
                 yield path.read_text().strip()
@@ -88,7 +88,7 @@ class MemberList:
         return self._folder / "masters" / f"{name}.address"
 
     @contextmanager
-    def _turn(self) -> Iterator[None]:
+    def _exclusive(self) -> Iterator[None]:
         """Have the member list alone. One who was paused in its turn is waited for for a moment only."""
         try:
             (self._folder / "masters").mkdir(mode=0o700, exist_ok=True)
@@ -105,23 +105,23 @@ class MemberList:
             ) from None
 
 
-def _taken(path: Path, address: str) -> int:
+def _locked_file(path: Path, address: str) -> int:
     """Return the file of an address, open and locked; -1 when another has it."""
-    seat = _opened(path)
-    if not try_flock(seat):
-        os.close(seat)
+    lock_file = _opened(path)
+    if not try_flock(lock_file):
+        os.close(lock_file)
         return -1
-    os.ftruncate(seat, 0)
-    os.pwrite(seat, f"{address}\n".encode(), 0)
-    return seat
+    os.ftruncate(lock_file, 0)
+    os.pwrite(lock_file, f"{address}\n".encode(), 0)
+    return lock_file
 
 
 def _is_held(path: Path) -> bool:
-    seat = _opened(path)
+    lock_file = _opened(path)
     try:
-        return not try_flock(seat)
+        return not try_flock(lock_file)
     finally:
-        os.close(seat)
+        os.close(lock_file)
 
 
 def _wait_for(lock: int) -> None:

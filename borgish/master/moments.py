@@ -1,8 +1,8 @@
 """The cell at moments of the past, for who reads: told from the store, and kept for a while.
 
-A cell is told beside the loop, one at a time, and read in a thread, since the sums of a large one take a
-while: turns go on meanwhile. What was told is kept until nobody has asked for it for some time, so that the
-several reads of one command, or of one person, are fast.
+A cell is restored beside the loop, one at a time, and read in a thread, since the sums of a large one take a
+while: turns go on meanwhile. What was restored is kept until nobody has asked for it for some time, so that
+the several reads of one command, or of one person, are fast.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class Moments:
     async def find(self, moment: Moment) -> AsOf:
         """Return which moment is meant. Raises Invalid, NotFound, Conflict and Gone.
 
-        The cell is told already, so that what is in the way of that is known as well.
+        The cell is restored already, so that what is in the way of that is known as well.
         """
         await self._turn.durable()
         head = self._core.cell.position
@@ -152,11 +152,11 @@ class Moments:
         async with self._one_at_a_time:
             past = self._kept.pop(position, None)
             if past is None:
-                past = await asyncio.to_thread(self._told, position)
+                past = await asyncio.to_thread(self._restored, position)
             self._keep(past)
         return past
 
-    def _told(self, position: int) -> PastCell:
+    def _restored(self, position: int) -> PastCell:
         try:
             found = cell_at(self._store, self._core.cell.name, position)
         except (StoreDamaged, UnsafeConfiguration) as error:

@@ -53,7 +53,7 @@ log = logging.getLogger("borgmaster")
 
 
 class TakeOver(IntEnum):
-    """What is led all the same, since somebody said so. Each includes those before it."""
+    """What is led all the same, since an operator asked for it. Each includes those before it."""
 
     NOTHING = 0
     OLDER_STORE = 1  # machines have seen more than the store
@@ -89,11 +89,11 @@ class RivalSearch:
         does not know yet that it no longer leads. ``stall_seconds``: for so long a leader may be held up."""
         self._settled_at = settled_at
         self._stall_seconds = stall_seconds
-        self._latest: dict[str, tuple[float, HeadReply]] = {}  # what each machine said last, and when
+        self._latest: dict[str, tuple[float, HeadReply]] = {}  # what each machine answered last, and when
         self._first: dict[str, int] = {}  # polls of each machine, at the first look that counts
 
     def evaluate(self, heads: Sequence[HeadReply], mono: float) -> Verdict:
-        """Judge by what the machines say now; of those that do not answer now, by what they said last."""
+        """Judge by what the machines answer now; of those that do not, by what they answered last."""
         self._latest |= {head.machine: (mono, head) for head in heads}
         counts = {name: head.polls for name, (_, head) in self._latest.items() if head.polls is not None}
         polled = [name for name in counts if self._is_polled(name, mono)]
@@ -213,7 +213,7 @@ def seen_beyond(cell: Cell, heads: Sequence[HeadReply], *, take_over: bool) -> S
 
     One machine cannot keep a master from its cell: at least half of those that answered must have seen more.
     Taken over, the journal leaves out the positions that the lost history may have had (``EntriesLost``).
-    Raises StoreOlder unless it was said to ``take_over``.
+    Raises StoreOlder unless asked to ``take_over``.
     """
     newer = [head for head in heads if is_older(cell, _seen(head))]
     if not newer or 2 * len(newer) < len(heads):

@@ -223,7 +223,7 @@ class Process:
 
 
 def unlisted(address: str, masters: Sequence[str]) -> str:
-    """Return what is to be said when the cell's file lists the masters without this one, "" otherwise."""
+    """Return the warning when the cell's file lists the masters without this one, "" otherwise."""
     if not masters or address in masters:
         return ""
     listed = ", ".join(masters)

@@ -41,7 +41,7 @@ def failure_of(what: str, position: int, error: Exception) -> Failure:
 
 
 def failed_at(cause: str, position: int) -> Poison:
-    """Return what whoever asked is told, when nothing was changed."""
+    """Return the reply to a request that could not be decided; nothing was changed."""
     return Poison(
         f"internal error while handling {cause}; nothing was changed",
         f"The borgmaster's log has details, at position {position}; please report it",
@@ -49,7 +49,7 @@ def failed_at(cause: str, position: int) -> Poison:
 
 
 def not_again(said: str) -> Poison:
-    """Return what is told to who asks again for what broke a master."""
+    """Return the reply to a request that broke a master before."""
     return Poison(
         f"this request made a borgmaster fail, and is not tried again: {said}",
         "Please report it; a newer borgish will try it again",
@@ -68,7 +68,7 @@ def broken_by(entry: Entry, error: Exception) -> CellBroken:
 
 
 class FailureLog:
-    """Those of one step. The same thing failing again and again is told once, until it did not."""
+    """Those of one step. The same thing failing again and again is reported once, until it did not."""
 
     def __init__(self) -> None:
         self._new: list[Failure] = []

@@ -1,7 +1,7 @@
 """Stands by while another master leads: keeps a warm copy of the cell, and leads when that one is gone.
 
 Looks a few times a second who leads and what they wrote. To take over, only the end of the journal is left
-to be taken in.
+to be applied.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ class Standby(Generic[S]):
         return None
 
     def _look(self) -> S | None:
-        """Take the store, or follow who has it. What is wrong is said once, and looked at again."""
+        """Take the store, or follow who has it. What is wrong is logged once, and tried again."""
         try:
             if store := self._candidate.try_lead():
                 return store

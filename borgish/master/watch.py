@@ -1,8 +1,8 @@
-"""What watchers are told: one shared log of encoded messages, each built once whoever reads it.
+"""What watchers receive: one shared log of encoded messages, each built once whoever reads it.
 
 Events enter the log at once. Changed tasks are gathered for 100 ms and the summary for 250 ms, and
 both are only built while somebody watches them. A watcher holds nothing but its place in the log, so
-a slow one costs nothing: when the log has moved on over its place, it is told so and let go.
+a slow one costs nothing: when the log has moved on over its place, it gets an error and is let go.
 Nothing may be published here that is not durable; views are taken through ``read``, which waits for that.
 """
 
@@ -70,28 +70,28 @@ class WatchHub:
         return self._count - len(self._log)
 
     def publish_events(self, events: Iterable[EventView]) -> None:
-        """Tell what happened."""
+        """Publish what happened."""
         for event in events:
             self.publish(EVENT, msgspec.json.encode(event), event.job)
 
     def tasks_changed(self, tasks: Mapping[str, Iterable[int]]) -> None:
-        """Say that tasks (indexes by job) look different; they are told of within the window."""
+        """Say that tasks (indexes by job) look different; they are published within the window."""
         for job, indexes in tasks.items():
             if self._demand.has(TASKS, job) or self._demand.has(TASKS, ""):
                 self._changed.setdefault(job, set()).update(indexes)
         if self._changed:
-            self._open(TASKS, self._tell_tasks)
+            self._open(TASKS, self._publish_tasks)
 
     def summary_changed(self) -> None:
-        """Say that the summary looks different; it is told within the window."""
+        """Say that the summary looks different; it is published within the window."""
         if self._demand.has(SUMMARY, ""):
-            self._open(SUMMARY, self._tell_summary)
+            self._open(SUMMARY, self._publish_summary)
 
     def subscribe(self, kinds: frozenset[str], job: str, last_id: str) -> AsyncIterator[WatchMessage]:
         """Return messages as they come, from after ``last_id`` when given. Raises Gone.
 
         The iterator itself raises Gone when its reader is too slow, and ends when the hub is closed.
-        A summary is told soon after subscribing to it.
+        A summary is published soon after subscribing to it.
         """
         start = self._place_after(last_id, kinds, job) if last_id else self._count
         self._demand.note(kinds, job, self._count)
@@ -140,15 +140,15 @@ class WatchHub:
             raise Gone(f"tasks were not watched since {last_id}", _ANEW)
         return place
 
-    def _open(self, kind: str, tell: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Open a window after which ``tell`` runs, unless one is open or the hub is closed."""
+    def _open(self, kind: str, publish: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Open a window after which ``publish`` runs, unless one is open or the hub is closed."""
         if kind not in self._windows and not self._closed:
-            self._windows[kind] = asyncio.create_task(self._window(kind, tell))
+            self._windows[kind] = asyncio.create_task(self._window(kind, publish))
 
-    async def _window(self, kind: str, tell: Callable[[], Coroutine[None, None, None]]) -> None:
+    async def _window(self, kind: str, publish: Callable[[], Coroutine[None, None, None]]) -> None:
         try:
             await asyncio.sleep(WINDOW_SECONDS[kind])
-            await tell()
+            await publish()
         except BorgishError:
             pass  # nothing can be read any more: the daemon is ending and says so itself
         except Exception:  # a view that fails costs its watchers one message, and must not go unsaid
@@ -156,7 +156,7 @@ class WatchHub:
         finally:
             del self._windows[kind]
 
-    async def _tell_tasks(self) -> None:
+    async def _publish_tasks(self) -> None:
         """Build and publish what changed, in pieces, so that a large change does not hold up the loop."""
         while self._changed:
             job, indexes = self._changed.popitem()
@@ -169,7 +169,7 @@ class WatchHub:
                 self.publish(TASKS, msgspec.json.encode(views), job)
             await asyncio.sleep(0)
 
-    async def _tell_summary(self) -> None:
+    async def _publish_summary(self) -> None:
         events = self._source.events("", 0, EVENTS_SHOWN)
         summary = await self._source.read(lambda reading: reading.summary(events))
         self.publish(SUMMARY, msgspec.json.encode(summary))

@@ -31,8 +31,8 @@ def entered(folder: Path, address: str, *, leads: bool = False) -> MemberList:
 
 def killed(roster: MemberList) -> None:
     """Let go of what the kernel lets go of when a process dies, and of nothing else."""
-    os.close(roster._seat)
-    roster._seat = -1
+    os.close(roster._lock)
+    roster._lock = -1
 
 
 def test_one_alone_is_told_as_ever(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_one_who_was_paused_in_its_turn_holds_up_nobody(
 ) -> None:
     monkeypatch.setattr(members, "TURN_SECONDS_MAX", 0.02)
     paused = MemberList(tmp_path)
-    with paused._turn():
+    with paused._exclusive():
         entered(tmp_path, A, leads=True)
     assert told(tmp_path) == (A, [])
 
