@@ -5,7 +5,7 @@ On SQLite a master leads as long as its process lives, which has the lock. On Po
 database, on the database's clock, and another master may lead when it is over. ``Lease`` is the master's own
 side of it, on its monotonic clock, and ends sooner: so it has stopped before another begins, as long as its
 clock is not slower by half. (A lease covers what a leader leaves behind when its session ends unseen; one
-that is killed is followed at once, see ``store/leading.py``.)
+that is killed is followed at once, see ``store/leadership.py``.)
 """
 
 import asyncio
