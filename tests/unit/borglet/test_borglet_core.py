@@ -238,8 +238,9 @@ def test_an_end_is_forgotten_only_when_the_master_has_it_and_names_it_no_more() 
     bench.ended(1, code=0)
     bench.core.acknowledge(before)
     assert bench.assign().todo == ()
-    bench.core.acknowledge(bench.core.report_generation)
+    bench.core.acknowledge(known := bench.core.report_generation)
     actions = bench.core.step(bench.now)
+    assert bench.core.report_generation == known + 1
     assert actions.todo == (Forget(KEY),)
     assert (bench.core.report(), actions.records) == ((), {})
     bench.core.forgotten(KEY)
@@ -494,3 +495,20 @@ def test_an_unknown_run_is_the_same_one_when_its_runtime_opens_again() -> None:
     bench.core.step(T0)
     assert bench.said.reason == "exit code 3; waits for its assignment"
     assert bench.said.last_exit == Exit(code=3, at=T0.wall)
+
+
+def test_a_start_fails_for_now_unless_it_is_said_to_be_hopeless() -> None:
+    bench = Bench(make_spec())
+    for _ in range(4):
+        bench.core.start_failed(KEY, 1, "the engine does not answer", bench.now)
+        bench.core.step(bench.now)
+        bench.later(300.0)
+    assert bench.said.ended is None
+
+
+def test_a_term_is_written_down_once() -> None:
+    bench = Bench(make_spec())
+    assert bench.core.step(bench.now).head is None
+    bench.core.hear(1, 2)
+    assert bench.core.step(bench.now).head == Head("m1", 1, 2)
+    assert bench.core.step(bench.now).head is None
