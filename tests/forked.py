@@ -82,7 +82,7 @@ class Forked:
         if self.returncode is None:
             if not select.select([self._socket], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
-            self.returncode = int(self._conversation.readline() or -signal.SIGKILL)
+            self.returncode = int(self._conversation.readline())
             self._conversation.close()
             self._socket.close()
         return self.returncode
@@ -174,20 +174,25 @@ def _main() -> None:
 
 
 def _serve(descriptors: list[int]) -> NoReturn:
-    """Be the program that is asked for, and tell how it ended."""
+    """Fork the program that is asked for, and report how it ended."""
     *streams, conversation = descriptors
     os.set_inheritable(conversation, False)
-    _take(streams)
-    for descriptor in streams:
-        os.close(descriptor)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     with socket.socket(fileno=conversation) as answers, answers.makefile("rw") as lines:
         request = json.loads(lines.readline())
-        lines.write(f"{os.getpid()}\n")
+        pid = os.fork()
+        if pid == 0:
+            _take(streams)
+            os.closerange(3, _DESCRIPTORS_MAX)
+            daemons = importlib.import_module("borgish.cli.daemons")
+            vars(daemons)["subprocess"] = SimpleNamespace(**vars(subprocess) | {"Popen": _popen})
+            os._exit(_run(request["module"], request["arguments"], request["environment"], request["cwd"]))
+        for descriptor in streams:
+            os.close(descriptor)
+        lines.write(f"{pid}\n")
         lines.flush()
-        daemons = importlib.import_module("borgish.cli.daemons")
-        vars(daemons)["subprocess"] = SimpleNamespace(**vars(subprocess) | {"Popen": _popen})
-        code = _run(request["module"], request["arguments"], request["environment"], request["cwd"])
-        lines.write(f"{code}\n")
+        _, status = os.waitpid(pid, 0)
+        lines.write(f"{os.waitstatus_to_exitcode(status)}\n")
         lines.flush()
     os._exit(0)
 

@@ -9,8 +9,14 @@ from tests.bench.bounds import can_bound
 from tests.bench.sizes import TINY
 from tests.groups import LACKS
 
+# What `time` measures needs a dozen databases on the disk, and masters that start on them.
+LONG = {"time"}
 
-@pytest.mark.parametrize("name", bench.GROUPS)
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.nightly] if name in LONG else []) for name in bench.GROUPS],
+)
 def test_a_group_measures_all_its_figures(name: str) -> None:
     figures = list(bench.group(name)(TINY))
     names = [figure.name for figure in figures]
