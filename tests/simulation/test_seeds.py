@@ -35,6 +35,14 @@ def test_seed(seed: int) -> None:
     assert verdict.borglet_deaths >= 2
 
 
+def test_at_rest_nothing_is_decided_and_nothing_is_kept_of_what_is_over() -> None:
+    world = World(0)
+    verdict = world.run()
+    assert max(world.master.store.sim_disk.decided_at.values()) < verdict.virtual_seconds - 60
+    for machine in world.machines.values():
+        assert machine.disk.entries.keys() == set(machine.programs.alive())
+
+
 def test_without_faults_nothing_is_stopped_that_nobody_asked_for() -> None:
     verdict = World(1, faults=NO_FAULTS).run()
     assert verdict.problems == ()
