@@ -3,7 +3,9 @@
 Processes of many hosts share the one loop, as in FoundationDB's simulator. What a process has begun carries
 its ``Process`` in its context: one that is killed runs no further line, not even a ``finally``, and one that
 is stopped does nothing until it is continued. What is offloaded to threads takes effect at a seeded instant
-between the call and its completion. Nothing here depends on real time, addresses of objects or hash seeds.
+between the call and its completion, so that a commit may be on the disk of a master that never heard of it.
+Nothing here depends on real time, addresses of objects or hash seeds. What such a loop cannot show, as a
+store that hangs in its thread, is tested with processes.
 """
 
 import asyncio
