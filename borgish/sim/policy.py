@@ -37,6 +37,9 @@ MISSED_SECONDS = 15.0
 """A machine without an answer for so long has missed two polls, whatever else was polled for."""
 GRACE_SECONDS = 60.0
 """So long after an election nothing is given up unless half of the machines have answered."""
+PREEMPTED_SHARE = 0.05
+PREEMPTED_MIN = 10
+"""A pass preempts no more than the larger of these, unless the first who preempts alone needs more."""
 SLOW_SECONDS = 4.0
 """No message is under way for longer."""
 HEARD_SECONDS = 10.0
@@ -84,6 +87,9 @@ class Record:
             at = decided_at[entry.position]
             for machine in sorted(set(self._lost_from(entry))):
                 self._judge_loss(Loss(at, machine))
+            self._judge_pass(
+                [each for each in entry.events if isinstance(each, TasksEvicted) and each.preemptor]
+            )
             for event in entry.events:
                 self._take(event, entry, at)
 
@@ -157,6 +163,16 @@ class Record:
         if name in self._finished:
             self.problems.append(f"{name} had finished and is placed on {machine}")
         self._on[name], self._attempt[name] = machine, attempt
+
+    def _judge_pass(self, preempting: Sequence[TasksEvicted]) -> None:
+        """Few leave in one pass, and nobody both leaves and has others leave."""
+        victims = [task_name(each.job, index) for each in preempting for index in each.indexes]
+        preemptors = {each.preemptor for each in preempting}
+        most = max(PREEMPTED_MIN, int(PREEMPTED_SHARE * len(self._on)))
+        if len(victims) > most and len(preemptors) > 1:
+            self.problems.append(f"{len(victims)} tasks were preempted in one pass")
+        if chained := sorted(preemptors.intersection(victims)):
+            self.problems.append(f"{', '.join(chained)} preempted others and was preempted in one pass")
 
     def _judge_preemption(self, job: str, preemptor: str) -> None:
         priority = self._priority.get(job, 0)
