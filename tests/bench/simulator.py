@@ -1,5 +1,6 @@
 """``simulator``: how much faster than real time whole cells are simulated, on one cpu."""
 
+import logging
 import time
 from collections.abc import Iterator
 
@@ -27,7 +28,11 @@ def figures(sizes: Sizes) -> Iterator[Figure]:
 
 def _rate(seed: int, machines: int, storm_seconds: float, calm_seconds: float) -> float:
     began = time.process_time()
-    verdict = World(seed, machines).run(storm_seconds, calm_seconds)
+    logging.disable()  # what daemons log of the faults that they are given is no news here
+    try:
+        verdict = World(seed, machines).run(storm_seconds, calm_seconds)
+    finally:
+        logging.disable(logging.NOTSET)
     seconds = time.process_time() - began
     # Without calm nothing has had the time to settle, and the verdict says so.
     assert not (calm_seconds and verdict.problems), f"seed {seed}: {verdict.problems}"
