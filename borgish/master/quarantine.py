@@ -140,7 +140,7 @@ class QuarantiningScheduler:
             seen.waiting = {key: cell.waiting[key] for key in cell.waiting if key in wanted}
         try:
             return self._scheduler.schedule(seen, observed, now)
-        except Exception:
+        except Exception:  # raised again: the callers find whose fault it is
             self._scheduler.forget()
             raise
 

@@ -1,5 +1,7 @@
 """Which checkpoints stay by rule, and which may go."""
 
+from typing import Literal
+
 import pytest
 
 from borgish.store.base import CheckpointInfo
@@ -48,9 +50,9 @@ def test_rules_add_up() -> None:
 
 
 @pytest.mark.parametrize(("named", "expected"), [("all", [1, 2, 3, 9]), (2, [2, 3, 9]), (0, [9])])
-def test_named_ones_have_a_rule_of_their_own(named: object, expected: list[int]) -> None:
+def test_named_ones_have_a_rule_of_their_own(named: int | Literal["all"], expected: list[int]) -> None:
     kept = [*(info(position, 0.0, f"n{position}") for position in (1, 2, 3)), info(8, 1.0), info(9, 2.0)]
-    keep = Retention(0, 0, 0, named)  # type: ignore[arg-type]
+    keep = Retention(0, 0, 0, named)
     assert stay(kept, keep) == expected
 
 
