@@ -6,9 +6,8 @@ import msgspec
 
 from borgish.cell.commands import Command
 from borgish.cell.events import AnyEvent, Entry, Facts, Recorded
-from borgish.cell.model import Snapshot
+from borgish.cell.model import Cell, Snapshot
 from borgish.cell.recorded import PASSES, commands_of, record
-from borgish.cell.state import Cell
 from borgish.sim.faux.opened import Exported, Opened
 from borgish.sim.faux.replay import Replayed, decided_anew
 from borgish.sim.faux.session import Session

@@ -28,7 +28,7 @@ from borgish.api.services import Reading
 from borgish.api.views.history import HistoryFilter
 from borgish.api.views.why import why_job, why_task
 from borgish.cell.diff import Change, difference
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell
 from borgish.errors import Invalid
 from borgish.text import show_indexes
 from borgish.vocabulary import NAME_PATTERN, TASKS_PER_JOB_MAX, job_key, split_task_name

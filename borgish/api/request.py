@@ -16,8 +16,7 @@ from borgish.api.moments import AT, NOW, read_moment
 from borgish.api.services import Principal, Reading, Services
 from borgish.api.views.history import HistoryFilter
 from borgish.cell.commands import Command
-from borgish.cell.model import Job, Machine
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Job, Machine
 from borgish.errors import Invalid, Mistake, NotFound
 from borgish.failpoints import reach
 from borgish.spec.mistakes import one_edit_away

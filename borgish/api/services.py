@@ -16,8 +16,8 @@ from borgish.api.views.tally import Tally
 from borgish.bands import Bands
 from borgish.cell.commands import Command
 from borgish.cell.free_space import FreeSpace
+from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
-from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.spec.job import JobSpec
 from borgish.wire.api import (

@@ -31,8 +31,7 @@ from borgish.api.parameters import (
 from borgish.api.request import ApiRequest, find_job, find_machine, find_task
 from borgish.api.services import Reading
 from borgish.api.views.tasks import task_view
-from borgish.cell.model import Job
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Job
 from borgish.errors import Invalid
 from borgish.vocabulary import job_key, split_task_name, task_name
 from borgish.wire.api import ExecCall, TaskList, TaskView

@@ -1,21 +1,30 @@
-"""May a user ask for so much? Checked when something is asked for, never when it is placed (section 2.5).
+"""Is a job accepted, and with which warnings? Asked when something is asked for, never when it is placed.
 
 A quota limits what a user's jobs in one band ask for at a time, resource by resource; what it does not
-name is nothing. The free band is not limited. Whoever has no quota in a band is not limited there either,
-unless the cell requires quotas. What runs is never ended for a quota's sake: lowered, ended or removed, it
-only keeps more from being asked for.
+name is nothing (section 2.5). The free band is not limited. Whoever has no quota in a band is not limited
+there either, unless the cell requires quotas. What runs is never ended for a quota's sake: lowered, ended or
+removed, it only keeps more from being asked for.
+
+Warnings are about a job that is accepted all the same. Machines and other jobs come and go, so that an
+attribute that no machine has, or a place that no task can have, may be right tomorrow. Most often it is a
+mistake. Warnings are journalled with the answer, each on a line of its own, so that the same request gets
+them again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from difflib import get_close_matches
 
-from borgish.cell.demand import asked_by
-from borgish.cell.model import Quota, quota_key
-from borgish.cell.state import Cell
+from borgish.cell.model import NOTHING, Cell, Quota, quota_key
 from borgish.errors import Conflict, OverQuota
 from borgish.resources import Resources, by_kind, show_kind, show_number
-from borgish.spec.job import JobSpec
+from borgish.spec.constraints import contradiction, contradiction_words
+from borgish.spec.job import MACHINE, Affinity, Constraint, JobSpec
+from borgish.spec.mistakes import resource_typos
 from borgish.vocabulary import Band
+
+_ATTRIBUTES_SHOWN = 8
+_MET_WITHOUT = ("!=", "not in", "not present")  # a machine without the attribute meets these
 
 PROD = (Band.MONITORING, Band.PRODUCTION)
 """The bands whose quotas together are what the cell has; those of the others are oversold."""
@@ -39,6 +48,17 @@ def admit(cell: Cell, spec: JobSpec, indexes: Sequence[int], wall: float) -> Non
             "ask for less, end something else, or write `priority: free`, which is not limited; an admin "
             f"gives more with `borgctl quota set {spec.user} --band {band} --cpu N --ram N`",
         )
+
+
+def asked_by(spec: JobSpec, indexes: Sequence[int]) -> Resources:
+    """Return what these tasks of a job ask for: the sum of their limits."""
+    if spec.inside:
+        return NOTHING
+    own = [index for index in indexes if index in spec.overrides] if spec.overrides else []
+    total = NOTHING.plus(spec.resources, len(indexes) - len(own))
+    for index in own:
+        total = total.plus(spec.needs(index))
+    return total
 
 
 def limits_of(cell: Cell, user: str, band: Band, wall: float) -> Resources | None:
@@ -119,3 +139,40 @@ def _too_much(before: Resources, after: Resources, total: Resources, has: Resour
         if over > 0 and new.get(kind, 0) > old.get(kind, 0):
             has_it = show_number(kind, there.get(kind, 0))
             yield f"{show_kind(kind, amount)}, where the cell has {has_it}: {show_kind(kind, over)} too much"
+
+
+# Warnings
+
+
+def unknown_attribute(attribute: str, known: Iterable[str]) -> str:
+    """Return that no machine has an attribute, and which is meant, or which there are."""
+    names = sorted(known)
+    near = get_close_matches(attribute, names, 1)
+    more = ", ..." * (len(names) > _ATTRIBUTES_SHOWN)
+    there = f"there are {', '.join(names[:_ATTRIBUTES_SHOWN])}{more}" if names else "there are none at all"
+    return f"no machine has the attribute '{attribute}'; {f'did you mean {near[0]}?' if near else there}"
+
+
+def job_warnings(cell: Cell, spec: JobSpec) -> Iterator[str]:
+    """Yield the warnings, a sentence without its full stop each."""
+    if words := contradiction_words(spec.constraints):
+        yield words
+    for term in (*spec.near, *spec.apart):
+        if contradictory := contradiction(term.labels):
+            yield f"no labels can match {' and '.join(map(str, contradictory))}"
+    machines = cell.machines.values()
+    for name in dict.fromkeys(_attributes_of(spec)):
+        if machines and not any(name in machine.attributes for machine in machines):
+            yield unknown_attribute(name, {each for machine in machines for each in machine.attributes})
+    for name, text in resource_typos(spec):
+        if not any(name in machine.capacity.named for machine in machines):
+            yield text
+
+
+def _attributes_of(spec: JobSpec) -> Iterator[str]:
+    """Yield the attributes that some machine should have for the job to mean what it says."""
+    conditions: list[Constraint] = [*spec.constraints, *(each.when for each in spec.prefer)]
+    yield from (each.attribute for each in conditions if each.op not in _MET_WITHOUT)
+    terms: list[Affinity] = [*spec.near, *spec.apart]
+    over = [*(each.over for each in spec.spread), *(each.over for each in terms)]
+    yield from (name for name in over if name != MACHINE)

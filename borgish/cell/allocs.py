@@ -7,8 +7,7 @@ that is *inside* such a set each run in one of its allocs, on that alloc's machi
 from collections.abc import Iterable, Iterator
 
 from borgish.cell.events import TasksEvicted
-from borgish.cell.model import Job, Task
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Job, Task
 from borgish.errors import Conflict, Forbidden, NotFound, Refused
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Eviction, JobKind, State, split_task_name, task_name

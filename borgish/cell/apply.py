@@ -54,9 +54,18 @@ from borgish.cell.lifecycle import (
     touch,
     transition,
 )
-from borgish.cell.model import LOST_ATTEMPTS_MAX, Answer, Job, LostAttempt, Machine, Task
+from borgish.cell.model import (
+    LOSSES_KEPT_SECONDS,
+    LOST_ATTEMPTS_MAX,
+    REQUESTS_KEPT,
+    Answer,
+    Cell,
+    Job,
+    LostAttempt,
+    Machine,
+    Task,
+)
 from borgish.cell.rollback import same_program
-from borgish.cell.state import LOSSES_KEPT_SECONDS, REQUESTS_KEPT, Cell
 from borgish.vocabulary import Ending, Eviction, State
 
 
@@ -95,14 +104,14 @@ def _entries_lost(cell: Cell, event: EntriesLost, _entry: Entry) -> None:
 
 
 def _job_submitted(cell: Cell, event: JobSubmitted, entry: Entry) -> None:
-    spec = event.spec
-    before = cell.jobs.get(spec.key)
+    spec, key = event.spec, event.spec.key
+    before = cell.jobs.get(key)
     if before is not None:
-        require_row(spec.key, before.state, TaskEvent.SUBMIT)
-        cell.touched.tasks_gone[spec.key] = 0
-        cell.lagging.discard(spec.key)
-    job = Job(spec.key, entry.position, spec, submitted_at=entry.at, submitted_by=entry.actor)
-    cell.jobs[spec.key] = job
+        require_row(key, before.state, TaskEvent.SUBMIT)
+        cell.touched.tasks_gone[key] = 0
+        cell.lagging.discard(key)
+    job = Job(key, entry.position, spec, submitted_at=entry.at, submitted_by=entry.actor)
+    cell.jobs[key] = job
     grow(cell, job, spec.tasks, entry.at)
 
 

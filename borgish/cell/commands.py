@@ -4,10 +4,9 @@ import msgspec
 
 from borgish.cell.events import AnyEvent
 from borgish.cell.model import Machine, Rules
-from borgish.cell.observed import SeenAttempt
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import Band, Eviction, Runtime, TaintEffect
+from borgish.vocabulary import Band, Ending, Eviction, Phase, Runtime, TaintEffect
 
 
 class Command(msgspec.Struct, frozen=True, tag_field="type"):
@@ -193,6 +192,40 @@ class LoseMachine(Command, frozen=True, tag=True):
 
 class SetMachineUp(Command, frozen=True, tag=True):
     machine: str
+
+
+class SeenProgram(msgspec.Struct, frozen=True):
+    """One of the programs beside an attempt's main one, as last reported."""
+
+    name: str
+    phase: Phase
+    pid: int = 0
+    restarts: int = 0
+    reason: str = ""
+
+
+class SeenAttempt(msgspec.Struct, frozen=True):
+    """One attempt as its machine last reported it; see ``wire.link.AttemptReport`` for the fields."""
+
+    task: str
+    attempt: int
+    phase: Phase
+    needs: Resources = Resources()
+    ports: tuple[int, ...] = ()
+    pid: int = 0
+    started_at: float = 0.0
+    restarts: int = 0
+    ended: Ending | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    exit_reason: str = ""
+    reason: str = ""
+    port_in_use: int = 0
+    devices: tuple[str, ...] = ()  # those it has, like gpu:0
+    alloc: str = ""  # the attempt of the alloc that it is in, like user/room/3@1200
+    programs: tuple[SeenProgram, ...] = ()
+    early_ends: int = 0
+    since: float = 0.0  # seen in this phase after so many restarts; of the master's monotonic clock
 
 
 class Observe(Command, frozen=True, tag=True):

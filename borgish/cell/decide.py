@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from borgish.cell import decide_cell, decide_machines
-from borgish.cell.admission import admit
+from borgish.cell.admission import admit, job_warnings
 from borgish.cell.allocs import check_inside, evicted_with, has_its_alloc, may_preempt
 from borgish.cell.commands import (
     BeginEpoch,
@@ -51,12 +51,10 @@ from borgish.cell.events import (
     TasksResubmitted,
 )
 from borgish.cell.lifecycle import TaskEvent, allows, check_row, check_transitions, movable
-from borgish.cell.model import Job, task_count
+from borgish.cell.model import Cell, Job, task_count
 from borgish.cell.observed import Observed
 from borgish.cell.rollback_checks import check_kept, decide_rollback
 from borgish.cell.rollback_progress import decide_advance, decide_pause
-from borgish.cell.state import Cell
-from borgish.cell.warnings import job_warnings
 from borgish.clock import Now
 from borgish.errors import Conflict, Invalid, NotFound
 from borgish.spec.diff import differences
@@ -83,22 +81,22 @@ def decide(
 
 
 def _submit(cell: Cell, _o: Observed, command: SubmitJob, _actor: str, now: Now) -> Decision:
-    spec = command.spec
-    job = cell.jobs.get(spec.key)
-    text = f"{spec.key} submitted: {task_count(spec.tasks)}"
+    spec, key = command.spec, command.spec.key
+    job = cell.jobs.get(key)
     if job is None or allows(job.state, TaskEvent.SUBMIT):
         check_inside(cell, spec)
         admit(cell, spec, range(spec.tasks), now.wall)
-        return Decision((JobSubmitted(spec),), spec.key, text, job_warnings(cell, spec))
+        text = f"{key} submitted: {task_count(spec.tasks)}"
+        return Decision((JobSubmitted(spec),), key, text, tuple(job_warnings(cell, spec)))
     check_kept(job)
     wanted = msgspec.structs.replace(job.spec, tasks=job.tasks_wanted)
     if wanted == spec:
         return _submit_again(cell, job, now)
     differ = "; ".join(differences(wanted, spec, cell.rules.bands))
     raise Conflict(
-        f"{spec.key} is {job.state} with another specification ({differ})",
-        f"change the number of tasks with `borgctl job scale {spec.key} N`, or end it first with "
-        f"`borgctl job kill {spec.key}`",
+        f"{key} is {job.state} with another specification ({differ})",
+        f"change the number of tasks with `borgctl job scale {key} N`, or end it first with "
+        f"`borgctl job kill {key}`",
     )
 
 

@@ -5,9 +5,8 @@ import msgspec
 from borgish.cell.admission import check_within_cell, has_ended, show_moment
 from borgish.cell.commands import BeginEpoch, Decision, RemoveQuota, Seen, SetQuota
 from borgish.cell.events import AnyEvent, Elected, EntriesLost, QuotaRemoved, QuotaSet, RulesSet
-from borgish.cell.model import Quota, Rules, quota_key
+from borgish.cell.model import Cell, Quota, Rules, quota_key
 from borgish.cell.observed import Observed
-from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import Invalid, NotFound, UnsafeConfiguration
 from borgish.resources import by_kind, show_amounts

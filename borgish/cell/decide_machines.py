@@ -18,6 +18,7 @@ from borgish.cell.commands import (
     LoseMachine,
     Observe,
     RemoveMachine,
+    SeenAttempt,
     SetMachineDown,
     SetMachineUp,
     TaintMachine,
@@ -39,9 +40,8 @@ from borgish.cell.events import (
     TasksEvicted,
     TasksRestarted,
 )
-from borgish.cell.model import Machine, Taint, task_count
-from borgish.cell.observed import Observed, SeenAttempt
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Machine, Taint, task_count
+from borgish.cell.observed import Observed
 from borgish.clock import Now
 from borgish.errors import Conflict, NotFound
 from borgish.vocabulary import Ending, Eviction, Phase, split_task_name

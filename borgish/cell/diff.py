@@ -12,8 +12,7 @@ import msgspec
 
 from borgish.bands import Bands
 from borgish.cell.admission import show_moment
-from borgish.cell.model import Job, Task
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Job, Task
 from borgish.resources import show_amounts
 from borgish.spec.diff import differences
 from borgish.text import show_indexes

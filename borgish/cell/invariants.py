@@ -6,9 +6,7 @@ Each check yields one sentence for each thing wrong; a sound cell yields none.
 from collections.abc import Iterator
 
 from borgish.cell.allocs import is_alloc_set
-from borgish.cell.demand import Demand
-from borgish.cell.model import Job, Task
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Demand, Job, Task
 from borgish.resources import DEVICE_MILLIS, Resources
 from borgish.vocabulary import Ending, State, task_name
 

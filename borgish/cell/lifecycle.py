@@ -23,8 +23,7 @@ from borgish.cell.events import (
     TasksRestarted,
     TasksResubmitted,
 )
-from borgish.cell.model import Job, Task
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Job, Task
 from borgish.errors import Conflict
 from borgish.vocabulary import Ending, State, task_name
 

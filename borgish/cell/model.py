@@ -1,14 +1,24 @@
-"""The records of a cell that are journalled and stored. Only ``apply`` writes to them.
+"""A cell in memory: the records that are journalled and stored, the indexes that follow from them, and what
+was touched.
 
-``Task`` is the one there are 200,000 of, hence ``gc=False`` and plain fields.
+Only ``apply`` writes; everybody else reads. ``Touched`` is how a change travels on: the store writes those
+records, the scheduler reads those machines, the link makes those assignments anew. ``Task`` is the record
+there are 200,000 of, hence ``gc=False`` and plain fields.
 """
+
+from collections.abc import Mapping
 
 import msgspec
 
 from borgish.bands import Bands
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import Band, Ending, Runtime, State, TaintEffect
+from borgish.vocabulary import Band, Ending, Runtime, State, TaintEffect, split_task_name
+
+REQUESTS_KEPT = 10_000
+LOSSES_KEPT_SECONDS = 60.0
+"""Longer than any time in which the machines given up are counted."""
+
 
 LOST_ATTEMPTS_MAX = 8
 """Of one task, so many attempts that were lost with their machines are remembered."""
@@ -240,3 +250,221 @@ class Snapshot(msgspec.Struct):
     rules: Rules = Rules()
     lost: tuple[tuple[int, int], ...] = ()  # positions, first and last, of entries that were lost
     losses: tuple[float, ...] = ()  # when machines were given up, of the last minute (``MachineLost.at``)
+
+
+class Touched(msgspec.Struct):
+    """The names of what ``apply`` wrote to since last taken."""
+
+    jobs: set[str] = set()
+    tasks: dict[str, set[int]] = {}  # by job
+    machines: set[str] = set()  # their own record
+    quotas: set[str] = set()
+    placements: set[str] = set()  # machines where a task came or went
+    machines_gone: set[str] = set()
+    jobs_gone: set[str] = set()
+    tasks_gone: dict[str, int] = {}  # by job: indexes from this one on are no more
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, name) for name in self.__struct_fields__)
+
+
+class Cell:
+    """All of one cell. The indexes are derived: ``reindex`` makes them from the records."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.name = snapshot.name
+        self.position = snapshot.position
+        self.timeline = snapshot.timeline
+        self.epoch = snapshot.epoch
+        self.jobs: dict[str, Job] = snapshot.jobs
+        self.machines: dict[str, Machine] = snapshot.machines
+        self.quotas: dict[str, Quota] = snapshot.quotas
+        self.requests: dict[str, Answer] = snapshot.requests
+        self.rules: Rules = snapshot.rules
+        self.lost = snapshot.lost
+        self.losses = snapshot.losses
+        self.placed: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of running tasks
+        self.waiting: dict[str, set[int]] = {}  # by job: indexes of pending tasks
+        self.promised: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of promised places
+        self.lagging: set[str] = set()  # jobs with tasks that a rollback has not reached yet
+        self.demand: Demand  # what users ask for
+        self.touched = Touched()
+        self.reindex()
+
+    def snapshot(self) -> Snapshot:
+        """Return the stored records; they are shared, not copied: encode before the next step."""
+        return Snapshot(
+            self.name,
+            self.position,
+            self.timeline,
+            self.epoch,
+            self.jobs,
+            self.machines,
+            self.quotas,
+            self.requests,
+            self.rules,
+            self.lost,
+            self.losses,
+        )
+
+    def reindex(self) -> None:
+        """Make the indexes from the records."""
+        self.placed = {name: set() for name in self.machines}
+        self.waiting = {}
+        self.promised = {}
+        self.demand = Demand(self.jobs, self.rules.bands)
+        self.lagging = {key for key, job in self.jobs.items() if job.lagging is not None}
+        for job in self.jobs.values():
+            for task in job.tasks:
+                if task.state is State.RUNNING:
+                    self.placed.setdefault(task.machine, set()).add((job.key, task.index))
+                elif task.state is State.PENDING:
+                    self.waiting.setdefault(job.key, set()).add(task.index)
+                    if task.promised:
+                        self.promised.setdefault(task.promised, set()).add((job.key, task.index))
+
+    def task(self, name: str) -> Task | None:
+        """Return a task by its name, or None."""
+        key, index = split_task_name(name)
+        job = self.jobs.get(key)
+        return job.tasks[index] if job and 0 <= index < len(job.tasks) else None
+
+    def is_current(self, machine: str, task: str, attempt: int) -> bool:
+        """Return whether this attempt is the one that should be running, and there."""
+        found = self.task(task)
+        return (
+            found is not None
+            and found.state is State.RUNNING
+            and found.attempt == attempt
+            and found.machine == machine
+        )
+
+    def may_end_late(self, machine: str, task: str, attempt: int) -> bool:
+        """Return whether an attempt was lost with its machine, and its result counts should it come."""
+        found = self.task(task)
+        return found is not None and any(
+            lost.attempt == attempt and lost.machine == machine for lost in found.lost
+        )
+
+    def is_unknown(self, attempt: int) -> bool:
+        """Return whether an attempt was placed by a history that this cell has not, or has lost."""
+        return attempt > self.position or any(first <= attempt <= last for first, last in self.lost)
+
+    def take_touched(self) -> Touched:
+        """Return what was touched since the last call, and start anew."""
+        touched, self.touched = self.touched, Touched()
+        return touched
+
+
+_Claim = tuple[str, Resources, int]
+"""What one job asks for: whose quota that is of, amounts, and how many times."""
+
+NOTHING = Resources()
+
+
+class Demand:
+    """What each user asks for in each band at a time: sums by quota key (``user/band``), of limits of all
+    tasks that are not dead. Who asks for nothing has none.
+
+    It follows from the jobs. ``apply`` names each job that it wrote to and settles once an entry, so that
+    admission reads a sum instead of walking over jobs. A job in an alloc set asks for nothing: the set does.
+    """
+
+    def __init__(self, jobs: Mapping[str, Job], bands: Bands) -> None:
+        self._sums: dict[str, _Sum] = {}
+        self._claims: dict[str, _Claim] = {}  # by job: what of it is in the sums
+        self._changed: set[str] = set(jobs)
+        self.settle(jobs, bands)
+
+    def of(self, key: str) -> Resources:
+        """Return what a user asks for in a band."""
+        found = self._sums.get(key)
+        return found.amounts() if found else NOTHING
+
+    @property
+    def totals(self) -> dict[str, Resources]:
+        """What is asked for, by quota key."""
+        return {key: found.amounts() for key, found in self._sums.items()}
+
+    def mark_changed(self, job: str) -> None:
+        """Note that a job is, or is about to be, written to or gone."""
+        self._changed.add(job)
+
+    def settle(self, jobs: Mapping[str, Job], bands: Bands) -> None:
+        """Count the jobs anew that were doubted."""
+        for key in self._changed:
+            job = jobs.get(key)
+            before, now = self._claims.get(key), _claim(job, bands) if job else None
+            if before == now:
+                continue
+            if before is not None:
+                del self._claims[key]
+                self._add(before, -1)
+            if now is not None:
+                self._claims[key] = now
+                self._add(now, 1)
+        self._changed.clear()
+
+    def _add(self, claim: _Claim, sign: int) -> None:
+        key, amounts, times = claim
+        found = self._sums.get(key)
+        if found is None:
+            found = self._sums[key] = _Sum()
+        found.add(amounts, sign * times)
+        if not found:
+            del self._sums[key]
+
+
+class _Sum:
+    """Amounts that are added to in place: a cell that is read has 100,000 jobs to add up."""
+
+    __slots__ = ("_cpu_millis", "_devices", "_disk_bytes", "_named", "_ram_bytes")
+
+    def __init__(self) -> None:
+        self._cpu_millis = self._ram_bytes = self._disk_bytes = 0
+        self._named: dict[str, int] = {}
+        self._devices: dict[str, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._cpu_millis or self._ram_bytes or self._disk_bytes or self._named or self._devices)
+
+    def add(self, amounts: Resources, times: int) -> None:
+        self._cpu_millis += times * amounts.cpu_millis
+        self._ram_bytes += times * amounts.ram_bytes
+        self._disk_bytes += times * amounts.disk_bytes
+        if amounts.named:
+            _add_named(self._named, amounts.named, times)
+        if amounts.devices:
+            _add_named(self._devices, amounts.devices, times)
+
+    def amounts(self) -> Resources:
+        return Resources(
+            self._cpu_millis, self._ram_bytes, self._disk_bytes, dict(self._named), dict(self._devices)
+        )
+
+
+def _add_named(total: dict[str, int], amounts: Mapping[str, int], times: int) -> None:
+    for name, amount in amounts.items():
+        now = total.get(name, 0) + times * amount
+        if now:
+            total[name] = now
+        else:
+            total.pop(name, None)
+
+
+def _claim(job: Job, bands: Bands) -> _Claim | None:
+    spec, live = job.spec, job.pending + job.running
+    if not live or spec.inside:
+        return None
+    key = quota_key(spec.user, bands.of(spec.priority))
+    own = [
+        override.resources
+        for index, override in spec.overrides.items()
+        if override.resources and index < len(job.tasks) and job.tasks[index].state is not State.DEAD
+    ]
+    if not own:
+        return key, spec.resources, live
+    total = NOTHING.plus(spec.resources, live - len(own))
+    for amounts in own:
+        total = total.plus(amounts)
+    return key, total, 1

@@ -30,9 +30,9 @@ from borgish.cell.commands import (
     RemoveMachine,
 )
 from borgish.cell.events import AnyEvent, Entry, Facts, Recorded, TasksEvicted
+from borgish.cell.model import Cell
 from borgish.cell.observed import Observed, SeenMachine
 from borgish.cell.reported import report_facts, report_of
-from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import StoreDamaged
 from borgish.vocabulary import Eviction

@@ -10,11 +10,10 @@ from typing import Any
 
 import msgspec
 
-from borgish.cell.commands import Observe
+from borgish.cell.commands import Observe, SeenAttempt
 from borgish.cell.decide_machines import RESULTS
 from borgish.cell.events import AnyEvent, Entry, Facts, MachineFacts, TasksEnded, TasksEvicted, TasksRestarted
-from borgish.cell.observed import SeenAttempt
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell
 from borgish.vocabulary import Phase, task_name
 
 _DECIDED_BY: dict[str, Any] = {

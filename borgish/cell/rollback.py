@@ -25,8 +25,7 @@ import msgspec
 
 from borgish.cell.allocs import evicted_with
 from borgish.cell.events import JobRestored, MachineRestored
-from borgish.cell.model import Job, Lagging, Machine, Outdated, Quota, Taint, Task
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Job, Lagging, Machine, Outdated, Quota, Taint, Task
 from borgish.spec.constraints import matches
 from borgish.spec.diff import differences
 from borgish.spec.job import JobSpec

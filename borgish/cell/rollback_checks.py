@@ -15,14 +15,12 @@ for what changed outside of it.
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from borgish.cell.admission import limits_in, show_moment
+from borgish.cell.admission import asked_by, limits_in, show_moment
 from borgish.cell.allocs import refused_inside
 from borgish.cell.commands import Decision, RollBack
-from borgish.cell.demand import asked_by
 from borgish.cell.events import RolledBack
-from borgish.cell.model import Job, Quota, quota_key, split_quota_key, task_count
+from borgish.cell.model import Cell, Job, Quota, quota_key, split_quota_key, task_count
 from borgish.cell.rollback import Plan, plan
-from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import Conflict, Invalid, NotFound, OverQuota, Refused
 from borgish.resources import Kind, by_kind, show_kind, show_number

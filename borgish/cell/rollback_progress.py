@@ -8,11 +8,10 @@ itself as soon as the reason is gone.
 import msgspec
 
 from borgish.cell.allocs import evicted_with
-from borgish.cell.commands import Decision, GoOnRollingBack, PauseRollback
+from borgish.cell.commands import Decision, GoOnRollingBack, PauseRollback, SeenAttempt
 from borgish.cell.events import RollbackPaused, RollbackWentOn, TasksEvicted
-from borgish.cell.model import Job, Lagging, Task, exit_text
-from borgish.cell.observed import Observed, SeenAttempt
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Job, Lagging, Task, exit_text
+from borgish.cell.observed import Observed
 from borgish.clock import Now
 from borgish.vocabulary import Ending, JobKind, Phase, State, task_name
 

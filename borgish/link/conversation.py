@@ -14,11 +14,9 @@ from collections.abc import Iterator
 from sys import intern
 
 from borgish.cell.allocs import alloc_name
-from borgish.cell.commands import Observe
-from borgish.cell.model import Job, Machine, Task
-from borgish.cell.observed import Observed, SeenAttempt, SeenProgram
-from borgish.cell.observing import ORPHAN_SECONDS
-from borgish.cell.state import Cell
+from borgish.cell.commands import Observe, SeenAttempt, SeenProgram
+from borgish.cell.model import Cell, Job, Machine, Task
+from borgish.cell.observed import ORPHAN_SECONDS, Observed
 from borgish.clock import Now
 from borgish.spec.substitute import render
 from borgish.vocabulary import CRASH_LOOP_STARTS, NAME_PATTERN, JobKind, Phase, State, task_name

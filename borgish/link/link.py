@@ -7,9 +7,8 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from borgish.cell.model import Machine
+from borgish.cell.model import Cell, Machine
 from borgish.cell.observed import Observed
-from borgish.cell.state import Cell
 from borgish.clock import Clock
 from borgish.errors import Fenced, NotFound, Refused, Unreachable
 from borgish.link.fencing import FencingMonitor

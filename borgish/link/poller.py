@@ -14,9 +14,8 @@ from typing import Protocol
 import msgspec
 
 from borgish.cell.commands import Observe
-from borgish.cell.model import Machine
+from borgish.cell.model import Cell, Machine
 from borgish.cell.observed import Miss, Observed
-from borgish.cell.state import Cell
 from borgish.clock import Clock
 from borgish.errors import BorgishError, Fenced, NotListening, StoreFull, Unreachable
 from borgish.failpoints import reach

@@ -30,8 +30,7 @@ from borgish.cell.events import (
     TasksEvicted,
     TasksRestarted,
 )
-from borgish.cell.model import Job, Task
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Job, Task
 from borgish.clock import Clock
 from borgish.errors import BorgishError, Gone, Invalid, NotFound
 from borgish.master.core import Core

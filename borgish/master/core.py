@@ -34,10 +34,10 @@ from borgish.cell.events import (
 )
 from borgish.cell.free_space import AMPLE, FreeSpace, Level, check_space, store_full
 from borgish.cell.lifecycle import Moved, check_transitions
-from borgish.cell.model import Rules
-from borgish.cell.observed import Observed
-from borgish.cell.observing import (
+from borgish.cell.model import Cell, Rules
+from borgish.cell.observed import (
     ORPHAN_SECONDS,
+    Observed,
     forget_machine,
     mark_returned,
     record_answers,
@@ -47,7 +47,6 @@ from borgish.cell.observing import (
     watch,
 )
 from borgish.cell.recorded import record, recorded_of
-from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import CellBroken, Conflict, Refused
 from borgish.master.planning import (
@@ -191,7 +190,8 @@ class Core:
                 return known
             if ask.digest in self._poison:
                 raise not_again(self._poison[ask.digest])
-            check_space(self._free_space, ask.command)
+            if self._free_space.level is not Level.AMPLE:
+                check_space(self._free_space, ask.command)
             if isinstance(ask.command, SubmitJob) and ask.command.plan:
                 return self._submit_as_planned(ask, ask.command, now)
             return self._record(ask.command, ask.actor, now, ask)
@@ -281,26 +281,24 @@ class Core:
             text=_answer_text(decision),
             command=recorded,
         )
-        returned = [name for event in decision.events if (name := self._comes_up(event))]
+        there = self.cell.machines
+        returned = []
+        for event in decision.events:
+            match event:
+                case MachineUp(name):
+                    returned.append(name)
+                case MachineJoined(machine) if machine.name in there and not there[machine.name].up:
+                    returned.append(machine.name)
         try:
             apply_entry(self.cell, entry)
         except Exception as error:  # of what nobody foresaw, half may have been applied
             raise broken_by(entry, error) from error
-        mark_returned(self.observed, returned, now)
+        if returned:
+            mark_returned(self.observed, returned, now)
         for event in decision.events:
             if isinstance(event, MachineRemoved):
                 forget_machine(self.observed, event.machine)
         self._entries.append(entry)
-
-    def _comes_up(self, event: AnyEvent) -> str:
-        """Return the machine that was down and is up by this event, "" for none."""
-        match event:
-            case MachineUp(name):
-                return name
-            case MachineJoined(machine):
-                there = self.cell.machines.get(machine.name)
-                return machine.name if there is not None and not there.up else ""
-        return ""
 
     def _absorb(self, report: Observe, now: Now) -> None:
         before = self.observed.machines.get(report.machine)
@@ -342,7 +340,8 @@ class Core:
 
     def _schedule(self, now: Now) -> bool:
         stale, self._stale = self._unread(), set()
-        watch(self.observed, self.cell.touched.machines - self.observed.machines.keys(), now)
+        if new := self.cell.touched.machines - self.observed.machines.keys():
+            watch(self.observed, new, now)
         if stale:
             self._scheduler.refresh(self.cell, self.observed, sorted(stale))
         if not self.cell.waiting:
@@ -387,14 +386,15 @@ class Core:
 
     def _superseded(self) -> set[str]:
         """Machines of this step's reports that have something to stop."""
-        return {name for name in sorted(self._reported) if self._has_superseded(name)}
-
-    def _has_superseded(self, name: str) -> bool:
-        seen = self.observed.machines.get(name)
-        return seen is not None and any(
-            attempt.ended is None and not self.cell.is_current(name, *key)
-            for key, attempt in seen.attempts.items()
-        )
+        return {
+            name
+            for name in sorted(self._reported)
+            if (seen := self.observed.machines.get(name)) is not None
+            and any(
+                attempt.ended is None and not self.cell.is_current(name, *key)
+                for key, attempt in seen.attempts.items()
+            )
+        }
 
     def _with_old_orphans(self, now: Now) -> set[str]:
         return {

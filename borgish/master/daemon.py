@@ -17,7 +17,7 @@ from borgish.api.middleware import AuthMiddleware, Receive, Scope, Send, hosts_o
 from borgish.api.rate_limits import Limits
 from borgish.api.services import Services
 from borgish.cell.commands import Seen
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell
 from borgish.clock import SystemClock
 from borgish.credentials import Credentials, write_private
 from borgish.errors import CellBroken, UnsafeConfiguration

@@ -15,8 +15,7 @@ import msgspec
 from borgish.cell.commands import Command, JoinMachine, Seen
 from borgish.cell.decide_cell import decide_rules
 from borgish.cell.free_space import Level, refusing
-from borgish.cell.model import Machine
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Machine
 from borgish.clock import Clock
 from borgish.errors import BorgishError, Fenced, Forbidden
 from borgish.failpoints import reach

@@ -17,8 +17,8 @@ from borgish.api.services import Reading
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
 from borgish.cell.free_space import AMPLE
+from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
-from borgish.cell.state import Cell
 from borgish.clock import Clock
 from borgish.errors import Conflict, Gone, Invalid, NotFound, StoreDamaged, UnsafeConfiguration
 from borgish.master.core import Core

@@ -14,7 +14,7 @@ import msgspec
 from borgish.cell.allocs import inside, is_alloc_set
 from borgish.cell.commands import Decision
 from borgish.cell.events import TasksResubmitted
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell
 from borgish.errors import Conflict, Invalid
 from borgish.scheduler.plan import Plan
 from borgish.spec.job import JobSpec

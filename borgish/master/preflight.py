@@ -21,8 +21,7 @@ import msgspec
 
 from borgish.cell.commands import Seen
 from borgish.cell.decide_cell import is_older
-from borgish.cell.model import Machine
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Machine
 from borgish.clock import Clock
 from borgish.errors import InUse, StoreDamaged, StoreOlder, Unreachable, UnsafeConfiguration
 from borgish.link.transport import Transport

@@ -9,7 +9,7 @@ from borgish.api.views.events import event_views
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
 from borgish.cell.events import Entry
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell
 from borgish.clock import Clock
 from borgish.master.checkpoints import Checkpointer
 from borgish.master.core import Core

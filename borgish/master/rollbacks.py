@@ -11,8 +11,8 @@ from borgish.api.moments import Moment
 from borgish.api.views.history import rollback_plan
 from borgish.cell.commands import RollBack
 from borgish.cell.events import EntriesLost
+from borgish.cell.model import Cell
 from borgish.cell.rollback_checks import checked_plan
-from borgish.cell.state import Cell
 from borgish.clock import Clock
 from borgish.errors import Conflict, NotFound, StoreDamaged, UnsafeConfiguration
 from borgish.master.checkpoints import Checkpointer

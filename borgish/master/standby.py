@@ -9,7 +9,7 @@ import logging
 from typing import Generic, TypeVar
 
 import borgish
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell
 from borgish.clock import Clock
 from borgish.errors import BorgishError
 from borgish.master.health import STANDBY

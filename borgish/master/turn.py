@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from borgish.cell.commands import Command, Observe
+from borgish.cell.model import Cell
 from borgish.cell.observed import Miss
-from borgish.cell.state import Cell
 from borgish.clock import Clock, Now
 from borgish.errors import OutcomeUnknown, Refused
 from borgish.failpoints import reach

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias
 
 from borgish.cell.commands import Command
+from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
-from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.reconcilers import jobs, machines, rollback, stranded, suitability, taints
 from borgish.reconcilers.settings import ReconcileSettings

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from borgish.cell.commands import Command, ForgetJob
+from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
-from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.vocabulary import State

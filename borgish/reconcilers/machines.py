@@ -15,8 +15,8 @@ core): who judges silence has to doubt itself first.
 from collections.abc import Iterator
 
 from borgish.cell.commands import Command, SetMachineDown, SetMachineUp
+from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
-from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.reconcilers.settings import ReconcileSettings
 

@@ -11,10 +11,9 @@ import math
 from collections.abc import Iterator
 
 from borgish.cell.commands import Command, GoOnRollingBack, PauseRollback
-from borgish.cell.model import Job
+from borgish.cell.model import Cell, Job
 from borgish.cell.observed import Observed
 from borgish.cell.rollback_progress import NotReady, not_ready, remaining, stoppable
-from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.reconcilers.settings import ReconcileSettings
 

@@ -21,8 +21,8 @@ import math
 from collections.abc import Iterator
 
 from borgish.cell.commands import Command, LoseMachine
+from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
-from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.reconcilers.settings import LOST_SECONDS, ReconcileSettings
 

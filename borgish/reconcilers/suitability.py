@@ -7,9 +7,8 @@ rate: one changed file can change the attributes of all machines.
 from collections.abc import Iterator
 
 from borgish.cell.commands import Command, EvictTasks
-from borgish.cell.model import Job
+from borgish.cell.model import Cell, Job
 from borgish.cell.observed import Observed
-from borgish.cell.state import Cell
 from borgish.cell.suitability import why_unsuitable
 from borgish.clock import Now
 from borgish.reconcilers.settings import EVICTIONS_MAX, ReconcileSettings

@@ -7,9 +7,8 @@ emptied, not everything stopped at once.
 from collections.abc import Iterator
 
 from borgish.cell.commands import Command, EvictTasks
-from borgish.cell.model import Machine
+from borgish.cell.model import Cell, Machine
 from borgish.cell.observed import Observed
-from borgish.cell.state import Cell
 from borgish.cell.suitability import evict_at
 from borgish.clock import Now
 from borgish.reconcilers.settings import EVICTIONS_MAX, ReconcileSettings

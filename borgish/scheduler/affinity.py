@@ -15,7 +15,7 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell
 from borgish.scheduler.arrays import BoolArray, FloatArray, IntArray, copied, widened
 from borgish.spec.constraints import matches
 from borgish.spec.job import MACHINE, Affinity, Constraint, JobSpec

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from borgish.cell.allocs import is_alloc_set
-from borgish.cell.model import Job
+from borgish.cell.model import Cell, Job
 from borgish.cell.observed import Observed
-from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.scheduler.fleet import AllocFleet, Fleet
 from borgish.scheduler.passes import Memory, Pass

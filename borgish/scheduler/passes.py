@@ -7,8 +7,7 @@ is then left of it is refused, and in this pass nothing of its class is tried ag
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from borgish.cell.model import Job
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Job
 from borgish.scheduler.failure_domains import EvenPlacement, Replicas, domains_of
 from borgish.scheduler.fleet import CPU, RAM, Fleet
 from borgish.scheduler.placing import Taken, place, place_by_rules

@@ -21,8 +21,7 @@ import msgspec
 import numpy as np
 
 from borgish.cell.allocs import inside, is_alloc_set, priority_of
-from borgish.cell.model import Job, Task
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Job, Task
 from borgish.clock import Now
 from borgish.resources import DEVICE_MILLIS
 from borgish.scheduler.arrays import FloatArray, IntArray

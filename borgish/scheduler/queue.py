@@ -20,8 +20,7 @@ from zlib import crc32
 import msgspec
 
 from borgish.bands import Bands
-from borgish.cell.model import Job
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Job
 from borgish.scheduler.affinity import has_rules, rules_of, selects
 from borgish.scheduler.fleet import BAND_INDEX, CPU, DISK, PORTS, RAM, Fleet, device_kind
 from borgish.scheduler.task_class import ClassKey, Needs, TaskClass, Wanted

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 
 import numpy as np
 
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell
 from borgish.scheduler.arrays import BoolArray, FloatArray, IntArray
 from borgish.scheduler.explain import Explainer, Members
 from borgish.scheduler.feasibility import feasible, suitable

@@ -14,9 +14,8 @@ from copy import copy
 
 import msgspec
 
-from borgish.cell.model import Job, Task
+from borgish.cell.model import Cell, Job, Task
 from borgish.cell.observed import Observed
-from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.scheduler.alloc_sets import AllocSets
 from borgish.scheduler.fleet import Fleet

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
 from borgish.cell.allocs import inside, is_alloc_set
 from borgish.cell.events import Entry, TasksEvicted, TasksPlaced
-from borgish.cell.model import Job
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Job
 from borgish.sim.machines import Machine
 from borgish.sim.masters import MasterHost
 from borgish.sim.runtime import Watcher

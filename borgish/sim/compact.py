@@ -11,9 +11,8 @@ from functools import reduce
 
 import msgspec
 
-from borgish.cell.model import Job, Machine, Snapshot
+from borgish.cell.model import Cell, Job, Machine, Snapshot
 from borgish.cell.observed import Observed
-from borgish.cell.state import Cell
 from borgish.errors import Conflict
 from borgish.resources import Resources
 from borgish.scheduler.schedule import Scheduler, SchedulerSettings

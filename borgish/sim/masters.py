@@ -12,7 +12,7 @@ from typing import TypeVar
 from borgish.cell.commands import Command
 from borgish.cell.free_space import Level
 from borgish.cell.invariants import violations
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell
 from borgish.clock import Now
 from borgish.errors import BorgishError, Unreachable
 from borgish.master.core import Core

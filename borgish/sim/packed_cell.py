@@ -1,7 +1,6 @@
 """Cell compaction of a cell as it is: what runs now, from scratch, on as few of its machines as will do."""
 
-from borgish.cell.model import Job, Machine, Task
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Job, Machine, Task
 from borgish.errors import Conflict
 from borgish.sim.compact import TRIALS, Compacted, Work, packed_tightly, softened
 from borgish.vocabulary import State

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from borgish.cell.model import Job, Machine, Snapshot, Task
+from borgish.cell.model import Cell, Job, Machine, Snapshot, Task
 from borgish.cell.observed import Observed
-from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.resources import Resources
 from borgish.scheduler.plan import Plan

@@ -15,7 +15,7 @@ from borgish.cell.commands import (
     SubmitJob,
     UncordonMachine,
 )
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell
 from borgish.errors import BorgishError, Refused, StoreFull
 from borgish.resources import Resources
 from borgish.sim.faults import FaultInjector

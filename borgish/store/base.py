@@ -9,8 +9,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.cell.events import Entry
 from borgish.cell.free_space import FreeSpace
-from borgish.cell.model import Job, Machine, Quota, Task, split_quota_key
-from borgish.cell.state import Cell, Touched
+from borgish.cell.model import Cell, Job, Machine, Quota, Task, Touched, split_quota_key
 from borgish.errors import BorgishError, Fenced, OutcomeUnknown, StoreDamaged, Unreachable
 from borgish.store.usage import UsageBlock
 

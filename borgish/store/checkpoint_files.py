@@ -13,8 +13,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from borgish.cell.model import Snapshot
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Snapshot
 from borgish.durable import open_private, sync
 from borgish.errors import BorgishError, Conflict, Gone, Invalid, StoreDamaged, UnsafeConfiguration
 from borgish.store.base import CheckpointInfo

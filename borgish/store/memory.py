@@ -12,7 +12,7 @@ import msgspec
 
 from borgish.cell.events import Entry, follows
 from borgish.cell.free_space import AMPLE, FreeSpace
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell
 from borgish.errors import BorgishError, OutcomeUnknown, StoreDamaged, Unreachable
 from borgish.store.base import CheckpointInfo, Records, fenced
 from borgish.store.checkpoints import (

@@ -15,8 +15,7 @@ from sqlalchemy.exc import DataError, SQLAlchemyError
 
 from borgish.cell.apply import apply_entry
 from borgish.cell.events import Entry, follows
-from borgish.cell.model import Snapshot
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Snapshot
 from borgish.errors import BorgishError, StoreDamaged
 from borgish.store.base import CheckpointInfo, reason_of
 from borgish.store.checkpoints import RestorePoint, verified_snapshot

@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from borgish.cell.events import Entry, follows
 from borgish.cell.free_space import AMPLE, FreeSpace
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell
 from borgish.errors import BorgishError, Fenced, StoreDamaged, Unreachable
 from borgish.failpoints import reach
 from borgish.store.base import (

@@ -36,8 +36,7 @@ from sqlalchemy.sql.expression import ClauseElement
 
 from borgish.bands import Bands
 from borgish.cell.events import Entry
-from borgish.cell.model import Job, Machine, Quota, Task
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Job, Machine, Quota, Task
 from borgish.store.codec import decode_command, decode_events, encode_command, encode_events
 
 REVISION = "0005"

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from borgish.cell.model import Job, Machine, Snapshot
+from borgish.cell.model import Cell, Job, Machine, Snapshot
 from borgish.cell.observed import Observed
-from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.resources import Resources
 from borgish.scheduler.schedule import Scheduler

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from borgish.cell.commands import SubmitJob
-from borgish.cell.model import Machine, Snapshot
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Machine, Snapshot
 from borgish.clock import Now
 from borgish.master.core import Core
 from borgish.master.garbage import settle

@@ -9,7 +9,7 @@ from typing import Any
 from borgish.cell.apply import apply_entry
 from borgish.cell.diff import difference
 from borgish.cell.events import Entry, TasksEvicted, TasksPlaced
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell
 from borgish.clock import SystemClock
 from borgish.store.base import Records
 from borgish.store.codec import encode_snapshot

@@ -9,9 +9,8 @@ from itertools import count
 
 import msgspec
 
-from borgish.cell.model import Job, Snapshot
+from borgish.cell.model import Cell, Job, Snapshot
 from borgish.cell.observed import Observed
-from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.master.garbage import settle
 from borgish.resources import Resources

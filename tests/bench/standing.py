@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import uvloop
 
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell
 from borgish.cli import daemons
 from borgish.cli import local_cell as cell_folder
 from borgish.client import Client

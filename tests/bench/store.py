@@ -6,8 +6,7 @@ import time
 from collections.abc import Iterator
 
 from borgish.cell.events import Entry, MachineCordoned
-from borgish.cell.model import Job, Machine, Snapshot, Task
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Job, Machine, Snapshot, Task
 from borgish.clock import SystemClock
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec

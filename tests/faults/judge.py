@@ -10,8 +10,7 @@ from itertools import pairwise
 from borgish.cell.apply import apply_entry
 from borgish.cell.events import Entry, TasksPlaced
 from borgish.cell.invariants import violations
-from borgish.cell.model import Snapshot
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Snapshot
 from borgish.errors import BorgishError
 from borgish.store.checkpoints import verified_snapshot
 from borgish.store.codec import encode_snapshot

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from borgish.cell.commands import Command, Decision, SubmitJob
 from borgish.cell.events import Entry
+from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
-from borgish.cell.state import Cell
 from borgish.clock import Now, SystemClock
 from borgish.master import core
 from borgish.master.core import Core

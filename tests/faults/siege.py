@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from borgish.cell.commands import Command, JoinMachine, KillTasks, SubmitJob
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell
 from borgish.cli.changes import Deadline
 from borgish.clock import SystemClock
 from borgish.failpoints import VARIABLE

@@ -3,7 +3,7 @@
 import pytest
 
 from borgish.cell.commands import Command, KillTasks, RollBack, SubmitJob
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell
 from borgish.reconcilers import rollback
 from borgish.resources import Resources
 from borgish.sim.faults import NO_FAULTS

@@ -12,9 +12,8 @@ import pytest
 from borgish.borglet.core import BorgletCore
 from borgish.cell import decide_machines, rollback
 from borgish.cell.commands import Observe
-from borgish.cell.model import Job
+from borgish.cell.model import Cell, Job
 from borgish.cell.rollback_progress import Remaining
-from borgish.cell.state import Cell
 from borgish.errors import StoreFull
 from borgish.link import conversation
 from borgish.master.core import Core

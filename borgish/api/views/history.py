@@ -20,9 +20,9 @@ from borgish.cell.events import (
     TasksEvicted,
     TasksPlaced,
 )
+from borgish.cell.model import Cell
 from borgish.cell.rollback import JobPlan
 from borgish.cell.rollback_checks import check_allowed, plan_rollback
-from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import Refused
 from borgish.resources import show_amounts

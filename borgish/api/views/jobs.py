@@ -7,9 +7,8 @@ import msgspec
 
 from borgish.api.views.tally import is_up
 from borgish.api.views.tasks import phase_of, seen_attempt
-from borgish.cell.model import Job, Task
+from borgish.cell.model import Cell, Job, Task
 from borgish.cell.observed import Observed
-from borgish.cell.state import Cell
 from borgish.spec.job import JobSpec
 from borgish.text import instant
 from borgish.vocabulary import HELD_BACK, Ending, Outcome, Phase, State, task_name

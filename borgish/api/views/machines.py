@@ -1,9 +1,8 @@
 """One machine as the API shows it."""
 
 from borgish.api.views.tally import Tally
-from borgish.cell.model import Machine
+from borgish.cell.model import Cell, Machine
 from borgish.cell.observed import Observed, SeenMachine
-from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.text import instant, span
 from borgish.wire.api import MachineView, TaintView, UsageView

@@ -12,9 +12,8 @@ from borgish.api.views.machines import has_trouble, is_answering, machine_view
 from borgish.api.views.tally import Tally, total
 from borgish.bands import Bands
 from borgish.cell.free_space import AMPLE, FreeSpace, refusing
-from borgish.cell.model import Job, Machine
+from borgish.cell.model import Cell, Job, Machine
 from borgish.cell.observed import Observed
-from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.resources import Resources
 from borgish.text import instant

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from borgish.cell.model import Job
+from borgish.cell.model import Cell, Job
 from borgish.cell.observed import Observed, SeenMachine
-from borgish.cell.state import Cell
 from borgish.resources import Resources
 from borgish.vocabulary import JobKind, Phase, State, split_task_name
 

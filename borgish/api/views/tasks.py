@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from borgish.cell.commands import SeenAttempt, SeenProgram
 from borgish.cell.model import Job, Machine, Task
-from borgish.cell.observed import Observed, SeenAttempt, SeenProgram
+from borgish.cell.observed import Observed
 from borgish.cell.suitability import why_unsuitable
 from borgish.text import has_index, instant, instant_or_none
 from borgish.vocabulary import OUTCOMES, JobKind, Phase, State, task_name

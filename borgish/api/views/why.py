@@ -6,9 +6,9 @@ from itertools import islice
 
 from borgish.api.views.jobs import count_failed, count_not_up, job_outcome, tasks_not_up
 from borgish.api.views.tasks import last_exit, phase_of, seen_attempt, task_view
-from borgish.cell.model import Job, Machine, Task, exit_text
-from borgish.cell.observed import Observed, SeenAttempt
-from borgish.cell.state import Cell
+from borgish.cell.commands import SeenAttempt
+from borgish.cell.model import Cell, Job, Machine, Task, exit_text
+from borgish.cell.observed import Observed
 from borgish.cell.suitability import evict_at, why_unsuitable
 from borgish.text import has_index, instant
 from borgish.vocabulary import HELD_BACK, OUTCOMES, Ending, JobKind, Phase, Recheck, State, task_name

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell
 from borgish.scheduler.arrays import FloatArray
 from borgish.scheduler.explain.eventual_feasibility import (
     AffinityCycles,

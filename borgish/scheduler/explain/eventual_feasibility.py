@@ -9,9 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
-from borgish.cell.model import Job
-from borgish.cell.state import Cell
-from borgish.cell.warnings import unknown_attribute
+from borgish.cell.admission import unknown_attribute
+from borgish.cell.model import Cell, Job
 from borgish.resources import DEVICE_MILLIS
 from borgish.scheduler.affinity import UNFIT, Labelled, Rule, selects
 from borgish.scheduler.arrays import BoolArray, FloatArray, IntArray

@@ -13,9 +13,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 import numpy as np
 
-from borgish.cell.model import Job, Machine
+from borgish.cell.model import Cell, Job, Machine
 from borgish.cell.observed import Observed
-from borgish.cell.state import Cell
 from borgish.resources import DEVICE_MILLIS
 from borgish.scheduler.affinity import Choice, Counter
 from borgish.scheduler.arrays import FloatArray, IntArray, widened

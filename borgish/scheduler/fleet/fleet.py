@@ -14,9 +14,8 @@ import msgspec
 import numpy as np
 
 from borgish.bands import DEFAULT_BANDS
-from borgish.cell.model import Machine
+from borgish.cell.model import Cell, Machine
 from borgish.cell.observed import Observed, SeenMachine
-from borgish.cell.state import Cell
 from borgish.resources import DEVICE_MILLIS, Resources
 from borgish.scheduler.affinity import Choice, Counter, Topology
 from borgish.scheduler.arrays import (

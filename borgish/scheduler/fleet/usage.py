@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 
 from borgish.cell.allocs import alloc_name, inside, is_alloc_set, is_reserved, priority_of
-from borgish.cell.model import Job, Task
-from borgish.cell.observed import Observed, SeenAttempt, SeenMachine
-from borgish.cell.state import Cell
+from borgish.cell.commands import SeenAttempt
+from borgish.cell.model import Cell, Job, Task
+from borgish.cell.observed import Observed, SeenMachine
 from borgish.resources import DEVICE_MILLIS, Resources
 from borgish.scheduler.arrays import FloatArray
 from borgish.spec.job import JobSpec

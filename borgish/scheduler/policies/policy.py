@@ -12,8 +12,7 @@ from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
 
-from borgish.cell.model import Job
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Job
 from borgish.scheduler.arrays import FloatArray, Rows
 from borgish.scheduler.fleet import CPU, RAM, Fleet
 from borgish.scheduler.queue import Classes, Level

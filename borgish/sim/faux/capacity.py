@@ -11,9 +11,8 @@ import msgspec
 from borgish.cell.allocs import check_inside
 from borgish.cell.commands import SubmitJob
 from borgish.cell.events import Entry, TasksEvicted
-from borgish.cell.model import Rules
+from borgish.cell.model import Cell, Rules
 from borgish.cell.observed import Observed
-from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import Invalid, Refused
 from borgish.master.core import Core

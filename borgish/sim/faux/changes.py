@@ -21,7 +21,7 @@ from borgish.cell.commands import (
     UntaintMachine,
 )
 from borgish.cell.events import Entry
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell
 from borgish.errors import Invalid, NotFound
 from borgish.resources import Resources, parse_bytes, parse_quota_millis
 from borgish.sim.faux.copied import ACTOR, Copy

@@ -12,11 +12,9 @@ from collections.abc import Collection
 import msgspec
 
 from borgish.cell.allocs import alloc_name, is_alloc_set
-from borgish.cell.commands import Command, Observe
+from borgish.cell.commands import Command, Observe, SeenAttempt
 from borgish.cell.events import Entry
-from borgish.cell.model import Job, Task
-from borgish.cell.observed import SeenAttempt
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Job, Task
 from borgish.clock import Now
 from borgish.errors import Fenced
 from borgish.link.conversation import attempt_spec

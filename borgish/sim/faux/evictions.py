@@ -7,7 +7,7 @@ import msgspec
 
 from borgish.cell.commands import Command
 from borgish.cell.events import Entry, TasksEvicted
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell
 from borgish.errors import Invalid
 from borgish.scheduler.plan import Refusal
 from borgish.sim.faux.changes import CHANGES

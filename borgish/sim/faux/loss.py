@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from borgish.cell.events import MachineDown
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell
 from borgish.errors import Invalid, NotFound
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.reconcilers.stranded import is_mass_failure

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell
 from borgish.errors import NotFound
 
 _SHOWN_MAX = 8

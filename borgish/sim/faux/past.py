@@ -10,7 +10,7 @@ import msgspec
 from borgish.api.views.history import COMMAND_WORDS, HistoryFilter, history_view
 from borgish.cell.diff import Kind, difference
 from borgish.cell.events import AnyEvent, Entry
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell
 from borgish.errors import Invalid, NotFound
 from borgish.resources import show_bytes, show_cpu
 from borgish.sim.faux.names import find_job, find_machine, known

@@ -14,9 +14,9 @@ from borgish.cell.commands import Command, RollBack
 from borgish.cell.decide import decide
 from borgish.cell.events import AnyEvent, Entry, TasksPlaced
 from borgish.cell.invariants import is_overfull
+from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
 from borgish.cell.recorded import commands_of, observed_of
-from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import BorgishError, Invalid, Refused, StoreDamaged
 from borgish.reconcilers import RECONCILERS

@@ -5,7 +5,7 @@ from datetime import datetime, time, timedelta
 
 from borgish.api.moments import NOW, Moment, no_such_name, read_moment
 from borgish.cell.events import Entry
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell
 from borgish.errors import Conflict, Gone, Invalid, NotFound
 from borgish.sim.faux.copied import Copy, twin
 from borgish.sim.faux.opened import Opened

@@ -13,8 +13,7 @@ from borgish.cell.events import (
     TasksEvicted,
     TasksPlaced,
 )
-from borgish.cell.model import Machine
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Machine
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
 from borgish.store.base import CheckpointInfo, Store, records_of

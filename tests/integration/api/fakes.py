@@ -20,8 +20,8 @@ from borgish.api.views.tally import Tally
 from borgish.cell.commands import Command
 from borgish.cell.events import Entry
 from borgish.cell.free_space import AMPLE
+from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
-from borgish.cell.state import Cell
 from borgish.client import Client
 from borgish.clock import SystemClock
 from borgish.errors import Conflict, Gone, NotFound, Unreachable

@@ -9,8 +9,7 @@ import pytest
 
 from borgish.cell.apply import apply_entry
 from borgish.cell.events import Entry, JobChanged, JobForgotten, JobSubmitted, TasksEnded, TasksPlaced
-from borgish.cell.model import Snapshot
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Snapshot
 from borgish.store import sqlite
 from borgish.store.base import Records
 from borgish.store.checkpoints import Retention, is_good

@@ -9,9 +9,8 @@ import msgspec
 import pytest
 
 from borgish.cell.commands import Observe
-from borgish.cell.model import Machine, Snapshot
+from borgish.cell.model import Cell, Machine, Snapshot
 from borgish.cell.observed import Miss, Observed, SeenMachine
-from borgish.cell.state import Cell
 from borgish.clock import SystemClock
 from borgish.errors import Fenced, NotFound, StoreFull, Unreachable
 from borgish.link import poller, transport

@@ -30,6 +30,7 @@ from borgish.cell.commands import (
     RestartTasks,
     RollBack,
     ScaleJob,
+    SeenAttempt,
     SetMachineDown,
     SetMachineUp,
     SetQuota,
@@ -41,10 +42,8 @@ from borgish.cell.commands import (
 from borgish.cell.decide import COMMANDS, decide
 from borgish.cell.events import AnyEvent, Entry, TasksEnded
 from borgish.cell.invariants import violations
-from borgish.cell.model import Snapshot
-from borgish.cell.observed import Observed, SeenAttempt
-from borgish.cell.observing import record_report, watch
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Snapshot
+from borgish.cell.observed import Observed, record_report, watch
 from borgish.clock import Now
 from borgish.errors import Refused
 from borgish.resources import Resources

@@ -21,14 +21,13 @@ from borgish.cell.commands import (
     RemoveQuota,
     RestartTasks,
     ScaleJob,
+    SeenAttempt,
     SetQuota,
     SubmitJob,
 )
 from borgish.cell.events import Entry
 from borgish.cell.invariants import violations
-from borgish.cell.model import Rules, Snapshot
-from borgish.cell.observed import SeenAttempt
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Rules, Snapshot
 from borgish.clock import Now
 from borgish.errors import OverQuota
 from borgish.master.core import Core

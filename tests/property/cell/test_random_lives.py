@@ -18,6 +18,7 @@ from borgish.cell.commands import (
     RemoveMachine,
     RestartTasks,
     ScaleJob,
+    SeenAttempt,
     SetMachineDown,
     SetMachineUp,
     SubmitJob,
@@ -25,9 +26,7 @@ from borgish.cell.commands import (
 )
 from borgish.cell.events import Entry
 from borgish.cell.invariants import violations
-from borgish.cell.model import Machine, Snapshot
-from borgish.cell.observed import SeenAttempt
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Machine, Snapshot
 from borgish.clock import Now
 from borgish.master.core import Core
 from borgish.master.step import Ask, Heard

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from borgish.cell.apply import apply_entry
 from borgish.cell.commands import JoinMachine, SubmitJob
 from borgish.cell.events import Entry, MachineLost, TasksEvicted
-from borgish.cell.model import Snapshot
+from borgish.cell.model import Cell, Snapshot
 from borgish.cell.observed import Miss
-from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.master.core import Core
 from borgish.master.step import Ask, Heard, Input, Missed

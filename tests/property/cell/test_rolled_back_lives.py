@@ -23,10 +23,9 @@ from borgish.cell.commands import (
 )
 from borgish.cell.events import Entry, RolledBack, TasksPlaced
 from borgish.cell.invariants import violations
-from borgish.cell.model import Snapshot
+from borgish.cell.model import Cell, Snapshot
 from borgish.cell.rollback import desired, same_program
 from borgish.cell.rollback_progress import not_ready
-from borgish.cell.state import Cell
 from borgish.errors import Refused
 from borgish.master.step import Step
 from borgish.spec.constraints import matches

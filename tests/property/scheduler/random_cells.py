@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from borgish.cell.model import Job, Machine, Taint
-from borgish.cell.observed import Observed, SeenAttempt
-from borgish.cell.state import Cell
+from borgish.cell.commands import SeenAttempt
+from borgish.cell.model import Cell, Job, Machine, Taint
+from borgish.cell.observed import Observed
 from borgish.resources import Resources
 from borgish.spec.constraints import matches
 from borgish.spec.job import Constraint, JobSpec, Override, Preference, Toleration

@@ -5,9 +5,8 @@ import re
 import msgspec
 from hypothesis import event, given, settings
 
-from borgish.cell.model import Job
+from borgish.cell.model import Cell, Job
 from borgish.cell.observed import Observed
-from borgish.cell.state import Cell
 from borgish.resources import Resources, parse_bytes, parse_cpu_millis, parse_device_millis
 from borgish.scheduler.plan import Refusal
 from borgish.scheduler.schedule import Scheduler

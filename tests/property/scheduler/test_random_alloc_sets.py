@@ -18,6 +18,7 @@ from borgish.cell.commands import (
     Observe,
     RestartTasks,
     ScaleJob,
+    SeenAttempt,
     SetMachineDown,
     SetMachineUp,
     SubmitJob,
@@ -25,9 +26,7 @@ from borgish.cell.commands import (
 )
 from borgish.cell.events import PlacesPromised, TasksEvicted, TasksPlaced
 from borgish.cell.invariants import violations
-from borgish.cell.model import Job, Machine, Snapshot, Task
-from borgish.cell.observed import SeenAttempt
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Job, Machine, Snapshot, Task
 from borgish.clock import Now
 from borgish.link.conversation import attempt_spec
 from borgish.master.core import Core

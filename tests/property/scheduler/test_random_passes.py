@@ -16,8 +16,8 @@ from borgish.cell.events import (
     MachineUp,
     TasksEvicted,
 )
+from borgish.cell.model import Cell
 from borgish.cell.observed import Observed, SeenMachine
-from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.scheduler import scoring
 from borgish.scheduler.affinity import UNFIT

@@ -11,8 +11,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from borgish.cell.events import MachineFacts, TasksEvicted
-from borgish.cell.model import Job, Machine
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Job, Machine
 from borgish.resources import Resources
 from borgish.scheduler.schedule import Scheduler, SchedulerSettings
 from borgish.spec.constraints import matches

@@ -29,11 +29,10 @@ from borgish.cell.events import (
     TasksRestarted,
     TasksResubmitted,
 )
-from borgish.cell.model import Job, Quota, Rules
+from borgish.cell.model import Cell, Job, Quota, Rules
 from borgish.cell.observed import Observed
 from borgish.cell.rollback_checks import decide_rollback
 from borgish.cell.rollback_progress import remaining
-from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import Refused
 from borgish.resources import Resources

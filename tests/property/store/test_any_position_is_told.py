@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell
 from borgish.store.memory import MemoryStore
 from borgish.store.replay import cell_at
 from tests.contract.store.samples import CELL, Life, body_of

@@ -10,8 +10,7 @@ from borgish.api.serve import Serving, serve
 from borgish.api.services import Reading
 from borgish.bands import Bands
 from borgish.cell.commands import Command, JoinMachine
-from borgish.cell.model import Rules, Snapshot
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Rules, Snapshot
 from borgish.clock import Now
 from borgish.errors import Refused
 from borgish.master.core import Core

@@ -8,8 +8,7 @@ import pytest
 
 from borgish.bands import Bands
 from borgish.cell.invariants import violations
-from borgish.cell.model import Rules
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Rules
 from borgish.cli import borgctl
 from borgish.errors import UnsafeConfiguration
 from borgish.vocabulary import Band, State

@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from borgish.cell.allocs import is_alloc_set
-from borgish.cell.commands import Command, JoinMachine, Observe, SubmitJob
+from borgish.cell.commands import Command, JoinMachine, Observe, SeenAttempt, SubmitJob
 from borgish.cell.invariants import violations
-from borgish.cell.model import Job, Machine, Snapshot, Task
-from borgish.cell.observed import SeenAttempt
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Job, Machine, Snapshot, Task
 from borgish.clock import Now
 from borgish.errors import Refused
 from borgish.link.conversation import attempt_spec

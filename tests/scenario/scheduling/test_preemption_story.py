@@ -3,8 +3,7 @@
 import msgspec
 
 from borgish.cell.commands import KillTasks
-from borgish.cell.model import Snapshot
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Snapshot
 from borgish.link.conversation import Outgoing
 from borgish.master.core import Core
 from borgish.reconcilers.settings import ReconcileSettings

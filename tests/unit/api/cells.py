@@ -4,9 +4,9 @@ ann/web has a probe and four tasks: 0 healthy on m1, 1 unhealthy on m1, 2 pendin
 ann/sum runs to completion: 0 finished, 1 failed. bob/db has one task, up on m2. m3 is down.
 """
 
-from borgish.cell.model import Job, Machine, Snapshot, Task
-from borgish.cell.observed import Observed, SeenAttempt, SeenMachine
-from borgish.cell.state import Cell
+from borgish.cell.commands import SeenAttempt
+from borgish.cell.model import Cell, Job, Machine, Snapshot, Task
+from borgish.cell.observed import Observed, SeenMachine
 from borgish.clock import Now
 from borgish.resources import Resources
 from borgish.spec.job import Health, JobSpec, Override, Restart

@@ -9,9 +9,8 @@ from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
 from borgish.api.views.tasks import task_view
 from borgish.api.views.why import why_task
-from borgish.cell.model import Task
-from borgish.cell.observed import SeenAttempt
-from borgish.cell.state import Cell
+from borgish.cell.commands import SeenAttempt
+from borgish.cell.model import Cell, Task
 from borgish.spec.job import JobSpec, Program
 from borgish.vocabulary import Band, JobKind, Phase
 from tests.unit.api.cells import LARGE, NOW, SMALL, job, running, see, small_cell, small_observed

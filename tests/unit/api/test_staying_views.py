@@ -4,8 +4,7 @@ from borgish.api.views.machines import machine_view
 from borgish.api.views.tally import Tally
 from borgish.api.views.tasks import task_view
 from borgish.api.views.why import why_task
-from borgish.cell.model import Taint
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Taint
 from borgish.spec.constraints import parse_constraint
 from borgish.spec.job import JobSpec, Toleration
 from borgish.vocabulary import Recheck, TaintEffect

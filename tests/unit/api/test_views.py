@@ -7,8 +7,9 @@ from borgish.api.views.status import Daemon, status_view, summary_view
 from borgish.api.views.tally import Tally
 from borgish.api.views.tasks import task_view
 from borgish.api.views.why import why_job
+from borgish.cell.commands import SeenAttempt, SeenProgram
 from borgish.cell.model import exit_text
-from borgish.cell.observed import Observed, SeenAttempt, SeenMachine, SeenProgram
+from borgish.cell.observed import Observed, SeenMachine
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
 from borgish.text import has_index, instant, instant_or_none, read_indexes, show_indexes, tasks_text

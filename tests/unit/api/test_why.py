@@ -2,8 +2,9 @@ import msgspec
 import pytest
 
 from borgish.api.views.why import why_job, why_task
+from borgish.cell.commands import SeenAttempt
 from borgish.cell.model import Task
-from borgish.cell.observed import Observed, SeenAttempt
+from borgish.cell.observed import Observed
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Ending, Eviction, Phase, State
 from borgish.wire.api import EventView

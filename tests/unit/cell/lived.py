@@ -5,12 +5,10 @@ from typing import Any
 import msgspec
 
 from borgish.cell.apply import apply_entry
-from borgish.cell.commands import Command, JoinMachine, KillTasks, Observe, RollBack, SubmitJob
+from borgish.cell.commands import Command, JoinMachine, KillTasks, Observe, RollBack, SeenAttempt, SubmitJob
 from borgish.cell.events import AnyEvent, Entry
 from borgish.cell.invariants import violations
-from borgish.cell.model import Machine, Snapshot
-from borgish.cell.observed import SeenAttempt
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Machine, Snapshot
 from borgish.clock import Now
 from borgish.errors import Refused
 from borgish.master.core import Core

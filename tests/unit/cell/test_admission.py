@@ -19,9 +19,8 @@ from borgish.cell.commands import (
 from borgish.cell.decide import decide
 from borgish.cell.events import Entry
 from borgish.cell.invariants import violations
-from borgish.cell.model import Rules, Snapshot
+from borgish.cell.model import Cell, Rules, Snapshot
 from borgish.cell.observed import Observed
-from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import Conflict, Invalid, NotFound, OverQuota
 from borgish.resources import Resources

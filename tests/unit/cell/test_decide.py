@@ -16,6 +16,7 @@ from borgish.cell.commands import (
     PromisePlaces,
     RestartTasks,
     ScaleJob,
+    SeenAttempt,
     SetMachineDown,
     SubmitJob,
     UncordonMachine,
@@ -23,10 +24,8 @@ from borgish.cell.commands import (
 from borgish.cell.decide import decide
 from borgish.cell.events import Entry, TasksEnded, TasksRestarted
 from borgish.cell.invariants import violations
-from borgish.cell.model import Machine, Snapshot
-from borgish.cell.observed import Observed, SeenAttempt, SeenMachine
-from borgish.cell.observing import record_report
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Machine, Snapshot
+from borgish.cell.observed import Observed, SeenMachine, record_report
 from borgish.clock import Now
 from borgish.errors import Conflict, Invalid, NotFound
 from borgish.resources import Resources

@@ -5,8 +5,7 @@ import pytest
 
 from borgish.bands import Bands
 from borgish.cell.diff import ALIKE_MAX, Change, Kind, difference
-from borgish.cell.model import Quota, Rules, Taint
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Quota, Rules, Taint
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
 from borgish.store.codec import decode_snapshot, encode_snapshot

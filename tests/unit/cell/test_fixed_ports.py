@@ -2,8 +2,7 @@
 
 import pytest
 
-from borgish.cell.commands import PlaceTasks, SubmitJob
-from borgish.cell.observed import SeenAttempt
+from borgish.cell.commands import PlaceTasks, SeenAttempt, SubmitJob
 from borgish.link.conversation import attempt_spec
 from borgish.spec.job import Health
 from borgish.spec.read import read_job

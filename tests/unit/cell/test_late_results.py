@@ -12,11 +12,12 @@ from borgish.cell.commands import (
     RemoveMachine,
     RestartTasks,
     ScaleJob,
+    SeenAttempt,
     SetMachineDown,
     SubmitJob,
 )
 from borgish.cell.model import LOST_ATTEMPTS_MAX
-from borgish.cell.observed import SeenAttempt, SeenMachine
+from borgish.cell.observed import SeenMachine
 from borgish.errors import Conflict
 from borgish.spec.job import JobSpec, Restart
 from borgish.vocabulary import Ending, Phase, RestartPolicy, State

@@ -1,10 +1,9 @@
 """A store that has lost history: its attempts keep their meaning, and machines obey again."""
 
 from borgish.cell.apply import apply_entry
-from borgish.cell.commands import JoinMachine, Observe, Seen, SubmitJob
+from borgish.cell.commands import JoinMachine, Observe, Seen, SeenAttempt, SubmitJob
 from borgish.cell.decide_cell import POSITIONS_MORE, is_older
 from borgish.cell.invariants import violations
-from borgish.cell.observed import SeenAttempt
 from borgish.vocabulary import Phase, State
 from tests.unit.cell.lived import Lived, machine, spec
 

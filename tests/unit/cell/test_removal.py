@@ -3,8 +3,15 @@
 import msgspec
 import pytest
 
-from borgish.cell.commands import CordonMachine, JoinMachine, KillTasks, Observe, RemoveMachine, SubmitJob
-from borgish.cell.observed import SeenAttempt
+from borgish.cell.commands import (
+    CordonMachine,
+    JoinMachine,
+    KillTasks,
+    Observe,
+    RemoveMachine,
+    SeenAttempt,
+    SubmitJob,
+)
 from borgish.errors import Conflict, NotFound
 from borgish.vocabulary import Phase, State
 from tests.unit.cell.lived import Lived, machine, spec

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from borgish.cell.commands import Observe, SubmitJob
+from borgish.cell.commands import Observe, SeenAttempt, SubmitJob
 from borgish.cell.decide import decide
 from borgish.cell.events import Entry, Facts, Recorded
 from borgish.cell.model import Machine
-from borgish.cell.observed import Observed, SeenAttempt
+from borgish.cell.observed import Observed
 from borgish.cell.recorded import commands_of, recorded_of
 from borgish.errors import StoreDamaged
 from borgish.resources import Resources

@@ -7,8 +7,7 @@ from borgish.bands import Bands
 from borgish.cell.apply import apply_entry
 from borgish.cell.commands import EvictTasks, JoinMachine, KillTasks, PlaceTasks, SubmitJob
 from borgish.cell.events import Entry, RulesSet
-from borgish.cell.model import Rules, Snapshot
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Rules, Snapshot
 from borgish.clock import Now
 from borgish.errors import UnsafeConfiguration
 from borgish.master.core import Core

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from borgish.cell.warnings import job_warnings
+from borgish.cell.admission import job_warnings
 from borgish.resources import Resources
 from borgish.spec.constraints import parse_constraint
 from borgish.spec.job import Affinity, Preference, Spread
@@ -14,7 +14,7 @@ RACKS = [machine(f"m{n}", attributes={"rack": f"r{n}", "arch": "amd64"}) for n i
 
 
 def said(**facts: Any) -> tuple[str, ...]:
-    return job_warnings(cell_of(RACKS, []), spec("ann/web", **facts))
+    return tuple(job_warnings(cell_of(RACKS, []), spec("ann/web", **facts)))
 
 
 def conditions(*texts: str) -> tuple[Any, ...]:
@@ -63,7 +63,7 @@ def test_an_attribute_like_no_other_is_told_which_there_are() -> None:
 
 
 def test_a_cell_without_machines_knows_no_attributes_yet() -> None:
-    assert job_warnings(cell_of([], []), spec("ann/web", constraints=conditions("rack == r1"))) == ()
+    assert tuple(job_warnings(cell_of([], []), spec("ann/web", constraints=conditions("rack == r1")))) == ()
 
 
 def test_contradictions_are_said() -> None:
@@ -76,7 +76,8 @@ def test_contradictions_are_said() -> None:
 
 def test_a_resource_that_looks_like_a_slip_is_said_unless_some_machine_has_it() -> None:
     asked = spec("ann/web", resources=Resources(100, named={"rma": 1}))
-    assert job_warnings(cell_of(RACKS, []), asked) == (
+    assert tuple(job_warnings(cell_of(RACKS, []), asked)) == (
         "'rma' is a resource of a name of its own; did you mean ram?",
     )
-    assert job_warnings(cell_of([machine("m1", capacity=Resources(4000, named={"rma": 3}))], []), asked) == ()
+    rma = machine("m1", capacity=Resources(4000, named={"rma": 3}))
+    assert tuple(job_warnings(cell_of([rma], []), asked)) == ()

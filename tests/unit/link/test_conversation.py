@@ -3,9 +3,8 @@
 import msgspec
 import pytest
 
-from borgish.cell.model import Machine, Snapshot
+from borgish.cell.model import Cell, Machine, Snapshot
 from borgish.cell.observed import Observed
-from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.link.conversation import Conversation
 from borgish.resources import Resources

@@ -2,8 +2,16 @@
 
 import pytest
 
-from borgish.cell.commands import CordonMachine, EvictTasks, JoinMachine, KillTasks, PlaceTasks, SubmitJob
-from borgish.cell.observed import SeenAttempt, SeenMachine
+from borgish.cell.commands import (
+    CordonMachine,
+    EvictTasks,
+    JoinMachine,
+    KillTasks,
+    PlaceTasks,
+    SeenAttempt,
+    SubmitJob,
+)
+from borgish.cell.observed import SeenMachine
 from borgish.link.conversation import Outgoing, attempt_spec, seen_attempt, stop_orders
 from borgish.resources import Resources
 from borgish.spec.job import Program

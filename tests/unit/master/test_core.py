@@ -11,13 +11,13 @@ from borgish.cell.commands import (
     Observe,
     RestartTasks,
     ScaleJob,
+    SeenAttempt,
     SubmitJob,
 )
 from borgish.cell.events import Entry
 from borgish.cell.invariants import violations
-from borgish.cell.model import Machine, Snapshot
-from borgish.cell.observed import Miss, SeenAttempt
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Machine, Snapshot
+from borgish.cell.observed import Miss
 from borgish.clock import Now
 from borgish.errors import Conflict, NotFound
 from borgish.link.conversation import Outgoing

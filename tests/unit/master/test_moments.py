@@ -11,7 +11,7 @@ from borgish.api.moments import Moment, read_moment
 from borgish.api.views.status import Daemon
 from borgish.cell.events import AnyEvent, JobSubmitted, MachineUp
 from borgish.cell.free_space import FreeSpace, Level
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell
 from borgish.clock import Now
 from borgish.errors import Conflict, Gone, Invalid, NotFound
 from borgish.master import moments

@@ -6,9 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from borgish.cell.commands import CordonMachine, JoinMachine, KillTasks, SetQuota, SubmitJob
+from borgish.cell.commands import CordonMachine, JoinMachine, KillTasks, SeenAttempt, SetQuota, SubmitJob
 from borgish.cell.model import Machine
-from borgish.cell.observed import SeenAttempt
 from borgish.errors import Conflict, Invalid, Refused
 from borgish.master.core import Core
 from borgish.master.planning import PREFIX, Foreseen

@@ -8,9 +8,8 @@ import pytest
 from borgish.cell.commands import BeginEpoch, Seen
 from borgish.cell.decide import decide
 from borgish.cell.events import EntriesLost
-from borgish.cell.model import Snapshot
+from borgish.cell.model import Cell, Snapshot
 from borgish.cell.observed import Observed
-from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.master.preflight import TAKE_OVER_FLAG, RivalSearch, Verdict, refused_for, seen_of_rival
 from borgish.wire.link import HeadReply, Leader

@@ -5,8 +5,7 @@ import logging
 import pytest
 
 from borgish.cell.commands import Seen
-from borgish.cell.model import Snapshot
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Snapshot
 from borgish.errors import StoreOlder
 from borgish.master.preflight import OLDER_STORE_FLAG, seen_beyond
 from borgish.wire.link import HeadReply

@@ -12,8 +12,7 @@ import borgish
 from borgish.cell.apply import apply_entry
 from borgish.cell.commands import Command, Decision, ForgetJob, JoinMachine, KillTasks, ScaleJob, SubmitJob
 from borgish.cell.decide import decide
-from borgish.cell.model import Snapshot
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Snapshot
 from borgish.clock import Now
 from borgish.errors import CellBroken, Poison, UnsafeConfiguration
 from borgish.master import core as core_module

@@ -5,9 +5,8 @@ import asyncio
 import msgspec
 import pytest
 
-from borgish.cell.commands import CordonMachine, JoinMachine, KillTasks, Observe, SubmitJob
+from borgish.cell.commands import CordonMachine, JoinMachine, KillTasks, Observe, SeenAttempt, SubmitJob
 from borgish.cell.free_space import AMPLE, FreeSpace, Level
-from borgish.cell.observed import SeenAttempt
 from borgish.clock import SystemClock
 from borgish.errors import StoreFull
 from borgish.master.checkpoints import Checkpointer

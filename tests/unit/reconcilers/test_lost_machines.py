@@ -14,8 +14,7 @@ from borgish.cell.commands import (
 )
 from borgish.cell.decide import decide
 from borgish.cell.events import MachineLost, TasksEvicted
-from borgish.cell.observed import Miss, SeenMachine
-from borgish.cell.observing import record_misses
+from borgish.cell.observed import Miss, SeenMachine, record_misses
 from borgish.clock import Now
 from borgish.reconcilers import RECONCILERS, stranded
 from borgish.reconcilers.settings import LOST_SECONDS, ReconcileSettings

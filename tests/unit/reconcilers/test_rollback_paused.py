@@ -12,12 +12,12 @@ from borgish.cell.commands import (
     RestartTasks,
     RollBack,
     ScaleJob,
+    SeenAttempt,
     SubmitJob,
     UncordonMachine,
 )
 from borgish.cell.events import RollbackPaused
 from borgish.cell.model import Job, Lagging, Task
-from borgish.cell.observed import SeenAttempt
 from borgish.cell.rollback_progress import PAUSED_AFTER_SECONDS, RECOVERED_SECONDS, STEADY_SECONDS, not_ready
 from borgish.clock import Now
 from borgish.errors import Conflict

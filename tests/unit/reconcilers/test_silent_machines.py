@@ -3,10 +3,16 @@
 import pytest
 
 from borgish.cell.commands import Command, SetMachineDown, SetMachineUp
-from borgish.cell.model import Snapshot
-from borgish.cell.observed import MISSES_MAX, Miss, Observed, SeenMachine
-from borgish.cell.observing import record_answers, record_misses, watch
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Snapshot
+from borgish.cell.observed import (
+    MISSES_MAX,
+    Miss,
+    Observed,
+    SeenMachine,
+    record_answers,
+    record_misses,
+    watch,
+)
 from borgish.clock import Now
 from borgish.reconcilers import machines
 from borgish.reconcilers.settings import ReconcileSettings

@@ -4,9 +4,8 @@ from typing import Any
 
 from borgish.cell.apply import apply_entry
 from borgish.cell.events import AnyEvent, Entry, PlacesPromised, TasksEvicted, TasksPlaced
-from borgish.cell.model import Job, Machine, Snapshot, Task
+from borgish.cell.model import Cell, Job, Machine, Snapshot, Task
 from borgish.cell.observed import Observed, SeenMachine
-from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.resources import Resources
 from borgish.scheduler.plan import Plan

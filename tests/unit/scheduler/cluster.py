@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from borgish.cell.commands import SeenAttempt
 from borgish.cell.events import JobSubmitted
-from borgish.cell.observed import Observed, SeenAttempt
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell
+from borgish.cell.observed import Observed
 from borgish.scheduler.plan import Plan
 from borgish.scheduler.schedule import Scheduler
 from borgish.spec.job import JobSpec

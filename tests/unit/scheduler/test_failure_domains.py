@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from borgish.cell.events import TasksEvicted
-from borgish.cell.model import Machine
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Machine
 from borgish.resources import Resources
 from borgish.scheduler.schedule import Scheduler, SchedulerSettings
 from borgish.spec.job import Affinity, Constraint, JobSpec, Preference, Restart, Spread

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from borgish.cell.events import JobSubmitted, TasksEnded
-from borgish.cell.model import Machine, Taint
+from borgish.cell.model import Cell, Machine, Taint
 from borgish.cell.observed import Observed
-from borgish.cell.state import Cell
 from borgish.resources import Resources
 from borgish.scheduler.plan import Plan, Refusal
 from borgish.scheduler.schedule import Scheduler

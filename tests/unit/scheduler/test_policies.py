@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from borgish.cell.model import Machine
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Machine
 from borgish.resources import Resources
 from borgish.scheduler.feasibility import feasible
 from borgish.scheduler.fleet import Fleet

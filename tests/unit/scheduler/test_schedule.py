@@ -8,8 +8,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from borgish.cell.commands import SeenAttempt
 from borgish.cell.events import MachineCordoned, MachineJoined, MachineUncordoned, TasksEnded, TasksEvicted
-from borgish.cell.observed import SeenAttempt
 from borgish.clock import Now
 from borgish.resources import Resources
 from borgish.scheduler.schedule import Scheduler

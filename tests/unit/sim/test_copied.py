@@ -9,7 +9,7 @@ import pytest
 from borgish.cell.commands import SubmitJob, TaintMachine
 from borgish.cell.events import TasksPlaced
 from borgish.cell.invariants import violations
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell
 from borgish.sim.faux.copied import Copy, twin
 from borgish.sim.faux.loss import lose_machines, machines_with
 from borgish.sim.world import World

@@ -6,8 +6,7 @@ import pytest
 
 from borgish.bands import Bands
 from borgish.cell.events import MachineUp, QuotaSet, RulesSet
-from borgish.cell.model import Quota, Rules
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell, Quota, Rules
 from borgish.errors import BorgishError, NotFound, StoreDamaged
 from borgish.master.checkpoint_contents import packed as export
 from borgish.resources import Resources

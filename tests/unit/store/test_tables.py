@@ -4,7 +4,7 @@ import json
 
 from sqlalchemy import Table
 
-from borgish.cell.state import Cell
+from borgish.cell.model import Cell
 from borgish.store.memory import MemoryStore
 from borgish.store.tables import Row, cell_rows, jobs, machines, tasks
 from tests.contract.store.samples import CELL, JOB, Life
