@@ -14,9 +14,8 @@ from copy import copy
 import msgspec
 
 from borgish.cell.events import Entry
-from borgish.cell.model import Job
+from borgish.cell.model import Cell, Job
 from borgish.cell.observed import Observed
-from borgish.cell.state import Cell
 from borgish.clock import Now
 from borgish.errors import CellBroken, Poison
 from borgish.scheduler.plan import Plan, Refusal
@@ -109,16 +108,22 @@ class QuarantiningScheduler:
 
     def schedule(self, cell: Cell, observed: Observed, now: Now) -> Plan:
         """Plan a pass over all that waits and does not make it fail."""
-        self._quarantined = {
-            key: version for key, version in self._quarantined.items() if _version(cell, key) == version[:2]
-        }
+        if self._quarantined:
+            self._quarantined = {
+                key: found for key, found in self._quarantined.items() if _version(cell, key) == found[:2]
+            }
         if now.mono < self._paused_until:
             return Plan()
         try:
             plan = self._pass(cell, observed, now, cell.waiting.keys() - self._quarantined.keys())
         except Exception as error:  # one job must not keep all others waiting
             plan = self._without_culprits(cell, observed, now, error)
-        return msgspec.structs.replace(plan, refusals=plan.refusals | self._refusals(cell))
+        refusals = {
+            key: (_refusal(cell, key, position),)
+            for key, (_, _, position) in sorted(self._quarantined.items())
+            if cell.waiting.get(key)
+        }
+        return msgspec.structs.replace(plan, refusals=plan.refusals | refusals) if refusals else plan
 
     def foresee(
         self,
@@ -162,13 +167,6 @@ class QuarantiningScheduler:
             self._failures.add("scheduling", cell.position, still)
             self._paused_until = now.mono + PAUSE_SECONDS
             return Plan()
-
-    def _refusals(self, cell: Cell) -> dict[str, tuple[Refusal, ...]]:
-        return {
-            key: (_refusal(cell, key, position),)
-            for key, (_, _, position) in sorted(self._quarantined.items())
-            if cell.waiting.get(key)
-        }
 
 
 def culprits(fails: Callable[[Sequence[str]], bool], jobs: Sequence[str]) -> list[str]:
