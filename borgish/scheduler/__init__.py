@@ -1,10 +1,11 @@
 """Decides which pending task goes to which machine, and explains why when none will do.
 
 ``schedule`` is the table of contents. A pass goes one way: ``passes`` takes tasks from the ``queue`` by their
-class (``equivalence``), class by class ``feasibility`` filters the machines, ``scoring`` adds up what they
+class (``task_class``), class by class ``feasibility`` filters the machines, ``scoring`` adds up what they
 cost, and ``placing`` or ``failure_domains`` takes the best. What found no room may preempt (``preemption``);
-what is left is refused (``refusals``). ``alloc_sets`` does the same with allocs as machines.
+what is left is refused (``refusals``), with reasons (``explain``). ``alloc_sets`` does the same with allocs
+as machines.
 
-Three wings are imported by their faces: ``fleet``, the machines as arrays; ``policies``, what packing costs;
-``explain``, why a task found no place.
+Two wings are imported by their faces: ``fleet``, the machines as arrays, and ``policies``, what packing
+costs.
 """

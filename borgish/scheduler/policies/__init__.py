@@ -1,9 +1,7 @@
 """All policies of packing by their names in the cell's configuration. The first is the default."""
 
-from borgish.scheduler.policies.classic import BestFit, DotProduct, Random, WorstFit
-from borgish.scheduler.policies.fragmentation import Fgd
-from borgish.scheduler.policies.hybrid import Hybrid
-from borgish.scheduler.policies.policy import Demand, Policy
+from borgish.scheduler.policies.fragmentation import Fgd, Hybrid
+from borgish.scheduler.policies.policy import BestFit, Demand, DotProduct, Policy, Random, WorstFit
 
 __all__ = ["POLICIES", "Demand", "Policy"]
 

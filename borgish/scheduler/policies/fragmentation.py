@@ -13,6 +13,13 @@ cannot be used by the shape:
   devices that are too small for it.
 - ``stranded``: all but what as many tasks of the shape would use as fit together. A machine with eight
   free devices and cpu for one such task strands seven.
+
+``Hybrid``, the default, strands as little as possible, of devices where there are any, else of cpu and ram.
+What is stranded is what is free and of no use, since something else on its machine is short (section
+3.2 of the Borg paper, which gives no formula): eight free devices with cpu for one task are one device. Of
+devices it is mixed with the published measure of fragments, three to seven. Without devices, it is what is
+left of cpu or ram beyond the proportion in which the tasks ask for them (``Balance``), a formula cheap enough
+for every placement.
 """
 
 from collections.abc import Sequence
@@ -25,8 +32,7 @@ from borgish.resources import DEVICE_MILLIS
 from borgish.scheduler.arrays import BoolArray, FloatArray, IntArray, Rows
 from borgish.scheduler.feasibility import suitable
 from borgish.scheduler.fleet import CPU, RAM, Fleet
-from borgish.scheduler.policies.classic import BestFit, has_devices
-from borgish.scheduler.policies.policy import Demand, Policy, Shape
+from borgish.scheduler.policies.policy import Balance, BestFit, Demand, Policy, Shape, has_devices
 from borgish.scheduler.task_class import TaskClass
 
 TYPICAL_SHARE = 0.95
@@ -152,6 +158,8 @@ STATES_AT_ONCE = 4096
 ALIKE_MIN = 100  # of so many machines, those that are alike are evaluated once
 NO_DEVICE_COST = 2.0  # of a machine with devices, to a task that needs none
 """More than any packing: such a machine is the last choice of such a task."""
+FRAGMENTS = 0.7
+"""The part of the published measure of fragments beside what is stranded, where there are devices."""
 
 
 class Fgd(Policy):
@@ -262,6 +270,23 @@ class Fgd(Policy):
     def _of(self, fleet: Fleet, typical: TypicalShapes, states: States) -> FloatArray:
         """Return what is useless in each state."""
         return typical.fragments(typical.fits(fleet, states))
+
+
+class Hybrid(Fgd):
+    """Strand as little as possible.
+
+    Of devices, in parts the published measure of fragments, with ram, and what is stranded when as many
+    tasks of a shape as fit are placed together. Of cpu and ram, ``Balance``.
+    """
+
+    steps = 50
+    with_ram = True
+    plain = Balance
+
+    def _of(self, fleet: Fleet, typical: TypicalShapes, states: States) -> FloatArray:
+        fits = typical.fits(fleet, states)
+        stranded = typical.stranded(fits, states)
+        return stranded + (typical.fragments(fits) - stranded) * FRAGMENTS
 
 
 def _now(fleet: Fleet, rows: IntArray, device: str) -> States:

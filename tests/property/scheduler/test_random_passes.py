@@ -25,7 +25,7 @@ from borgish.scheduler.feasibility import feasible
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.placing import Taken, place
 from borgish.scheduler.plan import Plan
-from borgish.scheduler.policies.hybrid import Hybrid
+from borgish.scheduler.policies.fragmentation import Hybrid
 from borgish.scheduler.queue import Classes, levels, turns
 from borgish.scheduler.schedule import Scheduler
 from borgish.scheduler.scoring import ScoreCache, Scored, cost_of, costs_of
