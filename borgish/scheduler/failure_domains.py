@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from borgish.cell.model import Job
 from borgish.scheduler.affinity import UNFIT, Rule
 from borgish.scheduler.arrays import BoolArray, CodeArray, FloatArray, IntArray
 from borgish.scheduler.feasibility import suitable
@@ -95,7 +96,7 @@ class EvenPlacement:
         self._stale: list[int] = []  # places that were taken since they were scored
         self._suitable: dict[int, IntArray] = {}  # by place of a domain: right machines of each value
 
-    def place(self, spec: JobSpec, count: int, replicas: Replicas) -> Taken:
+    def place(self, job: Job, count: int, replicas: Replicas) -> Taken:
         """Place tasks of one job.
 
         Fewer than asked for means that no more fit, or that they would not be even on these machines though
@@ -103,7 +104,7 @@ class EvenPlacement:
         """
         domains = self._fleet.domains()
         if self._rules and (self._rules.shared or not all(domains[name].holds for name in replicas.names)):
-            return self._place_by_groups(spec, count, replicas, self._rules.shared)
+            return self._place_by_groups(job, count, replicas, self._rules.shared)
         taken = Taken()
         while len(taken.rows) < count:
             self._renew()
@@ -111,28 +112,26 @@ class EvenPlacement:
             if not len(places):
                 break
             rows = self._rows[places].tolist()
-            taken.take(self._fleet, self._policy, self._kind, spec, rows)
+            taken.take(self._fleet, self._policy, self._kind, job, rows)
             replicas.rows.extend(rows)
             self._stale += places.tolist()
         return taken
 
-    def _place_by_groups(
-        self, spec: JobSpec, count: int, replicas: Replicas, shared: tuple[Rule, ...]
-    ) -> Taken:
+    def _place_by_groups(self, job: Job, count: int, replicas: Replicas, shared: tuple[Rule, ...]) -> Taken:
         """Place tasks of a job one by one: its rules change with each of them, or racks go across zones."""
         taken = Taken()
         groups = _Groups(
             self._fleet, shared, replicas.domains(self._fleet), self._rows, self._costs_beside(replicas)
         )
         while len(taken.rows) < count and (place := groups.take()) >= 0:
-            taken.take(self._fleet, self._policy, self._kind, spec, [self._rows.item(place)])
+            taken.take(self._fleet, self._policy, self._kind, job, [self._rows.item(place)])
             replicas.rows.append(taken.rows[-1])
             self._stale.append(place)
             self._renew()
             if self._one_by_one:
                 groups.renew(self._costs_beside(replicas))
             else:
-                there = self._fleet.jobs[taken.rows[-1]].get(spec.key, 0)
+                there = self._fleet.jobs[taken.rows[-1]].get(job.key, 0)
                 groups.rescore(self._costs.item(place) + there * REPLICA_COST)
         return taken
 

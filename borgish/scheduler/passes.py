@@ -5,6 +5,7 @@ is then left of it is refused, and in this pass nothing of its class is tried ag
 """
 
 from collections.abc import Collection, Sequence
+from itertools import chain, zip_longest
 from typing import NamedTuple
 
 from borgish.cell.model import Cell, Job
@@ -14,7 +15,7 @@ from borgish.scheduler.placing import Taken, place, place_by_rules
 from borgish.scheduler.plan import Placement, Plan, Promise
 from borgish.scheduler.policies import Demand, Policy
 from borgish.scheduler.preemption import Preemptions
-from borgish.scheduler.queue import Classes, Level, Waiting, Window, first_turns, levels, turns
+from borgish.scheduler.queue import Classes, Level, Waiting, levels, turns
 from borgish.scheduler.refusals import Refusals
 from borgish.scheduler.scoring import ScoreCache, Scored
 from borgish.scheduler.task_class import TaskClass
@@ -33,6 +34,34 @@ class Placed:
         """Return it as the plan has it."""
         devices = tuple(self.devices) if any(self.devices) else ()
         return Placement(job, tuple(self.indexes), tuple(self.machines), tuple(self.ports), devices)
+
+
+class Window:
+    """Tasks whose order hardly matters, by class and job."""
+
+    def __init__(self, cpu: float, ram: float) -> None:
+        self.cpu_left = cpu  # of what the window may need
+        self.ram_left = ram
+        self.tasks = 0
+        self.runs: dict[TaskClass, dict[str, tuple[Job, list[int]]]] = {}
+
+    def takes(self, kind: TaskClass, job: Job) -> bool:
+        """Return whether a task still belongs in it: there is room, or nobody else's task is in it."""
+        if kind.cpu <= self.cpu_left and kind.ram <= self.ram_left:
+            return True
+        return not self.runs or (len(self.runs) == 1 and self.runs.get(kind, {}).keys() == {job.key})
+
+    def add(self, kind: TaskClass, job: Job, indexes: list[int]) -> None:
+        """Add tasks of one class and job."""
+        self.tasks += len(indexes)
+        self.cpu_left -= kind.cpu * len(indexes)
+        self.ram_left -= kind.ram * len(indexes)
+        self.runs.setdefault(kind, {}).setdefault(job.key, (job, []))[1].extend(indexes)
+
+    @property
+    def holds(self) -> bool:
+        """Whether what was added is no more than it may need."""
+        return self.cpu_left >= 0 and self.ram_left >= 0
 
 
 class Memory(NamedTuple):
@@ -61,7 +90,7 @@ class Pass:
         self._taken_back: list[Promise] = []
         self._full: set[TaskClass] = set()  # these have to preempt: room only becomes less within a pass
         self._refusals = Refusals(cell, fleet)
-        self._levels = list(levels(cell, classes, fleet, jobs))
+        self._levels = levels(cell, classes, fleet, jobs)
         policy.learn(fleet, Demand(cell, fleet, classes, self._levels))
         usable = fleet.usable()
         self._cpu_free = float(fleet.free[CPU].sum(where=usable))
@@ -110,7 +139,7 @@ class Pass:
         """Place tasks of a job where their places were kept, all of them or none."""
         fleet, scores = self._fleet, self._scores
         places = [
-            (self._classes.of(self._cell, job.spec, index, fleet), fleet.row.get(machine, -1))
+            (self._classes.of(self._cell, job, index, fleet), fleet.row.get(machine, -1))
             for index, machine in pairs
         ]
         for kind, row in places:
@@ -120,7 +149,7 @@ class Pass:
         for kind, row in places:
             if row >= 0 and scores.takes(fleet, kind, row):
                 done.append((kind, Taken()))
-                done[-1][1].take(fleet, self._policy, kind, job.spec, [row])
+                done[-1][1].take(fleet, self._policy, kind, job, [row])
             else:
                 lacking.append((kind, row))
         if not lacking:
@@ -128,7 +157,7 @@ class Pass:
                 self._note(kind, job, [index], taken)
             return
         for kind, taken in done:
-            taken.undo(fleet, kind, job.spec)
+            taken.undo(fleet, kind, job)
         for kind, row in places:
             fleet.keep(row, kind)
         # A place that is taken stays so where its machine will not do, or nobody is leaving it.
@@ -145,7 +174,8 @@ class Pass:
         """Place all of one priority: in one window where it fits in one, else turn by turn."""
         if not any(waiting.job.spec.gang for user in level for waiting in user):
             window, failed = self._window(), []
-            for waiting in first_turns(level):
+            # Each job once, in the order in which ``turns`` first comes to them.
+            for waiting in filter(None, chain.from_iterable(zip_longest(*level))):
                 for kind, indexes in waiting.by_class().items():
                     if kind in self._refusals.failed:
                         failed.append((waiting.job.key, kind, indexes))
@@ -212,7 +242,7 @@ class Pass:
                 if not kind.rules:
                     self._full.add(kind)
                 if self._preemptions.may_help(kind):
-                    rest = self._preemptions.make_room(kind, job.spec, rest)
+                    rest = self._preemptions.make_room(kind, job, rest)
                 if rest:
                     self._refusals.fail(job.key, kind, rest)
 
@@ -237,13 +267,12 @@ class Pass:
     ) -> list[Taken]:
         if kind.is_service and any(domains_of(self._fleet, job.spec) for job, _ in runs):
             evenly = EvenPlacement(self._fleet, self._policy, kind, scored)
-            return [evenly.place(job.spec, count, self._replicas_of(job)) for job, count in runs]
-        counts = [(job.spec, count) for job, count in runs]
+            return [evenly.place(job, count, self._replicas_of(job)) for job, count in runs]
         if kind.rules:
             return [
-                place_by_rules(self._fleet, self._policy, kind, scored.costs, run, own_max) for run in counts
+                place_by_rules(self._fleet, self._policy, kind, scored.costs, run, own_max) for run in runs
             ]
-        return place(self._fleet, self._policy, kind, scored, counts, own_max)
+        return place(self._fleet, self._policy, kind, scored, runs, own_max)
 
     def _replicas_of(self, job: Job) -> Replicas:
         """Return where a job's tasks are, by failure domain where it is spread over any."""
@@ -256,7 +285,7 @@ class Pass:
 
     def _place_gang(self, waiting: Waiting) -> None:
         """Place all that waits of a job, or nothing of it."""
-        job, spec = waiting.job, waiting.job.spec
+        job = waiting.job
         classes = waiting.by_class()
         waiting.take_rest()
         self._budget -= sum(map(len, classes.values()))
@@ -278,10 +307,10 @@ class Pass:
         for kind, indexes in classes.items():
             self._refusals.explain_gang(kind, len(taken[kind].rows), len(indexes), members)
         for kind, placed in taken.items():
-            placed.undo(self._fleet, kind, spec)
+            placed.undo(self._fleet, kind, job)
         self._replicas.pop(job.key, None)
         may_help = any(self._preemptions.may_help(kind) for kind in classes)
-        if may_help and self._preemptions.make_room_for_all(classes, spec):
+        if may_help and self._preemptions.make_room_for_all(classes, job):
             for kind in classes:
                 failed.pop(kind, None)
             return
@@ -302,13 +331,11 @@ class Pass:
         placed.machines += [self._fleet.names[row] for row in rows]
         placed.devices += taken.devices or [()] * len(rows)  # other tasks of the job may have some
         if job.spec.ports:
-            placed.ports += [self._ports(kind, job, row) for row in rows]
+            fixed = job.spec.fixed_ports
+            for row in rows:
+                chosen = iter(self._fleet.choose_ports(row, kind.ports))
+                numbers = [fixed[name] if name in fixed else next(chosen) for name in job.spec.ports]
+                placed.ports.append(tuple(numbers))  # in the order of their names
         self._cpu_free -= kind.cpu * len(rows)
         self._ram_free -= kind.ram * len(rows)
         kind.failed_version, kind.explanation = -1, None
-
-    def _ports(self, kind: TaskClass, job: Job, row: int) -> tuple[int, ...]:
-        """Return the numbers of a job's ports, in their order."""
-        chosen = iter(self._fleet.choose_ports(row, kind.ports))
-        fixed = job.spec.fixed_ports
-        return tuple([fixed[name] if name in fixed else next(chosen) for name in job.spec.ports])

@@ -19,13 +19,14 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from borgish.cell.model import Job
 from borgish.scheduler.affinity import UNFIT, Rule
 from borgish.scheduler.arrays import FloatArray, IntArray
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.policies import Policy
 from borgish.scheduler.scoring import Scored, cost_of, costs_of, decides_first
 from borgish.scheduler.task_class import TaskClass
-from borgish.spec.job import MACHINE, JobSpec
+from borgish.spec.job import MACHINE
 
 GROUPS_MIN = 64
 MANY = 6  # rows from which on arrays are faster than one by one
@@ -34,7 +35,7 @@ LIMIT_MAX = sys.float_info.max  # above every cost, below UNFIT
 Ranked = list[tuple[float, int]]
 """A heap of (cost, row)."""
 
-Run = tuple[JobSpec, int]
+Run = tuple[Job, int]
 """Tasks of one job, and how many."""
 
 
@@ -44,18 +45,18 @@ class Taken(msgspec.Struct):
     rows: list[int] = []
     devices: list[tuple[str, ...]] = []
 
-    def take(self, fleet: Fleet, policy: Policy, kind: TaskClass, spec: JobSpec, rows: list[int]) -> None:
+    def take(self, fleet: Fleet, policy: Policy, kind: TaskClass, job: Job, rows: list[int]) -> None:
         """Put the next tasks on machines, which have room, one on each."""
-        fleet.take(rows, kind, spec)
+        fleet.take(rows, kind, job)
         self.rows += rows
         if kind.devices:
             self.devices += [
                 fleet.take_devices(row, kind, partial(policy.choose_device, fleet, kind, row)) for row in rows
             ]
 
-    def undo(self, fleet: Fleet, kind: TaskClass, spec: JobSpec) -> None:
+    def undo(self, fleet: Fleet, kind: TaskClass, job: Job) -> None:
         """Take all of it back."""
-        fleet.untake(self.rows, kind, spec)
+        fleet.untake(self.rows, kind, job)
         for row, devices in zip(self.rows, self.devices, strict=False):
             fleet.give_back_devices(row, kind, devices)
         self.rows, self.devices = [], []
@@ -96,9 +97,9 @@ class Ranking:
     Machines that have tasks of the job are apart from the fresh ones, since their costs are other.
     """
 
-    def __init__(self, fleet: Fleet, policy: Policy, kind: TaskClass, fresh: Ranked, spec: JobSpec) -> None:
-        self._fleet, self._policy, self._kind, self._spec = fleet, policy, kind, spec
-        self._job = spec.key
+    def __init__(self, fleet: Fleet, policy: Policy, kind: TaskClass, fresh: Ranked, job: Job) -> None:
+        self._fleet, self._policy, self._kind, self._job = fleet, policy, kind, job
+        self._key = job.key
         self._fresh = fresh
         self._own: Ranked = []
         # Whether costs are computed again before they count: allocs of one machine share its ports.
@@ -124,7 +125,7 @@ class Ranking:
         else:
             row = heappop(self._fresh)[1]
             self.owned.append(row)
-        taken.take(self._fleet, self._policy, self._kind, self._spec, [row])
+        taken.take(self._fleet, self._policy, self._kind, self._job, [row])
         self._push_own(row)
 
     def take_fresh(self, taken: Taken, count: int) -> None:
@@ -134,11 +135,11 @@ class Ranking:
         """
         rows: list[int] = []
         owned: list[int] = []
-        jobs, job, fresh = self._fleet.jobs, self._job, self._fresh
+        jobs, key, fresh = self._fleet.jobs, self._key, self._fresh
         while fresh and len(rows) < count:
             row = heappop(fresh)[1]
-            (owned if job in jobs[row] else rows).append(row)
-        taken.take(self._fleet, self._policy, self._kind, self._spec, rows)
+            (owned if key in jobs[row] else rows).append(row)
+        taken.take(self._fleet, self._policy, self._kind, self._job, rows)
         self.owned += owned
         self.owned += rows
         if len(rows) < count:
@@ -157,7 +158,7 @@ class Ranking:
 
     def _pass_owned(self) -> None:
         """Move fresh machines that have tasks of the job already to where they belong."""
-        while self._fresh and self._job in self._fleet.jobs[self._fresh[0][1]]:
+        while self._fresh and self._key in self._fleet.jobs[self._fresh[0][1]]:
             row = heappop(self._fresh)[1]
             self.owned.append(row)
             self._push_own(row)
@@ -168,7 +169,7 @@ class Ranking:
             heappush(self._own, (cost, row))
 
     def _cost(self, row: int) -> float:
-        return cost_of(self._fleet, self._policy, self._kind, row, self._fleet.jobs[row].get(self._job, 0))
+        return cost_of(self._fleet, self._policy, self._kind, row, self._fleet.jobs[row].get(self._key, 0))
 
 
 def place(
@@ -185,8 +186,8 @@ def place(
     ranked = ranking(scored, ranked_count(fleet, sum(count for _, count in runs) + own_max))
     spread_first = decides_first(fleet, kind)
     placed = []
-    for number, (spec, count) in enumerate(runs, 1):
-        choice = Ranking(fleet, policy, kind, ranked, spec)
+    for number, (job, count) in enumerate(runs, 1):
+        choice = Ranking(fleet, policy, kind, ranked, job)
         taken = Taken()
         if spread_first and not choice.renews:
             choice.take_fresh(taken, count)
@@ -212,7 +213,7 @@ def _at_once(
 
     Return None where machines have to be compared again as they are taken.
     """
-    costs, (spec, count) = scored.costs, run
+    costs, (job, count) = scored.costs, run
     if own_max or not fleet.independent_rows or not decides_first(fleet, kind) or count >= len(costs):
         return None
     best = np.array([costs.argmin()]) if count == 1 else costs.argpartition(count - 1)[:count]
@@ -220,7 +221,7 @@ def _at_once(
     if not costs.item(best[-1]) < UNFIT:
         return None
     taken = Taken()
-    taken.take(fleet, policy, kind, spec, (best if scored.rows is None else scored.rows[best]).tolist())
+    taken.take(fleet, policy, kind, job, (best if scored.rows is None else scored.rows[best]).tolist())
     return taken
 
 
@@ -233,11 +234,11 @@ class RuledRanking(Ranking):
         policy: Policy,
         kind: TaskClass,
         fresh: Ranked,
-        spec: JobSpec,
+        job: Job,
         fixed: FloatArray,
         rules: tuple[Rule, ...],
     ) -> None:
-        super().__init__(fleet, policy, kind, fresh, spec)
+        super().__init__(fleet, policy, kind, fresh, job)
         self._fixed = fixed
         self._rules = rules
         self.renews = self.renews or bool(rules)
@@ -284,8 +285,8 @@ def place_by_rules(
 
     ``own_max`` is on how many machines the job is already.
     """
-    spec, count = run
-    work = _Work(fleet, policy, kind, costs, spec, ranked_count(fleet, count + own_max))
+    job, count = run
+    work = _Work(fleet, policy, kind, costs, job, ranked_count(fleet, count + own_max))
     taken = Taken()
     while len(taken.rows) < count and work.place_one(taken):
         pass
@@ -296,7 +297,7 @@ class _Work:
     """The groups in order of cost, while tasks are placed."""
 
     def __init__(
-        self, fleet: Fleet, policy: Policy, kind: TaskClass, costs: FloatArray, spec: JobSpec, most: int
+        self, fleet: Fleet, policy: Policy, kind: TaskClass, costs: FloatArray, job: Job, most: int
     ) -> None:
         fixed, single, self._rules = parts_of(fleet, kind)
         self._counts: list[IntArray] = [rule.counts(fleet).copy() for rule in self._rules]
@@ -305,7 +306,7 @@ class _Work:
         for rule in single:
             with_rules = with_rules + rule.by_row(fleet)
         self._groups = [
-            Group(codes, RuledRanking(fleet, policy, kind, ranked, spec, fixed, single))
+            Group(codes, RuledRanking(fleet, policy, kind, ranked, job, fixed, single))
             for codes, ranked in _groups(fleet, self._rules, with_rules, most)
         ]
         self._heap: list[tuple[float, int]] = []

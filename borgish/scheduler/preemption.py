@@ -29,7 +29,6 @@ from borgish.scheduler.feasibility import suitable
 from borgish.scheduler.fleet import PORTS, Amounts, Fleet, count_devices, level_of
 from borgish.scheduler.plan import Preemption, Promise
 from borgish.scheduler.task_class import TaskClass
-from borgish.spec.job import JobSpec
 from borgish.vocabulary import JobKind, task_name
 
 LIMIT_SHARE = 0.05  # of all running tasks, that one pass may preempt: a mistake must not empty a cell at once
@@ -209,7 +208,7 @@ class Preemptions:
         """Return whether there is anybody at all whom tasks of a class may preempt."""
         return any(priority < kind.reach for priority in self._fleet.held)
 
-    def make_room(self, kind: TaskClass, spec: JobSpec, indexes: list[int]) -> list[int]:
+    def make_room(self, kind: TaskClass, job: Job, indexes: list[int]) -> list[int]:
         """Make room for tasks of a class, for the first ones first; return those for which there is none."""
         search = self._searches.get(kind)
         if search is None:
@@ -219,18 +218,18 @@ class Preemptions:
             if row < 0:
                 return indexes[done:]
             option = search.options.pop(row)
-            self._accept(kind, spec, index, row, option)
+            self._accept(kind, job, index, row, option)
             heappush(search.ranked, (self._total(row, option.victims), row))  # it may have another
         return []
 
-    def make_room_for_all(self, tasks: Mapping[TaskClass, list[int]], spec: JobSpec) -> bool:
+    def make_room_for_all(self, tasks: Mapping[TaskClass, list[int]], job: Job) -> bool:
         """Make room for all of these tasks of a job, by class, or for none; return which."""
         before = self._state()
         self._before_gang = before.chosen
-        has_room = not any(self.make_room(kind, spec, indexes) for kind, indexes in tasks.items())
+        has_room = not any(self.make_room(kind, job, indexes) for kind, indexes in tasks.items())
         self._before_gang = None
         if not has_room:
-            self._restore(tasks, spec, before)
+            self._restore(tasks, job, before)
         return has_room
 
     # Options
@@ -435,27 +434,27 @@ class Preemptions:
 
     # Accepting
 
-    def _accept(self, kind: TaskClass, spec: JobSpec, index: int, row: int, option: PreemptionOption) -> None:
+    def _accept(self, kind: TaskClass, job: Job, index: int, row: int, option: PreemptionOption) -> None:
         fleet = self._fleet
-        preemptor = task_name(spec.key, index)
+        preemptor = task_name(job.key, index)
         coming = self._coming.setdefault(row, {})
         devices: dict[str, int] = {}
         for group, count in option.victims:
             for name, millis in group.devices.items():
                 devices[name] = devices.get(name, 0) + millis
-            for job, each in group.tasks[:count]:
-                self._chosen[job, each] = None
-                self._taken_of[job] = self._taken_of.get(job, 0) + 1
-                self._evictions.setdefault((job, preemptor), []).append(each)
+            for key, each in group.tasks[:count]:
+                self._chosen[key, each] = None
+                self._taken_of[key] = self._taken_of.get(key, 0) + 1
+                self._evictions.setdefault((key, preemptor), []).append(each)
             for number, amount in group.amounts.items():
                 coming[number] = coming.get(number, 0.0) + amount * count
         self.left -= option.count
-        reason = f"preempted for {preemptor} ({self._fleet.bands.of(spec.priority)})"
-        self._notices[preemptor] = reason, spec.preempt_within_seconds or -1.0
-        indexes, machines = self._promises.setdefault(spec.key, ([], []))
+        reason = f"preempted for {preemptor} ({fleet.bands.of(job.spec.priority)})"
+        self._notices[preemptor] = reason, job.spec.preempt_within_seconds or -1.0
+        indexes, machines = self._promises.setdefault(job.key, ([], []))
         indexes.append(index)
         machines.append(fleet.names[row])
-        fleet.take((row,), kind, spec)
+        fleet.take((row,), kind, job)
         fleet.keep_devices(row, kind, devices)
 
     def _state(self) -> "_State":
@@ -468,17 +467,17 @@ class Preemptions:
             {job: (list(indexes), list(machines)) for job, (indexes, machines) in self._promises.items()},
         )
 
-    def _restore(self, tasks: Mapping[TaskClass, list[int]], spec: JobSpec, before: "_State") -> None:
+    def _restore(self, tasks: Mapping[TaskClass, list[int]], job: Job, before: "_State") -> None:
         class_of = {index: kind for kind, indexes in tasks.items() for index in indexes}
-        kept = len(before.promises.get(spec.key, ((), ()))[0])
-        promised = self._promises.get(spec.key, ([], []))
+        kept = len(before.promises.get(job.key, ((), ()))[0])
+        promised = self._promises.get(job.key, ([], []))
         for index, name in zip(promised[0][kept:], promised[1][kept:], strict=True):
             row = self._fleet.row[name]
-            self._fleet.untake((row,), class_of[index], spec)
+            self._fleet.untake((row,), class_of[index], job)
             self._fleet.let_go_devices(row, class_of[index])
-        for job, index in self._chosen.keys() - before.chosen.keys():
-            task = self._cell.jobs[job].tasks[index]
-            for port in spec.fixed_ports.values():
+        for key, index in self._chosen.keys() - before.chosen.keys():
+            task = self._cell.jobs[key].tasks[index]
+            for port in job.spec.fixed_ports.values():
                 if port in task.ports:  # the victim has it still
                     self._fleet.fixed_ports.set((self._fleet.row[task.machine],), port, taken=True)
         self.left, self._chosen, self._taken_of = before.left, before.chosen, before.taken_of

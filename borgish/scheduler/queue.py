@@ -13,7 +13,6 @@ when places come free one by one.
 from collections import deque
 from collections.abc import Collection, Iterator
 from functools import partial
-from itertools import zip_longest
 from typing import NamedTuple, TypeVar
 from zlib import crc32
 
@@ -45,32 +44,29 @@ class Classes:
     def __init__(self, *, shared: bool = True) -> None:
         self._classes: dict[ClassKey, TaskClass] = {}
         self._known: dict[str, Known] = {}  # by job: the class of its usual tasks
-        self._shared = shared
+        self.shared = shared
 
     def __len__(self) -> int:
         return len(self._classes)
 
-    @property
-    def shared(self) -> bool:
-        return self._shared
-
-    def of(self, cell: Cell, spec: JobSpec, index: int, fleet: Fleet) -> TaskClass:
+    def of(self, cell: Cell, job: Job, index: int, fleet: Fleet) -> TaskClass:
         """Return the class of one task, with its rules as they are now; below 0: of a job's usual tasks."""
-        if self._shared and not has_own_needs(spec, index):
+        job_key, spec = job.key, job.spec
+        if self.shared and not has_own_needs(spec, index):
             index = -1
-        known = self._known.get(spec.key)
+        known = self._known.get(job_key)
         if index < 0 and known is not None and known.spec is spec and known.terms == fleet.topology.terms:
             return self._with_rules(known.kind, cell, spec, fleet)
         key = _key(spec, index, fleet)
         if spec.gang or has_rules(spec) or any(selects(term, spec) for term in fleet.topology.terms):
-            key = key._replace(alone=spec.key)
-        if not self._shared:
-            key = key._replace(alone=f"{spec.key}/{index}")
+            key = key._replace(alone=job_key)
+        if not self.shared:
+            key = key._replace(alone=f"{job_key}/{index}")
         kind = self._classes.get(key)
         if kind is None:
             kind = self._classes[key] = _make(key, spec.priority, fleet.bands)
         if index < 0:
-            self._known[spec.key] = Known(spec, fleet.topology.terms, kind)
+            self._known[job_key] = Known(spec, fleet.topology.terms, kind)
         return self._with_rules(kind, cell, spec, fleet)
 
     def _with_rules(self, kind: TaskClass, cell: Cell, spec: JobSpec, fleet: Fleet) -> TaskClass:
@@ -86,7 +82,7 @@ class Classes:
 
     def forget_unused(self, used: Collection[TaskClass]) -> None:
         """Drop classes that are not in use, when there are many, or when none is shared."""
-        if len(self._classes) > CLASSES_KEPT or not self._shared:
+        if len(self._classes) > CLASSES_KEPT or not self.shared:
             self._classes = {key: kind for key, kind in self._classes.items() if kind in used}
         self._known = {job: known for job, known in self._known.items() if known.kind in used}
 
@@ -180,34 +176,6 @@ class Waiting(msgspec.Struct, eq=False):
         return self.unusual.get(index, self.usual) if self.unusual else self.usual
 
 
-class Window:
-    """Tasks whose order hardly matters, by class and job."""
-
-    def __init__(self, cpu: float, ram: float) -> None:
-        self.cpu_left = cpu  # of what the window may need
-        self.ram_left = ram
-        self.tasks = 0
-        self.runs: dict[TaskClass, dict[str, tuple[Job, list[int]]]] = {}
-
-    def takes(self, kind: TaskClass, job: Job) -> bool:
-        """Return whether a task still belongs in it: there is room, or nobody else's task is in it."""
-        if kind.cpu <= self.cpu_left and kind.ram <= self.ram_left:
-            return True
-        return not self.runs or (len(self.runs) == 1 and self.runs.get(kind, {}).keys() == {job.key})
-
-    def add(self, kind: TaskClass, job: Job, indexes: list[int]) -> None:
-        """Add tasks of one class and job."""
-        self.tasks += len(indexes)
-        self.cpu_left -= kind.cpu * len(indexes)
-        self.ram_left -= kind.ram * len(indexes)
-        self.runs.setdefault(kind, {}).setdefault(job.key, (job, []))[1].extend(indexes)
-
-    @property
-    def holds(self) -> bool:
-        """Whether what was added is no more than it may need."""
-        return self.cpu_left >= 0 and self.ram_left >= 0
-
-
 Level = list[list[Waiting]]
 """All of one priority: for each user, the waiting jobs."""
 
@@ -221,11 +189,9 @@ def waiting_by_alloc_set(cell: Cell) -> dict[str, list[str]]:
     return found
 
 
-def levels(
-    cell: Cell, classes: Classes, fleet: Fleet, jobs: Collection[str] | None = None
-) -> Iterator[Level]:
-    """Yield these waiting jobs, by priority, high to low; unless given, those that are to run on machines."""
-    fleet.topology.expect(cell.jobs[key].spec for key, indexes in cell.waiting.items() if indexes)
+def levels(cell: Cell, classes: Classes, fleet: Fleet, jobs: Collection[str] | None = None) -> list[Level]:
+    """Return these waiting jobs by priority, high to low; unless given, those that are to run on machines."""
+    fleet.topology.expect([cell.jobs[key].spec for key, indexes in cell.waiting.items() if indexes])
     by_priority: dict[int, dict[str, list[Waiting]]] = {}
     for key in sorted(waiting_by_alloc_set(cell)[""] if jobs is None else jobs):
         job = cell.jobs[key]
@@ -236,21 +202,17 @@ def levels(
             continue
         own = sorted(spec.overrides.keys() & cell.waiting[key]) if spec.overrides else ()
         unusual = {
-            index: classes.of(cell, spec, index, fleet)
+            index: classes.of(cell, job, index, fleet)
             for index in (own if classes.shared else indexes)
             if not classes.shared or has_own_needs(spec, index)
         }
-        waiting = Waiting(job, indexes, classes.of(cell, spec, -1, fleet), unusual)
+        waiting = Waiting(job, indexes, classes.of(cell, job, -1, fleet), unusual)
         by_priority.setdefault(spec.priority, {}).setdefault(spec.user, []).append(waiting)
-    for priority in sorted(by_priority, reverse=True):
-        users = by_priority[priority]
-        yield _rotated([_rotated(users[user], cell.position) for user in sorted(users)], cell.position)
-
-
-def first_turns(level: Level) -> Iterator[Waiting]:
-    """Yield each job once, in the order in which ``turns`` first comes to them."""
-    for one_of_each_user in zip_longest(*level):
-        yield from filter(None, one_of_each_user)
+    found = []
+    for _, users in sorted(by_priority.items(), reverse=True):
+        level = [_rotated(users[user], cell.position) for user in sorted(users)]
+        found.append(_rotated(level, cell.position))
+    return found
 
 
 def turns(level: Level) -> Iterator[Waiting]:

@@ -21,7 +21,7 @@ from borgish.scheduler.arrays import FloatArray, IntArray, widened
 from borgish.scheduler.fleet.fleet import UNSEEN, Fleet, Reading, Widening
 from borgish.scheduler.fleet.usage import PORTS, usage_of_alloc
 from borgish.scheduler.task_class import TaskClass
-from borgish.spec.job import MACHINE, JobSpec
+from borgish.spec.job import MACHINE
 from borgish.vocabulary import State, split_task_name, task_name
 
 
@@ -128,31 +128,32 @@ class AllocFleet(Fleet):
 
     # What they share
 
-    def take(self, rows: Sequence[int], kind: TaskClass, spec: JobSpec) -> None:
+    def take(self, rows: Sequence[int], kind: TaskClass, job: Job) -> None:
         self._account(rows, kind, 1.0)
-        self._share(rows, kind, spec, 1)
+        self._share(rows, kind, job, 1)
 
-    def untake(self, rows: Sequence[int], kind: TaskClass, spec: JobSpec) -> None:
+    def untake(self, rows: Sequence[int], kind: TaskClass, job: Job) -> None:
         self._account(rows, kind, -1.0)
-        self._share(rows, kind, spec, -1)
+        self._share(rows, kind, job, -1)
 
-    def _share(self, rows: Sequence[int], kind: TaskClass, spec: JobSpec, times: int) -> None:
+    def _share(self, rows: Sequence[int], kind: TaskClass, job: Job, times: int) -> None:
         """Account for tasks in allocs on their machines: where they are, and their ports."""
         machines = [self.machine_row.item(row) for row in rows]
         for row, machine in zip(rows, machines, strict=True):
             for jobs in (self.jobs[row], self._machines.jobs[machine]):
-                jobs[spec.key] = jobs.get(spec.key, 0) + times
-                if not jobs[spec.key]:
-                    del jobs[spec.key]
-        self.topology.add(spec, spec.key, machines, times)
+                jobs[job.key] = jobs.get(job.key, 0) + times
+                if not jobs[job.key]:
+                    del jobs[job.key]
+        self.topology.add(job.spec, job.key, machines, times)
         if not (kind.ports or kind.fixed_ports):
             return
         for row, machine in zip(rows, machines, strict=True):
             beside = sorted(self._on[self._machine[row]] - {row})
             self.free[PORTS, beside] -= times * kind.ports
             self._machines.free[PORTS, machine] -= times * kind.ports
-            self._fix_ports([row, *beside], kind, taken=times > 0)
-            self._machines._fix_ports([machine], kind, taken=times > 0)
+            if kind.fixed_ports:
+                self._fix_ports([row, *beside], kind, taken=times > 0)
+                self._machines._fix_ports([machine], kind, taken=times > 0)
             self._machines.touch(machine)
             self.changed[beside] = self.version
 

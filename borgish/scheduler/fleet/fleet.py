@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from borgish.bands import DEFAULT_BANDS
-from borgish.cell.model import Cell, Machine
+from borgish.cell.model import Cell, Job, Machine
 from borgish.cell.observed import Observed, SeenMachine
 from borgish.resources import DEVICE_MILLIS, Resources
 from borgish.scheduler.affinity import Choice, Counter, Topology
@@ -43,7 +43,7 @@ from borgish.scheduler.fleet.usage import (
     usage_of,
 )
 from borgish.scheduler.task_class import TaskClass
-from borgish.spec.job import MACHINE, JobSpec
+from borgish.spec.job import MACHINE
 from borgish.vocabulary import Runtime
 
 TIE_MAX = 2.0**-30
@@ -473,33 +473,35 @@ class Fleet:
 
     # What the running pass places
 
-    def take(self, rows: Sequence[int], kind: TaskClass, spec: JobSpec) -> None:
+    def take(self, rows: Sequence[int], kind: TaskClass, job: Job) -> None:
         """Account for tasks of one job, one on each of the rows; their dynamic ports are taken elsewhere."""
         self._account(rows, kind, 1.0)
-        job, all_jobs = spec.key, self.jobs
+        key, all_jobs = job.key, self.jobs
         for row in rows:
             jobs = all_jobs[row]
-            jobs[job] = jobs.get(job, 0) + 1
-        self._fix_ports(rows, kind, taken=True)
-        self.topology.add(spec, job, rows, 1)
+            jobs[key] = jobs.get(key, 0) + 1
+        if kind.fixed_ports:
+            self._fix_ports(rows, kind, taken=True)
+        self.topology.add(job.spec, key, rows, 1)
 
-    def untake(self, rows: Sequence[int], kind: TaskClass, spec: JobSpec) -> None:
+    def untake(self, rows: Sequence[int], kind: TaskClass, job: Job) -> None:
         """Undo ``take``."""
         self._account(rows, kind, -1.0)
-        job = spec.key
+        key = job.key
         for row in rows:
             jobs = self.jobs[row]
-            jobs[job] -= 1
-            if not jobs[job]:
-                del jobs[job]
-        self._fix_ports(rows, kind, taken=False)
-        self.topology.add(spec, job, rows, -1)
+            jobs[key] -= 1
+            if not jobs[key]:
+                del jobs[key]
+        if kind.fixed_ports:
+            self._fix_ports(rows, kind, taken=False)
+        self.topology.add(job.spec, key, rows, -1)
 
     def _fix_ports(self, rows: Sequence[int], kind: TaskClass, *, taken: bool) -> None:
         """Take the ports that the class wants by number, or give them back: no search finds them then."""
         for port in kind.fixed_ports:
             self.fixed_ports.set(rows, port, taken=taken)
-        for row in rows if kind.fixed_ports else ():
+        for row in rows:
             own = self.ports[row].count(kind.fixed_ports)
             self.free[PORTS, row] += -own if taken else own
 

@@ -85,7 +85,7 @@ class Demand:
         return found
 
     def _class(self, job: Job, index: int) -> TaskClass:
-        return self._classes.of(self._cell, job.spec, index, self._fleet)
+        return self._classes.of(self._cell, job, index, self._fleet)
 
 
 class Units(NamedTuple):

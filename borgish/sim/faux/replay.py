@@ -245,7 +245,7 @@ class PlacementCheck:
         found = []
         for index, machine in zip(event.indexes, event.machines, strict=True):
             row = self._fleet.row.get(machine, -1)
-            kind = self._classes.of(self._cell, job.spec, index, self._fleet)
+            kind = self._classes.of(self._cell, job, index, self._fleet)
             if row < 0 or not self._scores.suits(self._fleet, kind, row):
                 found.append(f"{task_name(event.job, index)} may not run on {machine}")
             elif not self._is_kept(machine) and not self._scores.takes(self._fleet, kind, row):

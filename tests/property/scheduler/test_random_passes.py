@@ -16,7 +16,7 @@ from borgish.cell.events import (
     MachineUp,
     TasksEvicted,
 )
-from borgish.cell.model import Cell
+from borgish.cell.model import Cell, Job
 from borgish.cell.observed import Observed, SeenMachine
 from borgish.clock import Now
 from borgish.scheduler import scoring
@@ -142,7 +142,7 @@ def check_sampled(scheduler: Scheduler, cell: Cell) -> None:
     assert scheduler._memory is not None
     fleet, classes, policy, scores = scheduler._memory
     for job in cell.jobs.values():
-        kind = classes.of(cell, job.spec, -1, fleet)
+        kind = classes.of(cell, job, -1, fleet)
         costs, rows = scores.scored(fleet, kind, 1)
         if rows is not None:
             assert np.array_equal(costs, costs_of(fleet, policy, kind)[rows])
@@ -231,7 +231,7 @@ def check_scores(fleet: Fleet, scheduler: Scheduler, cell: Cell) -> None:
     _, classes, policy, scores = scheduler._memory
     for job in cell.jobs.values():
         for index in (-1, *sorted(job.spec.overrides)):
-            kind = classes.of(cell, job.spec, index, fleet)
+            kind = classes.of(cell, job, index, fleet)
             costs = scores.costs(fleet, kind)
             assert np.array_equal(costs, costs_of(fleet, policy, kind))
             for row in np.flatnonzero(feasible(fleet, kind)).tolist():
@@ -246,7 +246,7 @@ def test_feasibility_is_as_by_hand(drawn: tuple[Cell, Observed]) -> None:
     fleet, classes = Fleet.of(cell, observed, 0, NOW.mono), Classes()
     for job in cell.jobs.values():
         for index in (0, *sorted(i for i in job.spec.overrides if i < job.spec.tasks)):
-            passes = feasible(fleet, classes.of(cell, job.spec, index, fleet))
+            passes = feasible(fleet, classes.of(cell, job, index, fleet))
             found = {name for name, row in fleet.row.items() if passes[row]}
             assert found == {n for n in cell.machines if fits(cell, observed, n, job, index, NOW.mono)}
 
@@ -256,24 +256,24 @@ def test_each_task_takes_the_cheapest_machine(drawn: tuple[Cell, Observed], coun
     cell, observed = drawn
     for job in cell.jobs.values():
         fleet, plain = (Fleet.of(cell, observed, 0, NOW.mono) for _ in range(2))
-        kind = Classes().of(cell, job.spec, 0, fleet)
+        kind = Classes().of(cell, job, 0, fleet)
         runs = [(bare(key), count) for key in ("a/a", "b/b", "a/a")]
         scored = Scored(ScoreCache(HYBRID).costs(fleet, kind))
         taken = place(fleet, HYBRID, kind, scored, runs, own_max=count)
-        expected = [cheapest_rows(plain, Classes().of(cell, job.spec, 0, plain), *run) for run in runs]
+        expected = [cheapest_rows(plain, Classes().of(cell, job, 0, plain), *run) for run in runs]
         assert [each.rows for each in taken] == expected
         alone = Fleet.of(cell, observed, 0, NOW.mono)
-        kind = Classes().of(cell, job.spec, 0, alone)
+        kind = Classes().of(cell, job, 0, alone)
         scored = Scored(ScoreCache(HYBRID).costs(alone, kind))
         assert place(alone, HYBRID, kind, scored, runs[:1], own_max=0)[0].rows == expected[0]
 
 
-def bare(key: str) -> JobSpec:
+def bare(key: str) -> Job:
     user, _, name = key.partition("/")
-    return JobSpec(name, user, 1, ("true",))
+    return Job(key, 1, JobSpec(name, user, 1, ("true",)), 0.0, user)
 
 
-def cheapest_rows(fleet: Fleet, kind: TaskClass, job: JobSpec, count: int) -> list[int]:
+def cheapest_rows(fleet: Fleet, kind: TaskClass, job: Job, count: int) -> list[int]:
     """Place tasks the plain way: look at every machine for every task."""
     rows = []
     for _ in range(count):

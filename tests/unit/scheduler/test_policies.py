@@ -72,7 +72,7 @@ class Looked:
         self.policy.learn(self.fleet, self.demand)
 
     def kinds(self) -> list[TaskClass]:
-        return [self.classes.of(self.cell, job.spec, -1, self.fleet) for job in self.cell.jobs.values()]
+        return [self.classes.of(self.cell, job, -1, self.fleet) for job in self.cell.jobs.values()]
 
 
 @pytest.mark.parametrize("policy", [name for name in POLICIES if name != "random"])
