@@ -85,10 +85,13 @@ class Groups:
 
     def follow(self, key: str, now: Now) -> None:
         """Let the programs of one attempt be where its main one is, before ``key`` is advanced."""
-        main = self._attempts.get(main_key(key))
-        if main is None or main.key not in self._members:
+        if not self._members:
             return
-        members = list(self._of(main.key))
+        main_of = main_key(key)
+        main = self._attempts.get(main_of)
+        if main is None or main_of not in self._members:
+            return
+        members = list(self._of(main_of))
         for member in members:
             _follow(main, member, now)
         main.waits_for_group = any(member.stage in _PRESENT for member in members)

@@ -71,7 +71,8 @@ from borgish.vocabulary import Ending, Eviction, State
 
 def apply_entry(cell: Cell, entry: Entry) -> None:
     """Apply one journal entry to the cell. Positions follow each other without a gap."""
-    assert follows(entry, cell.position), f"entry {entry.position} after {cell.position}"
+    is_next = entry.position == cell.position + 1
+    assert is_next or follows(entry, cell.position), f"entry {entry.position} after {cell.position}"
     for event in entry.events:
         _APPLY[type(event)](cell, event, entry)
     cell.demand.settle(cell.jobs, cell.rules.bands)
@@ -91,7 +92,7 @@ def _rules_set(cell: Cell, event: RulesSet, _entry: Entry) -> None:
     cell.rules = event.rules
     for key in cell.jobs:  # the band of one that is dead may be another now
         cell.touched.jobs.add(key)
-        cell.demand.mark_changed(key)
+        cell.demand.changed.add(key)
 
 
 def _entries_lost(cell: Cell, event: EntriesLost, _entry: Entry) -> None:

@@ -278,7 +278,7 @@ def forget_job(cell: Cell, key: str, event: TaskEvent) -> None:
     job = cell.jobs[key]
     transition(cell, job, range(len(job.tasks)), event, 0.0)
     del cell.jobs[key]
-    cell.demand.mark_changed(key)
+    cell.demand.changed.add(key)
     cell.lagging.discard(key)
     cell.touched.jobs_gone.add(key)
 
@@ -298,7 +298,7 @@ def drop_promises(cell: Cell, job: Job, indexes: Iterable[int]) -> None:
 
 def touch(cell: Cell, job: Job, indexes: Iterable[int]) -> None:
     """Note that a job, and these of its tasks, are to be written."""
-    cell.demand.mark_changed(job.key)
+    cell.demand.changed.add(job.key)
     cell.touched.jobs.add(job.key)
     cell.touched.tasks.setdefault(job.key, set()).update(indexes)
 

@@ -373,7 +373,7 @@ class Demand:
     def __init__(self, jobs: Mapping[str, Job], bands: Bands) -> None:
         self._sums: dict[str, _Sum] = {}
         self._claims: dict[str, _Claim] = {}  # by job: what of it is in the sums
-        self._changed: set[str] = set(jobs)
+        self.changed: set[str] = set(jobs)  # jobs that are, or are about to be, written to or gone
         self.settle(jobs, bands)
 
     def of(self, key: str) -> Resources:
@@ -386,13 +386,9 @@ class Demand:
         """What is asked for, by quota key."""
         return {key: found.amounts() for key, found in self._sums.items()}
 
-    def mark_changed(self, job: str) -> None:
-        """Note that a job is, or is about to be, written to or gone."""
-        self._changed.add(job)
-
     def settle(self, jobs: Mapping[str, Job], bands: Bands) -> None:
-        """Count the jobs anew that were doubted."""
-        for key in self._changed:
+        """Count the jobs anew that were ``changed``."""
+        for key in self.changed:
             job = jobs.get(key)
             before, now = self._claims.get(key), _claim(job, bands) if job else None
             if before == now:
@@ -403,7 +399,7 @@ class Demand:
             if now is not None:
                 self._claims[key] = now
                 self._add(now, 1)
-        self._changed.clear()
+        self.changed.clear()
 
     def _add(self, claim: _Claim, sign: int) -> None:
         key, amounts, times = claim

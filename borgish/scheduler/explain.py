@@ -19,7 +19,7 @@ from borgish.cell.model import Cell, Job
 from borgish.resources import DEVICE_MILLIS, show_devices
 from borgish.scheduler.affinity import UNFIT, Labelled, Rule, selects
 from borgish.scheduler.arrays import BoolArray, FloatArray, IntArray
-from borgish.scheduler.feasibility import FILTERS, Reason, kind_name, show_amount
+from borgish.scheduler.feasibility import Reason, kind_name, reasons, show_amount
 from borgish.scheduler.fleet import ABSENT, CPU, DISK, PORTS, RAM, Amounts, Fleet, device_kind, level_of
 from borgish.scheduler.task_class import Explanation, TaskClass
 from borgish.spec.constraints import contradiction_words
@@ -44,7 +44,7 @@ class Failures:
     """
 
     def __init__(self, fleet: Fleet, kind: TaskClass) -> None:
-        found = [each for part in FILTERS if part.applies(kind) for each in part.explain(fleet, kind)]
+        found = reasons(fleet, kind)
         counts = [int(np.count_nonzero(each.fails & fleet.present)) for each in found]
         self.all = [each for each, count in zip(found, counts, strict=True) if count]
         self.counts = [count for count in counts if count]
@@ -524,7 +524,7 @@ def _with_more_rights(fleet: Fleet, kind: TaskClass, failures: Failures, staying
             # Nobody leaves for a task of the same job.
             (each, held[number][rows] - (staying[number][rows] if each == kind.priority else 0.0))
             for each, held in sorted(fleet.held.items(), key=lambda pair: pair[0])
-            if not fleet.bands.is_prod(each)
+            if each < fleet.bands.production
         ]
         level = np.maximum(level, level_of(amount, fleet.free[number][rows], lower))
     level[~can_come_free(fleet, kind, rows, staying)] = np.inf

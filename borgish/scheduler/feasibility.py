@@ -402,25 +402,25 @@ def feasible(fleet: Fleet, kind: TaskClass, rows: Rows = ALL) -> BoolArray:
     return passes
 
 
+def reasons(fleet: Fleet, kind: TaskClass) -> list[Reason]:
+    """Return the reasons for which machines fail, in the order of the filters. Some may rule out none."""
+    return [reason for each in FILTERS if each.applies(kind) for reason in each.explain(fleet, kind)]
+
+
 def suitable(fleet: Fleet, kind: TaskClass) -> BoolArray:
     """Return which machines are right for a class, whatever is free there: [row], not to be written to."""
     if kind.suits is None or kind.suits_version != fleet.facts_version:
-        kind.suits, kind.suits_version = _suitable(fleet, kind), fleet.facts_version
+        passes = fleet.suitable.get(kind.wanted)  # another class may want the same
+        if passes is None:
+            passes = fleet.present
+            for each in STATIC_FILTERS:
+                if each.applies(kind):
+                    passes = passes & each.check(fleet, kind, ALL)
+            if len(fleet.suitable) >= SUITABLE_KEPT:
+                fleet.suitable.clear()
+            fleet.suitable[kind.wanted] = passes
+        kind.suits, kind.suits_version = passes, fleet.facts_version
     return kind.suits
-
-
-def _suitable(fleet: Fleet, kind: TaskClass) -> BoolArray:
-    key = kind.wanted
-    passes = fleet.suitable.get(key)
-    if passes is None:
-        passes = fleet.present
-        for each in STATIC_FILTERS:
-            if each.applies(kind):
-                passes = passes & each.check(fleet, kind, ALL)
-        if len(fleet.suitable) >= SUITABLE_KEPT:
-            fleet.suitable.clear()
-        fleet.suitable[key] = passes
-    return passes
 
 
 def kind_name(fleet: Fleet, kind: int) -> str:

@@ -247,7 +247,7 @@ class Preemptions:
         for number, amount in kind.needs:
             free = fleet.free[number][rows] + self._coming_on(rows, number)
             short += np.maximum(0.0, amount - free) * fleet.inverse[number][rows]
-            lower = ((each, held[number][rows]) for each, held in by_priority if each < kind.reach)
+            lower = [(each, held[number][rows]) for each, held in by_priority if each < kind.reach]
             level = np.maximum(level, level_of(amount, free, lower))
         fitting = np.flatnonzero(level < np.inf)
         order = np.lexsort((fleet.tie[rows[fitting]], short[fitting], level[fitting]))
@@ -352,10 +352,13 @@ class Preemptions:
         groups = alike.values() if self._budget is None else sorted(alike.values(), key=min)
         for same in groups:
             _, key, index = same[0]
-            if priority_of(self._cell, jobs[key], index) < kind.reach:
+            priority = jobs[key].spec.priority
+            if jobs[key].spec.kind is JobKind.ALLOC_SET:
+                priority = priority_of(self._cell, jobs[key], index)
+            if priority < kind.reach:
                 same.sort()
                 if allowed := self._allowed(kind, same, left):
-                    yield self._group(allowed)
+                    yield self._group(allowed, priority)
 
     def _group_key(self, key: str) -> object:
         """Return what tasks of a job share with others that are alike; None: they never have to leave."""
@@ -370,7 +373,7 @@ class Preemptions:
         if spec.kind is JobKind.ALLOC_SET:
             group_key = ALLOCS
         # What is in an alloc has no room of its own.
-        if self._fleet.bands.is_prod(spec.priority) or spec.inside:
+        if spec.priority >= self._fleet.bands.production or spec.inside:
             group_key = None
         if job.lagging is not None:  # those run different things, and some of them leave in a moment
             group_key = None
@@ -395,7 +398,7 @@ class Preemptions:
                 found.append((key, index))
         return found
 
-    def _group(self, tasks: list[tuple[str, int]]) -> VictimGroup:
+    def _group(self, tasks: list[tuple[str, int]], priority: int) -> VictimGroup:
         key, index = tasks[0]
         job = self._cell.jobs[key]
         task, needs = job.tasks[index], job.spec.needs(index)
@@ -406,7 +409,6 @@ class Preemptions:
             count_devices(devices, task.devices, needs.devices)
         if task.ports:
             amounts[PORTS] = self._fleet.ports[self._fleet.row[task.machine]].count(task.ports)
-        priority = priority_of(self._cell, job, index)
         return VictimGroup(tasks, priority, self._price(job, task), amounts, devices, task.ports)
 
     def _is_wanted_near(self, kind: TaskClass, key: str, index: int) -> bool:
@@ -428,7 +430,7 @@ class Preemptions:
         """
         lost = min(max(0.0, self._now.wall - task.since), WORK_SECONDS_MAX) / WORK_SECONDS_MAX
         price = 1.0 + job.spec.priority / 100 + lost
-        if is_alloc_set(job):
+        if job.spec.kind is JobKind.ALLOC_SET:
             price += sum([self._price(*inner) for inner in inside(self._cell, job, task.index)])
         return price
 

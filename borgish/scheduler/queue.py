@@ -133,7 +133,7 @@ def _make(key: ClassKey, priority: int, bands: Bands) -> TaskClass:
         key.prefer,
         key.reach,
         priority,
-        bands.is_prod(priority),
+        priority >= bands.production,
         key.is_service,
         by_kind.get(CPU, 0.0),
         by_kind.get(RAM, 0.0),

@@ -94,7 +94,7 @@ class AllocFleet(Fleet):
     def _read_ports(self, readings: Sequence[Reading]) -> list[bool]:
         for each in readings:
             self.ports[each.row] = self._machines.ports[self.machine_row.item(each.row)]
-        return self._read_fixed_ports(readings)
+        return self.fixed_ports.read([each.row for each in readings], self.ports)
 
     def _free_ports(self, readings: Sequence[Reading]) -> list[int]:
         return [int(self._machines.free.item(PORTS, self.machine_row.item(each.row))) for each in readings]

@@ -121,6 +121,7 @@ class Taints:
         self.codes: IntArray = np.zeros(0, dtype=np.int64)
         self._sets: list[TaintSet] = [()]
         self._numbers: dict[TaintSet, int] = {(): 0}
+        self.any = False  # whether any machine ever had a taint
 
     def copy(self) -> "Taints":
         """Return the same, to be changed apart from this."""
@@ -137,12 +138,8 @@ class Taints:
         if number is None:
             number = self._numbers[plain] = len(self._sets)
             self._sets.append(plain)
+            self.any = True
         self.codes[row] = number
-
-    @property
-    def any(self) -> bool:
-        """Whether any machine ever had a taint."""
-        return len(self._sets) > 1
 
     def all(self) -> list[Taint]:
         """Return every taint that some machine has, or had."""

@@ -30,16 +30,18 @@ from borgish.scheduler.arrays import (
 )
 from borgish.scheduler.fleet.devices import Devices
 from borgish.scheduler.fleet.facts import Attributes, Images, Taints
-from borgish.scheduler.fleet.ports import FixedPorts, PortRange
 from borgish.scheduler.fleet.usage import (
     CPU,
     DEVICE_PREFIX,
     KINDS,
     PORTS,
     Amounts,
+    FixedPorts,
     Kinds,
     MachineUsage,
-    UsageMatrix,
+    PortRange,
+    free_counts,
+    usage_matrices,
     usage_of,
 )
 from borgish.scheduler.task_class import TaskClass
@@ -351,10 +353,7 @@ class Fleet:
             self.blocked.pop(row, None)
             if usage.blocked_until != float("inf"):
                 self.blocked[row] = usage.blocked_until
-        return self._read_fixed_ports(readings)
-
-    def _read_fixed_ports(self, readings: Sequence[Reading]) -> list[bool]:
-        return [self.fixed_ports.read(each.row, self.ports[each.row]) for each in readings]
+        return self.fixed_ports.read([each.row for each in readings], self.ports)
 
     def _read_jobs(self, cell: Cell, readings: Sequence[Reading]) -> None:
         for each in readings:
@@ -398,7 +397,7 @@ class Fleet:
 
     def _read_capacity(self, readings: Sequence[Reading]) -> list[bool]:
         """Write what there is."""
-        ports = [self.ports[each.row].size for each in readings]
+        ports = [max(0, each.machine.ports_high - each.machine.ports_low + 1) for each in readings]
         changed = [False] * len(readings)
         found: dict[int, Amounts] = {}  # by place among the readings
         for place, each in enumerate(readings):
@@ -422,35 +421,38 @@ class Fleet:
     def _read_amounts(self, rows: IntArray, readings: Sequence[Reading]) -> BoolArray:
         """Write what is held; return of which rows what is free, or to preempt, changed."""
         self._deepen()
-        held = UsageMatrix([each.usage for each in readings], len(self.kinds))
-        free = self.capacity[:, rows] - held.total()
+        by_priority, leaving = usage_matrices([each.usage for each in readings], self.kinds.count)
+        free = self.capacity[:, rows] - leaving
+        for held in by_priority.values():
+            free -= held
         free[PORTS] = self._free_ports(readings)
         changed: BoolArray = (free != self.free[:, rows]).any(axis=0)
         self.free[:, rows] = free
-        return changed | self._read_held(rows, held) | self._read_shares(rows, held)
+        return changed | self._read_held(rows, by_priority) | self._read_shares(rows, by_priority)
 
     def _free_ports(self, readings: Sequence[Reading]) -> list[int]:
         """Return how many ports are free. Several may hold one, so that what is taken is not a sum."""
-        return [self.ports[each.row].free_count() - each.usage.ports_kept for each in readings]
+        counts = free_counts([self.ports[each.row] for each in readings])
+        return [count - each.usage.ports_kept for count, each in zip(counts, readings, strict=True)]
 
-    def _read_held(self, rows: IntArray, held: UsageMatrix) -> BoolArray:
+    def _read_held(self, rows: IntArray, by_priority: dict[int, FloatArray]) -> BoolArray:
         """Write who holds how much; return where it changed."""
         changed: BoolArray = np.zeros(len(rows), dtype=np.bool_)
         if not self.preemptible:
             return changed
-        for priority in self.held.keys() | held.by_priority.keys():
-            if not self.bands.is_prod(priority):
-                before, now = self._held(priority), held.of(priority)
+        for priority in self.held.keys() | by_priority.keys():
+            if priority < self.bands.production:
+                before, now = self._held(priority), by_priority.get(priority, 0.0)
                 differs: BoolArray = (before[:, rows] != now).any(axis=0)
                 changed |= differs
                 before[:, rows] = now
         return changed
 
-    def _read_shares(self, rows: IntArray, held: UsageMatrix) -> BoolArray:
+    def _read_shares(self, rows: IntArray, by_priority: dict[int, FloatArray]) -> BoolArray:
         """Write who holds which share of the cpu; return where it changed."""
         shares: FloatArray = np.zeros((2, len(rows)))
-        for priority, amounts in held.by_priority.items():
-            shares[int(self.bands.is_prod(priority))] += amounts[CPU]
+        for priority, amounts in by_priority.items():
+            shares[int(priority >= self.bands.production)] += amounts[CPU]
         shares *= self.inverse[CPU, rows]
         # The running pass adds up, so that the last digits may differ.
         below, prod = np.abs(shares - self.shares[:, rows]) >= SHARE_STEP
@@ -606,7 +608,7 @@ class Fleet:
         self._known_capacity.pop(row, None)
         self._known_facts.pop(row, None)
         self.ports[row] = PortRange(0, -1, 0, set())
-        self.fixed_ports.read(row, self.ports[row])
+        self.fixed_ports.read([row], self.ports)
         self.taints.set(row, ())
         self.images.set(row, {})
         for flags in (self.present, self.up, self.silent, self.cordoned):
@@ -653,7 +655,7 @@ class Fleet:
 
     def _deepen(self) -> None:
         """Make columns for kinds of resource that turned up."""
-        kinds = len(self.kinds)
+        kinds = self.kinds.count
         if kinds == len(self.capacity):
             return
         widen(self, AMOUNTS, kinds, axis=-2)

@@ -13,14 +13,14 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 import numpy as np
 
-from borgish.cell.allocs import alloc_name, inside, is_alloc_set, is_reserved, priority_of
+from borgish.cell.allocs import alloc_name, inside, is_reserved, priority_of
 from borgish.cell.commands import SeenAttempt
 from borgish.cell.model import Cell, Job, Task
 from borgish.cell.observed import Observed, SeenMachine
 from borgish.resources import DEVICE_MILLIS, Resources
-from borgish.scheduler.arrays import FloatArray
+from borgish.scheduler.arrays import BoolArray, FloatArray, IntArray, Rows, copied, widened
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import Band, task_name
+from borgish.vocabulary import Band, JobKind, task_name
 
 CPU, RAM, DISK, PORTS = range(4)
 """The kinds of resource every machine has; named resources and devices are numbered from ``KINDS`` on."""
@@ -54,13 +54,14 @@ class Kinds:
 
     def __init__(self) -> None:
         self.named: dict[str, int] = {}
-
-    def __len__(self) -> int:
-        return KINDS + len(self.named)
+        self.count = KINDS
 
     def number(self, name: str) -> int:
         """Return the number of a named resource, or of a device's kind with its prefix."""
-        return self.named.setdefault(name, len(self))
+        if name not in self.named:
+            self.named[name] = self.count
+            self.count += 1
+        return self.named[name]
 
     def add(self, amounts: Amounts, needs: Resources) -> None:
         """Add what a task needs to amounts by kind; ports are not in it."""
@@ -86,7 +87,7 @@ def usage_of(cell: Cell, observed: Observed, machine: str, kinds: Kinds, mono: f
         if task.alloc < 0:
             _count_task(usage, cell, job, task, kinds)
         else:
-            _count_one(usage, job)
+            usage.jobs[key] = usage.jobs.get(key, 0) + 1
     for key, index in sorted(cell.promised.get(machine, ())):
         job = cell.jobs[key]
         _count_needs(usage, job.spec, index, kinds, job.spec.priority)
@@ -124,14 +125,10 @@ def usage_of_alloc(cell: Cell, observed: Observed, allocs: Job, index: int, kind
     return usage
 
 
-def _count_one(usage: MachineUsage, job: Job) -> None:
-    usage.jobs[job.key] = usage.jobs.get(job.key, 0) + 1
-
-
 def _count_task(usage: MachineUsage, cell: Cell, job: Job, task: Task, kinds: Kinds) -> None:
-    _count_one(usage, job)
-    spec = job.spec_of(task)
-    priority = priority_of(cell, job, task.index) if is_alloc_set(job) else spec.priority
+    usage.jobs[job.key] = usage.jobs.get(job.key, 0) + 1
+    spec, is_alloc = job.spec_of(task), job.spec.kind is JobKind.ALLOC_SET
+    priority = priority_of(cell, job, task.index) if is_alloc else spec.priority
     held = _count_needs(usage, spec, task.index, kinds, priority)
     if task.ports:
         held[PORTS] = held.get(PORTS, 0) + len(task.ports)
@@ -168,47 +165,136 @@ def _count_attempt(usage: MachineUsage, attempt: SeenAttempt, kinds: Kinds) -> N
         count_devices(used, attempt.devices, attempt.needs.devices)
 
 
-Lists = list[list[float]]
+Columns = list[list[float]]
 
 
-class UsageMatrix:
-    """What some machines hold, as columns [resource, machine], so that no number is written by itself.
+def usage_matrices(usages: Sequence[MachineUsage], kinds: int) -> tuple[dict[int, FloatArray], FloatArray]:
+    """Return what some machines hold, as columns [resource, machine], so that no number is written by itself.
 
-    ``by_priority`` is of tasks and of kept places, ``leaving`` of attempts that have not ended.
+    First, by priority, that of tasks and of kept places; then that of attempts that have not ended.
+    """
+    by_priority: dict[int, Columns] = {}
+    leaving: Columns = [[0.0] * len(usages) for _ in range(kinds)]
+    for place, usage in enumerate(usages):
+        for priority, amounts in usage.held.items():
+            columns = by_priority.get(priority)
+            if columns is None:
+                columns = by_priority[priority] = [[0.0] * len(usages) for _ in range(kinds)]
+            for kind, amount in amounts.items():
+                columns[kind][place] = amount
+        for kind, amount in usage.leaving.items():
+            leaving[kind][place] = amount
+    return {priority: np.array(columns) for priority, columns in by_priority.items()}, np.array(leaving)
+
+
+# Ports
+
+
+class PortRange(msgspec.Struct):
+    """Ports ``low`` to ``high`` of one machine; ``following`` is where the search goes on.
+
+    It goes on where it last ended, so that a port rests as long as possible before another task gets it.
     """
 
-    def __init__(self, usages: Sequence[MachineUsage], kinds: int) -> None:
-        self._shape = (kinds, len(usages))
-        lists: dict[int, Lists] = {}
-        leaving = self._lists()
-        for place, usage in enumerate(usages):
-            for priority, amounts in usage.held.items():
-                if priority not in lists:
-                    lists[priority] = self._lists()
-                _write(lists[priority], place, amounts)
-            _write(leaving, place, usage.leaving)
-        self.by_priority: dict[int, FloatArray] = {
-            priority: np.array(columns) for priority, columns in lists.items()
-        }
-        self.leaving: FloatArray = np.array(leaving)
+    low: int
+    high: int
+    following: int
+    taken: set[int]
 
-    def total(self) -> FloatArray:
-        """Return all that is held."""
-        found = self.leaving.copy()
-        for amounts in self.by_priority.values():
-            found += amounts
+    @property
+    def size(self) -> int:
+        """How many ports there are."""
+        return max(0, self.high - self.low + 1)
+
+    def count(self, ports: Iterable[int]) -> int:
+        """Return how many of some ports are among them."""
+        return sum([self.low <= port <= self.high for port in ports])
+
+    def take(self, count: int) -> tuple[int, ...]:
+        """Take that many free ports. There must be as many, or LookupError."""
+        found: list[int] = []
+        port = self.following if self.low <= self.following <= self.high else self.low
+        for _ in range(self.size):
+            if len(found) == count:
+                break
+            if port not in self.taken:
+                found.append(port)
+            port = port + 1 if port < self.high else self.low
+        if len(found) < count:
+            raise LookupError(f"{count} ports wanted, {len(found)} free in {self.low}-{self.high}")
+        self.taken.update(found)
+        self.following = port
+        return tuple(found)
+
+
+def free_counts(ranges: Iterable[PortRange]) -> list[int]:
+    """Return how many ports are free in each range."""
+    return [each.size - each.count(each.taken) for each in ranges]
+
+
+class FixedPorts:
+    """Which machines have a port taken, for those ports that some job wants by number."""
+
+    def __init__(self) -> None:
+        self._low: IntArray = np.zeros(0, dtype=np.int64)  # of each machine's range
+        self._high: IntArray = np.zeros(0, dtype=np.int64)
+        self._rows: list[set[int]] = []
+        self._taken: dict[int, BoolArray] = {}
+
+    def copy(self, rows: list[set[int]]) -> "FixedPorts":
+        """Return the same with copies of the rows' taken ports, which others may hold as well."""
+        other = copied(self)
+        other._rows = list(rows)
+        other._taken = {port: taken.copy() for port, taken in self._taken.items()}
+        return other
+
+    def widen(self, rows: int) -> None:
+        """Make room for more machines."""
+        self._rows += [set() for _ in range(rows - len(self._rows))]
+        self._taken = {port: widened(taken, rows) for port, taken in self._taken.items()}
+        self._low, self._high = widened(self._low, rows), widened(self._high, rows)
+
+    def read(self, rows: Iterable[int], ranges: Sequence[PortRange]) -> list[bool]:
+        """Note which ports of some machines are taken, where ``ranges`` are those of all rows.
+
+        Return for each machine whether one that somebody wants changed.
+        """
+        found = []
+        for row in rows:
+            of = ranges[row]
+            changed, ports = False, of.taken
+            self._low[row], self._high[row] = of.low, of.high
+            for port, taken in self._taken.items():
+                changed |= bool(taken[row] != (port in ports))
+                taken[row] = port in ports
+            self._rows[row] = ports
+            found.append(changed)
         return found
 
-    def of(self, priority: int) -> FloatArray:
-        """Return what one priority holds; zeros when nobody has it."""
-        found = self.by_priority.get(priority)
-        return np.zeros(self._shape) if found is None else found
+    def taken(self, port: int) -> BoolArray:
+        """Return which machines have it taken. It is not to be written to."""
+        found = self._taken.get(port)
+        if found is None:
+            found = np.array([port in ports for ports in self._rows], dtype=np.bool_)
+            self._taken[port] = found
+        return found
 
-    def _lists(self) -> Lists:
-        kinds, usages = self._shape
-        return [[0.0] * usages for _ in range(kinds)]
+    def own(self, port: int, rows: Rows) -> BoolArray:
+        """Return of which of the rows a port is in the range from which others are given theirs."""
+        found: BoolArray = (self._low[rows] <= port) & (port <= self._high[rows])
+        return found
 
+    def note(self, rows: Iterable[int], ports: Iterable[int]) -> None:
+        """Note for those who want ports by number that these are taken; the rows' sets have them already."""
+        for port in ports:
+            taken = self._taken.get(port)
+            if taken is not None:
+                for row in rows:
+                    taken[row] = True
 
-def _write(columns: Lists, place: int, amounts: Amounts) -> None:
-    for kind, amount in amounts.items():
-        columns[kind][place] = amount
+    def set(self, rows: Iterable[int], port: int, *, taken: bool) -> None:
+        """Note that the running pass takes a port on machines, or gives it back."""
+        of_port = self.taken(port)
+        for row in rows:
+            of_port[row] = taken
+            (self._rows[row].add if taken else self._rows[row].discard)(port)

@@ -177,7 +177,6 @@ class Fgd(Policy):
         self._learned_size = -1
 
     def learn(self, fleet: Fleet, demand: Demand) -> None:
-        super().learn(fleet, demand)
         plain = self._plain.version
         self._plain.learn(fleet, demand)
         self.version += self._plain.version - plain

@@ -99,7 +99,7 @@ class Units(NamedTuple):
     def of(cls, fleet: Fleet) -> "Units":
         """Return the units of a fleet; 1 for what no machine has."""
         largest = fleet.capacity.max(axis=1, initial=0.0)
-        devices = sum(fleet.capacity[kind] for kind in fleet.device_kinds())
+        devices = sum(fleet.capacity[kind] for kind in fleet.device_kinds()) if fleet.devices else 0.0
         return cls(
             largest.item(CPU) or 1.0, largest.item(RAM) or 1.0, float(np.max(devices, initial=0.0)) or 1.0
         )

@@ -213,7 +213,7 @@ def check_fleet(kept: Fleet, fresh: Fleet) -> None:
     assert kept.row.keys() == fresh.row.keys()
     for name, row in kept.row.items():
         there = fresh.row[name]
-        for kind in range(min(len(kept.kinds), len(fresh.kinds))):
+        for kind in range(min(kept.kinds.count, fresh.kinds.count)):
             same = next((n for n, k in kept.kinds.named.items() if k == kind), None)
             other = fresh.kinds.named.get(same, -1) if same else kind
             assert kept.free[kind, row] == (fresh.free[other, there] if other >= 0 else 0)

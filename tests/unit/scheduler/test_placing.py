@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from borgish.scheduler.affinity import UNFIT
-from borgish.scheduler.fleet.ports import PortRange
+from borgish.scheduler.fleet.usage import PortRange, free_counts
 from borgish.scheduler.placing import ranking
 from borgish.scheduler.scoring import Scored
 
@@ -25,7 +25,7 @@ def test_few_of_many_machines_are_ranked() -> None:
 
 def test_ports_go_round() -> None:
     ports = PortRange(10, 14, 13, {14})
-    assert ports.free_count() == 4
+    assert free_counts([ports]) == [4]
     assert ports.take(2) == (13, 10)
     ports.taken.discard(13)
     assert ports.take(2) == (11, 12)  # 13 rests
