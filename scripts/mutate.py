@@ -2,14 +2,16 @@
 """Mutation testing with mutmut, on a copy; see scripts/mutate.
 
 A module is judged by the tests of its package: tests/matrix/PACKAGE and tests/unit/PACKAGE, and what outlives
-these by tests/property/PACKAGE. Of all mutants a seeded sample is tried, since a module has hundreds to
-thousands. mutmut plants mistakes in functions only, and never sees what one does that is called when its
-module is imported: tables and constants are held by tests that write them out again (tests/matrix).
+these by tests/property/PACKAGE. Of all mutants of a module a seeded sample is tried, since a module has
+hundreds to thousands. mutmut judges a mutant in a fork of a process that has imported the module: a mistake
+in what is called on import (what makes a table) is not in that table. Such mutants are judged once more, each
+in a process of its own.
 """
 
 import argparse
 import contextlib
 import json
+import os
 import random
 import subprocess
 import sys
@@ -20,7 +22,7 @@ from pathlib import Path
 from mutmut.mutation.diff_apply import get_diff_for_mutant
 from mutmut.mutation.file_mutation import mutate_file_contents
 from mutmut.stats import status_by_exit_code
-from mutmut.utils.format_utils import get_mutant_name
+from mutmut.utils.format_utils import get_mutant_name, mangled_name_from_mutant_name
 
 ROOT = Path(__file__).resolve().parents[1]
 COPIED = ("CONTRIBUTING.md", "README.md", "borgish", "configs", "migrations", "pyproject.toml", "tests")
@@ -70,16 +72,11 @@ def prepare(modules: list[Path], judges: list[str]) -> None:
     Path("setup.cfg").write_text("\n".join(settings) + "\n")
 
 
-def sampled(modules: list[Path], count: int, seed: int) -> tuple[list[str], int]:
-    """Return the names of some mutants, and how many there are."""
-    names = [
-        get_mutant_name(module, name)
-        for module in modules
-        for name in mutate_file_contents(str(module), module.read_text()).mutant_names
-    ]
-    if not names:
-        sys.exit("scripts/mutate: there is no function to mutate")
-    return sorted(random.Random(seed).sample(sorted(names), min(count, len(names)))), len(names)
+def sampled(module: Path, count: int, seed: int) -> tuple[list[str], int]:
+    """Return the names of some mutants of a module, and how many it has."""
+    mutants = mutate_file_contents(str(module), module.read_text()).mutant_names
+    names = sorted(get_mutant_name(module, name) for name in mutants)
+    return sorted(random.Random(seed).sample(names, min(count, len(names)))), len(names)
 
 
 def tried(modules: list[Path], names: list[str], children: int) -> dict[str, str]:
@@ -97,15 +94,50 @@ def tried(modules: list[Path], names: list[str], children: int) -> dict[str, str
     return {name: status_by_exit_code[codes[name]] for name in names}
 
 
+def called_on_import(modules: list[Path]) -> set[str]:
+    """Return the functions that these modules call when they are imported, as mutmut names them."""
+    imports = "".join(f"import {'.'.join(module.with_suffix('').parts)}\n" for module in modules)
+    code = f"from mutmut.state import state\n{imports}print(*state()._stats, sep='\\n')"
+    return set(alone("stats", "-c", code).stdout.split())
+
+
+def alone(mutant: str, *args: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with a mutant from its start on."""
+    environment = {**os.environ, "MUTANT_UNDER_TEST": mutant, "PYTHONPATH": "."}
+    asked = [sys.executable, *args]
+    return subprocess.run(asked, cwd="mutants", env=environment, capture_output=True, text=True, check=False)
+
+
+def tried_alone(names: list[str], judges: list[str]) -> dict[str, str]:
+    """Try these mutants, each in a process that imports everything with it."""
+    options = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not reads_code")
+    command = ("-m", "pytest", *options, "--hypothesis-profile=quick", *judges)
+    if names and (unharmed := alone("", *command)).returncode:
+        sys.exit(f"{unharmed.stdout[-4000:]}\nscripts/mutate: tests fail without a mutant, see above")
+    return {name: "killed" if alone(name, *command).returncode else "survived" for name in names}
+
+
+def killed(names: list[str], found: dict[str, str]) -> int:
+    return sum(found[name] in KILLED for name in names)
+
+
+def shown(names: list[str], found: dict[str, str]) -> str:
+    count = killed(names, found)
+    return f"{count:4} of {len(names):3} killed, {count / max(len(names), 1):4.0%}"
+
+
 def main() -> None:
     about = (__doc__ or "").partition("\n\n")[2]
     parser = argparse.ArgumentParser(prog="scripts/mutate", description=about)
     parser.add_argument("modules", nargs="+", metavar="MODULE", help="a file or folder in borgish/")
-    parser.add_argument("--sample", type=int, default=100, metavar="N", help="how many mutants to try (100)")
+    parser.add_argument(
+        "--sample", type=int, default=100, metavar="N", help="how many of each module to try (100)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="another one tries others (0)")
     parser.add_argument("--children", type=int, default=1, metavar="N", help="how many at once (1)")
     given = parser.parse_args()
     modules = modules_of(given.modules)
+    chosen: dict[Path, list[str]] = {}
     found: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="borgish-mutants-") as folder:
         for number, judges in enumerate(judges_of(modules)):
@@ -113,19 +145,29 @@ def main() -> None:
             work.mkdir()
             with contextlib.chdir(work):
                 prepare(modules, judges)
-                if not found:
-                    names, there_are = sampled(modules, given.sample, given.seed)
-                    print(f"{len(names)} of {there_are} mutants")
-                names = [name for name in names if found.get(name) not in KILLED]
+                for module in modules if not chosen else ():
+                    chosen[module], there_are = sampled(module, given.sample, given.seed)
+                    print(f"{module}: {len(chosen[module])} of {there_are} mutants")
+                names = [each for some in chosen.values() for each in some if found.get(each) not in KILLED]
                 print(f"{len(names)} are judged by {', '.join(judges)}", flush=True)
-                found |= tried(modules, names, given.children) if names else {}
-                diffs = {name: get_diff_for_mutant(name) for name in names if found[name] not in KILLED}
+                for name, status in (tried(modules, names, given.children) if names else {}).items():
+                    found[name] = status if status != "no tests" else found.get(name, status)
+                left = [each for each in names if found[each] not in KILLED]
+                on_import = called_on_import(modules) if left else set()
+                again = [each for each in left if mangled_name_from_mutant_name(each) in on_import]
+                print(f"{len(again)} that survived are of what is called on import", flush=True)
+                found |= tried_alone(again, judges)
+                diffs = {name: get_diff_for_mutant(name) for name in left if found[name] not in KILLED}
     for name, diff in diffs.items():
         print(f"\n{found[name]}: {name}\n{diff}")
-    killed = sum(status in KILLED for status in found.values())
-    print(f"\n{killed} of {len(found)} killed, {killed / len(found):.0%}: {dict(Counter(found.values()))}")
-    if killed < KILLED_SHARE_MIN * len(found):
-        sys.exit(f"scripts/mutate: fewer than {KILLED_SHARE_MIN:.0%}; read the survivors above")
+    print()
+    for module, names in chosen.items():
+        print(f"{shown(names, found)}: {module}")
+    print(f"{shown([*found], found)}: all {dict(Counter(found.values()))}")
+    enough = {module: killed(some, found) >= KILLED_SHARE_MIN * len(some) for module, some in chosen.items()}
+    if below := [str(module) for module, is_enough in enough.items() if not is_enough]:
+        where = ", ".join(below)
+        sys.exit(f"scripts/mutate: fewer than {KILLED_SHARE_MIN:.0%} in {where}; read the survivors above")
 
 
 if __name__ == "__main__":
