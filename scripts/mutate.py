@@ -28,6 +28,8 @@ ROOT = Path(__file__).resolve().parents[1]
 COPIED = ("CONTRIBUTING.md", "README.md", "borgish", "configs", "migrations", "pyproject.toml", "tests")
 ROUNDS = (("matrix", "unit"), ("property",))
 """Folders of tests; those of a round judge what the round before has left alive."""
+ALSO = {"cell": ("reconcilers",)}
+"""Packages whose tests judge a package as well: reconcilers do little but ask rules of the cell."""
 KILLED = {"killed", "timeout", "segfault", "suspicious"}
 KILLED_SHARE_MIN = 0.9
 
@@ -45,7 +47,9 @@ def modules_of(names: list[str]) -> list[Path]:
 
 def judges_of(modules: list[Path]) -> list[list[str]]:
     """Return the folders with the tests that judge these modules, of each round."""
-    packages = dict.fromkeys(module.parts[1] for module in modules)
+    packages = dict.fromkeys(
+        name for module in modules for name in (module.parts[1], *ALSO.get(module.parts[1], ()))
+    )
     rounds = [[f"tests/{kind}/{package}" for package in packages for kind in kinds] for kinds in ROUNDS]
     there = [found for folders in rounds if (found := [each for each in folders if (ROOT / each).is_dir()])]
     return there or sys.exit(f"scripts/mutate: there are no tests in {', '.join(rounds[0])}")

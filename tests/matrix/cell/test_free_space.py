@@ -16,8 +16,10 @@ from borgish.cell.free_space import (
     check_space,
     free_space_of,
     refusing,
+    store_full,
 )
 from borgish.errors import StoreFull
+from tests.sentences import check_refusal
 
 MIB = 1024**2
 FLOOR = 512 * MIB
@@ -79,6 +81,14 @@ def test_what_is_refused_is_told_with_the_amounts() -> None:
     )
 
 
+def test_what_can_still_be_done_is_said_while_anything_can() -> None:
+    low, full = store_full(ROOMS[Level.LOW]), store_full(ROOMS[Level.FULL])
+    check_refusal(low, "The store is full", "300MiB free", "less than 512MiB")
+    check_refusal(full, "The store is full", "20MiB free", "less than 128MiB")
+    assert low.hint.endswith("and tasks run on; jobs can be killed and machines removed meanwhile")
+    assert full.hint.endswith("and tasks run on")
+
+
 @pytest.mark.parametrize(
     ("free_bytes", "level"),
     [
@@ -90,7 +100,7 @@ def test_what_is_refused_is_told_with_the_amounts() -> None:
     ],
 )
 def test_the_two_floors(free_bytes: int, level: Level) -> None:
-    assert free_space_of(free_bytes, FLOOR).level is level
+    assert free_space_of(free_bytes, FLOOR) == FreeSpace(level, free_bytes, FLOOR)
 
 
 @pytest.mark.parametrize("before", list(Level))

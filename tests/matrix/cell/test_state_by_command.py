@@ -49,6 +49,7 @@ from borgish.errors import Refused
 from borgish.resources import Resources
 from borgish.spec.job import Restart
 from borgish.vocabulary import Band, Ending, Eviction, Phase, RestartPolicy, State
+from tests.sentences import check_refusal, check_sentence
 from tests.unit.cell.lived import machine, spec
 
 NOW = Now(1000.0, 1000.0)
@@ -73,7 +74,10 @@ class Desk:
     def do(self, command: Command) -> None:
         """Decide and apply a command. Raises Refused."""
         then = next((past for given, past in PASTS if given is command), None)
-        self.enter(decide(self.cell, self.observed, command, "ann", NOW, then).events)
+        decision = decide(self.cell, self.observed, command, "ann", NOW, then)
+        for text in (decision.text, *decision.notes):
+            check_sentence(text)
+        self.enter(decision.events)
         if isinstance(command, Observe) and command.machine in self.cell.machines:
             record_report(self.cell, self.observed, command, NOW)
 
@@ -336,7 +340,8 @@ def outcome(situation: str, asked: str) -> str:
     given = ASKED[asked]
     try:
         desk.do(given if isinstance(given, Command) else given(desk))
-    except Refused:
+    except Refused as refused:
+        check_refusal(refused)
         assert msgspec.json.encode(desk.cell.snapshot()) == before
         return "!"
     assert violations(desk.cell) == []

@@ -18,6 +18,7 @@ from borgish.resources import Resources
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Ending, Phase, Runtime, State
 from borgish.wire.api import Accepted
+from tests.sentences import check_refusal, check_sentence
 
 GIB = 1024**3
 NAME = "lived"
@@ -117,10 +118,12 @@ class Lived:
         step = self.step(command, actor=actor, then=then)
         (reply,) = (reply for handle, reply in step.replies if handle >= 0)
         if isinstance(reply, Refused):
+            check_refusal(reply)
             if not step.entries:
                 assert msgspec.json.encode(self.cell.snapshot()) == before
             raise reply
         assert isinstance(reply, Accepted)
+        check_sentence(reply.text)
         return reply.text
 
     def happen(self, *events: AnyEvent) -> None:

@@ -26,6 +26,7 @@ from borgish.errors import Conflict, Invalid, NotFound, OverQuota
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec, Override
 from borgish.vocabulary import Band, JobKind
+from tests.sentences import check_sentence, refusals_checked
 from tests.unit.cell.test_decide import machine
 
 MIB = 1024**2
@@ -43,7 +44,10 @@ class Desk:
         self.do(JoinMachine(machine(), "i1", known=False))
 
     def do(self, command: Command) -> str:
-        decision = decide(self.cell, Observed(), command, "ann", self.now)
+        with refusals_checked():
+            decision = decide(self.cell, Observed(), command, "ann", self.now)
+        for text in (decision.text, *decision.notes):
+            check_sentence(text)
         if decision.events:
             position = self.cell.position + 1
             apply_entry(self.cell, Entry(position, self.now.wall, 1, 1, "ann", "test", decision.events))

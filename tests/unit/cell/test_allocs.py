@@ -2,11 +2,21 @@
 
 import pytest
 
-from borgish.cell.commands import EvictTasks, KillTasks, PlaceTasks, RestartTasks, ScaleJob, SubmitJob
-from borgish.errors import Conflict, Forbidden, NotFound
+from borgish.cell.allocs import alloc_name, is_reserved
+from borgish.cell.commands import (
+    EvictTasks,
+    ForgetJob,
+    KillTasks,
+    PlaceTasks,
+    RestartTasks,
+    ScaleJob,
+    SubmitJob,
+)
+from borgish.errors import Conflict, Forbidden, NotFound, Refused
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Eviction, JobKind, State
+from tests.sentences import check_refusal
 from tests.unit.cell.test_decide import Desk, spec
 
 RESERVED = Resources(1000, 256 * 1024**2)
@@ -72,6 +82,31 @@ def test_a_place_in_an_alloc_that_has_left_is_dropped(desk: Desk) -> None:
     assert guests(desk)[1][0] is State.RUNNING
 
 
+def test_a_place_in_an_alloc_set_that_is_no_more_is_dropped(desk: Desk) -> None:
+    """Also where another job has got its name."""
+    desk.do(KillTasks("ann/room"))
+    desk.do(ForgetJob("ann/room"))
+    place = PlaceTasks("ann/guest", (1,), ("m1",), allocs=(0,))
+    desk.do(place)
+    assert guests(desk)[1][0] is State.PENDING
+    desk.do(SubmitJob(spec("room", 2)))
+    desk.do(PlaceTasks("ann/room", (0,), ("m1",)))
+    desk.do(place)
+    assert guests(desk)[1][0] is State.PENDING
+
+
+def test_the_name_of_an_alloc_is_of_its_stay_on_its_machine(desk: Desk) -> None:
+    room = desk.cell.jobs["ann/room"]
+    name = alloc_name(room, 1)
+    assert name == f"ann/room/1@{room.tasks[1].attempt}"
+    assert is_reserved(desk.cell, "m1", name)
+    assert not is_reserved(desk.cell, "m2", name)
+    desk.do(EvictTasks("ann/room", (1,), Eviction.DRAIN))
+    desk.do(PlaceTasks("ann/room", (1,), ("m1",)))
+    assert not is_reserved(desk.cell, "m1", name)
+    assert is_reserved(desk.cell, "m1", alloc_name(desk.cell.jobs["ann/room"], 1))
+
+
 def test_a_place_in_an_alloc_is_not_for_those_who_run_in_none(desk: Desk) -> None:
     desk.do(SubmitJob(spec("plain", 1)))
     desk.do(PlaceTasks("ann/plain", (0,), ("m1",), allocs=(0,)))
@@ -84,16 +119,28 @@ def test_of_a_gang_all_are_placed_or_none(desk: Desk) -> None:
     assert {task.state for task in desk.cell.jobs["ann/gang"].tasks} == {State.PENDING}
 
 
-def test_only_a_live_alloc_set_of_ones_own_takes_jobs(desk: Desk) -> None:
-    with pytest.raises(NotFound, match="which does not exist"):
-        desk.do(SubmitJob(spec("one", inside="ann/none")))
-    with pytest.raises(Conflict, match="which is a job"):
-        desk.do(SubmitJob(spec("one", inside="ann/guest")))
-    with pytest.raises(Forbidden, match="ann/room is ann's"):
-        desk.do(SubmitJob(spec("one", inside="ann/room", user="bob")))
+@pytest.mark.parametrize(
+    ("inside", "user", "error", "why", "way_out"),
+    [
+        ("ann/none", "ann", NotFound, "does not exist", "submit it first, with kind: alloc_set"),
+        ("ann/guest", "ann", Conflict, "is a job", "name a job of kind: alloc_set"),
+        ("ann/room", "bob", Forbidden, "is ann's", "an alloc set of your own"),
+        ("ann/dead", "ann", Conflict, "is dead", "submit the alloc set again"),
+    ],
+)
+def test_only_a_live_alloc_set_of_ones_own_takes_jobs(
+    desk: Desk, inside: str, user: str, error: type[Refused], why: str, way_out: str
+) -> None:
+    desk.do(SubmitJob(spec("dead", 1, kind=JobKind.ALLOC_SET, run=(), resources=RESERVED)))
+    desk.do(KillTasks("ann/dead"))
+    with pytest.raises(error) as caught:
+        desk.do(SubmitJob(spec("one", inside=inside, user=user)))
+    check_refusal(caught.value, f"{user}/one", inside, why)
+    assert way_out in caught.value.hint
+
+
+def test_tasks_that_were_killed_come_back_only_into_a_live_alloc_set(desk: Desk) -> None:
     desk.do(KillTasks("ann/room"))
-    with pytest.raises(Conflict, match="which is dead"):
-        desk.do(SubmitJob(spec("one", inside="ann/room")))
     desk.do(SubmitJob(GUEST))  # it is there already, and asks for nothing new
     desk.do(KillTasks("ann/guest", (0,)))
     with pytest.raises(Conflict, match="which is dead"):

@@ -31,6 +31,7 @@ from borgish.errors import Conflict, Invalid, NotFound
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec, Override, Restart
 from borgish.vocabulary import Ending, Eviction, Phase, RestartPolicy, Runtime, State
+from tests.sentences import check_sentence, refusals_checked
 
 NOW = Now(1000.0, 10.0)
 GIB = 1024**3
@@ -66,7 +67,10 @@ class Desk:
         self.do(JoinMachine(machine(), "i1", known=False))
 
     def do(self, command: Command, actor: str = "ann") -> tuple[str, int]:
-        decision = decide(self.cell, self.observed, command, actor, NOW)
+        with refusals_checked():
+            decision = decide(self.cell, self.observed, command, actor, NOW)
+        for text in (decision.text, *decision.notes):
+            check_sentence(text)
         if decision.events:
             position = self.cell.position + 1
             apply_entry(self.cell, Entry(position, NOW.wall, 1, 1, actor, "test", decision.events))

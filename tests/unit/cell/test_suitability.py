@@ -1,9 +1,10 @@
-"""Which taints a job tolerates, and how long its tasks may stay."""
+"""Which constraints a machine meets, which taints a job tolerates, and how long its tasks may stay."""
 
 from borgish.cell.model import Taint
-from borgish.cell.suitability import evict_at, untolerated
-from borgish.spec.job import Toleration
+from borgish.cell.suitability import evict_at, unmet_constraints, untolerated, why_unsuitable
+from borgish.spec.job import Constraint, Toleration
 from borgish.vocabulary import TaintEffect
+from tests.unit.cell.lived import machine, spec
 
 REPAIR = Taint("repair", "disk", TaintEffect.EVICT, since=1000.0)
 ML = Taint("dedicated", "ml", TaintEffect.REFUSE, since=500.0)
@@ -55,3 +56,15 @@ def test_who_came_after_the_taint_may_stay_as_long_as_any_other() -> None:
     assert evict_at(tolerates, (REPAIR,), placed_at=5000.0) == 5060.0
     assert evict_at(tolerates, (REPAIR,), placed_at=10.0) == 1060.0
     assert evict_at((), (REPAIR,), placed_at=5000.0) == 1000.0
+
+
+def test_a_machine_is_unsuitable_for_the_constraints_that_it_no_longer_meets() -> None:
+    arm, ssd, amd = (
+        Constraint("arch", "==", ("arm64",)),
+        Constraint("disk", "==", ("ssd",)),
+        Constraint("arch", "==", ("amd64",)),
+    )
+    job = spec(constraints=(arm, amd, ssd))
+    assert list(unmet_constraints(job, machine("m1"))) == [arm, ssd]
+    assert why_unsuitable(job, machine("m1")) == f"m1 no longer meets {arm}, {ssd}"
+    assert why_unsuitable(spec(constraints=(amd,)), machine("m1")) == ""
