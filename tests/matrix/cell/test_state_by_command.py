@@ -77,6 +77,8 @@ class Desk:
         decision = decide(self.cell, self.observed, command, "ann", NOW, then)
         for text in (decision.text, *decision.notes):
             check_sentence(text)
+        named = [getattr(command, field, None) for field in ("job", "machine")]
+        assert decision.subject in named or not any(isinstance(each, str) for each in named)
         self.enter(decision.events)
         if isinstance(command, Observe) and command.machine in self.cell.machines:
             record_report(self.cell, self.observed, command, NOW)

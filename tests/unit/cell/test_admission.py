@@ -269,6 +269,11 @@ def test_the_quotas_of_prod_are_no_more_than_the_cell_has(desk: Desk) -> None:
     desk.do(msgspec.structs.replace(bob, beyond_cell=True))
 
 
+def test_what_no_machine_has_is_too_much_from_the_first_on(desk: Desk) -> None:
+    with pytest.raises(Conflict, match="1 licence, where the cell has 0: 1 licence too much"):
+        desk.quota(1000, named={"licence": 1})
+
+
 def test_a_quota_beyond_the_cell_may_be_lowered(desk: Desk) -> None:
     desk.quota(9000, 8 * GIB, beyond_cell=True)
     desk.quota(8000, 8 * GIB)
@@ -299,8 +304,14 @@ def test_a_quota_is_removed(desk: Desk) -> None:
         "ann has no quota in production, and is not limited any more there"
     )
     desk.do(SubmitJob(spec(9)))
-    with pytest.raises(NotFound, match="ann has no quota in production"):
+    with pytest.raises(NotFound, match="ann has no quota in production") as caught:
         desk.do(RemoveQuota("ann", Band.PRODUCTION))
+    assert "borgctl quota list" in caught.value.hint
+    for band in (Band.BATCH, Band.MONITORING):
+        desk.quota(1000, band=band)
+    with pytest.raises(NotFound) as caught:
+        desk.do(RemoveQuota("ann", Band.PRODUCTION))
+    assert caught.value.hint == "there is one in batch, monitoring"
 
 
 def test_what_is_asked_for_is_known_again_from_the_records(desk: Desk) -> None:

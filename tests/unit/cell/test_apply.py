@@ -11,21 +11,26 @@ from borgish.cell.commands import (
     KillTasks,
     PlaceTasks,
     PromisePlaces,
+    RemoveQuota,
     RestartTasks,
+    ScaleJob,
+    SetQuota,
     SubmitJob,
 )
 from borgish.cell.events import (
     AnyEvent,
     Entry,
     JobSubmitted,
+    MachineLost,
     PlacesPromised,
     TasksEvicted,
     TasksPlaced,
     TasksRestarted,
 )
 from borgish.cell.lifecycle import IllegalTransition
-from borgish.cell.model import Answer, LostAttempt
-from borgish.vocabulary import Eviction, State
+from borgish.cell.model import LOSSES_KEPT_SECONDS, Answer, LostAttempt
+from borgish.resources import Resources
+from borgish.vocabulary import Band, Eviction, State
 from tests.unit.cell.test_decide import Desk, spec
 
 AT = 5000.0
@@ -99,6 +104,29 @@ def test_of_a_job_that_was_forgotten_nothing_is_left(desk: Desk) -> None:
     desk.do(SubmitJob(spec()))
     desk.do(PlaceTasks("ann/web", (0,), ("m1",)))
     assert desk.states() == [State.RUNNING, State.PENDING]
+
+
+def test_what_is_gone_between_two_writings_is_noted_from_the_lowest_index_on(desk: Desk) -> None:
+    desk.cell.take_touched()
+    for tasks in (1, 5, 4):
+        desk.do(ScaleJob("ann/web", tasks))
+    assert desk.cell.take_touched().tasks_gone == {"ann/web": 1}
+
+
+def test_quotas_that_come_and_go_are_noted(desk: Desk) -> None:
+    desk.cell.take_touched()
+    for command in (SetQuota("ann", Band.BATCH, Resources(1, 2)), RemoveQuota("ann", Band.BATCH)):
+        desk.do(command)
+        assert desk.cell.take_touched().quotas == {"ann/batch"}
+
+
+def test_losses_of_machines_are_known_for_a_while(desk: Desk) -> None:
+    moments = (100.0, 130.0, 100.0 + LOSSES_KEPT_SECONDS, 50.0 - LOSSES_KEPT_SECONDS)
+    kept = []
+    for at in moments:
+        happen(desk, MachineLost("m1", at))
+        kept.append(desk.cell.losses)
+    assert kept == [moments[:1], moments[:2], moments[1:3], moments[3:]]
 
 
 def test_what_is_to_be_written_is_noted(desk: Desk) -> None:

@@ -42,6 +42,16 @@ def test_the_search_for_free_ports_goes_on_where_it_was(desk: Desk) -> None:
     assert desk.cell.machines["m1"].port_next == 20004
 
 
+def test_the_search_for_free_ports_begins_anew_after_the_last_one(desk: Desk) -> None:
+    machine = desk.cell.machines["m1"]
+    desk.do(SubmitJob(read_job("{name: b, tasks: 4, run: [x], ports: [http]}", "ann")))
+    after = []
+    for index, port in enumerate((machine.ports_high, machine.ports_low, machine.ports_high - 1, 80)):
+        desk.do(PlaceTasks("ann/b", (index,), ("m1",), ports=((port,),)))
+        after.append(machine.port_next)
+    assert after == [20000, 20001, 20009, 20009]
+
+
 def test_a_foreign_program_on_it_sends_the_task_elsewhere(desk: Desk) -> None:
     task = desk.cell.jobs["ann/web"].tasks[0]
     told = SeenAttempt("ann/web/0", task.attempt, Phase.STARTING, ports=(20003, 9100), port_in_use=9100)

@@ -67,7 +67,7 @@ def with_needs(job: str, *, unnoticed: bool = False, **amounts: object) -> Break
         found.spec = msgspec.structs.replace(found.spec, resources=needs)
         assert cell.demand.totals  # as it was until now
         if not unnoticed:
-            cell.demand.mark_changed(found.key)
+            cell.demand.changed.add(found.key)
 
     return broken
 
@@ -99,7 +99,7 @@ def dead_and_waiting(cell: Cell) -> None:
     job = cell.jobs["ann/once"]
     job.pending, job.dead, job.finished = 0, 1, 1
     del cell.waiting["ann/once"]
-    cell.demand.mark_changed("ann/once")
+    cell.demand.changed.add("ann/once")
 
 
 BROKEN: dict[str, tuple[Break, str]] = {

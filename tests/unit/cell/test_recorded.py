@@ -39,12 +39,13 @@ from borgish.cell.events import (
 )
 from borgish.cell.model import Quota, Rules
 from borgish.cell.observed import Observed, SeenMachine
-from borgish.cell.recorded import commands_of, facts_of, observed_of, record
+from borgish.cell.recorded import commands_of, facts_of, observed_of, record, recorded_of
 from borgish.clock import Now
 from borgish.errors import StoreDamaged
 from borgish.resources import Resources
 from borgish.vocabulary import Band, Ending, Eviction
 from tests.anew import NO_CELL
+from tests.sentences import check_refusal
 from tests.unit.cell.lived import machine, spec
 
 MANY = tuple(range(10_000))
@@ -151,8 +152,11 @@ def test_what_was_not_recorded_is_said_to_be() -> None:
     ],
 )
 def test_what_this_version_cannot_read_names_the_entry(cause: str, recorded: Recorded, match: str) -> None:
-    with pytest.raises(StoreDamaged, match=f"command of journal entry 7 cannot be read: .*({match})"):
+    with pytest.raises(
+        StoreDamaged, match=f"command of journal entry 7 cannot be read: .*({match})"
+    ) as caught:
         commands_of(NO_CELL, entry(cause, recorded, *((TasksPlaced(*PLACED),) if cause == "place" else ())))
+    check_refusal(caught.value)
 
 
 def test_the_facts_by_which_something_is_decided_are_kept() -> None:
@@ -161,6 +165,9 @@ def test_the_facts_by_which_something_is_decided_are_kept() -> None:
     removed, joins = RemoveMachine("m1"), JoinMachine(machine("m1"), "i", known=False)
     assert facts_of(observed, removed, NOW) == Facts(silent_seconds=20.0)
     assert facts_of(observed, joins, NOW) == Facts(instance="other")
+    assert recorded_of(observed, removed, (), NOW) == Recorded(
+        ({"machine": "m1"},), Facts(silent_seconds=20.0)
+    )
     for command in (removed, joins):
         facts = facts_of(observed, command, NOW)
         assert facts_of(observed_of(facts, command, Now(9.0, 0.0)), command, Now(9.0, 0.0)) == facts

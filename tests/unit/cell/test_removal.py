@@ -15,6 +15,7 @@ from borgish.cell.commands import (
 from borgish.errors import Conflict, NotFound
 from borgish.vocabulary import Phase, State
 from tests.unit.cell.lived import Lived, machine, spec
+from tests.unit.cell.test_decide import Desk
 
 
 def lost(lived: Lived, *names: str) -> None:
@@ -33,6 +34,13 @@ def test_an_empty_machine_goes() -> None:
     lived.do(SubmitJob(spec(tasks=4)))
     assert {task.machine for task in lived.cell.jobs["ann/web"].tasks} == {"m1"}
     assert set(lived.then(lived.position).machines) == {"m1"}
+
+
+def test_an_empty_machine_goes_before_this_master_has_heard_it() -> None:
+    desk = Desk()
+    assert desk.observed.machines == {}
+    desk.do(RemoveMachine("m1"))
+    assert desk.cell.machines == {}
 
 
 def test_one_that_is_up_and_runs_something_stays() -> None:

@@ -16,6 +16,7 @@ from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Band, Eviction, State
+from tests.sentences import check_refusal
 from tests.unit.cell.test_decide import Desk, machine
 
 NOW = Now(1000.0, 10.0)
@@ -65,11 +66,20 @@ def test_no_job_is_moved_to_another_band(priority: int, words: str) -> None:
     submitted(core, priority)
     position = core.cell.position
     with pytest.raises(
-        UnsafeConfiguration, match=rf"ann/p{priority}, of priority {priority}, {words}"
+        UnsafeConfiguration, match=rf"ann/p{priority}, of priority {priority}, {words}\. "
     ) as told:
         started(OTHER, core.cell)
+    check_refusal(told.value)
     assert "production = 200" in told.value.hint
     assert (core.cell.rules, core.cell.position) == (Rules(), position)
+
+
+def test_of_several_jobs_that_would_be_moved_one_is_named() -> None:
+    core, _ = started(None)
+    for priority in (150, 151, 105):
+        submitted(core, priority)
+    with pytest.raises(UnsafeConfiguration, match=r"ann/p150, .* from batch to production \(and 2 more\)\. "):
+        started(OTHER, core.cell)
 
 
 def test_bands_change_when_no_job_changes_its_band() -> None:

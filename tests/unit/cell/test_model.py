@@ -1,0 +1,67 @@
+"""What records say of themselves."""
+
+import pytest
+
+from borgish.cell.model import Cell, Lagging, Outdated, Snapshot, Task, exit_text, quota_key, split_quota_key
+from borgish.vocabulary import Band, State
+from tests.unit.cell.lived import machine, spec
+from tests.unit.cell.test_decide import Desk
+
+OLD, OLDER, OLDEST = spec(run=("old",)), spec(run=("older",)), spec(run=("oldest",))
+LAGGING = Lagging(
+    OLD,
+    {0: 10, 1: 11, 2: 12, 5: 15},
+    tasks=3,
+    records={1: Task(1)},
+    hurried=False,
+    reason="rolled back",
+    others=(Outdated(OLDER, {1: 11, 2: 12}), Outdated(OLDEST, {5: 15})),
+    paused="it crashes",
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "signal", "text"), [(None, None, ""), (0, None, "exit code 0"), (1, 9, "signal 9")]
+)
+def test_how_a_program_ended(code: int | None, signal: int | None, text: str) -> None:
+    assert exit_text(code, signal) == text
+
+
+def test_the_name_of_a_quota() -> None:
+    assert split_quota_key(quota_key("ann", Band.BATCH)) == ("ann", "batch")
+
+
+def test_which_tasks_a_rollback_ends() -> None:
+    assert [index for index in range(5) if LAGGING.ends(index)] == [1, 3, 4]
+
+
+def test_attempts_that_lag_behind_run_the_version_that_they_were_placed_with() -> None:
+    assert LAGGING.spec_of(0, 10) is OLD
+    assert LAGGING.spec_of(1, 11) is OLDER
+    assert LAGGING.spec_of(5, 15) is OLDEST
+    assert LAGGING.spec_of(1, 99) is OLD
+
+
+def test_with_fewer_attempts_only_their_versions_are_kept() -> None:
+    left = LAGGING.with_attempts({0: 10, 1: 11, 2: 99})
+    assert left.attempts == {0: 10, 1: 11, 2: 99}
+    assert left.others == (Outdated(OLDER, {1: 11}),)
+    assert (left.paused, left.reason, left.tasks) == ("", "rolled back", 3)
+
+
+def test_indexes_follow_from_the_records_of_a_checkpoint() -> None:
+    desk = Desk()
+    desk.submit_and_place(spec(tasks=2))
+    again = Cell(desk.cell.snapshot())
+    assert again.placed == {"m1": {("ann/web", 0), ("ann/web", 1)}}
+    task = again.jobs["ann/web"].tasks[0]
+    task.state, task.promised = State.PENDING, "m1"
+    again.machines["m2"] = machine("m2")
+    again.reindex()
+    assert again.placed == {"m1": {("ann/web", 1)}, "m2": set()}
+    assert (again.waiting, again.promised) == ({"ann/web": {0}}, {"m1": {("ann/web", 0)}})
+
+
+def test_an_attempt_is_unknown_where_its_history_is_lost_or_not_written_yet() -> None:
+    cell = Cell(Snapshot("c", position=20, lost=((5, 7), (11, 11))))
+    assert [attempt for attempt in range(23) if cell.is_unknown(attempt)] == [5, 6, 7, 11, 21, 22]
