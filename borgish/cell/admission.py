@@ -155,7 +155,7 @@ def unknown_attribute(attribute: str, known: Iterable[str]) -> str:
 
 def job_warnings(cell: Cell, spec: JobSpec) -> Iterator[str]:
     """Yield the warnings, a sentence without its full stop each."""
-    if words := contradiction_words(spec.constraints):
+    if spec.constraints and (words := contradiction_words(spec.constraints)):
         yield words
     for term in (*spec.near, *spec.apart):
         if contradictory := contradiction(term.labels):

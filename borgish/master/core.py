@@ -132,12 +132,34 @@ class Core:
             watch(self.observed, self.cell.machines, now)
         self._free_space = free_space
         timeline = self.cell.timeline
-        replies = [reply for given in inputs if (reply := self._take(given, now)) is not None]
+        replies: list[tuple[int, Accepted | Refused]] = []
+        for given in inputs:
+            match given:
+                case Ask():
+                    replies.append((given.handle, self._answer(given, now)))
+                case Heard(machines):
+                    self._stale |= record_answers(self.observed, machines)
+                case NotPolled(machines):
+                    watch(self.observed, [name for name in machines if name in self.cell.machines], now)
+                case Missed(machines):
+                    self._stale |= record_misses(self.observed, machines)
+                case UsageSeen(machine, usage):
+                    record_usage(self.observed, machine, usage)
         more = False
         if free_space.level is not Level.FULL:
             self._reconcile(now)
             more = self._schedule(now)
-        assignments = self.cell.touched.placements | self._superseded()
+        # Of this step's reports those that have something to stop.
+        superseded = {
+            name
+            for name in sorted(self._reported)
+            if (seen := self.observed.machines.get(name)) is not None
+            and any(
+                attempt.ended is None and not self.cell.is_current(name, *key)
+                for key, attempt in seen.attempts.items()
+            )
+        }
+        assignments = self.cell.touched.placements | superseded
         if self.cell.timeline != timeline:
             assignments |= self.cell.machines.keys()  # everyone is to hear of the new one
         return self._finish(replies, assignments, more=more)
@@ -169,20 +191,6 @@ class Core:
         self._stepped_at = now.mono
 
     # Inputs
-
-    def _take(self, given: Input, now: Now) -> tuple[int, Accepted | Refused] | None:
-        match given:
-            case Heard(machines):
-                self._stale |= record_answers(self.observed, machines)
-            case NotPolled(machines):
-                watch(self.observed, [name for name in machines if name in self.cell.machines], now)
-            case Missed(machines):
-                self._stale |= record_misses(self.observed, machines)
-            case UsageSeen(machine, usage):
-                record_usage(self.observed, machine, usage)
-            case Ask():
-                return given.handle, self._answer(given, now)
-        return None
 
     def _answer(self, ask: Ask, now: Now) -> Accepted | Refused:
         try:
@@ -383,18 +391,6 @@ class Core:
         if decided:
             decision = Decision(tuple(chain.from_iterable(events for _, events in decided)), "", "")
             self._enter(decision, cause, "scheduler", now, None, record(decided))
-
-    def _superseded(self) -> set[str]:
-        """Machines of this step's reports that have something to stop."""
-        return {
-            name
-            for name in sorted(self._reported)
-            if (seen := self.observed.machines.get(name)) is not None
-            and any(
-                attempt.ended is None and not self.cell.is_current(name, *key)
-                for key, attempt in seen.attempts.items()
-            )
-        }
 
     def _with_old_orphans(self, now: Now) -> set[str]:
         return {
