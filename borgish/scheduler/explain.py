@@ -165,11 +165,12 @@ class Explainer:
 
 def _text(fleet: Fleet, failures: Failures) -> str:
     """Return one line, what rules out most machines first."""
-    if not len(fleet):
+    machines = len(fleet)
+    if not machines:
         return f"the cell has no {fleet.noun}s"
     ordered = sorted(zip(failures.counts, failures.all, strict=True), key=lambda pair: -pair[0])
     words = [f"{count:,} {each.text if count == 1 else each.plural}" for count, each in ordered]
-    fit = f"0 of {fleet.count_words(len(fleet))} fit{'s' if len(fleet) == 1 else ''}"
+    fit = f"0 of {fleet.count_words(machines)} fit{'s' if machines == 1 else ''}"
     return ": ".join(filter(None, (fit, ", ".join(words))))
 
 
