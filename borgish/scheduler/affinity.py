@@ -128,7 +128,11 @@ class Topology:
             counted = self._jobs[key] = Counted(spec)
             self._note_terms(spec, 1)
         counted.tasks += tasks * len(rows)
-        for counter in self._counters_of(counted):
+        if counted.counters is None:
+            found = [each for each in self._selecting if each.choice.chooses(counted.spec)]
+            own = self._counters.get(OfJob(key))
+            counted.counters = (*found, own) if own else tuple(found)
+        for counter in counted.counters:
             for row in rows:
                 counter.add(row, tasks)
         if not counted.tasks:
@@ -163,13 +167,6 @@ class Topology:
         if known != self.terms:
             self.terms = known
             self.terms_version += 1
-
-    def _counters_of(self, counted: Counted) -> tuple[Counter, ...]:
-        if counted.counters is None:
-            found = [each for each in self._selecting if each.choice.chooses(counted.spec)]
-            own = self._counters.get(OfJob(counted.spec.key))
-            counted.counters = (*found, own) if own else tuple(found)
-        return counted.counters
 
     def counter(
         self, choice: Choice, cell: Cell, rows: dict[str, int], jobs: Sequence[dict[str, int]]

@@ -48,6 +48,7 @@ class Failures:
         counts = [int(np.count_nonzero(each.fails & fleet.present)) for each in found]
         self.all = [each for each, count in zip(found, counts, strict=True) if count]
         self.counts = [count for count in counts if count]
+        self.machines = len(fleet)
         self.present = fleet.present
         self.against: CountArray = np.zeros(len(fleet.names), dtype=np.int8)
         for each in self.all:
@@ -120,13 +121,12 @@ class Explainer:
         staying = self._staying(kind, others)
         waits = "" if never else waits_for(fleet, kind, failures, staying)
         near = unmet(self._cycles, kind)
-        hint = _hint(
-            fleet, [never, near, *near_misses(fleet, kind, failures, refused, staying, ever=not never)]
-        )
+        misses = near_misses(fleet, kind, failures, refused, staying, ever=not never)
+        hint = _hint(fleet, failures, [never, near, *misses])
         return Explanation(
             fleet.version,
             cell.position,
-            len(fleet),
+            failures.machines,
             failures.reasons(),
             _text(fleet, failures),
             hint or (f"waits for {waits}" if waits else nearest(fleet, failures)),
@@ -165,7 +165,7 @@ class Explainer:
 
 def _text(fleet: Fleet, failures: Failures) -> str:
     """Return one line, what rules out most machines first."""
-    machines = len(fleet)
+    machines = failures.machines
     if not machines:
         return f"the cell has no {fleet.noun}s"
     ordered = sorted(zip(failures.counts, failures.all, strict=True), key=lambda pair: -pair[0])
@@ -174,9 +174,9 @@ def _text(fleet: Fleet, failures: Failures) -> str:
     return ": ".join(filter(None, (fit, ", ".join(words))))
 
 
-def _hint(fleet: Fleet, parts: list[str]) -> str:
+def _hint(fleet: Fleet, failures: Failures, parts: list[str]) -> str:
     """Return the way out: first what can never be, then the near misses."""
-    if not len(fleet):
+    if not failures.machines:
         return "start a borglet that joins this cell"
     if not np.any(fleet.up):
         return "no machine is up"
@@ -199,7 +199,7 @@ def impossible(cell: Cell, fleet: Fleet, kind: TaskClass, failures: Failures) ->
 
 def _nowhere(fleet: Fleet, failures: Failures) -> str:
     """Return what no machine has."""
-    if not len(fleet):
+    if not failures.machines:
         return ""
     together = ~fleet.present
     for each in failures.all:

@@ -257,11 +257,12 @@ class FreeResources(Filter):
 
     def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Reason]:
         devices = {number for name, number in fleet.kinds.named.items() if name.startswith(DEVICE_PREFIX)}
+        usable = fleet.usable()
         for number, amount in kind.needs:
             if number in devices:  # these are listed one by one
                 continue
             name, fails = kind_name(fleet, number), fleet.free[number] < amount
-            most = max(0.0, float(np.max(fleet.free[number], where=fails & fleet.usable(), initial=0.0)))
+            most = max(0.0, float(np.max(fleet.free[number], where=fails & usable, initial=0.0)))
             largest = float(np.max(fleet.capacity[number], initial=0.0))
             asked = show_amount(number, amount)
             yield Reason(

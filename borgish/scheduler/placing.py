@@ -181,10 +181,12 @@ def place(
     means that nothing more of the class fits on the scored machines. Each task takes at most one of the
     ranked machines away, so that as many machines as tasks, and ``own_max`` more, always hold the best.
     """
-    if len(runs) == 1 and (taken := _at_once(fleet, policy, kind, scored, runs[0], own_max)):
+    spread_first = decides_first(fleet, kind)
+    # A job that has none yet: the usual case, and quick.
+    is_first = spread_first and len(runs) == 1 and not own_max
+    if is_first and (taken := _at_once(fleet, policy, kind, scored, runs[0])):
         return [taken]
     ranked = ranking(scored, ranked_count(fleet, sum(count for _, count in runs) + own_max))
-    spread_first = decides_first(fleet, kind)
     placed = []
     for number, (job, count) in enumerate(runs, 1):
         choice = Ranking(fleet, policy, kind, ranked, job)
@@ -206,15 +208,13 @@ def place(
     return placed
 
 
-def _at_once(
-    fleet: Fleet, policy: Policy, kind: TaskClass, scored: Scored, run: Run, own_max: int
-) -> Taken | None:
-    """Place the tasks of a job that has none yet, if there is a machine for each: the usual case, and quick.
+def _at_once(fleet: Fleet, policy: Policy, kind: TaskClass, scored: Scored, run: Run) -> Taken | None:
+    """Place the tasks of a job that has none yet, if there is a machine for each.
 
     Return None where machines have to be compared again as they are taken.
     """
     costs, (job, count) = scored.costs, run
-    if own_max or not fleet.independent_rows or not decides_first(fleet, kind) or count >= len(costs):
+    if not fleet.independent_rows or count >= len(costs):
         return None
     best = np.array([costs.argmin()]) if count == 1 else costs.argpartition(count - 1)[:count]
     best = best[np.lexsort((best, costs[best]))] if count > 1 else best

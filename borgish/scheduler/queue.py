@@ -22,7 +22,7 @@ from borgish.bands import Bands
 from borgish.cell.model import Cell, Job
 from borgish.scheduler.affinity import has_rules, rules_of, selects
 from borgish.scheduler.fleet import BAND_INDEX, CPU, DISK, PORTS, RAM, Fleet, device_kind
-from borgish.scheduler.task_class import ClassKey, Needs, TaskClass, Wanted
+from borgish.scheduler.task_class import ClassKey, TaskClass, Wanted
 from borgish.spec.job import Affinity, JobSpec
 from borgish.vocabulary import Runtime
 
@@ -95,9 +95,18 @@ def has_own_needs(spec: JobSpec, index: int) -> bool:
 
 def _key(spec: JobSpec, index: int, fleet: Fleet) -> ClassKey:
     image = spec.image if spec.runtime is Runtime.DOCKER else ""
-    devices = spec.needs(index).devices
+    needs = spec.needs(index)
+    devices = needs.devices
+    # Amounts by kind, only those above zero: named resources and devices by name, ports last.
+    amounts = [(CPU, needs.cpu_millis), (RAM, needs.ram_bytes), (DISK, needs.disk_bytes)]
+    if needs.named:
+        amounts += [(fleet.kind(name), amount) for name, amount in sorted(needs.named.items())]
+    if devices:
+        amounts += [(fleet.kind(device_kind(name)), millis) for name, millis in sorted(devices.items())]
+    if spec.ports:
+        amounts.append((PORTS, len(spec.ports) - len(spec.fixed_ports)))
     return ClassKey(
-        _needs(spec, index, fleet),
+        tuple([(kind, float(amount)) for kind, amount in amounts if amount]),
         tuple(sorted((name, millis) for name, millis in devices.items() if millis)) if devices else (),
         tuple(spec.fixed_ports.values()),
         Wanted(spec.runtime, spec.constraints, spec.tolerations, image),
@@ -107,19 +116,6 @@ def _key(spec: JobSpec, index: int, fleet: Fleet) -> ClassKey:
         spec.is_service,
         "",
     )
-
-
-def _needs(spec: JobSpec, index: int, fleet: Fleet) -> Needs:
-    """Return amounts by kind, only those above zero: named resources and devices by name, ports last."""
-    needs = spec.needs(index)
-    amounts = [(CPU, needs.cpu_millis), (RAM, needs.ram_bytes), (DISK, needs.disk_bytes)]
-    if needs.named:
-        amounts += [(fleet.kind(name), amount) for name, amount in sorted(needs.named.items())]
-    if needs.devices:
-        amounts += [(fleet.kind(device_kind(name)), millis) for name, millis in sorted(needs.devices.items())]
-    if spec.ports:
-        amounts.append((PORTS, len(spec.ports) - len(spec.fixed_ports)))
-    return tuple([(kind, float(amount)) for kind, amount in amounts if amount])
 
 
 def _make(key: ClassKey, priority: int, bands: Bands) -> TaskClass:

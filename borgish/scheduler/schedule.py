@@ -149,7 +149,8 @@ class Scheduler:
             self._planned.clear()
         fleet = self._memory.fleet
         unblocked = {fleet.names[row] for row, until in fleet.blocked.items() if until <= self._mono}
-        self.refresh(cell, observed, self._planned | unblocked)
+        if changed := self._planned | unblocked:
+            self.refresh(cell, observed, changed)
         return self._memory
 
     def _memory_of(self, fleet: Fleet, policy: Policy | None = None) -> Memory:
