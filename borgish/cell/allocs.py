@@ -116,7 +116,7 @@ def refused_inside(spec: JobSpec, allocs: JobSpec | None, *, dead: bool) -> Refu
             f"{spec.key} needs the alloc set {spec.inside}, which is dead", "submit the alloc set again"
         )
     if allocs.user != spec.user:
-        # Another's alloc would be room without quota: a job in an alloc set asks for nothing (``demand``).
+        # Another's alloc would be room without quota: a job in an alloc set asks for nothing (``Demand``).
         hint = f"reserve with an alloc set of your own, or submit the job as {allocs.user}'s"
         return Forbidden(f"{spec.inside} is {allocs.user}'s, and {spec.key} is not", hint)
     return None

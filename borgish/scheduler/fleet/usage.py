@@ -1,4 +1,4 @@
-"""What machines hold, counted from the cell and from what was seen there.
+"""What machines hold, counted from the cell and from what was seen there, and which ports are free.
 
 Tasks placed there count with their limits, and so do those whose place is kept until others have
 left. An attempt that is still seen there but should not be (it is leaving) counts too: its memory,
