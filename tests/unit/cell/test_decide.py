@@ -203,6 +203,31 @@ def test_a_dead_job_is_not_scaled(desk: Desk) -> None:
     assert refused.value.hint == "submit it again to bring it back"
 
 
+def test_an_answer_says_how_many_tasks_it_is_about(desk: Desk) -> None:
+    desk.submit_and_place(spec(tasks=3))
+    said = [
+        desk.do(command)[0]
+        for command in (
+            RestartTasks("ann/web", (0, 1)),
+            PromisePlaces("ann/web", (0,), ("m1",)),
+            PlaceTasks("ann/web", (0, 1), ("m1", "m9")),
+            EvictTasks("ann/web", (0, 2), Eviction.DRAIN),
+            KillTasks("ann/web", (1,)),
+            RestartTasks("ann/web"),
+            ScaleJob("ann/web", 1),
+        )
+    ]
+    assert said == [
+        "2 tasks of ann/web restarted",
+        "places for 1 task of ann/web promised",
+        "1 task of ann/web placed",
+        "2 tasks of ann/web evicted: drain",
+        "1 task of ann/web killed",
+        "1 task of ann/web restarted",
+        "ann/web scaled from 3 to 1 task",
+    ]
+
+
 def test_killing_is_final_until_restarted(desk: Desk) -> None:
     desk.submit_and_place(spec())
     assert desk.do(KillTasks("ann/web", (1,)), "bob")[0] == "1 task of ann/web killed"

@@ -3,6 +3,7 @@
 from borgish.cell.apply import apply_entry
 from borgish.cell.commands import JoinMachine, Observe, Seen, SeenAttempt, SubmitJob
 from borgish.cell.decide_cell import POSITIONS_MORE, is_older
+from borgish.cell.events import Elected, EntriesLost, Entry, follows
 from borgish.cell.invariants import violations
 from borgish.vocabulary import Phase, State
 from tests.unit.cell.lived import Lived, machine, spec
@@ -86,3 +87,17 @@ def test_an_election_without_loss_loses_nothing() -> None:
     copy = lived.then(lived.position - 1)
     apply_entry(copy, entry)
     assert copy.epoch == 2
+
+
+def test_an_entry_follows_at_the_next_position_or_names_what_is_lost_between() -> None:
+    elected, lost = Elected(1, 1, "me"), EntriesLost(6, 9, 2, "restored")
+
+    def at(position: int, *events: Elected | EntriesLost) -> Entry:
+        return Entry(position, 1.0, 1, 1, "me", "BeginEpoch", events)
+
+    assert follows(at(6), 5)
+    assert follows(at(6, elected), 5)
+    assert follows(at(10, lost, elected), 5)
+    gaps = (at(7), at(7, elected), at(11, lost), at(10, elected, lost), at(5), at(10))
+    assert not any(follows(entry, 5) for entry in gaps)
+    assert not follows(at(10, lost), 4)

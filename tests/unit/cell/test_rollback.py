@@ -20,6 +20,7 @@ from borgish.cell.commands import (
 )
 from borgish.cell.events import JobChanged, JobSubmitted, QuotaRemoved, QuotaSet, TasksEvicted, TasksPlaced
 from borgish.cell.model import Quota
+from borgish.cell.rollback import Change, plan
 from borgish.resources import Resources
 from borgish.spec.job import Constraint, Override, Restart
 from borgish.vocabulary import Band, Ending, Eviction, JobKind, RestartPolicy, State, TaintEffect
@@ -133,6 +134,38 @@ def test_quotas_come_back_and_go() -> None:
     lived.happen(QuotaRemoved(quota.key))
     lived.roll_back(good)
     assert lived.cell.quotas == {quota.key: quota}
+
+
+def test_where_some_jobs_go_back_quotas_stay(lived: Lived) -> None:
+    older, quota = Quota("bob", Band.BATCH, Resources(1000)), Quota("ann", Band.BATCH, Resources(9000))
+    lived.happen(QuotaSet(older))
+    good = lived.position
+    lived.happen(QuotaSet(quota))
+    lived.happen(QuotaRemoved(older.key))
+    lived.do(SubmitJob(spec("late")))
+    lived.roll_back(good, only=frozenset({"ann/late"}))
+    assert lived.cell.quotas == {quota.key: quota}
+
+
+def test_the_plan_says_what_becomes_of_each_job(lived: Lived) -> None:
+    lived.do(SubmitJob(spec("gone")))
+    good = lived.position
+    deploy(lived, run=("false",))
+    lived.do(KillTasks("ann/web", (2,)))
+    lived.do(KillTasks("ann/gone"))
+    lived.do(ForgetJob("ann/gone"))
+    lived.do(SubmitJob(spec("late", 2)))
+    found = plan(lived.cell, lived.then(good), frozenset(), 0.0, hurried=False, reason="why")
+    assert [(one.job, one.change, one.stopped, one.started, one.kept) for one in found.jobs] == [
+        ("ann/gone", Change.RETURNS, 0, 3, 0),
+        ("ann/late", Change.VANISHES, 2, 0, 0),
+        ("ann/web", Change.CHANGES, 2, 3, 0),
+    ]
+    (web,) = (one.restored for one in found.jobs if one.job == "ann/web")
+    assert web is not None
+    assert web.lagging is not None
+    assert web.lagging.waiting == 1  # the one that was killed
+    assert (found.running, found.stopped, found.started) == (4, 4, 6)
 
 
 @pytest.mark.parametrize("inner_changes", [False, True])

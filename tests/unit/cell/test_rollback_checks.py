@@ -66,6 +66,18 @@ def test_a_job_that_comes_back_alone_is_held_to_the_quota_of_now(lived: Lived) -
     lived.roll_back(good, only=WEB)
 
 
+def test_what_nobody_asks_for_now_counts_from_nothing(lived: Lived) -> None:
+    lived.do(web(1, resources=Resources(EACH, GIB, 0, {"licence": 1})))
+    good = lived.position
+    end(lived)
+    give(lived, EACH)
+    with pytest.raises(OverQuota, match=r"would ask for 1 licence \(quota 0\) in production\."):
+        lived.roll_back(good, only=WEB)
+    limits = msgspec.structs.replace(PLENTY, cpu_millis=EACH, named={"licence": 1})
+    lived.happen(QuotaSet(Quota("ann", Band.PRODUCTION, limits)))
+    lived.roll_back(good, only=WEB)
+
+
 def test_what_others_of_the_user_ask_for_counts(lived: Lived) -> None:
     give(lived, 5 * EACH)
     lived.do(web())

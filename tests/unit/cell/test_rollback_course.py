@@ -195,6 +195,17 @@ def test_nothing_to_do_is_said(lived: Lived) -> None:
             lived.roll_back(position)
 
 
+def test_the_same_again_while_a_job_goes_is_under_way(lived: Lived) -> None:
+    good = lived.position
+    lived.do(SubmitJob(spec("late", 8)))
+    lived.roll_back(good)
+    left = lived.cell.jobs["ann/late"].running
+    with pytest.raises(Conflict, match=f"a rollback to that is under way: {left} tasks still to be stopped"):
+        lived.roll_back(good)
+    lived.roll_back(good, hurried=True)
+    assert set(lived.cell.jobs) == {"ann/web"}
+
+
 def test_many_stops_must_be_asked_for(lived: Lived) -> None:
     good = lived.position
     lived.do(SubmitJob(spec("late", 2)))

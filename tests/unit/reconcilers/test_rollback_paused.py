@@ -226,6 +226,13 @@ def seen(phase: Phase, **more: Any) -> SeenAttempt:
         (SERVICE, seen(Phase.UP), STEADY_SECONDS, ""),
         (SERVICE, seen(Phase.UP, restarts=2, signal=9), 9.0, "task 0 was restarted 2 times on m1 (signal 9)"),
         (SERVICE, seen(Phase.UP, restarts=2, signal=9), RECOVERED_SECONDS, ""),
+        (SERVICE, seen(Phase.UP, restarts=1), 9.0, "task 0 was restarted once on m1"),
+        (
+            SERVICE,
+            seen(Phase.UP, restarts=1, exit_reason="oom"),
+            9.0,
+            "task 0 was restarted once on m1 (oom)",
+        ),
         (PROBED, seen(Phase.UP), 60.0, "task 0 runs on m1 and its probe has not answered yet"),
         (PROBED, seen(Phase.UNHEALTHY, reason="no"), 60.0, "task 0 is unhealthy on m1: no"),
         (PROBED, seen(Phase.HEALTHY), STEADY_SECONDS, ""),
@@ -243,6 +250,8 @@ def test_what_it_takes_to_be_up(job: JobSpec, report: SeenAttempt | None, after:
         (Task(0, DEAD, 7, "m1", ending=Ending.FINISH), ""),
         (Task(0, DEAD, 7, "m1", ending=Ending.KILL), ""),  # somebody wants it so
         (Task(0, DEAD, 7, "m1", ending=Ending.FAIL, exit_code=3), "task 0 failed (exit code 3)"),
+        (Task(0, DEAD, 7, "m1", ending=Ending.FAIL, signal=9), "task 0 failed (signal 9)"),
+        (Task(0, DEAD, 7, "m1", ending=Ending.FAIL, reason="no image"), "task 0 failed (no image)"),
         (Task(0, DEAD, 4, "m1", ending=Ending.FAIL, exit_code=3), ""),  # before the rollback
         (Task(0, RUNS, 4, "m1"), ""),  # untouched by it
         (Task(0), "task 0 waits for a machine"),
