@@ -5,12 +5,14 @@ A module is judged by the tests of its package: tests/matrix/PACKAGE and tests/u
 these by tests/property/PACKAGE. Of all mutants of a module a seeded sample is tried, since a module has
 hundreds to thousands. mutmut judges a mutant in a fork of a process that has imported the module: a mistake
 in what is called on import (what makes a table) is not in that table. Such mutants are judged once more, each
-in a process of its own.
+in a process of its own. So are those that took too long by the clock, as they may on a busy machine: there
+they may take ten times the processor's time that the tests take without a mutant.
 """
 
 import argparse
 import contextlib
 import json
+import math
 import os
 import random
 import subprocess
@@ -105,10 +107,10 @@ def called_on_import(modules: list[Path]) -> set[str]:
     return set(alone("stats", "-c", code).stdout.split())
 
 
-def alone(mutant: str, *args: str) -> subprocess.CompletedProcess[str]:
-    """Run Python with a mutant from its start on."""
+def alone(mutant: str, *args: str, seconds_max: int = -1) -> subprocess.CompletedProcess[str]:
+    """Run Python with a mutant from its start on. It is killed when it has used the processor for longer."""
     environment = {**os.environ, "MUTANT_UNDER_TEST": mutant, "PYTHONPATH": "."}
-    asked = [sys.executable, *args]
+    asked = ["prlimit", f"--cpu={seconds_max}", sys.executable, *args]
     return subprocess.run(asked, cwd="mutants", env=environment, capture_output=True, text=True, check=False)
 
 
@@ -116,9 +118,14 @@ def tried_alone(names: list[str], judges: list[str]) -> dict[str, str]:
     """Try these mutants, each in a process that imports everything with it."""
     options = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not reads_code")
     command = ("-m", "pytest", *options, "--hypothesis-profile=quick", *judges)
-    if names and (unharmed := alone("", *command)).returncode:
+    if not names:
+        return {}
+    before = os.times().children_user
+    if (unharmed := alone("", *command)).returncode:
         sys.exit(f"{unharmed.stdout[-4000:]}\nscripts/mutate: tests fail without a mutant, see above")
-    return {name: "killed" if alone(name, *command).returncode else "survived" for name in names}
+    most = math.ceil(10 * (os.times().children_user - before))
+    runs = {name: alone(name, *command, seconds_max=most) for name in names}
+    return {name: "killed" if run.returncode else "survived" for name, run in runs.items()}
 
 
 def killed(names: list[str], found: dict[str, str]) -> int:
@@ -159,9 +166,11 @@ def main() -> None:
                 left = [each for each in names if found[each] not in KILLED]
                 on_import = called_on_import(modules) if left else set()
                 again = [each for each in left if mangled_name_from_mutant_name(each) in on_import]
-                print(f"{len(again)} that survived are of what is called on import", flush=True)
+                again += [each for each in names if found[each] == "timeout"]
+                print(f"{len(again)} are judged again, each in a process of its own", flush=True)
                 found |= tried_alone(again, judges)
-                diffs = {name: get_diff_for_mutant(name) for name in left if found[name] not in KILLED}
+                left = [each for each in names if found[each] not in KILLED]
+                diffs = {name: get_diff_for_mutant(name) for name in left}
     for name, diff in diffs.items():
         print(f"\n{found[name]}: {name}\n{diff}")
     print()
