@@ -432,6 +432,15 @@ def test_a_master_that_has_seen_all_hears_nothing_new() -> None:
     assert core.differs(seen)
 
 
+def test_one_that_began_anew_lacks_the_assignment_that_was_obeyed_before_it() -> None:
+    core = BorgletCore("m1", "boot", "i2", FACTS, head=Head("m1", 1, 1, 5), now=T0)
+
+    def lacks(generation: int) -> bool:
+        return core.differs(PollRequest("local", 1, 1, generation, core.report_generation, "i2"))
+
+    assert [lacks(generation) for generation in (0, 4, 5, 6)] == [False, False, True, True]
+
+
 def test_conditions_and_facts_are_news() -> None:
     bench = Bench()
     before = bench.core.report_generation

@@ -55,15 +55,17 @@ def test_a_new_run_is_probed_soon_and_then_ever_less_often() -> None:
         before = now.mono
         probe = probe.ask().miss(HEALTH, "refused", now)
         delays.append(probe.due - before)
+    assert (probe.asked, probe.ask().asked) == (False, True)
     assert first_probe(T0).due == T0.mono + FIRST_PROBE_SECONDS
     assert delays == pytest.approx([0.2, 0.4, 0.8, 1.6, 2.0, 2.0])
 
 
 def test_misses_do_not_count_in_grace_until_it_has_answered() -> None:
     probe = first_probe(T0).miss(HEALTH, "refused", T0.later(4.9))
-    assert probe.misses == 0
+    assert (probe.misses, probe.text, probe.asked) == (0, "refused", False)
     assert probe.miss(HEALTH, "refused", T0.later(5.0)).misses == 1
-    well = probe.hit(HEALTH, T0.later(1.0))
+    well = probe.ask().hit(HEALTH, T0.later(1.0))
+    assert (well.since, well.due, well.asked, well.text) == (T0.mono, T0.mono + 3.0, False, "")
     assert well.miss(HEALTH, "refused", T0.later(1.5)).misses == 1
 
 

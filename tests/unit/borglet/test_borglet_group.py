@@ -50,6 +50,7 @@ def test_it_starts_once_the_main_program_runs() -> None:
     bench = Group()
     assert starts(bench.assign(grouped()).todo) == [(KEY, 1)]
     assert bench.beside == (Phase.STARTING, 0, 0, "starts with the main program")
+    assert [program.name for program in bench.said.programs] == ["proxy"]
     (start,) = bench.told(KEY).todo
     assert isinstance(start, Start)
     assert (start.key, start.spec.run, start.spec.env) == (BESIDE, PROXY.run, PROXY.env)
@@ -62,6 +63,7 @@ def test_it_starts_once_the_main_program_runs() -> None:
 def test_one_that_ends_is_started_again_with_back_off_and_the_task_goes_on() -> None:
     bench = Group(grouped(restart=TO_COMPLETION)).up()
     assert starts(bench.told(BESIDE, 1, code(0)).todo) == [(BESIDE, 2)]
+    assert bench.beside[:3] == (Phase.STARTING, 0, 0)
     bench.told(BESIDE, 2)
     assert bench.told(BESIDE, 2, code(1)).todo == ()
     assert bench.beside == (Phase.STARTING, 0, 1, "exit code 1; restarts in 1 s")
@@ -220,6 +222,7 @@ def test_what_is_left_of_an_unknown_attempt_can_be_stopped_and_replaced() -> Non
         bench.core = BorgletCore("m1", "boot", "i2", FACTS, now=T0)
         bench.core.adopted(Runtime.FAKE, [state(BESIDE, bench, 4)], T0)
         assert bench.core.step(T0).todo == ()
+        assert (bench.said.task, bench.said.attempt) == ("ann/web/0", 7)
         bench.now = Now(T0.wall, T0.mono)
         todo = bench.assign(order).todo if order else bench.assign(stop=(STOP,)).todo
         assert [type(action) for action in todo] == [Signal]
