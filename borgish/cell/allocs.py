@@ -34,7 +34,7 @@ def inside(cell: Cell, allocs: Job, index: int) -> Iterator[tuple[Job, Task]]:
     alloc = allocs.tasks[index]
     if alloc.state is not State.RUNNING:
         return
-    for key, number in cell.placed.get(alloc.machine, ()):
+    for key, number in cell.placed[alloc.machine]:
         job = cell.jobs[key]
         task = job.tasks[number]
         if job.spec.inside == allocs.key and task.alloc == index:

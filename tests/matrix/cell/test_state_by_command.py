@@ -78,7 +78,7 @@ class Desk:
         for text in (decision.text, *decision.notes):
             check_sentence(text)
         named = [getattr(command, field, None) for field in ("job", "machine")]
-        assert decision.subject in named or not any(isinstance(each, str) for each in named)
+        assert decision.subject in ([each for each in named if isinstance(each, str)] or [decision.subject])
         self.enter(decision.events)
         if isinstance(command, Observe) and command.machine in self.cell.machines:
             record_report(self.cell, self.observed, command, NOW)

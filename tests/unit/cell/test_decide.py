@@ -19,6 +19,7 @@ from borgish.cell.commands import (
     SeenAttempt,
     SetMachineDown,
     SubmitJob,
+    TaintMachine,
     UncordonMachine,
 )
 from borgish.cell.decide import decide
@@ -201,6 +202,16 @@ def test_a_dead_job_is_not_scaled(desk: Desk) -> None:
     with pytest.raises(Conflict, match="ann/web is dead") as refused:
         desk.do(ScaleJob("ann/web", 5))
     assert refused.value.hint == "submit it again to bring it back"
+
+
+def test_a_machine_that_joins_again_keeps_what_was_decided_about_it(desk: Desk) -> None:
+    desk.do(CordonMachine("m1", "dust"))
+    desk.do(TaintMachine("m1", "disk"))
+    desk.cell.machines["m1"].port_next = 20007
+    before = desk.cell.machines["m1"]
+    again = msgspec.structs.replace(machine(), port=7600, joined_at=9.0, boot_id="b2", port_next=20001)
+    desk.do(JoinMachine(again, "i2", known=True))
+    assert desk.cell.machines["m1"] == msgspec.structs.replace(before, port=7600)
 
 
 def test_an_answer_says_how_many_tasks_it_is_about(desk: Desk) -> None:

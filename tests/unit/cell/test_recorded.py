@@ -78,6 +78,11 @@ CASES: tuple[tuple[Command, tuple[AnyEvent, ...], dict[str, Any]], ...] = (
         {"instance": "i", "known": True},
     ),
     (
+        JoinMachine(machine("m1", boot_id="b2", capacity=Resources(1, 2, 3)), "i", known=True),
+        (MachineJoined(machine("m1", capacity=Resources(7, 2, 3))),),
+        {"machine": {"boot_id": "b2", "capacity": {"cpu_millis": 1}}, "instance": "i", "known": True},
+    ),
+    (
         BeginEpoch(3, "me", Rules(DEFAULT_BANDS), Seen(2, 2, 9)),
         (Elected(3, 1, "me"),),
         {

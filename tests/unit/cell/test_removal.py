@@ -10,12 +10,15 @@ from borgish.cell.commands import (
     Observe,
     RemoveMachine,
     SeenAttempt,
+    SetMachineDown,
     SubmitJob,
 )
+from borgish.cell.decide_machines import SILENT_SECONDS
+from borgish.cell.observed import SeenMachine
 from borgish.errors import Conflict, NotFound
 from borgish.vocabulary import Phase, State
 from tests.unit.cell.lived import Lived, machine, spec
-from tests.unit.cell.test_decide import Desk
+from tests.unit.cell.test_decide import NOW, Desk
 
 
 def lost(lived: Lived, *names: str) -> None:
@@ -41,6 +44,19 @@ def test_an_empty_machine_goes_before_this_master_has_heard_it() -> None:
     assert desk.observed.machines == {}
     desk.do(RemoveMachine("m1"))
     assert desk.cell.machines == {}
+
+
+def test_one_that_another_master_set_down_stays_until_this_one_found_it_silent() -> None:
+    desk = Desk()
+    desk.submit_and_place(spec())
+    desk.do(SetMachineDown("m1", "silent"))
+    for seconds in (None, SILENT_SECONDS - 0.1):
+        if seconds is not None:
+            desk.observed.machines["m1"] = SeenMachine(watched_since=NOW.mono - seconds)
+        with pytest.raises(Conflict, match="m1 counts as down and holds tasks, but was not silent for 10 s"):
+            desk.do(RemoveMachine("m1"))
+    desk.observed.machines["m1"].watched_since = NOW.mono - SILENT_SECONDS
+    assert "3 tasks of it run elsewhere" in desk.do(RemoveMachine("m1"))[0]
 
 
 def test_one_that_is_up_and_runs_something_stays() -> None:

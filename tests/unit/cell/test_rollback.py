@@ -136,6 +136,17 @@ def test_quotas_come_back_and_go() -> None:
     assert lived.cell.quotas == {quota.key: quota}
 
 
+def test_tasks_too_many_that_do_not_run_are_gone_at_once(lived: Lived) -> None:
+    good = lived.position
+    for name in ("m1", "m2"):
+        lived.do(CordonMachine(name))
+    lived.do(ScaleJob("ann/web", 6))
+    assert lived.cell.jobs["ann/web"].pending == 3
+    lived.roll_back(good)
+    assert lived.states() == [RUNS] * 3
+    assert lived.cell.waiting == {}
+
+
 def test_where_some_jobs_go_back_quotas_stay(lived: Lived) -> None:
     older, quota = Quota("bob", Band.BATCH, Resources(1000)), Quota("ann", Band.BATCH, Resources(9000))
     lived.happen(QuotaSet(older))
@@ -181,9 +192,8 @@ def test_with_an_alloc_leaves_what_runs_in_it(inner_changes: bool) -> None:
         lived.happen(JobChanged("ann/web", msgspec.structs.replace(inner, run=("x",))))
     assert "4 tasks to stop, 4 to start, 0 go on" in lived.roll_back(good, hurried=True)
     evicted = [e for entry in lived.entries for e in entry.events if isinstance(e, TasksEvicted)]
-    assert [(e.job, e.indexes, e.cause) for e in evicted] == [("ann/web", (0, 1), Eviction.ALLOC_MOVED)] * (
-        not inner_changes
-    )
+    reason = f"its alloc of ann/set left: rolled back to position {good}"
+    assert evicted == [TasksEvicted("ann/web", (0, 1), Eviction.ALLOC_MOVED, reason)] * (not inner_changes)
     assert min(lived.attempts("ann/set")) > good
 
 

@@ -107,6 +107,20 @@ def test_a_job_is_not_down_all_at_once() -> None:
     assert left | {lived.attempts().count(bad)} == set(range(0, 21, 2))
 
 
+def test_those_that_waited_before_it_are_no_more_than_those_that_wait() -> None:
+    lived = big(5)
+    good = lived.position
+    deploy(lived, tasks=5, run=("false",))
+    lived.roll_back(good)
+    job = lived.cell.jobs["ann/web"]
+    assert job.lagging is not None
+    before, job.lagging = len(job.lagging.attempts), msgspec.structs.replace(job.lagging, waiting=2)
+    while len(job.lagging.attempts) == before:
+        lived.step()
+        assert job.lagging is not None
+    assert job.lagging.waiting == 0
+
+
 def test_a_job_that_goes_goes_little_by_little() -> None:
     lived = big(20)
     good = lived.position

@@ -7,6 +7,7 @@ import pytest
 
 from borgish.cell.commands import (
     CordonMachine,
+    GoOnRollingBack,
     KillTasks,
     Observe,
     RestartTasks,
@@ -18,10 +19,17 @@ from borgish.cell.commands import (
 )
 from borgish.cell.events import RollbackPaused
 from borgish.cell.model import Job, Lagging, Task
-from borgish.cell.rollback_progress import PAUSED_AFTER_SECONDS, RECOVERED_SECONDS, STEADY_SECONDS, not_ready
+from borgish.cell.rollback_progress import (
+    PAUSED_AFTER_SECONDS,
+    RECOVERED_SECONDS,
+    STEADY_SECONDS,
+    NotReady,
+    not_ready,
+)
 from borgish.clock import Now
 from borgish.errors import Conflict
 from borgish.master.core import Core
+from borgish.reconcilers.rollback import reconcile_hurried
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
 from borgish.spec.job import Health, JobSpec, Override, Restart
@@ -261,6 +269,31 @@ def test_what_it_waits_for_is_what_it_changed(task: Task, waits: str) -> None:
     assert check(BATCH, task, None, 100.0) == waits
 
 
+def test_of_several_the_first_that_failed_is_named_and_the_others_are_counted() -> None:
+    lived = Lived(("m1",))
+    waits, fails, untouched = (
+        Task(0),
+        Task(1, DEAD, 8, "m1", ending=Ending.FAIL, exit_code=3),
+        Task(2, RUNS, 4, "m1"),
+    )
+    behind = Lagging(SERVICE, {3: 2}, 4, {}, hurried=False, reason="", position=5)
+    found = []
+    for third in (untouched, Task(2)):
+        job = Job("ann/web", 1, SERVICE, 0.0, "ann", tasks=[waits, fails, third], lagging=behind)
+        found.append(not_ready(lived.cell, lived.core.observed, job, lived.now))
+    assert found == [
+        NotReady("task 1 failed (exit code 3); 1 more is not up", failed=True, since=0.0, tasks=2),
+        NotReady("task 1 failed (exit code 3); 2 more are not up", failed=True, since=0.0, tasks=3),
+    ]
+
+
+def test_who_waits_is_worth_a_report_after_a_while_and_what_failed_at_once() -> None:
+    now = Now(100.0, 0.0)
+    assert NotReady("", failed=True, since=100.0).pauses(now)
+    assert NotReady("", failed=False, since=100.0 - PAUSED_AFTER_SECONDS).pauses(now)
+    assert not NotReady("", failed=False, since=101.0 - PAUSED_AFTER_SECONDS).pauses(now)
+
+
 def test_a_machine_that_is_down_is_no_place_to_be_up() -> None:
     report = seen(Phase.UP)
     assert check(SERVICE, PLACED, report, 200.0, is_up=False) == "task 0 was placed on m1, which is down"
@@ -326,6 +359,19 @@ def test_it_is_rolled_back_elsewhere_at_the_same_pace() -> None:
     lived.settle()
     assert {job.spec_of(task).run for task in lived.cell.jobs["ann/web"].tasks} == {("first",)}
     assert up(lived) == FIVE
+
+
+def test_between_resyncs_only_what_has_no_pace_goes_on(lived: Lived) -> None:
+    good = lived.position
+    deploy(lived, run=("other",))
+    lived.settle()
+    lived.roll_back(good)
+    args = lived.cell, lived.core.observed, ReconcileSettings(), lived.now
+    assert lagging(lived).attempts
+    assert list(reconcile_hurried(*args)) == []
+    job = lived.cell.jobs["ann/web"]
+    job.lagging = msgspec.structs.replace(lagging(lived), hurried=True)
+    assert list(reconcile_hurried(*args)) == [GoOnRollingBack({"ann/web": tuple(job.lagging.attempts)})]
 
 
 def test_asked_for_again_in_a_hurry_it_goes_on_at_once() -> None:

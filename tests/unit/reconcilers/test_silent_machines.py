@@ -98,3 +98,8 @@ def test_polls_missed_in_a_row_are_counted_until_there_is_an_answer() -> None:
 
 def test_misses_of_one_step_are_taken_together() -> None:
     assert Miss("reset", 7.0).then(Miss("no answer")) == Miss("no answer", 7.0, 2)
+
+
+def test_the_steady_clock_is_the_wall_clock_that_nobody_sets() -> None:
+    settings = ReconcileSettings(led_since=100.0, led_since_wall=5000.0)
+    assert settings.steady_wall(Now(9999.0, 130.0)) == 5030.0
