@@ -1,7 +1,8 @@
 """The bands of one cell: at which priority each begins, and by which other names people call them.
 
 Which four bands there are, and what follows from being in one, is fixed (``vocabulary.Band``); where they
-begin is the cell's own (``[bands]`` in ``cell.toml``), and what a cell has decided is in its journal.
+begin is the cell's own (``[bands]`` in ``cell.toml``; Kubernetes has priority classes), and what a cell has
+decided is in its journal.
 """
 
 import re

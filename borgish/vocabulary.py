@@ -96,7 +96,7 @@ class Eviction(StrEnum):
 
 
 class Band(StrEnum):
-    """The priority bands, highest first (EuroSys 2015, section 2.5)."""
+    """The priority bands, highest first (EuroSys 2015, section 2.5); free is best effort."""
 
     MONITORING = "monitoring"
     PRODUCTION = "production"

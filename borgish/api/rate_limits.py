@@ -1,4 +1,5 @@
-"""How often one user may ask, and be refused: buckets that fill by the clock, and are empty after too much.
+"""How often one user may ask, and be refused: token buckets that fill by the clock, and are empty after too
+much.
 
 What is refused costs the master as much as what is not, and its caller nothing, so there is a bucket of its
 own for it: a user who is at work gets refused a few times, a broken loop a thousand. Who has no token of this

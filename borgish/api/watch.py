@@ -1,4 +1,5 @@
-"""``/v1/watch``: what happens, as it happens, as server-sent events.
+"""``/v1/watch``: what happens, as it happens, as server-sent events. An id is what Kubernetes calls a
+resource version: list, then watch from there.
 
 The log of messages and who has seen what is the master's; here they only become a stream. What has
 come while the last piece was being sent goes out as one piece. A comment each 10 s shows that the

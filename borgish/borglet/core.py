@@ -1,4 +1,5 @@
-"""The borglet without its machine: all attempts, one step at a time from desired x actual.
+"""The borglet without its machine: all attempts (Nomad's allocations, Kubernetes' pods), one step
+at a time from desired x observed state.
 
 The shell gives inputs (a poll, what the runtimes report, answers of probes), then calls ``step``, keeps
 the records it returns in the ledger, does what it returns, and calls ``step`` again when the next

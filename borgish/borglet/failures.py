@@ -1,7 +1,7 @@
 """How failures are counted: ends of programs, with the back-off that follows, and probes missed in a row.
 
 Restarts are local first: the borglet restarts where the task is, so the common death costs milliseconds
-and no decision of the master. Back-off doubles from 1 s to 5 min.
+and no decision of the master. Back-off doubles from 1 s to 5 min: Kubernetes' CrashLoopBackOff.
 """
 
 import msgspec

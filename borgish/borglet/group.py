@@ -1,4 +1,4 @@
-"""The programs of an attempt beside its main one, and how they follow it.
+"""The programs of an attempt beside its main one (sidecars), and how they follow it.
 
 The main program decides. The others start when it runs and are started again, with back-off, as long as
 it does. Whenever it has ended they are stopped, with *each* of its runs and not only with the attempt: a

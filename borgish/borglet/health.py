@@ -1,4 +1,5 @@
-"""Asks a task whether it is well: once, within the probe's timeout, whatever the task answers."""
+"""Health checks (liveness probes): asks a task whether it is well, once, within the probe's timeout, whatever
+the task answers."""
 
 import asyncio
 from urllib.parse import quote

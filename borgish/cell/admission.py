@@ -1,4 +1,5 @@
-"""Is a job accepted, and with which warnings? Asked when something is asked for, never when it is placed.
+"""Admission control: is a job accepted, and with which warnings? Asked when something is asked for, never
+when it is placed.
 
 A quota limits what a user's jobs in one band ask for at a time, resource by resource; what it does not
 name is nothing (section 2.5). The free band is not limited. Whoever has no quota in a band is not limited

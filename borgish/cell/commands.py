@@ -90,7 +90,10 @@ class PlaceTasks(Command, frozen=True, tag=True):
 
 
 class PromisePlaces(Command, frozen=True, tag=True):
-    """Scheduler: keep places for pending tasks while those preempted for them leave. "" takes one back."""
+    """Scheduler: keep places for pending tasks while those preempted for them leave. "" takes one back.
+
+    Kubernetes calls such a machine the nominated node.
+    """
 
     job: str
     indexes: tuple[int, ...]
@@ -134,6 +137,8 @@ class JoinMachine(Command, frozen=True, tag=True):
 
 
 class CordonMachine(Command, frozen=True, tag=True):
+    """Make a machine unschedulable: what runs there stays, nothing new comes."""
+
     machine: str
     reason: str = ""
 

@@ -1,4 +1,5 @@
-"""Pending -> Running -> Dead (EuroSys 2015, figure 2) as a table, and the one function that moves tasks.
+"""Pending -> Running -> Dead (EuroSys 2015, figure 2) as a table (a state machine), and the one function that
+moves tasks.
 
 ``transition`` looks the row up and does what follows from it: the state itself, the counts of the job, who is
 placed, waits, or has a place promised, and what is to be written. Nobody else assigns ``Task.state``.

@@ -1,7 +1,7 @@
 """What was observed of machines: when one last answered, what runs on it, what that uses.
 
-Not journalled, lost with the process, and rebuilt from one whole report of each machine. Written
-only by the master's step.
+The observed state: not journalled, lost with the process, and rebuilt from one whole report of each machine.
+Written only by the master's step.
 """
 
 from collections.abc import Iterable, Mapping

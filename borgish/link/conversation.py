@@ -4,9 +4,9 @@ The poller carries it over the network; the simulator carries it over a simulate
 between the cell's records and the words on the wire: ``Outgoing`` makes assignments, ``Incoming`` reads
 reports.
 
-Assignments and reports are whole: levels, not edges. A lost message costs one poll, and a restarted master or
-borglet needs no special path: the first report under a new epoch is a whole one, and everything follows from
-it.
+Assignments (the desired state) and reports (the observed one) are whole: levels, not edges. A lost message
+costs one poll, and a restarted master or borglet needs no special path: the first report under a new epoch is
+a whole one, and everything follows from it.
 """
 
 import re

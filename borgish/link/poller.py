@@ -1,4 +1,5 @@
-"""One machine's poll, over and over: what it should run goes out, what it does run comes back.
+"""One machine's poll, over and over: what it should run goes out, what it does run comes back. Each answer is
+the machine's heartbeat. Borg's link shards do this for many machines each (section 3.3).
 
 The borglet holds each poll until something changes. A new assignment does not wait for a held poll:
 a second poll overtakes it, and the borglet answers the first at once.

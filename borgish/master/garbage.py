@@ -1,4 +1,4 @@
-"""How a process that holds a large cell collects garbage: seldom, and never what was loaded."""
+"""Garbage collection (Python's) of a process that holds a large cell: seldom, and never what was loaded."""
 
 import gc
 

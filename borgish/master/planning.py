@@ -1,5 +1,5 @@
-"""From what the scheduler planned to commands; what would become of a job if it were submitted now, and the
-token by which just that can be asked for.
+"""From what the scheduler planned to commands; what would become of a job if it were submitted now (dry run),
+and the token by which just that can be asked for.
 
 A token holds no plan: at the submission the plan is made again, on the cell as it is then, and must come
 out the same. So a token cannot be forged into anything, and needs no keeping. Pure.

@@ -1,4 +1,4 @@
-"""Goes on without what the master fails at: one request, one loop, one job. Pure.
+"""Quarantine: goes on without what the master fails at: one request, one loop, one job. Pure.
 
 What nobody foresaw must not end a master, for it would end the next one too, at every retry. What is here
 contains it where nothing was changed yet: a request that cannot be decided is answered 500, and a job at

@@ -1,4 +1,5 @@
-"""Keeps samples of what tasks use, for a time: what was merely seen, so beside the journal and off the turn.
+"""Keeps samples of what tasks use (utilisation), for a time: what was merely seen, so beside the journal and
+off the turn.
 
 What is there is read between two turns, which takes a moment; it becomes bytes in threads, some hundred
 machines at a time, and is written in one transaction on the store's own thread.

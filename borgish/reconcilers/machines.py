@@ -1,4 +1,5 @@
-"""A machine that was silent too long is down, and one that is heard again is up.
+"""A machine that was silent too long is down, and one that is heard again is up (Kubernetes' NotReady,
+Nomad's missed heartbeats).
 
 Silence is judged on this master's own clock and only from the time that this master began to ask. A
 report says at once that its machine is up (``cell/decide_machines.py``); here it is seen as well when there

@@ -1,4 +1,4 @@
-"""Tasks on machines that are down go elsewhere: they are evicted, and the scheduler does the rest.
+"""Tasks on machines that are down go elsewhere: they are evicted, and the scheduler reschedules them.
 
 Only of machines that this master itself has found without an answer: the one before may have set a machine
 down that has come back since. And not in the first minute of a master's life unless half of the machines

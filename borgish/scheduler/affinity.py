@@ -1,4 +1,5 @@
-"""Spread and affinity: counters of tasks by machine, and the rules of jobs that read them.
+"""Topology spread, affinity and anti-affinity (``near``, ``apart``): counters of tasks by machine, and the
+rules of jobs that read them.
 
 A *counter* counts the tasks of those jobs that some condition chooses, on each machine, and is kept up to
 date as tasks come and go. What it counts of racks or zones is summed from there when asked. A change on a

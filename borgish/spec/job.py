@@ -34,7 +34,8 @@ class Stop(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A probe. Exactly one of ``http`` (a path), ``tcp`` (true) and ``command`` is set.
+    """A health check (liveness probe). Exactly one of ``http`` (a path), ``tcp`` (true) and ``command`` is
+    set.
 
     ``failures`` misses in a row make the task unhealthy, which restarts it; nothing counts in the
     first ``grace_seconds`` until it has answered once.

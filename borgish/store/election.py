@@ -1,4 +1,5 @@
-"""Candidates for the lead of a store: each can read it meanwhile, and leads as soon as the leader is gone.
+"""Leader election. Candidates for the lead of a store: each can read it meanwhile, and leads as soon as the
+leader is gone.
 
 SQLite: the lock beside the file is the election, and a candidate reads by a connection that cannot write.
 Postgres: one connection, first to read and then to lead by. There the leader is gone when the advisory lock

@@ -1,4 +1,4 @@
-"""What an attempt is as a container, both ways: names, labels, limits; states, exits, errors.
+"""What an attempt is as a container, both ways: names, labels, limits, port mappings; states, exits, errors.
 
 Nothing here talks to an engine.
 """

@@ -1,4 +1,5 @@
 """The devices of all machines: how much of each single one is free, by kind, in thousandths.
+Kubernetes has extended resources for them.
 
 A task takes a part of one device or several whole ones; so what is free in sum does not tell
 whether it fits. A part goes to the fullest device that has room, a whole to the first that is

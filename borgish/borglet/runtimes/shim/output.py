@@ -1,4 +1,4 @@
-"""The output of a run, in files of bounded size."""
+"""The output of a run, in files of bounded size that are rotated."""
 
 import contextlib
 import os
