@@ -50,6 +50,9 @@ def spec(name: str = "web", tasks: int = 3, **changes: Any) -> JobSpec:
 CRASHES = ("crash",)
 """What a job runs whose tasks are up for a second, and never again."""
 
+STEPS_MAX = 5000
+"""No test needs so many; one that waits for what never happens fails, rather than hangs."""
+
 QUIET_STEPS = 8
 """A rollback waits so long for what it started to stay up, before it goes on."""
 
@@ -62,6 +65,7 @@ class Lived:
 
     def __init__(self, machines: tuple[str, ...] = ("m1", "m2")) -> None:
         self.now = Now(1000.0, 10.0)
+        self.steps = 0
         self.silent: set[str] = set()
         self.crashes = True  # what runs ``CRASHES`` does
         self.core = Core(Cell(Snapshot(NAME)), ReconcileSettings(), self.now)
@@ -79,6 +83,8 @@ class Lived:
 
     def step(self, *commands: Command, actor: str = "ann", then: Cell | None = None) -> Step:
         """Take a step; ``then`` is given with a rollback instead of the cell as it was."""
+        self.steps += 1
+        assert self.steps <= STEPS_MAX, "it does not come to rest"
         self.now = self.now.later(1.0)
         there = sorted(self.cell.machines.keys() - self.silent)
         heard = Heard(dict.fromkeys(there, self.now.mono))
