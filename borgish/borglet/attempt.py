@@ -116,7 +116,7 @@ class Attempt(msgspec.Struct, kw_only=True):
     def ran(self, state: RunState, now: Now) -> None:
         """Handle what the runtime reports of a run. What is old news changes nothing."""
         if self.ended:
-            self.fire(Event.BEGAN if state.exit is None else Event.EXITED, now, Cause(run=state))
+            self.fire(Event.BEGAN if state.exit is None else Event.EXITED, now)
             return
         if state.run < self.run or (state.run == self.run and self.stage not in LIVE):
             return
@@ -272,7 +272,7 @@ class Attempt(msgspec.Struct, kw_only=True):
         else:
             backoff = backoff.ended(ran_seconds)
             event, text = Event.EXITED, messages.restarts(text, backoff.delay_seconds(restart))
-        self.fire(event, now, Cause(text, backoff, self.permanent_failures))
+        self.fire(event, now, Cause(text, backoff))  # it has run, so it could start
 
     # -- effects of transitions, after stage and purpose are what they become ---------------------
 

@@ -145,7 +145,7 @@ def test_too_many_failures_end_it() -> None:
     bench.began(2)
     bench.ended(2, code=1)
     assert bench.said.ended is Ending.FAIL
-    assert "failed 2 times within 10 min" in bench.said.reason
+    assert bench.said.reason.startswith("exit code 1; failed 2 times within 10 min")
 
 
 def test_what_is_said_of_a_failed_start_goes_on_where_its_reason_ends() -> None:
@@ -477,6 +477,19 @@ def test_several_ends_that_the_master_has_are_forgotten_at_once() -> None:
     bench.core.step(bench.now)
     bench.core.acknowledge(bench.core.report_generation)
     assert bench.assign().todo == tuple(Forget(spec.key) for spec in specs)
+
+
+def test_what_happens_beside_one_that_is_forgotten_is_kept() -> None:
+    over, other = make_spec(restart=Restart(RestartPolicy.NEVER)), make_spec(attempt=8)
+    bench = Bench(over, other)
+    bench.began()
+    bench.ended(code=0)
+    bench.assign(other)
+    bench.core.acknowledge(bench.core.report_generation)
+    bench.core.ran(other.key, RunState(other.key, 1, 41, bench.now.wall), bench.now)
+    step = bench.core.step(bench.now)
+    assert step.todo == (Forget(over.key),)
+    assert set(step.records) == {other.key}  # the other one goes when its runtime has let go of it
 
 
 def test_a_stop_without_a_reason_has_one() -> None:

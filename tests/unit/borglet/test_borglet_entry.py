@@ -1,16 +1,18 @@
-"""What is due waits no longer than its rule says, whatever the wall clock did while the borglet was away."""
+"""What a borglet remembers of attempts, and that what is due waits no longer than its rule says, whatever the
+wall clock did while the borglet was away."""
 
 import msgspec
 import pytest
 
 from borgish.borglet.attempt import KILL_AGAIN_SECONDS, Attempt
 from borgish.borglet.entry import Entry, from_entry, to_entry
+from borgish.borglet.failures import Backoff, first_probe
 from borgish.borglet.transitions import Purpose, Stage
 from borgish.clock import Now
 from borgish.resources import Resources
-from borgish.spec.job import Restart, Stop
-from borgish.vocabulary import Runtime
-from borgish.wire.link import AttemptSpec
+from borgish.spec.job import Health, Restart, Stop
+from borgish.vocabulary import Ending, Runtime
+from borgish.wire.link import AttemptSpec, Exit
 
 NOW = Now(1_700_000_000.0, 50.0)
 YEAR_SECONDS = 365 * 86400.0
@@ -72,3 +74,56 @@ def test_after_a_boot_the_wall_clock_tells_how_long_it_ran() -> None:
     started = from_entry(to_entry(attempt), booted).started
 
     assert started == Now(NOW.wall, 8.0 - 100.0)
+
+
+SERVE = AttemptSpec("ann/web/0", 7, ("serve",), {}, Runtime.FAKE, Resources(100), Restart(), Stop())
+PROBED = msgspec.structs.replace(SERVE, health=Health(tcp=True, port="http"))
+
+
+def test_an_attempt_comes_back_as_it_was() -> None:
+    attempt = Attempt(
+        task="ann/web/0",
+        attempt=7,
+        program="proxy",
+        spec=PROBED,
+        stage=Stage.STOPPING,
+        run=3,
+        started=Now(NOW.wall - 500.0, NOW.mono - 10.0),  # the wall clock was set since
+        first_started=Now(NOW.wall - 900.0, NOW.mono - 20.0),
+        due=NOW.later(5.0),
+        end_by=NOW.later(9.0),
+        purpose=Purpose.RESTART,
+        why="unhealthy",
+        backoff=Backoff(2, (NOW.later(-30.0),)),
+        permanent_failures=1,
+        port_in_use=80,
+        last_exit=Exit(code=3),
+        ended=Ending.KILL,
+        reason="stops",
+    )
+    assert from_entry(to_entry(attempt), NOW) == attempt
+
+
+@pytest.mark.parametrize(
+    ("spec", "stage", "probed"),
+    [
+        (PROBED, Stage.UP, True),
+        (PROBED, Stage.STOPPING, False),
+        (PROBED, Stage.WAITING, False),
+        (SERVE, Stage.UP, False),
+        (None, Stage.UP, False),
+    ],
+)
+def test_only_what_is_up_is_probed(spec: AttemptSpec | None, stage: Stage, probed: bool) -> None:
+    for answered in (False, True):
+        probe = first_probe(NOW, answered=answered)
+        attempt = Attempt(task="ann/web/0", attempt=7, spec=spec, stage=stage, probe=probe)
+        again = from_entry(to_entry(attempt), NOW)
+        assert again.probe == (first_probe(NOW, answered=answered) if probed else None)
+        assert again.due == (NOW if stage is Stage.WAITING else None)
+
+
+def test_a_start_that_was_not_answered_waits_to_be_asked_for_again() -> None:
+    attempt = Attempt(task="ann/web/0", attempt=7, spec=SERVE, stage=Stage.STARTING, run=2)
+    again = from_entry(to_entry(attempt), NOW)
+    assert (again.stage, again.run, again.due) == (Stage.WAITING, 2, NOW)
