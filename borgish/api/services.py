@@ -159,7 +159,7 @@ class Archive(Protocol):
         ...
 
 
-class Hub(Protocol):
+class WatchHub(Protocol):
     """Lets clients watch."""
 
     def subscribe(self, kinds: frozenset[str], job: str, last_id: str) -> AsyncIterator[WatchMessage]:
@@ -168,8 +168,8 @@ class Hub(Protocol):
         ...
 
 
-class Joining(Protocol):
-    """Lets machines in."""
+class Registration(Protocol):
+    """Registers machines: lets them join."""
 
     async def join(self, request: JoinRequest) -> JoinReply:
         """Take a machine into the cell, or back into it."""
@@ -213,7 +213,7 @@ class Checkpointer(Protocol):
         ...
 
 
-class Keeper(Protocol):
+class CheckpointKeeper(Protocol):
     """Looks after the kept checkpoints. All but ``listed`` raise NotFound."""
 
     async def listed(self) -> list[CheckpointView]:
@@ -253,11 +253,11 @@ class Services(msgspec.Struct, kw_only=True):
     past: Past
     rollbacks: Rollbacks
     archive: Archive
-    hub: Hub
-    joining: Joining
+    hub: WatchHub
+    joining: Registration
     programs: Programs
     checkpointer: Checkpointer
-    keeper: Keeper
+    keeper: CheckpointKeeper
     bands: Callable[[], Bands]  # they do not change while a master leads
     free_space: Callable[[], FreeSpace]  # of the store's disk
     expect_obeyed: Callable[[], None]  # raises Fenced while machines obey another master

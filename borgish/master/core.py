@@ -57,7 +57,7 @@ from borgish.master.planning import (
     foreseen,
 )
 from borgish.master.quarantine import FailureLog, QuarantiningScheduler, broken_by, failed_at, not_again
-from borgish.master.step import Ask, Heard, Input, Missed, NotPolled, Step, UsageSeen
+from borgish.master.step import CommandRequest, Input, NotPolled, PollsAnswered, PollsMissed, Step, UsageSeen
 from borgish.reconcilers import RECONCILERS, Reconcile
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.scheduler.plan import Placement, Plan, Preemption, Promise, Refusal
@@ -135,13 +135,13 @@ class Core:
         replies: list[tuple[int, Accepted | Refused]] = []
         for given in inputs:
             match given:
-                case Ask():
+                case CommandRequest():
                     replies.append((given.handle, self._answer(given, now)))
-                case Heard(machines):
+                case PollsAnswered(machines):
                     self._stale |= record_answers(self.observed, machines)
                 case NotPolled(machines):
                     watch(self.observed, [name for name in machines if name in self.cell.machines], now)
-                case Missed(machines):
+                case PollsMissed(machines):
                     self._stale |= record_misses(self.observed, machines)
                 case UsageSeen(machine, usage):
                     record_usage(self.observed, machine, usage)
@@ -192,7 +192,7 @@ class Core:
 
     # Inputs
 
-    def _answer(self, ask: Ask, now: Now) -> Accepted | Refused:
+    def _answer(self, ask: CommandRequest, now: Now) -> Accepted | Refused:
         try:
             if known := self._known(ask):
                 return known
@@ -226,7 +226,7 @@ class Core:
             plan = self._scheduler.foresee(self.cell, self.observed, spec, unread, now, again)
         return foreseen(self.cell, spec, decision, plan)
 
-    def _submit_as_planned(self, ask: Ask, command: SubmitJob, now: Now) -> Accepted:
+    def _submit_as_planned(self, ask: CommandRequest, command: SubmitJob, now: Now) -> Accepted:
         """Submit a job and place it as planned, before anything else is placed. Raises Refused."""
         token = check_token(command.plan, self.cell, command.spec)
         planned = self.foresee(command.spec, ask.actor, now)
@@ -235,7 +235,7 @@ class Core:
         self._carry_out(planned.plan, now)
         return accepted
 
-    def _known(self, ask: Ask) -> Accepted | None:
+    def _known(self, ask: CommandRequest) -> Accepted | None:
         answer = self.cell.requests.get(ask.request_id) if ask.request_id else None
         if answer is None:
             return None
@@ -246,7 +246,7 @@ class Core:
             )
         return _accepted(answer.position, answer.subject, answer.text, replayed=True)
 
-    def _record(self, command: Command, actor: str, now: Now, ask: Ask | None = None) -> Accepted:
+    def _record(self, command: Command, actor: str, now: Now, ask: CommandRequest | None = None) -> Accepted:
         """Decide a command and apply what follows. Raises Refused, with nothing changed."""
         decision = decide(self.cell, self.observed, command, actor, now, ask.then if ask else None)
         if decision.events and self._free_space.level is Level.FULL:
@@ -266,7 +266,7 @@ class Core:
         cause: str,
         actor: str,
         now: Now,
-        ask: Ask | None,
+        ask: CommandRequest | None,
         recorded: Recorded,
     ) -> None:
         position, timeline = self.cell.position + 1, self.cell.timeline

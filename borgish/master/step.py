@@ -13,7 +13,7 @@ from borgish.master.quarantine import Failure
 from borgish.wire.api import Accepted
 
 
-class Ask(msgspec.Struct, frozen=True):
+class CommandRequest(msgspec.Struct, frozen=True):
     """A command from outside. ``handle`` comes back with its reply; ``then``: see ``decide``."""
 
     handle: int
@@ -24,7 +24,7 @@ class Ask(msgspec.Struct, frozen=True):
     then: Cell | None = None
 
 
-class Heard(msgspec.Struct, frozen=True):
+class PollsAnswered(msgspec.Struct, frozen=True):
     """Machines that gave a valid answer, and when (monotonic seconds)."""
 
     machines: Mapping[str, float]
@@ -36,7 +36,7 @@ class NotPolled(msgspec.Struct, frozen=True):
     machines: tuple[str, ...]
 
 
-class Missed(msgspec.Struct, frozen=True):
+class PollsMissed(msgspec.Struct, frozen=True):
     """Machines that gave no valid answer since the last step."""
 
     machines: Mapping[str, Miss]
@@ -49,7 +49,7 @@ class UsageSeen(msgspec.Struct, frozen=True):
     usage: Mapping[tuple[str, int], tuple[int, int]]
 
 
-Input = Ask | Heard | Missed | NotPolled | UsageSeen
+Input = CommandRequest | PollsAnswered | PollsMissed | NotPolled | UsageSeen
 
 
 class Step(msgspec.Struct, frozen=True):

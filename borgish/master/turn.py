@@ -20,7 +20,7 @@ from borgish.errors import OutcomeUnknown, Refused
 from borgish.failpoints import reach
 from borgish.master.core import Core
 from borgish.master.lease import LeaderGuard
-from borgish.master.step import Ask, Heard, Input, Missed, NotPolled, Step, UsageSeen
+from borgish.master.step import CommandRequest, Input, NotPolled, PollsAnswered, PollsMissed, Step, UsageSeen
 from borgish.store.base import Store, records_of
 from borgish.wire.api import Accepted
 
@@ -36,7 +36,7 @@ class Inbox:
     """
 
     def __init__(self) -> None:
-        self._asks: list[Ask] = []
+        self._asks: list[CommandRequest] = []
         self._heard: dict[str, float] = {}
         self._missed: dict[str, Miss] = {}
         self._not_polled: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class Inbox:
         handle = next(self._handles)
         answer: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
         self._waiting[handle] = answer
-        self._asks.append(Ask(handle, command, actor, request_id, digest, then))
+        self._asks.append(CommandRequest(handle, command, actor, request_id, digest, then))
         self._arrived.set()
         try:
             return await answer
@@ -103,11 +103,11 @@ class Inbox:
 
     def take(self) -> list[Input]:
         """Return all that arrived, commands in their order."""
-        inputs: list[Input] = [Heard(self._heard)] if self._heard else []
+        inputs: list[Input] = [PollsAnswered(self._heard)] if self._heard else []
         if self._not_polled:
             inputs.append(NotPolled(self._not_polled))
         if self._missed:
-            inputs.append(Missed(self._missed))
+            inputs.append(PollsMissed(self._missed))
         inputs.extend(UsageSeen(machine, usage) for machine, usage in self._usage.items())
         inputs.extend(self._asks)
         self._asks, self._heard, self._missed, self._usage, self._not_polled = [], {}, {}, {}, ()

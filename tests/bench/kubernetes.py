@@ -14,7 +14,7 @@ from borgish.cell.model import Cell, Machine, Snapshot
 from borgish.clock import Now
 from borgish.master.core import Core
 from borgish.master.garbage import settle
-from borgish.master.step import Ask
+from borgish.master.step import CommandRequest
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
 from borgish.spec.job import Affinity, Constraint, JobSpec, Spread
@@ -115,7 +115,7 @@ class Perf:
             spec = JobSpec(
                 f"j{self._jobs}", "perf", size, ("true",), resources=needs, priority=priority, **more
             )
-            asks.append(Ask(self._jobs, SubmitJob(spec), "perf"))
+            asks.append(CommandRequest(self._jobs, SubmitJob(spec), "perf"))
         self._step(asks)
 
     def settle(self) -> None:

@@ -18,7 +18,7 @@ from borgish.cli.changes import Deadline
 from borgish.clock import SystemClock
 from borgish.failpoints import VARIABLE
 from borgish.master.core import Core
-from borgish.master.step import Ask
+from borgish.master.step import CommandRequest
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.spec.job import JobSpec
 from borgish.store.base import records_of
@@ -95,7 +95,7 @@ class Siege:
             step = core.begin(past.epoch, "past", now)
             store.append(step.entries, records_of(core.cell, step.touched))
             for number, command in enumerate(self._past()):
-                step = core.step([Ask(number, command, "past", f"past-{number}")], now)
+                step = core.step([CommandRequest(number, command, "past", f"past-{number}")], now)
                 store.append(step.entries, records_of(core.cell, step.touched))
                 if number < 2:
                     body = encode_snapshot(core.cell.snapshot())

@@ -16,7 +16,7 @@ from borgish.cell.observed import Observed
 from borgish.clock import Now
 from borgish.errors import Invalid, Refused
 from borgish.master.core import Core
-from borgish.master.step import Ask
+from borgish.master.step import CommandRequest
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.scheduler.policies import POLICIES
 from borgish.scheduler.schedule import Scheduler, SchedulerSettings, with_only
@@ -160,7 +160,7 @@ def _with_preemption(cell: Cell, now: Now, trial: JobSpec, found: Fit) -> Fit:
 
 def _stepped(core: Core, now: Now, spec: JobSpec | None) -> list[Entry]:
     """Submit a job, or nothing, and step until all is placed that can be. Raises Refused."""
-    step = core.step([Ask(1, SubmitJob(spec), ACTOR)] if spec is not None else [], now)
+    step = core.step([CommandRequest(1, SubmitJob(spec), ACTOR)] if spec is not None else [], now)
     for _, reply in step.replies:
         if isinstance(reply, Refused):
             raise reply

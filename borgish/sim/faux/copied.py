@@ -23,7 +23,7 @@ from borgish.link.poller import PollSettings
 from borgish.link.transport import poll_token
 from borgish.master.core import Core
 from borgish.master.quarantine import Failure
-from borgish.master.step import Ask, Heard, Step
+from borgish.master.step import CommandRequest, PollsAnswered, Step
 from borgish.master.turn import Inbox, Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.sim.faults import NO_FAULTS, FaultInjector
@@ -78,8 +78,8 @@ class Copy:
             SimTransport(self._network, ACTOR, master, (ACTOR, 1)),
             _fenced,
         )
-        reports = [Ask(_NOBODY, whole_report(cell, name), name) for name in self._asleep]
-        first = self.core.step([Heard(dict.fromkeys(self._asleep, self._mono)), *reports], self.now())
+        reports = [CommandRequest(_NOBODY, whole_report(cell, name), name) for name in self._asleep]
+        first = self.core.step([PollsAnswered(dict.fromkeys(self._asleep, self._mono)), *reports], self.now())
         self._turn = Turn(self.core, store, self._inbox, master, self._released, lambda _seconds: None)
         self._turns = master.spawn(self._turn.run(first))
         master.spawn(self._play_heartbeats())

@@ -31,7 +31,7 @@ from borgish.cell.model import Cell, Rules, Snapshot
 from borgish.clock import Now
 from borgish.errors import OverQuota
 from borgish.master.core import Core
-from borgish.master.step import Ask, Heard
+from borgish.master.step import CommandRequest, PollsAnswered
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec, Override
@@ -196,14 +196,16 @@ def test_no_user_comes_to_ask_for_more_than_their_quota(
 ) -> None:
     core, shadow, now = Core(Cell(Snapshot("p")), ReconcileSettings(), START), Cell(Snapshot("p")), START
     entries = [*core.begin(1, "me", now, cell_rules).entries]
-    entries += core.step([Ask(1, JoinMachine(machine("m1", 7000), "i", known=False), "m1")], now).entries
+    entries += core.step(
+        [CommandRequest(1, JoinMachine(machine("m1", 7000), "i", known=False), "m1")], now
+    ).entries
     for move in moves:
         for entry in entries:
             live(shadow, entry)
         now = now.later(1.5)
         given_now = [end(core, *one) if isinstance(one, tuple) else meant(core, one) for one in move]
-        asks = [Ask(n, command, "root") for n, command in enumerate(given_now) if command]
-        step = core.step([Heard({"m1": now.mono}), *asks], now)
+        asks = [CommandRequest(n, command, "root") for n, command in enumerate(given_now) if command]
+        step = core.step([PollsAnswered({"m1": now.mono}), *asks], now)
         (_, first) = step.replies[0] if step.replies else (0, None)
         if isinstance(first, OverQuota) and isinstance(asks[0].command, SubmitJob):
             check_refusal(shadow, asks[0].command, now.wall)

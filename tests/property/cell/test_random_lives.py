@@ -29,7 +29,7 @@ from borgish.cell.invariants import violations
 from borgish.cell.model import Cell, Machine, Snapshot
 from borgish.clock import Now
 from borgish.master.core import Core
-from borgish.master.step import Ask, Heard
+from borgish.master.step import CommandRequest, PollsAnswered
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
@@ -113,9 +113,9 @@ def test_a_cell_stays_sound_and_replays(moves: list[Command | tuple[int, Ending 
     for move in moves:
         now = now.later(1.5)
         command = report(core, *move) if isinstance(move, tuple) else move
-        asks = [Ask(1, command, "ann", f"r{now.mono}", "d")] if command else []
+        asks = [CommandRequest(1, command, "ann", f"r{now.mono}", "d")] if command else []
         before = copy.deepcopy(msgspec.to_builtins(core.cell.snapshot()))
-        step = core.step([Heard(dict.fromkeys(core.cell.machines, now.mono)), *asks], now)
+        step = core.step([PollsAnswered(dict.fromkeys(core.cell.machines, now.mono)), *asks], now)
         assert violations(core.cell) == []
         if not step.entries:
             assert msgspec.to_builtins(core.cell.snapshot()) == before

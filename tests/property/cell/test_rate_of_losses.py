@@ -13,7 +13,7 @@ from borgish.cell.model import Cell, Snapshot
 from borgish.cell.observed import Miss
 from borgish.clock import Now
 from borgish.master.core import Core
-from borgish.master.step import Ask, Heard, Input, Missed
+from borgish.master.step import CommandRequest, Input, PollsAnswered, PollsMissed
 from borgish.reconcilers.settings import LOST_SECONDS, ReconcileSettings
 from borgish.vocabulary import Eviction
 from tests.profiles import examples
@@ -38,8 +38,8 @@ class Life:
         self.entries: list[Entry] = []
         self.lost_at: list[float] = []  # monotonic, one for each machine
         self.silent: dict[str, float] = {}  # until when
-        self.step(*(Ask(0, JoinMachine(machine(name), name, known=False), "a") for name in NAMES))
-        self.step(Ask(0, SubmitJob(spec("web", 2 * MACHINES)), "a"))
+        self.step(*(CommandRequest(0, JoinMachine(machine(name), name, known=False), "a") for name in NAMES))
+        self.step(CommandRequest(0, SubmitJob(spec("web", 2 * MACHINES)), "a"))
 
     @property
     def now(self) -> Now:
@@ -48,7 +48,7 @@ class Life:
     def step(self, *inputs: Input) -> None:
         answering = {name: self.mono for name in NAMES if self.silent.get(name, 0.0) <= self.mono}
         missing = {name: Miss("lost") for name in NAMES if name not in answering}
-        step = self.core.step([Heard(answering), Missed(missing), *inputs], self.now)
+        step = self.core.step([PollsAnswered(answering), PollsMissed(missing), *inputs], self.now)
         self.entries += step.entries
         for entry in step.entries:
             for event in entry.events:

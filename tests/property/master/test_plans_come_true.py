@@ -14,7 +14,7 @@ from borgish.cell.model import Job, Machine
 from borgish.errors import Conflict, Refused
 from borgish.master.core import Core, evict_command, place_command, promise_command
 from borgish.master.planning import Foreseen
-from borgish.master.step import Ask, Step
+from borgish.master.step import CommandRequest, Step
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
 from borgish.scheduler.plan import Plan
@@ -90,7 +90,7 @@ def changes(core: Core) -> list[Command]:
 
 
 def ask(core: Core, command: Command) -> Step:
-    return core.step([Ask(1, command, "ann")], NOW)
+    return core.step([CommandRequest(1, command, "ann")], NOW)
 
 
 def settled(core: Core) -> None:

@@ -30,7 +30,7 @@ from borgish.cell.model import Cell, Job, Machine, Snapshot, Task
 from borgish.clock import Now
 from borgish.link.conversation import attempt_spec
 from borgish.master.core import Core
-from borgish.master.step import Ask, Heard, Step
+from borgish.master.step import CommandRequest, PollsAnswered, Step
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import DEVICE_MILLIS, Resources
 from borgish.scheduler.affinity import selects
@@ -167,8 +167,8 @@ class Life:
 
     def do(self, *given: Command) -> None:
         self.now = self.now.later(0.3)
-        heard = Heard(dict.fromkeys(self.core.cell.machines, self.now.mono))
-        step = self.core.step([heard, *(Ask(1, each, "u") for each in given)], self.now)
+        heard = PollsAnswered(dict.fromkeys(self.core.cell.machines, self.now.mono))
+        step = self.core.step([heard, *(CommandRequest(1, each, "u") for each in given)], self.now)
         self.evicted = []
         self.follow(step)
         for _ in range(30):

@@ -7,7 +7,7 @@ from borgish.cell.model import Machine
 from borgish.clock import Now
 from borgish.errors import Refused
 from borgish.master.core import Core
-from borgish.master.step import Ask, Heard, Input, Step
+from borgish.master.step import CommandRequest, Input, PollsAnswered, Step
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
 from borgish.sim.faux.copied import whole_report
@@ -49,12 +49,14 @@ class KeptCell:
         """Make a step, and as many more as it asks for, and let every machine that is up report."""
         up = self._answering()
         first = step = self._write(
-            self.core.step([Heard(dict.fromkeys(up, self.now.mono)), *inputs], self.now)
+            self.core.step([PollsAnswered(dict.fromkeys(up, self.now.mono)), *inputs], self.now)
         )
         while step.more:
             step = self._write(self.core.step([], self.now))
         for name in self._answering():
-            self._write(self.core.step([Ask(2, whole_report(self.core.cell, name), name)], self.now))
+            self._write(
+                self.core.step([CommandRequest(2, whole_report(self.core.cell, name), name)], self.now)
+            )
         return first
 
     def _answering(self) -> list[str]:
@@ -70,7 +72,7 @@ class KeptCell:
         """Have somebody ask for something a second later; it must be accepted."""
         self.now = self.now.later(1.0)
         then = cell_at(self.store, NAME, command.to).cell if isinstance(command, RollBack) else None
-        ((_, reply),) = self.step(Ask(1, command, actor, then=then)).replies
+        ((_, reply),) = self.step(CommandRequest(1, command, actor, then=then)).replies
         assert not isinstance(reply, Refused), reply
 
     def submit(self, text: str, user: str = "ann") -> None:

@@ -14,7 +14,7 @@ from borgish.cell.model import Cell, Rules, Snapshot
 from borgish.clock import Now
 from borgish.errors import Refused
 from borgish.master.core import Core
-from borgish.master.step import Ask, Heard
+from borgish.master.step import CommandRequest, PollsAnswered
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.vocabulary import Band
 from borgish.wire.api import Accepted
@@ -33,7 +33,7 @@ class CoreMaster(FakeMaster):
         super().reset()
         self.begin(Cell(Snapshot("test")), RULES)
         joins = [JoinMachine(machine(name), "i", known=False) for name in MACHINES]
-        self.core.step([Ask(n, join, "join") for n, join in enumerate(joins)], self.now)
+        self.core.step([CommandRequest(n, join, "join") for n, join in enumerate(joins)], self.now)
 
     def begin(self, cell: Cell, rules: Rules) -> None:
         """Let a master begin, on this cell and with this configuration."""
@@ -43,8 +43,8 @@ class CoreMaster(FakeMaster):
         self.cell, self.observed = self.core.cell, self.core.observed
 
     async def ask(self, command: Command, actor: str, request_id: str, digest: str) -> Accepted:
-        heard = Heard(dict.fromkeys(MACHINES, self.now.mono))
-        step = self.core.step([heard, Ask(1, command, actor, request_id, digest)], self.now)
+        heard = PollsAnswered(dict.fromkeys(MACHINES, self.now.mono))
+        step = self.core.step([heard, CommandRequest(1, command, actor, request_id, digest)], self.now)
         ((_, reply),) = step.replies
         if isinstance(reply, Refused):
             raise reply

@@ -18,7 +18,7 @@ from borgish.clock import Now
 from borgish.errors import Refused
 from borgish.link.conversation import attempt_spec
 from borgish.master.core import Core
-from borgish.master.step import Ask, Heard, Input, Step
+from borgish.master.step import CommandRequest, Input, PollsAnswered, Step
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import DEVICE_MILLIS, Resources
 from borgish.spec.read import read_job
@@ -68,7 +68,7 @@ class Story:
             joined_at=self.now.wall,
             port_next=20000,
         )
-        self.step(Ask(1, JoinMachine(facts, name, known=False), name))
+        self.step(CommandRequest(1, JoinMachine(facts, name, known=False), name))
         more = [f"{key} {value}" for key, value in attributes.items()]
         more += [f"{count} {kind}" for kind, count in (devices or {}).items()]
         self.tell(f"machine {name}: {', '.join([f'{cpu} cpu', f'{gib} GiB', *more])}")
@@ -82,7 +82,7 @@ class Story:
         """Let a machine have container images, each of an architecture."""
         there = {f"{image}:1": arch for image, arch in images.items()}
         self.tell(f"{name} has {', '.join(f'{image} for {arch}' for image, arch in there.items())}")
-        self.step(Ask(2, Observe(name, "boot", name, (), images=there), name))
+        self.step(CommandRequest(2, Observe(name, "boot", name, (), images=there), name))
         self.show()
 
     def report(self, name: str) -> None:
@@ -104,7 +104,7 @@ class Story:
             if not is_alloc_set(job):
                 one = running(cell, job, job.tasks[index])
                 attempts[one.task, one.attempt] = one
-        self.step(Ask(2, Observe(name, "boot", name, tuple(attempts.values()), whole=True), name))
+        self.step(CommandRequest(2, Observe(name, "boot", name, tuple(attempts.values()), whole=True), name))
 
     def all_report(self) -> None:
         """Let every machine that is up say what it runs."""
@@ -117,7 +117,7 @@ class Story:
         cell, seen = self.core.cell, self.core.observed.machines[name]
         gone = sorted(key for key in seen.attempts if not cell.is_current(name, *key))
         self.tell(f"{name}: {', '.join(f'{task}@{attempt}' for task, attempt in gone)} ended")
-        self.step(Ask(2, Observe(name, "boot", name, (), gone=tuple(gone)), name))
+        self.step(CommandRequest(2, Observe(name, "boot", name, (), gone=tuple(gone)), name))
         self.show()
 
     def fall_silent(self, *names: str) -> None:
@@ -131,7 +131,7 @@ class Story:
     def wait(self, seconds: float, *heard: str) -> None:
         """Let time pass, and machines answer."""
         self.now = self.now.later(seconds)
-        self.step(Heard(dict.fromkeys(heard or sorted(self.core.cell.machines), self.now.mono)))
+        self.step(PollsAnswered(dict.fromkeys(heard or sorted(self.core.cell.machines), self.now.mono)))
 
     # People
 
@@ -152,7 +152,7 @@ class Story:
         """Give a command, and show what came of it."""
         if words:
             self.tell(f"{user}: {type(command).__name__} {words}".rstrip(" -"))
-        answer = self.step(Ask(3, command, user))
+        answer = self.step(CommandRequest(3, command, user))
         if isinstance(answer, Refused):
             self.tell(f"  refused: {answer}")
         if isinstance(answer, Accepted):

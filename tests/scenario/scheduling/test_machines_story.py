@@ -2,7 +2,7 @@
 
 from borgish.cell.commands import Observe, TaintMachine, UntaintMachine
 from borgish.link.conversation import Outgoing
-from borgish.master.step import Ask
+from borgish.master.step import CommandRequest
 from borgish.vocabulary import TaintEffect, task_name
 from tests.scenario.scheduling.story import Story
 
@@ -35,7 +35,7 @@ def change(story: Story, machine: str, **attributes: str) -> None:
     shown = ", ".join(f"{key} {value}" for key, value in attributes.items())
     story.tell(f"{machine} says: {shown}")
     said = Observe(machine, "boot", machine, (), attributes=attributes)
-    story.step(Ask(2, said, machine))
+    story.step(CommandRequest(2, said, machine))
     story.wait(1.0)
     story.show()
 

@@ -1,7 +1,7 @@
 """Taints, machines kept for some, attributes that change, and images, from the job file to the machine."""
 
 from borgish.cell.commands import Observe, TaintMachine, UntaintMachine
-from borgish.master.step import Ask
+from borgish.master.step import CommandRequest
 from borgish.vocabulary import Runtime, TaintEffect
 from tests.scenario.scheduling.story import Story
 
@@ -72,7 +72,7 @@ def test_attributes_that_change_under_a_task() -> None:
     story.submit_file("dedicated")
     on = story.where("ann/dedicated")[0]
     story.tell(f"{on} comes back with pool=web")
-    story.step(Ask(2, Observe(on, "boot", on, (), attributes={"pool": "web"}), on))
+    story.step(CommandRequest(2, Observe(on, "boot", on, (), attributes={"pool": "web"}), on))
     story.wait(2.0)
     story.show()
     assert story.where("ann/dedicated") == [{"m1": "m2", "m2": "m1"}[on]]

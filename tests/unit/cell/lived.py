@@ -12,7 +12,7 @@ from borgish.cell.model import Cell, Machine, Snapshot
 from borgish.clock import Now
 from borgish.errors import Refused
 from borgish.master.core import Core
-from borgish.master.step import Ask, Heard, Step
+from borgish.master.step import CommandRequest, PollsAnswered, Step
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
@@ -87,10 +87,12 @@ class Lived:
         assert self.steps <= STEPS_MAX, "it does not come to rest"
         self.now = self.now.later(1.0)
         there = sorted(self.cell.machines.keys() - self.silent)
-        heard = Heard(dict.fromkeys(there, self.now.mono))
-        reports = [Ask(-1, report, report.machine) for name in there if (report := self._report(name))]
+        heard = PollsAnswered(dict.fromkeys(there, self.now.mono))
+        reports = [
+            CommandRequest(-1, report, report.machine) for name in there if (report := self._report(name))
+        ]
         asks = [
-            Ask(number, command, actor, then=then or self.then_of(command))
+            CommandRequest(number, command, actor, then=then or self.then_of(command))
             for number, command in enumerate(commands)
         ]
         step = self.core.step([heard, *reports, *asks], self.now)

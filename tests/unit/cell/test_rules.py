@@ -11,7 +11,7 @@ from borgish.cell.model import Cell, Rules, Snapshot
 from borgish.clock import Now
 from borgish.errors import UnsafeConfiguration
 from borgish.master.core import Core
-from borgish.master.step import Ask, Heard
+from borgish.master.step import CommandRequest, PollsAnswered
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
@@ -30,7 +30,7 @@ def started(rules: Rules | None, cell: Cell | None = None) -> tuple[Core, list[E
 
 def submitted(core: Core, priority: int) -> None:
     job = JobSpec(f"p{priority}", "ann", 1, ("true",), priority=priority)
-    core.step([Ask(1, SubmitJob(job), "ann")], NOW)
+    core.step([CommandRequest(1, SubmitJob(job), "ann")], NOW)
 
 
 def test_the_usual_rules_are_nothing_to_tell() -> None:
@@ -87,7 +87,7 @@ def test_bands_change_when_no_job_changes_its_band() -> None:
     submitted(core, 250)
     submitted(core, 10)
     submitted(core, 150)
-    core.step([Ask(1, KillTasks("ann/p150"), "ann")], NOW)
+    core.step([CommandRequest(1, KillTasks("ann/p150"), "ann")], NOW)
     core.cell.take_touched()
     started(OTHER, core.cell)
     assert core.cell.rules == OTHER
@@ -120,9 +120,12 @@ def test_prod_is_what_the_cell_calls_prod() -> None:
 @pytest.mark.parametrize(("rules", "state"), [(Rules(), State.PENDING), (OTHER, State.RUNNING)])
 def test_the_scheduler_preempts_by_the_bands_of_the_cell(rules: Rules, state: State) -> None:
     core, _ = started(rules)
-    core.step([Ask(1, JoinMachine(machine(), "i", known=False), "m1"), Heard({"m1": NOW.mono})], NOW)
+    core.step(
+        [CommandRequest(1, JoinMachine(machine(), "i", known=False), "m1"), PollsAnswered({"m1": NOW.mono})],
+        NOW,
+    )
     for name, priority in (("low", 120), ("high", 130)):
         job = JobSpec(name, "ann", 1, ("true",), priority=priority, resources=Resources(3000, 2**20))
-        core.step([Ask(1, SubmitJob(job), "ann"), Heard({"m1": NOW.mono})], NOW)
+        core.step([CommandRequest(1, SubmitJob(job), "ann"), PollsAnswered({"m1": NOW.mono})], NOW)
     (task,) = core.cell.jobs["ann/low"].tasks
     assert task.state is state

@@ -22,7 +22,7 @@ from borgish.clock import Now
 from borgish.errors import Conflict, NotFound
 from borgish.link.conversation import Outgoing
 from borgish.master.core import Core
-from borgish.master.step import Ask, Heard, Input, Missed, NotPolled, Step
+from borgish.master.step import CommandRequest, Input, NotPolled, PollsAnswered, PollsMissed, Step
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
 from borgish.spec.job import Constraint, JobSpec
@@ -68,7 +68,7 @@ class Driver:
         return step
 
     def ask(self, command: Command, request_id: str = "", digest: str = "d") -> Accepted:
-        step = self.step(Ask(1, command, "ann", request_id, digest))
+        step = self.step(CommandRequest(1, command, "ann", request_id, digest))
         reply = step.replies[0][1]
         if not isinstance(reply, Accepted):
             raise reply
@@ -76,10 +76,10 @@ class Driver:
 
     def wait(self, seconds: float, *heard: str) -> Step:
         self.now = self.now.later(seconds)
-        return self.step(Heard(dict.fromkeys(heard, self.now.mono)))
+        return self.step(PollsAnswered(dict.fromkeys(heard, self.now.mono)))
 
     def report(self, name: str, *attempts: SeenAttempt) -> Step:
-        return self.step(Ask(2, Observe(name, "b", name, attempts), name))
+        return self.step(CommandRequest(2, Observe(name, "b", name, attempts), name))
 
     def states(self) -> list[State]:
         return [task.state for task in self.core.cell.jobs["ann/web"].tasks]
@@ -94,7 +94,7 @@ JOB = JobSpec("web", "ann", 3, ("sleep", "{{task.index}}"), ports=("http",))
 
 
 def test_a_submission_is_placed_in_the_same_step(driver: Driver) -> None:
-    step = driver.step(Ask(7, SubmitJob(JOB), "ann"))
+    step = driver.step(CommandRequest(7, SubmitJob(JOB), "ann"))
     assert [handle for handle, _ in step.replies] == [7]
     assert [entry.actor for entry in step.entries] == ["ann", "scheduler"]
     assert step.assignments == {"m1", "m2", "m3"}
@@ -179,7 +179,7 @@ def test_who_was_not_asked_was_not_silent(driver: Driver) -> None:
     driver.wait(1, "m1", "m2", "m3")
     for _ in range(30):
         driver.now = driver.now.later(1)
-        driver.step(Heard({"m1": driver.now.mono}), NotPolled(("m2", "gone")))
+        driver.step(PollsAnswered({"m1": driver.now.mono}), NotPolled(("m2", "gone")))
     assert {name: machine.up for name, machine in driver.core.cell.machines.items()} == {
         "m1": True,
         "m2": True,
@@ -197,7 +197,7 @@ def test_what_runs_and_should_not_is_ordered_to_stop(driver: Driver) -> None:
     old = SeenAttempt("ann/web/0", task.attempt, Phase.UP)
     name = task.machine
     driver.report(name, old)
-    step = driver.step(Ask(1, RestartTasks("ann/web", (0,)), "ann"))
+    step = driver.step(CommandRequest(1, RestartTasks("ann/web", (0,)), "ann"))
     assert name in step.assignments
     assignment = Outgoing(driver.core.cell, name).assignment(driver.core.observed, 2, driver.now)
     assert [order.key for order in assignment.stop] == [f"ann/web/0@{old.attempt}"]
@@ -342,7 +342,7 @@ def test_a_machine_that_is_heard_again_is_up_though_it_has_nothing_new_to_say(dr
 
 
 def refuse(driver: Driver, name: str) -> None:
-    driver.step(Missed({name: Miss("127.0.0.1:7500: connection refused", refused=driver.now.mono)}))
+    driver.step(PollsMissed({name: Miss("127.0.0.1:7500: connection refused", refused=driver.now.mono)}))
 
 
 def test_a_host_that_refuses_connections_keeps_its_tasks_for_a_minute() -> None:
@@ -364,8 +364,8 @@ def test_a_host_that_refuses_connections_keeps_its_tasks_for_a_minute() -> None:
 def test_a_machine_that_missed_two_polls_gets_no_new_tasks_until_it_answers() -> None:
     driver = Driver(1)
     driver.wait(1, "m1")
-    driver.step(Missed({"m1": Miss("lost")}))
-    driver.step(Missed({"m1": Miss("lost")}))
+    driver.step(PollsMissed({"m1": Miss("lost")}))
+    driver.step(PollsMissed({"m1": Miss("lost")}))
     driver.ask(SubmitJob(JOB))
     (refusal,) = driver.core.refusals["ann/web"]
     assert refusal.text == "0 of 1 machine fits: 1 is not answering"
@@ -379,7 +379,7 @@ def test_one_missed_poll_is_no_reason_to_place_nothing() -> None:
     driver = Driver(1)
     for _ in range(3):
         driver.wait(1, "m1")
-        driver.step(Missed({"m1": Miss("lost")}))
+        driver.step(PollsMissed({"m1": Miss("lost")}))
     driver.ask(SubmitJob(JOB))
     assert len(placed(driver)) == JOB.tasks
 
@@ -398,7 +398,7 @@ def test_tasks_that_a_machine_no_longer_reports_look_different_now(driver: Drive
     task = driver.core.cell.jobs["ann/web"].tasks[0]
     driver.report(task.machine, SeenAttempt("ann/web/0", task.attempt, Phase.UP))
     whole = Observe(task.machine, "b", task.machine, (), whole=True)
-    assert driver.step(Ask(2, whole, task.machine)).seen == {"ann/web": {0}}
+    assert driver.step(CommandRequest(2, whole, task.machine)).seen == {"ann/web": {0}}
 
 
 def test_a_name_whose_machine_may_still_answer_is_not_given_to_another(driver: Driver) -> None:
@@ -412,7 +412,7 @@ def test_a_name_whose_machine_may_still_answer_is_not_given_to_another(driver: D
 def test_a_machine_that_is_down_says_why_it_gave_no_answer(driver: Driver) -> None:
     driver.wait(1, "m1", "m2", "m3")
     for _ in range(12):
-        driver.step(Missed({"m1": Miss("127.0.0.1:7500: no route to host")}))
+        driver.step(PollsMissed({"m1": Miss("127.0.0.1:7500: no route to host")}))
         driver.wait(1, "m2", "m3")
     assert "no route to host" in driver.core.cell.machines["m1"].reason
     driver.wait(1, "m1", "m2", "m3")
@@ -421,8 +421,8 @@ def test_a_machine_that_is_down_says_why_it_gave_no_answer(driver: Driver) -> No
 
 
 def test_of_a_thousand_requests_with_one_id_one_is_done(driver: Driver) -> None:
-    asks = [Ask(n, SubmitJob(JOB), "ann", "r1", "d") for n in range(1000)]
-    step = driver.step(*asks, Ask(1000, SubmitJob(JOB), "ann", "r1", "another body"))
+    asks = [CommandRequest(n, SubmitJob(JOB), "ann", "r1", "d") for n in range(1000)]
+    step = driver.step(*asks, CommandRequest(1000, SubmitJob(JOB), "ann", "r1", "another body"))
     replies = [reply for _, reply in sorted(step.replies, key=lambda each: each[0])]
     assert len([entry for entry in driver.entries if entry.request_id == "r1"]) == 1
     assert isinstance(replies[0], Accepted)
@@ -437,9 +437,11 @@ def test_a_machine_that_shrinks_keeps_what_runs_and_gets_nothing_new(driver: Dri
     before = placed(driver)
     none = msgspec.structs.replace(machine(task.machine).capacity, cpu_millis=1)
     driver.now = driver.now.later(1)
-    driver.core.step([Ask(2, Observe(task.machine, "b", task.machine, (), capacity=none), "-")], driver.now)
+    driver.core.step(
+        [CommandRequest(2, Observe(task.machine, "b", task.machine, (), capacity=none), "-")], driver.now
+    )
     assert driver.core.cell.machines[task.machine].capacity.cpu_millis == 1
-    driver.core.step([Ask(3, ScaleJob("ann/web", 12), "ann")], driver.now.later(1))
+    driver.core.step([CommandRequest(3, ScaleJob("ann/web", 12), "ann")], driver.now.later(1))
     after = placed(driver)
     assert after[:3] == before
     assert task.machine not in {name for name, _ in after[3:]}

@@ -3,7 +3,7 @@
 from borgish.cell.commands import CordonMachine, KillTasks, Observe, SeenAttempt, SubmitJob, UncordonMachine
 from borgish.cell.model import Task
 from borgish.link.conversation import Outgoing
-from borgish.master.step import Ask
+from borgish.master.step import CommandRequest
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import JobKind, Phase, State
@@ -39,7 +39,7 @@ def test_a_machine_that_never_speaks_of_an_alloc_keeps_it() -> None:
     assert room.machine == "m1"
     guest = SeenAttempt("ann/guest/0", only_task(driver, "ann/guest").attempt, Phase.UP)
     for whole in (False, True):
-        driver.step(Ask(2, Observe("m1", "b", "m1", (guest,), whole=whole), "m1"))
+        driver.step(CommandRequest(2, Observe("m1", "b", "m1", (guest,), whole=whole), "m1"))
         driver.wait(2, "m1", "m2", "m3")
     assert (room.state, room.machine, room.attempt) == (State.RUNNING, *before)
 

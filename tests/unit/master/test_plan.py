@@ -12,7 +12,7 @@ from borgish.errors import Conflict, Invalid, Refused
 from borgish.master.core import Core
 from borgish.master.planning import PREFIX, Foreseen
 from borgish.master.reading import plan_view
-from borgish.master.step import Ask
+from borgish.master.step import CommandRequest
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
 from borgish.spec.job import Constraint, JobSpec, Override, Spread
@@ -370,7 +370,8 @@ def test_a_plan_is_made_on_what_came_in_the_same_step(planner: Planner) -> None:
     wanted, other = spec("ann/web", 2, 3000), spec("bob/web", 2, 3000)
     tokens = [planner.plan(each).token for each in (wanted, other)]
     asks = [
-        Ask(n, SubmitJob(*each), "ann") for n, each in enumerate(zip((wanted, other), tokens, strict=True))
+        CommandRequest(n, SubmitJob(*each), "ann")
+        for n, each in enumerate(zip((wanted, other), tokens, strict=True))
     ]
     (_, first), (_, second) = planner.step(*asks).replies
     assert not isinstance(first, Exception)

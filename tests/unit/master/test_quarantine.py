@@ -19,7 +19,7 @@ from borgish.master import core as core_module
 from borgish.master.core import Core
 from borgish.master.daemon import POISON_FILE, PoisonFile
 from borgish.master.quarantine import PAUSE_SECONDS, culprits
-from borgish.master.step import Ask, Step
+from borgish.master.step import CommandRequest, Step
 from borgish.reconcilers import RECONCILERS, Reconciler
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.scheduler.schedule import Scheduler
@@ -49,7 +49,10 @@ class Cellar:
         self.ask(JoinMachine(machine_record("m1"), "i1", known=True))
 
     def ask(self, *commands: Command) -> Step:
-        asks = [Ask(n, command, "ann", f"r{next(self.ids)}", f"d{n}") for n, command in enumerate(commands)]
+        asks = [
+            CommandRequest(n, command, "ann", f"r{next(self.ids)}", f"d{n}")
+            for n, command in enumerate(commands)
+        ]
         return self.core.step(asks, self.now)
 
     def wait(self, seconds: float) -> Step:

@@ -11,7 +11,7 @@ from borgish.clock import SystemClock
 from borgish.errors import StoreFull
 from borgish.master.checkpoints import Checkpointer
 from borgish.master.core import Core
-from borgish.master.step import Ask, Input, Step
+from borgish.master.step import CommandRequest, Input, Step
 from borgish.master.turn import Inbox, Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.memory import MemoryStore
@@ -95,7 +95,7 @@ def report_of(driver: Filled, phase: Phase, exit_code: int | None = None) -> Obs
 
 def test_a_report_that_changes_nothing_is_ingested_and_another_waits(driver: Filled) -> None:
     driver.free_space = FULL
-    [(_, reply)] = driver.step(Ask(1, report_of(driver, Phase.UP), "m1")).replies
+    [(_, reply)] = driver.step(CommandRequest(1, report_of(driver, Phase.UP), "m1")).replies
     assert isinstance(reply, Accepted)
     task = driver.core.cell.jobs["ann/web"].tasks[0]
     seen = driver.core.observed.attempt(task.machine, "ann/web/0", task.attempt)
@@ -103,12 +103,12 @@ def test_a_report_that_changes_nothing_is_ingested_and_another_waits(driver: Fil
     assert seen.phase is Phase.UP
 
     restarted = report_of(driver, Phase.UP, exit_code=1)
-    [(_, reply)] = driver.step(Ask(1, restarted, "m1")).replies
+    [(_, reply)] = driver.step(CommandRequest(1, restarted, "m1")).replies
     assert isinstance(reply, StoreFull)
     assert driver.core.observed.attempt(task.machine, "ann/web/0", task.attempt) == seen
 
     driver.free_space = AMPLE
-    [(_, reply)] = driver.step(Ask(1, restarted, "m1")).replies
+    [(_, reply)] = driver.step(CommandRequest(1, restarted, "m1")).replies
     assert isinstance(reply, Accepted)
     assert driver.core.cell.jobs["ann/web"].tasks[0].restarts == 1
 
