@@ -1,7 +1,8 @@
 """Who may do what: tokens stand for principals, and every route declares its policy.
 
-A token is kept only as its SHA-256. Nothing is allowed that a policy does not name; a test walks the
-routes and fails for one without.
+A token is kept only as its SHA-256. Nothing is allowed that a policy does not name; a test walks the routes
+and fails for one without. Borg calls such privileges capabilities (section 2.5); this is role-based access
+control (RBAC), with roles that are fixed.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """What must hold of a cell after every step, whatever happened. For the simulator and for tests.
 
-Among it: no machine is overcommitted. Each check yields one
-sentence for each thing wrong; a sound cell yields none.
+Among it: no machine is overcommitted. Each check yields one sentence for each thing wrong; a sound cell
+yields none.
 """
 
 from collections.abc import Iterator

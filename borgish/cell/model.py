@@ -179,7 +179,7 @@ class Machine(msgspec.Struct):
     host: str
     port: int
     tls: bool
-    capacity: Resources
+    capacity: Resources  # what tasks may use of it (Kubernetes' allocatable)
     attributes: dict[str, str]
     runtimes: tuple[Runtime, ...]
     ports_low: int

@@ -1,5 +1,6 @@
 """One machine's poll, over and over: what it should run goes out, what it does run comes back. Each answer is
-the machine's heartbeat. Borg's link shards do this for many machines each (section 3.3).
+the machine's heartbeat, and without one it is a missed poll. Borg's link shards do this for many machines
+each (section 3.3).
 
 The borglet holds each poll until something changes. A new assignment does not wait for a held poll:
 a second poll overtakes it, and the borglet answers the first at once.

@@ -1,4 +1,5 @@
-"""The history of a running master's cell for who archives it: events, attempts, samples of usage.
+"""The history of a running master's cell for who archives it: events, attempts, samples of usage, which is
+what Borg keeps in Infrastore (section 2.6).
 
 ``Archive`` streams them. All of it is read a page at a time and worked on in threads, so that turns go on and
 memory does not grow with the journal; what is held is one cell, as it was where the rows begin. One stream at

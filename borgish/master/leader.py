@@ -1,5 +1,5 @@
 """A master that leads: its parts, what each durable step lets out, and how it ends. Who asks it is in
-``daemon``; what comes before it leads is in ``life``.
+``daemon``; what comes before it leads is in ``process``.
 
 It takes its store, transport, clock, timers and threads as parameters (``Host``), and runs in any event loop:
 the simulator runs this very code on a virtual clock.

@@ -1,4 +1,4 @@
-"""A machine that was silent too long is down, and one that is heard again is up (Kubernetes' NotReady,
+"""A machine that missed polls for too long is down, and one that is heard again is up (Kubernetes' NotReady,
 Nomad's missed heartbeats).
 
 Silence is judged on this master's own clock and only from the time that this master began to ask. A
@@ -7,7 +7,8 @@ is nothing new to report.
 
 A host that refuses connections is alive: only its borglet is dead, and its tasks run. Such a machine is given
 longer, for a borglet that is started again goes on with them. Each refusal is a sign of life of the host, so
-when refusals turn to silence, the time of silence begins with the last of them.
+when refusals turn to silence, the time of silence begins with the last of them. How long to wait is set for
+the whole cell; Nomad sets it for each group (``max_client_disconnect``).
 
 A step that comes late, by a slow commit or a stopped process, begins the count anew (``STALL_SECONDS`` of the
 core): who judges silence has to doubt itself first.

@@ -11,10 +11,10 @@ down yet when the first is; so all that missed their last polls count. When such
 come back one after another; so one that has just come back counts as unreachable a little longer, or the
 first to return would cost the others their tasks.
 
-And only a few machines at a time, those with most production first: what seems to be a few dead machines may
-be the beginning of more, and whether it is a mass failure is judged again before the next few. When machines
-were given up is in the journal (``MachineLost``), so a new master goes on at the same rate, by a clock that
-no step of the wall clock moves. A machine is given up whole, in one decision.
+And only a few machines at a time (the rate limit), those with most production first: what seems to be a few
+dead machines may be the beginning of more, and whether it is a mass failure is judged again before the next
+few. When machines were given up is in the journal (``MachineLost``), so a new master goes on at the same
+rate, by a clock that no step of the wall clock moves. A machine is given up whole, in one decision.
 """
 
 import math

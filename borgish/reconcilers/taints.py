@@ -1,4 +1,5 @@
-"""Tasks leave machines with a taint that evicts: at once, or when the time that they tolerate is over.
+"""Tasks leave machines with a taint that evicts: at once, or when the time that they tolerate is over. It is
+the way to drain a machine: ``borgctl machine taint M drain --effect evict``.
 
 A few at each resync, so that there is a rate: whoever taints a whole row of machines wants them
 emptied, not everything stopped at once.

@@ -1,4 +1,5 @@
 """Explains why no machine takes a class of tasks: per reason how many machines, in words, and the way out.
+Borg has a "why pending?" annotation (section 2.6) for it.
 
 It is written for whoever has to act on it: what can never be comes first, then the changes that would help
 (near misses), then what the tasks wait for. Amounts in a hint are such as a job file takes.

@@ -1,4 +1,4 @@
-"""The work of one pass of the scheduler: windows of the queue, placed class by class.
+"""The work of one pass of the scheduler (Nomad's evaluation): windows of the queue, placed class by class.
 
 First come those whose place was kept while others left. A class that found no room may preempt; what
 is then left of it is refused, and in this pass nothing of its class is tried again; nor in the next ones

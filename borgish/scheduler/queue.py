@@ -1,13 +1,13 @@
-"""The tasks that wait: which of them are alike, and in which order they have their turn.
+"""The pending queue: which of the tasks that wait are alike, and in which order they have their turn.
 
 Alike means: the same needs, facts wanted of a machine, preferences, ports, band, priority where that
 decides what they may preempt, and whether they are replicas of a service. A job with rules of its own
 on where its tasks are is a class by itself (equivalence classes, section 3.4 of the Borg paper).
 
 High priorities come before low ones. Inside a priority users take turns (round robin, section 3.2), and the
-jobs of a user, one task a turn, so that a job of 10,000 tasks does not hold up another user's single task; a
-job's tasks go by index. Who begins moves on with the journal's position, so that nobody is always first when
-places come free one by one.
+jobs of a user, one task a turn, so that a job of 10,000 tasks does not hold up another user's single task
+(head-of-line blocking); a job's tasks go by index. Who begins moves on with the journal's position, so that
+nobody is always first when places come free one by one.
 """
 
 from collections import deque

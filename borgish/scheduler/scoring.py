@@ -1,9 +1,10 @@
-"""What a machine costs for a task: less is better, the sum of all scorers.
+"""Scoring: what a machine costs for a task. Less is better; the cost is the sum of all scorers.
 
-What follows from facts (a user's preferences, images, soft taints) is the *static score*, and kept by class
-until facts change. The rest changes with placements: how full a machine is, who is there. A scorer of
-that kind is a small function that uses nothing but ``+ - * /`` and ``abs``, so that it answers for one
-machine in plain numbers and for all of them in arrays.
+What follows from facts (a user's preferences, soft taints, and images, which is package locality) is the
+*static score*, and kept by class until facts change (the score cache, section 3.4). The rest changes with
+placements: how full a machine is, who is there. A scorer of that kind is a small function that uses nothing
+but ``+ - * /`` and ``abs``, so that it answers for one machine in plain numbers and for all of them in
+arrays.
 
 In cells of more than 2,000 machines not all are scored (relaxed randomisation, section 3.4 of the Borg paper,
 which does not say how many are enough): machines are scanned until enough are found that fit, and of these

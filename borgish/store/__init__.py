@@ -1,1 +1,2 @@
-"""Keeps the journal, the tables and the checkpoints of a cell in SQLite or Postgres."""
+"""Keeps the journal (Borg's change log), the tables and the checkpoints (its snapshots) of a cell in SQLite
+or Postgres. There is no Paxos and no replica of its own: what the database has committed is what happened."""

@@ -1,4 +1,5 @@
 """Who leads: a lock on a file (SQLite), or a row and an advisory lock (Postgres); the epoch is the fence.
+Borg's elected master holds a Chubby lock, and its store is replicated by Paxos (section 3.1).
 
 Every append is made under its epoch in its own transaction, and borglets obey the higher epoch, so to take
 over too early harms nobody: the former leader is fenced at its next write. All else is speed. On SQLite the

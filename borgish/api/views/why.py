@@ -1,4 +1,5 @@
-"""Why a task or a job is as it is, in words, and what can be done about it."""
+"""Why a task or a job is as it is, in words, and what can be done about it: Borg's "why pending?" (section
+2.6)."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,5 @@
-"""What stays of attempts that were let go, for ``borgctl task logs``, and what has to go, and why.
+"""Garbage collection of ended attempts: what stays of them for ``borgctl task logs``, what has to go, and
+why.
 
 One rule for all runtimes; each holds and removes what it keeps itself: folders here, containers in
 ``docker_inventory``. Nothing gets here before the master has its end for good, so the rule asks nobody.
