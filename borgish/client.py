@@ -30,7 +30,7 @@ from borgish.errors import (
     Unauthenticated,
     Unreachable,
 )
-from borgish.masters import SENT_ON, Masters, NobodyLeads, NotThere, SentOn
+from borgish.masters import SENT_ON, Masters, NobodyLeads, NotAnswering, Redirected
 
 if TYPE_CHECKING:
     import ssl
@@ -276,7 +276,7 @@ class Client:
         """Return the error that an answer of the master stands for."""
         kind = response.headers.get_content_type()
         if response.status == SENT_ON and (where := response.headers.get("location")):
-            return SentOn(self.url, where)
+            return Redirected(self.url, where)
         if kind != "application/problem+json":
             return BorgishError(
                 f"{self.url} answered {response.status} and is not a borgmaster",
@@ -299,7 +299,7 @@ class Client:
             hint = "" if method == "GET" else "It may have been done: look before you ask again"
             raise Unreachable(f"{self.url} did not answer in time", hint) from error
         if isinstance(error, socket.gaierror):
-            raise NotThere(f"{self.url}: there is no such host") from error
+            raise NotAnswering(f"{self.url}: there is no such host") from error
         if isinstance(error, http.client.HTTPException) and not isinstance(error, ConnectionError):
             raise Unreachable(
                 f"what answers at {self.url} is not a borgmaster, or was cut off", "Check the address"
@@ -309,7 +309,7 @@ class Client:
             what = str(reason).lower().replace("_", " ")
             raise Unreachable(f"{self.url} cannot be trusted: {what}: {words}", _TLS_HINT) from error
         why = getattr(error, "strerror", None) or str(error) or "the connection broke"
-        raise NotThere(f"{self.url} cannot be reached: {str(why).lower()}", self._start_hint) from error
+        raise NotAnswering(f"{self.url} cannot be reached: {str(why).lower()}", self._start_hint) from error
 
 
 def quoted(*parts: str | int) -> str:

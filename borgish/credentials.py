@@ -58,7 +58,7 @@ def make_credentials(folder: Path) -> Credentials:
     return _usable(folder, secret)
 
 
-def tell_clients(folder: Path, url: str, ca: str = "", masters: Sequence[str] = ()) -> None:
+def write_client_file(folder: Path, url: str, ca: str = "", masters: Sequence[str] = ()) -> None:
     """Write where clients on this host find the cell, unless that is what they are told already.
 
     ``url`` is asked first; ``masters`` are the addresses of all masters, if there are several. Nobody else
@@ -74,13 +74,13 @@ def tell_clients(folder: Path, url: str, ca: str = "", masters: Sequence[str] = 
         raise _not_ours(folder, error) from None
 
 
-def told_url(folder: Path) -> str:
+def client_url(folder: Path) -> str:
     """Return the address that clients on this host ask first, "" while they are told none."""
     try:
-        told = msgspec.json.decode((folder / "client.json").read_bytes(), type=dict[str, object])
+        client_file = msgspec.json.decode((folder / "client.json").read_bytes(), type=dict[str, object])
     except (OSError, msgspec.MsgspecError):  # not there yet, or damaged: it is written anew
         return ""
-    return str(told.get("url", ""))
+    return str(client_file.get("url", ""))
 
 
 def _not_ours(folder: Path, error: OSError) -> UnsafeConfiguration:

@@ -25,7 +25,7 @@ BUSY_SECONDS_MAX = 10.0
 _HOPS_MAX = 5  # from one to the next, without a pause
 
 
-class NotThere(Unreachable):
+class NotAnswering(Unreachable):
     """Nobody answers at an address."""
 
 
@@ -33,7 +33,7 @@ class NobodyLeads(Unreachable):
     """A standby answers, and knows no leader."""
 
 
-class SentOn(BorgishError):
+class Redirected(BorgishError):
     """A standby answers, and says who leads."""
 
     def __init__(self, asked: str, location: str) -> None:
@@ -60,11 +60,11 @@ class Masters:
         """All addresses as one text, the one asked now first."""
         return ",".join(dict.fromkeys((self.url, *self._known)))
 
-    def ask(self, question: Callable[[], T], let_go: Callable[[], None]) -> T:
+    def ask(self, question: Callable[[], T], before_next: Callable[[], None]) -> T:
         """Return what the leader answers to a question, which is put to the master at ``url``.
 
-        ``let_go`` is called when another one is to be asked. Raises what the question does, and Unreachable
-        that names everyone who was asked when nobody leads.
+        ``before_next`` is called when another one is to be asked. Raises what the question does, and
+        Unreachable that names everyone who was asked when nobody leads.
         """
         clock, began, tried, silent = SystemClock(), 0.0, list[BorgishError](), set[str]()
         busy_seconds = BUSY_SECONDS_MAX
@@ -77,15 +77,15 @@ class Masters:
                     raise
                 time.sleep(busy.retry_after_seconds)
                 continue
-            except SentOn as sent:
+            except Redirected as sent:
                 if not may_follow(self.url, sent.where) or sent.where == self.url:
                     raise
                 tried.append(sent)
                 silent.clear()
                 following = sent.where if len(tried) % _HOPS_MAX else self._next()
-            except (NotThere, NobodyLeads) as error:
+            except (NotAnswering, NobodyLeads) as error:
                 tried.append(error)
-                silent = silent | {self.url} if isinstance(error, NotThere) else set()
+                silent = silent | {self.url} if isinstance(error, NotAnswering) else set()
                 if silent.issuperset(self._known):
                     raise (_nobody(tried) if len(self._known) > 1 else error) from None
                 following = self._next()
@@ -95,7 +95,7 @@ class Masters:
                 raise _nobody(tried)
             if following == self._known[0]:
                 time.sleep(PAUSE_SECONDS)
-            let_go()
+            before_next()
             self.url = following
 
     def _next(self) -> str:
@@ -106,5 +106,5 @@ class Masters:
 
 
 def _nobody(tried: list[BorgishError]) -> Unreachable:
-    said = "; ".join(dict.fromkeys(error.message for error in tried[-8:]))
-    return Unreachable(f"no borgmaster of this cell leads: {said}", "Start one, or look into their logs")
+    messages = "; ".join(dict.fromkeys(error.message for error in tried[-8:]))
+    return Unreachable(f"no borgmaster of this cell leads: {messages}", "Start one, or look into their logs")

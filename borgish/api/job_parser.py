@@ -68,25 +68,25 @@ class JobParser:
             await asyncio.sleep(0)
 
     async def read(
-        self, asker: str, body: Callable[[], Awaitable[bytes]], user: str, bands: Bands
+        self, caller: str, body: Callable[[], Awaitable[bytes]], user: str, bands: Bands
     ) -> JobSpec:
         """Read the body of a request as ``spec.read.read_job`` does. It is received only when it is its turn
         among those of who asks."""
-        if self._waiting[asker] >= WAITING_OF_USER_MAX:
+        if self._waiting[caller] >= WAITING_OF_USER_MAX:
             raise TooManyRequests(
-                f"{WAITING_OF_USER_MAX} long job files of {asker} are being read already",
+                f"{WAITING_OF_USER_MAX} long job files of {caller} are being read already",
                 "Send one at a time",
             )
-        self._waiting[asker] += 1
+        self._waiting[caller] += 1
         try:
-            async with self._turns.setdefault(asker, asyncio.Lock()):
+            async with self._turns.setdefault(caller, asyncio.Lock()):
                 text = await body()
                 async with self._turn:
                     return await asyncio.to_thread(self._process.read, text, user, bands)
         finally:
-            self._waiting[asker] -= 1
-            if not self._waiting[asker]:
-                del self._waiting[asker], self._turns[asker]
+            self._waiting[caller] -= 1
+            if not self._waiting[caller]:
+                del self._waiting[caller], self._turns[caller]
 
 
 class _Process:

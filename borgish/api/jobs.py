@@ -109,11 +109,11 @@ async def scale_job(request: ApiRequest, user: Owner, name: JobName) -> Accepted
 
 async def _asked(request: ApiRequest, user: str) -> JobSpec:
     """Read the job file in a request, which must be of who asks."""
-    asker, bands = request.user.name, request.services.bands()
+    caller, bands = request.user.name, request.services.bands()
     if 0 <= request.body_bytes <= SHORT_BYTES_MAX:
-        spec = read_job(await request.short_body(), user or asker, bands)
+        spec = read_job(await request.short_body(), user or caller, bands)
     else:
-        spec = await request.parser.read(asker, request.body, user or asker, bands)
+        spec = await request.parser.read(caller, request.body, user or caller, bands)
     check_owner(request.user, spec.user)
     return spec
 

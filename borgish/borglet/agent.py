@@ -105,7 +105,7 @@ class Agent:
         self._conditions: tuple[Condition, ...] = ()
         self._ledger_fault = ""
         self._alarm: asyncio.TimerHandle | None = None
-        self._bell: asyncio.Future[None] | None = (
+        self._wakeup: asyncio.Future[None] | None = (
             None  # what the newest poll waits for; older ones never wait
         )
         self._newest_poll = 0
@@ -133,7 +133,7 @@ class Agent:
     def end_polls(self) -> None:
         """Let all held polls be answered now, and hold none any more."""
         self._closing = True
-        self._ring()
+        self._wake()
 
     async def close(self) -> None:
         """Let go of everything; what runs goes on running."""
@@ -165,7 +165,7 @@ class Agent:
         self._caller = caller
         self._newest_poll += 1
         number = self._newest_poll
-        self._ring()
+        self._wake()
         self._turn()
         if fresh:
             self._log_assignment(request)
@@ -260,7 +260,7 @@ class Agent:
             self._do(action)
         self._set_alarm(actions.wake_at, now.mono)
         if self.core.report_generation != before:
-            self._ring()
+            self._wake()
         for report in actions.news:
             _log_news(report)
 
@@ -301,10 +301,10 @@ class Agent:
 
     # -- held polls -------------------------------------------------------------------------------------
 
-    def _ring(self) -> None:
+    def _wake(self) -> None:
         """Wake the poll that is held to look again."""
-        if self._bell is not None and not self._bell.done():
-            self._bell.set_result(None)
+        if self._wakeup is not None and not self._wakeup.done():
+            self._wakeup.set_result(None)
 
     async def _hold(self, request: PollRequest, number: int) -> None:
         until = self._clock.now().mono + min(request.wait_seconds, HOLD_SECONDS_MAX)
@@ -313,10 +313,10 @@ class Agent:
             if left <= 0:
                 return
             loop = asyncio.get_running_loop()
-            bell = self._bell = loop.create_future()
-            timer = loop.call_later(left, self._ring)
+            wakeup = self._wakeup = loop.create_future()
+            timer = loop.call_later(left, self._wake)
             try:
-                await bell
+                await wakeup
             finally:
                 timer.cancel()
 

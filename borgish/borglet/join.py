@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 log = logging.getLogger("borglet.join")
 
-UNHEARD_SECONDS = 15.0
+NOT_POLLED_SECONDS = 15.0
 PAUSE_SECONDS_MIN = 0.2
 PAUSE_SECONDS_MAX = 5.0
 REQUEST_SECONDS = 5.0
@@ -39,7 +39,7 @@ JOIN_HINT = "Put the cell's join token there: it is in tokens/join.token of the 
 WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
 
 
-class SentOn(Exception):
+class Redirected(Exception):
     """A master that stands by names the one that leads."""
 
     def __init__(self, where: str) -> None:
@@ -87,7 +87,7 @@ class Joiner:
                 reply = await self._ask(self._master)
                 self._accepted(reply)
                 return
-            except SentOn as sent:
+            except Redirected as sent:
                 self._master = sent.where
             except (BorgishError, OSError, ValueError) as error:  # ValueError: a host name that is none
                 self._warn(str(error))
@@ -108,11 +108,11 @@ class Joiner:
         return self._masters[(self._masters.index(self._master) + 1) % len(self._masters)]
 
     async def _until_unheard(self) -> None:
-        left = UNHEARD_SECONDS
+        left = NOT_POLLED_SECONDS
         while left > 0:
             await asyncio.sleep(left)
-            left = self._heard() + UNHEARD_SECONDS - self._clock.now().mono
-        log.warning("not polled for %.0f s; joining again", UNHEARD_SECONDS)
+            left = self._heard() + NOT_POLLED_SECONDS - self._clock.now().mono
+        log.warning("not polled for %.0f s; joining again", NOT_POLLED_SECONDS)
 
     def _warn(self, text: str) -> None:
         now = self._clock.now().mono
@@ -145,7 +145,7 @@ class HttpJoin:
         if status == 307:
             url = urlsplit(location)
             if may_follow(master, where := f"{url.scheme}://{url.netloc}"):
-                raise SentOn(where)
+                raise Redirected(where)
         if status not in (200, 201):
             raise self._refusal(status, body)
         try:

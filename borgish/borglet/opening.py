@@ -70,11 +70,11 @@ class Opener:
             task.cancel()
 
     async def _until_open(self, kind: Runtime, tried: asyncio.Event) -> None:
-        said = ""
+        reported = ""
         while fault := await self._open(kind):
-            if fault != said:
+            if fault != reported:
                 log.warning("runtime %s: %s. Tried again each %.0f s", kind, fault, AGAIN_SECONDS)
-            said = fault
+            reported = fault
             tried.set()
             await asyncio.sleep(AGAIN_SECONDS)
         tried.set()

@@ -81,7 +81,7 @@ class Runner:
             if isinstance(action, Start):
                 await self._start(action, runtime)
             else:
-                await self._press(action, runtime)
+                await self._stop_or_forget(action, runtime)
 
     async def _start(self, action: Start, runtime: TaskRuntime) -> None:
         try:
@@ -98,7 +98,7 @@ class Runner:
             latest = runtime.look(action.key)
             self._listener.ran(action.key, latest if latest and latest.run == action.run else state)
 
-    async def _press(self, action: Signal | Kill | Forget, runtime: TaskRuntime) -> None:
+    async def _stop_or_forget(self, action: Signal | Kill | Forget, runtime: TaskRuntime) -> None:
         try:
             if isinstance(action, Signal):
                 await runtime.signal(action.key, action.signal)

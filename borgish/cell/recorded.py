@@ -47,7 +47,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode  # sets too: the sa
 
 def record(decided: Sequence[tuple[Command, Events]], facts: Facts | None = None) -> Recorded:
     """Return what is kept of commands, each with the events that it led to."""
-    fields = tuple(_untold(command, events) for command, events in decided)
+    fields = tuple(_not_in_events(command, events) for command, events in decided)
     return Recorded(fields if any(fields) else (), facts)
 
 
@@ -125,7 +125,7 @@ def _parts(events: Events) -> Iterator[list[AnyEvent]]:
         yield part
 
 
-def _untold(command: Command, events: Events) -> dict[str, Any]:
+def _not_in_events(command: Command, events: Events) -> dict[str, Any]:
     """Return the fields that have to be kept, as JSON has them. Called for each command that places tasks."""
     first = _first_of_each_type(events)
     kept = {}
@@ -150,7 +150,7 @@ def _difference(value: object, implied: object, kind: object) -> Any:
     return kept
 
 
-def _told(kind: type[Command], events: Events) -> dict[str, Any]:
+def _event_fields(kind: type[Command], events: Events) -> dict[str, Any]:
     """Return the fields of a command as its events and its defaults imply them."""
     first = _first_of_each_type(events)
     found = {
@@ -179,17 +179,19 @@ def _sources(
 
 
 def _command(kind: type[Command], events: Events, kept: Mapping[str, Any]) -> Command:
-    return kind(**_merged(kind, _told(kind, events), kept))
+    return kind(**_merged(kind, _event_fields(kind, events), kept))
 
 
-def _merged(kind: type[msgspec.Struct], told: Mapping[str, Any], kept: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(
+    kind: type[msgspec.Struct], event_fields: Mapping[str, Any], kept: Mapping[str, Any]
+) -> dict[str, Any]:
     """Undo ``_difference``."""
     fields = _fields(kind)
     if unknown := kept.keys() - fields.keys():
         raise TypeError(f"{kind.__name__} has no field {', '.join(sorted(unknown))}")
-    merged = dict(told)
+    merged = dict(event_fields)
     for name, value in kept.items():
-        there = told.get(name)
+        there = event_fields.get(name)
         if isinstance(there, msgspec.Struct) and fields[name].type is type(there):
             merged[name] = type(there)(**_merged(type(there), msgspec.structs.asdict(there), value))
         else:

@@ -33,12 +33,12 @@ is kept."""
 
 def report_facts(report: Observe, events: Sequence[AnyEvent]) -> Facts:
     """Return what of a report led to these events."""
-    told = _told(events)
+    by_task = _events_by_task(events)
     rebooted = any(isinstance(event, MachineFacts) for event in events)  # or has other facts
-    seen = (each for each in report.changed if each.task in told)
+    seen = (each for each in report.changed if each.task in by_task)
     return Facts(
-        attempts=tuple(_untold(each, told[each.task], rebooted=rebooted) for each in seen),
-        gone=tuple(gone for gone in report.gone if gone[0] in told),
+        attempts=tuple(_not_in_events(each, by_task[each.task], rebooted=rebooted) for each in seen),
+        gone=tuple(gone for gone in report.gone if gone[0] in by_task),
     )
 
 
@@ -47,10 +47,10 @@ def report_of(cell: Cell, entry: Entry, facts: Facts) -> Observe:
 
     Raises msgspec.ValidationError for facts that this version cannot read.
     """
-    told = _told(entry.events)
+    by_task = _events_by_task(entry.events)
     machine = cell.machines.get(entry.subject)
     boot_id = machine.boot_id if machine else ""
-    changed = tuple(_attempt(kept, told) for kept in facts.attempts)
+    changed = tuple(_attempt(kept, by_task) for kept in facts.attempts)
     report = Observe(entry.subject, boot_id, "", changed, facts.gone)
     for event in entry.events:
         if isinstance(event, MachineFacts):
@@ -64,9 +64,9 @@ def report_of(cell: Cell, entry: Entry, facts: Facts) -> Observe:
     return report
 
 
-def _told(events: Iterable[AnyEvent]) -> dict[str, dict[str, Any]]:
+def _events_by_task(events: Iterable[AnyEvent]) -> dict[str, dict[str, Any]]:
     """Return what events have of the attempts of tasks, by task."""
-    told: dict[str, dict[str, Any]] = {}
+    by_task: dict[str, dict[str, Any]] = {}
     names: tuple[str, ...]
     rows: Iterable[tuple[Any, ...]]
     for event in events:
@@ -82,14 +82,14 @@ def _told(events: Iterable[AnyEvent]) -> dict[str, dict[str, Any]]:
             case _:
                 continue
         for index, row in zip(indexes, rows, strict=True):
-            of_task = told.setdefault(task_name(job, index), dict(_DECIDED_BY))
+            of_task = by_task.setdefault(task_name(job, index), dict(_DECIDED_BY))
             of_task.update(zip(names, row, strict=True))
             if isinstance(event, TasksEnded):
                 of_task["ended"] = event.ending
-    return told
+    return by_task
 
 
-def _untold(seen: SeenAttempt, told: dict[str, Any], *, rebooted: bool) -> dict[str, Any]:
+def _not_in_events(seen: SeenAttempt, by_task: dict[str, Any], *, rebooted: bool) -> dict[str, Any]:
     if seen.ended in RESULTS:  # no matter then which of two reasons it is
         seen = msgspec.structs.replace(seen, reason=seen.reason or seen.exit_reason, exit_reason="")
     else:
@@ -98,10 +98,10 @@ def _untold(seen: SeenAttempt, told: dict[str, Any], *, rebooted: bool) -> dict[
         seen = msgspec.structs.replace(seen, phase=Phase.STOPPING)
         if seen.ended is None:
             seen = msgspec.structs.replace(seen, exit_reason=seen.exit_reason or seen.reason, reason="")
-    differ = {name: value for name in told if (value := getattr(seen, name)) != told[name]}
+    differ = {name: value for name in by_task if (value := getattr(seen, name)) != by_task[name]}
     return {"task": seen.task, "attempt": seen.attempt, **differ}
 
 
-def _attempt(kept: dict[str, Any], told: dict[str, dict[str, Any]]) -> SeenAttempt:
-    merged = told.get(kept.get("task", ""), {}) | kept
+def _attempt(kept: dict[str, Any], by_task: dict[str, dict[str, Any]]) -> SeenAttempt:
+    merged = by_task.get(kept.get("task", ""), {}) | kept
     return msgspec.json.decode(msgspec.json.encode(merged), type=SeenAttempt)

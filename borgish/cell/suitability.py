@@ -51,10 +51,10 @@ def evict_at(
 
 def _stays_until(tolerations: tuple[Toleration, ...], taint: Taint, placed_at: float) -> float:
     """Return until when the most patient of the tolerations lets a task stay beside a taint."""
-    patience = [toleration.for_seconds for toleration in tolerations if _is_for(toleration, taint)]
-    if not patience:
+    limits = [toleration.for_seconds for toleration in tolerations if _is_for(toleration, taint)]
+    if not limits:
         return taint.since
-    return max(taint.since, placed_at) + max(_FOR_GOOD if s is None else s for s in patience)
+    return max(taint.since, placed_at) + max(_FOR_GOOD if s is None else s for s in limits)
 
 
 def _is_for(toleration: Toleration, taint: Taint) -> bool:

@@ -6,7 +6,7 @@
 import os
 import sys
 
-from borgish.cli.screen import painted, print_err
+from borgish.cli.screen import print_err, styled
 from borgish.errors import BorgishError, Invalid
 from borgish.text import safe_lines
 
@@ -65,4 +65,4 @@ def wants_traceback() -> bool:
 
 
 def _labelled(label: str, style: str, text: str) -> None:
-    sys.stderr.write(f"{painted(label, style, sys.stderr)} {safe_lines(text)}\n")
+    sys.stderr.write(f"{styled(label, style, sys.stderr)} {safe_lines(text)}\n")

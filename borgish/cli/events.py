@@ -18,7 +18,7 @@ from borgish.cli.render import (
     show_one,
     state_text,
 )
-from borgish.cli.screen import painted, print_out
+from borgish.cli.screen import print_out, styled
 from borgish.cli.session import single
 from borgish.text import clock_time, safe, safe_lines, show_indexes
 from borgish.wire.api import EventView, WhyView
@@ -111,7 +111,7 @@ def _line(event: EventView, form: Form) -> str:
         return f"---\n{as_yaml(event)}"
     if form is Form.NAME:
         return str(event.position)
-    kind = painted(safe(event.kind), "red" if event.bad else "", sys.stdout)
+    kind = styled(safe(event.kind), "red" if event.bad else "", sys.stdout)
     return f"{clock_time(event.at)}  {safe(about(event))}  {kind}  {safe(event.text)}"
 
 

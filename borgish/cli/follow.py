@@ -236,7 +236,7 @@ def one_line(job: JobView) -> str:
     return f"{job.name}: {', '.join(counts)}{reason}"
 
 
-def refuse_hopeless(detail: JobDetail, goal: Goal) -> None:
+def refuse_unreachable_goal(detail: JobDetail, goal: Goal) -> None:
     """Raise Invalid for a wait that can never end well."""
     if goal is Goal.FINISHED and detail.spec.is_service:
         raise Invalid(

@@ -159,14 +159,14 @@ def wait(
     settle: SettleOption = None,
 ) -> None:
     """Wait for a job. Exit code 0: it is so; 1: it cannot become so, or is not up; 3: not in time."""
-    from borgish.cli.follow import Goal, follow, look, refuse_hopeless
+    from borgish.cli.follow import Goal, follow, look, refuse_unreachable_goal
 
     if goal not in set(Goal):
         raise typer.BadParameter("must be up, dead or finished", param_hint="--for")
     seconds = seconds_of(timeout, "--timeout")
     client = session_of(context).client()
     name = _found(client, job)
-    refuse_hopeless(look(client, name), Goal(goal))
+    refuse_unreachable_goal(look(client, name), Goal(goal))
     settle_seconds = None if settle is None else seconds_of(settle, "--settle")
     raise typer.Exit(*follow(client, [name], Goal(goal), seconds, settle_seconds))
 

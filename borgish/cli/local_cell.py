@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from borgish.credentials import make_credentials, tell_clients, write_private
+from borgish.credentials import make_credentials, write_client_file, write_private
 from borgish.errors import Conflict, Invalid
 
 # Two cells on one host should not hand out the same ports, so where a cell's ranges begin depends on
@@ -176,7 +176,7 @@ def _make_secrets(folder: Path) -> None:
     """Make what the borglets need before the master, which makes the same, is there."""
     if not (folder / "client.json").exists() or not (folder / "tokens" / "join.token").exists():
         make_credentials(folder)
-        tell_clients(folder, _url(folder))
+        write_client_file(folder, _url(folder))
 
 
 def _url(folder: Path) -> str:

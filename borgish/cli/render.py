@@ -15,7 +15,7 @@ from typing import Annotated, Generic, TextIO, TypeVar
 import msgspec
 import typer
 
-from borgish.cli.screen import is_terminal, painted, print_out, width_of
+from borgish.cli.screen import is_terminal, print_out, styled, width_of
 from borgish.clock import SystemClock
 from borgish.text import safe, safe_lines
 from borgish.vocabulary import TASKS_PER_JOB_MAX, Outcome, State
@@ -172,7 +172,7 @@ def _line(
         last = i == len(row) - 1
         text = cut(cell.text, room) if last and room else cell.text
         pad = " " * (width - cell_width(text)) if right or not last else ""
-        shown = painted(text, cell.style, file)
+        shown = styled(text, cell.style, file)
         parts.append(pad + shown if right else shown + pad)
     return _GAP.join(parts).rstrip() + "\n"
 

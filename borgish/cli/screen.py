@@ -41,7 +41,7 @@ def width_of(file: TextIO) -> int:
     return shutil.get_terminal_size().columns
 
 
-def painted(text: str, style: str, file: TextIO) -> str:
+def styled(text: str, style: str, file: TextIO) -> str:
     """Return the text in a style (``bold``, ``dim``, or a colour) where colours are wanted."""
     if not style or not has_colour(file):
         return text
@@ -57,7 +57,7 @@ def print_err(text: str, style: str = "") -> None:
     """Write a word about what is going on, to stderr."""
     from borgish.text import safe_lines  # here, for borgctl imports this module before anything else
 
-    sys.stderr.write(painted(safe_lines(text), style, sys.stderr) + "\n")
+    sys.stderr.write(styled(safe_lines(text), style, sys.stderr) + "\n")
     sys.stderr.flush()
 
 

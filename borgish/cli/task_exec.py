@@ -41,7 +41,7 @@ def exec_task(client: Client, path: str, call: ExecCall, stdin: int, show: Show)
         return running.exit_code()
     # A terminal or a pipe may be silent for ever, so the end of the command comes through a pipe, too.
     ended, ends = os.pipe()
-    showing = threading.Thread(target=running.show_and_tell, args=(show, ends), daemon=True)
+    showing = threading.Thread(target=running.show_output, args=(show, ends), daemon=True)
     showing.start()
     running.pass_input(stdin, ended)
     showing.join()
@@ -94,7 +94,7 @@ class _Running:
                 if piece.output:
                     yield piece.output
 
-    def show_and_tell(self, show: Show, ends: int) -> None:
+    def show_output(self, show: Show, ends: int) -> None:
         """Show the output, in a thread of its own; close ``ends`` behind it, and keep what went wrong."""
         try:
             show(self.output())

@@ -23,7 +23,7 @@ AGAIN_SECONDS_MAX = 2.0
 _PARAMS = {"kinds": "summary"}
 
 
-class Watchable(Protocol):
+class WatchSource(Protocol):
     """What is needed of a client."""
 
     def watch(self, params: "Params | None" = None, last_id: str = "") -> "Iterator[Message]":
@@ -43,7 +43,7 @@ class News(msgspec.Struct, frozen=True):
 class Feed:
     """Reads summaries until it is closed. One thread writes ``news``, replacing it as a whole."""
 
-    def __init__(self, client: Watchable, clock: Clock, first: SummaryView) -> None:
+    def __init__(self, client: WatchSource, clock: Clock, first: SummaryView) -> None:
         self.news = News(first, clock.now().mono)
         self._client = client
         self._clock = clock

@@ -100,10 +100,10 @@ def shares(wanted: Sequence[int], weights: Sequence[int], rows: int) -> list[int
     """Return how many rows each gets: by weight, never more than it wants, nothing left over in vain."""
     given = [0] * len(wanted)
     for _ in range(max(0, rows)):
-        hungry = [i for i in range(len(wanted)) if given[i] < wanted[i]]
-        if not hungry:
+        unfilled = [i for i in range(len(wanted)) if given[i] < wanted[i]]
+        if not unfilled:
             break
-        given[min(hungry, key=lambda i: given[i] / weights[i])] += 1
+        given[min(unfilled, key=lambda i: given[i] / weights[i])] += 1
     return given
 
 

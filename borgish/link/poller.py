@@ -99,7 +99,7 @@ class Poller:
         self._fencing = fencing
         self._conversation = Conversation(cell, observed, machine, generation, leader)
         self._is_renewed = False  # since the last request was made
-        self._bell: asyncio.Future[None] | None = None  # rung by that, and when the held poll ends
+        self._wakeup: asyncio.Future[None] | None = None  # done by that, and when the held poll ends
         self._random = random.Random(machine)  # noqa: S311 - jitter, not a secret
         self._task: asyncio.Task[None] | None = None
 
@@ -131,22 +131,22 @@ class Poller:
             self.peer.close()
             self.peer, self._address = self._dial(record), _address(record)
             self._is_renewed = True
-            self._ring()
+            self._wake()
 
     def renew(self) -> None:
         """Make the assignment anew from what is now durable, and send it."""
         self._conversation.renew(self._clock.now())
         self._is_renewed = True
-        self._ring()
+        self._wake()
 
-    def _ring(self) -> None:
-        if self._bell is not None and not self._bell.done():
-            self._bell.set_result(None)
+    def _wake(self) -> None:
+        if self._wakeup is not None and not self._wakeup.done():
+            self._wakeup.set_result(None)
 
-    async def _rung(self) -> None:
+    async def _wait_for_wake(self) -> None:
         # Much cheaper than asyncio.wait, which would be half of what an idle poll costs here.
-        self._bell = asyncio.get_running_loop().create_future()
-        await self._bell
+        self._wakeup = asyncio.get_running_loop().create_future()
+        await self._wakeup
 
     async def _run(self) -> None:
         while True:
@@ -186,7 +186,7 @@ class Poller:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not self._is_renewed:
-                    await self._rung()
+                    await self._wait_for_wake()
 
     async def _round(self) -> None:
         """One poll; each assignment that comes while it is held overtakes it with a poll of its own."""
@@ -210,12 +210,12 @@ class Poller:
         try:
             return await self._ask()
         finally:
-            self._ring()
+            self._wake()
 
     async def _is_answered(self, poll: asyncio.Future[Response]) -> bool:
         """Wait until the poll is answered or there is a new assignment; return which."""
         while not (poll.done() or self._is_renewed):
-            await self._rung()
+            await self._wait_for_wake()
         return poll.done()
 
     async def _ask(self, *, hold: bool = True) -> Response:

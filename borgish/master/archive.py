@@ -194,11 +194,11 @@ def event_rows(entry: Entry) -> Iterator[EventRow]:
             entry.request_id,
             entry.subject,
             entry.text,
-            *_told(event),
+            *_event_columns(event),
         )
 
 
-def _told(event: AnyEvent | None) -> tuple[str | None, str | None, str | None, int, str | None]:
+def _event_columns(event: AnyEvent | None) -> tuple[str | None, str | None, str | None, int, str | None]:
     if event is None:
         return None, None, None, 0, None
     job = event.spec.key if isinstance(event, JobSubmitted) else getattr(event, "job", None)
@@ -219,7 +219,7 @@ class _Stay(msgspec.Struct, gc=False):
     restarts: int
 
 
-class _Way(msgspec.Struct, frozen=True):
+class _EndCause(msgspec.Struct, frozen=True):
     """How a stay ended."""
 
     ending: str
@@ -246,12 +246,12 @@ class Attempts:
         """Take the next entry into the cell; yield the stays that ended by it. Raises StoreDamaged."""
         touched = replay_one(self._cell, entry)
         self._count_restarts(entry)
-        ways = dict(_ways(entry))
+        end_causes = dict(_end_causes(entry))
         for key in sorted(touched.jobs_gone | touched.tasks_gone.keys()):
             job = self._cell.jobs.get(key)
-            yield from self._close(key, range(len(job.tasks) if job else 0), entry, ways)
+            yield from self._close(key, range(len(job.tasks) if job else 0), entry, end_causes)
         for key, indexes in sorted(touched.tasks.items()):
-            yield from self._compare(key, sorted(indexes), entry, ways)
+            yield from self._compare(key, sorted(indexes), entry, end_causes)
 
     def going_on(self) -> Iterator[AttemptRow]:
         """Yield the stays that have not ended."""
@@ -275,7 +275,7 @@ class Attempts:
             )
 
     def _compare(
-        self, key: str, indexes: list[int], entry: Entry, ways: dict[tuple[str, int], _Way]
+        self, key: str, indexes: list[int], entry: Entry, end_causes: dict[tuple[str, int], _EndCause]
     ) -> Iterator[AttemptRow]:
         job = self._cell.jobs.get(key)
         if job is None:
@@ -288,17 +288,17 @@ class Attempts:
             goes_on = stay is not None and task.state is State.RUNNING and task.attempt == stay.attempt
             if stay is not None and not goes_on:
                 del open_here[index]
-                yield _row(key, index, stay, entry, ways.get((key, index)) or _by(entry))
+                yield _row(key, index, stay, entry, end_causes.get((key, index)) or _by(entry))
             if not goes_on:
                 self._look(job, task)
 
     def _close(
-        self, key: str, there: range, entry: Entry, ways: dict[tuple[str, int], _Way]
+        self, key: str, there: range, entry: Entry, end_causes: dict[tuple[str, int], _EndCause]
     ) -> Iterator[AttemptRow]:
         """Yield the stays of tasks that are no more."""
         stays = self._open.get(key, {})
         for index in sorted(index for index in stays if index not in there):
-            yield _row(key, index, stays.pop(index), entry, ways.get((key, index)) or _by(entry))
+            yield _row(key, index, stays.pop(index), entry, end_causes.get((key, index)) or _by(entry))
         if not stays:
             self._open.pop(key, None)
 
@@ -311,20 +311,23 @@ class Attempts:
                         stays[index].restarts = restarts
 
 
-def _ways(entry: Entry) -> Iterator[tuple[tuple[str, int], _Way]]:
+def _end_causes(entry: Entry) -> Iterator[tuple[tuple[str, int], _EndCause]]:
     """Yield what an entry says of how stays ended, by job and index."""
     for event in entry.events:
         if isinstance(event, TasksEvicted):
-            way = _Way(str(event.cause), event.reason)
-            yield from (((event.job, index), way) for index in event.indexes)
+            end_cause = _EndCause(str(event.cause), event.reason)
+            yield from (((event.job, index), end_cause) for index in event.indexes)
         elif isinstance(event, TasksEnded):
             for row, index in enumerate(event.indexes):
                 if event.attempts:  # the stay that ends here is a later one, which is stopped for it
-                    yield (event.job, index), _Way("superseded", f"attempt {event.attempts[row]} had ended")
+                    yield (
+                        (event.job, index),
+                        _EndCause("superseded", f"attempt {event.attempts[row]} had ended"),
+                    )
                     continue
                 yield (
                     (event.job, index),
-                    _Way(
+                    _EndCause(
                         str(event.ending),
                         event.reasons[row],
                         event.exit_codes[row] if event.exit_codes else None,
@@ -333,18 +336,18 @@ def _ways(entry: Entry) -> Iterator[tuple[tuple[str, int], _Way]]:
                 )
 
 
-def _by(entry: Entry) -> _Way:
+def _by(entry: Entry) -> _EndCause:
     """Return how stays ended of which an entry does not say so one by one."""
     for event in entry.events:
         if isinstance(event, RolledBack | RollbackWentOn):
-            return _Way("rollback")
+            return _EndCause("rollback")
         if isinstance(event, JobChanged):
-            return _Way("scale", entry.text)
-    return _Way("other", entry.text)
+            return _EndCause("scale", entry.text)
+    return _EndCause("other", entry.text)
 
 
 def _row(
-    job: str, index: int, stay: _Stay, entry: Entry | None = None, way: _Way | None = None
+    job: str, index: int, stay: _Stay, entry: Entry | None = None, end_cause: _EndCause | None = None
 ) -> AttemptRow:
     return AttemptRow(
         stay.attempt,
@@ -362,9 +365,9 @@ def _row(
         stay.placed_at,
         entry.at if entry else None,
         entry.position if entry else None,
-        way.ending if way else None,
-        way.reason if way else "",
-        way.exit_code if way else None,
-        way.signal if way else None,
+        end_cause.ending if end_cause else None,
+        end_cause.reason if end_cause else "",
+        end_cause.exit_code if end_cause else None,
+        end_cause.signal if end_cause else None,
         stay.restarts,
     )

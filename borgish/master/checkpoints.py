@@ -162,7 +162,7 @@ class CheckpointKeeper:
         self._store = store
         self._checkpointer = checkpointer
         self._one_at_a_time = asyncio.Lock()
-        self._told: set[str] = set()  # the damaged that the log has named
+        self._logged_damaged: set[str] = set()  # the damaged that the log has named
 
     async def listed(self) -> list[CheckpointView]:
         """Return what is kept, newest first, and of each whether its body is as it was written."""
@@ -181,8 +181,8 @@ class CheckpointKeeper:
         return checkpoint_view(found, problem)
 
     def _name(self, info: CheckpointInfo, problem: str) -> None:
-        if info.sha256 not in self._told:
-            self._told.add(info.sha256)
+        if info.sha256 not in self._logged_damaged:
+            self._logged_damaged.add(info.sha256)
             log.warning("the checkpoint at %d is no good: %s", info.position, problem)
 
     async def detail(self, position: int) -> CheckpointDetail:

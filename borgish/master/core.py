@@ -50,13 +50,13 @@ from borgish.cell.recorded import record, recorded_of
 from borgish.clock import Now
 from borgish.errors import CellBroken, Conflict, Refused
 from borgish.master.planning import (
-    Foreseen,
+    DryRun,
     check_token,
     check_unchanged,
     coming_back,
-    foreseen,
+    dry_run,
 )
-from borgish.master.quarantine import FailureLog, QuarantiningScheduler, broken_by, failed_at, not_again
+from borgish.master.quarantine import FailureLog, QuarantiningScheduler, broken_by, failed_at, refuse_repeated
 from borgish.master.step import CommandRequest, Input, NotPolled, PollsAnswered, PollsMissed, Step, UsageSeen
 from borgish.reconcilers import RECONCILERS, Reconcile
 from borgish.reconcilers.settings import ReconcileSettings
@@ -197,7 +197,7 @@ class Core:
             if known := self._known(ask):
                 return known
             if ask.digest in self._poison:
-                raise not_again(self._poison[ask.digest])
+                raise refuse_repeated(self._poison[ask.digest])
             if self._free_space.level is not Level.AMPLE:
                 check_space(self._free_space, ask.command)
             if isinstance(ask.command, SubmitJob) and ask.command.plan:
@@ -213,7 +213,7 @@ class Core:
             self._failures.add(what, position, error, always=True)
             return failed_at(cause, position)
 
-    def foresee(self, spec: JobSpec, actor: str, now: Now) -> Foreseen:
+    def dry_run(self, spec: JobSpec, actor: str, now: Now) -> DryRun:
         """Return what would follow if a job were submitted now. Changes nothing.
 
         Raises what the submission would be refused with.
@@ -223,13 +223,13 @@ class Core:
         if decision.events:
             unread = sorted(self._unread())
             again = coming_back(decision)
-            plan = self._scheduler.foresee(self.cell, self.observed, spec, unread, now, again)
-        return foreseen(self.cell, spec, decision, plan)
+            plan = self._scheduler.dry_run(self.cell, self.observed, spec, unread, now, again)
+        return dry_run(self.cell, spec, decision, plan)
 
     def _submit_as_planned(self, ask: CommandRequest, command: SubmitJob, now: Now) -> Accepted:
         """Submit a job and place it as planned, before anything else is placed. Raises Refused."""
         token = check_token(command.plan, self.cell, command.spec)
-        planned = self.foresee(command.spec, ask.actor, now)
+        planned = self.dry_run(command.spec, ask.actor, now)
         check_unchanged(token, planned)
         accepted = self._record(command, ask.actor, now, ask)
         self._carry_out(planned.plan, now)

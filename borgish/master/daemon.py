@@ -204,7 +204,7 @@ class Daemon:
         self._hub.summary_changed()
         reach("release.published")
 
-    def unserve(self) -> None:
+    def stop_serving(self) -> None:
         self._listener.answer_as_before()
         self._hub.close()
 

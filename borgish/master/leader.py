@@ -92,7 +92,7 @@ class Clients(Protocol):
         """Let a step be seen: it is durable."""
         ...
 
-    def unserve(self) -> None:
+    def stop_serving(self) -> None:
         """Answer nothing that comes from now on."""
         ...
 
@@ -345,7 +345,7 @@ class Leader:
         row and the lock of the session, by which one candidate follows at once. Answers under way are not
         waited for: they may go on until the listener stops, which is after the next master could take over.
         """
-        clients.unserve()
+        clients.stop_serving()
         reach("shutdown.unserved")
         await self.link.close()
         reach("shutdown.unlinked")

@@ -18,7 +18,7 @@ from borgish.clock import Clock
 from borgish.errors import BorgishError, Fenced
 from borgish.store.base import Store
 
-LIFELESS_SECONDS_MAX = 30.0
+LOOP_SILENT_SECONDS_MAX = 30.0
 BEAT_SECONDS = 0.5
 
 
@@ -100,7 +100,7 @@ class LeaderGuard:
 class Renewal:
     """Renews the lease of one who leads, beside its loop: a step that takes seconds must not cost the lead.
 
-    Only while the loop has shown life in the last ``LIFELESS_SECONDS_MAX``, which is much longer than any
+    Only while the loop has shown life in the last ``LOOP_SILENT_SECONDS_MAX``, which is much longer than any
     step takes: of one that does not another master can do better. ``step`` is called again and again, by a
     thread or a timer; ``failed`` is called there, with what ended it.
     """
@@ -133,7 +133,7 @@ class Renewal:
             return None
         if due_in := self._lease.due_in(asked):
             return due_in
-        if asked - self._alive > LIFELESS_SECONDS_MAX or self._lease.left(asked) <= 0:
+        if asked - self._alive > LOOP_SILENT_SECONDS_MAX or self._lease.left(asked) <= 0:
             return None  # the loop sees that first of all when it goes on
         try:
             self._store.renew()

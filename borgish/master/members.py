@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from borgish.clock import SystemClock
-from borgish.credentials import tell_clients, told_url
+from borgish.credentials import client_url, write_client_file
 from borgish.errors import UnsafeConfiguration
 from borgish.store.leadership import try_flock
 
@@ -67,11 +67,11 @@ class MemberList:
         known = tuple(dict.fromkeys((*self._configured, *self._living())))
         if not known:
             return
-        told = told_url(self._folder)
+        published = client_url(self._folder)
         own = self._address if self._address in known else known[0]
-        url = leader or (told if told in known else own)
+        url = leader or (published if published in known else own)
         several = len(known) > 1 or self._configured
-        tell_clients(self._folder, url, self._ca, known if several else ())
+        write_client_file(self._folder, url, self._ca, known if several else ())
 
     def _living(self) -> Iterator[str]:
         """Return the addresses of all who live, and remove the files of others."""

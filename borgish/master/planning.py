@@ -25,7 +25,7 @@ DIGEST_BYTES = 16
 AGAIN = "make a new plan: `borgctl plan FILE`"
 
 
-class Foreseen(msgspec.Struct, frozen=True):
+class DryRun(msgspec.Struct, frozen=True):
     """What a submission would bring about. ``decision`` without events: it is so already.
 
     ``victims`` are the tasks that would have to leave for each task, those in allocs that leave among them.
@@ -65,9 +65,9 @@ def coming_back(decision: Decision) -> tuple[int, ...]:
     return next((event.indexes for event in decision.events if isinstance(event, TasksResubmitted)), ())
 
 
-def foreseen(cell: Cell, spec: JobSpec, decision: Decision, plan: Plan) -> Foreseen:
+def dry_run(cell: Cell, spec: JobSpec, decision: Decision, plan: Plan) -> DryRun:
     """Return a plan with its token."""
-    found = Foreseen(spec, decision, plan, _victims(cell, plan))
+    found = DryRun(spec, decision, plan, _victims(cell, plan))
     return msgspec.structs.replace(found, token=_token(cell, found)) if decision.events else found
 
 
@@ -102,7 +102,7 @@ def check_token(text: str, cell: Cell, spec: JobSpec) -> PlanToken:
     return token
 
 
-def check_unchanged(token: PlanToken, now: Foreseen) -> None:
+def check_unchanged(token: PlanToken, now: DryRun) -> None:
     """Raise Conflict when the plan does not come out as it did."""
     if not now.decision.events:
         raise Conflict(f"this plan cannot be carried out any more: {now.decision.text}", AGAIN)
@@ -114,7 +114,7 @@ def check_unchanged(token: PlanToken, now: Foreseen) -> None:
         )
 
 
-def _token(cell: Cell, found: Foreseen) -> str:
+def _token(cell: Cell, found: DryRun) -> str:
     spec = found.spec
     token = PlanToken(cell.name, cell.timeline, cell.position, spec.key, _digest(spec), found.digest)
     return PREFIX + base64.urlsafe_b64encode(msgspec.msgpack.encode(token)).decode().rstrip("=")

@@ -217,7 +217,7 @@ def seen_beyond(cell: Cell, heads: Sequence[HeadReply], *, take_over: bool) -> S
     newer = [head for head in heads if is_older(cell, _seen(head))]
     if not newer or 2 * len(newer) < len(heads):
         for head in newer:
-            log.warning("%s has seen more than the store: %s", head.machine, _told(head))
+            log.warning("%s has seen more than the store: %s", head.machine, _summary(head))
         if take_over:
             log.info("the store is not older than what the machines have seen; nothing is to be taken over")
         return None
@@ -256,12 +256,12 @@ def _seen(head: HeadReply) -> Seen:
     return Seen(head.timeline, head.epoch, head.attempt)
 
 
-def _told(head: HeadReply) -> str:
+def _summary(head: HeadReply) -> str:
     return f"it obeys timeline {head.timeline}, epoch {head.epoch}, and knows attempt {head.attempt}"
 
 
 def _what(cell: Cell, newer: Sequence[HeadReply], answered: int) -> str:
-    named = "; ".join(f"{head.machine}: {_told(head)}" for head in newer[:_NAMED_MAX])
+    named = "; ".join(f"{head.machine}: {_summary(head)}" for head in newer[:_NAMED_MAX])
     return (
         f"The database is older than what {len(newer)} of {answered} machines that answered have seen: "
         f"it ends at position {cell.position} of timeline {cell.timeline}, epoch {cell.epoch}. {named}"

@@ -93,7 +93,7 @@ class Process:
     async def run(self) -> None:
         """Stand by until the store is ours, then lead it."""
         self._store = await self._standby.at_once(self._stopping, may_wait=self._may_wait)
-        await self._secrets_there()
+        await self._wait_for_secrets()
         listener = await self._listen()
         if self._store is None:
             self._say_standing_by(listener)
@@ -207,7 +207,7 @@ class Process:
             self._store.close()
         self._members.leave()
 
-    async def _secrets_there(self) -> None:
+    async def _wait_for_secrets(self) -> None:
         """Return when the secrets of the cell are there. Who leads has the folder to itself, and makes what
         is missing; for others they come, or UnsafeConfiguration is raised."""
         folder, loop = self._settings.folder, asyncio.get_running_loop()

@@ -47,7 +47,7 @@ def failed_at(cause: str, position: int) -> Poison:
     )
 
 
-def not_again(said: str) -> Poison:
+def refuse_repeated(said: str) -> Poison:
     """Return the reply to a request that broke a master before."""
     return Poison(
         f"this request made a borgmaster fail, and is not tried again: {said}",
@@ -125,7 +125,7 @@ class QuarantiningScheduler:
         }
         return msgspec.structs.replace(plan, refusals=plan.refusals | refusals) if refusals else plan
 
-    def foresee(
+    def dry_run(
         self,
         cell: Cell,
         observed: Observed,
@@ -135,7 +135,7 @@ class QuarantiningScheduler:
         again: Sequence[int] = (),
     ) -> Plan:
         """Return the pass that would follow if a job were submitted now. Raises whatever it fails with."""
-        return self._scheduler.foresee(cell, observed, spec, unread, now, again)
+        return self._scheduler.dry_run(cell, observed, spec, unread, now, again)
 
     def _pass(self, cell: Cell, observed: Observed, now: Now, jobs: Iterable[str]) -> Plan:
         """Plan for these jobs only; after a failure nothing that was kept is trusted."""

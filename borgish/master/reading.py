@@ -13,7 +13,7 @@ from borgish.cell.model import Cell
 from borgish.clock import Clock
 from borgish.master.checkpoints import Checkpointer
 from borgish.master.core import Core
-from borgish.master.planning import Foreseen
+from borgish.master.planning import DryRun
 from borgish.master.step import Step
 from borgish.master.turn import Turn
 from borgish.scheduler.plan import Refusal
@@ -165,10 +165,10 @@ class Planner:
     async def plan(self, spec: JobSpec, actor: str) -> PlanView:
         """Return what would follow if a job were submitted. Raises what its submission would."""
         await self._turn.durable()
-        return plan_view(self._core.cell, self._core.foresee(spec, actor, self._clock.now()))
+        return plan_view(self._core.cell, self._core.dry_run(spec, actor, self._clock.now()))
 
 
-def plan_view(cell: Cell, found: Foreseen) -> PlanView:
+def plan_view(cell: Cell, found: DryRun) -> PlanView:
     """Return what would become of a job."""
     spec, plan = found.spec, found.plan
     refusals = tuple(refusal_view(each) for each in plan.refusals.get(spec.key, ()))
@@ -187,7 +187,7 @@ def plan_view(cell: Cell, found: Foreseen) -> PlanView:
     )
 
 
-def _places(found: Foreseen) -> Iterator[PlannedPlace]:
+def _places(found: DryRun) -> Iterator[PlannedPlace]:
     for placed in found.plan.placements:
         devices = placed.devices or ((),) * len(placed.indexes)
         allocs = placed.allocs or (-1,) * len(placed.indexes)
@@ -199,12 +199,12 @@ def _places(found: Foreseen) -> Iterator[PlannedPlace]:
             yield PlannedPlace(index, machine, kept=True, victims=victims)
 
 
-def _count(found: Foreseen) -> int:
+def _count(found: DryRun) -> int:
     """Return how many tasks it is about: all of a new job, or the killed ones that come back."""
     return len(found.again) or found.spec.tasks
 
 
-def _text(found: Foreseen, places: tuple[PlannedPlace, ...]) -> str:
+def _text(found: DryRun, places: tuple[PlannedPlace, ...]) -> str:
     """Return one sentence: ``ann/web: of 4 tasks 3 would be placed at once, and 1 would wait``."""
     count = _count(found)
     later = [place for place in places if place.kept]

@@ -28,7 +28,7 @@ def recover(settings: Settings, wanted: str) -> None:
     """
     given = _from_file(Path(wanted)) if wanted and not wanted.isdecimal() else None
     done = _recovery(settings).recover(given, int(wanted) if wanted.isdecimal() else 0)
-    for line in told(done):
+    for line in report_lines(done):
         log.warning("%s", line)
 
 
@@ -47,7 +47,7 @@ def way_out(settings: Settings, command: list[str]) -> Iterator[str]:
     yield f"Nothing was changed. To go on from there: {again}"
 
 
-def told(done: Recovered) -> Iterator[str]:
+def report_lines(done: Recovered) -> Iterator[str]:
     """Yield what was found and what was done about it, in words."""
     saved = done.saved
     if done.checkpoint is None:

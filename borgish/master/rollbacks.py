@@ -83,7 +83,7 @@ class Rollbacks:
         if to.position == 0:
             raise NotFound("before its first entry there was no cell", "The earliest is position 1")
         if moment.at is not None:
-            await asyncio.to_thread(self._expect_told, moment, to)
+            await asyncio.to_thread(self._expect_not_lost, moment, to)
         if moment.checkpoint:
             await asyncio.to_thread(self._expect_good, moment.checkpoint, to.position)
         await asyncio.to_thread(self._expect_this_version, to)
@@ -97,7 +97,7 @@ class Rollbacks:
         )
         return to, await self._moments.cell(to), command
 
-    def _expect_told(self, moment: Moment, to: AsOf) -> None:
+    def _expect_not_lost(self, moment: Moment, to: AsOf) -> None:
         """What was after the last entry that is left, and before the one that says so, nobody can tell."""
         following = next(iter(self._store.entries(to.position, 1)), None)
         was_lost = following is not None and any(isinstance(e, EntriesLost) for e in following.events)

@@ -39,7 +39,7 @@ class Standby(Generic[S]):
         self._led: Leadership | None = None
         self._followed: float | None = None  # on the monotonic clock
         self._trouble = ""
-        self._told = ""
+        self._logged = ""
         self._started = clock.now()
         self._won = False
 
@@ -95,10 +95,10 @@ class Standby(Generic[S]):
         self._led, self._trouble = led, trouble
         where = f" at {led.address}" if led and led.address else ""
         who = f"standby: {led.holder}{where} leads" if led and led.holder else "standby: nobody leads yet"
-        told = f"standby: cannot follow: {trouble}" if trouble else who
-        if told != self._told:
-            self._told = told
-            log.log(logging.WARNING if trouble else logging.INFO, "%s", told)
+        status = f"standby: cannot follow: {trouble}" if trouble else who
+        if status != self._logged:
+            self._logged = status
+            log.log(logging.WARNING if trouble else logging.INFO, "%s", status)
 
     def health(self) -> HealthView:
         """Return how this one is. May be called while it looks."""

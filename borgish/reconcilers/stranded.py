@@ -56,19 +56,19 @@ def loss_budget(cell: Cell, settings: ReconcileSettings, at: float) -> int:
 
 def is_mass_failure(cell: Cell, observed: Observed, settings: ReconcileSettings, now: Now) -> bool:
     """Return whether so many machines do not answer, or did not a moment ago, that no task is moved."""
-    thawed = now.mono - settings.thaw_seconds
+    back_since = now.mono - settings.recently_back_seconds
     failed = sum(
-        not machine.up or _is_unreachable(observed, name, thawed) for name, machine in cell.machines.items()
+        not machine.up or _is_unreachable(observed, name, back_since) for name, machine in cell.machines.items()
     )
     return failed == len(cell.machines) or (
         failed >= MASS_FAILURE_MACHINES_MIN and failed >= MASS_FAILURE_SHARE * len(cell.machines)
     )
 
 
-def _is_unreachable(observed: Observed, name: str, thawed: float) -> bool:
-    """Return whether a machine missed its last polls, or was down and is back only since ``thawed``."""
+def _is_unreachable(observed: Observed, name: str, back_since: float) -> bool:
+    """Return whether a machine missed its last polls, or was down and is back only since ``back_since``."""
     seen = observed.machines.get(name)
-    return seen is not None and (not seen.is_answering or (seen.returned or -math.inf) > thawed)
+    return seen is not None and (not seen.is_answering or (seen.returned or -math.inf) > back_since)
 
 
 def _has_heard_half(cell: Cell, observed: Observed, settings: ReconcileSettings, now: Now) -> bool:

@@ -92,7 +92,7 @@ class Topology:
         self._counters: dict[Choice, Counter] = {}
         self._selecting: list[Counter] = []  # those not of a single job
         self._jobs: dict[str, Counted] = {}
-        self._lent: set[str] = set()  # those of them that are another's, until they have to change
+        self._shared_jobs: set[str] = set()  # those of them that are another's, until they have to change
         self._used: set[Choice] = set()
         self._terms: dict[Affinity, int] = {}  # of how many jobs with tasks somewhere
         self._expected: frozenset[Affinity] = frozenset()  # of jobs that wait
@@ -102,7 +102,7 @@ class Topology:
     def copy(self) -> "Topology":
         """Return the same, to be changed apart from this. Its counters are filled anew when asked for."""
         other = copied(self)
-        other._lent = set(self._jobs)
+        other._shared_jobs = set(self._jobs)
         other._counters, other._selecting = {}, []
         return other
 
@@ -143,8 +143,8 @@ class Topology:
     def _own(self, key: str) -> Counted | None:
         """Return what is counted of a job, to be changed."""
         counted = self._jobs.get(key)
-        if counted is not None and key in self._lent:
-            self._lent.discard(key)
+        if counted is not None and key in self._shared_jobs:
+            self._shared_jobs.discard(key)
             counted = self._jobs[key] = Counted(counted.spec, counted.tasks)
         return counted
 

@@ -410,7 +410,7 @@ def reasons(fleet: Fleet, kind: TaskClass) -> list[Reason]:
 
 def suitable(fleet: Fleet, kind: TaskClass) -> BoolArray:
     """Return which machines are right for a class, whatever is free there: [row], not to be written to."""
-    if kind.suits is None or kind.suits_version != fleet.facts_version:
+    if kind.suitable is None or kind.suitable_version != fleet.facts_version:
         passes = fleet.suitable.get(kind.wanted)  # another class may want the same
         if passes is None:
             passes = fleet.present
@@ -420,8 +420,8 @@ def suitable(fleet: Fleet, kind: TaskClass) -> BoolArray:
             if len(fleet.suitable) >= SUITABLE_KEPT:
                 fleet.suitable.clear()
             fleet.suitable[kind.wanted] = passes
-        kind.suits, kind.suits_version = passes, fleet.facts_version
-    return kind.suits
+        kind.suitable, kind.suitable_version = passes, fleet.facts_version
+    return kind.suitable
 
 
 def kind_name(fleet: Fleet, kind: int) -> str:

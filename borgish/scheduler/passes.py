@@ -150,7 +150,7 @@ class Pass:
             for index, machine in pairs
         ]
         for kind, row in places:
-            fleet.let_go(row, kind)
+            fleet.release(row, kind)
         done: list[tuple[TaskClass, Taken]] = []
         lacking: list[tuple[TaskClass, int]] = []
         for kind, row in places:
@@ -169,7 +169,7 @@ class Pass:
             fleet.keep(row, kind)
         # A place that is taken stays so where its machine will not do, or nobody is leaving it.
         if any(
-            row < 0 or not scores.suits(fleet, kind, row) or fleet.names[row] not in leaving
+            row < 0 or not scores.is_suitable(fleet, kind, row) or fleet.names[row] not in leaving
             for kind, row in lacking
         ):
             indexes = tuple(index for index, _ in pairs)

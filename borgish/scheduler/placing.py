@@ -56,7 +56,7 @@ class Taken(msgspec.Struct):
 
     def undo(self, fleet: Fleet, kind: TaskClass, job: Job) -> None:
         """Take all of it back."""
-        fleet.untake(self.rows, kind, job)
+        fleet.undo_take(self.rows, kind, job)
         for row, devices in zip(self.rows, self.devices, strict=False):
             fleet.give_back_devices(row, kind, devices)
         self.rows, self.devices = [], []

@@ -476,8 +476,8 @@ class Preemptions:
         promised = self._promises.get(job.key, ([], []))
         for index, name in zip(promised[0][kept:], promised[1][kept:], strict=True):
             row = self._fleet.row[name]
-            self._fleet.untake((row,), class_of[index], job)
-            self._fleet.let_go_devices(row, class_of[index])
+            self._fleet.undo_take((row,), class_of[index], job)
+            self._fleet.release_devices(row, class_of[index])
         for key, index in self._chosen.keys() - before.chosen.keys():
             task = self._cell.jobs[key].tasks[index]
             for port in job.spec.fixed_ports.values():

@@ -114,7 +114,7 @@ class Scheduler:
         self._planned.update(name for promise in plan.promises for name in promise.machines if name)
         self._planned.update(cell.promised)
 
-    def foresee(
+    def dry_run(
         self,
         cell: Cell,
         observed: Observed,

@@ -36,7 +36,7 @@ VECTORS_KEPT = 256  # classes whose costs are kept; 80 kB each at 10,000 machine
 RENEW_SHARE = 4  # when more than a fourth of the rows changed, all are computed anew
 FEW_SHARE = 2  # where no more than half of the rows fits, only those are scored
 SCANNED_MIN = 1024  # rows
-DENSER = 3  # how many times as many are scanned next
+SCAN_GROWTH = 3  # how many times as many are scanned next
 ENOUGH_MIN = 64
 ENOUGH_EACH = 4  # for each task to be placed
 # Costs are in tiers: packing, images and devices stay below a failure domain, a domain below another machine,
@@ -246,7 +246,7 @@ class Sampler:
         start = self._seed + int(kind.cpu) + int(kind.ram) // 2**20
         while step > 1:
             yield slice(start % step, None, step)
-            step //= DENSER
+            step //= SCAN_GROWTH
 
 
 class Scored(NamedTuple):
@@ -324,12 +324,12 @@ class ScoreCache:
     def takes(self, fleet: Fleet, kind: TaskClass, row: int) -> bool:
         """Return whether one machine takes a task of the class now, rules included."""
         return (
-            self.suits(fleet, kind, row)
+            self.is_suitable(fleet, kind, row)
             and cost_of(fleet, self._policy, kind, row, 0) < UNFIT
             and not any(rule.hard and rule.fails(fleet)[row] for rule in kind.rules)
         )
 
-    def suits(self, fleet: Fleet, kind: TaskClass, row: int) -> bool:
+    def is_suitable(self, fleet: Fleet, kind: TaskClass, row: int) -> bool:
         """Return whether one machine is right for the class, whatever is free there."""
         return bool(suitable(fleet, kind)[row])
 

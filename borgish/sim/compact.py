@@ -85,7 +85,8 @@ class Work:
         pending_share: float = PENDING_SHARE_MAX,
         picky_machines: int = PICKY_MACHINES_MAX,
     ) -> None:
-        """Begin with the cell as it is; of the jobs, pending tasks are packed. See ``softened``."""
+        """Begin with the cell as it is; of the jobs, pending tasks are packed. See
+        ``with_soft_constraints``."""
         self._pending_share, self._picky_machines = pending_share, picky_machines
         self.original = list(machines)
         self._jobs = jobs
@@ -104,11 +105,13 @@ class Work:
         picky_machines: int = PICKY_MACHINES_MAX,
     ) -> "Work":
         """Return the work of packing all that arrives."""
-        jobs = waiting_jobs(softened(spec, len(machines)) for spec in specs_of(arrivals).values())
+        jobs = waiting_jobs(
+            with_soft_constraints(spec, len(machines)) for spec in specs_of(arrivals).values()
+        )
         return cls(machines, jobs, pending_share, picky_machines)
 
     def clone(self) -> None:
-        """Add the original cell once more. Raises Conflict when it is hopeless."""
+        """Add the original cell once more. Raises Conflict when the tasks would never fit."""
         if self.clones >= CLONES_MAX:
             message = f"the tasks do not fit on {len(self.machines)} machines, {CLONES_MAX} times the cell"
             raise Conflict(message, "look with --experiment arrive at what stays pending, and why")
@@ -242,7 +245,7 @@ def trial(work: Work, policy: str, seed: int, note: Note = nothing) -> Trial:
     return Trial(low, tuple(decided))
 
 
-def softened(spec: JobSpec, machines: int) -> JobSpec:
+def with_soft_constraints(spec: JobSpec, machines: int) -> JobSpec:
     """Return a job with preferences for constraints, when it is larger than half of the cell."""
     if spec.tasks <= machines / 2 or not spec.constraints:
         return spec

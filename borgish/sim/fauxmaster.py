@@ -33,10 +33,10 @@ def main() -> None:
     try:
         code = _run(arguments)
     except Invalid as error:
-        _tell_mistakes(error, arguments)
+        _print_mistakes(error, arguments)
         code = error.exit_code
     except BorgishError as error:
-        _tell(error)
+        _print_error(error)
         code = error.exit_code
     except KeyboardInterrupt:
         code = 130
@@ -57,13 +57,13 @@ def _run(arguments: argparse.Namespace) -> int:
         for warning in session.warnings:
             sys.stderr.write(f"warning: {warning}\n")
         if arguments.question == "open":
-            return _converse(session, arguments)
+            return _run_prompt(session, arguments)
         answer = VERBS[arguments.question].run(session, arguments)
         put(answer, json=arguments.json)
         return answer.code
 
 
-def _converse(session: "Session", arguments: argparse.Namespace) -> int:
+def _run_prompt(session: "Session", arguments: argparse.Namespace) -> int:
     from borgish.sim.faux.prompt import run_prompt, run_script
 
     if arguments.command:
@@ -77,18 +77,18 @@ def _piped() -> Iterable[str]:
     return (line.rstrip("\n") for line in sys.stdin)
 
 
-def _tell_mistakes(error: Invalid, arguments: argparse.Namespace) -> None:
-    """Tell what is wrong in a file of ``pack``; all else tells its own."""
+def _print_mistakes(error: Invalid, arguments: argparse.Namespace) -> None:
+    """Print what is wrong in a file of ``pack``, with its lines; of all else the error."""
     if error.mistakes and arguments.question == "pack":
         sys.stderr.write(show_mistakes(error.mistakes, "") + "\n")
     else:
-        _tell(error)
+        _print_error(error)
 
 
-def _tell(error: BorgishError) -> None:
-    from borgish.sim.faux.prompt import tell
+def _print_error(error: BorgishError) -> None:
+    from borgish.sim.faux.prompt import print_error
 
-    tell(error)
+    print_error(error)
 
 
 def _arguments(words: Sequence[str]) -> argparse.Namespace:

@@ -112,7 +112,7 @@ class Machine:
         self.leader: Callable[[], Master | None] = lambda: None  # whom a borglet joins
         self.clock_rate = 1.0  # of its monotonic clock
         self.is_on = True
-        self.is_deaf = self.is_mute = False
+        self.is_inbound_cut = self.is_outbound_cut = False
         self.answered_at: list[float] = []  # when a master ingested an answer of it
         self.refused_at: list[float] = []  # when a master noted that its host refused a connection
         self.boots = 1
@@ -260,13 +260,13 @@ class Machine:
 
     def cut_off(self, *, cut: bool, to: bool = True, of: bool = True) -> None:
         """Let no message through any more, ``to`` it, ``of`` it or both; or all of them again."""
-        self.is_deaf, self.is_mute = cut and to, cut and of
+        self.is_inbound_cut, self.is_outbound_cut = cut and to, cut and of
         self._note()
 
     @property
     def is_cut_off(self) -> bool:
         """Whether messages to it or of it do not get through."""
-        return self.is_deaf or self.is_mute
+        return self.is_inbound_cut or self.is_outbound_cut
 
     def missed(self) -> None:
         self._reached.append((self._loop.now().mono, self._is_reached()))

@@ -257,5 +257,5 @@ class _Clients:
         for failure in step.failures:
             self._host.problems.append(f"the master failed at {failure.what}: {failure.trace}")
 
-    def unserve(self) -> None:
+    def stop_serving(self) -> None:
         self._host.leader = None

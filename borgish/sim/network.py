@@ -46,8 +46,8 @@ class Server(Protocol):
     process: Process | None  # of its borglet; None while none runs
     app: App | None  # what answers there; None as long as it does not listen
     is_on: bool  # the host, whether or not its borglet runs
-    is_deaf: bool  # nothing gets through to it
-    is_mute: bool  # nothing that it sends gets through
+    is_inbound_cut: bool  # nothing gets through to it
+    is_outbound_cut: bool  # nothing that it sends gets through
 
     def missed(self) -> None:
         """Note that a message from or to it came to nothing, or was late."""
@@ -74,16 +74,16 @@ class Network:
         self.machines = machines
         self._open: dict[str, dict[asyncio.Future[Response], None]] = {}
         """Exchanges under way with each borglet that runs, in their order."""
-        self._askers: dict[tuple[str, int], Process] = {}
+        self._callers: dict[tuple[str, int], Process] = {}
 
-    def connected(self, asker: Process, client: tuple[str, int]) -> None:
+    def connected(self, caller: Process, client: tuple[str, int]) -> None:
         """Note who has the connections from an address, until it ends."""
-        self._askers[client] = asker
+        self._callers[client] = caller
 
     def is_open(self, client: tuple[str, int] | None) -> bool:
         """Whether there still are connections from an address: those of a process end with it."""
-        asker = self._askers.get(client) if client else None
-        return asker is not None and asker.is_alive
+        caller = self._callers.get(client) if client else None
+        return caller is not None and caller.is_alive
 
     def ask(self, machine: str, port: int, request: Request) -> "asyncio.Future[Response]":
         """Bring a request to a port of a machine; the future gets the answer, if both get through."""
@@ -128,7 +128,7 @@ class Network:
 
     def travel_seconds(self, server: Server, *, is_to: bool) -> float | None:
         """Return how long a message to or from a machine takes; None when it is lost."""
-        is_cut = server.is_deaf if is_to else server.is_mute
+        is_cut = server.is_inbound_cut if is_to else server.is_outbound_cut
         seconds = None if is_cut else self._injector.travel_seconds()
         if seconds is None or seconds > LATE_SECONDS:
             server.missed()

@@ -63,7 +63,7 @@ class Row:
         self.values: list[str] = []
         self.mistakes = mistakes
 
-    def tell(self, column: str, message: str, hint: str = "") -> None:
+    def report(self, column: str, message: str, hint: str = "") -> None:
         """Add a mistake."""
         text = f"{column}: {message}" if column else message
         self.mistakes.append(Mistake(text, self.line, 1, hint))
@@ -73,7 +73,7 @@ class Row:
         text = self.values[self.columns[column]]
         if not text or "/" in text:
             hint = "a name has no /" if text else f"give a name in the column {column}"
-            self.tell(column, f"{quote(text)} is not a name" if text else "is empty", hint)
+            self.report(column, f"{quote(text)} is not a name" if text else "is empty", hint)
         return text
 
     def whole(self, column: str, most: int, unless_given: int | None = None) -> int:
@@ -83,11 +83,11 @@ class Row:
             return unless_given
         hint = f"write a whole number from 0 to {most}"
         if re.fullmatch(r"-\d{1,30}", text):
-            self.tell(column, f"{text} is negative", hint)
+            self.report(column, f"{text} is negative", hint)
         elif not re.fullmatch(r"\d{1,30}", text, re.ASCII):
-            self.tell(column, f"{quote(text)} is not a whole number" if text else "is empty", hint)
+            self.report(column, f"{quote(text)} is not a whole number" if text else "is empty", hint)
         elif int(text) > most:
-            self.tell(column, f"{text} is more than {most}", hint)
+            self.report(column, f"{text} is more than {most}", hint)
         else:
             return int(text)
         return 0
@@ -100,7 +100,7 @@ def read_machines(path: Path, note: Note = nothing) -> list[Machine]:
     def read(row: Row) -> Machine:
         name = row.word("name")
         if name and lines.setdefault(name, row.line) != row.line:
-            row.tell("name", f"{quote(name)} is there already, in line {lines[name]}")
+            row.report("name", f"{quote(name)} is there already, in line {lines[name]}")
         devices = row.whole("devices", DEVICES_MAX, 0)
         capacity = Resources(
             row.whole("cpu_millis", AMOUNT_MAX),
@@ -157,7 +157,7 @@ class _Tasks:
         if latest.priority != priority or latest.constraints != constraints:
             hint = "the tasks of a job are alike in these: give these another job name"
             where = f"{latest.key} has another priority or other constraints in line {job.line}"
-            row.tell("job", where, hint)
+            row.report("job", where, hint)
         job.indexes.append(index)
         job.lines.append(row.line)
         if latest.needs is not needs:
@@ -203,13 +203,13 @@ def _needs(row: Row) -> Resources:
     millis = row.whole("device_millis", AMOUNT_MAX, whole)
     if millis > DEVICE_MILLIS:
         hint = "a task takes a part of one device, up to 1000, or whole ones, of 1000 each"
-        row.tell("device_millis", f"{millis} is more than one device", hint)
+        row.report("device_millis", f"{millis} is more than one device", hint)
     elif devices > 1 and millis != DEVICE_MILLIS:
-        row.tell("device_millis", f"{devices} devices are taken whole, not {millis} thousandths of each")
+        row.report("device_millis", f"{devices} devices are taken whole, not {millis} thousandths of each")
     elif devices and not millis:
-        row.tell("device_millis", "nothing of a device is asked for", "write 1 to 1000, or 0 devices")
+        row.report("device_millis", "nothing of a device is asked for", "write 1 to 1000, or 0 devices")
     elif millis and not devices:
-        row.tell("device_millis", f"{millis} thousandths of no device", "write how many in devices")
+        row.report("device_millis", f"{millis} thousandths of no device", "write how many in devices")
     cpu, ram = row.whole("cpu_millis", AMOUNT_MAX), row.whole("ram_mib", AMOUNT_MAX) * MIB
     return Resources(cpu, ram, devices={DEVICE: devices * millis} if devices else {})
 
@@ -221,7 +221,9 @@ def _constraints(row: Row) -> tuple[Constraint, ...]:
         try:
             found.append(parse_constraint(text))
         except ValueError as error:
-            row.tell("constraints", f"{quote(text)} {error}", f"examples: {EXAMPLES}; several with ; between")
+            row.report(
+                "constraints", f"{quote(text)} {error}", f"examples: {EXAMPLES}; several with ; between"
+            )
     return tuple(found)
 
 

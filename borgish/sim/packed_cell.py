@@ -2,7 +2,7 @@
 
 from borgish.cell.model import Cell, Job, Machine, Task
 from borgish.errors import Conflict
-from borgish.sim.compact import TRIALS, Compacted, Work, packed_tightly, softened
+from borgish.sim.compact import TRIALS, Compacted, Work, packed_tightly, with_soft_constraints
 from borgish.vocabulary import State
 
 
@@ -39,5 +39,5 @@ def _to_pack(job: Job, machines: int) -> Job:
     """Return a job of which the tasks wait that run, and no others."""
     states = {True: State.PENDING, False: State.DEAD}
     tasks = [Task(task.index, states[task.state is State.RUNNING]) for task in job.tasks]
-    spec, dead = softened(job.spec, machines), len(tasks) - job.running
+    spec, dead = with_soft_constraints(job.spec, machines), len(tasks) - job.running
     return Job(job.key, job.uid, spec, job.submitted_at, job.submitted_by, 1, tasks, job.running, 0, dead)

@@ -12,7 +12,7 @@ from borgish.spec.mistakes import safe
 
 _SHOWN_MAX = 60
 _ABSENT = object()
-_SECRETIVE = "env"  # values of variables are often secrets, and differences end up in messages and logs
+_HIDDEN_FIELD = "env"  # values of variables are often secrets, and differences end up in messages and logs
 
 
 def differences(old: JobSpec, new: JobSpec, bands: Bands = DEFAULT_BANDS) -> tuple[str, ...]:
@@ -32,7 +32,7 @@ def differences(old: JobSpec, new: JobSpec, bands: Bands = DEFAULT_BANDS) -> tup
 def _line(path: str, old: Any, new: Any, bands: Bands) -> str:
     word = "added" if old is _ABSENT else "removed" if new is _ABSENT else "changed"
     path = safe(path)
-    if _SECRETIVE in path.split("."):
+    if _HIDDEN_FIELD in path.split("."):
         return f"{path}: {word}"
     shown_old, shown_new = _show(path, old, bands), _show(path, new, bands)
     if shown_old == shown_new:  # amounts are rounded for people

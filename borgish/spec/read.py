@@ -97,8 +97,8 @@ def _fill_in(given: dict[str, Any], default_user: str) -> JobSpec:
 def _lay_over(base: Resources, given: dict[str, Any]) -> Resources:
     named = {**base.named, **given.get("named", {})}
     devices = {**base.devices, **given.get("devices", {})}
-    laid_over = {"named": dict(sorted(named.items())), "devices": dict(sorted(devices.items()))}
-    return msgspec.structs.replace(base, **{**given, **laid_over})
+    overriding = {"named": dict(sorted(named.items())), "devices": dict(sorted(devices.items()))}
+    return msgspec.structs.replace(base, **{**given, **overriding})
 
 
 # What must go together across the fields. Each check is one rule. Checks read the tree as well as the values,

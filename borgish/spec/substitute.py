@@ -138,9 +138,9 @@ class _Compiled:
         formats = self._formats
         if spec.overrides and (override := spec.overrides.get(index)):
             run = spec.run if override.run is None else override.run
-            laid_over = override.env or {}
-            base = Rendered(run, {**self._env, **laid_over}, spec.workdir, spec.health)
-            formats = _Formats(run, {**spec.env, **laid_over}, spec.workdir, spec.health)
+            overriding = override.env or {}
+            base = Rendered(run, {**self._env, **overriding}, spec.workdir, spec.health)
+            formats = _Formats(run, {**spec.env, **overriding}, spec.workdir, spec.health)
         group = self._group
         if formats.any:
             base = formats.fill(base, _words(spec, own, ports))

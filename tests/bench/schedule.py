@@ -45,7 +45,7 @@ def figures(sizes: Sizes) -> Iterator[Figure]:
         )
     one = [1000 * full.place_new_shape(number) for number in range(sizes.rounds)]
     yield Figure("schedule.one_new_shape", "ms", one, at_most(2.0))
-    planned = [1000 * full.foresee(pending) for _ in range(sizes.rounds)]
+    planned = [1000 * full.dry_run(pending) for _ in range(sizes.rounds)]
     yield Figure(f"schedule.plan.{pending}_on_{machines}", "ms", planned, at_most(100.0))
     equal = [_equal(sizes.cell_machines, sizes.cell_tasks) for _ in range(sizes.rounds)]
     yield Figure(f"schedule.equal.{sizes.cell_tasks}_on_{sizes.cell_machines}", "s", equal)
@@ -160,12 +160,12 @@ class FullCell:
         self._add(job("bench", f"new-{next(self._numbers)}", 1, Resources(777 + number, 999 * 1024**2), 0))
         return self._pass()
 
-    def foresee(self, tasks: int) -> float:
+    def dry_run(self, tasks: int) -> float:
         """Return the seconds of a plan for one more job."""
         spec = job("bench", "planned", tasks, Resources(1000, GIB), 0).spec
         settle()
         began = time.perf_counter()
-        plan = self._scheduler.foresee(self._cell, Observed(), spec, (), NOW)
+        plan = self._scheduler.dry_run(self._cell, Observed(), spec, (), NOW)
         seconds = time.perf_counter() - began
         assert placed_of(plan) == tasks
         return seconds

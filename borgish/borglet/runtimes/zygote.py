@@ -112,7 +112,7 @@ class Zygote:
 
     def begin(self) -> None:
         """Start it. Does not wait: what is asked early waits in its socket."""
-        self._let_go()
+        self._close_socket()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         python = Path(sys.executable).resolve()
@@ -150,7 +150,7 @@ class Zygote:
     async def close(self) -> None:
         """Let it end. Its shims go on."""
         process = self._process
-        self._let_go()
+        self._close_socket()
         if process:
             await asyncio.to_thread(process.wait)
 
@@ -168,7 +168,7 @@ class Zygote:
                 except (BrokenPipeError, ConnectionResetError):
                     self.begin()
 
-    def _let_go(self) -> None:
+    def _close_socket(self) -> None:
         if self._socket:
             self._socket.close()
             self._socket = None

@@ -132,7 +132,7 @@ class AllocFleet(Fleet):
         self._account(rows, kind, 1.0)
         self._share(rows, kind, job, 1)
 
-    def untake(self, rows: Sequence[int], kind: TaskClass, job: Job) -> None:
+    def undo_take(self, rows: Sequence[int], kind: TaskClass, job: Job) -> None:
         self._account(rows, kind, -1.0)
         self._share(rows, kind, job, -1)
 

@@ -122,7 +122,7 @@ class Devices:
         order = np.lexsort((later[fitting], column[fitting] < part))
         self._keep(row, (millis, tuple(fitting[order][: max(1, millis // DEVICE_MILLIS)].tolist())))
 
-    def let_go(self, row: int, millis: int) -> None:
+    def release(self, row: int, millis: int) -> None:
         """Free what is kept for one task, to try whether the task can have it."""
         found = self.kept.get(row, [])
         for place in reversed(range(len(found))):
@@ -134,7 +134,7 @@ class Devices:
         self.count(row)
 
     def keep_again(self, row: int, millis: int) -> None:
-        """Undo ``let_go``."""
+        """Undo ``release``."""
         found = self.let.get(row, [])
         for place in reversed(range(len(found))):
             if found[place][0] == millis:

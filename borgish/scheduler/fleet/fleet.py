@@ -78,7 +78,7 @@ class FailureDomain(NamedTuple):
     holds: bool
 
 
-def tie_of(seed: int, name: str) -> float:
+def tie_break(seed: int, name: str) -> float:
     """Return a machine's place in the seeded order among equals, from 0 to ``TIE_MAX``."""
     digest = blake2b(f"{seed}:{name}".encode(), digest_size=4).digest()
     return (int.from_bytes(digest) >> 10) * TIE_MAX / 2**22
@@ -231,7 +231,7 @@ class Fleet:
     def kind(self, name: str) -> int:
         """Return the number of a named resource; one that no machine has gets a column of zeros."""
         kind = self.kinds.number(name)
-        self._deepen()
+        self._add_new_kinds()
         return kind
 
     def device(self, name: str) -> Devices:
@@ -408,7 +408,7 @@ class Fleet:
                 found[place] = {PORTS: ports[place]}
                 self.kinds.add(found[place], each.machine.capacity)
         if found:
-            self._deepen()
+            self._add_new_kinds()
         for place, there in found.items():
             row = readings[place].row
             capacity = [float(there.get(kind, 0)) for kind in range(len(self.capacity))]
@@ -420,7 +420,7 @@ class Fleet:
 
     def _read_amounts(self, rows: IntArray, readings: Sequence[Reading]) -> BoolArray:
         """Write what is held; return of which rows what is free, or to preempt, changed."""
-        self._deepen()
+        self._add_new_kinds()
         by_priority, leaving = usage_matrices([each.usage for each in readings], self.kinds.count)
         free = self.capacity[:, rows] - leaving
         for held in by_priority.values():
@@ -486,7 +486,7 @@ class Fleet:
             self._fix_ports(rows, kind, taken=True)
         self.topology.add(job.spec, key, rows, 1)
 
-    def untake(self, rows: Sequence[int], kind: TaskClass, job: Job) -> None:
+    def undo_take(self, rows: Sequence[int], kind: TaskClass, job: Job) -> None:
         """Undo ``take``."""
         self._account(rows, kind, -1.0)
         key = job.key
@@ -527,15 +527,15 @@ class Fleet:
     # A kept place keeps everything: amounts, ports of any number and by number, and devices one by one, so
     # that no other task of the meantime makes the preemption one in vain.
 
-    def let_go(self, row: int, kind: TaskClass) -> None:
+    def release(self, row: int, kind: TaskClass) -> None:
         """Stop counting a place that is kept on a machine; -1: there is no such machine."""
         if row >= 0:
             self._account((row,), kind, -1.0)
             self._keep_ports(row, kind, kept=False)
-            self.let_go_devices(row, kind)
+            self.release_devices(row, kind)
 
     def keep(self, row: int, kind: TaskClass) -> None:
-        """Undo ``let_go``."""
+        """Undo ``release``."""
         if row >= 0:
             self._account((row,), kind, 1.0)
             self._keep_ports(row, kind, kept=True)
@@ -547,10 +547,10 @@ class Fleet:
         for of, millis in kind.devices:
             self.devices[of].keep(row, millis, leaving)
 
-    def let_go_devices(self, row: int, kind: TaskClass) -> None:
+    def release_devices(self, row: int, kind: TaskClass) -> None:
         """Undo ``keep_devices``."""
         for of, millis in kind.devices:
-            self.devices[of].let_go(row, millis)
+            self.devices[of].release(row, millis)
 
     def _keep_ports(self, row: int, kind: TaskClass, *, kept: bool) -> None:
         ports = self.kept_ports.get(row, set()).intersection(kind.fixed_ports)
@@ -590,7 +590,7 @@ class Fleet:
         self.names[row] = name
         self.present[row] = True
         self._forget_facts()
-        self.tie[row] = tie_of(self.seed, name)
+        self.tie[row] = tie_break(self.seed, name)
         self.touch(row)
         return row
 
@@ -653,7 +653,7 @@ class Fleet:
         facts = (self.attributes, self.taints, self.images)
         return (*facts, self.topology, self.fixed_ports, *self.devices.values())
 
-    def _deepen(self) -> None:
+    def _add_new_kinds(self) -> None:
         """Make columns for kinds of resource that turned up."""
         kinds = self.kinds.count
         if kinds == len(self.capacity):

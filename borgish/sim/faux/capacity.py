@@ -22,7 +22,7 @@ from borgish.scheduler.policies import POLICIES
 from borgish.scheduler.schedule import Scheduler, SchedulerSettings, with_only
 from borgish.sim.compact import TRIALS
 from borgish.sim.faux.changes import file_arguments, job_in
-from borgish.sim.faux.copied import ACTOR, twin
+from borgish.sim.faux.copied import ACTOR, copy_cell
 from borgish.sim.faux.names import nearest
 from borgish.sim.faux.output import Answer, cut, plural
 from borgish.sim.faux.session import Session
@@ -139,7 +139,7 @@ def _may_preempt(cell: Cell, spec: JobSpec) -> bool:
 
 def _with_preemption(cell: Cell, now: Now, trial: JobSpec, found: Fit) -> Fit:
     """Submit a job as large as one can be to the real master, which sends away whom it may."""
-    cell = twin(cell)
+    cell = copy_cell(cell)
     cell.quotas.clear()
     cell.rules = Rules(cell.rules.bands)
     core = Core(cell, ReconcileSettings(), now)

@@ -45,7 +45,7 @@ class Change(msgspec.Struct, frozen=True):
     command: Callable[[Namespace, Cell], Command]
 
 
-class Mistaken(Invalid):
+class InvalidJobFile(Invalid):
     """A job file with mistakes, shown where they are."""
 
 
@@ -60,7 +60,7 @@ def job_in(file: str, cell: Cell, user: str = USER) -> JobSpec:
     try:
         return read_job(text, user, cell.rules.bands)
     except Invalid as error:
-        raise Mistaken(show_mistakes(error.mistakes, file), "", error.mistakes) from None
+        raise InvalidJobFile(show_mistakes(error.mistakes, file), "", error.mistakes) from None
 
 
 def file_arguments(parser: ArgumentParser) -> None:
@@ -154,7 +154,7 @@ CHANGES = {
 RUN_SECONDS_MAX = 30 * 86400.0
 
 
-def changer(change: Change) -> Callable[[Session, Namespace], Answer]:
+def run_change(change: Change) -> Callable[[Session, Namespace], Answer]:
     """Return the verb that makes a change, and lets the cell settle."""
 
     def make(session: Session, args: Namespace) -> Answer:
@@ -242,7 +242,7 @@ def back(session: Session, _args: Namespace) -> Answer:
 
 
 COMMANDS = {
-    **{name: (change.arguments, changer(change)) for name, change in CHANGES.items()},
+    **{name: (change.arguments, run_change(change)) for name, change in CHANGES.items()},
     "schedule": (None, schedule),
     "run": (run_arguments, run),
     "why": (why_arguments, why),

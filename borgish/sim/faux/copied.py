@@ -44,13 +44,13 @@ SETTLE_SECONDS_MAX = 900.0
 _NOBODY = 0  # the handle of a reply for which nobody waits
 
 
-def twin(cell: Cell) -> Cell:
+def copy_cell(cell: Cell) -> Cell:
     """Return the same cell, to be changed apart from this one."""
     return Cell(decode_snapshot(encode_snapshot(cell.snapshot()), cell.name))
 
 
 class Copy:
-    """A cell of its own from now on, until it is closed. It is the caller's no more: see ``twin``."""
+    """A cell of its own from now on, until it is closed. It is the caller's no more: see ``copy_cell``."""
 
     def __init__(self, cell: Cell, wall: float, seed: int = 0) -> None:
         """``wall`` is what time it is there, in seconds since 1970."""

@@ -19,7 +19,7 @@ from borgish.sim.faux.verbs import VERBS, parser_of
 from borgish.text import show_indexes
 from borgish.vocabulary import State
 
-SOMEBODY_AFFECTED = 3
+EXIT_TASKS_AFFECTED = 3
 """The exit code when somebody is evicted, or left waiting."""
 
 
@@ -43,7 +43,7 @@ def evicts(session: Session, args: Namespace) -> Answer:
         ],
         "waiting": refusal_data(found.waiting),
     }
-    return Answer(tuple(lines), data, SOMEBODY_AFFECTED if found.evicted or found.waiting else 0)
+    return Answer(tuple(lines), data, EXIT_TASKS_AFFECTED if found.evicted or found.waiting else 0)
 
 
 def _evicted_lines(found: "Evicted") -> list[str]:

@@ -16,7 +16,7 @@ from borgish.reconcilers.settings import ReconcileSettings
 from borgish.reconcilers.stranded import is_mass_failure
 from borgish.scheduler.plan import Refusal
 from borgish.sim.faux.copied import Copy
-from borgish.sim.faux.evictions import SOMEBODY_AFFECTED, Leaving, leaving, newly_waiting
+from borgish.sim.faux.evictions import EXIT_TASKS_AFFECTED, Leaving, leaving, newly_waiting
 from borgish.sim.faux.names import find_machine, nearest
 from borgish.sim.faux.output import Answer, cut, plural, refusal_data, refused
 from borgish.sim.faux.session import Session
@@ -35,7 +35,7 @@ def lose(session: Session, args: Namespace) -> Answer:
     """Say what follows when machines die at once: what is lost, where it goes, and how long that takes."""
     names = machines_with(session.here, args.what)
     found = lose_machines(session.trial(), names)
-    return Answer(tuple(_loss_lines(found)), found.data(), SOMEBODY_AFFECTED if found.waiting else 0)
+    return Answer(tuple(_loss_lines(found)), found.data(), EXIT_TASKS_AFFECTED if found.waiting else 0)
 
 
 def _loss_lines(found: "Loss") -> list[str]:

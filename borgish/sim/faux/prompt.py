@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from borgish.errors import BorgishError
-from borgish.sim.faux.changes import CHANGES, Mistaken
+from borgish.sim.faux.changes import CHANGES, InvalidJobFile
 from borgish.sim.faux.output import Answer
 from borgish.sim.faux.past import EVENTS
 from borgish.sim.faux.session import Session
@@ -40,9 +40,9 @@ def put(answer: Answer, *, json: bool) -> None:
     sys.stdout.flush()
 
 
-def tell(error: BorgishError) -> None:
+def print_error(error: BorgishError) -> None:
     """Print an error and the way out."""
-    if isinstance(error, Mistaken):
+    if isinstance(error, InvalidJobFile):
         sys.stderr.write(f"{error.message}\n")
         return
     sys.stderr.write(f"error: {error.message}\n")
@@ -70,7 +70,7 @@ def run_prompt(session: Session, *, json: bool) -> int:
         try:
             answer = answered(session, line)
         except BorgishError as error:
-            tell(error)
+            print_error(error)
         else:
             if answer is not None:
                 put(answer, json=json)

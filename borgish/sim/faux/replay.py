@@ -47,7 +47,7 @@ class NotDecided(Exception):
     """An entry that is not decided anew. ``args[0]`` says why, the same for all of a kind."""
 
 
-class Otherwise(msgspec.Struct, frozen=True):
+class Divergence(msgspec.Struct, frozen=True):
     """An entry that would come out otherwise, and how: what would happen, or why nothing would."""
 
     entry: Entry
@@ -67,7 +67,7 @@ class Replayed(msgspec.Struct):
     placements: int = 0
     planned: int = 0
     left_out: Counter[str] = msgspec.field(default_factory=Counter)
-    otherwise: Otherwise | None = None
+    otherwise: Divergence | None = None
 
 
 def replay_arguments(parser: ArgumentParser) -> None:
@@ -107,7 +107,7 @@ class Judge:
         self._session = session
         self._placements = PlacementCheck(cell)
 
-    def look(self, entry: Entry, found: Replayed) -> Otherwise | None:
+    def look(self, entry: Entry, found: Replayed) -> Divergence | None:
         """Judge an entry and take it in; return what would be otherwise."""
         try:
             commands = _commands_of(self._cell, entry)
@@ -120,16 +120,16 @@ class Judge:
         found.planned += entry.actor in _PLANNERS
         events, refused = self._decided(commands, entry, then)
         if events != entry.events:
-            return Otherwise(entry, _today(entry, events, refused))
-        if wrong := self._placements.objections(entry):
-            return Otherwise(entry, tuple(wrong))
+            return Divergence(entry, _today(entry, events, refused))
+        if wrong := self._placements.violations(entry):
+            return Divergence(entry, tuple(wrong))
         return self._apply(entry)
 
-    def _apply(self, entry: Entry) -> Otherwise | None:
+    def _apply(self, entry: Entry) -> Divergence | None:
         """Take an entry into the cell; where it placed tasks, look whether that was too much."""
         touched = replay_one(self._cell, entry)
         wrong = self._placements.update(touched.machines | touched.placements | touched.machines_gone)
-        return Otherwise(entry, tuple(wrong)) if wrong and entry.cause == PLACE else None
+        return Divergence(entry, tuple(wrong)) if wrong and entry.cause == PLACE else None
 
     def _then(self, commands: tuple[Command, ...]) -> Cell | None:
         """Return the cell that a rollback goes back to. Raises Refused."""
@@ -221,7 +221,7 @@ class PlacementCheck:
         self._scores = ScoreCache(POLICIES[SchedulerSettings().policy](0))
         self._stale: set[str] = set()
 
-    def objections(self, entry: Entry) -> list[str]:
+    def violations(self, entry: Entry) -> list[str]:
         """Return what is wrong with the placements of an entry that is not applied to the cell yet."""
         placed = [event for event in entry.events if isinstance(event, TasksPlaced)]
         if placed:
@@ -246,7 +246,7 @@ class PlacementCheck:
         for index, machine in zip(event.indexes, event.machines, strict=True):
             row = self._fleet.row.get(machine, -1)
             kind = self._classes.of(self._cell, job, index, self._fleet)
-            if row < 0 or not self._scores.suits(self._fleet, kind, row):
+            if row < 0 or not self._scores.is_suitable(self._fleet, kind, row):
                 found.append(f"{task_name(event.job, index)} may not run on {machine}")
             elif not self._is_kept(machine) and not self._scores.takes(self._fleet, kind, row):
                 found.append(f"{task_name(event.job, index)} has no room on {machine}")

@@ -7,7 +7,7 @@ from borgish.api.moments import NOW, Moment, no_such_name, read_moment
 from borgish.cell.events import Entry
 from borgish.cell.model import Cell
 from borgish.errors import Conflict, Gone, Invalid, NotFound
-from borgish.sim.faux.copied import Copy, twin
+from borgish.sim.faux.copied import Copy, copy_cell
 from borgish.sim.faux.opened import Opened
 from borgish.sim.faux.output import when
 from borgish.store.replay import cell_at, position_at, replay, roll_forward
@@ -67,7 +67,7 @@ class Session:
         position = find_position(self.opened, moment)
         self.cell = self._cell_at(position)
         self.at = written(self.opened, position)
-        self._let_go()
+        self._close_copy()
 
     def cell_of(self, moment: str) -> Cell:
         """Return the cell at a moment, to be read only; "here" is where this session is."""
@@ -85,7 +85,7 @@ class Session:
         """Return a copy of what is here, for one question: until the next one is asked for."""
         if self._trial is not None and self._trial is not self.changed_copy:
             self._trial.close()
-        self._trial = Copy(twin(self.here), self.now)
+        self._trial = Copy(copy_cell(self.here), self.now)
         return self._trial
 
     def back(self) -> None:
@@ -94,16 +94,16 @@ class Session:
             raise Conflict(
                 "nothing was changed here: this is what really happened", "There is nothing to undo"
             )
-        self._let_go()
+        self._close_copy()
 
-    def _let_go(self) -> None:
+    def _close_copy(self) -> None:
         if self.changed_copy is not None:
             self.changed_copy.close()
             self.changed_copy = None
 
     def close(self) -> None:
         """Let go of the copies."""
-        self._let_go()
+        self._close_copy()
         if self._trial is not None:
             self._trial.close()
 

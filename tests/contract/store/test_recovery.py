@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from borgish.cell.events import EntriesLost, JobSubmitted, MachineUp
 from borgish.errors import BorgishError, Fenced, NotFound, StoreDamaged, UnsafeConfiguration
-from borgish.master.recover import findings, told
+from borgish.master.recover import findings, report_lines
 from borgish.store import sqlite
 from borgish.store.base import CheckpointInfo
 from borgish.store.checkpoints import RestorePoint, is_good
@@ -81,7 +81,8 @@ def test_a_sound_store_is_left_alone(damaged: Damaged) -> None:
     done = damaged.recovery().recover()
 
     assert done.checkpoint is None
-    assert list(told(done)) == [f"The store is sound, up to position {damaged.head}; nothing was changed"]
+    sound = f"The store is sound, up to position {damaged.head}; nothing was changed"
+    assert list(report_lines(done)) == [sound]
     assert (done.aside, done.lost_file) == ([], None)
     with closing(damaged.place.open()) as store:
         assert store.lead("me", "here") == damaged.epoch + 1
@@ -106,7 +107,7 @@ def test_what_follows_a_damaged_entry_is_lost_and_said(damaged: Damaged) -> None
     assert done.lost_file is not None
     kept = [json.loads(line) for line in done.lost_file.read_text().splitlines()]
     assert [(row["position"], row["request_id"]) for row in kept] == [(12, "r12"), (13, "r13"), (14, "r14")]
-    assert "  lost: 12  1970-01-01T00:01:52.250Z  tester  test  " in list(told(done))
+    assert "  lost: 12  1970-01-01T00:01:52.250Z  tester  test  " in list(report_lines(done))
     with closing(damaged.place.open()) as store:
         [lost] = store.entries(11, limit=1)
         cell = store.load()
@@ -157,7 +158,7 @@ def test_without_any_good_checkpoint_the_journal_is_enough(damaged: Damaged) -> 
     done = damaged.recovered()
 
     assert (done.saved.start, done.saved.head) == (0, damaged.head)
-    assert f"What is good is the journal up to {damaged.head}" in list(told(done))
+    assert f"What is good is the journal up to {damaged.head}" in list(report_lines(done))
 
 
 def test_tables_are_written_anew(damaged: Damaged) -> None:
@@ -208,7 +209,7 @@ def test_one_that_is_ahead_of_the_journal_skips_what_nobody_knows(damaged: Damag
 
     assert done.saved.head == info.position
     assert done.saved.resumes_at == info.position + 1 + UNKNOWN_SKIPPED
-    assert "and whatever may have followed" in " ".join(told(done))
+    assert "and whatever may have followed" in " ".join(report_lines(done))
     assert "ann/ahead" in damaged.jobs()
 
 

@@ -13,7 +13,7 @@ from borgish.cell.invariants import violations
 from borgish.cell.model import Job, Machine
 from borgish.errors import Conflict, Refused
 from borgish.master.core import Core, evict_command, place_command, promise_command
-from borgish.master.planning import Foreseen
+from borgish.master.planning import DryRun
 from borgish.master.step import CommandRequest, Step
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
@@ -99,10 +99,10 @@ def settled(core: Core) -> None:
         pass
 
 
-def plan(core: Core, wanted: JobSpec) -> Foreseen | None:
+def plan(core: Core, wanted: JobSpec) -> DryRun | None:
     """Return a plan; None where it is refused, as the alloc set it is to run in was killed."""
     try:
-        return core.foresee(wanted, "ann", NOW)
+        return core.dry_run(wanted, "ann", NOW)
     except Refused:
         return None
 
@@ -131,7 +131,7 @@ def carried_out(entries: tuple[Entry, ...], plan: Plan) -> list[AnyEvent]:
     return [without_ports(event) if isinstance(event, TasksPlaced) else event for event in found]
 
 
-def submit(core: Core, wanted: JobSpec, planned: Foreseen) -> Accepted | Refused:
+def submit(core: Core, wanted: JobSpec, planned: DryRun) -> Accepted | Refused:
     """Submit as planned; when it is accepted it must go just so."""
     step = ask(core, SubmitJob(wanted, planned.token))
     assert violations(core.cell) == []
@@ -155,13 +155,13 @@ def test_a_plan_changes_nothing_and_comes_true(core: Core, wanted: JobSpec, sett
     if planned is None:
         assert isinstance(ask(core, SubmitJob(wanted)).replies[0][1], Refused)
         return
-    assert core.foresee(wanted, "ann", NOW) == planned
+    assert core.dry_run(wanted, "ann", NOW) == planned
     check_complete(planned)
     event(f"places {min(2, len(planned.plan.placements))}, promises {min(2, len(planned.plan.promises))}")
     assert isinstance(submit(core, wanted, planned), Accepted)
 
 
-def check_complete(planned: Foreseen) -> None:
+def check_complete(planned: DryRun) -> None:
     """Every task has a place at once, one that is kept, or a refusal."""
     plan = planned.plan
     refusals = plan.refusals.get(planned.spec.key, ())

@@ -105,7 +105,7 @@ def test_of_a_machine_the_tasks_that_were_lost_with_it() -> None:
     for seen in observed.machines.values():
         seen.heard = 1.0
     observed.machines["m2"].heard = NOW.mono
-    settings = ReconcileSettings(thaw_seconds=0.0, led_since=-math.inf)
+    settings = ReconcileSettings(recently_back_seconds=0.0, led_since=-math.inf)
     cell.machines["m3"].up = True
     (lose,) = stranded.reconcile(cell, observed, settings, NOW)
     lost = decide(cell, observed, lose, "stranded", NOW)

@@ -7,7 +7,7 @@ import pytest
 from borgish import masters
 from borgish.addresses import may_follow, several
 from borgish.errors import Unreachable
-from borgish.masters import Masters, NobodyLeads, NotThere, SentOn
+from borgish.masters import Masters, NobodyLeads, NotAnswering, Redirected
 
 A, B, C = "http://127.0.0.1:1", "http://127.0.0.1:2", "http://127.0.0.1:3"
 
@@ -37,27 +37,27 @@ def test_the_first_that_leads_is_asked_and_no_other() -> None:
 
 
 def test_one_that_is_not_there_is_passed_over() -> None:
-    assert asking(f"{A}, {B}/", {A: fails(NotThere("gone")), B: lambda: "yes"}) == ("yes", B, 1)
+    assert asking(f"{A}, {B}/", {A: fails(NotAnswering("gone")), B: lambda: "yes"}) == ("yes", B, 1)
 
 
 def test_a_standby_sends_on_also_to_one_that_is_not_in_the_list() -> None:
-    assert asking(A, {A: fails(SentOn(A, f"{C}/v1/jobs?x=1")), C: lambda: "yes"}) == ("yes", C, 1)
+    assert asking(A, {A: fails(Redirected(A, f"{C}/v1/jobs?x=1")), C: lambda: "yes"}) == ("yes", C, 1)
 
 
 def test_it_is_asked_again_until_somebody_leads() -> None:
-    answers = iter([NobodyLeads("not yet"), SentOn(A, B), None])
+    answers = iter([NobodyLeads("not yet"), Redirected(A, B), None])
 
     def of_standby() -> str:
         if error := next(answers):
             raise error
         return "yes"
 
-    assert asking(A, {A: of_standby, B: fails(NotThere("dead"))})[:2] == ("yes", A)
+    assert asking(A, {A: of_standby, B: fails(NotAnswering("dead"))})[:2] == ("yes", A)
 
 
 def test_nobody_leads_is_said_with_what_each_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(masters, "LEADERLESS_SECONDS_MAX", 0.05)
-    answers = {A: fails(NotThere(f"{A} cannot be reached")), B: fails(NobodyLeads(f"{B} stands by"))}
+    answers = {A: fails(NotAnswering(f"{A} cannot be reached")), B: fails(NobodyLeads(f"{B} stands by"))}
     with pytest.raises(Unreachable, match="no borgmaster of this cell leads: ") as caught:
         asking(f"{A},{B}", answers)
     assert f"{A} cannot be reached" in caught.value.message
@@ -65,10 +65,10 @@ def test_nobody_leads_is_said_with_what_each_said(monkeypatch: pytest.MonkeyPatc
 
 
 def test_where_nobody_answers_nobody_is_waited_for() -> None:
-    with pytest.raises(NotThere, match="gone"):
-        asking(A, {A: fails(NotThere("gone"))})
+    with pytest.raises(NotAnswering, match="gone"):
+        asking(A, {A: fails(NotAnswering("gone"))})
     with pytest.raises(Unreachable, match="one; two"):
-        asking(f"{A},{B}", {A: fails(NotThere("one")), B: fails(NotThere("two"))})
+        asking(f"{A},{B}", {A: fails(NotAnswering("one")), B: fails(NotAnswering("two"))})
 
 
 def test_what_the_leader_refuses_is_nobody_elses_to_answer() -> None:

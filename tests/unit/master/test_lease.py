@@ -106,7 +106,7 @@ def test_one_whose_loop_is_dead_or_whose_time_is_over_renews_no_more(monkeypatch
     assert renewal.step() is None
     late = Renewal(store, Lease(SETTINGS, clock.mono), clock, lambda _: None)
     clock.mono += 3.0
-    monkeypatch.setattr("borgish.master.lease.LIFELESS_SECONDS_MAX", 2.0)
+    monkeypatch.setattr("borgish.master.lease.LOOP_SILENT_SECONDS_MAX", 2.0)
     assert late.step() is None
     assert not store.asked.acquire(blocking=False)
 

@@ -10,7 +10,7 @@ from borgish.cell.commands import CordonMachine, JoinMachine, KillTasks, SeenAtt
 from borgish.cell.model import Machine
 from borgish.errors import Conflict, Invalid, Refused
 from borgish.master.core import Core
-from borgish.master.planning import PREFIX, Foreseen
+from borgish.master.planning import PREFIX, DryRun
 from borgish.master.reading import plan_view
 from borgish.master.step import CommandRequest
 from borgish.reconcilers.settings import ReconcileSettings
@@ -32,8 +32,8 @@ def spec(key: str, tasks: int = 1, cpu: int = 1000, **facts: Any) -> JobSpec:
 class Planner(Driver):
     """A core of four cpus a machine that plans, and does as planned."""
 
-    def plan(self, wanted: JobSpec) -> Foreseen:
-        return self.core.foresee(wanted, "ann", self.now)
+    def plan(self, wanted: JobSpec) -> DryRun:
+        return self.core.dry_run(wanted, "ann", self.now)
 
     def view(self, wanted: JobSpec) -> PlanView:
         return plan_view(self.core.cell, self.plan(wanted))

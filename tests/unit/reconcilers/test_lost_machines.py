@@ -157,8 +157,8 @@ def test_machines_that_came_back_a_moment_ago_count_for_a_while() -> None:
     desk.lose("m1")
     for name in ("m2", "m3"):
         desk.observed.machines[name].returned = NOW.mono
-    assert desk.given_up(SETTINGS.thaw_seconds - 0.1) == []  # three of six
-    assert desk.given_up(SETTINGS.thaw_seconds) == ["m1"]
+    assert desk.given_up(SETTINGS.recently_back_seconds - 0.1) == []  # three of six
+    assert desk.given_up(SETTINGS.recently_back_seconds) == ["m1"]
 
 
 @pytest.mark.parametrize(

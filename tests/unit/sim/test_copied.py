@@ -10,7 +10,7 @@ from borgish.cell.commands import SubmitJob, TaintMachine
 from borgish.cell.events import TasksPlaced
 from borgish.cell.invariants import violations
 from borgish.cell.model import Cell
-from borgish.sim.faux.copied import Copy, twin
+from borgish.sim.faux.copied import Copy, copy_cell
 from borgish.sim.faux.loss import lose_machines, machines_with
 from borgish.sim.world import World
 from borgish.spec.read import read_job
@@ -41,7 +41,7 @@ def test_a_cell_in_a_storm_goes_on_in_a_copy(seed: int) -> None:
     for position in chance.sample(range(20, store.disk.head), 4):
         there = cell_at(store, "sim", position).cell
         before = body_of(there)
-        with closing(Copy(twin(there), WALL)) as copy:
+        with closing(Copy(copy_cell(there), WALL)) as copy:
             assert copy.settle() < 120
             expect_sound(copy)
             up = sorted(machine.name for machine in copy.cell.machines.values() if machine.up)
@@ -65,7 +65,7 @@ def cell() -> Cell:
 
 @pytest.fixture
 def copy(cell: Cell) -> Iterator[Copy]:
-    with closing(Copy(twin(cell), WALL)) as copy:
+    with closing(Copy(copy_cell(cell), WALL)) as copy:
         yield copy
 
 
@@ -83,7 +83,7 @@ def test_what_is_lost_runs_again_when_it_is_seen_to_be_lost(cell: Cell, copy: Co
 def test_the_same_copy_comes_out_the_same(cell: Cell) -> None:
     bodies = set()
     for _ in range(2):
-        with closing(Copy(twin(cell), WALL)) as copy:
+        with closing(Copy(copy_cell(cell), WALL)) as copy:
             lose_machines(copy, ("m1",))
             bodies.add(body_of(copy.cell))
     assert len(bodies) == 1
@@ -94,7 +94,7 @@ def test_victims_get_their_grace() -> None:
     kept = KeptCell.in_memory()
     kept.machine("m1")
     kept.submit(job("low", 4))
-    with closing(Copy(twin(kept.core.cell), WALL)) as copy:
+    with closing(Copy(copy_cell(kept.core.cell), WALL)) as copy:
         copy.ask(SubmitJob(read_job(job("high", 1, cpu=4, priority="production"), "ann")))
         assert copy.cell.jobs["ann/high"].running == 0
         copy.settle()

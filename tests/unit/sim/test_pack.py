@@ -12,7 +12,7 @@ from borgish.resources import Resources
 from borgish.scheduler.policies import POLICIES
 from borgish.sim import fauxmaster
 from borgish.sim.arrive import arrive
-from borgish.sim.compact import Work, compact, packed_tightly, percentile, softened
+from borgish.sim.compact import Work, compact, packed_tightly, percentile, with_soft_constraints
 from borgish.sim.pack_command import show_compacted
 from borgish.sim.packing import Arrival, PackedCell, machine_of, specs_of
 from borgish.spec.job import Constraint, Preference
@@ -164,8 +164,11 @@ def test_the_percentile_is_the_tenth_of_eleven() -> None:
 def test_hard_constraints_of_very_large_jobs_are_softened() -> None:
     rack = Constraint("rack", "==", ("r1",))
     spec = specs_of([plain("j", constraints=(rack,)) for _ in range(6)])["ann/j"]
-    assert softened(spec, 12) is spec
-    assert (softened(spec, 11).constraints, softened(spec, 11).prefer) == ((), (Preference(rack),))
+    assert with_soft_constraints(spec, 12) is spec
+    assert (with_soft_constraints(spec, 11).constraints, with_soft_constraints(spec, 11).prefer) == (
+        (),
+        (Preference(rack),),
+    )
 
 
 @pytest.fixture

@@ -120,7 +120,7 @@ def start_ticks(pid: int) -> int:
     return int(fields[19]) if fields else 0
 
 
-def strays(is_ours: Callable[[list[str]], bool]) -> list[int]:
+def stray_processes(is_ours: Callable[[list[str]], bool]) -> list[int]:
     """Return the living processes whose stat fields are ours."""
     pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
     return [pid for pid in pids if (fields := stat_fields(pid)) and fields[0] not in "ZX" and is_ours(fields)]

@@ -16,7 +16,7 @@ class Log:
         self.fd = -1
         self.size = 0
         self.dropped = 0
-        self.told = 0
+        self.reported = 0
         self.why = ""
         self.note = os.open("note", os.O_CREAT | os.O_RDWR, PRIVATE)
 
@@ -30,8 +30,8 @@ class Log:
         return bool(data)
 
     def close(self) -> None:
-        if self.dropped > self.told:
-            self._tell()
+        if self.dropped > self.reported:
+            self._report_dropped()
 
     def _write(self, data: memoryview) -> None:
         while data:
@@ -64,11 +64,13 @@ class Log:
         if self.fd >= 0:  # opened anew for the next chunk, when there may be room again
             os.close(self.fd)
             self.fd = -1
-        if self.dropped >= 2 * self.told:  # told at each doubling: a flood must not cost a write a chunk
-            self._tell()
+        if (
+            self.dropped >= 2 * self.reported
+        ):  # at each doubling: a flood must not cost a write a chunk
+            self._report_dropped()
 
-    def _tell(self) -> None:
-        self.told = self.dropped
+    def _report_dropped(self) -> None:
+        self.reported = self.dropped
         with contextlib.suppress(OSError):
             write_padded(self.note, f"{self.dropped} bytes of output dropped: {self.why}".encode())
 

@@ -18,7 +18,7 @@ from borgish.borglet.runtimes.shim.basics import (
     send,
     stage,
     start_ticks,
-    strays,
+    stray_processes,
     write_file,
 )
 from borgish.borglet.runtimes.shim.groups import enter_group, group_pids, kill_groups
@@ -74,34 +74,34 @@ def launch(request: Request, output: int, before: Callable[[int], None], stdin: 
     """Start the program and return its pid. ``before`` is called with it before the program may act:
     a program whose record could not be written never begins. Without ``stdin`` it reads nothing."""
     go_read, go_write = os.pipe()
-    told_read, told_write = os.pipe()
+    error_read, error_write = os.pipe()
     with stage("fork"):
         pid = os.fork()
     if pid == 0:
         os.close(go_write)
-        wait_and_become(request, output, stdin, go_read, told_write)
-    os.close(told_write)
+        wait_and_become(request, output, stdin, go_read, error_write)
+    os.close(error_write)
     try:
         with stage("folder"):
             before(pid)
         os.write(go_write, b"g")
     finally:
         os.close(go_write)
-    told = os.read(told_read, CHUNK_BYTES)  # ends empty when exec closes the other side
-    for fd in (go_read, told_read):
+    failure = os.read(error_read, CHUNK_BYTES)  # ends empty when exec closes the other side
+    for fd in (go_read, error_read):
         os.close(fd)
-    if told:
-        raise Trouble(*json.loads(told))
+    if failure:
+        raise Trouble(*json.loads(failure))
     return pid
 
 
-def wait_and_become(request: Request, output: int, stdin: int, go: int, told: int) -> None:
+def wait_and_become(request: Request, output: int, stdin: int, go: int, failure: int) -> None:
     """Live as the program's process up to its first instruction."""
     try:
         if os.read(go, 1):
             become(request, output, stdin)
     except Trouble as trouble:
-        os.write(told, json.dumps(trouble.args).encode())
+        os.write(failure, json.dumps(trouble.args).encode())
     finally:
         os._exit(127)
 
@@ -126,7 +126,7 @@ def sweep_children(groups: list[Any]) -> None:
     until = time.clock_gettime(time.CLOCK_MONOTONIC) + SWEEP_SECONDS_MAX
     while reap(0)[1] and time.clock_gettime(time.CLOCK_MONOTONIC) < until:
         kill_groups(groups)
-        send(strays(lambda fields: fields[1] == me), signal.SIGKILL)
+        send(stray_processes(lambda fields: fields[1] == me), signal.SIGKILL)
         time.sleep(SWEEP_PAUSE_SECONDS)
 
 
@@ -140,7 +140,7 @@ def sweep_session(record: Request, seconds_max: float = SWEEP_SECONDS_MAX) -> No
             0,
             record["ticks"],
         )  # somebody else has the number, so the session may be theirs
-        left = [] if reused else strays(lambda fields: fields[3] == str(leader))
+        left = [] if reused else stray_processes(lambda fields: fields[3] == str(leader))
         send(left, signal.SIGKILL)
         if not left and not group_pids(groups):
             return

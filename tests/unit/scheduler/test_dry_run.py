@@ -1,4 +1,4 @@
-"""What the scheduler foresees of a job, with each policy: it is what follows, and leaves no trace."""
+"""What the scheduler plans in a dry run, with each policy: it is what follows, and leaves no trace."""
 
 import pickle
 
@@ -36,12 +36,12 @@ def test_what_is_foreseen_is_what_follows(policy: str) -> None:
     carry_out(cell, scheduler.schedule(cell, observed, NOW))
     wanted = spec("bob/new", 4, resources=Resources(500, GIB, 0, {}, {"gpu": 300}))
     unread = touched(cell)
-    foreseen = scheduler.foresee(cell, observed, wanted, unread, NOW)
+    dry_run = scheduler.dry_run(cell, observed, wanted, unread, NOW)
     happen(cell, JobSubmitted(wanted))
     scheduler.refresh(cell, observed, unread)
     followed = scheduler.schedule(cell, observed, NOW)
-    assert foreseen.placements
-    assert [each for each in followed.placements if each.job == "bob/new"] == list(foreseen.placements)
+    assert dry_run.placements
+    assert [each for each in followed.placements if each.job == "bob/new"] == list(dry_run.placements)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -53,6 +53,6 @@ def test_nothing_of_it_stays(policy: str, relaxed: bool) -> None:
     carry_out(cell, scheduler.schedule(cell, observed, NOW))
     wanted = spec("bob/new", 4, resources=Resources(500, GIB, 0, {}, {"gpu": 300}), ports=("http",))
     before = pickle.dumps(scheduler)
-    first = scheduler.foresee(cell, observed, wanted, cell.machines, NOW)
-    assert scheduler.foresee(cell, observed, wanted, cell.machines, NOW) == first
+    first = scheduler.dry_run(cell, observed, wanted, cell.machines, NOW)
+    assert scheduler.dry_run(cell, observed, wanted, cell.machines, NOW) == first
     assert pickle.dumps(scheduler) == before
