@@ -71,7 +71,10 @@ def wrong_with(bands: Bands) -> tuple[str, str]:
     if bands.free != 0:
         return "free begins at another priority than 0", "write free = 0, or leave it out"
     if not bands.free < bands.batch < bands.production < bands.monitoring <= bands.highest:
-        return "they do not go up", "write 0 = free < batch < production < monitoring <= highest"
+        return (
+            "they are not in ascending order",
+            "write 0 = free < batch < production < monitoring <= highest",
+        )
     if bands.highest > PRIORITY_MAX:
         return f"highest is more than {PRIORITY_MAX}", f"write at most {PRIORITY_MAX}"
     for name in bands.names:

@@ -296,7 +296,7 @@ class Client:
         """Raise ``Unreachable`` with what is known of why."""
         self.close()
         if isinstance(error, TimeoutError):
-            hint = "" if method == "GET" else "It may have been done: look before you ask again"
+            hint = "" if method == "GET" else "It may have been carried out: check before you try again"
             raise Unreachable(f"{self.url} did not answer in time", hint) from error
         if isinstance(error, socket.gaierror):
             raise NotAnswering(f"{self.url}: there is no such host") from error
@@ -369,7 +369,7 @@ def _read_token(path: str) -> str:
         with open(path, encoding="ascii") as file:
             return file.read().strip()
     except (OSError, ValueError) as error:  # ValueError: not ASCII, or contains a NUL character
-        reason = str(getattr(error, "strerror", None) or "it is no text").lower()
+        reason = str(getattr(error, "strerror", None) or "it is not text").lower()
         raise Unauthenticated(
             f"the token file {path} cannot be read: {reason}", "`borgctl up` writes it, for its own user only"
         ) from error

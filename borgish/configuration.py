@@ -77,7 +77,7 @@ def _in_words(error: str, found: dict[str, object], known: tuple[str, ...]) -> t
         bound = f"{_BOUNDS[match[1]]} {float(match[2]):g}"
         return f"{table}: must be {bound}, and is {_value(found, table)}", "Remove it for the default."
     if match := _NO_WORD.fullmatch(what):
-        return f"{table}: {match[1]} is not one of the words that may stand here", ""
+        return f"{table}: {match[1]} is not one of the allowed words", ""
     return f"{table}: {what[:1].lower()}{what[1:]}", ""
 
 

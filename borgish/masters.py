@@ -39,7 +39,7 @@ class Redirected(BorgishError):
     def __init__(self, asked: str, location: str) -> None:
         parts = urlsplit(location)
         self.where = f"{parts.scheme}://{parts.netloc}"
-        super().__init__(f"{asked} sends on to {self.where}", "Ask there")
+        super().__init__(f"{asked} redirects to {self.where}", "Ask there")
 
 
 class Masters:

@@ -115,7 +115,7 @@ def _mistakes(request: Request[Any, Any, Any], extra: object) -> tuple[Mistake, 
     fields = handler.parsed_fn_signature.parameters if handler else {}
     found = [(str(item.get("key", "")), item) for item in extra if isinstance(item, dict)]
     return tuple(
-        Mistake(message=str(item.get("message", "is wrong")), path=public_name(key, fields.get(key)))
+        Mistake(message=str(item.get("message", "is invalid")), path=public_name(key, fields.get(key)))
         for key, item in found
     )
 

@@ -47,9 +47,9 @@ def _either(*patterns: str) -> dict[str, str]:
     return {"pattern": f"^({'|'.join(('', *patterns))})$"}
 
 
-Limit = Annotated[int, QueryParameter(ge=1, le=LIMIT_MAX, description="at most so many items")]
+Limit = Annotated[int, QueryParameter(ge=1, le=LIMIT_MAX, description="maximum number of items")]
 After = Annotated[
-    str, QueryParameter(max_length=400, description="go on after this one; from a list's page.next")
+    str, QueryParameter(max_length=400, description="continue after this item; from a list's page.next")
 ]
 AfterPosition = Annotated[
     int, QueryParameter(name="after", ge=0, le=2**63 - 1, description="only above this position")
@@ -60,7 +60,7 @@ DefaultUser = Annotated[
         schema_extra=_either(NAME_PATTERN),
         name="user",
         max_length=63,
-        description="whose job it is when the file does not say",
+        description="owner of the job, if the file does not name one",
     ),
 ]
 PlanToken = Annotated[
@@ -69,7 +69,7 @@ PlanToken = Annotated[
         schema_extra=_either("plan-[0-9a-zA-Z_.-]+"),
         name="plan",
         max_length=1000,
-        description="the token of a plan: do just that, or refuse because the cell changed",
+        description="the token of a plan: carry out exactly that, or refuse since the cell has changed",
     ),
 ]
 JobFilter = Annotated[
@@ -90,7 +90,10 @@ UserFilter = Annotated[
 MachineFilter = Annotated[
     str,
     QueryParameter(
-        schema_extra=_either(NAME_PATTERN), name="machine", max_length=63, description="only what runs there"
+        schema_extra=_either(NAME_PATTERN),
+        name="machine",
+        max_length=63,
+        description="only what runs on this machine",
     ),
 ]
 TaskFilter = Annotated[
@@ -133,7 +136,7 @@ CheckpointName = Annotated[
         schema_extra=_either(CHECKPOINT_NAME_PATTERN),
         name="name",
         max_length=63,
-        description="its name here; else the one it comes with",
+        description="its name in this cell; else the one in the file",
     ),
 ]
 WithJournal = Annotated[
@@ -151,7 +154,10 @@ FromMoment = Annotated[
 ToMoment = Annotated[
     str,
     QueryParameter(
-        schema_extra=_either(AT_PATTERN), name="to", max_length=100, description="another; now by default"
+        schema_extra=_either(AT_PATTERN),
+        name="to",
+        max_length=100,
+        description="the later moment; now by default",
     ),
 ]
 BeforePosition = Annotated[
@@ -163,7 +169,7 @@ AfterTask = Annotated[
         name="after",
         max_length=400,
         schema_extra=_either(TASK_PATTERN),
-        description="go on after this one; from a list's page.next",
+        description="continue after this item; from a list's page.next",
     ),
 ]
 StateFilter = Annotated[State | None, QueryParameter(name="state", description="only tasks in this state")]
@@ -176,7 +182,7 @@ Kinds = Annotated[
     ),
 ]
 Tail = Annotated[
-    int, QueryParameter(ge=0, le=TAIL_LINES_MAX, description="only the last so many lines; 0 for all")
+    int, QueryParameter(ge=0, le=TAIL_LINES_MAX, description="only the last lines, so many; 0 for all")
 ]
 ProgramName = Annotated[
     str,

@@ -169,7 +169,7 @@ def _restart(cell: Cell, _o: Observed, command: RestartTasks, actor: str, now: N
         chosen = [index for index in chosen if index in to_run]
         if not chosen:
             raise Conflict(
-                f"none of that should run: {job.key} was {job.lagging.reason}",
+                f"none of these tasks should run: {job.key} was {job.lagging.reason}",
                 f"give it more tasks with `borgctl job scale {job.key} N`, or undo the rollback",
             )
     running = movable(job, chosen, TaskEvent.EVICT)

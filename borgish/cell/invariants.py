@@ -146,7 +146,7 @@ def devices_are_held_once(cell: Cell) -> Iterator[str]:
     for (place, device), millis in used.items():
         most = there.get((place, device), 0)
         if millis > most:
-            yield f"{millis} thousandths of {device} of {place} are given away, and it has {most}"
+            yield f"{millis} thousandths of {device} of {place} are allocated, and it has {most}"
 
 
 def tasks_have_their_devices(cell: Cell) -> Iterator[str]:

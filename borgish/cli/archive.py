@@ -35,8 +35,12 @@ def archive() -> None:
 def export(
     context: typer.Context,
     folder: Annotated[Path, typer.Option("--to", metavar="DIR", help="A new folder, or an empty one.")],
-    since: Annotated[str, typer.Option("--since", metavar="TIME|AGE", help=f"Not before: {_TIMES}.")] = "",
-    until: Annotated[str, typer.Option("--until", metavar="TIME|AGE", help="Not after, likewise.")] = "",
+    since: Annotated[
+        str, typer.Option("--since", metavar="TIME|AGE", help=f"Start of the period: {_TIMES}.")
+    ] = "",
+    until: Annotated[
+        str, typer.Option("--until", metavar="TIME|AGE", help="End of the period, in the same forms.")
+    ] = "",
 ) -> None:
     """Write all events, attempts and samples of usage of a time to a folder, all there are by default.
 
@@ -82,7 +86,7 @@ def _counted(rows: dict[str, int]) -> str:
 
 def _positions(manifest: "Manifest") -> str:
     first, last = manifest.first_position, manifest.last_position
-    return f", of positions {first} to {last}" if first <= last else ", of no entry of the journal"
+    return f", of positions {first} to {last}" if first <= last else ", with no journal entry"
 
 
 TABLES: Mapping[str, type[msgspec.Struct]] = {"events": EventRow, "attempts": AttemptRow, "usage": UsageRow}

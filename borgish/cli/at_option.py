@@ -25,12 +25,18 @@ def _refuse_empty(context: typer.Context, parameter: typer.CallbackParam, text: 
     """Refuse what a script's empty variable becomes: what is now must not be taken for what was then."""
     source = context.get_parameter_source(parameter.name or "")
     if not text and source is not None and source.name == "COMMANDLINE":
-        raise typer.BadParameter(f"is empty; give {MOMENTS}, or leave it out for now")
+        raise typer.BadParameter(f"must not be empty; give {MOMENTS}, or leave it out for the present")
     return text
 
 
 AtOption = Annotated[
-    str, typer.Option("--at", metavar=MOMENT, help=f"As it was then: {MOMENTS}.", callback=_refuse_empty)
+    str,
+    typer.Option(
+        "--at",
+        metavar=MOMENT,
+        help=f"Show the cell as it was at this moment: {MOMENTS}.",
+        callback=_refuse_empty,
+    ),
 ]
 
 

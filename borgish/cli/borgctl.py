@@ -122,11 +122,11 @@ def borgctl(
             "--url",
             "--master",
             envvar=["BORGISH_MASTER", "BORGISH_URL"],
-            help="The master, when not a local cell's; several with commas.",
+            help="URL of the borgmaster, if it is not a local cell's; several with commas.",
         ),
     ] = "",
     token_file: Annotated[
-        Path | None, typer.Option(envvar="BORGISH_TOKEN_FILE", help="Where the token is.")
+        Path | None, typer.Option(envvar="BORGISH_TOKEN_FILE", help="File that holds the token.")
     ] = None,
     _version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version.")

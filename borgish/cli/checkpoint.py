@@ -26,12 +26,12 @@ from borgish.wire.api_past import (
 if TYPE_CHECKING:
     from borgish.client import Client
 
-app = noun("The whole cell, kept at a moment.")
+app = noun("Snapshots of the whole cell.")
 
 ALL = "all"
 SECONDS_MAX = 120.0  # a large one takes its time
 _SHOWN_MAX = 8
-Which = Annotated[str, typer.Argument(metavar="POSITION-or-NAME", help="Its position, or its name.")]
+Which = Annotated[str, typer.Argument(metavar="POSITION-or-NAME", help="Position or name of the checkpoint.")]
 
 
 def _style(checkpoint: CheckpointView) -> str:
@@ -62,7 +62,7 @@ VERDICT_COLUMNS: tuple[Column[CheckpointVerdict], ...] = (
 def list_(context: typer.Context, output: FormOption = Form.TABLE) -> None:
     """List the kept checkpoints, newest first."""
     items = _kept(session_of(context).client())
-    show_list(items, CHECKPOINT_COLUMNS, output, lambda it: str(it.position), "no checkpoint yet")
+    show_list(items, CHECKPOINT_COLUMNS, output, lambda it: str(it.position), "no checkpoints yet")
 
 
 @app.command()
@@ -90,7 +90,7 @@ def show(context: typer.Context, which: Which, output: FormOption = Form.TABLE) 
 def verify(
     context: typer.Context,
     which: Annotated[
-        str, typer.Argument(metavar="[POSITION-or-NAME|all]", help="Which; all of them by default.")
+        str, typer.Argument(metavar="[POSITION-or-NAME|all]", help="Checkpoints to verify. Default: all.")
     ] = ALL,
     output: FormOption = Form.TABLE,
 ) -> None:
@@ -98,7 +98,7 @@ def verify(
     client = session_of(context).client(SECONDS_MAX)
     chosen = _kept(client) if which == ALL else [find_checkpoint(client, which)]
     verdicts = [client.post(_path(it) + "/verify", None, CheckpointVerdict) for it in chosen]
-    show_list(verdicts, VERDICT_COLUMNS, output, lambda it: str(it.position), "no checkpoint yet")
+    show_list(verdicts, VERDICT_COLUMNS, output, lambda it: str(it.position), "no checkpoints yet")
     if not all(verdict.good for verdict in verdicts):
         raise typer.Exit(1)
 
@@ -107,11 +107,11 @@ def verify(
 def export(
     context: typer.Context,
     which: Which,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to; only you can read it.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write, readable by you only.")],
     *,
-    force: Annotated[bool, typer.Option("--force", help="Also over a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     journal: Annotated[
-        bool, typer.Option("--with-journal", help="With all that happened from there until now.")
+        bool, typer.Option("--with-journal", help="Include the journal from there until now.")
     ] = False,
 ) -> None:
     """Write a checkpoint to a file, which `fauxmaster` opens."""
@@ -179,8 +179,8 @@ def match_checkpoint(text: str, kept: Sequence[CheckpointView]) -> CheckpointVie
     there = ", ".join(one.name or str(one.position) for one in kept[:_SHOWN_MAX])
     more = f" and {len(kept) - _SHOWN_MAX} more" if len(kept) > _SHOWN_MAX else ""
     raise NotFound(
-        f"no checkpoint '{text}' is kept",
-        f"There are: {there}{more}" if kept else "There is none at all: `borgctl checkpoint create`",
+        f"there is no checkpoint '{text}'",
+        f"There are: {there}{more}" if kept else "There are none yet: `borgctl checkpoint create` makes one",
     )
 
 

@@ -32,7 +32,7 @@ class AgesAllowed(TyperCommand):
 def diff(
     context: typer.Context,
     old: Annotated[str, typer.Argument(metavar="A", help=f"A moment: {MOMENTS}.")],
-    new: Annotated[str, typer.Argument(metavar="[B]", help="Another; now by default.")] = "now",
+    new: Annotated[str, typer.Argument(metavar="[B]", help="Second moment. Default: now.")] = "now",
     output: FormOption = Form.TABLE,
 ) -> None:
     """Show what differs between two moments.

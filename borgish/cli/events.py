@@ -52,9 +52,11 @@ EVENT_COLUMNS: tuple[Column[EventView], ...] = (
 @events_app.command()
 def events(
     context: typer.Context,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as things happen.")] = False,
-    job: Annotated[str, typer.Option("--job", metavar="JOB", help="Only of this job.")] = "",
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=_AT_ONCE_MAX, help="The latest N.")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new events.")] = False,
+    job: Annotated[str, typer.Option("--job", metavar="JOB", help="Only events of this job.")] = "",
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, max=_AT_ONCE_MAX, help="Only the latest N events.")
+    ] = 50,
     at: AtOption = "",
     output: FormOption = Form.TABLE,
 ) -> None:
@@ -72,7 +74,7 @@ def events(
         follow_events(client, key, limit, output)
         return
     items = latest_events(client, job=key, limit=limit)
-    show_list(items, EVENT_COLUMNS, output, lambda event: str(event.position), "nothing has happened yet")
+    show_list(items, EVENT_COLUMNS, output, lambda event: str(event.position), "no events yet")
 
 
 def follow_events(client: "Client", job: str, limit: int, form: Form) -> None:

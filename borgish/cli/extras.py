@@ -14,7 +14,7 @@ dashboard_app = single()
 @dashboard_app.command()
 def dashboard(
     context: typer.Context,
-    once: Annotated[bool, typer.Option("--once", help="Print one frame and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print one frame and exit.")] = False,
     _at: NowOnly = "",
 ) -> None:
     """Show the cell, live.

@@ -57,11 +57,18 @@ def history(
     context: typer.Context,
     name: Annotated[
         str,
-        typer.Argument(metavar="[JOB|TASK|MACHINE]", help="web, ann/web, web/0, m1; the whole cell without."),
+        typer.Argument(
+            metavar="[JOB|TASK|MACHINE]",
+            help="Job, task or machine: web, ann/web, web/0, m1. Default: the whole cell.",
+        ),
     ] = "",
     cell: Annotated[bool, typer.Option("--cell", help="The whole cell.")] = False,
-    since: Annotated[str, typer.Option("--since", metavar="TIME|AGE", help=f"Not before: {_TIMES}.")] = "",
-    until: Annotated[str, typer.Option("--until", metavar="TIME|AGE", help="Not after, likewise.")] = "",
+    since: Annotated[
+        str, typer.Option("--since", metavar="TIME|AGE", help=f"Start of the period: {_TIMES}.")
+    ] = "",
+    until: Annotated[
+        str, typer.Option("--until", metavar="TIME|AGE", help="End of the period, in the same forms.")
+    ] = "",
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, max=LIMIT_MAX, help="The latest N entries of the journal.")
     ] = 100,
@@ -77,7 +84,7 @@ def history(
     client = session_of(context).client()
     params = about(client, name) | {"since": zoned(since), "until": zoned(until)}
     entries, last = latest(client, params, limit)
-    none = f"nothing of {name} is in the journal" if name else "nothing is in the journal"
+    none = f"the journal has no entries about {name}" if name else "the journal has no entries"
     none += " at that time" if since or until else ""
     if output in (Form.TABLE, Form.WIDE):
         show_list(lines(entries), HISTORY_COLUMNS, output, lambda line: str(line.entry.position), none)

@@ -30,19 +30,17 @@ if TYPE_CHECKING:
     from borgish.client import Client
 
 
-app = noun("What runs: submit, look at, change and end jobs.")
+app = noun("Submit, inspect, change and end jobs.")
 
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="user/job, or job where only one user has it.")]
 Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Job files; - is stdin.")]
 UserOption = Annotated[
-    str, typer.Option("--user", help="Whose job it is, when the file does not say. Default: you.")
+    str, typer.Option("--user", help="Owner of the job, if the file does not name one. Default: you.")
 ]
 _NO_JOBS = "no jobs; `borgctl job submit FILE` makes one"
 SettleOption = Annotated[
     str | None,
-    typer.Option(
-        "--settle", help="How long what is up must stay so. Default: 3s, and 1s where a probe answers."
-    ),
+    typer.Option("--settle", help="How long tasks must stay up. Default: 3s, and 1s where a probe answers."),
 ]
 TimeoutOption = Annotated[str, typer.Option("--timeout", help="How long to wait: 500ms, 60s, 5m.")]
 
@@ -56,10 +54,13 @@ def submit(
     settle: SettleOption = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return as soon as it is accepted.")] = False,
     plan: Annotated[
-        str, typer.Option("--plan", metavar="TOKEN", help="Do as planned by `borgctl plan`, or refuse.")
+        str,
+        typer.Option(
+            "--plan", metavar="TOKEN", help="Carry out this plan of `borgctl plan` exactly, or fail."
+        ),
     ] = "",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would follow, as `borgctl plan` does.")
+        bool, typer.Option("--dry-run", help="Only show what would follow, as `borgctl plan` does.")
     ] = False,
 ) -> None:
     """Submit jobs and follow them until they are up, and stay so for a moment.
@@ -97,7 +98,7 @@ def list_(context: typer.Context, at: AtOption = "", output: FormOption = Form.T
     from borgish.cli.lookup import every_job
 
     jobs = every_job(client_at(context, at, output))
-    columns, none = (PAST_JOB_COLUMNS, "no jobs then") if at else (JOB_COLUMNS, _NO_JOBS)
+    columns, none = (PAST_JOB_COLUMNS, "no jobs at that moment") if at else (JOB_COLUMNS, _NO_JOBS)
     show_list(jobs, columns, output, lambda job: job.name, none)
 
 
@@ -140,7 +141,7 @@ def restart(
 def scale(
     context: typer.Context,
     job: JobName,
-    tasks: Annotated[int, typer.Argument(min=0, metavar="N", help="How many tasks it has from now on.")],
+    tasks: Annotated[int, typer.Argument(min=0, metavar="N", help="New number of tasks.")],
 ) -> None:
     """Give a job N tasks."""
     from borgish.client import quoted

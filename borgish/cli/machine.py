@@ -104,7 +104,7 @@ def show(
 def cordon(
     context: typer.Context,
     machine: MachineName,
-    reason: Annotated[str, typer.Option("--reason", help="Why, for whoever looks later.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="Reason, shown with the machine.")] = "",
 ) -> None:
     """Place nothing more on a machine; what runs there goes on."""
     _change(context, machine, "cordon", CordonRequest(reason))
@@ -120,7 +120,9 @@ def uncordon(context: typer.Context, machine: MachineName) -> None:
 def taint(
     context: typer.Context,
     machine: MachineName,
-    mark: Annotated[str, typer.Argument(metavar="KEY[=VALUE]", help="Like maintenance, or dedicated=ml.")],
+    mark: Annotated[
+        str, typer.Argument(metavar="KEY[=VALUE]", help="KEY or KEY=VALUE, like maintenance or dedicated=ml.")
+    ],
     effect: Annotated[
         TaintEffect, typer.Option("--effect", help="What it does to tasks that do not tolerate it.")
     ] = TaintEffect.REFUSE,
@@ -134,7 +136,7 @@ def taint(
 def untaint(
     context: typer.Context,
     machine: MachineName,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="The mark's key.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Key of the taint.")],
 ) -> None:
     """Take a mark off a machine."""
     _change(context, machine, "untaint", UntaintRequest(key))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-app = noun("How much users may ask for at a time, by band.")
+app = noun("Limits on what users may ask for at a time, by band.")
 
 
 def _bands() -> list[str]:
@@ -25,7 +25,7 @@ def _bands() -> list[str]:
     return [str(band) for band in Band if band is not Band.FREE]
 
 
-User = Annotated[str, typer.Argument(metavar="USER", help="Whose quota.")]
+User = Annotated[str, typer.Argument(metavar="USER", help="Owner of the quota.")]
 BandOption = Annotated[
     str,
     typer.Option("--band", metavar="BAND", help="monitoring, production or batch.", autocompletion=_bands),
@@ -77,7 +77,7 @@ def set_(
         str, typer.Option("--until", metavar="DATE", help="When it ends: 2026-12-31, or 30d from now.")
     ] = "",
     beyond_cell: Annotated[
-        bool, typer.Option("--beyond-cell", help="Also where production gets more than the cell has.")
+        bool, typer.Option("--beyond-cell", help="Allow production more than the capacity of the cell.")
     ] = False,
 ) -> None:
     """Set how much a user's jobs in a band may ask for at a time.

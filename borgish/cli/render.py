@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Form(StrEnum):
-    """How to show it."""
+    """Output format."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -33,7 +33,7 @@ class Form(StrEnum):
     NAME = "name"
 
 
-FormOption = Annotated[Form, typer.Option("--output", "-o", help="How to show it.")]
+FormOption = Annotated[Form, typer.Option("--output", "-o", help="Output format.")]
 
 # JSON escapes the control characters below 0x20 only; these too must not reach a terminal.
 _HIDDEN = re.compile("[\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")

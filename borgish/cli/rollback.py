@@ -21,15 +21,16 @@ _SHOWN_MAX = 40
 def rollback(
     context: typer.Context,
     to: Annotated[str, typer.Argument(metavar=MOMENT, help=f"{MOMENTS[0].upper()}{MOMENTS[1:]}.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would do.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
     only: Annotated[
-        list[str] | None, typer.Option("--only", metavar="USER/JOB", help="This job; may be given again.")
+        list[str] | None, typer.Option("--only", metavar="USER/JOB", help="Only this job; can be repeated.")
     ] = None,
     at_once: Annotated[
-        bool, typer.Option("--now", help="Stop at once what is to stop, not a few tasks a second.")
+        bool, typer.Option("--now", help="Stop tasks all at once, not a few a second.")
     ] = False,
     yes_stop: Annotated[
-        int | None, typer.Option("--yes-stop", min=0, metavar="N", help="So many tasks may be stopped.")
+        int | None,
+        typer.Option("--yes-stop", min=0, metavar="N", help="Allow so many running tasks to be stopped."),
     ] = None,
     output: FormOption = Form.TABLE,
 ) -> None:

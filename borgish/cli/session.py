@@ -104,7 +104,7 @@ def read_token(path: Path) -> str:
     try:
         return path.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
+        reason = getattr(error, "strerror", None) or "it is not text"
         raise Unauthenticated(
             f"the token file {path} cannot be read: {str(reason).lower()}", "Name another with --token-file"
         ) from error

@@ -60,7 +60,7 @@ def _master_words(one: "Client") -> str:
     if view.role == "leader":
         return f"{one.url} leads" + (f", with trouble: {view.trouble}" if view.trouble else "")
     if view.trouble or view.behind_seconds is None:
-        return f"{one.url} stands by, without a copy: {view.trouble or 'it has just begun'}"
+        return f"{one.url} stands by, without a copy: {view.trouble or 'it has just started'}"
     return f"{one.url} stands by at position {view.position}"
 
 

@@ -185,7 +185,7 @@ def plan(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A job file; - is stdin.")],
     user: Annotated[
-        str, typer.Option("--user", help="Whose job it is, when the file does not say. Default: you.")
+        str, typer.Option("--user", help="Owner of the job, if the file does not name one. Default: you.")
     ] = "",
     output: FormOption = Form.TABLE,
 ) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from borgish.client import Client
 
 
-app = noun("The tasks of jobs: look at them, read what they write.")
+app = noun("List and inspect tasks, and read their output.")
 
 TaskName = Annotated[str, typer.Argument(metavar="TASK", help="user/job/index, or job/index where unique.")]
 ProgramOption = Annotated[
@@ -66,10 +66,10 @@ def show(context: typer.Context, task: TaskName, at: AtOption = "", output: Form
 def logs(
     context: typer.Context,
     task: TaskName,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as the task writes.")] = False,
-    previous: Annotated[bool, typer.Option("--previous", help="Of the program before this one.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new output.")] = False,
+    previous: Annotated[bool, typer.Option("--previous", help="Output of the previous run.")] = False,
     tail: Annotated[
-        int | None, typer.Option("--tail", min=1, max=TAIL_LINES_MAX, help="Only the last lines.")
+        int | None, typer.Option("--tail", min=1, max=TAIL_LINES_MAX, help="Only the last N lines.")
     ] = None,
     _at: NowOnly = "",
     program: ProgramOption = "",
@@ -103,7 +103,7 @@ def exec_(
     context: typer.Context,
     task: TaskName,
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND [ARG]...")],
-    timeout: Annotated[str, typer.Option("--timeout", help="How long it may take.")] = "60s",
+    timeout: Annotated[str, typer.Option("--timeout", help="Time limit of the command.")] = "60s",
     _at: NowOnly = "",
     program: ProgramOption = "",
     stdin: Annotated[
@@ -111,7 +111,7 @@ def exec_(
         typer.Option(
             "--stdin/--no-stdin",
             "-i",
-            help="Whether it reads the standard input. Unless given: when that is not a terminal.",
+            help="Pass the standard input to the command. Default: unless it is a terminal.",
             show_default=False,
         ),
     ] = None,

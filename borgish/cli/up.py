@@ -29,7 +29,8 @@ MACHINES = 3
 def up(
     context: typer.Context,
     machines: Annotated[
-        int | None, typer.Option("--machines", min=1, help=f"How many machines. New cells: {MACHINES}.")
+        int | None,
+        typer.Option("--machines", min=1, help=f"Number of machines. Default for a new cell: {MACHINES}."),
     ] = None,
     folder: DirOption = None,
 ) -> None:
@@ -153,7 +154,7 @@ _DAEMON_SECONDS_MAX = 20.0
 @down_app.command()
 def down(
     context: typer.Context,
-    purge: Annotated[bool, typer.Option("--purge", help="Remove the cell's folder, too.")] = False,
+    purge: Annotated[bool, typer.Option("--purge", help="Also remove the cell's folder.")] = False,
     folder: DirOption = None,
 ) -> None:
     """Stop the local cell and every task.

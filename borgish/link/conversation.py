@@ -198,7 +198,7 @@ def stop_orders(cell: Cell, observed: Observed, machine: str, now: Now) -> Itera
         if orphaned_at is None:
             yield StopOrder(task, attempt, _why_stopped(cell, task), _notice_seconds(cell, task, attempt))
         elif now.mono - orphaned_at >= ORPHAN_SECONDS:
-            yield StopOrder(task, attempt, "this cell has never heard of it")
+            yield StopOrder(task, attempt, "this cell does not know it")
 
 
 def _why_stopped(cell: Cell, name: str) -> str:

@@ -255,7 +255,7 @@ class Poller:
         # A NUL in some reason: Postgres cannot store one, and one machine must not end the master.
         reply = _reply_decoder.decode(response.body.replace(b"\\u0000", b"\\ufffd"))
         if reply.machine != self.machine:
-            raise Unreachable(f"{self.machine} is at {self.peer.host}:{self.peer.port} no more")
+            raise Unreachable(f"{self.machine} is no longer at {self.peer.host}:{self.peer.port}")
         if reply.report and (mistakes := mistakes_in_facts(reply.report.facts)):
             raise Unreachable(
                 f"{self.machine} reports invalid facts: {mistakes[0].path}: {mistakes[0].message}"

@@ -74,10 +74,10 @@ class Archive:
 
     def _range(self, since: float | None, until: float | None, head: int, now: float) -> ArchiveBegin:
         if since is not None and since > now:
-            raise Invalid(f"{instant(since)} has not come yet", f"It is {instant(now)}")
+            raise Invalid(f"{instant(since)} is in the future", f"It is {instant(now)}")
         first = next(iter(self._store.entries(0, 1)), None)
         if first is None:
-            raise NotFound("nothing has happened yet", "Ask again when something has")
+            raise NotFound("the journal has no entries", "Ask again when something has")
         _expect_kept(first, since, until)
         after = 0 if since is None else position_at(self._store, math.nextafter(since, 0.0), head)
         return ArchiveBegin(

@@ -183,7 +183,7 @@ class CheckpointKeeper:
     def _name(self, info: CheckpointInfo, problem: str) -> None:
         if info.sha256 not in self._logged_damaged:
             self._logged_damaged.add(info.sha256)
-            log.warning("the checkpoint at %d is no good: %s", info.position, problem)
+            log.warning("the checkpoint at %d cannot be used: %s", info.position, problem)
 
     async def detail(self, position: int) -> CheckpointDetail:
         """Look into a checkpoint; one that is not good says what is wrong. Raises NotFound, as all here."""

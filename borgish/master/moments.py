@@ -120,7 +120,7 @@ class Moments:
         now = self._clock.now().wall
         if at > now + FUTURE_SECONDS:
             raise Invalid(
-                f"'{text}' has not come yet", f"It is {instant(now)}, and position {head} is the latest"
+                f"'{text}' is in the future", f"It is {instant(now)}, and position {head} is the latest"
             )
         return position_at(self._store, at, head) or self._before_all(text, at)
 
@@ -179,5 +179,5 @@ class Moments:
 
 def _reached(position: int, head: int) -> int:
     if position > head:
-        raise Invalid(f"position {position} has not happened", f"The latest is {head}")
+        raise Invalid(f"position {position} does not exist yet", f"The latest is {head}")
     return position

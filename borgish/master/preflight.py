@@ -139,7 +139,7 @@ async def check_machines(
     pause_seconds = PAUSE_SECONDS
     while (found := search.evaluate(heads, clock.now().mono)) is Verdict.UNSURE and not stopping.done():
         if pause_seconds == PAUSE_SECONDS:
-            log.info("another borgmaster may lead the machines; asking them again until that is sure")
+            log.info("another borgmaster may lead the machines; asking them again until that is certain")
         await asyncio.wait({stopping}, timeout=pause_seconds)
         pause_seconds = min(2 * pause_seconds, PAUSE_SECONDS_MAX)
         heads = await ask_heads(asked, transport)
@@ -244,7 +244,7 @@ def seen_in_files(cell: Cell, files: CheckpointFiles, seen: Seen | None, *, take
             "What followed is lost, or an older database was put back. To go on from the older one all the "
             f"same, start once with {OLDER_STORE_FLAG}",
         )
-    log.warning("%s is of a history that the database has not; taken over as asked for", newest.path)
+    log.warning("%s is of a history that the database does not have; taken over as asked for", newest.path)
     assert newest.info is not None
     kept = verified_snapshot(cell.name, newest.info, newest.stored)
     before = seen or Seen()

@@ -58,7 +58,8 @@ def is_mass_failure(cell: Cell, observed: Observed, settings: ReconcileSettings,
     """Return whether so many machines do not answer, or did not a moment ago, that no task is moved."""
     back_since = now.mono - settings.recently_back_seconds
     failed = sum(
-        not machine.up or _is_unreachable(observed, name, back_since) for name, machine in cell.machines.items()
+        not machine.up or _is_unreachable(observed, name, back_since)
+        for name, machine in cell.machines.items()
     )
     return failed == len(cell.machines) or (
         failed >= MASS_FAILURE_MACHINES_MIN and failed >= MASS_FAILURE_SHARE * len(cell.machines)

@@ -217,7 +217,7 @@ def _decode(source: str | bytes) -> str:
         hint = f'remove it; a value that needs it can hold "\\u{code:04x}" in double quotes'
         if code == 0 or 0xD800 <= code < 0xE000:
             hint = "remove it"
-        found.report(*_position(text, match.start()), f"the character U+{code:04X} cannot stand here", hint)
+        found.report(*_position(text, match.start()), f"the character U+{code:04X} is not allowed here", hint)
     elif match := _DIRECTIVE.search(text):
         hint = "remove the line; text that begins with % needs quotes"
         found.report(*_position(text, match.start()), "a YAML directive (a line that begins with %)", hint)
@@ -280,13 +280,13 @@ class _Fault(msgspec.Struct, frozen=True):
     at_start: bool = False
 
 
-_NOT_FITTING = "this does not fit what stands above it"
+_NOT_FITTING = "this does not match the lines above it"
 _ONE_LEVEL = "give keys of one level the same indentation, and put nothing after a closing quote"
 
 _FAULTS = (
     _Fault(
         "mapping values are not allowed",
-        "a ':' that cannot stand here",
+        "a ':' that is not allowed here",
         "quote text that holds ': ', and give keys of one level the same indentation",
     ),
     _Fault("unexpected end of stream", "a quote that is never closed", "close the quote", at_start=True),
@@ -303,7 +303,7 @@ _FAULTS = (
     ),
     _Fault(
         "sequence entries are not allowed",
-        "a '-' that cannot stand here",
+        "a '-' that is not allowed here",
         "begin a list in the line after its key, or write it as [a, b]",
     ),
     _Fault("expected key", _NOT_FITTING, _ONE_LEVEL),

@@ -91,7 +91,7 @@ def _make_restart(values: Values) -> Restart:
     restart = Restart(**values.given)
     if restart.policy is RestartPolicy.NEVER and restart.attempts:
         hint = "remove it, or write policy: on_failure"
-        values.report("attempts", "attempts mean nothing with policy: never", hint)
+        values.report("attempts", "attempts has no effect with policy: never", hint)
     return restart
 
 
@@ -135,11 +135,11 @@ HEALTH_FIELDS = (
         "how long an answer may take; 2s unless given",
         "timeout_seconds",
     ),
-    Field("failures", Whole(1, 100), "misses in a row that make the task unhealthy; 3 unless given"),
+    Field("failures", Whole(1, 100), "failures in a row that make the task unhealthy; 3 unless given"),
     Field(
         "grace",
         duration(0, 3600, "15s"),
-        "misses before this age do not count; 15s unless given",
+        "failures before this age do not count; 15s unless given",
         "grace_seconds",
     ),
 )
@@ -156,7 +156,7 @@ def _make_health(values: Values) -> Health:
         named = given["tcp"]
         given["tcp"] = True
         if named and given.setdefault("port", named) != named:
-            values.report("port", f"tcp names the port {quote(named)} and this another", "keep one of them")
+            values.report("port", "tcp and port name different ports", "keep one of them")
     if "command" in probes and "port" in given:
         values.report("port", "a command probe has no port", "remove it; the command finds PORT_NAME set")
     if "command" in given and not any(given["command"][:1]):
@@ -168,8 +168,8 @@ HEALTH = Record("health", HEALTH_FIELDS, "{http: /, port: http}", _make_health)
 
 OVERRIDE_FIELDS = (
     Field("run", _COMMAND, "what this task runs instead"),
-    Field("env", _ENV, "laid over the job's"),
-    Field("resources", Limits(), "laid over the job's"),
+    Field("env", _ENV, "overrides the job's"),
+    Field("resources", Limits(), "overrides the job's"),
 )
 
 
@@ -189,7 +189,7 @@ _ALLOC_SET = Text(127, rf"{NAME_PATTERN}(/{NAME_PATTERN})?", "an alloc set, like
 PROGRAM_FIELDS = (
     Field("run", _COMMAND, "the program and its arguments"),
     Field("image", _IMAGE, "a container image, where the job has one"),
-    Field("env", _ENV, "laid over the job's"),
+    Field("env", _ENV, "overrides the job's"),
     Field("workdir", _WORKDIR, "the folder to start in; the job's unless given"),
 )
 PROGRAM = Record("a program", PROGRAM_FIELDS, "{run: [program, argument]}", lambda values: dict(values.given))
@@ -221,7 +221,7 @@ class Labels:
 
 _PREFER_FIELDS = (
     Field("when", Condition(), "a condition on machines, like disk == ssd", required=True),
-    Field("weight", _WEIGHT, "how much such machines are liked, 1 to 100; 1 unless given"),
+    Field("weight", _WEIGHT, "weight of the preference, 1 to 100; 1 unless given"),
 )
 
 
@@ -257,7 +257,7 @@ SPREAD = _SpreadList(_SPREAD, 8, "[{over: rack, max: 2}]")
 _AFFINITY_FIELDS = (
     Field("labels", Labels(), "whose tasks: conditions on the labels of their jobs", required=True),
     Field("over", _ATTRIBUTE, f"an attribute of machines, like rack; {MACHINE} unless given"),
-    Field("weight", _WEIGHT, "how much it is liked, 1 to 100; without a weight it must be so"),
+    Field("weight", _WEIGHT, "weight of the preference, 1 to 100; without a weight it is required"),
 )
 
 
@@ -319,28 +319,28 @@ JOB_FIELDS = (
     Field("workdir", _WORKDIR, "the folder to start in"),
     Field("restart", RESTART, "what follows when a task's program ends"),
     Field("stop", STOP, "how a task is asked to end"),
-    Field("health", HEALTH, "how to see that a task is well"),
-    Field("labels", _LABELS, "words to find the job by"),
+    Field("health", HEALTH, "how the health of a task is checked"),
+    Field("labels", _LABELS, "labels, by which jobs are selected"),
     Field("annotations", _ANNOTATIONS, "notes for people and programs"),
     Field("constraints", ListOf(Condition(), 32, '["arch == amd64"]'), "conditions on machines"),
-    Field("prefer", PREFER, "machines that are liked"),
-    Field("spread", SPREAD, "its tasks over machines, racks, zones"),
-    Field("near", AFFINITIES, "where tasks of these jobs are"),
-    Field("apart", AFFINITIES, "where no tasks of these jobs are"),
-    Field("tolerations", TOLERATIONS, "taints that its tasks may run beside"),
+    Field("prefer", PREFER, "preferred machines"),
+    Field("spread", SPREAD, "how its tasks are spread over machines, racks, zones"),
+    Field("near", AFFINITIES, "affinity: beside tasks of these jobs"),
+    Field("apart", AFFINITIES, "anti-affinity: away from tasks of these jobs"),
+    Field("tolerations", TOLERATIONS, "taints that its tasks tolerate"),
     Field("recheck", Choice(Recheck), "when a machine stops meeting the constraints: keep or evict"),
     Field("in", _ALLOC_SET, "the alloc set that its tasks run in", "inside"),
     Field("gang", Flag(), "true: its waiting tasks are placed all together or not at all"),
     Field(
         "preempt_within",
         duration(0.1, 600, "5s"),
-        "the most time that what it preempts gets to end; all of its own grace unless given",
+        "longest grace period of the tasks that it preempts; their own unless given",
         "preempt_within_seconds",
     ),
     Field(
         "overrides",
         MapOf(Index(), OVERRIDE, TASKS_PER_JOB_MAX, "{0: {env: {ROLE: first}}}"),
-        "what single tasks have different, by index",
+        "overrides of single tasks, by index",
     ),
     Field(
         "max_runtime",

@@ -116,7 +116,7 @@ class Program(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     run: tuple[str, ...] = ()
     image: str = ""
-    env: dict[str, str] = {}  # laid over the job's
+    env: dict[str, str] = {}  # overrides the job's
     workdir: str = ""
 
 
@@ -124,7 +124,7 @@ class Override(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one task of a job has different from the others; what is None is as in the job."""
 
     run: tuple[str, ...] | None = None
-    env: dict[str, str] | None = None  # laid over the job's
+    env: dict[str, str] | None = None  # overrides the job's
     resources: Resources | None = None
 
 

@@ -189,7 +189,7 @@ def resource_typos(spec: JobSpec) -> Iterator[tuple[str, str]]:
     given = (spec.resources, *(each.resources for each in spec.overrides.values() if each.resources))
     for name in dict.fromkeys(name for amounts in given for name in amounts.named):
         if meant := standard_resource(name):
-            yield name, f"'{name}' is a resource of a name of its own; did you mean {meant}?"
+            yield name, f"'{name}' is taken as a named resource; did you mean {meant}?"
 
 
 # What other systems, and people, call these things.

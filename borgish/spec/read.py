@@ -123,7 +123,7 @@ def check_ports(values: Values) -> None:
     ports = values.given.get("ports", ())
     for name in fixed:
         if name in ports:
-            values.report("fixed_ports", f"{name} is one of ports too", "keep one of them")
+            values.report("fixed_ports", f"{name} is also in ports", "keep one of them")
     if fixed:
         values.given["ports"] = (*ports, *(name for name in fixed if name not in ports))
 
@@ -160,7 +160,7 @@ def check_alloc_set(values: Values) -> None:
     for field in _OF_PROGRAMS:
         if field in values.nodes:
             hint = "remove it; the jobs submitted with in: NAME have their own"
-            values.report(field, f"an alloc set runs no program, so {field} means nothing here", hint)
+            values.report(field, f"an alloc set runs no program, so {field} has no effect here", hint)
 
 
 def check_group(values: Values) -> None:
@@ -325,7 +325,7 @@ def _foreign(root: Node) -> tuple[str, str] | None:
     """
     if isinstance(root, Scalar):
         is_nomad = root.plain and _NOMAD_JOB.match(root.text)
-        return ("a Nomad job file", f"write it anew in YAML; {_FORMAT}") if is_nomad else None
+        return ("a Nomad job file", f"rewrite it in YAML; {_FORMAT}") if is_nomad else None
     kind, services = _text_at(root, "kind"), _child(root, "services")
     if kind and _child(root, "apiVersion"):
         return _kubernetes(root, kind)
@@ -342,7 +342,7 @@ def _kubernetes(root: Node, kind: str) -> tuple[str, str]:
     pod = _child(template, "spec", "template", "spec") or _child(root, "spec")
     containers = _child(pod, "containers")
     if not isinstance(containers, Sequence) or not containers.items:
-        return what, f"borgish has jobs, machines and quotas, and nothing of this kind; {_FORMAT}"
+        return what, f"borgish has jobs, machines and quotas, and nothing like this; {_FORMAT}"
     replicas = _text_at(root, "spec", "replicas") or _text_at(template, "spec", "completions")
     job = _job(_text_at(root, "metadata", "name"), replicas, containers.items[0])
     return what, f"as a job file it begins {job}; {_FORMAT}"

@@ -63,9 +63,9 @@ class Port(Name):
     def of(self, found: Scalar) -> str:
         text = found.text
         if text.isdigit() or (len(text) < 64 and _NUMBERED_PORT.fullmatch(text)):
-            what = f"{text} is a number" if text.isdigit() else f"{quote(text)} has numbers"
-            hint = "name it, as ports: [http]; borgish chooses the number, and {{port.http}} tells it"
-            raise Wrong(f"{what}; a port is given a name", hint)
+            what = f"{text} is a number" if text.isdigit() else f"{quote(text)} has port numbers"
+            hint = "name it, as ports: [http]; borgish chooses the number, which {{port.http}} stands for"
+            raise Wrong(f"{what}; a port is declared by name", hint)
         return super().of(found)
 
     def schema(self) -> Schema:

@@ -149,7 +149,7 @@ def roll_forward(source: HistorySource, cell: Cell, position: int, warnings: Seq
     for page in _pages(source, cell.position, position):
         replay(cell, page, warnings)
     if cell.position != position:
-        raise Invalid(f"position {position} has not happened", f"The latest is {cell.position}")
+        raise Invalid(f"position {position} does not exist yet", f"The latest is {cell.position}")
     return cell
 
 

@@ -138,7 +138,7 @@ def _ended(event: TasksEnded, _entry: Entry) -> Iterator[_Line]:
     ends = [_how(*row) for row in rows]
     if event.attempts:
         ends = [
-            f"{how} (by attempt {lost}, taken for lost)"
+            f"{how} (by attempt {lost}, presumed lost)"
             for how, lost in zip(ends, event.attempts, strict=True)
         ]
     for how, indexes in _grouped(event.indexes, ends):
@@ -225,7 +225,7 @@ def restored_machine_text(mark: MachineRestored) -> str:
 
 def _becomes(one: JobRestored) -> str:
     tasks = one.lagging.tasks if one.lagging else one.tasks
-    return f"is restored, with {tasks} task{'s' * (tasks != 1)}" if tasks else "is to go"
+    return f"is restored, with {tasks} task{'s' * (tasks != 1)}" if tasks else "will be removed"
 
 
 def _rollback_went_on(event: RollbackWentOn, _entry: Entry) -> Iterator[_Line]:

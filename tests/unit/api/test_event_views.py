@@ -70,7 +70,7 @@ LATE = happened.TasksEnded("ann/x", (0,), Ending.FINISH, ("",), (0,), (None,), a
         (happened.JobForgotten("ann/x"), "forgotten", "no longer kept", False),
         (happened.TasksEnded("ann/x", (0,), Ending.FINISH, ("",), (0,), (None,)), "ended", "finished", False),
         (happened.TasksEnded("ann/x", (0,), Ending.KILL, ("killed by ann",)), "killed", "0 killed by", False),
-        (LATE, "ended", "ann/x/0 finished: exit code 0 (by attempt 7, taken for lost)", False),
+        (LATE, "ended", "ann/x/0 finished: exit code 0 (by attempt 7, presumed lost)", False),
         (happened.MachineTainted("m3", ()), "machine", "has no taints any more, by", False),
         (happened.TasksEvicted("ann/x", (0,), Eviction.RESTART), "evicted", "restart", False),
         (happened.TasksEvicted("ann/x", (0,), Eviction.MACHINE_LOST, "m1 is down"), "evicted", "down", True),

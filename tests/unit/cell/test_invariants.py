@@ -136,11 +136,11 @@ BROKEN: dict[str, tuple[Break, str]] = {
     "alloc overfull": (with_needs("guest", cpu_millis=501), "ann/room/0 holds"),
     "device overfull": (
         with_task("guest/0", devices=("gpu:0",)),
-        "500 thousandths of gpu:0 of ann/room/0 are given away, and it has 0",
+        "500 thousandths of gpu:0 of ann/room/0 are allocated, and it has 0",
     ),
     "device shared": (
         with_task("room/0", devices=("gpu:0",)),
-        "2000 thousandths of gpu:0 of m2 are given away, and it has 1000",
+        "2000 thousandths of gpu:0 of m2 are allocated, and it has 1000",
     ),
     "too few devices": (
         with_task("web/0", devices=()),

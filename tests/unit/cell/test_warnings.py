@@ -77,7 +77,7 @@ def test_contradictions_are_said() -> None:
 def test_a_resource_that_looks_like_a_slip_is_said_unless_some_machine_has_it() -> None:
     asked = spec("ann/web", resources=Resources(100, named={"rma": 1}))
     assert tuple(job_warnings(cell_of(RACKS, []), asked)) == (
-        "'rma' is a resource of a name of its own; did you mean ram?",
+        "'rma' is taken as a named resource; did you mean ram?",
     )
     rma = machine("m1", capacity=Resources(4000, named={"rma": 3}))
     assert tuple(job_warnings(cell_of([rma], []), asked)) == ()

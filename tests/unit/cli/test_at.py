@@ -109,7 +109,7 @@ def test_before_everything(past: FakeMaster, run: Run, capsys: Out) -> None:
     assert run("job", "list", "--at", "0") == 0
     shown = capsys.readouterr()
     assert shown.out.startswith("As of position 0 (before the first entry)")
-    assert shown.err == "no jobs then\n"
+    assert shown.err == "no jobs at that moment\n"
 
 
 def test_a_moment_that_cannot_be_told(past: FakeMaster, run: Run, capsys: Out) -> None:
@@ -124,7 +124,7 @@ def test_an_empty_moment_is_not_taken_for_now(
     past: FakeMaster, run: Run, capsys: Out, command: tuple[str, ...]
 ) -> None:
     assert run(*command, "--at", "") == 2
-    assert "is empty" in capsys.readouterr().err
+    assert "must not be empty" in capsys.readouterr().err
     assert past.asked == []
 
 

@@ -279,7 +279,7 @@ def test_a_resource_that_looks_like_a_slip_is_noted(run: Run, tmp_path: Path, ca
     path = tmp_path / "x.yaml"
     path.write_text("name: web\nrun: [x]\nresources: {rma: 1}\n")
     assert run("job", "check", path) == 0
-    assert "note: 'rma' is a resource of a name of its own; did you mean ram?" in capsys.readouterr().err
+    assert "note: 'rma' is taken as a named resource; did you mean ram?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("body", [b"\xff\xfe", b"x" * (1024 * 1024 + 1)])

@@ -144,9 +144,9 @@ def test_what_was_not_looked_at_is_said(there: FakeMaster, run: Run, capsys: Out
 def test_nothing_found_is_said(there: FakeMaster, run: Run, capsys: Out) -> None:
     there.answers["GET /v1/history"] = HistoryList(())
     assert run("history", "web") == 0
-    assert capsys.readouterr().err == "nothing of web is in the journal\n"
+    assert capsys.readouterr().err == "the journal has no entries about web\n"
     assert run("history", "--since", "1h") == 0
-    assert capsys.readouterr().err == "nothing is in the journal at that time\n"
+    assert capsys.readouterr().err == "the journal has no entries at that time\n"
 
 
 @pytest.mark.parametrize("arguments", [("web", "--cell"), ("-n", "0"), ("-n", "10001"), ("web", "m1")])

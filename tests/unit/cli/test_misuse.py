@@ -180,7 +180,7 @@ def test_a_cell_folder_with_a_damaged_token(
     (tmp_path / "token").write_bytes(data)
     (tmp_path / "client.json").write_text(f'{{"url": "http://127.0.0.1:1", "token_file": "{name}"}}')
     assert borgctl(["--dir", str(tmp_path), "status"]) == 4
-    assert "cannot be read: it is no text" in capsys.readouterr().err
+    assert "cannot be read: it is not text" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

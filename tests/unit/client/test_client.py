@@ -93,7 +93,7 @@ def test_nobody_there_is_told_at_once_with_a_way_out() -> None:
     assert "Start it" in caught.value.hint
 
 
-@pytest.mark.parametrize(("method", "hint"), [("GET", ""), ("POST", "It may have been done")])
+@pytest.mark.parametrize(("method", "hint"), [("GET", ""), ("POST", "It may have been carried out")])
 def test_no_answer_in_time_says_what_may_have_happened(method: str, hint: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"

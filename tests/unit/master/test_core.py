@@ -211,7 +211,7 @@ def test_orphans_are_left_alone_for_ten_minutes(driver: Driver) -> None:
     step = driver.wait(601, "m1", "m2", "m3")
     assert "m1" in step.assignments
     stop = outgoing.assignment(driver.core.observed, 2, driver.now).stop
-    assert [(order.task, order.reason) for order in stop] == [("bob/db/0", "this cell has never heard of it")]
+    assert [(order.task, order.reason) for order in stop] == [("bob/db/0", "this cell does not know it")]
 
 
 def test_replaying_the_entries_gives_the_same_cell(driver: Driver) -> None:

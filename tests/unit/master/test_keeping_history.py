@@ -92,7 +92,7 @@ async def test_a_list_says_which_are_damaged_and_the_log_names_them_once(
         (8, False),
     ]
     assert [record.getMessage() for record in caplog.records] == [
-        "the checkpoint at 12 is no good: its SHA-256 does not match: it was torn or altered"
+        "the checkpoint at 12 cannot be used: its SHA-256 does not match: it was torn or altered"
     ]
     assert not (await bench.keeper.verify(12)).good
 

@@ -32,7 +32,7 @@ def test_bands_and_quotas_are_as_usual_unless_the_file_says_otherwise(tmp_path: 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[bands]\nproduction = 100", "bands: they do not go up"),
+        ("[bands]\nproduction = 100", "bands: they are not in ascending order"),
         ("[bands]\nfree = 1", "bands: free begins"),
         ("[bands]\ngold = 400", "bands.gold: there is no such key"),
         ("[bands]\nbatch = 'low'", "bands.batch: must be a whole number, and is a text in quotes"),

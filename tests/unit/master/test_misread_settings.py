@@ -42,7 +42,7 @@ NAME = 'name = "local"\n'
         (NAME + "[tls]\nkey = 'k'", "tls.certificate: is missing", ""),
         (
             NAME + "[bands.names]\nprod = 'x'",
-            "bands.names: 'x' is not one of the words that may stand here",
+            "bands.names: 'x' is not one of the allowed words",
             "",
         ),
         (

@@ -148,9 +148,9 @@ async def test_what_was_merely_seen_is_not_known(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("text", "error", "words", "hint"),
     [
-        ("7", Invalid, "position 7 has not happened", "The latest is 6"),
-        ("9" * 30, Invalid, "has not happened", "The latest is 6"),
-        ("1970-01-01T00:05:00Z", Invalid, "has not come yet", "position 6 is the latest"),
+        ("7", Invalid, "position 7 does not exist yet", "The latest is 6"),
+        ("9" * 30, Invalid, "does not exist yet", "The latest is 6"),
+        ("1970-01-01T00:05:00Z", Invalid, "is in the future", "position 6 is the latest"),
         ("3m", NotFound, "had no history yet at '3m'", "position 1, of 1970-01-01T00:01:41.250Z"),
         ("noon", Invalid, "no checkpoint 'noon' is kept", "the name of a checkpoint: none has one"),
     ],

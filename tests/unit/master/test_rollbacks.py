@@ -157,8 +157,8 @@ async def test_too_many_stops_are_refused_before_anything_is_kept(bench: Bench) 
 async def test_moments_that_are_none(bench: Bench) -> None:
     head = bench.core.cell.position
     assert "1" in await bench.refused(NotFound, "there was no cell", "0")
-    await bench.refused(Invalid, "has not happened", str(head + 1))
-    await bench.refused(Invalid, "has not come yet", "2999-01-01T00:00:00Z")
+    await bench.refused(Invalid, "does not exist yet", str(head + 1))
+    await bench.refused(Invalid, "is in the future", "2999-01-01T00:00:00Z")
     assert "earliest is position 1" in await bench.refused(NotFound, "no history yet", "1971-01-01")
     await bench.refused(Invalid, "no checkpoint 'noon' is kept", "noon")
     await bench.refused(Conflict, "nothing differs", "now")

@@ -430,7 +430,7 @@ def test_a_restart_takes_the_new_version_sooner() -> None:
     deploy(lived, tasks=4, run=("other",))
     lived.settle()
     lived.roll_back(good)
-    with pytest.raises(Conflict, match="none of that should run: ann/web was rolled back to position"):
+    with pytest.raises(Conflict, match="none of these tasks should run: ann/web was rolled back to position"):
         lived.do(RestartTasks("ann/web", (2, 3)))
     lived.do(RestartTasks("ann/web"))
     job = lived.cell.jobs["ann/web"]

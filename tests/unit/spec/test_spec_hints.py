@@ -57,7 +57,7 @@ def hints(text: str) -> dict[str, str]:
         (
             "apiVersion: v1\nkind: Service\nspec: {ports: [{port: 80}]}",
             "a Kubernetes Service",
-            "of this kind",
+            "nothing like this",
         ),
         (
             COMPOSE,

@@ -64,9 +64,7 @@ class Log:
         if self.fd >= 0:  # opened anew for the next chunk, when there may be room again
             os.close(self.fd)
             self.fd = -1
-        if (
-            self.dropped >= 2 * self.reported
-        ):  # at each doubling: a flood must not cost a write a chunk
+        if self.dropped >= 2 * self.reported:  # at each doubling: a flood must not cost a write a chunk
             self._report_dropped()
 
     def _report_dropped(self) -> None:
