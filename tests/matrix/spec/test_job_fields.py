@@ -8,7 +8,7 @@ true, fails: nothing that users write is lost on its way without somebody having
 import ast
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from pathlib import Path
 from typing import Any, get_args
@@ -383,25 +383,36 @@ def by_docker(spec: AttemptSpec) -> Any:
     return container_config(spec, 1, Owner("test", "m1"), Place(bridge=True, publish="127.0.0.1"))
 
 
-def core_reads(name: str) -> bool:
-    """Return whether anything of the borglet that is no runtime reads an attribute of this name."""
+ASKED: dict[Runtime, Callable[[AttemptSpec], Any]] = {Runtime.PROCESS: by_process, Runtime.DOCKER: by_docker}
+
+
+def core_reads(path: str) -> bool:
+    """Return whether anything of the borglet that is no runtime reads this attribute of an attempt, as in
+    ``spec.alloc`` or ``restart.policy``."""
+    of, _, name = f"spec.{path}".rpartition(".")
     trees = [ast.parse(path.read_text()) for path in sorted((ROOT / "borgish" / "borglet").glob("*.py"))]
-    return any(isinstance(n, ast.Attribute) and n.attr == name for tree in trees for n in ast.walk(tree))
+    reads = (n for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr == name)
+    whose = {ast.unparse(read.value).rpartition(".")[2] for read in reads}
+    return any(each.startswith(of.rpartition(".")[2]) for each in whose)
 
 
 def test_every_attribute_of_an_attempt_is_in_the_table() -> None:
     assert list(ATTRIBUTES) == list(attributes(AttemptSpec))
 
 
-@pytest.mark.parametrize("runtime", [Runtime.PROCESS, Runtime.DOCKER])
+def test_every_runtime_is_in_the_table() -> None:
+    assert list(ASKED) == [runtime for runtime in Runtime if runtime is not Runtime.FAKE]
+    assert {len(uses) for uses in ATTRIBUTES.values()} == {len(ASKED)}
+
+
+@pytest.mark.parametrize("runtime", ASKED)
 @pytest.mark.parametrize("path", ATTRIBUTES)
 def test_a_runtime_uses_what_the_table_says(path: str, runtime: Runtime) -> None:
-    asked = by_process if runtime is Runtime.PROCESS else by_docker
-    what = ATTRIBUTES[path][runtime is Runtime.DOCKER]
+    asked, what = ASKED[runtime], ATTRIBUTES[path][list(ASKED).index(runtime)]
     is_used = asked(FULL) != asked(with_another(FULL, path))
     assert is_used == (what == USED), f"{path}: {what}"
     if what == CORE:
-        assert core_reads(path.rpartition(".")[2]), f"{path}: {what}"
+        assert core_reads(path), f"{path}: {what}"
 
 
 def test_an_image_is_refused_for_processes() -> None:
