@@ -96,4 +96,4 @@ def where(plan: Plan) -> dict[str, str]:
 def touched(cell: Cell) -> set[str]:
     """Return the machines that changed since last asked."""
     found = cell.take_touched()
-    return found.machines | found.placements
+    return found.machines | found.placements | found.machines_gone
