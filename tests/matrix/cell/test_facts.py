@@ -15,9 +15,12 @@ import pytest
 from borgish.api.views.machines import machine_view
 from borgish.api.views.tally import Tally
 from borgish.cell.commands import JoinMachine
+from borgish.cell.decide import decide
 from borgish.cell.diff import difference
+from borgish.cell.events import Entry
 from borgish.cell.model import Machine
 from borgish.cell.observed import SeenMachine
+from borgish.cell.reported import report_facts, report_of
 from borgish.link.conversation import Incoming
 from borgish.master.leader import _joined
 from borgish.resources import Resources
@@ -95,9 +98,14 @@ class Known:
             self.report(facts)
 
     def report(self, facts: Facts) -> int:
-        """Take in a report; return how many events follow."""
-        reply, report = PollReply("m2", "b1", "i2", 0, 1), Report(facts)
-        return self.desk.do(Incoming("m2").observe(reply, report, self.machine))[1]
+        """Take in a report; return how many events follow. What the journal keeps of it leads to the same."""
+        report = Report(facts)
+        command = Incoming("m2").observe(PollReply("m2", "b1", "i2", 0, 1, report), report, self.machine)
+        events = decide(self.cell, self.observed, command, "m2", NOW).events
+        entry = Entry(self.cell.position + 1, NOW.wall, 1, 1, "m2", "Observe", events, subject="m2")
+        kept = report_of(self.cell, entry, report_facts(command, events))
+        assert decide(self.cell, self.observed, kept, "m2", NOW).events == events
+        return self.desk.do(command)[1]
 
     @property
     def machine(self) -> Machine:

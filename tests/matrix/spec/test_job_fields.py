@@ -415,6 +415,13 @@ def test_a_runtime_uses_what_the_table_says(path: str, runtime: Runtime) -> None
         assert core_reads(path), f"{path}: {what}"
 
 
+def test_a_shim_reads_all_that_it_is_asked_for() -> None:
+    shim = ROOT / "borgish" / "borglet" / "runtimes" / "shim"
+    trees = [ast.parse(path.read_text()) for path in sorted(shim.glob("*.py"))]
+    words = {node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    assert by_process(FULL).keys() <= words
+
+
 def test_an_image_is_refused_for_processes() -> None:
     with pytest.raises(Invalid, match="process cannot run an image"):
         read_job("{name: web, image: busybox, runtime: process}", "ann")

@@ -1,0 +1,122 @@
+"""Every field of the cell's records: whether people find it in the tables, and in what differs between two
+cells; and who says it when a machine joins again. A field that is in none of these tables fails."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from borgish.bands import Bands
+from borgish.cell.commands import JoinMachine
+from borgish.cell.diff import difference
+from borgish.cell.model import Cell, Job, Lagging, LostAttempt, Machine, Quota, Snapshot, Task
+from borgish.resources import Resources
+from borgish.store.tables import job_row, machine_row, quota_row, task_rows
+from borgish.vocabulary import Band, Ending, State
+from tests.matrix.spec.test_job_fields import with_another
+from tests.unit.cell.test_decide import Desk, machine, spec
+
+BOTH = "the table and the difference have it"
+IN_TABLE = "the table alone: it says when or why, or changes with what is compared"
+NEITHER = "neither: it is for deciding, and checkpoints keep it"
+
+TASK = Task(
+    0,
+    State.RUNNING,
+    7,
+    "m1",
+    (20000,),
+    *(5.0, "why", 1, Ending.FAIL, 1, 9, 4.0, 6, "m2", ("gpu:0",), 0, "m3", 2.0, (LostAttempt(3, "m1"),)),
+)
+JOB = Job("ann/web", 1, spec(tasks=1), 5.0, "ann", tasks=[TASK], running=1)
+QUOTA = Quota("ann", Band.BATCH, Resources(1000), 5.0)
+RECORDS: dict[type[Any], Any] = {Machine: machine(), Task: TASK, Job: JOB, Quota: QUOTA}
+
+FIELDS: dict[type[Any], dict[str, str]] = {
+    Machine: {
+        **dict.fromkeys(("host", "port", "tls", "capacity", "attributes", "runtimes", "ports_low"), BOTH),
+        **dict.fromkeys(("ports_high", "boot_id", "up", "cordoned", "reason", "taints"), BOTH),
+        **dict.fromkeys(("name", "joined_at", "port_next"), IN_TABLE),
+    },
+    Task: {
+        **dict.fromkeys(("state", "attempt", "machine", "restarts", "ending", "exit_code", "signal"), BOTH),
+        **dict.fromkeys(("index", "ports", "since", "reason", "started_at", "previous_attempt"), IN_TABLE),
+        **dict.fromkeys(("previous_machine", "devices", "alloc", "promised", "notice_seconds"), IN_TABLE),
+        "lost": NEITHER,
+    },
+    Job: {
+        **dict.fromkeys(("uid", "spec", "tasks"), BOTH),
+        **dict.fromkeys(("key", "submitted_at", "submitted_by", "generation"), IN_TABLE),
+        **dict.fromkeys(("pending", "running", "dead", "finished"), IN_TABLE),
+        "lagging": NEITHER,
+    },
+    Quota: {"user": IN_TABLE, "band": IN_TABLE, "limits": BOTH, "until": BOTH},
+}
+
+# Who says it of a machine that joins again: the others are what its borglet says.
+OF_THE_CELL = {"joined_at", "boot_id", "cordoned", "port_next", "taints"}
+AS_IT_JOINS = {"up", "reason"}
+
+OTHERS: dict[str, Any] = {
+    "capacity": Resources(8000),
+    "limits": Resources(8000),
+    "spec": spec(tasks=1, priority=9),
+    "tasks": [],
+    "lagging": Lagging(spec(), {}, 1, {}, hurried=False, reason="why"),
+}
+
+
+def other(record: Any, field: str) -> Any:
+    """Return a record that differs in one field."""
+    if field in OTHERS:
+        return msgspec.structs.replace(record, **{field: OTHERS[field]})
+    return with_another(record, field)
+
+
+def rows(record: Any) -> Any:
+    match record:
+        case Machine():
+            return machine_row(record)
+        case Task():
+            return task_rows("ann/web", [record])
+        case Job():
+            return job_row(record, Bands())
+        case _:
+            return quota_row(record)
+
+
+def cell_of(record: Any) -> Cell:
+    """Return a cell that has this record, under the name of the one it is made of."""
+    match record:
+        case Machine():
+            return Cell(Snapshot("test", machines={"m1": record}))
+        case Task():
+            return cell_of(msgspec.structs.replace(JOB, tasks=[record]))
+        case Job():
+            return Cell(Snapshot("test", jobs={"ann/web": record}))
+        case _:
+            return Cell(Snapshot("test", quotas={"ann/batch": record}))
+
+
+@pytest.mark.parametrize("kind", RECORDS)
+def test_every_field_of_a_record_is_in_the_table(kind: type[Any]) -> None:
+    assert set(FIELDS[kind]) == {field.name for field in msgspec.structs.fields(kind)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"), [(kind, field) for kind, fields in FIELDS.items() for field in fields]
+)
+def test_people_find(kind: type[Any], field: str) -> None:
+    before, after, where = RECORDS[kind], other(RECORDS[kind], field), FIELDS[kind][field]
+    assert (rows(before) != rows(after)) == (where != NEITHER), where
+    found = difference(cell_of(before), cell_of(after))
+    assert any(found.values()) == (where == BOTH), found
+
+
+@pytest.mark.parametrize("field", sorted(FIELDS[Machine].keys() - {"name"} - AS_IT_JOINS))
+def test_a_machine_that_joins_again_keeps_what_is_the_cells(field: str) -> None:
+    desk, changed = Desk(), other(machine(), field)
+    desk.cell.machines["m1"] = changed
+    desk.do(JoinMachine(machine(), "i1", known=True))
+    kept = changed if field in OF_THE_CELL else machine()
+    assert getattr(desk.cell.machines["m1"], field) == getattr(kept, field)
