@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from borgish.borglet.actions import Forget, Kill, Probe, Signal, Start
+from borgish.borglet.attempt import Attempt
 from borgish.borglet.core import BorgletCore
 from borgish.borglet.runtimes.base import RunState
 from borgish.spec.job import Health, Restart
@@ -257,3 +258,12 @@ def test_a_run_whose_begin_is_unknown_began_now() -> None:
 def test_nobody_is_woken_for_what_is_not_probed() -> None:
     bench = Bench(make_spec())
     assert bench.began().wake_at is None
+
+
+@pytest.mark.parametrize(("code", "ending"), [(0, Ending.FINISH), (1, Ending.FAIL)])
+def test_a_run_found_ended_is_judged_when_its_specification_comes(code: int, ending: Ending) -> None:
+    attempt = Attempt(task="ann/web/0", attempt=7, spec=None)
+    attempt.found(RunState(KEY, 1, 41, T0.wall, Exit(code=code, at=T0.wall)), T0)
+    assert attempt.ended is None
+    attempt.learn(make_spec(restart=Restart(RestartPolicy.NEVER)), T0)
+    assert attempt.ended is ending

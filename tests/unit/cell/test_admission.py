@@ -314,6 +314,12 @@ def test_a_quota_is_removed(desk: Desk) -> None:
     assert caught.value.hint == "there is one in batch, monitoring"
 
 
+def test_without_a_quota_nothing_is_left_where_one_is_required(desk: Desk) -> None:
+    desk.cell.rules = Rules(quota_required=True)
+    desk.quota(1000)
+    assert desk.do(RemoveQuota("ann", Band.PRODUCTION)).endswith("and may ask for nothing more there")
+
+
 def test_what_is_asked_for_is_known_again_from_the_records(desk: Desk) -> None:
     desk.do(SubmitJob(spec(3, overrides={0: Override(resources=Resources(1, 2, 3, {"licence": 1}))})))
     desk.do(SubmitJob(spec(2, "low", priority=0)))

@@ -1,8 +1,23 @@
 """What records say of themselves."""
 
+import msgspec
 import pytest
 
-from borgish.cell.model import Cell, Lagging, Outdated, Snapshot, Task, exit_text, quota_key, split_quota_key
+from borgish.cell.model import (
+    Answer,
+    Cell,
+    Job,
+    Lagging,
+    Outdated,
+    Quota,
+    Rules,
+    Snapshot,
+    Task,
+    exit_text,
+    quota_key,
+    split_quota_key,
+)
+from borgish.resources import Resources
 from borgish.vocabulary import Band, State
 from tests.unit.cell.lived import machine, spec
 from tests.unit.cell.test_decide import Desk
@@ -65,3 +80,11 @@ def test_indexes_follow_from_the_records_of_a_checkpoint() -> None:
 def test_an_attempt_is_unknown_where_its_history_is_lost_or_not_written_yet() -> None:
     cell = Cell(Snapshot("c", position=20, lost=((5, 7), (11, 11))))
     assert [attempt for attempt in range(23) if cell.is_unknown(attempt)] == [5, 6, 7, 11, 21, 22]
+
+
+def test_a_snapshot_has_all_that_its_cell_was_made_of() -> None:
+    quota, answer = Quota("ann", Band.BATCH, Resources(1)), Answer("digest", 3, "ann/web", "submitted")
+    parts = ("test", 9, 2, 4, {"ann/web": Job("ann/web", 1, OLD, 5.0, "ann")}, {"m1": machine()})
+    kept = Snapshot(*parts, {quota.key: quota}, {"r1": answer}, Rules(quota_required=True), ((3, 5),), (7.0,))
+    assert all(msgspec.structs.astuple(kept)), "a field that is left out would not be missed"
+    assert Cell(kept).snapshot() == kept

@@ -18,7 +18,16 @@ from borgish.cell.commands import (
     UncordonMachine,
     UntaintMachine,
 )
-from borgish.cell.events import JobChanged, JobSubmitted, QuotaRemoved, QuotaSet, TasksEvicted, TasksPlaced
+from borgish.cell.decide import decide
+from borgish.cell.events import (
+    JobChanged,
+    JobSubmitted,
+    QuotaRemoved,
+    QuotaSet,
+    RolledBack,
+    TasksEvicted,
+    TasksPlaced,
+)
 from borgish.cell.model import Quota
 from borgish.cell.rollback import Change, plan
 from borgish.resources import Resources
@@ -145,6 +154,23 @@ def test_tasks_too_many_that_do_not_run_are_gone_at_once(lived: Lived) -> None:
     lived.roll_back(good)
     assert lived.states() == [RUNS] * 3
     assert lived.cell.waiting == {}
+
+
+@pytest.mark.parametrize("was_there", [True, False])
+def test_tasks_too_many_that_wait_are_dead_while_others_are_stopped(lived: Lived, was_there: bool) -> None:
+    """Else they would be placed, in a job that is to have fewer, or to go."""
+    lived.do(SubmitJob(spec("late", 1))) if was_there else None
+    good = lived.position
+    lived.do(ScaleJob("ann/late", 3) if was_there else SubmitJob(spec("late", 3)))
+    for name in ("m1", "m2"):
+        lived.do(CordonMachine(name))
+    lived.do(RestartTasks("ann/late", (1,)))
+    command = RollBack(good, 0.0, only=frozenset({"ann/late"}), yes_stop=9)
+    found = decide(lived.cell, lived.core.observed, command, "ann", lived.now, lived.then(good))
+    (event,) = (each for each in found.events if isinstance(each, RolledBack))
+    (job,) = event.jobs
+    assert [(task.index, task.state, task.ending) for task in job.dead] == [(1, DEAD, Ending.KILL)]
+    assert job.dead[0].reason.startswith("rolled back")
 
 
 def test_where_some_jobs_go_back_quotas_stay(lived: Lived) -> None:

@@ -241,6 +241,8 @@ def test_a_priority_that_the_cell_no_longer_has(lived: Lived) -> None:
     lived.do(SubmitJob(spec("goes", 1)))
     lived.happen(RulesSet(Rules(Bands(highest=320))))
     lived.roll_back(good)  # it goes on, and is no matter of that
+    lived.do(KillTasks("ann/web", (0,)))
+    lived.roll_back(good)  # nor is it, where it is changed and has that priority still
     end(lived)
     with pytest.raises(Conflict, match="ann/web had priority 350, and the cell's highest is 320 now"):
         lived.roll_back(good)

@@ -240,6 +240,13 @@ def test_few_stops_need_no_word() -> None:
     lived.roll_back(good, yes_stop=None)
 
 
+def test_just_the_share_needs_no_word() -> None:
+    lived = big(8)
+    good = lived.position
+    lived.do(SubmitJob(spec("late", 2)))
+    lived.roll_back(good, yes_stop=None)
+
+
 def test_jobs_that_never_were_are_not_found(lived: Lived) -> None:
     good = lived.position
     lived.do(CordonMachine("m1"))

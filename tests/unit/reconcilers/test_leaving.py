@@ -77,6 +77,24 @@ def test_what_tolerates_it_for_a_while_leaves_after_that(desk: Desk) -> None:
     assert [job for job, *_ in asked(desk, taints.reconcile, now=NOW.later(60.0))] == ["ann/brief"]
 
 
+def test_what_is_placed_beside_a_taint_may_stay_as_long_as_any_other(desk: Desk) -> None:
+    place(desk, tolerating("late", Toleration("repair", for_seconds=60.0)))
+    desk.do(TaintMachine("m1", "repair", "", TaintEffect.EVICT))
+    desk.cell.jobs["ann/late"].tasks[0].since = NOW.wall + 30.0
+    assert asked(desk, taints.reconcile, now=NOW.later(89.9)) == []
+    assert [job for job, *_ in asked(desk, taints.reconcile, now=NOW.later(90.0))] == ["ann/late"]
+
+
+def test_machines_are_looked_at_by_their_names(desk: Desk) -> None:
+    """The limit is of all of them together, so who leaves first must not be chance."""
+    place(desk, spec("a", 1), "m2")
+    place(desk, spec("b", 1), "m1")
+    desk.cell.machines = dict(sorted(desk.cell.machines.items(), reverse=True))
+    for name in ("m2", "m1"):
+        desk.do(TaintMachine(name, "repair", "", TaintEffect.EVICT))
+    assert [job for job, *_ in asked(desk, taints.reconcile)] == ["ann/b", "ann/a"]
+
+
 # Attributes
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from borgish.cell.apply import apply_entry
 from borgish.cell.commands import (
     CordonMachine,
     GoOnRollingBack,
@@ -17,7 +18,8 @@ from borgish.cell.commands import (
     SubmitJob,
     UncordonMachine,
 )
-from borgish.cell.events import RollbackPaused
+from borgish.cell.decide import decide
+from borgish.cell.events import Entry, RollbackPaused
 from borgish.cell.model import Job, Lagging, Task
 from borgish.cell.rollback_progress import (
     PAUSED_AFTER_SECONDS,
@@ -29,7 +31,7 @@ from borgish.cell.rollback_progress import (
 from borgish.clock import Now
 from borgish.errors import Conflict
 from borgish.master.core import Core
-from borgish.reconcilers.rollback import reconcile_hurried
+from borgish.reconcilers.rollback import _room, reconcile, reconcile_hurried
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
 from borgish.spec.job import Health, JobSpec, Override, Restart
@@ -187,6 +189,38 @@ def test_others_go_on_at_their_own_pace() -> None:
     assert len(lagging(lived).attempts) == FIVE - 1
 
 
+@pytest.mark.parametrize(
+    ("waits", "more"),
+    [
+        (None, 3),
+        (NotReady("", failed=False, since=0.0, tasks=1), 2),
+        (NotReady("", failed=False, since=0.0, tasks=4), 0),
+        (NotReady("", failed=True, since=0.0, tasks=1), 0),
+    ],
+)
+def test_how_many_more_of_thirty_may_be_stopped(waits: NotReady | None, more: int) -> None:
+    """None while one has failed, however many may be not up."""
+    tasks = [Task(index, RUNS) for index in range(30)]
+    assert _room(Job("ann/web", 1, spec(tasks=30), 0.0, "ann", tasks=tasks), waits) == more
+
+
+def test_all_jobs_together_are_stopped_at_one_pace() -> None:
+    lived = Lived()
+    for name in ("a", "b"):
+        lived.do(SubmitJob(spec(name, 1)))
+    good = lived.position
+    for name in ("a", "b"):
+        deploy(lived, name, tasks=1, run=("other",))
+    lived.settle()
+    cell, observed = lived.then(lived.position), lived.core.observed
+    at = lived.entries[good - 1].at
+    command = RollBack(good, at, yes_stop=2)
+    decision = decide(cell, observed, command, "ann", lived.now, lived.then(good))
+    apply_entry(cell, Entry(cell.position + 1, lived.now.wall, 2, 1, "ann", "test", decision.events))
+    (asked,) = reconcile(cell, observed, ReconcileSettings(rollback_stops_max=1), lived.now)
+    assert asked == GoOnRollingBack({"ann/a": (0,)})
+
+
 def test_it_says_that_what_it_is_to_stop_is_out_of_reach(lived: Lived) -> None:
     good = lived.position
     deploy(lived, tasks=1, run=("other",))
@@ -202,7 +236,9 @@ def test_it_says_that_what_it_is_to_stop_is_out_of_reach(lived: Lived) -> None:
 # What is up
 
 
-def check(spec: JobSpec, task: Task, seen: SeenAttempt | None, mono: float, *, is_up: bool = True) -> str:
+def waited_for(
+    spec: JobSpec, task: Task, seen: SeenAttempt | None, mono: float, *, is_up: bool = True
+) -> NotReady | None:
     """Return what a rollback at position 5 waits for in a job of one task, seen at some time."""
     lived = Lived(("m1",))
     cell, observed = lived.cell, lived.core.observed
@@ -211,7 +247,11 @@ def check(spec: JobSpec, task: Task, seen: SeenAttempt | None, mono: float, *, i
     cell.machines["m1"].up = is_up
     if seen is not None:
         observed.machines["m1"].attempts[seen.task, seen.attempt] = seen
-    found = not_ready(cell, observed, job, Now(mono + 1000.0, mono))
+    return not_ready(cell, observed, job, Now(mono + 1000.0, mono))
+
+
+def check(spec: JobSpec, task: Task, seen: SeenAttempt | None, mono: float) -> str:
+    found = waited_for(spec, task, seen, mono)
     return found.reason if found else ""
 
 
@@ -296,7 +336,11 @@ def test_who_waits_is_worth_a_report_after_a_while_and_what_failed_at_once() -> 
 
 def test_a_machine_that_is_down_is_no_place_to_be_up() -> None:
     report = seen(Phase.UP)
-    assert check(SERVICE, PLACED, report, 200.0, is_up=False) == "task 0 was placed on m1, which is down"
+    placed = msgspec.structs.replace(PLACED, since=1190.0)
+    reason = "task 0 was placed on m1, which is down"
+    assert waited_for(SERVICE, placed, report, 200.0, is_up=False) == NotReady(
+        reason, failed=False, since=1190.0
+    )
 
 
 def test_an_alloc_is_up_when_it_is_reserved() -> None:
