@@ -41,7 +41,8 @@ def test_copies_beside_the_master_end_and_disturb_nothing(seed: int) -> None:
 
 def test_it_would_be_found_if_they_led(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RivalSearch, "evaluate", lambda *_: Verdict.NOBODY)
-    problems = [text for seed in range(3) for text in World(seed, faults=COPIES).run().problems]
+    verdicts = [World(seed, faults=COPIES).run(60.0, 0.0) for seed in range(3)]
+    problems = [text for verdict in verdicts for text in verdict.problems]
     assert "copy-1 leads beside the master" in problems
     assert "there is no master" in problems
     assert any("was never placed there" in text for text in problems)

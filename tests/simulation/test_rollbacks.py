@@ -1,9 +1,14 @@
 """A rollback to a version that crashes, in a simulated cell: it costs one task, and is undone."""
 
+from collections.abc import Callable
+
+import msgspec
 import pytest
 
+from borgish.cell import rollback as rollback_plan
 from borgish.cell.commands import Command, KillTasks, RollBack, SubmitJob
-from borgish.cell.model import Cell
+from borgish.cell.model import Cell, Job
+from borgish.cell.rollback_progress import Remaining
 from borgish.reconcilers import rollback
 from borgish.resources import Resources
 from borgish.sim.faults import NO_FAULTS
@@ -96,3 +101,56 @@ def test_it_would_be_found_if_it_looked_at_nothing(monkeypatch: pytest.MonkeyPat
     story = Story(0)
     story.world.run(storm_seconds=250.0, calm_seconds=100.0)
     assert story.least == 0
+
+
+def never_go_on_rolling_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("borgish.cell.rollback_progress.remaining", lambda _job: Remaining())
+
+
+def take_what_lags_behind_for_restored(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Job, "spec_of", lambda self, _task: self.spec)
+
+
+def keep_what_runs_another_program(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(rollback_plan, "_without_tasks", lambda spec: spec.key)
+
+
+def back_to_another_program() -> tuple[str, ...]:
+    """Return the problems of a cell in which a job with ports is rolled back to one that has none."""
+    world = World(0, machines=2, faults=NO_FAULTS, pause_seconds=NEVER)
+    master, positions = world.master, list[int]()
+
+    def ask(command: Command, request_id: str, then: Cell | None = None) -> None:
+        master.command(command, lambda _reply: None, "ann", request_id, "d", then)
+
+    def replace() -> None:
+        positions.append(len(master.store.disk.entries))
+        ask(KillTasks("ann/web"), "kill")
+        ask(SubmitJob(msgspec.structs.replace(spec("service"), ports=("a",))), "replace")
+
+    def roll_back() -> None:
+        store = master.store.reopen()
+        then = cell_at(store, store.disk.cell, positions[0]).cell
+        ask(RollBack(positions[0], at=0.0, yes_stop=TASKS), "back", then)
+
+    world.clock.after(5.0, lambda: ask(SubmitJob(spec("service")), "submit"))
+    world.clock.after(10.0, replace)
+    world.clock.after(20.0, roll_back)
+    world.clock.after(24.0, master.die)
+    return world.run(storm_seconds=30.0, calm_seconds=60.0).problems
+
+
+@pytest.mark.parametrize(
+    ("plant", "words"),
+    [
+        (never_go_on_rolling_back, "still lags behind a rollback"),
+        (take_what_lags_behind_for_restored, "has 1 ports and needs 0"),
+        (keep_what_runs_another_program, "runs something else than its job specifies"),
+    ],
+)
+def test_a_planted_bug_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert back_to_another_program() == ()
+    plant(monkeypatch)
+    assert any(words in problem for problem in back_to_another_program())

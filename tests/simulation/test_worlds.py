@@ -147,5 +147,5 @@ def test_masters_that_take_the_lead_from_one_another_harm_nothing(faults: Faults
 
 def test_a_master_that_goes_on_after_its_lease_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LeaderGuard, "check", lambda _self: None)
-    problems = World(0, faults=LEASE, masters=2).run().problems
+    problems = World(0, faults=LEASE, masters=2).run(calm_seconds=0.0).problems
     assert any("after the end of its lease" in problem for problem in problems)
