@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import msgspec
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.cell.events import Entry
@@ -181,7 +180,7 @@ def records_of(cell: Cell, touched: Touched) -> Records:
     )
 
 
-# What a database's errors mean for a cell, each with a hint
+# What a database's errors (SQLAlchemy's) mean for a cell, each with a hint
 
 _DAMAGE = (
     "malformed",
@@ -206,13 +205,13 @@ _HINTS = (
 )
 
 
-def reason_of(error: SQLAlchemyError) -> str:
+def reason_of(error: Exception) -> str:
     """Return the database's own message, on one line, without the statement and its values."""
-    cause = error.orig if isinstance(error, DBAPIError) else error
+    cause = getattr(error, "orig", None) or error  # the driver's own
     return " ".join(str(cause).split()) or type(error).__name__
 
 
-def commit_failed(error: SQLAlchemyError) -> BorgishError:
+def commit_failed(error: Exception) -> BorgishError:
     """Return the error of a write of which it is not known whether it is in the store."""
     reason = reason_of(error)
     if _mentions(reason, _DAMAGE):
@@ -229,7 +228,7 @@ def fenced(cell: str, epoch: int) -> Fenced:
     )
 
 
-def read_failed(error: SQLAlchemyError) -> BorgishError:
+def read_failed(error: Exception) -> BorgishError:
     """Return the error of a read, or of a start, that failed."""
     reason = reason_of(error)
     if _mentions(reason, _DAMAGE):
@@ -238,7 +237,7 @@ def read_failed(error: SQLAlchemyError) -> BorgishError:
     return Unreachable(f"The database failed: {reason}", hint)
 
 
-def change_failed(error: SQLAlchemyError, what: str = "kept", which: str = "checkpoint") -> BorgishError:
+def change_failed(error: Exception, what: str = "kept", which: str = "checkpoint") -> BorgishError:
     """Return the error of a change beside the cell, which is unharmed: of a checkpoint or a sample."""
     reason = reason_of(error)
     return BorgishError(
