@@ -49,7 +49,6 @@ from borgish.store.replay import restore
 from borgish.store.tables import (
     ENTRY_COLUMNS,
     Row,
-    Statements,
     checkpoints,
     columns_as_written,
     entry_row,
@@ -59,6 +58,7 @@ from borgish.store.tables import (
     machine_row,
     quota_row,
     read_entry,
+    statements_for,
     task_rows,
     usage_samples,
 )
@@ -90,7 +90,7 @@ class SqlStore:
         self._cell = cell
         self._retention = retention
         self._release = release
-        self._sql = Statements(connection.dialect)
+        self._sql = statements_for(connection.dialect)
         self._mutex = threading.Lock()
         self._epoch = 0  # 0: not the leader
         self._last: int | None = None  # position of the last entry

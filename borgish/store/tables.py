@@ -408,6 +408,16 @@ class Statements:
         self.jobs_gone = _text(dialect, delete(jobs).where(jobs.c.key == bindparam("gone")), ["gone"])
 
 
+_STATEMENTS: dict[str, Statements] = {}
+
+
+def statements_for(dialect: Dialect) -> Statements:
+    """Return those of a kind of database; a process compiles them once, however many stores it opens."""
+    if dialect.name not in _STATEMENTS:
+        _STATEMENTS[dialect.name] = Statements(dialect)
+    return _STATEMENTS[dialect.name]
+
+
 def insert_text(dialect: Dialect, table: Table) -> str:
     """Return the statement that writes new rows of a table."""
     return _text(dialect, insert(table), table.c.keys())
