@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 
 from borgish.store import postgres
 
@@ -35,6 +36,7 @@ class PostgresServer:
         self._programs = programs
         self._user = account_for_server()
         self._numbers = itertools.count(1)
+        self._given_back: list[str] = []
 
     def start(self) -> None:
         if self._user is not None:
@@ -68,13 +70,39 @@ class PostgresServer:
         os.rename(self._data + "-kept", self._data)
 
     def fresh_url(self) -> str:
-        """Return the URL of a new, empty database."""
+        """Return the URL of an empty database, which nobody else uses until it is given back."""
+        if self._given_back:
+            return self._given_back.pop()
+        name = f"test{next(self._numbers)}"
+        self._do("postgres", f"CREATE DATABASE {name}")
+        return f"postgresql://postgres@/{name}?host={self.folder}"
+
+    def give_back(self, url: str) -> None:
+        """End whatever is connected to a database, and empty it for another who wants one: to make a new one
+        takes several times as long."""
+        self._do(
+            make_url(url).database,
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()",
+            "DROP SCHEMA public CASCADE",
+            "CREATE SCHEMA public",
+        )
+        self._given_back.append(url)
+
+    @contextmanager
+    def lent(self) -> Iterator[str]:
+        """Have the URL of an empty database for a while."""
+        url = self.fresh_url()
+        yield url
+        self.give_back(url)
+
+    def _do(self, database: str | None, *statements: str) -> None:
         import psycopg  # the extra is there where these tests run
 
-        name = f"test{next(self._numbers)}"
-        with psycopg.connect(host=str(self.folder), user="postgres", autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}".encode())
-        return f"postgresql://postgres@/{name}?host={self.folder}"
+        host, user = str(self.folder), "postgres"
+        with psycopg.connect(host=host, user=user, dbname=database, autocommit=True) as connection:
+            for statement in statements:
+                connection.execute(statement.encode())
 
     def copied(self, url: str) -> str:
         """Return the URL of a new database with all that is in another one, which may be in use."""
@@ -169,6 +197,7 @@ def postgres_server() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture
-def postgres_url(postgres_server: PostgresServer) -> str:
-    """The URL of a new, empty database."""
-    return postgres_server.fresh_url()
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """The URL of an empty database."""
+    with postgres_server.lent() as url:
+        yield url

@@ -66,7 +66,7 @@ def test_on_postgres(postgres_server: PostgresServer) -> None:
     @settings(max_examples=examples(12))
     @given(st.data())
     def on_a_fresh_database(data: st.DataObject) -> None:
-        url = postgres_server.fresh_url()
-        check(open_store(url, CELL), url, data)
+        with postgres_server.lent() as url:
+            check(open_store(url, CELL), url, data)
 
     on_a_fresh_database()
