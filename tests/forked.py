@@ -8,6 +8,7 @@ Tests of what a process is (terminals, what is imported, what is in /proc) start
 
 import contextlib
 import functools
+import gc
 import importlib
 import json
 import os
@@ -23,7 +24,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import IO, Any, NamedTuple, NoReturn
+from typing import IO, Any, NamedTuple, NoReturn, cast
 
 import borgish.cli
 
@@ -32,7 +33,14 @@ BORGCTL, FAUXMASTER = "borgish.cli.borgctl", "borgish.sim.fauxmaster"
 _DAEMONS = ("borgish.borglet.main", "borgish.master.main")
 _LOADED_LATER = (
     *("alembic.config", "apscheduler.executors.asyncio", "apscheduler.triggers.interval"),
-    *("borgish.api.standby", "borgish.master.process", "borgish.store.open", "psycopg", "uvloop"),
+    *(
+        "borgish.api.standby",
+        "borgish.master.process",
+        "borgish.store.open",
+        "psycopg",
+        "uvicorn.lifespan.off",
+    ),
+    "uvloop",
 )
 _DESCRIPTORS_MAX = 4096
 
@@ -101,12 +109,18 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-def call(module: str, arguments: Sequence[object], stdin: str = "", seconds_max: float = 300.0) -> Ended:
+def call(
+    module: str,
+    arguments: Sequence[object],
+    stdin: str = "",
+    seconds_max: float = 300.0,
+    cwd: str | Path = ".",
+) -> Ended:
     """Run a module's ``main`` in a process and wait for it; raises TimeoutExpired when it takes longer."""
     read, write = map(os.fdopen, os.pipe(), ("rb", "wb"))
     with write, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         with read:
-            process = Forked(module, arguments, (read, out, err))
+            process = Forked(module, arguments, (read, out, err), cwd)
         try:
             with contextlib.suppress(BrokenPipeError), write:  # it may not want all of it
                 write.write(stdin.encode())
@@ -146,12 +160,31 @@ def _nursery() -> _Nursery:
 
 
 def load_daemons() -> None:
-    """Import what the daemons do, and what they import when it is first used."""
-    import litestar
-
+    """Do what daemons do alike each time they start: import, compile SQL, put the routes together."""
     for module in (*_DAEMONS, *_LOADED_LATER):
         importlib.import_module(module)
-    litestar.Litestar(openapi_config=None, logging_config=None)  # it loads what it finds to be installed
+    from litestar import Litestar
+    from litestar.datastructures import State
+
+    from borgish.api import app
+    from borgish.store.open import open_store
+
+    with tempfile.TemporaryDirectory() as folder:
+        open_store(f"sqlite:///{folder}/cell.db", "loaded").close()
+    routes = app.create_routes(cast(Any, None))
+
+    def with_state(*_: object, state: State, **__: object) -> Litestar:
+        routes.state = state
+        return routes
+
+    vars(app)["Litestar"] = with_state
+
+
+def keep_for_good() -> None:
+    """Take what is loaded as there to stay: the first garbage collection of what is forked would write to all
+    of it, and have every page copied."""
+    gc.collect()
+    gc.freeze()
 
 
 def _main() -> None:
@@ -160,6 +193,7 @@ def _main() -> None:
     commands = (module.name for module in pkgutil.iter_modules(borgish.cli.__path__, "borgish.cli."))
     for module in (FAUXMASTER, "rich.table", "yaml", *commands):
         importlib.import_module(module)
+    keep_for_good()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that are forked
     control = socket.socket(fileno=int(sys.argv[1]))
@@ -200,24 +234,30 @@ def _serve(descriptors: list[int]) -> NoReturn:
 def _popen(command: list[str], **how: Any) -> "Any":
     """Fork a daemon that borgctl starts; start anything else."""
     module = command[2]
-    if command[:2] != [sys.executable, "-m"] or module not in _DAEMONS or how["stdout"] == subprocess.PIPE:
+    if command[:2] != [sys.executable, "-m"] or module not in _DAEMONS:
         return subprocess.Popen(command, **how)
+    said, saying = os.pipe() if how["stdout"] == subprocess.PIPE else (-1, how["stdout"].fileno())
     with open(os.devnull, "rb") as nothing:
         pid = os.fork()
         if pid:
-            return _Daemon(pid)
-        os.setsid()
-        _take([nothing.fileno(), how["stdout"].fileno(), how["stderr"].fileno()])
+            if said >= 0:
+                os.close(saying)
+            return _Daemon(pid, said)
+        if how.get("start_new_session"):
+            os.setsid()
+        _take([nothing.fileno(), saying, saying])
         os.closerange(3, _DESCRIPTORS_MAX)
         os._exit(_run(module, command[3:], how["env"], how["cwd"]))
 
 
 class _Daemon:
-    """A daemon as borgctl looks after it while it starts."""
+    """A daemon as borgctl looks after it while it starts, or has it end all tasks: what it says then is read
+    from a pipe."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, said: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
+        self._said = said
 
     def poll(self) -> int | None:
         if self.returncode is None:
@@ -227,6 +267,12 @@ class _Daemon:
 
     def kill(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
+
+    def communicate(self) -> tuple[bytes, None]:
+        with open(self._said, "rb") as said:
+            everything = said.read()
+        self.wait()
+        return everything, None
 
     def wait(self) -> int:
         while self.poll() is None:

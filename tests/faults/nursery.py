@@ -1,7 +1,7 @@
 """A process that has loaded borgmaster, and forks one whenever a test wants one.
 
-What is forked is the daemon's own ``main`` in a process of its own; only the second that loading takes
-is saved, which counts where a test kills it a hundred times. Requests and answers are lines of JSON.
+What is forked is the daemon's own ``main`` in a process of its own; only what is alike at each start is
+saved, which counts where a test kills it a hundred times. Requests and answers are lines of JSON.
 """
 
 import importlib
@@ -9,14 +9,13 @@ import json
 import os
 import resource
 import signal
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tests.forked import load_daemons
+from tests.forked import Forked, keep_for_good, load_daemons
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,15 +24,15 @@ class Nursery:
     """Starts borgmasters. Whatever still runs when it is closed is killed."""
 
     def __init__(self) -> None:
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("BORGISH_")}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.nursery"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=ROOT,
-            env=environment,
-            text=True,
-        )
+        read, asking = os.pipe()
+        answers, write = os.pipe()
+        with (
+            open(read, "rb") as requests,
+            open(write, "wb") as answering,
+            open(2, "wb", closefd=False) as errors,
+        ):
+            self._process = Forked("tests.faults.nursery", [], (requests, answering, errors), ROOT)
+        self._asking, self._answers = os.fdopen(asking, "w"), os.fdopen(answers)
 
     def start(
         self,
@@ -59,15 +58,15 @@ class Nursery:
         return self._ask({"wait": pid})
 
     def _ask(self, request: dict[str, Any]) -> int:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(request) + "\n")
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline())
+        self._asking.write(json.dumps(request) + "\n")
+        self._asking.flush()
+        return int(self._answers.readline())
 
     def close(self) -> None:
         """End it, and what it started."""
-        self._process.communicate()
+        self._asking.close()
+        self._process.wait()
+        self._answers.close()
 
     def __enter__(self) -> "Nursery":
         return self
@@ -81,6 +80,7 @@ class Nursery:
 def main() -> None:
     """Serve requests until nobody can send any more."""
     load_daemons()
+    keep_for_good()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the test that was interrupted closes us
     children: set[int] = set()
     for line in sys.stdin:
@@ -134,7 +134,3 @@ def _run() -> int:
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     return 0
-
-
-if __name__ == "__main__":
-    main()
