@@ -16,6 +16,9 @@ from tests.faults.ledger import Keeper, Owner, Request
 ANSWER_SECONDS_MAX = 120.0
 PATIENCE_SECONDS = 120.0
 FULL_SECONDS = 0.01
+PAUSE_SECONDS = 0.03
+"""Between an answer and the next request, so that clients cost little while something else is waited for. All
+begin at once when there is a master: what they ask comes together nevertheless."""
 
 
 class Where:
@@ -90,12 +93,13 @@ class Where:
 class Client(threading.Thread):
     """Asks what its owner wants, one thing after the other. ``problems`` is what should not have been."""
 
-    def __init__(self, owner: Owner, where: Where) -> None:
+    def __init__(self, owner: Owner, where: Where, pause_seconds: float = PAUSE_SECONDS) -> None:
         super().__init__(daemon=True, name=f"client of {type(owner).__name__}")
         self.owner = owner
         self.problems: list[str] = []
         self.done = 0
         self._where = where
+        self._pause_seconds = pause_seconds
         self._connection: http.client.HTTPConnection | None = None
 
     def run(self) -> None:
@@ -107,6 +111,7 @@ class Client(threading.Thread):
                 if address is None:
                     return
                 self._try(request, address)
+            time.sleep(self._pause_seconds)
 
     def _try(self, request: Request, address: tuple[str, str]) -> None:
         try:

@@ -26,7 +26,7 @@ from borgish.store.codec import encode_snapshot
 from borgish.store.open import open_store
 from borgish.vocabulary import Runtime
 from tests.bench.served import join_master
-from tests.faults.clients import PATIENCE_SECONDS, Client, Where, asked, join
+from tests.faults.clients import PATIENCE_SECONDS, PAUSE_SECONDS, Client, Where, asked, join
 from tests.faults.judge import CELL, problems_of, wrongly_running
 from tests.faults.ledger import JobOwner, Keeper, MachineOwner, Owner, Request
 from tests.faults.machines import Machines
@@ -65,8 +65,10 @@ class Siege:
         more: str = "",
         seed: int = 0,
         lease_seconds: float = 60.0,
+        pause_seconds: float = PAUSE_SECONDS,
     ) -> None:
         """``url`` is of an empty database; SQLite in the folder when empty. ``more`` goes into the file.
+        ``pause_seconds`` is for how long each client does nothing after an answer.
 
         The lease is long: a host that stands still for some seconds must not end a master. Who leads next
         does not wait for it, since a killed one's session is gone.
@@ -84,7 +86,7 @@ class Siege:
         chance = random.Random(seed)
         jobs = [JobOwner(f"job{n}", random.Random(chance.random())) for n in range(2)]
         self.owners: tuple[Owner, ...] = (*jobs, MachineOwner("m2"), Keeper())
-        self.clients = [Client(owner, self._where) for owner in self.owners]
+        self.clients = [Client(owner, self._where, pause_seconds) for owner in self.owners]
 
     def found_cell(self) -> None:
         """Give the cell a past: machines, a job that is dead, two checkpoints and entries after them."""
