@@ -2,8 +2,7 @@
 
 import contextlib
 import http.client
-import subprocess
-import sys
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -26,7 +25,9 @@ from borgish.wire.link import (
     PollRequest,
     StopOrder,
 )
+from tests.forked import Forked
 
+PATIENT_BORGLET = "tests.integration.borglet.patient"
 JOIN_TOKEN, POLL_TOKEN = "bgt_join", "bgt_poll"
 DEADLINE_SECONDS = 60.0
 
@@ -135,16 +136,12 @@ class Borglet:
         )
         (folder / "join.token").write_text(JOIN_TOKEN + "\n", "utf-8")
         self.log = folder / "borglet.log"
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Forked | None = None
 
     def start(self) -> None:
-        # Whatever is open has to be ended: to wait for it would be seen.
-        code = "from borgish.borglet import server; server.SHUTDOWN_SECONDS = 600\n"
-        code += "from borgish.borglet.main import main; main()"
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", code, "--config", str(self.config)], stderr=log
-            )
+        with self.log.open("ab") as log, open(os.devnull, "rb") as nothing:
+            streams = (nothing, log, log)
+            self.process = Forked(PATIENT_BORGLET, ["--config", self.config], streams, self.folder)
 
     def end(self, number: int) -> int:
         assert self.process is not None

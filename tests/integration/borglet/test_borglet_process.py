@@ -6,8 +6,6 @@ import http.client
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from borgish.clock import SystemClock
 from borgish.spec.job import Health
 from borgish.vocabulary import Ending, Phase, RestartPolicy
 from borgish.wire.link import HeadReply, Leader, PollReply, PollRequest
+from tests.forked import call
 from tests.integration.borglet.harness import (
     DEADLINE_SECONDS,
     JOIN_TOKEN,
@@ -186,15 +185,9 @@ def test_exec_and_refusals_over_http(borglet: Borglet, master: Master) -> None:
 
 
 def test_a_second_borglet_in_the_same_folder_is_refused(borglet: Borglet, master: Master) -> None:
-    code = "from borgish.borglet.main import main; main()"
-    second = subprocess.run(
-        [sys.executable, "-c", code, "--config", str(borglet.config)],
-        capture_output=True,
-        timeout=DEADLINE_SECONDS,
-        check=False,
-    )
-    assert second.returncode == 74
-    assert b"in use by another borglet" in second.stderr
+    second = call("borgish.borglet.main", ["--config", borglet.config], seconds_max=DEADLINE_SECONDS)
+    assert second.code == 74
+    assert "in use by another borglet" in second.err
 
 
 def test_it_goes_on_trying_to_join_and_says_what_is_in_the_way(tmp_path: Path, master: Master) -> None:
