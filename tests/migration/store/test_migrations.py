@@ -18,6 +18,7 @@ from borgish.errors import UnsafeConfiguration
 from borgish.store.migrate import VERSION_TABLE, migrations_folder, stored_revision
 from borgish.store.open import open_store
 from borgish.store.tables import REVISION, metadata
+from tests.forked import Ended, call
 
 ROOT = Path(__file__).parents[3]
 OPEN = (
@@ -159,18 +160,18 @@ def test_checkpoints_from_before_names_have_none(url: str) -> None:
     store.close()
 
 
-def alembic(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "alembic", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+def alembic(*arguments: str) -> Ended:
+    return call("alembic.config", arguments, cwd=ROOT)
 
 
 def test_alembic_works_from_the_command_line(url: str) -> None:
-    raised = alembic("-x", f"url={url}", "upgrade", "head")
+    as_people_do = [sys.executable, "-m", "alembic", "-x", f"url={url}", "upgrade", "head"]
+    raised = subprocess.run(as_people_do, cwd=ROOT, capture_output=True, text=True, check=False)
     assert raised.returncode == 0, raised.stderr
     current = alembic("-x", f"url={url}", "current")
-    assert current.stdout == f"{REVISION} (head)\n", current.stderr
-    assert f"-> {REVISION} (head)" in alembic("history").stdout
-    assert alembic("-x", f"url={url}", "check").returncode == 0
+    assert current.out == f"{REVISION} (head)\n", current.err
+    assert f"-> {REVISION} (head)" in alembic("history").out
+    assert alembic("-x", f"url={url}", "check").code == 0
 
     open_store(url, "c").close()  # a borgmaster takes over what was migrated by hand
 
@@ -186,16 +187,16 @@ def test_alembic_works_from_the_command_line(url: str) -> None:
 )
 def test_what_alembic_cannot_use_is_reported_in_one_line(arguments: tuple[str, ...], expected: str) -> None:
     failed = alembic(*arguments)
-    assert failed.returncode != 0
-    said = failed.stdout + failed.stderr
+    assert failed.code != 0
+    said = failed.out + failed.err
     assert expected in said
     assert said.count("Write it like") <= 1, "a hint is printed once"
-    assert "Traceback" not in failed.stderr
+    assert "Traceback" not in failed.err
 
 
 def test_alembic_leaves_a_database_alone_that_a_master_has_open(tmp_path: Path) -> None:
     store = open_store(f"sqlite:///{tmp_path}/cell.db", "c")
     failed = alembic("-x", f"url=sqlite:///{tmp_path}/cell.db", "upgrade", "head")
     store.close()
-    assert failed.returncode != 0
-    assert f"process {os.getpid()} holds" in failed.stdout + failed.stderr
+    assert failed.code != 0
+    assert f"process {os.getpid()} holds" in failed.out + failed.err
