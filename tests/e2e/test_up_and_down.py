@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-import pytest
-
 from tests.cells import RealCell, runs, wait_until
 from tests.e2e.watched import (
     PATIENCE_SECONDS,
@@ -30,12 +28,6 @@ from tests.e2e.watched import (
 
 SLEEPERS = "name: sleepers\ntasks: 3\nrun: [sleep, '100000']\nresources: {cpu: 10m, ram: 8MiB}\n"
 DONE = "name: done\nrun: ['true']\nrestart: {policy: on_failure}\nresources: {cpu: 10m, ram: 8MiB}\n"
-
-
-@pytest.fixture
-def own(tmp_path: Path) -> Iterator[RealCell]:
-    with watched_cell(tmp_path / "cell", forked=False) as made:
-        yield made
 
 
 def test_up_finds_the_state_that_down_left(own: RealCell) -> None:
@@ -77,9 +69,7 @@ def test_up_finds_the_state_that_down_left(own: RealCell) -> None:
 def test_the_tables_are_where_the_readme_says(tmp_path: Path) -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     (path, query) = re.findall(r'sqlite3 "(file:\$HOME[^"]*)" "([^"]*)"', readme)[0]
-    with watched_cell(
-        tmp_path / ".borgish", forked=False
-    ) as made:  # the default folder of whoever lives in tmp_path
+    with watched_cell(tmp_path / ".borgish") as made:  # the default folder of whoever lives in tmp_path
         submitted(made, SLEEPERS)
         becomes(lambda: len(lives(made)), 3)
         with closing(sqlite3.connect(path.replace("$HOME", str(tmp_path)), uri=True)) as database:
