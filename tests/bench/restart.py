@@ -27,7 +27,7 @@ def figures(sizes: Sizes) -> Iterator[Figure]:
     """Yield the milliseconds of a process, then of a container."""
     with (
         tempfile.TemporaryDirectory(prefix="borgish-bench-") as folder,
-        cell(Path(folder) / "cell", forked=False) as real,
+        cell(Path(folder) / "cell", forked=sizes.forked) as real,
     ):
         client = real.client()
         yield from _processes(client, Path(folder), sizes.kills)

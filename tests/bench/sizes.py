@@ -7,6 +7,8 @@ class Sizes(msgspec.Struct, frozen=True):
     """Counts. ``rounds`` is how often a whole measurement is repeated."""
 
     rounds: int = 5
+    forked: bool = False  # daemons and commands; else they are started as people do
+    machines: int = 3  # as ``borgctl up`` makes them
     commands: int = 11  # calls of borgctl
     kills: int = 20
     container_kills: int = 10
@@ -43,6 +45,8 @@ class Sizes(msgspec.Struct, frozen=True):
 FULL = Sizes()
 TINY = Sizes(
     rounds=1,
+    forked=True,
+    machines=1,
     commands=1,
     kills=2,
     container_kills=1,

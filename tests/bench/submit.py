@@ -14,7 +14,6 @@ from tests.bench.programs import BenchJob
 from tests.bench.sizes import Sizes
 from tests.cells import cell
 
-MACHINES = 3  # as ``borgctl up`` makes them
 ENGINE_GOAL = 0.95
 SWARM_ONE_SECONDS = 0.45
 
@@ -23,7 +22,7 @@ def figures(sizes: Sizes) -> Iterator[Figure]:
     """Yield tasks a second for processes and for containers, then one container's seconds."""
     with (
         tempfile.TemporaryDirectory(prefix="borgish-bench-") as folder,
-        cell(Path(folder) / "cell", MACHINES, forked=False) as real,
+        cell(Path(folder) / "cell", sizes.machines, forked=sizes.forked) as real,
     ):
         client = real.client()
         tasks = sizes.process_tasks
