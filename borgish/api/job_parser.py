@@ -71,7 +71,7 @@ class JobParser:
         self, caller: str, body: Callable[[], Awaitable[bytes]], user: str, bands: Bands
     ) -> JobSpec:
         """Read the body of a request as ``spec.read.read_job`` does. It is received only when it is its turn
-        among those of who asks."""
+        among those of who asks. Raises Invalid, and TooManyRequests when too many of theirs wait."""
         if self._waiting[caller] >= WAITING_OF_USER_MAX:
             raise TooManyRequests(
                 f"{WAITING_OF_USER_MAX} long job files of {caller} are being read already",

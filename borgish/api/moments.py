@@ -55,7 +55,8 @@ class Moment(msgspec.Struct, frozen=True):
 
 
 def read_moment(text: str, now: float) -> Moment:
-    """Return the moment that somebody asks for. Raises Invalid for what is none."""
+    """Return the moment that somebody asks for; ``now`` is in seconds since 1970. Raises Invalid for what is
+    none."""
     if text == NOW:
         return Moment(text)
     if _POSITION.fullmatch(text):
@@ -97,7 +98,10 @@ def moment(text: str, name: str, now: float) -> float | None:
 
 
 def moment_ahead(text: str, name: str, now: float) -> float | None:
-    """Return the same of a moment to come: 2h is in two hours."""
+    """Return a moment to come, in seconds since 1970 as ``now`` is: 2h is in two hours. None for "".
+
+    Raises Invalid for what is no such moment.
+    """
     if not text:
         return None
     try:

@@ -153,9 +153,9 @@ class Archive(Protocol):
     """Streams what happened, for who keeps it elsewhere."""
 
     async def begin(self, since: float | None, until: float | None) -> AsyncIterator[bytes]:
-        """Return events, attempts and samples of usage of a time, both ends included, as the lines of
-        ``wire.archive``; from the first, or to now, where there is none. Raises Invalid, NotFound and Gone
-        for what cannot be reconstructed."""
+        """Return events, attempts and samples of usage of a time, in seconds since 1970, both ends included,
+        as the lines of ``wire.archive``; from the first, or to now, where there is none. Raises Invalid,
+        NotFound and Gone for what cannot be reconstructed."""
         ...
 
 

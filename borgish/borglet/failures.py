@@ -51,7 +51,8 @@ class Backoff(msgspec.Struct, frozen=True):
 
 
 class ProbeState(msgspec.Struct, frozen=True):
-    """``due`` is on the monotonic clock. ``misses`` are those in a row that count."""
+    """``since`` and ``due`` are in seconds of the monotonic clock. ``misses`` are those in a row that
+    count."""
 
     since: float
     due: float

@@ -162,7 +162,8 @@ class UntaintMachine(Command, frozen=True, tag=True):
 
 
 class SetQuota(Command, frozen=True, tag=True):
-    """``beyond_cell``: also where production quotas would be more than the cell has."""
+    """``beyond_cell``: also where production quotas would be more than the cell has. ``until``: see
+    ``Quota``."""
 
     user: str
     band: Band

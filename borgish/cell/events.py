@@ -155,8 +155,8 @@ class MachineDown(Event, frozen=True, tag=True):
 class MachineLost(Event, frozen=True, tag=True):
     """A machine that is down is given up: what it holds is evicted, by the events after this one.
 
-    ``at`` is on a clock that nobody steps while a master leads (``ReconcileSettings.steady_wall``): the rate
-    of such evictions is measured by it.
+    ``at`` is in seconds on a clock that nobody steps while a master leads
+    (``ReconcileSettings.steady_wall``): the rate of such evictions is measured by it.
     """
 
     machine: str
@@ -243,7 +243,7 @@ class RolledBack(Event, frozen=True, tag=True):
 
     timeline: int
     to: int  # the position
-    at: float  # when that was
+    at: float  # when that was; seconds since 1970
     reason: str
     jobs: tuple[JobRestored, ...] = ()
     jobs_gone: tuple[str, ...] = ()  # none of their tasks runs

@@ -255,7 +255,8 @@ def transition(
 
 
 def grow(cell: Cell, job: Job, tasks: int, at: float) -> None:
-    """Give a job more tasks, up to so many; the new ones are submitted."""
+    """Give a job more tasks, up to so many; the new ones are submitted ``at`` that time, seconds since
+    1970."""
     require_row(job.key, None, TaskEvent.SUBMIT)
     fresh = range(len(job.tasks), tasks)
     job.tasks.extend(Task(index, since=at) for index in fresh)

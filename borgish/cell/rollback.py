@@ -94,8 +94,9 @@ class Plan(msgspec.Struct, frozen=True):
 def plan(now: Cell, then: Cell, only: frozenset[str], at: float, *, hurried: bool, reason: str) -> Plan:
     """Return what makes the cell what it was to be then; with ``only``, only these of its jobs.
 
-    ``at`` is the time now. Neither cell is changed. Tasks of ``now`` may lag behind an earlier rollback: each
-    counts by what it runs, and those that are to be stopped lag behind this one instead.
+    ``at`` is the time now, in seconds since 1970. Neither cell is changed. Tasks of ``now`` may lag behind an
+    earlier rollback: each counts by what it runs, and those that are to be stopped lag behind this one
+    instead.
     """
     info = RollbackInfo(now.position + 1, then.position, hurried, reason)
     found: list[JobPlan | None] = []

@@ -63,7 +63,8 @@ class Archive:
         self._one_at_a_time = asyncio.Lock()
 
     async def begin(self, since: float | None, until: float | None) -> AsyncIterator[bytes]:
-        """Return the lines of ``wire.archive``, of what happened from one moment to another.
+        """Return the lines of ``wire.archive``, of what happened from one moment to another, in seconds since
+        1970.
 
         Raises Invalid, NotFound and Gone for what is not in the journal.
         """

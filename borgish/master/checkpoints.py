@@ -231,7 +231,8 @@ class CheckpointKeeper:
         return text
 
     async def prune(self, until: float) -> int:
-        """Let go of the journal up to a moment, but only below the newest good checkpoint of before.
+        """Let go of the journal up to a moment (seconds since 1970), but only below the newest good
+        checkpoint of before.
 
         Returns how many entries went.
         """

@@ -175,7 +175,10 @@ class Leader:
         return await self.inbox.ask(command, actor, request_id, digest, then)
 
     async def join(self, request: JoinRequest) -> JoinReply:
-        """Take a machine into the cell, or back into it. Raises what that is refused with."""
+        """Take a machine into the cell, or back into it.
+
+        Raises Forbidden when its token is another machine's, and what ``JoinMachine`` is refused with.
+        """
         self.link.fencing.check()  # its borglet asks the next master that it knows
         token = poll_token(self._host.secret, request.machine)
         if request.poll_token and request.poll_token != token:

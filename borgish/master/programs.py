@@ -22,7 +22,11 @@ class Programs:
     async def logs(
         self, task: str, *, previous: bool, follow: bool, tail: int, program: str = ""
     ) -> AsyncIterator[bytes]:
-        """Return the output of one of a task's programs."""
+        """Return the output of one of a task's programs.
+
+        Raises NotFound where there is no such task or program, or it was not placed yet, and
+        Conflict for an alloc, which runs nothing.
+        """
         found = await self._task(task, program)
         if found.restarts == 0 and previous and found.previous_attempt and not program:
             machine, attempt, previous = found.previous_machine, found.previous_attempt, False

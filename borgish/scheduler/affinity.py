@@ -235,7 +235,7 @@ class Values(Protocol):
     """Where the values of machines' attributes are to be had."""
 
     def codes(self, attribute: str) -> IntArray:
-        """Return the number of each row's value; rows without the attribute share one."""
+        """Return the number of each row's value: [row]. Rows without the attribute share one."""
         ...
 
     def absent(self, attribute: str) -> int:
@@ -243,11 +243,11 @@ class Values(Protocol):
         ...
 
     def at_values(self, by_machine: IntArray, attribute: str) -> IntArray:
-        """Return counts of machines by value."""
+        """Return how many there are by value, [value], from how many there are by machine, [machine]."""
         ...
 
     def at_rows(self, by_value: FloatArray, attribute: str) -> FloatArray:
-        """Return what is known by value, by row."""
+        """Return what is known by value, [value], by row: [row]."""
         ...
 
 

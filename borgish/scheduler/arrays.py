@@ -27,7 +27,7 @@ _Thing = TypeVar("_Thing")
 
 
 def widened(array: npt.NDArray[_Scalar], size: int, axis: int = -1) -> npt.NDArray[_Scalar]:
-    """Return the array with zeros added along an axis, up to ``size``."""
+    """Return a copy of an array of any shape with zeros added along one axis, up to ``size``."""
     padding = [(0, 0)] * array.ndim
     padding[axis] = (0, max(0, size - array.shape[axis]))
     return np.pad(array, padding)

@@ -60,7 +60,7 @@ class Failures:
         return {each.key: count for each, count in zip(self.all, self.counts, strict=True)}
 
     def only(self, reasons: Sequence[Reason]) -> BoolArray:
-        """Return which machines nothing but these reasons rules out."""
+        """Return which machines nothing but these reasons rules out: [row]."""
         others = self.against.copy()
         for each in reasons:
             others -= each.fails
@@ -73,7 +73,10 @@ class Failures:
 
 
 def shortage(available: dict[int, FloatArray], kind: TaskClass) -> FloatArray:
-    """Return how much is short on each machine, each resource as a share of what is asked for."""
+    """Return how much is short: [row], summed over resources, each as a share of what is asked for.
+
+    ``available`` has an array [row] for each kind of resource that the class needs.
+    """
     short: FloatArray = sum(
         (np.maximum(0.0, amount - available[number]) / amount for number, amount in kind.needs), np.zeros(1)
     )
@@ -81,7 +84,10 @@ def shortage(available: dict[int, FloatArray], kind: TaskClass) -> FloatArray:
 
 
 def can_come_free(fleet: Fleet, kind: TaskClass, rows: IntArray, staying: FloatArray) -> BoolArray:
-    """Return which machines would have enough for a task if all left but what is ``staying``."""
+    """Return which of the rows would have enough for a task if all left but what is ``staying``.
+
+    The answer is parallel to ``rows``; ``staying`` is [resource, row], over all rows of the fleet.
+    """
     enough: BoolArray = np.ones(len(rows), dtype=np.bool_)
     for number, amount in kind.needs:
         enough &= fleet.capacity[number][rows] - staying[number][rows] >= amount
@@ -318,7 +324,7 @@ def _labels(rule: Rule) -> str:
 def waits_for(fleet: Fleet, kind: TaskClass, failures: Failures, staying: FloatArray) -> str:
     """Return what it waits for, in words; "" where waiting alone does not help.
 
-    ``staying`` is what the job's own tasks hold, by kind of resource and row.
+    ``staying`` is what the job's own tasks hold: [resource, row].
     """
     rule = nobody_near(kind)
     if rule is not None:
@@ -436,8 +442,8 @@ def near_misses(
 ) -> list[str]:
     """Return the near misses in words; ``refused`` is how many tasks were not placed.
 
-    ``staying`` is what the job's own tasks hold, by kind of resource and row: nobody leaves for a task of the
-    same job. ``ever``: it can fit on the machines there are, when others leave.
+    ``staying`` is what the job's own tasks hold, [resource, row]: nobody leaves for a task of the same job.
+    ``ever``: it can fit on the machines there are, when others leave.
     """
     found = [_with_less(fleet, kind, failures)]
     if ever and fleet.preemptible:

@@ -77,7 +77,10 @@ class Replicas(NamedTuple):
 
 
 class Order(NamedTuple):
-    """Some places in the order in which replicas go to them. ``most`` are in a domain before any of these."""
+    """Some places in the order in which replicas go to them, which index the rows that were scored.
+
+    ``most`` are in a domain before any of these.
+    """
 
     places: IntArray
     most: list[int]

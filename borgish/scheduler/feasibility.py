@@ -78,7 +78,7 @@ class Filter(ABC):
 
     @abstractmethod
     def check(self, fleet: Fleet, kind: TaskClass, rows: Rows, /) -> BoolArray:
-        """Return which of the rows pass, in parallel to them."""
+        """Return which of the rows pass: an array of one axis, parallel to ``rows``."""
 
     @abstractmethod
     def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Reason]:

@@ -44,7 +44,8 @@ class Placed:
 
 
 class Window:
-    """Tasks whose order hardly matters, by class and job."""
+    """Tasks whose order hardly matters, by class and job. ``cpu``, in thousandths of a core, and ``ram``, in
+    bytes, are what all of them together may need."""
 
     def __init__(self, cpu: float, ram: float) -> None:
         self.cpu_left = cpu  # of what the window may need

@@ -226,7 +226,7 @@ def _at_once(fleet: Fleet, policy: Policy, kind: TaskClass, scored: Scored, run:
 
 
 class RuledRanking(Ranking):
-    """A ranking in which rules over machines count."""
+    """A ranking in which rules over machines count. ``fixed`` is what the other rules add to costs: [row]."""
 
     def __init__(
         self,
@@ -283,7 +283,7 @@ def place_by_rules(
 ) -> Taken:
     """Place tasks of one job whose class has rules; fewer than asked for means that no more fit.
 
-    ``own_max`` is on how many machines the job is already.
+    ``costs`` are without rules: [row]. ``own_max`` is on how many machines the job is already.
     """
     job, count = run
     work = _Work(fleet, policy, kind, costs, job, ranked_count(fleet, count + own_max))

@@ -74,7 +74,8 @@ class Candidate(Protocol[Result]):
 
 
 class OneMachine(NamedTuple):
-    """The machine of one row, read as plain numbers: many times faster than arrays of one."""
+    """The machine of one row, read as plain numbers from amounts [resource, row]: many times faster than
+    arrays of one."""
 
     fleet: Fleet
     kind: TaskClass
@@ -86,7 +87,8 @@ class OneMachine(NamedTuple):
 
 
 class ManyMachines(NamedTuple):
-    """The machines of some rows, read as arrays in parallel to them."""
+    """The machines of some rows, read from amounts [resource, row] as arrays of one axis in parallel to
+    them."""
 
     fleet: Fleet
     kind: TaskClass
@@ -125,7 +127,7 @@ SCORERS: tuple[Scorer, ...] = (spread, mix)
 
 
 def preferred(fleet: Fleet, kind: TaskClass) -> FloatArray | float:
-    """What the user prefers: each condition that a machine does not meet costs by its weight."""
+    """What the user prefers: each condition that a machine does not meet costs by its weight: [row], or 0."""
     return sum(
         [
             np.where(fleet.attributes.mask(each.when, ALL), 0.0, each.weight * WEIGHT_COST)
@@ -136,7 +138,7 @@ def preferred(fleet: Fleet, kind: TaskClass) -> FloatArray | float:
 
 
 def with_image(fleet: Fleet, kind: TaskClass) -> FloatArray | float:
-    """Machines that have the image already."""
+    """Machines that have the image already cost less: [row], or 0 for all."""
     if not kind.wanted.image:
         return 0.0
     found: FloatArray = np.where(fleet.images.having(kind.wanted.image), 0.0, IMAGE_COST)
@@ -144,7 +146,7 @@ def with_image(fleet: Fleet, kind: TaskClass) -> FloatArray | float:
 
 
 def not_avoided(fleet: Fleet, kind: TaskClass) -> FloatArray | float:
-    """Machines without a taint that says to go elsewhere if possible."""
+    """Machines without a taint that says to go elsewhere if possible cost less: [row], or 0 for all."""
     if not fleet.taints.any:
         return 0.0
 

@@ -54,7 +54,10 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 class TaskClass(msgspec.Struct, eq=False):
-    """Tasks alike. ``needs`` are amounts by kind, only those above zero, ports and devices among them."""
+    """Tasks alike. ``needs`` are amounts by kind, only those above zero, ports and devices among them.
+
+    Amounts of cpu and devices are in thousandths, of ram and disk in bytes.
+    """
 
     key: ClassKey
     needs: Needs

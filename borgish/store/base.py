@@ -103,8 +103,8 @@ class Store(Protocol):
         """Store an encoded snapshot (``store.codec.encode_snapshot``), and delete the checkpoints that have
         expired (``store.checkpoints.expired``).
 
-        The name of a checkpoint at the same position is kept. Raises Conflict when the name is that of
-        another position, or the position has another name.
+        ``at`` is the time now, in seconds since 1970. The name of a checkpoint at the same position is kept.
+        Raises Conflict when the name is that of another position, or the position has another name.
         """
         ...
 
@@ -149,11 +149,17 @@ class Store(Protocol):
         ...
 
     def usage(self, after: tuple[float, int], until: float, limit: int) -> list[UsageBlock]:
-        """Return blocks after this (time, part) and not after ``until``, in order, at most ``limit``."""
+        """Return blocks after this (time, part) and not after ``until``, in order, at most ``limit``.
+
+        Times are seconds since 1970.
+        """
         ...
 
     def prune_usage(self, before: float, limit: int) -> int:
-        """Delete the first blocks, at most ``limit``, of those from before a time; return how many."""
+        """Delete the first blocks, at most ``limit``, of those from before a time, in seconds since 1970.
+
+        Returns how many.
+        """
         ...
 
     def close(self) -> None:

@@ -59,7 +59,10 @@ _unpack = msgspec.msgpack.Decoder(_Columns).decode
 
 
 def encode_usage(at: float, part: int, used: Iterable[tuple[str, Used]]) -> UsageBlock:
-    """Return the block of these machines. Pure, so that it may be done in any thread."""
+    """Return the block of these machines, of the time ``at`` (seconds since 1970).
+
+    Pure, so that it may be done in any thread.
+    """
     machines: list[str] = []
     rows = []
     for index, (machine, usage) in enumerate(used):

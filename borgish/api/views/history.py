@@ -70,7 +70,7 @@ class HistoryFilter(msgspec.Struct, frozen=True):
     until: float | None = None
 
     def in_time(self, at: float) -> bool:
-        """Return whether a moment is among those asked for."""
+        """Return whether a moment, in seconds since 1970, is among those asked for."""
         return (self.since is None or at >= self.since) and (self.until is None or at <= self.until)
 
 

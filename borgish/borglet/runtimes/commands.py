@@ -29,8 +29,9 @@ async def run_beside(
 ) -> tuple[bytes, int, bool]:
     """Run a command; return its output (both streams), exit code (128 + n for a signal), whether it was cut.
 
-    When the time is over, it and all it started are killed, and the code is 124. With ``write`` all
-    output goes there, and none is returned.
+    When the time is over, it and all it started are killed, and the code is 124. With ``write`` all output
+    goes there, and none is returned. Raises Invalid where there is no command, and Unreachable when the
+    zygote does not answer.
     """
     if not command["argv"]:
         raise Invalid("no command to run", "name one after the task")

@@ -173,7 +173,7 @@ def listed_state(key: str, run: int, row: Listed) -> RunState:
 
 
 def ending(code: int, at: float, *, oom: bool) -> Exit:
-    """Return how a container ended; the engine reports signals as codes above 128."""
+    """Return how a container ended, ``at`` that time (seconds since 1970); signals are codes above 128."""
     if SIGNAL_BASE < code <= SIGNAL_BASE + SIGNAL_LAST:
         signal = code - SIGNAL_BASE
         return Exit(signal=signal, oom=oom and signal == 9, at=at)

@@ -103,7 +103,8 @@ class Engine:
             yield some
 
     def listen(self, since: float, filters: dict[str, Any], heard: Callable[[News], None]) -> None:
-        """Call ``heard`` in this event loop with each event from ``since`` on, until closed."""
+        """Call ``heard`` in this event loop with each event from ``since`` (seconds since 1970) on, until
+        closed."""
         loop = asyncio.get_running_loop()
         threading.Thread(
             target=self._listen, args=(loop, since, filters, heard), name="docker-events", daemon=True

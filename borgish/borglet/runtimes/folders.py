@@ -50,7 +50,7 @@ class Record(msgspec.Struct, frozen=True):
     ticks: int
     shim: int
     shim_ticks: int
-    at: float
+    at: float  # when its shim wrote this; seconds since 1970
     groups: list[Any]  # see shim.groups
     oom: str  # the file that counts what the kernel ended for memory; "" where nothing does
     within: list[Any] = []  # groups around these, of all programs of the task; empty where it is the only one
@@ -111,7 +111,7 @@ class RunFolder:
         return Exit(found.code, found.signal, found.oom, found.reason, found.at)
 
     def write_end(self, record: Record, reason: str, at: float) -> None:
-        """Write down an end that no shim saw."""
+        """Write down an end that no shim saw, ``at`` that time, in seconds since 1970."""
         with contextlib.suppress(OSError):  # then it is found out again
             replace_json(str(self.path / "exit.json"), {"run": record.run, "reason": reason, "at": at})
 

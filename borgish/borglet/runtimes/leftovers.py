@@ -79,7 +79,7 @@ def room_on_disk(
 def to_remove(
     leftovers: Collection[Leftover], keep: Retention, room: Room, now: float
 ) -> list[tuple[Leftover, str]]:
-    """Return what has to go, in this order, each with the reason."""
+    """Return what has to go, in this order, each with the reason; ``now`` is in seconds since 1970."""
     last = _last_of_each(leftovers, keep.last)
     order = sorted(leftovers, key=lambda left: (left.name in last, left.at, left.run))
     gone, rest = [], []
@@ -144,7 +144,7 @@ class KeptFolders:
         self._tidying: asyncio.Task[None] | None = None
 
     def found(self, folder: RunFolder, at: float) -> None:
-        """Keep what the borglet before has let go of."""
+        """Keep what the borglet before has let go of, ``at`` that time (seconds since 1970)."""
         self._leftovers[folder.key] = Leftover(folder.path.name, folder.key, at)
         self._unmeasured[folder.key] = None
 

@@ -246,11 +246,11 @@ class Fleet:
         return [self.kind(device_kind(name)) for name in self.devices]
 
     def usable(self) -> BoolArray:
-        """Return which machines take new tasks at all."""
+        """Return which machines take new tasks at all: [row]."""
         return self.up & ~self.silent & ~self.cordoned
 
     def codes(self, attribute: str) -> IntArray:
-        """Return the number of each row's value of an attribute; over machines each has its own."""
+        """Return the number of each row's value of an attribute: [row]. Over machines each has its own."""
         return np.arange(len(self.names)) if attribute == MACHINE else self.attributes.codes(attribute)
 
     def domains(self) -> dict[str, FailureDomain]:

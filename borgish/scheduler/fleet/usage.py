@@ -272,7 +272,7 @@ class FixedPorts:
         return found
 
     def taken(self, port: int) -> BoolArray:
-        """Return which machines have it taken. It is not to be written to."""
+        """Return which machines have it taken: [row]. It is not to be written to."""
         found = self._taken.get(port)
         if found is None:
             found = np.array([port in ports for ports in self._rows], dtype=np.bool_)

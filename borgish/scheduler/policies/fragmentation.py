@@ -106,12 +106,12 @@ class TypicalShapes:
         return Fits(can, small, copies, states.free.sum(axis=0))
 
     def fragments(self, fits: Fits) -> FloatArray:
-        """Return the published measure, by state, in thousandths of a device."""
+        """Return the published measure: [state], in thousandths of a device."""
         found: FloatArray = self.weight @ np.where(fits.can, fits.small, fits.total) + self.rest * fits.total
         return found
 
     def stranded(self, fits: Fits, states: States) -> FloatArray:
-        """Return what as many tasks as fit together would leave, by state, in thousandths.
+        """Return what as many tasks as fit together would leave: [state], in thousandths of a device.
 
         Cpu and ram are not rounded down to whole tasks: what one shape leaves of them others use.
         """

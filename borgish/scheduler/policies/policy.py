@@ -89,7 +89,10 @@ class Demand:
 
 
 class Units(NamedTuple):
-    """The largest machine there is: amounts are fractions of it, so that machines compare."""
+    """The largest machine there is: amounts are fractions of it, so that machines compare.
+
+    Cpu and devices are in thousandths, ram in bytes.
+    """
 
     cpu: float
     ram: float
@@ -139,7 +142,10 @@ class Policy(ABC):
 
     @abstractmethod
     def costs(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> FloatArray:
-        """Return the cost of one more task of the class on each of the rows, where it has room."""
+        """Return the cost of one more task of the class on each of the rows, where it has room.
+
+        The answer has one axis, parallel to ``rows``; costs are from 0 (best) to about 1.
+        """
 
     def cost(self, fleet: Fleet, kind: TaskClass, row: int) -> float:
         """Return the cost of one more task on one machine, where it has room."""
