@@ -3,16 +3,18 @@
 Nothing here asks the master what it thinks.
 """
 
-from collections import Counter
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
 from borgish.cell.allocs import inside, is_alloc_set
 from borgish.cell.events import Entry, TasksEvicted, TasksPlaced
 from borgish.cell.model import Cell, Job
+from borgish.sim.loop import VirtualLoop
 from borgish.sim.machines import Machine
 from borgish.sim.masters import MasterHost
 from borgish.sim.runtime import Watcher
 from borgish.sim.store import SimStore
+from borgish.sim.workload import Call
 from borgish.spec.job import JobSpec
 from borgish.store.memory import MemoryStore
 from borgish.vocabulary import Ending, Eviction, State, task_name
@@ -21,12 +23,15 @@ from borgish.wire.link import AttemptSpec, attempt_key, main_key, split_attempt_
 GOOD_RUN_SECONDS, BACKOFF_SECONDS_MAX = 600.0, 300.0
 REACHABLE_SECONDS = 10.0
 """A machine that could be reached for so long, has lost nothing."""
+STOPPED_SECONDS = 15.0
+"""What is stopped has ended so long after its grace."""
 
 
 class Checker(Watcher):
     """Checks every start and stop as it is done, and what is declared lost."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: VirtualLoop) -> None:
+        self._clock = clock
         self.problems: list[str] = []
         self.starts = 0
         self.stops = 0
@@ -37,6 +42,7 @@ class Checker(Watcher):
         self._placed: dict[str, str] = {}  # attempts on the disk, and their machines
         self._read = 0
         self._ends: dict[str, int] = {}  # in a row, of each attempt's main program
+        self._stopping: set[tuple[str, int, str]] = set()  # runs that were asked to end, by which borglet
 
     def starting(self, machine: str, spec: AttemptSpec) -> None:
         """A start is of an attempt that is on the disk, placed on this machine; none of its programs is left
@@ -77,6 +83,7 @@ class Checker(Watcher):
     def stopping(self, machine: str, key: str) -> None:
         """A stop is of an attempt that should not run any more, or of a program whose main one is gone."""
         self.stops += 1
+        self._await_end(self.machines[machine], key)
         core = self.master().core
         main = main_key(key)
         if main != key and main not in self._alive_of(machine, main):
@@ -84,6 +91,24 @@ class Checker(Watcher):
         who = split_attempt_key(key)
         if core is not None and who is not None and core.cell.is_current(machine, who[0], who[1]):
             self.problems.append(f"{key} is stopped on {machine} and should run there")
+
+    def _await_end(self, machine: Machine, key: str) -> None:
+        """What is asked to end has ended soon after its grace, unless its borglet died or hung meanwhile."""
+        program, instance = machine.programs.by_key.get(key), machine.instance
+        if program is None or not program.is_alive:
+            return
+        run = (key, program.state.run, instance)
+        if run in self._stopping:
+            return
+        self._stopping.add(run)
+        grace_seconds = program.spec.stop.grace_seconds + STOPPED_SECONDS
+
+        def judge() -> None:
+            is_same = machine.instance == instance and machine.is_up and not machine.programs.is_hung
+            if is_same and machine.programs.by_key.get(key) is program and program.is_alive:
+                self.problems.append(f"{key} was asked to end and runs after {grace_seconds:g} s")
+
+        self._clock.after(grace_seconds, judge)
 
     def _read_on(self) -> None:
         assert self.store is not None
@@ -191,9 +216,35 @@ def _wrong_ends(cell: Cell, machines: Mapping[str, Machine]) -> Iterator[str]:
                 yield f"{key} ended with {true.code} and is recorded to have ended with {task.exit_code}"
 
 
-def request_problems(store: MemoryStore, acknowledged: Iterable[str]) -> list[str]:
+def request_problems(store: MemoryStore, calls: Iterable[Call]) -> list[str]:
     """Return what is wrong with commands by their request ids: each at most once on the disk, and there
-    if it was acknowledged."""
-    count = Counter(entry.request_id for entry in store.reopen().entries(0) if entry.request_id)
-    lost = [f"{rid} was acknowledged and is not in the journal" for rid in acknowledged if rid not in count]
-    return lost + [f"{rid} is in the journal {times} times" for rid, times in count.items() if times > 1]
+    if it was acknowledged, at the position that its client was given.
+
+    The journal is the order in which commands took effect. That it is an order that clients can have seen, so
+    that the history is linearizable, takes one thing more: what was asked after something else had been
+    answered comes after it.
+    """
+    positions: dict[str, list[int]] = {}
+    for entry in store.reopen().entries(0):
+        if entry.request_id:
+            positions.setdefault(entry.request_id, []).append(entry.position)
+    problems = [f"{rid} is in the journal {len(at)} times" for rid, at in positions.items() if len(at) > 1]
+    for call in calls:
+        found = positions.get(call.request_id)
+        if found is None:
+            problems.append(f"{call.request_id} was acknowledged and is not in the journal")
+        elif call.position not in found:
+            problems.append(f"{call.request_id} is at {found[0]} and was acknowledged at {call.position}")
+    return problems + list(_out_of_order(calls))
+
+
+def _out_of_order(calls: Iterable[Call]) -> Iterator[str]:
+    """Yield the commands that took effect before one that had been answered when they were asked."""
+    by_answer = deque(sorted(calls, key=lambda call: call.answered_at))
+    latest: Call | None = None  # in the journal, of those answered before the next one was asked
+    for call in sorted(calls, key=lambda call: call.asked_at):
+        while by_answer and by_answer[0].answered_at < call.asked_at:
+            before = by_answer.popleft()
+            latest = before if latest is None or before.position > latest.position else latest
+        if latest is not None and call.position < latest.position:
+            yield f"{call.request_id} was asked after {latest.request_id} was answered, and comes before it"

@@ -1,6 +1,7 @@
 """Clients at work: they submit, scale, kill, cordon, roll back and more, and retry when nobody answers."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,6 +18,7 @@ from borgish.cell.commands import (
 )
 from borgish.cell.model import Cell
 from borgish.errors import BorgishError, Refused, StoreFull
+from borgish.master.leader import Leader
 from borgish.resources import Resources
 from borgish.sim.faults import FaultInjector
 from borgish.sim.loop import VirtualLoop
@@ -33,8 +35,17 @@ ALLOCS = 4  # the number of the job that is an alloc set
 INSIDE = (6, 8)  # those of the jobs that run in it
 
 
+class Call(NamedTuple):
+    """A command that was accepted, at this position of the journal."""
+
+    request_id: str
+    asked_at: float  # for the first time; monotonic
+    answered_at: float
+    position: int
+
+
 class Clients:
-    """Everybody who gives commands. ``acknowledged`` are the request ids of what was accepted."""
+    """Everybody who gives commands, and reads the cell when they were accepted. ``calls`` are those."""
 
     def __init__(
         self,
@@ -44,7 +55,7 @@ class Clients:
         machines: list[str],
         pause_seconds: float,
     ) -> None:
-        self.acknowledged: list[str] = []
+        self.calls: list[Call] = []
         self.problems: list[str] = []
         self._clock = clock
         self._injector = injector
@@ -80,9 +91,11 @@ class Clients:
         request_id = f"r{self._requests}"
         store = self._master().store.reopen()
         then = cell_at(store, store.disk.cell, command.to).cell if isinstance(command, RollBack) else None
-        self._ask(command, then, request_id, answered=[])
+        self._ask(command, then, request_id, self._clock.now().mono, answered=[])
 
-    def _ask(self, command: Command, then: Cell | None, request_id: str, answered: list[bool]) -> None:
+    def _ask(
+        self, command: Command, then: Cell | None, request_id: str, asked_at: float, answered: list[bool]
+    ) -> None:
         """Ask, and ask the same again until there is an answer."""
         if answered:
             return
@@ -91,12 +104,32 @@ class Clients:
             if isinstance(reply, StoreFull) or not isinstance(reply, Accepted | Refused):
                 return  # nothing was done, and there will be room again, or one that leads
             if isinstance(reply, Accepted) and not answered:
-                self.acknowledged.append(request_id)
+                self.calls.append(Call(request_id, asked_at, self._clock.now().mono, reply.position))
+                self._read()
                 self._ask_another(command, then, request_id)
             answered.append(True)
 
         self._master().command(command, take, "ann", request_id, "d", then)
-        self._clock.after(ASK_AGAIN_SECONDS, lambda: self._ask(command, then, request_id, answered))
+        self._clock.after(ASK_AGAIN_SECONDS, lambda: self._ask(command, then, request_id, asked_at, answered))
+
+    def _read(self) -> None:
+        """Read the cell. What is shown is durable, and has all that was acknowledged before."""
+        least = max(call.position for call in self.calls)
+
+        async def read(leader: Leader) -> int:
+            await leader.turn.durable()  # as master.reading.Reader does
+            return leader.core.cell.position
+
+        def shown(position: int | BorgishError) -> None:
+            if isinstance(position, BorgishError):
+                return
+            if position < least:
+                self.problems.append(f"{least} was acknowledged, and a read shows {position}")
+            head = len(self._master().store.disk.entries)
+            if position > head:
+                self.problems.append(f"a read shows {position}, and the journal ends at {head}")
+
+        self._master().ask(read, shown)
 
     def _ask_another(self, command: Command, then: Cell | None, request_id: str) -> None:
         """Now and then ask something else by an id that was used: that is a mistake, and refused."""

@@ -12,6 +12,7 @@ import msgspec
 from borgish.cell.free_space import AMPLE, FreeSpace, Level
 from borgish.sim.checkers import Checker, request_problems, settled_problems
 from borgish.sim.faults import FaultInjector, Faults
+from borgish.sim.liveness import BACK_SECONDS, RUNS_SECONDS, Liveness
 from borgish.sim.loop import VirtualLoop
 from borgish.sim.machines import Machine
 from borgish.sim.masters import SETTINGS, MasterHost
@@ -57,7 +58,7 @@ class World:
         """Of several ``masters`` one leads by a lease, as on Postgres, and the others stand by."""
         self.injector = FaultInjector(seed, Faults() if faults is None else faults)
         self.clock = VirtualLoop(self.injector.of("threads"))
-        self.checker = Checker()
+        self.checker = Checker(self.clock)
         self.machines: dict[str, Machine] = {}
         self.network = Network(self.clock, self.injector, self.machines)
         names = [f"m{number}" for number in range(1, machines + 1)]
@@ -74,6 +75,7 @@ class World:
         self.checker.store, self.checker.master = store, lambda: self.master
         self.checker.machines = self.machines
         self.clients = Clients(self.clock, self.injector, lambda: self.master, names, pause_seconds)
+        self.liveness = Liveness(self.clock, lambda: self.master, self.machines)
         self.copies: list[MasterHost] = []
         self._backup: SimStore | None = None
         self.held_up: list[tuple[float, float]] = []  # when the master could write nothing
@@ -85,8 +87,11 @@ class World:
         try:
             self.begin()
             self.clock.run_until(storm_seconds)
+            kill = bool(self.injector.faults.master_dies_seconds)
             self.injector.calm()
             self.clients.stop()
+            if calm_seconds > BACK_SECONDS + 2 * RUNS_SECONDS:
+                self.clock.after(BACK_SECONDS, lambda: self.liveness.begin(kill=kill))
             self.clock.run_until(storm_seconds + calm_seconds)
             return self._verdict()
         finally:
@@ -229,13 +234,18 @@ class World:
     # The end
 
     def _verdict(self) -> Verdict:
-        problems = [*self.clock.faults, *self.checker.problems, *self.clients.problems]
+        problems = [
+            *self.clock.faults,
+            *self.checker.problems,
+            *self.clients.problems,
+            *self.liveness.problems,
+        ]
         for host in self.hosts:
             problems += host.problems
         store = self.master.store
         for machine in self.machines.values():
             problems += [f"{machine.name}: {problem}" for problem in machine.disk.problems]
-        problems += request_problems(store, self.clients.acknowledged)
+        problems += request_problems(store, self.clients.calls)
         problems += [f"{copy.name} leads beside the master" for copy in self.copies if copy.is_up]
         record = Record(
             list(store.reopen().entries(0)),

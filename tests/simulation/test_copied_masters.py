@@ -120,10 +120,10 @@ def test_one_that_half_of_its_machines_refuse_acknowledges_nothing_and_ends() ->
     world.clock.run_until(36.0)
     assert copy.core is not None
     assert refused(first) is not None
-    acknowledged = len(world.clients.acknowledged)
+    acknowledged = len(world.clients.calls)
     world.clock.run_until(60.0)
     assert acknowledged > 3
-    assert len(world.clients.acknowledged) == acknowledged
+    assert len(world.clients.calls) == acknowledged
     assert first.core is None
     world.close()
 
