@@ -53,9 +53,10 @@ FIELDS: dict[type[Any], dict[str, str]] = {
     Quota: {"user": IN_TABLE, "band": IN_TABLE, "limits": BOTH, "until": BOTH},
 }
 
-# Who says it of a machine that joins again: the others are what its borglet says.
+# Who says it of a machine that joins again.
 OF_THE_CELL = {"joined_at", "boot_id", "cordoned", "port_next", "taints"}
-AS_IT_JOINS = {"up", "reason"}
+OF_ITS_BORGLET = {"host", "port", "tls", "capacity", "attributes", "runtimes", "ports_low", "ports_high"}
+AS_IT_JOINS = {"name", "up", "reason"}
 
 OTHERS: dict[str, Any] = {
     "capacity": Resources(8000),
@@ -113,7 +114,11 @@ def test_people_find(kind: type[Any], field: str) -> None:
     assert any(found.values()) == (where == BOTH), found
 
 
-@pytest.mark.parametrize("field", sorted(FIELDS[Machine].keys() - {"name"} - AS_IT_JOINS))
+def test_every_field_of_a_machine_is_said_by_somebody() -> None:
+    assert FIELDS[Machine].keys() == OF_THE_CELL | OF_ITS_BORGLET | AS_IT_JOINS
+
+
+@pytest.mark.parametrize("field", sorted(OF_THE_CELL | OF_ITS_BORGLET))
 def test_a_machine_that_joins_again_keeps_what_is_the_cells(field: str) -> None:
     desk, changed = Desk(), other(machine(), field)
     desk.cell.machines["m1"] = changed
