@@ -8,6 +8,7 @@ import pytest
 
 from borgish.clock import SystemClock
 from borgish.errors import BorgishError, Conflict, NotFound
+from borgish.master.checkpoint_contents import inspect_checkpoint
 from borgish.master.checkpoints import Checkpointer, CheckpointKeeper
 from borgish.master.core import Core
 from borgish.master.turn import Inbox, Turn
@@ -15,6 +16,7 @@ from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.memory import MemoryStore
 from borgish.wire.checkpoint_file import unpack_checkpoint
 from tests.contract.store.samples import CELL, Life
+from tests.unit.master.reading import read_back_here
 
 
 class Bench:
@@ -36,7 +38,8 @@ class Bench:
 
 
 @pytest.fixture
-async def bench() -> Bench:
+async def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    read_back_here(monkeypatch)
     return Bench()
 
 
@@ -79,6 +82,7 @@ async def test_when_nobody_can_tell_it_is_not_called_bad(
     first = await bench.checkpointer.make("test")
     bench.life.do()
     await bench.checkpointer.make("test")
+    monkeypatch.setattr("borgish.master.checkpoints.inspect_checkpoint", inspect_checkpoint)
     monkeypatch.setattr("borgish.master.checkpoint_contents.sys.executable", "/bin/false")
 
     for asked in (bench.keeper.verify(first.position), bench.keeper.delete(first.position, "ann")):

@@ -24,6 +24,7 @@ from borgish.store.codec import unpack_entries
 from borgish.store.memory import MemoryStore
 from borgish.wire.checkpoint_file import pack_checkpoint, unpack_checkpoint, unpack_with_journal
 from tests.contract.store.samples import CELL, Life
+from tests.unit.master.reading import read_back_here
 
 NOW = Now(1000.0, 1000.0)
 FIRST_AT = 101.25
@@ -69,7 +70,8 @@ class Bench:
 
 
 @pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
+async def bench(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
+    read_back_here(monkeypatch)
     made = Bench()
     yield made
     made.turn.close()

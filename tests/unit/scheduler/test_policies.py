@@ -19,6 +19,7 @@ from borgish.scheduler.schedule import Scheduler, SchedulerSettings
 from borgish.scheduler.task_class import TaskClass
 from borgish.spec.constraints import matches
 from borgish.spec.job import Constraint, JobSpec, Override
+from tests.profiles import seeds
 from tests.unit.scheduler.cells import GIB, NOW, carry_out, cell_of, machine, observed_of, spec
 
 MODELS = ("T4", "G2")
@@ -76,7 +77,7 @@ class Looked:
 
 
 @pytest.mark.parametrize("policy", [name for name in POLICIES if name != "random"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=1, nightly=5))
 def test_costs_are_the_same_for_one_machine_and_for_all(policy: str, seed: int) -> None:
     looked = Looked(random_cell(seed, machines=130), policy)  # so many that those alike are looked at once
     for kind in looked.kinds():
