@@ -86,8 +86,9 @@ class Process:
             self._tasks_max = max(64, 2 * len(self.tasks))
 
     def stop_for(self, seconds: float) -> None:
-        """Stop it for a while, as SIGSTOP does; what arrives waits."""
-        self.stopped_until = self._loop.now().mono + seconds
+        """Stop it for a while, as SIGSTOP does; what arrives waits. One that is stopped already goes on no
+        sooner."""
+        self.stopped_until = max(self.stopped_until, self._loop.now().mono + seconds)
 
     def kill(self) -> None:
         """End it at once. Its suspended tasks stay as they are: to close them would run their code."""
