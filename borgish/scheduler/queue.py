@@ -1,4 +1,5 @@
-"""The pending queue: which of the tasks that wait are alike, and in which order they have their turn.
+"""The pending queue (Nomad's blocked evaluations): which of the tasks that wait are alike, and in which order
+they have their turn.
 
 Alike means: the same needs, facts wanted of a machine, preferences, ports, band, priority where that
 decides what they may preempt, and whether they are replicas of a service. A job with rules of its own

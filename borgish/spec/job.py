@@ -27,7 +27,8 @@ class Restart(msgspec.Struct, frozen=True):
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """How a task is asked to end: a signal by name without SIG, then SIGKILL after the grace."""
+    """How a task is asked to end: a signal by name without SIG, then SIGKILL after the grace (Kubernetes'
+    terminationGracePeriodSeconds, Nomad's kill_timeout)."""
 
     signal: str = "TERM"
     grace_seconds: float = 10.0

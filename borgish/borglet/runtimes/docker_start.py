@@ -1,5 +1,6 @@
 """Starting a container: nothing but create and start stands between a wish and a program that runs. Images
-are never pulled (Kubernetes' image pull): a start without one fails, and the reason says how to bring it.
+are never pulled (Kubernetes' image pull): a start without one fails, is tried again with back-off (its
+ImagePullBackOff), and the reason says how to bring it.
 
 What can go wrong is looked into once it has. Each container has the engine's small init as its first
 process, so the engine reports a start before the program itself was found. The init tries once, at
