@@ -133,10 +133,8 @@ def test_a_planted_policy_is_found(
     assert any(words in problem for problem in one_after_another(stop, 5.0).problems)
 
 
-@pytest.mark.parametrize("is_planted", [False, True])
-def test_a_result_that_comes_late_counts_and_where_it_does_not_that_is_found(
-    is_planted: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("is_planted", [False, True], ids=["as it is", "planted"])
+def test_a_result_that_comes_late_counts(is_planted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if is_planted:
         throwing_late_results_away(monkeypatch)
     world = with_job("batch", 24, Restart(RestartPolicy.ON_FAILURE, attempts=3))
@@ -152,7 +150,7 @@ def test_a_result_that_comes_late_counts_and_where_it_does_not_that_is_found(
         assert verdict.problems == ()
 
 
-def test_a_guard_that_counts_only_who_is_down_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_guard_that_counts_only_who_is_down_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     without_a_rate(monkeypatch)
     monkeypatch.setattr(stranded, "_is_unreachable", lambda *_: False)
     verdict = one_after_another(silent, 2.0)
@@ -160,6 +158,6 @@ def test_a_guard_that_counts_only_who_is_down_is_found(monkeypatch: pytest.Monke
     assert any(RATE in problem for problem in verdict.problems)
 
 
-def test_moving_tasks_in_a_mass_failure_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_moving_tasks_in_a_mass_failure_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stranded, "is_mass_failure", lambda *_: False)
     assert any("were away" in problem for problem in one_after_another(silent, 0.0).problems)

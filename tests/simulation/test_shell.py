@@ -155,8 +155,8 @@ def test_without_a_planted_bug_nothing_is_found(faults: Faults, machines: int) -
     assert problem_of(1, faults, machines) == ""
 
 
-@pytest.mark.parametrize("is_planted", [False, True])
-def test_a_machine_that_was_removed_and_is_back_is_obeyed_and_a_forgotten_generation_is_found(
+@pytest.mark.parametrize("is_planted", [False, True], ids=["as it is", "planted"])
+def test_a_machine_that_was_removed_obeys_when_it_is_back(
     is_planted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if is_planted:
@@ -185,7 +185,7 @@ def alive(world: World) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("is_planted", [False, True])
+@pytest.mark.parametrize("is_planted", [False, True], ids=["as it is", "planted"])
 def test_of_two_masters_the_one_of_the_older_epoch_ends(
     is_planted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,7 +202,7 @@ def test_of_two_masters_the_one_of_the_older_epoch_ends(
         assert (world.master.leader is not None) is is_planted
 
 
-@pytest.mark.parametrize("is_planted", [False, True])
+@pytest.mark.parametrize("is_planted", [False, True], ids=["as it is", "planted"])
 def test_what_the_store_has_never_heard_of_is_stopped_after_ten_minutes(
     is_planted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,7 +223,7 @@ def test_what_the_store_has_never_heard_of_is_stopped_after_ten_minutes(
         assert bool(before - alive(world)) is is_planted
 
 
-@pytest.mark.parametrize("is_planted", [False, True])
+@pytest.mark.parametrize("is_planted", [False, True], ids=["as it is", "planted"])
 def test_a_new_master_gives_nobody_up_before_half_have_answered(
     is_planted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,7 +242,7 @@ def test_a_new_master_gives_nobody_up_before_half_have_answered(
     assert any("had answered the new master" in problem for problem in problems) is is_planted
 
 
-@pytest.mark.parametrize("is_planted", [False, True])
+@pytest.mark.parametrize("is_planted", [False, True], ids=["as it is", "planted"])
 def test_production_is_not_preempted(is_planted: bool) -> None:
     world = World(1, machines=1, faults=NO_FAULTS, pause_seconds=1e9)
     if is_planted:  # a master that takes what is production for batch
