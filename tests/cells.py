@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from borgish.cli.changes import Deadline
 from borgish.cli.daemons import running_pid
 from borgish.cli.local_cell import borglets_of, master_of
 from borgish.client import Client
@@ -19,6 +21,7 @@ from tests.forked import BORGCTL, Ended, call, plain_environment
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMAND_SECONDS_MAX = 300.0
+LOOK_SECONDS_MIN, LOOK_SECONDS_MAX = 0.02, 0.15
 
 
 class RealCell(msgspec.Struct, frozen=True):
@@ -92,18 +95,23 @@ def cell(folder: Path, machines: int = 1, *, forked: bool = True) -> Iterator[Re
         assert said.code == 0, f"the cell could not be taken down: {said}"
 
 
+def pauses() -> Iterator[None]:
+    """Wait between two looks at a cell: what takes long is looked at less often."""
+    seconds = LOOK_SECONDS_MIN
+    while True:
+        yield
+        time.sleep(seconds)
+        seconds = min(1.25 * seconds, LOOK_SECONDS_MAX)
+
+
 def wait_until(condition: Any, seconds_max: float = 60.0) -> Any:
     """Wait until the condition holds and return what it returned; fail when it does not in time."""
-    import time
-
-    from borgish.cli.changes import Deadline
-
     deadline = Deadline(seconds_max)
-    while True:
-        if found := condition():
-            return found
-        assert deadline.left, f"not within {seconds_max:g}s"
-        time.sleep(0.02)
+    for _ in pauses():
+        if (found := condition()) or not deadline.left:
+            break
+    assert found, f"not within {seconds_max:g}s"
+    return found
 
 
 def runs(pid: int) -> bool:

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -16,13 +15,12 @@ from borgish.cli.lookup import every_job, every_task
 from borgish.client import Client
 from borgish.vocabulary import State
 from borgish.wire.api import Accepted, IndexesRequest, MachineList, StatusView, TaskView
-from tests.cells import ROOT, RealCell, cell, wait_until
+from tests.cells import ROOT, RealCell, cell, pauses, wait_until
 from tests.forked import Ended, Forked, plain_environment
 
 JOBS = ROOT / "configs" / "jobs"
 PATIENCE_SECONDS = 60.0
 """How long anything may take on a loaded machine; whoever waits goes on as soon as it is so."""
-LOOK_SECONDS = 0.03
 PATIENT_LEASE = "[lease]\nttl_seconds = 60\nrenew_seconds = 1.5\ndeadline_seconds = 48\n"
 """For masters on Postgres that are not to lose their lead when the host stands still for some seconds. Nobody
 waits for it: the session of one that was killed is gone."""
@@ -107,10 +105,9 @@ def runs_anew(made: RealCell, name: str, before: Life) -> bool:
 def becomes(look: Callable[[], object], wanted: object, seconds_max: float = PATIENCE_SECONDS) -> None:
     """Wait until a look gives what is wanted; fail with the difference when it does not in time."""
     deadline = Deadline(seconds_max)
-    seen = look()
-    while seen != wanted and deadline.left:
-        time.sleep(LOOK_SECONDS)
-        seen = look()
+    for _ in pauses():
+        if (seen := look()) == wanted or not deadline.left:
+            break
     assert seen == wanted
 
 
