@@ -40,7 +40,7 @@ _LOADED_LATER = (
         "psycopg",
         "uvicorn.lifespan.off",
     ),
-    "uvloop",
+    *("borgish.borglet.runtimes.docker", "borgish.borglet.runtimes.process", "encodings.idna", "uvloop"),
 )
 _DESCRIPTORS_MAX = 4096
 
