@@ -16,7 +16,7 @@ def _place(kind: str, folder: Path, request: pytest.FixtureRequest) -> Place:
         return InMemory()
     if kind == "sqlite":
         return InDatabase(f"sqlite:///{folder}/cell.db")
-    return InDatabase(request.getfixturevalue("postgres_url"))
+    return InDatabase(request.getfixturevalue("migrated_url"))
 
 
 @pytest.fixture(params=["memory", *DATABASES])

@@ -134,7 +134,7 @@ def test_what_of_another_version_stands_there_is_not_read(make: Make, database: 
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest) -> InDatabase:
-    return InDatabase(request.getfixturevalue("postgres_url"))
+    return InDatabase(request.getfixturevalue("migrated_url"))
 
 
 @pytest.mark.postgres

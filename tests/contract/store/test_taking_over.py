@@ -17,7 +17,7 @@ from tests.contract.store.samples import Life, body_of
 def shared(request: pytest.FixtureRequest) -> Iterator[Place]:
     """A store that two masters may have open at once, which SQLite's lock does not let them."""
     in_memory = request.param == "memory"
-    with closing(InMemory() if in_memory else InDatabase(request.getfixturevalue("postgres_url"))) as made:
+    with closing(InMemory() if in_memory else InDatabase(request.getfixturevalue("migrated_url"))) as made:
         yield made
 
 
