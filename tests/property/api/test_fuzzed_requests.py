@@ -1,4 +1,4 @@
-"""Two thousand requests made from the OpenAPI document, most of them wrong, from one seed.
+"""Hundreds of requests, thousands at night, made from the OpenAPI document, most of them wrong.
 
 Whatever is asked: an answer below 500 within the time, problem details when it is a refusal, and no
 word of what is inside. A connection that is refused to death is opened again.
@@ -15,8 +15,9 @@ from urllib.parse import quote
 import pytest
 
 from tests.integration.api.fakes import RunningApi
+from tests.profiles import examples, seeds
 
-REQUESTS = 2000
+REQUESTS = examples(2500)
 INSIDE = re.compile(rb"Traceback|site-packages|\.py\b|sqlite|SELECT |INSERT |0x[0-9a-f]{8}")
 STREAMS = ("/v1/watch", "/logs")
 WORDS: tuple[str, ...] = (
@@ -82,7 +83,7 @@ class Maker:
         )
 
 
-@pytest.mark.parametrize("seed", [1])
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=1, nightly=3))
 def test_nothing_that_is_asked_makes_the_master_fail(fuzzed: RunningApi, seed: int) -> None:
     document = json.loads(fuzzed.client().raw("GET", "/v1/openapi.json"))
     maker = Maker(document, seed)

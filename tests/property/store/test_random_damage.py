@@ -13,8 +13,9 @@ from borgish.store.open import open_store
 from borgish.store.recovery import Recovery
 from borgish.store.tables import differences
 from tests.contract.store.samples import CELL, Life, body_of, job
+from tests.profiles import examples
 
-DAMAGES = 12  # of each kind
+DAMAGES = examples(40)  # of each kind
 PAGE_BYTES = 4096
 
 
