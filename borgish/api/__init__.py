@@ -1,1 +1,1 @@
-"""What people and programs call: ``/v1`` over HTTP, with tokens, problem details and a watch."""
+"""The API server: what people and programs call, ``/v1`` over HTTP, with tokens, problem details, a watch."""

@@ -1,1 +1,2 @@
-"""The agent on each machine: runs what its assignment says, and reports what it runs."""
+"""The agent on each machine (the kubelet of Kubernetes, a Nomad client): runs what its assignment says, and
+reports what it runs."""

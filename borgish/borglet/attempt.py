@@ -2,8 +2,8 @@
 
 ``transitions`` has the table of its stages, purposes and events; ``fire`` here executes it and is all that
 changes a stage. Which event an input is, and what a transition does beside that, is written here. A program
-that is stopped gets its signal, and is killed when the grace period is over. Which attempts there are, and
-what was reported of them to the master, is the matter of ``core``.
+that is stopped gets its signal (SIGTERM unless its job names another), and is killed when the grace period is
+over. Which attempts there are, and what was reported of them to the master, is the matter of ``core``.
 """
 
 from collections.abc import Callable

@@ -28,7 +28,7 @@ _ATTRIBUTES_SHOWN = 8
 _MET_WITHOUT = ("!=", "not in", "not present")  # a machine without the attribute meets these
 
 PROD = (Band.MONITORING, Band.PRODUCTION)
-"""The bands whose quotas together are what the cell has; those of the others are oversold."""
+"""The bands whose quotas together are what the cell has; those of the others, non-prod, are oversold."""
 
 
 def admit(cell: Cell, spec: JobSpec, indexes: Sequence[int], wall: float) -> None:

@@ -1,7 +1,7 @@
 """Decides commands: turns each into events, or refuses it. Changes nothing.
 
 Placements of the scheduler are checked here like anybody's commands, against the cell as it is now:
-optimistic concurrency, as in Omega (section 3.4 of the Borg paper).
+optimistic concurrency over shared state, as in Omega (section 3.4 of the Borg paper).
 
 One function per command. Here are those about jobs and their tasks; the others are in ``decide_cell``,
 ``decide_machines`` and the files of the rollback.

@@ -1,1 +1,2 @@
-"""borgctl: what people type. Speaks to the master over its API only, one noun a file."""
+"""borgctl (Kubernetes' kubectl): what people type. Speaks to the master over its API only,
+one noun a file."""

@@ -8,4 +8,6 @@ as machines.
 
 Two wings are imported by their faces: ``fleet``, the machines as arrays, and ``policies``, what packing
 costs.
+
+There is one scheduler, for all that waits: monolithic in the words of the Omega paper, not two-level.
 """

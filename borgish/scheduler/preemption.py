@@ -3,7 +3,7 @@
 Sections 2.5 and 3.2 of the Borg paper: tasks of lower priority, lowest first, until the task fits. Prod is
 never preempted, monitoring's included; batch and free give way, also to each other within these bands.
 Machines differ by what their victims cost: how many, how high, how much work is lost. A victim never
-preempts in its turn within one pass, so there are no cascades.
+preempts in its turn within one pass, so there are no preemption cascades.
 
 Who preempts is not placed at once, for its victims still hold what it needs. Its place is *promised*: the
 task stays pending, its machine counts its needs as held, and a later pass redeems the promise when what is

@@ -53,7 +53,7 @@ class Health(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Constraint(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One condition on a machine's attribute: ``arch == amd64``, ``rack in (r1, r2)``.
+    """One condition on a machine's attribute (node affinity): ``arch == amd64``, ``rack in (r1, r2)``.
 
     ``op`` is one of == != < <= > >= in, not in, present, not present. ``!=`` and ``not in`` hold
     for a machine without the attribute; the four orders compare numbers.
@@ -89,7 +89,7 @@ class Spread(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Affinity(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Near to, or apart from, running tasks whose job's labels meet all of ``labels``.
+    """Near to, or apart from, running tasks whose job's labels meet all of ``labels`` (a label selector).
 
     Near (apart) means: on a machine whose attribute ``over`` has the value of one (of none) of theirs.
     ``weight`` 0: it must be so; 1 to 100: it is liked.

@@ -1,4 +1,5 @@
-"""All policies of packing by their names in the cell's configuration. The first is the default."""
+"""All policies of packing (bin packing, and its opposite) by their names in the cell's configuration. The
+first is the default."""
 
 from borgish.scheduler.policies.fragmentation import Fgd, Hybrid
 from borgish.scheduler.policies.policy import BestFit, Demand, DotProduct, Policy, Random, WorstFit
