@@ -2,7 +2,7 @@
 
 A token is kept only as its SHA-256. Nothing is allowed that a policy does not name; a test walks the routes
 and fails for one without. Borg calls such privileges capabilities (section 2.5); this is role-based access
-control (RBAC), with roles that are fixed.
+control (RBAC), with roles that are fixed: no ACL beside them, and no service account for tasks.
 """
 
 import hashlib

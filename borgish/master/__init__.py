@@ -1,1 +1,2 @@
-"""The borgmaster: the turn that everything goes through, and the daemon around it."""
+"""The borgmaster (Kubernetes' control plane): the turn that everything goes through, and the daemon around
+it."""

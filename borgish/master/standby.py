@@ -1,4 +1,5 @@
-"""Stands by while another master leads: keeps a warm copy of the cell, and leads when that one is gone.
+"""Stands by while another master leads: keeps a warm copy of the cell, and leads when that one is gone
+(failover).
 
 Looks a few times a second who leads and what they wrote. To take over, only the end of the journal is left
 to be applied.

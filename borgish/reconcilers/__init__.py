@@ -1,5 +1,5 @@
-"""Compare what is (observed state) with what should be (desired state), and ask for what is missing. One loop
-a file: what Kubernetes' controller manager runs.
+"""Compare what is (observed state) with what should be (desired state), and ask for what is missing. One
+control loop a file, as in Kubernetes' controller manager.
 
 Each is a pure function ``reconcile(cell, observed, settings, now) -> commands``. It acts on what it reads,
 not on what changed: called again without a change it asks for nothing.

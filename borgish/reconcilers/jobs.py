@@ -1,4 +1,5 @@
-"""Dead jobs are kept a while for those who ask what became of them, and then forgotten."""
+"""Dead jobs are kept a while for those who ask what became of them, and then forgotten (Kubernetes'
+ttlSecondsAfterFinished, one for the cell)."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,5 @@
-"""Decides which pending task goes to which machine, and explains why when none will do.
+"""Decides which pending task goes to which machine, and explains why when none will do (Kubernetes'
+kube-scheduler).
 
 ``schedule`` is the table of contents. A pass goes one way: ``passes`` takes tasks from the ``queue`` by their
 class (``task_class``), class by class ``feasibility`` filters the machines, ``scoring`` adds up what they

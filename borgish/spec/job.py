@@ -130,7 +130,8 @@ class Override(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class JobSpec(msgspec.Struct, frozen=True):
-    """A job as its user wants it. Shapes are in the field names; see ``spec/fields.py`` for bounds."""
+    """A job as its user wants it (Kubernetes' spec; the status is in ``cell.model``: ``Job``). Shapes are in
+    the field names; see ``spec/fields.py`` for bounds."""
 
     name: str
     user: str
@@ -152,7 +153,7 @@ class JobSpec(msgspec.Struct, frozen=True):
     annotations: dict[str, str] = {}
     constraints: tuple[Constraint, ...] = ()
     overrides: dict[int, Override] = {}
-    max_runtime_seconds: float = 0.0  # 0: no limit
+    max_runtime_seconds: float = 0.0  # Kubernetes' activeDeadlineSeconds, of one task; 0: no limit
     kind: JobKind = JobKind.JOB
     inside: str = ""  # the key of the alloc set that its tasks run in; "": in none
     group: tuple[Program, ...] = ()

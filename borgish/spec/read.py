@@ -1,4 +1,4 @@
-"""A job file becomes a ``JobSpec``, or an error that carries every mistake in it.
+"""A job file (Kubernetes' manifest) becomes a ``JobSpec``, or an error that carries every mistake in it.
 
 ``document`` reads the text and ``fields`` the values. What is left here: whether they go together across
 fields (``CHECKS``), what was not given, and files of other systems.

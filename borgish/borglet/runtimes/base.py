@@ -1,5 +1,5 @@
-"""What a runtime (Nomad's task driver) must do; ``tests/contract`` holds every implementation to it, the fake
-too.
+"""What a runtime must do (Kubernetes' container runtime interface, CRI; Nomad's task driver).
+``tests/contract`` holds every implementation to it, the fake too.
 
 A *run* is one program started for an attempt; a local restart is a new run of the same attempt,
 ``run`` counting from 1. Runs outlive the borglet: everything here can be asked again by a new one.

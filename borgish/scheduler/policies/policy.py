@@ -182,7 +182,8 @@ class BestFit(Policy):
 
 
 class WorstFit(Policy):
-    """E-PVM: the least rise of a cost that grows steeply with use, which spreads the load (section 3.2).
+    """E-PVM: the least rise of a cost that grows steeply with use, which spreads the load and leaves headroom
+    for its spikes (section 3.2).
 
     A machine costs, for each resource, the number of machines to the power of the share in use; divided
     by that number here, so that a full one costs 1.
