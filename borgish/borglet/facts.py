@@ -1,4 +1,5 @@
-"""What this machine is, what its tasks use, and what is wrong with it (Nomad's fingerprint of a client).
+"""What this machine is, what its tasks use (in Kubernetes cAdvisor), and what is wrong with it (Nomad's
+fingerprint of a client).
 
 What it is is measured once at start, so that the cell's view of it stands still; the rest is measured
 every two seconds.

@@ -1,4 +1,5 @@
-"""Fills in what only a placed task knows: ``{{task.index}}``, ``{{port.http}}``, and its environment.
+"""Fills in what only a placed task knows: ``{{task.index}}``, ``{{port.http}}``, and its environment
+(Kubernetes' downward API).
 
 Pure, and on a warm path: a job is compiled once, and a text without substitutions costs nothing.
 Which texts are right is for ``checks`` to say; a compiled job is taken as right.
