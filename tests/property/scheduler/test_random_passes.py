@@ -216,22 +216,22 @@ def waiting_of(cell: Cell, key: str) -> set[int]:
 def check_fleet(kept: Fleet, fresh: Fleet) -> None:
     """Compare rows by name: those kept up to date with those read anew."""
     assert kept.row.keys() == fresh.row.keys()
-    for name, row in kept.row.items():
-        there = fresh.row[name]
+    rows, there = list(kept.row.values()), [fresh.row[name] for name in kept.row]
+    nothing = np.zeros((4, len(kept.names) + len(fresh.names)))
+    for priority in kept.held.keys() | fresh.held.keys():
+        ours, theirs = kept.held.get(priority, nothing), fresh.held.get(priority, nothing)
+        assert np.array_equal(ours[:4, rows], theirs[:4, there]), priority
+    for row, other_row in zip(rows, there, strict=True):
         for kind in range(min(kept.kinds.count, fresh.kinds.count)):
             same = next((n for n, k in kept.kinds.named.items() if k == kind), None)
             other = fresh.kinds.named.get(same, -1) if same else kind
-            assert kept.free[kind, row] == (fresh.free[other, there] if other >= 0 else 0)
-        for priority in kept.held.keys() | fresh.held.keys():
-            nothing = np.zeros((4, len(kept.names) + len(fresh.names)))
-            ours, theirs = kept.held.get(priority, nothing), fresh.held.get(priority, nothing)
-            assert np.array_equal(ours[:4, row], theirs[:4, there])
-        assert kept.ports[row].taken == fresh.ports[there].taken
-        assert kept.jobs[row] == fresh.jobs[there]
-        for column in set(BY_ROW) - {*AMOUNTS, "changed"}:
-            ours, theirs = getattr(kept, column)[..., row], getattr(fresh, column)[..., there]
-            # The running pass adds shares up, so that the last digits may differ.
-            assert np.allclose(ours, theirs, rtol=0, atol=1e-9), column
+            assert kept.free[kind, row] == (fresh.free[other, other_row] if other >= 0 else 0)
+        assert kept.ports[row].taken == fresh.ports[other_row].taken
+        assert kept.jobs[row] == fresh.jobs[other_row]
+    for column in set(BY_ROW) - {*AMOUNTS, "changed"}:
+        ours, theirs = getattr(kept, column)[..., rows], getattr(fresh, column)[..., there]
+        # The running pass adds shares up, so that the last digits may differ.
+        assert np.allclose(ours, theirs, rtol=0, atol=1e-9), column
     for column in set(BY_ROW) - {"runtimes", "working", "changed", "tie"}:
         assert not getattr(kept, column)[..., ~kept.present].any(), column
 
