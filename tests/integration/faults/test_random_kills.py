@@ -9,22 +9,24 @@ from tests.faults.nursery import Nursery
 from tests.faults.siege import Siege
 from tests.profiles import seeds
 
+KILLS = len(seeds(quick=6, ci=12, nightly=20))
+
 
 @pytest.mark.parametrize("seed", seeds(quick=1, ci=1, nightly=20))
 def test_on_sqlite(nursery: Nursery, tmp_path: Path, seed: int) -> None:
-    survives(nursery, tmp_path, "", 20, seed)
+    survives(nursery, tmp_path, "", seed)
 
 
 @pytest.mark.postgres
 def test_on_postgres(nursery: Nursery, tmp_path: Path, postgres_url: str) -> None:
-    survives(nursery, tmp_path, postgres_url, 20, 4)
+    survives(nursery, tmp_path, postgres_url, 4)
 
 
-def survives(nursery: Nursery, folder: Path, url: str, kills: int, seed: int) -> None:
+def survives(nursery: Nursery, folder: Path, url: str, seed: int) -> None:
     with Siege(nursery, folder, url, seed=seed) as siege:
-        report = kill_at_random(siege, kills, seed)
+        report = kill_at_random(siege, KILLS, seed)
     assert report.problems == []
-    assert report.kills == kills
+    assert report.kills == KILLS
     # Kills of a master that nobody asks for anything prove nothing.
-    assert report.acknowledged > kills
-    assert len(report.start_seconds) > kills / 3
+    assert report.acknowledged > KILLS
+    assert len(report.start_seconds) > KILLS / 3
