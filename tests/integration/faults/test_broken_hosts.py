@@ -102,8 +102,7 @@ def test_a_database_that_another_program_holds(nursery: Nursery, tmp_path: Path)
         goes_on(siege)
 
 
-@pytest.mark.parametrize("leap_seconds", [3600.0, 10 * YEAR_SECONDS])
-def test_a_wall_clock_that_leaps(nursery: Nursery, tmp_path: Path, leap_seconds: float) -> None:
+def test_a_wall_clock_that_leaps(nursery: Nursery, tmp_path: Path) -> None:
     clock = tmp_path / "clock"
     clock.write_text("0")
     with Siege(nursery, tmp_path) as siege:
@@ -111,7 +110,7 @@ def test_a_wall_clock_that_leaps(nursery: Nursery, tmp_path: Path, leap_seconds:
         siege.begin()
         siege.start(before="tests.faults.planted:step_clock", environment={"CLOCK_FILE": str(clock)})
         assert siege.serves(), siege.said()
-        for seconds in (leap_seconds, -leap_seconds, 0.0):
+        for seconds in (3600.0, -3600.0, 10 * YEAR_SECONDS, -10 * YEAR_SECONDS, 0.0):
             siege.more(4)
             draft = tmp_path / "draft"
             draft.write_text(str(seconds))
