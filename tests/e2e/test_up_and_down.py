@@ -78,7 +78,7 @@ def test_the_tables_are_where_the_readme_says(tmp_path: Path) -> None:
 
 def test_a_purge_leaves_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "cell"
-    with watched_cell(folder, machines=2, forked=False) as made:
+    with watched_cell(folder, forked=False) as made:
         # Programs that leave their session and their parent are tasks' programs still.
         text = "name: deep\nrun: [sh, -c, 'setsid sleep 100000 & sleep 100000']\nresources: {cpu: 10m}\n"
         submitted(made, text)
