@@ -99,6 +99,7 @@ def test_p_pauses_and_goes_on(master: StreamingMaster) -> None:
         seen.until(lambda: seen.shows("q quits"))
         seen.press("p")
         seen.until(lambda: seen.shows("paused: p goes on"))
+        seen.until(lambda: bool(master.last_ids))  # the stream is open: it will have what is told
         master.tell(at(5000))
         master.leave()
         seen.until(lambda: seen.shows("paused: p goes on | not reachable since"))
