@@ -46,7 +46,7 @@ GOALS = {"sqlite": (3.0, 3.0), "postgres": (4.0, 8.0)}
 
 def figures(sizes: Sizes) -> Iterator[Figure]:
     """Yield the figures of SQLite, then of Postgres where there is one."""
-    with Nursery() as nursery:
+    with Nursery(measured=True) as nursery:
         yield from _all_of("sqlite", nursery, "", sizes)
         yield from _large("sqlite", nursery, "", sizes)
         if lacking := postgres_lacks():

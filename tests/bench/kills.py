@@ -23,7 +23,7 @@ JUDGED_EACH = 50
 
 def figures(sizes: Sizes) -> Iterator[Figure]:
     """Yield the figures of SQLite, then of Postgres where there is one."""
-    with Nursery() as nursery:
+    with Nursery(measured=True) as nursery:
         yield from _all_of("sqlite", _report(nursery, "", sizes.master_kills), sizes.master_kills)
         if lacking := postgres_lacks():
             yield Figure("kills.postgres", "survived", absent=lacking)

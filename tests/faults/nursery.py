@@ -18,12 +18,16 @@ from typing import Any
 from tests.forked import Forked, keep_for_good, load_daemons
 
 ROOT = Path(__file__).resolve().parents[2]
+MEASURED = "measured"
 
 
 class Nursery:
-    """Starts borgmasters. Whatever still runs when it is closed is killed."""
+    """Starts borgmasters. Whatever still runs when it is closed is killed.
 
-    def __init__(self) -> None:
+    ``measured``: each puts its routes together itself, as one that is started by people does.
+    """
+
+    def __init__(self, *, measured: bool = False) -> None:
         read, asking = os.pipe()
         answers, write = os.pipe()
         with (
@@ -31,7 +35,8 @@ class Nursery:
             open(write, "wb") as answering,
             open(2, "wb", closefd=False) as errors,
         ):
-            self._process = Forked("tests.faults.nursery", [], (requests, answering, errors), ROOT)
+            streams, how = (requests, answering, errors), [MEASURED] * measured
+            self._process = Forked("tests.faults.nursery", how, streams, ROOT)
         self._asking, self._answers = os.fdopen(asking, "w"), os.fdopen(answers)
 
     def start(
@@ -79,7 +84,13 @@ class Nursery:
 
 def main() -> None:
     """Serve requests until nobody can send any more."""
+    from litestar import Litestar
+
+    from borgish.api import app
+
     load_daemons()
+    if MEASURED in sys.argv:
+        vars(app)["Litestar"] = Litestar
     keep_for_good()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the test that was interrupted closes us
     children: set[int] = set()
