@@ -198,9 +198,14 @@ class Poller:
                 await self._take(await self._ask(hold=False))
             await self._take(await poll)
         except Unreachable:
-            # The held poll may have been answered while a newer one got lost: what it told counts.
-            if poll.done() and not poll.cancelled() and poll.exception() is None:
-                await self._take(poll.result())
+            # The held poll may have ended while a newer one got lost. Its answer counts, and so does a refused
+            # connection: the host is alive, and its tasks are not taken for lost yet.
+            if poll.done() and not poll.cancelled():
+                failure = poll.exception()
+                if isinstance(failure, NotListening):
+                    raise failure from None
+                if failure is None:
+                    await self._take(poll.result())
             raise
         finally:
             if not poll.cancel() and not poll.cancelled():

@@ -1,0 +1,93 @@
+"""What a held poll learned counts, although the newer one that overtook it got lost."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from borgish.cell.commands import Observe
+from borgish.cell.model import Cell, Machine, Snapshot
+from borgish.cell.observed import Miss, Observed, SeenMachine
+from borgish.clock import SystemClock
+from borgish.errors import NotListening, Unreachable
+from borgish.link.fencing import FencingMonitor
+from borgish.link.poller import Poller, PollSettings
+from borgish.link.transport import Peer, Response
+from borgish.resources import Resources
+from borgish.vocabulary import Runtime
+from borgish.wire.link import Facts, PollReply, PollRequest, Report
+
+PATIENCE_SECONDS = 60.0
+FACTS = Facts(Resources(1000), {}, (Runtime.PROCESS,), 1, 2)
+RECORD = Machine("m1", "127.0.0.1", 1, False, FACTS.capacity, {}, FACTS.runtimes, 1, 2, "b", 0.0)
+
+
+class DyingBorglet:
+    """Answers once. Then the connection of the poll that it should hold is refused, after a newer one has
+    overtaken it, which gets lost."""
+
+    host, port = "127.0.0.1", 1
+
+    def __init__(self) -> None:
+        self.is_held, self.is_overtaken, self.is_refused = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def post(self, path: str, body: bytes, timeout_seconds: float) -> Response:
+        request = msgspec.json.decode(body, type=PollRequest)
+        if not request.seen_instance:
+            return Response(200, msgspec.json.encode(PollReply("m1", "b", "i", 1, 1, Report(FACTS, ()))))
+        if request.wait_seconds:
+            self.is_held.set()
+            await self.is_overtaken.wait()
+            self.is_refused.set()
+            raise NotListening("connection refused")
+        self.is_overtaken.set()
+        await self.is_refused.wait()
+        raise Unreachable("no answer")
+
+    def stream(self, path: str, body: bytes | None = None) -> AsyncIterator[Response]:
+        raise AssertionError("nothing is streamed")
+
+    def close(self) -> None:
+        pass
+
+
+class Inbox:
+    def __init__(self) -> None:
+        self.miss: asyncio.Future[Miss] = asyncio.get_running_loop().create_future()
+
+    async def observe(self, report: Observe) -> None:
+        pass
+
+    def heard(self, machine: str, mono: float) -> None:
+        pass
+
+    def not_polled(self, machines: tuple[str, ...]) -> None:
+        raise AssertionError("nothing is ramped up here")
+
+    def used(self, machine: str, usage: dict[tuple[str, int], tuple[int, int]]) -> None:
+        raise AssertionError("this borglet sends no usage")
+
+    def missed(self, machine: str, miss: Miss) -> None:
+        self.miss.set_result(miss)
+
+
+async def test_a_host_that_refused_the_held_poll_is_alive() -> None:
+    borglet, inbox, cell = DyingBorglet(), Inbox(), Cell(Snapshot("c"))
+    cell.machines["m1"] = RECORD
+    observed = Observed()
+    observed.machines["m1"] = SeenMachine()
+
+    def dial(_: Machine) -> Peer:
+        return borglet
+
+    poller = Poller(
+        RECORD, dial, cell, observed, inbox, SystemClock(), PollSettings(), print, FencingMonitor()
+    )
+    poller.start()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await borglet.is_held.wait()
+        poller.renew()
+        miss = await inbox.miss
+    await poller.close()
+    assert miss.refused > 0
+    assert "connection refused" in miss.trouble
