@@ -79,6 +79,7 @@ class Record:
         self._attempt: dict[str, int] = {}  # by task: its last attempt
         self._lost_on: dict[tuple[str, int], str] = {}  # every attempt that was lost, and where
         self._lost: dict[str, list[tuple[int, str]]] = {}  # by task: those of which a result is awaited
+        self._rolled_back = 0  # position of the last rollback
         self._finished: set[str] = set()  # tasks that are never to run again, unless somebody asks for it
         before: Entry | None = None
         for entry in entries:
@@ -154,6 +155,10 @@ class Record:
                     self._evicted(task_name(job, index), cause)
             case TasksEnded():
                 self._judge_end(event, at)
+            case RolledBack():
+                self._rolled_back = entry.position
+                self._lost.clear()
+                self._finished.clear()
             case _:
                 self._run_anew(event)
 
@@ -195,14 +200,12 @@ class Record:
                 self._forget(event.spec.key, 0)
             case JobChanged():
                 self._forget(event.job, event.spec.tasks)
-            case RolledBack():
-                self._lost.clear()
-                self._finished.clear()
 
     def _evicted(self, name: str, cause: Eviction) -> None:
         if cause is Eviction.MACHINE_LOST:
             self._lost_on[name, self._attempt[name]] = self._on[name]
-            self._lost.setdefault(name, []).append((self._attempt[name], self._on[name]))
+            if self._attempt[name] > self._rolled_back:  # what was placed before may be another program
+                self._lost.setdefault(name, []).append((self._attempt[name], self._on[name]))
         elif cause is Eviction.RESTART:
             self._lost.pop(name, None)
 

@@ -63,6 +63,7 @@ class Clients:
         self._machines = machines
         self._pause_seconds = pause_seconds
         self._is_working = True
+        self._unanswered: set[str] = set()  # request ids
         self._requests = 0
         self._jobs = 0
 
@@ -73,13 +74,18 @@ class Clients:
     def stop(self) -> None:
         """Give no more commands, except those that let the cell come to rest."""
         self._is_working = False
-        # Once more later: what was asked in the storm, a rollback even, may be answered only after it.
         self._uncordon()
-        self._clock.after(4 * ASK_AGAIN_SECONDS, self._uncordon)
+        self._clock.after(4 * ASK_AGAIN_SECONDS, self._uncordon_again)
 
     def _uncordon(self) -> None:
         for name in self._machines:
             self._send(UncordonMachine(name))
+
+    def _uncordon_again(self) -> None:
+        """What was asked in the storm, a rollback even, may be answered only now: until nothing is left."""
+        if self._unanswered:
+            self._clock.after(4 * ASK_AGAIN_SECONDS, self._uncordon_again)
+        self._uncordon()
 
     def _give(self) -> None:
         if self._is_working:
@@ -89,6 +95,7 @@ class Clients:
     def _send(self, command: Command) -> None:
         self._requests += 1
         request_id = f"r{self._requests}"
+        self._unanswered.add(request_id)
         store = self._master().store.reopen()
         then = cell_at(store, store.disk.cell, command.to).cell if isinstance(command, RollBack) else None
         self._ask(command, then, request_id, self._clock.now().mono, answered=[])
@@ -108,6 +115,7 @@ class Clients:
                 self._read()
                 self._ask_another(command, then, request_id)
             answered.append(True)
+            self._unanswered.discard(request_id)
 
         self._master().command(command, take, "ann", request_id, "d", then)
         self._clock.after(ASK_AGAIN_SECONDS, lambda: self._ask(command, then, request_id, asked_at, answered))
