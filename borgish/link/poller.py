@@ -198,8 +198,8 @@ class Poller:
                 await self._take(await self._ask(hold=False))
             await self._take(await poll)
         except Unreachable:
-            # The held poll may have ended while a newer one got lost. Its answer counts, and so does a refused
-            # connection: the host is alive, and its tasks are not taken for lost yet.
+            # The held poll may have ended while a newer one got lost. Its answer counts, and so does
+            # a refused connection: the host is alive, and its tasks are not taken for lost yet.
             if poll.done() and not poll.cancelled():
                 failure = poll.exception()
                 if isinstance(failure, NotListening):

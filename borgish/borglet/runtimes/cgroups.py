@@ -6,8 +6,8 @@ only what is decided and read.
 
 What is limited, in both runtimes: memory and processes strictly, cpu, which is compressible, by *weight* (the
 shares of CFS, EuroSys 2015, section 6.2), and so not throttled. A task may use cpu that nobody else wants, as
-most of Borg's may: a quota would make a task with 100m take seconds to start on an idle machine, and with that
-its healing.
+most of Borg's may: a quota would make a task with 100m take seconds to start on an idle machine, and with
+that its healing.
 """
 
 import contextlib
