@@ -269,18 +269,22 @@ def newest_checkpoint(siege: Siege) -> int:
 
 
 @pytest.mark.parametrize(
-    ("bug", "point", "found"),
+    ("bug", "found"),
     [
-        ("acknowledge_what_is_not_durable", "turn.committed:12", "was acknowledged at"),
-        ("do_requests_again", "answer.made:3", "is in the journal 2 times"),
-        ("write_tables_by_half", "turn.committed:6", "should be ("),
+        ("acknowledge_what_is_not_durable", "was acknowledged at"),
+        ("do_requests_again", "is in the journal 2 times"),
+        ("write_tables_by_half", "should be ("),
     ],
 )
-def test_a_planted_bug_is_found(nursery: Nursery, tmp_path: Path, bug: str, point: str, found: str) -> None:
+def test_a_planted_bug_is_found(nursery: Nursery, tmp_path: Path, bug: str, found: str) -> None:
     with Siege(nursery, tmp_path) as siege:
         siege.found_cell()
         siege.begin()
-        siege.start(point, before=f"tests.faults.planted:{bug}")
+        siege.start(before=f"tests.faults.planted:{bug}")
+        assert siege.serves(), siege.said()
+        siege.more(40)  # acknowledged: far more than are in the few appends that a bug leaves alone
+        siege.kill()
+        siege.start("answer.made:3", before=f"tests.faults.planted:{bug}")
         siege.serves()
         siege.ended()
         siege.start(before=f"tests.faults.planted:{bug}")
