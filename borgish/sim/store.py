@@ -96,7 +96,7 @@ class MemoryCandidate:
         disk = self._store.sim_disk
         if disk.leader is not self._process and disk.is_led(self._loop.now().mono):
             return None
-        disk.leader, disk.renewed_at = self._process, self._loop.now().mono
+        disk.leader, disk.renewed_at, disk.has_session = self._process, self._loop.now().mono, True
         return self._store.reopen()
 
     def reader(self) -> SimStore | None:
