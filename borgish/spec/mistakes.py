@@ -223,6 +223,8 @@ _OTHER_NAMES = {
     "deadline": "max_runtime",
     "container": "image",
     "path": "http",
+    "nodeselector": "constraints",
+    "node_selector": "constraints",
     "preferences": "prefer",
     "preferred": "prefer",
     "affinity": "near",

@@ -188,6 +188,7 @@ def test_a_name_that_looks_like_something_else_stays_a_name() -> None:
         ("tasks: {a: 3}", 3, 8, "tasks: a mapping, where a single value is expected", ""),
         # unknown fields
         ("replicas: 3", 3, 1, "'replicas' is not a field of the job", "did you mean tasks?"),
+        ("nodeSelector: {}", 3, 1, "'nodeSelector' is not a field of the job", "did you mean constraints?"),
         ("prioritty: 3", 3, 1, "'prioritty' is not a field of the job", "did you mean priority?"),
         ("cpu: 1", 3, 1, "'cpu' is not a field of the job", "write it inside resources: {cpu: ...}"),
         ("mem: 1", 3, 1, "'mem' is not a field of the job", "write it inside resources: {ram: ...}"),
