@@ -182,7 +182,8 @@ Kinds = Annotated[
     ),
 ]
 Tail = Annotated[
-    int, QueryParameter(ge=0, le=TAIL_LINES_MAX, description="only the last lines, so many; 0 for all")
+    int,
+    QueryParameter(ge=0, le=TAIL_LINES_MAX, description="only the last lines, at most this many; 0 for all"),
 ]
 ProgramName = Annotated[
     str,

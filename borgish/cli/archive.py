@@ -13,7 +13,7 @@ from typing import Annotated, Any, get_args
 import msgspec
 import typer
 
-from borgish.cli.at_option import day_and_time, zoned
+from borgish.cli.at_option import SinceOption, UntilOption, day_and_time, zoned
 from borgish.cli.session import noun, session_of
 from borgish.durable import sync
 from borgish.errors import BorgishError, Conflict
@@ -23,7 +23,6 @@ from borgish.wire.archive import ArchiveBegin, ArchiveEnd, ArchivePiece, Attempt
 app = noun("Events, attempts and usage, as Parquet files.")
 
 SECONDS_MAX = 120.0  # until the answer begins
-_TIMES = "2026-01-31T12:00, with your zone unless it names one, or an age: 30m, 2h, 1d"
 
 
 @app.callback()
@@ -35,12 +34,8 @@ def archive() -> None:
 def export(
     context: typer.Context,
     folder: Annotated[Path, typer.Option("--to", metavar="DIR", help="A new folder, or an empty one.")],
-    since: Annotated[
-        str, typer.Option("--since", metavar="TIME|AGE", help=f"Start of the period: {_TIMES}.")
-    ] = "",
-    until: Annotated[
-        str, typer.Option("--until", metavar="TIME|AGE", help="End of the period, in the same forms.")
-    ] = "",
+    since: SinceOption = "",
+    until: UntilOption = "",
 ) -> None:
     """Write all events, attempts and samples of usage of a time to a folder, all there are by default.
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 SECONDS_MAX = 120.0  # a long way from the nearest checkpoint takes its time
 MOMENT = "TIME|POSITION|CHECKPOINT"
 MOMENTS = "2026-01-31T12:00, 12:00, 5m ago, a position of the journal, or a checkpoint's name"
+_TIMES = "2026-01-31T12:00, with your zone unless it names one, or an age: 30m, 2h, 1d"
 _NOT_KEPT = "phases, usage, what was up and why something waited were not journalled"
 
 
@@ -37,6 +38,14 @@ AtOption = Annotated[
         help=f"Show the cell as it was at this moment: {MOMENTS}.",
         callback=_refuse_empty,
     ),
+]
+
+
+SinceOption = Annotated[
+    str, typer.Option("--since", metavar="TIME|AGE", help=f"Start of the period: {_TIMES}.")
+]
+UntilOption = Annotated[
+    str, typer.Option("--until", metavar="TIME|AGE", help="End of the period, in the same forms.")
 ]
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import msgspec
 import typer
 
-from borgish.cli.at_option import day_and_time, zoned
+from borgish.cli.at_option import SinceOption, UntilOption, day_and_time, zoned
 from borgish.cli.render import Column, Form, FormOption, show_list
 from borgish.cli.session import session_of, single
 from borgish.wire.api import EventView
@@ -21,7 +21,6 @@ Params: TypeAlias = dict[str, str | int | bool | None]
 
 LIMIT_MAX = 10_000
 _AT_ONCE_MAX = 1000
-_TIMES = "2026-01-31T12:00, with your zone unless it names one, or an age: 30m, 2h, 1d"
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -63,12 +62,8 @@ def history(
         ),
     ] = "",
     cell: Annotated[bool, typer.Option("--cell", help="The whole cell.")] = False,
-    since: Annotated[
-        str, typer.Option("--since", metavar="TIME|AGE", help=f"Start of the period: {_TIMES}.")
-    ] = "",
-    until: Annotated[
-        str, typer.Option("--until", metavar="TIME|AGE", help="End of the period, in the same forms.")
-    ] = "",
+    since: SinceOption = "",
+    until: UntilOption = "",
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, max=LIMIT_MAX, help="The latest N entries of the journal.")
     ] = 100,

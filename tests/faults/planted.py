@@ -23,7 +23,7 @@ _UNTIL_THE_END = ExitStack()
 
 
 def acknowledge_what_is_not_durable() -> None:
-    """Every fifth append is not done."""
+    """From the fifth append on none is done."""
     append, count = SqlStore.append, 0
 
     def forgetful(self: SqlStore, entries: Sequence[Entry], records: Records) -> None:
