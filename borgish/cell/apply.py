@@ -58,12 +58,14 @@ from borgish.cell.model import (
     LOSSES_KEPT_SECONDS,
     LOST_ATTEMPTS_MAX,
     REQUESTS_KEPT,
+    VERSIONS_KEPT,
     Answer,
     Cell,
     Job,
     LostAttempt,
     Machine,
     Task,
+    Version,
 )
 from borgish.cell.rollback import same_program
 from borgish.vocabulary import Ending, Eviction, State
@@ -111,9 +113,26 @@ def _job_submitted(cell: Cell, event: JobSubmitted, entry: Entry) -> None:
         require_row(key, before.state, TaskEvent.SUBMIT)
         cell.touched.tasks_gone[key] = 0
         cell.lagging.discard(key)
-    job = Job(key, entry.position, spec, submitted_at=entry.at, submitted_by=entry.actor)
+    job = Job(
+        key, entry.position, spec, submitted_at=entry.at, submitted_by=entry.actor, version=event.version
+    )
+    if before is not None:
+        job.earlier = before.earlier
+        if event.version != before.version:
+            _keep_version(cell, job, before.version, before.present)
+        else:
+            job.versioned_at, job.versioned_by = before.present.at, before.present.by
     cell.jobs[key] = job
     grow(cell, job, spec.tasks, entry.at)
+
+
+def _keep_version(cell: Cell, job: Job, number: int, version: Version) -> None:
+    """Let a version be an earlier one of a job; of these the latest are kept, and those that run."""
+    earlier = {**job.earlier, number: version}
+    latest = sorted(earlier)[-(VERSIONS_KEPT - 1) :]
+    used = {task.version for task in job.tasks if task.state is State.RUNNING}
+    job.earlier = {each: earlier[each] for each in sorted(earlier) if each in used or each >= latest[0]}
+    cell.touched.versions.add(job.key)
 
 
 def _job_changed(cell: Cell, event: JobChanged, entry: Entry) -> None:
@@ -151,7 +170,7 @@ def _tasks_placed(cell: Cell, event: TasksPlaced, entry: Entry) -> None:
         task = job.tasks[index]
         task.previous_attempt, task.previous_machine = task.attempt, task.machine
         task.attempt, task.machine, task.ports, task.restarts = entry.position, machine, given, 0
-        task.devices, task.alloc = task_devices, alloc
+        task.devices, task.alloc, task.version = task_devices, alloc, job.version
         if given:
             _advance_ports(cell, cell.machines[machine], given)
     transition(cell, job, event.indexes, TaskEvent.SCHEDULE, entry.at)
@@ -307,7 +326,7 @@ def _rolled_back(cell: Cell, event: RolledBack, entry: Entry) -> None:
     for key in event.jobs_gone:
         forget_job(cell, key, TaskEvent.REMOVE)
     for one in event.jobs:
-        _restore(cell, one, event.reason, entry.at)
+        _restore(cell, one, event.reason, entry.at, entry.actor)
     for restored in event.machines:
         machine = cell.machines[restored.machine]
         machine.cordoned, machine.taints = restored.cordoned, restored.taints
@@ -322,15 +341,20 @@ def _rolled_back(cell: Cell, event: RolledBack, entry: Entry) -> None:
         cell.touched.quotas.add(key)
 
 
-def _restore(cell: Cell, one: JobRestored, reason: str, at: float) -> None:
+def _restore(cell: Cell, one: JobRestored, reason: str, at: float, by: str) -> None:
     job = cell.jobs.get(one.job)
     if job is None:
         job = cell.jobs[one.job] = Job(one.job, one.uid, one.spec, one.submitted_at, one.submitted_by)
+        job.version, job.earlier = one.version, dict(one.earlier)
+        cell.touched.versions.add(job.key)
     if job.spec != one.spec:
         drop_promises(cell, job, range(len(job.tasks)))
         for task in job.tasks:
             if task.lost and not same_program(job.spec, one.spec, task.index):
                 task.lost = ()  # they run another version
+    if one.version != job.version:
+        _keep_version(cell, job, job.version, job.present)
+        job.version, job.versioned_at, job.versioned_by = one.version, at, by
     job.uid, job.spec, job.generation = one.uid, one.spec, one.generation
     job.submitted_at, job.submitted_by = one.submitted_at, one.submitted_by
     shrink(cell, job, one.tasks)

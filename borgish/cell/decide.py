@@ -90,7 +90,8 @@ def _submit(cell: Cell, _o: Observed, command: SubmitJob, _actor: str, now: Now)
         check_inside(cell, spec)
         admit(cell, spec, range(spec.tasks), now.wall)
         text = f"{key} submitted: {task_count(spec.tasks)}"
-        return Decision((JobSubmitted(spec),), key, text, tuple(job_warnings(cell, spec)))
+        version = 1 if job is None else job.version + (job.spec != spec)
+        return Decision((JobSubmitted(spec, version),), key, text, tuple(job_warnings(cell, spec)))
     check_kept(job)
     wanted = msgspec.structs.replace(job.spec, tasks=job.tasks_wanted)
     if wanted == spec:

@@ -204,6 +204,7 @@ class _Stay(NamedTuple):
     restarts: int
     exit_code: int | None
     signal: int | None
+    version: int
 
 
 class _Alike(NamedTuple):
@@ -221,6 +222,7 @@ _STAY = (
     _Aspect("restarts", lambda stay: stay.restarts),
     _Aspect("last exit code", lambda stay: stay.exit_code, lambda code: "" if code is None else str(code)),
     _Aspect("last signal", lambda stay: stay.signal, lambda signal: "" if signal is None else str(signal)),
+    _Aspect("version", lambda stay: stay.version),
 )
 
 
@@ -263,7 +265,7 @@ def _roughly_alike(old: Task, new: Task) -> _Alike:
 
 
 def _stay(task: Task) -> _Stay:
-    return _Stay(task.state, task.ending, task.restarts, task.exit_code, task.signal)
+    return _Stay(task.state, task.ending, task.restarts, task.exit_code, task.signal, task.version)
 
 
 def _where(task: Task) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from borgish.cell.model import Lagging, Machine, Quota, Rules, Taint, Task
+from borgish.cell.model import Lagging, Machine, Quota, Rules, Taint, Task, Version
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Ending, Eviction, Runtime
@@ -49,6 +49,7 @@ class JobSubmitted(Event, frozen=True, tag=True):
     """A new job, or a dead one submitted again: all its tasks are pending."""
 
     spec: JobSpec
+    version: int = 1  # of the specification; of a job that comes again, the one it had where it is the same
 
 
 class JobChanged(Event, frozen=True, tag=True):
@@ -223,6 +224,8 @@ class JobRestored(msgspec.Struct, frozen=True, omit_defaults=True):
     pending: tuple[int, ...] = ()  # these of its tasks are pending again
     dead: tuple[Task, ...] = ()  # these are dead, and this is what is known of them
     lagging: Lagging | None = None
+    version: int = 1  # of the specification
+    earlier: dict[int, Version] = {}  # of a job that is no longer there: its versions before
 
 
 class MachineRestored(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -57,6 +57,7 @@ class Task(msgspec.Struct, gc=False, omit_defaults=True):
     promised: str = ""  # while pending: the machine where its place is kept until its victims left
     notice_seconds: float = -1.0  # bounds the grace of the attempt last evicted; below 0: does not
     lost: tuple[LostAttempt, ...] = ()  # while not dead: attempts whose result counts, should it come late
+    version: int = 1  # of its job's specifications, that ``attempt`` runs, or ran
 
 
 def task_count(count: int) -> str:
@@ -120,6 +121,19 @@ class Lagging(msgspec.Struct, frozen=True):
         return index >= self.tasks or index in self.records
 
 
+class Version(msgspec.Struct, frozen=True):
+    """A specification that a job had (Kubernetes' ControllerRevision): accepted ``at``, in seconds since
+    1970."""
+
+    spec: JobSpec
+    at: float
+    by: str
+
+
+VERSIONS_KEPT = 20
+"""Of each job, its present version among them; those that tasks still run are kept beside."""
+
+
 class Job(msgspec.Struct):
     """A user's job. ``tasks[i].index == i``. The counts follow from the tasks; ``apply`` keeps them."""
 
@@ -135,6 +149,10 @@ class Job(msgspec.Struct):
     dead: int = 0
     finished: int = 0  # of the dead, those that ended with finish
     lagging: Lagging | None = None  # while a rollback goes on
+    version: int = 1  # of its specification; only grows
+    versioned_at: float = 0.0  # seconds since 1970; 0: when it was submitted
+    versioned_by: str = ""  # "": who submitted it
+    earlier: dict[int, Version] = {}  # those before ``version``, by number, in order
 
     @property
     def state(self) -> State:
@@ -142,6 +160,13 @@ class Job(msgspec.Struct):
         if self.running:
             return State.RUNNING
         return State.PENDING if self.pending else State.DEAD
+
+    @property
+    def present(self) -> Version:
+        """Its present specification, as those in ``earlier`` are kept."""
+        return Version(
+            self.spec, self.versioned_at or self.submitted_at, self.versioned_by or self.submitted_by
+        )
 
     def spec_of(self, task: Task) -> JobSpec:
         """Return what a task of this job runs, which a rollback may have not reached yet."""
@@ -263,6 +288,7 @@ class Touched(msgspec.Struct):
     machines_gone: set[str] = set()
     jobs_gone: set[str] = set()
     tasks_gone: dict[str, int] = {}  # by job: indexes from this one on are no more
+    versions: set[str] = set()  # jobs whose earlier versions are others
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in self.__struct_fields__)

@@ -25,7 +25,7 @@ import msgspec
 
 from borgish.cell.allocs import evicted_with
 from borgish.cell.events import JobRestored, MachineRestored
-from borgish.cell.model import Cell, Job, Lagging, Machine, Outdated, Quota, Taint, Task
+from borgish.cell.model import Cell, Job, Lagging, Machine, Outdated, Quota, Taint, Task, Version
 from borgish.spec.constraints import matches
 from borgish.spec.diff import differences
 from borgish.spec.job import JobSpec
@@ -178,14 +178,16 @@ def _vanishing(job: Job, info: RollbackInfo) -> JobPlan | None:
     restored = None
     if lagging.attempts:
         over = tuple(_killed(task, info.reason) for task in job.tasks if task.state is State.PENDING)
-        restored = _restored(job, job.spec, job.generation, dead=over, lagging=lagging)
+        restored = _restored(job, job.spec, job.generation, dead=over, lagging=lagging, version=job.version)
     return JobPlan(job.key, Change.VANISHES, (), restored, job.running, 0, 0, 0)
 
 
 def _returning(before: Job) -> JobPlan:
     """It is no longer known: its tasks that were to run are pending, of the others it is known again."""
     over = tuple(task for task in before.tasks if task.state is State.DEAD)
-    restored = _restored(before, before.spec, before.generation, dead=over)
+    restored = _restored(
+        before, before.spec, before.generation, dead=over, version=before.version, earlier=before.earlier
+    )
     live = tuple(task.index for task in before.tasks if task.state is not State.DEAD)
     return JobPlan(before.key, Change.RETURNS, (), restored, 0, len(live), 0, 0, before.spec, live)
 
@@ -236,6 +238,7 @@ def _changing(job: Job, before: Job, machines: Mapping[str, Machine], info: Roll
         pending=tuple(_with(actions, _Action.RERUN)),
         dead=tuple(over),
         lagging=lagging if lagging.attempts else None,
+        version=job.version + (job.spec != before.spec),
     )
     stopped = len(lagging.attempts)
     started = len(_with(actions, _Action.REPLACE)) + len(restored.pending)
@@ -302,9 +305,14 @@ def _restored(
     pending: tuple[int, ...] = (),
     dead: tuple[Task, ...] = (),
     lagging: Lagging | None = None,
+    version: int,
+    earlier: Mapping[int, Version] | None = None,
 ) -> JobRestored:
     at, by = job.submitted_at, job.submitted_by
-    return JobRestored(job.key, job.uid, spec, generation, at, by, spec.tasks, pending, dead, lagging)
+    return JobRestored(
+        *(job.key, job.uid, spec, generation, at, by, spec.tasks, pending, dead, lagging, version),
+        dict(earlier or {}),
+    )
 
 
 def _header(job: Job) -> tuple[object, ...]:

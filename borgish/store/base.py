@@ -28,6 +28,7 @@ class Records(msgspec.Struct):
     """The records that one step changed, as they are after it, to be written as rows."""
 
     jobs: list[Job] = []
+    versions: list[str] = []  # jobs whose earlier versions are written anew, from ``jobs``
     tasks: list[tuple[str, list[Task]]] = []  # (job, tasks)
     machines: list[Machine] = []
     machines_gone: list[str] = []
@@ -171,6 +172,7 @@ def records_of(cell: Cell, touched: Touched) -> Records:
     """Return the records behind the names that a step touched."""
     return Records(
         jobs=[cell.jobs[key] for key in sorted(touched.jobs) if key in cell.jobs],
+        versions=sorted(touched.versions),
         tasks=[
             (key, [job.tasks[i] for i in sorted(indexes) if i < len(job.tasks)])
             for key, indexes in sorted(touched.tasks.items())

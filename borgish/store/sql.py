@@ -61,6 +61,7 @@ from borgish.store.tables import (
     statements_for,
     task_rows,
     usage_samples,
+    version_rows,
 )
 from borgish.store.usage import UsageBlock
 
@@ -319,11 +320,16 @@ class SqlStore:
             (sql.journal, [entry_row(entry) for entry in entries]),
             (sql.tasks_gone, [(job, 0) for job in records.jobs_gone] + list(records.tasks_gone)),
             (sql.jobs_gone, [(job,) for job in records.jobs_gone]),
+            (sql.versions_gone, [(job,) for job in {*records.jobs_gone, *records.versions}]),
             (sql.quotas_gone, list(records.quotas_gone)),
             (sql.quotas, [quota_row(quota) for quota in records.quotas]),
             (sql.machines_gone, [(name,) for name in records.machines_gone]),
             (sql.machines, [machine_row(machine) for machine in records.machines]),
             (sql.jobs, [job_row(job, records.bands) for job in records.jobs]),
+            (
+                sql.versions,
+                [row for job in records.jobs if job.key in records.versions for row in version_rows(job)],
+            ),
             *((sql.tasks, task_rows(job, tasks)) for job, tasks in records.tasks),
         ]
 

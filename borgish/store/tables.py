@@ -39,7 +39,7 @@ from borgish.cell.events import Entry
 from borgish.cell.model import Cell, Job, Machine, Quota, Task
 from borgish.store.codec import decode_command, decode_events, encode_command, encode_events
 
-REVISION = "0005"
+REVISION = "0006"
 """The newest migration: what a store must be at before it is used."""
 
 metadata = MetaData(
@@ -114,6 +114,20 @@ jobs = Table(
     Column("submitted_at", Double, nullable=False),
     Column("submitted_by", Text, nullable=False),
     Column("spec", JSON, nullable=False),
+    Column("version", Integer, nullable=False, server_default="1"),
+    Column("versioned_at", Double, nullable=False, server_default="0"),
+    Column("versioned_by", Text, nullable=False, server_default=""),
+)
+
+# The specifications that a job had before its present one.
+versions = Table(
+    "versions",
+    metadata,
+    Column("job", Text, primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("versioned_at", Double, nullable=False),
+    Column("versioned_by", Text, nullable=False),
+    Column("spec", JSON, nullable=False),
 )
 
 tasks = Table(
@@ -140,6 +154,7 @@ tasks = Table(
     Column("alloc", Integer, nullable=False, server_default="-1"),
     Column("promised", Text, nullable=False, server_default=""),
     Column("notice_seconds", Double, nullable=False, server_default="-1"),
+    Column("version", Integer, nullable=False, server_default="1"),
     sqlite_with_rowid=False,
 )
 
@@ -260,7 +275,18 @@ def job_row(job: Job, bands: Bands) -> Row:
         job.submitted_at,
         without_nul(job.submitted_by),
         json_text(spec),
+        job.version,
+        job.versioned_at,
+        without_nul(job.versioned_by),
     )
+
+
+def version_rows(job: Job) -> list[Row]:
+    """Return rows of ``tables.versions``."""
+    return [
+        (job.key, number, version.at, without_nul(version.by), json_text(version.spec))
+        for number, version in job.earlier.items()
+    ]
 
 
 def task_rows(job: str, tasks: Iterable[Task]) -> list[Row]:
@@ -289,6 +315,7 @@ def task_rows(job: str, tasks: Iterable[Task]) -> list[Row]:
             t.alloc,
             t.promised,
             t.notice_seconds,
+            t.version,
         )
         for t in tasks
     ]
@@ -337,7 +364,7 @@ def quota_row(quota: Quota) -> Row:
 
 RowsByKey = dict[tuple[object, ...], Row]
 
-CELL_TABLES = {table.name: table for table in (jobs, tasks, machines, quotas)}
+CELL_TABLES = {table.name: table for table in (jobs, versions, tasks, machines, quotas)}
 """Those whose rows follow from the cell, and that can be written anew from it."""
 
 
@@ -345,6 +372,7 @@ def cell_rows(cell: Cell) -> dict[str, RowsByKey]:
     """Return the rows that a cell should have, by table and primary key."""
     return {
         "jobs": _by_key(jobs, (job_row(job, cell.rules.bands) for job in cell.jobs.values())),
+        "versions": _by_key(versions, (row for job in cell.jobs.values() for row in version_rows(job))),
         "tasks": _by_key(tasks, (row for job in cell.jobs.values() for row in task_rows(job.key, job.tasks))),
         "machines": _by_key(machines, (machine_row(machine) for machine in cell.machines.values())),
         "quotas": _by_key(quotas, (quota_row(quota) for quota in cell.quotas.values())),
@@ -380,6 +408,10 @@ class Statements:
     def __init__(self, dialect: Dialect) -> None:
         self.journal = insert_text(dialect, journal)
         self.jobs = _upsert(dialect, jobs)
+        self.versions = insert_text(dialect, versions)
+        self.versions_gone = _text(
+            dialect, delete(versions).where(versions.c.job == bindparam("gone")), ["gone"]
+        )
         self.tasks = _upsert(dialect, tasks)
         self.machines = _upsert(dialect, machines)
         self.quotas = _upsert(dialect, quotas)

@@ -9,9 +9,9 @@ import pytest
 from borgish.bands import Bands
 from borgish.cell.commands import JoinMachine
 from borgish.cell.diff import difference
-from borgish.cell.model import Cell, Job, Lagging, LostAttempt, Machine, Quota, Snapshot, Task
+from borgish.cell.model import Cell, Job, Lagging, LostAttempt, Machine, Quota, Snapshot, Task, Version
 from borgish.resources import Resources
-from borgish.store.tables import job_row, machine_row, quota_row, task_rows
+from borgish.store.tables import job_row, machine_row, quota_row, task_rows, version_rows
 from borgish.vocabulary import Band, Ending, State
 from tests.matrix.spec.test_job_fields import with_another
 from tests.unit.cell.test_decide import Desk, machine, spec
@@ -26,7 +26,7 @@ TASK = Task(
     7,
     "m1",
     (20000,),
-    *(5.0, "why", 1, Ending.FAIL, 1, 9, 4.0, 6, "m2", ("gpu:0",), 0, "m3", 2.0, (LostAttempt(3, "m1"),)),
+    *(5.0, "why", 1, Ending.FAIL, 1, 9, 4.0, 6, "m2", ("gpu:0",), 0, "m3", 2.0, (LostAttempt(3, "m1"),), 1),
 )
 JOB = Job("ann/web", 1, spec(tasks=1), 5.0, "ann", tasks=[TASK], running=1)
 QUOTA = Quota("ann", Band.BATCH, Resources(1000), 5.0)
@@ -40,6 +40,7 @@ FIELDS: dict[type[Any], dict[str, str]] = {
     },
     Task: {
         **dict.fromkeys(("state", "attempt", "machine", "restarts", "ending", "exit_code", "signal"), BOTH),
+        "version": BOTH,
         **dict.fromkeys(("index", "ports", "since", "reason", "started_at", "previous_attempt"), IN_TABLE),
         **dict.fromkeys(("previous_machine", "devices", "alloc", "promised", "notice_seconds"), IN_TABLE),
         "lost": NEITHER,
@@ -47,6 +48,7 @@ FIELDS: dict[type[Any], dict[str, str]] = {
     Job: {
         **dict.fromkeys(("uid", "spec", "tasks"), BOTH),
         **dict.fromkeys(("key", "submitted_at", "submitted_by", "generation"), IN_TABLE),
+        **dict.fromkeys(("version", "versioned_at", "versioned_by", "earlier"), IN_TABLE),
         **dict.fromkeys(("pending", "running", "dead", "finished"), IN_TABLE),
         "lagging": NEITHER,
     },
@@ -63,6 +65,7 @@ OTHERS: dict[str, Any] = {
     "limits": Resources(8000),
     "spec": spec(tasks=1, priority=9),
     "tasks": [],
+    "earlier": {1: Version(spec(), 1.0, "ann")},
     "lagging": Lagging(spec(), {}, 1, {}, hurried=False, reason="why"),
 }
 
@@ -81,7 +84,7 @@ def rows(record: Any) -> Any:
         case Task():
             return task_rows("ann/web", [record])
         case Job():
-            return job_row(record, Bands())
+            return job_row(record, Bands()), version_rows(record)
         case _:
             return quota_row(record)
 

@@ -1,0 +1,25 @@
+"""Versions of jobs, and of what tasks run."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0006"
+down_revision = "0005"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column("jobs", sa.Column("version", sa.Integer, nullable=False, server_default="1"))
+    op.add_column("jobs", sa.Column("versioned_at", sa.Double, nullable=False, server_default="0"))
+    op.add_column("jobs", sa.Column("versioned_by", sa.Text, nullable=False, server_default=""))
+    op.add_column("tasks", sa.Column("version", sa.Integer, nullable=False, server_default="1"))
+    op.create_table(
+        "versions",
+        sa.Column("job", sa.Text, nullable=False),
+        sa.Column("version", sa.Integer, nullable=False),
+        sa.Column("versioned_at", sa.Double, nullable=False),
+        sa.Column("versioned_by", sa.Text, nullable=False),
+        sa.Column("spec", sa.JSON, nullable=False),
+        sa.PrimaryKeyConstraint("job", "version", name="versions_pkey"),
+    )
