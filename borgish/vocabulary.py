@@ -84,6 +84,7 @@ class Eviction(StrEnum):
     """Why a running task was sent back to pending."""
 
     RESTART = "restart"  # its user asked for a fresh attempt
+    UPDATE = "update"  # it is to run another version of its job
     MACHINE_LOST = "machine lost"
     DRAIN = "drain"
     PREEMPTED = "preempted"
@@ -93,6 +94,22 @@ class Eviction(StrEnum):
     TAINTED = "tainted"  # its machine got a taint it does not tolerate, or not that long
     UNSUITABLE = "unsuitable"  # its machine no longer meets its constraints
     ALLOC_MOVED = "alloc moved"  # the alloc it ran in left the machine
+
+
+class RolloutKind(StrEnum):
+    """Why the running tasks of a job are changed, a few at a time."""
+
+    UPDATE = "update"  # its specification is another
+    RESTART = "restart"  # its user asked for fresh attempts
+    ROLLBACK = "rollback"  # the cell is what it was to be at an earlier moment
+
+
+class Hold(StrEnum):
+    """Why a rollout goes on only when somebody says so."""
+
+    PAUSED = "paused"  # somebody said so
+    FAILED = "failed"  # what it changed does not come up
+    CANARY = "canary"  # its canaries are up
 
 
 class Band(StrEnum):

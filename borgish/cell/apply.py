@@ -32,9 +32,12 @@ from borgish.cell.events import (
     PlacesPromised,
     QuotaRemoved,
     QuotaSet,
-    RollbackPaused,
-    RollbackWentOn,
     RolledBack,
+    RolloutBegan,
+    RolloutFinished,
+    RolloutPaused,
+    RolloutResumed,
+    RolloutWentOn,
     RulesSet,
     TasksEnded,
     TasksEvicted,
@@ -62,13 +65,16 @@ from borgish.cell.model import (
     Answer,
     Cell,
     Job,
+    LastRollout,
     LostAttempt,
     Machine,
+    Rollout,
     Task,
     Version,
 )
 from borgish.cell.rollback import same_program
-from borgish.vocabulary import Ending, Eviction, State
+from borgish.spec.job import JobSpec
+from borgish.vocabulary import Ending, Eviction, RolloutKind, State
 
 
 def apply_entry(cell: Cell, entry: Entry) -> None:
@@ -112,7 +118,7 @@ def _job_submitted(cell: Cell, event: JobSubmitted, entry: Entry) -> None:
     if before is not None:
         require_row(key, before.state, TaskEvent.SUBMIT)
         cell.touched.tasks_gone[key] = 0
-        cell.lagging.discard(key)
+        cell.rolling.discard(key)
     job = Job(
         key, entry.position, spec, submitted_at=entry.at, submitted_by=entry.actor, version=event.version
     )
@@ -135,22 +141,57 @@ def _keep_version(cell: Cell, job: Job, number: int, version: Version) -> None:
     cell.touched.versions.add(job.key)
 
 
+def _forget_lost(job: Job, spec: JobSpec) -> None:
+    """Expect no late results of attempts that run another program than this."""
+    for task in job.tasks:
+        if task.lost and not same_program(job.spec, spec, task.index):
+            task.lost = ()
+
+
+def _begin(cell: Cell, job: Job, rollout: Rollout | None) -> None:
+    """Let a job have this rollout instead of the one that it has. What none is to reach runs the present
+    version."""
+    job.rollout = rollout
+    if rollout is not None:
+        cell.rolling.add(job.key)
+    else:
+        cell.rolling.discard(job.key)
+    behind = rollout.attempts if rollout is not None else {}
+    kept = [task for task in job.tasks if task.state is State.RUNNING and task.index not in behind]
+    for task in kept:
+        task.version = job.version
+    # The same attempts may count otherwise now, as by another priority.
+    cell.touched.placements.update(task.machine for task in job.tasks if task.state is State.RUNNING)
+    touch(cell, job, (task.index for task in kept))
+
+
+def _rollout_began(cell: Cell, event: RolloutBegan, _entry: Entry) -> None:
+    _begin(cell, cell.jobs[event.job], event.rollout)
+
+
 def _job_changed(cell: Cell, event: JobChanged, entry: Entry) -> None:
     job = cell.jobs[event.job]
+    if event.version:
+        _keep_version(cell, job, job.version, job.present)
+        job.version, job.versioned_at, job.versioned_by = event.version, entry.at, entry.actor
+        drop_promises(cell, job, range(len(job.tasks)))
+        _forget_lost(job, event.spec)
     job.spec = event.spec
     job.generation += 1
     shrink(cell, job, event.spec.tasks)
     grow(cell, job, event.spec.tasks, entry.at)
-    if (lagging := job.lagging) is None:
+    if event.version:
+        _begin(cell, job, event.rollout)
         return
-    # Of the tasks that a rollback was to end for being too many, those below the new number run anew.
+    if (rollout := job.rollout) is None:
+        return
+    # Of the tasks that were to end for being too many, those below the new number run anew.
     tasks = event.spec.tasks
-    left = {index: attempt for index, attempt in lagging.attempts.items() if index < tasks}
-    records = {index: record for index, record in lagging.records.items() if index < tasks}
-    if left:
-        job.lagging = msgspec.structs.replace(lagging.with_attempts(left), tasks=tasks, records=records)
-    else:
-        _finish_rollback(cell, job, tasks)
+    left = {index: attempt for index, attempt in rollout.attempts.items() if index < tasks}
+    records = {index: record for index, record in rollout.records.items() if index < tasks}
+    _go_on(
+        cell, job, msgspec.structs.replace(rollout, attempts=left, tasks=tasks, records=records, paused="")
+    )
 
 
 def _job_forgotten(cell: Cell, event: JobForgotten, _entry: Entry) -> None:
@@ -349,9 +390,7 @@ def _restore(cell: Cell, one: JobRestored, reason: str, at: float, by: str) -> N
         cell.touched.versions.add(job.key)
     if job.spec != one.spec:
         drop_promises(cell, job, range(len(job.tasks)))
-        for task in job.tasks:
-            if task.lost and not same_program(job.spec, one.spec, task.index):
-                task.lost = ()  # they run another version
+        _forget_lost(job, one.spec)
     if one.version != job.version:
         _keep_version(cell, job, job.version, job.present)
         job.version, job.versioned_at, job.versioned_by = one.version, at, by
@@ -362,49 +401,71 @@ def _restore(cell: Cell, one: JobRestored, reason: str, at: float, by: str) -> N
     transition(cell, job, one.pending, TaskEvent.RESTORE_TO_PENDING, at, reason)
     for record in one.dead:
         _end_as(cell, job, record, at)
-    job.lagging = one.lagging
-    if one.lagging is not None:
-        cell.lagging.add(job.key)
-    else:
-        cell.lagging.discard(job.key)  # it may have lagged behind an earlier rollback
-    # The same attempts may count otherwise now, as by another priority.
-    cell.touched.placements.update(task.machine for task in job.tasks if task.state is State.RUNNING)
-    touch(cell, job, ())
+    _begin(cell, job, one.rollout)
 
 
-def _rollback_went_on(cell: Cell, event: RollbackWentOn, entry: Entry) -> None:
+def _rollout_went_on(cell: Cell, event: RolloutWentOn, entry: Entry) -> None:
     """Move the tasks that were reached; with the last of them the job is as it is to be."""
     job = cell.jobs[event.job]
-    lagging = job.lagging
-    assert lagging is not None, f"{job.key} does not lag behind"
+    rollout = job.rollout
+    assert rollout is not None, f"{job.key} does not lag behind"
     # Those that found a place since are up, or were: who is pending in their stead was stopped.
-    waiting = min(lagging.waiting, job.pending)
-    transition(cell, job, event.pending, TaskEvent.RESTORE_TO_PENDING, entry.at, lagging.reason)
-    killed = tuple(index for index in event.ended if index not in lagging.records)
-    transition(cell, job, killed, TaskEvent.RESTORE_TO_DEAD, entry.at, lagging.reason, ending=Ending.KILL)
+    waiting = min(rollout.waiting, job.pending)
+    transition(cell, job, event.pending, TaskEvent.RESTORE_TO_PENDING, entry.at, rollout.reason)
+    killed = tuple(index for index in event.ended if index not in rollout.records)
+    transition(cell, job, killed, TaskEvent.RESTORE_TO_DEAD, entry.at, rollout.reason, ending=Ending.KILL)
     for index in event.ended:
-        if record := lagging.records.get(index):
+        if record := rollout.records.get(index):
             _end_as(cell, job, record, entry.at)
     reached = set(event.reached)
-    left = {i: attempt for i, attempt in lagging.attempts.items() if i not in reached}
-    if left:
-        job.lagging = msgspec.structs.replace(lagging.with_attempts(left), waiting=waiting)
-    else:
-        _finish_rollback(cell, job, lagging.tasks)
+    left = {i: attempt for i, attempt in rollout.attempts.items() if i not in reached}
+    disruptions = rollout.disruptions + event.disruptions
+    _go_on(
+        cell,
+        job,
+        msgspec.structs.replace(rollout, attempts=left, waiting=waiting, paused="", disruptions=disruptions),
+    )
 
 
-def _rollback_paused(cell: Cell, event: RollbackPaused, _entry: Entry) -> None:
+def _rollout_paused(cell: Cell, event: RolloutPaused, _entry: Entry) -> None:
     """Note why, for those who look at the job."""
     job = cell.jobs[event.job]
-    assert job.lagging is not None, f"{job.key} does not lag behind"
-    job.lagging = msgspec.structs.replace(job.lagging, paused=event.reason)
+    assert job.rollout is not None, f"nothing of {job.key} is rolled out"
+    hold = event.hold or job.rollout.hold
+    job.rollout = msgspec.structs.replace(job.rollout, paused=event.reason, hold=hold)
     touch(cell, job, ())
 
 
-def _finish_rollback(cell: Cell, job: Job, tasks: int) -> None:
-    """The last task was reached: the job has so many now, or is gone."""
-    cell.lagging.discard(job.key)
-    job.lagging = None
+def _rollout_resumed(cell: Cell, event: RolloutResumed, _entry: Entry) -> None:
+    job = cell.jobs[event.job]
+    assert job.rollout is not None, f"nothing of {job.key} is rolled out"
+    promoted = job.rollout.promoted or event.promoted
+    job.rollout = msgspec.structs.replace(job.rollout, paused="", hold=None, promoted=promoted)
+    touch(cell, job, ())
+
+
+def _rollout_finished(cell: Cell, event: RolloutFinished, entry: Entry) -> None:
+    """What was not reached is left as it is, for its version."""
+    job = cell.jobs[event.job]
+    rollout = job.rollout
+    assert rollout is not None, f"nothing of {job.key} is rolled out"
+    skipped = tuple(sorted(rollout.attempts))
+    job.last_rollout = LastRollout(rollout.kind, job.version, event.outcome, entry.at, skipped)
+    _end_rollout(cell, job, rollout.tasks)
+
+
+def _go_on(cell: Cell, job: Job, rollout: Rollout) -> None:
+    """Let a rollout be this. One that has nobody to wait for is over when its last task was reached."""
+    job.rollout = rollout
+    touch(cell, job, ())
+    if not rollout.attempts and (rollout.kind is RolloutKind.ROLLBACK or rollout.hurried):
+        _end_rollout(cell, job, rollout.tasks)
+
+
+def _end_rollout(cell: Cell, job: Job, tasks: int) -> None:
+    """The job has so many tasks now, or is gone."""
+    cell.rolling.discard(job.key)
+    job.rollout = None
     if tasks == 0:
         forget_job(cell, job.key, TaskEvent.REMOVE)
         return
@@ -446,6 +507,9 @@ _APPLY: dict[type[AnyEvent], Callable[[Cell, Any, Entry], None]] = {
     QuotaRemoved: _quota_removed,
     MachineRemoved: _machine_removed,
     RolledBack: _rolled_back,
-    RollbackWentOn: _rollback_went_on,
-    RollbackPaused: _rollback_paused,
+    RolloutBegan: _rollout_began,
+    RolloutWentOn: _rollout_went_on,
+    RolloutPaused: _rollout_paused,
+    RolloutResumed: _rollout_resumed,
+    RolloutFinished: _rollout_finished,
 }

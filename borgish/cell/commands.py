@@ -116,13 +116,13 @@ class RollBack(Command, frozen=True, tag=True):
     stop_share_max: float = 0.2
 
 
-class GoOnRollingBack(Command, frozen=True, tag=True):
+class AdvanceRollouts(Command, frozen=True, tag=True):
     """Reconcilers: stop these of the tasks that lag behind a rollback, and note what needs no stop."""
 
     stop: dict[str, tuple[int, ...]]  # by job
 
 
-class PauseRollback(Command, frozen=True, tag=True):
+class PauseRollouts(Command, frozen=True, tag=True):
     """Reconcilers: note why a rollback does not go on, by job."""
 
     reasons: dict[str, str]

@@ -16,18 +16,18 @@ from borgish.cell import decide_cell, decide_machines
 from borgish.cell.admission import admit, job_warnings
 from borgish.cell.allocs import check_inside, evicted_with, has_its_alloc, may_preempt
 from borgish.cell.commands import (
+    AdvanceRollouts,
     BeginEpoch,
     Command,
     CordonMachine,
     Decision,
     EvictTasks,
     ForgetJob,
-    GoOnRollingBack,
     JoinMachine,
     KillTasks,
     LoseMachine,
     Observe,
-    PauseRollback,
+    PauseRollouts,
     PlaceTasks,
     PromisePlaces,
     RemoveMachine,
@@ -57,7 +57,7 @@ from borgish.cell.lifecycle import TaskEvent, allows, check_row, check_transitio
 from borgish.cell.model import Cell, Job, task_count
 from borgish.cell.observed import Observed
 from borgish.cell.rollback_checks import check_kept, decide_rollback
-from borgish.cell.rollback_progress import decide_advance, decide_pause
+from borgish.cell.rollout import decide_advance, decide_pause
 from borgish.clock import Now
 from borgish.errors import Conflict, Invalid, NotFound
 from borgish.spec.diff import differences
@@ -119,8 +119,8 @@ def _submit_again(cell: Cell, job: Job, now: Now) -> Decision:
 
 def _to_run(job: Job) -> list[int]:
     """Return the tasks of a job without those that a rollback has ended for good, or is about to end."""
-    lagging = job.lagging
-    ending = {index for index in lagging.attempts if lagging.ends(index)} if lagging is not None else ()
+    rollout = job.rollout
+    ending = {index for index in rollout.attempts if rollout.ends(index)} if rollout is not None else ()
     return [index for index in range(job.tasks_wanted) if index not in ending]
 
 
@@ -165,12 +165,12 @@ def _restart(cell: Cell, _o: Observed, command: RestartTasks, actor: str, now: N
     job = _job(cell, command.job)
     check_kept(job)
     chosen = _chosen(job, command.indexes)
-    if job.lagging is not None:
+    if job.rollout is not None:
         to_run = set(_to_run(job))
         chosen = [index for index in chosen if index in to_run]
         if not chosen:
             raise Conflict(
-                f"none of these tasks should run: {job.key} was {job.lagging.reason}",
+                f"none of these tasks should run: {job.key} was {job.rollout.reason}",
                 f"give it more tasks with `borgctl job scale {job.key} N`, or undo the rollback",
             )
     running = movable(job, chosen, TaskEvent.EVICT)
@@ -285,8 +285,8 @@ _DECIDE: dict[type[Command], Callable[[Cell, Observed, Any, str, Now], Decision]
     LoseMachine: decide_machines.lose,
     SetMachineUp: decide_machines.up,
     Observe: decide_machines.observe,
-    GoOnRollingBack: decide_advance,
-    PauseRollback: decide_pause,
+    AdvanceRollouts: decide_advance,
+    PauseRollouts: decide_pause,
 }
 COMMANDS: tuple[type[Command], ...] = (*_DECIDE, RollBack)
 """Every kind of command there is."""

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from borgish.cell.model import Lagging, Machine, Quota, Rules, Taint, Task, Version
+from borgish.cell.model import Machine, Quota, Rollout, Rules, Taint, Task, Version
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import Ending, Eviction, Runtime
+from borgish.vocabulary import Ending, Eviction, Hold, RolloutKind, Runtime
 
 
 class Event(msgspec.Struct, frozen=True, tag_field="type", omit_defaults=True):
@@ -53,10 +53,16 @@ class JobSubmitted(Event, frozen=True, tag=True):
 
 
 class JobChanged(Event, frozen=True, tag=True):
-    """A live job has a new spec. More tasks: the new ones are pending. Fewer: the highest are gone."""
+    """A live job has a new spec. More tasks: the new ones are pending. Fewer: the highest are gone.
+
+    With a ``version`` it is more than another number of tasks: those in ``rollout`` are to be stopped for it,
+    and what else runs is of that version from now on.
+    """
 
     job: str
     spec: JobSpec
+    version: int = 0  # 0: the one that it has
+    rollout: Rollout | None = None
 
 
 class JobForgotten(Event, frozen=True, tag=True):
@@ -223,7 +229,7 @@ class JobRestored(msgspec.Struct, frozen=True, omit_defaults=True):
     tasks: int
     pending: tuple[int, ...] = ()  # these of its tasks are pending again
     dead: tuple[Task, ...] = ()  # these are dead, and this is what is known of them
-    lagging: Lagging | None = None
+    rollout: Rollout | None = msgspec.field(default=None, name="lagging")
     version: int = 1  # of the specification
     earlier: dict[int, Version] = {}  # of a job that is no longer there: its versions before
 
@@ -255,20 +261,48 @@ class RolledBack(Event, frozen=True, tag=True):
     quotas_gone: tuple[str, ...] = ()
 
 
-class RollbackWentOn(Event, frozen=True, tag=True):
-    """A rollback reached tasks of a job that lagged behind. With the last of them the job is restored."""
+class RolloutBegan(Event, frozen=True, tag=True):
+    """Running tasks of a job are to be stopped, a few at a time, and to run anew."""
+
+    job: str
+    rollout: Rollout
+
+
+class RolloutWentOn(Event, frozen=True, tag=True):
+    """A rollout reached tasks of a job. A rollback has ended with the last of them."""
 
     job: str
     reached: tuple[int, ...]
     pending: tuple[int, ...] = ()  # of those reached: were running or over, and are to run anew
     ended: tuple[int, ...] = ()  # of those reached: were running or pending, and are dead
+    disruptions: int = 0  # so many of those reached were well
+    kind: RolloutKind = RolloutKind.ROLLBACK
 
 
-class RollbackPaused(Event, frozen=True, tag=True):
-    """A rollback goes on to no more tasks of a job until those that it changed are up."""
+class RolloutPaused(Event, frozen=True, tag=True):
+    """A rollout goes on to no more tasks of a job until those that it changed are up; with ``hold``, until
+    somebody says so."""
 
     job: str
     reason: str
+    hold: Hold | None = None
+    kind: RolloutKind = RolloutKind.ROLLBACK
+
+
+class RolloutResumed(Event, frozen=True, tag=True):
+    """Somebody wants a rollout to go on; ``promoted``: its canaries are liked."""
+
+    job: str
+    promoted: bool = False
+    kind: RolloutKind = RolloutKind.ROLLBACK
+
+
+class RolloutFinished(Event, frozen=True, tag=True):
+    """A rollout is over; the tasks that it has not reached stay as they are."""
+
+    job: str
+    outcome: str  # for people
+    kind: RolloutKind = RolloutKind.ROLLBACK
 
 
 AnyEvent = (
@@ -296,8 +330,11 @@ AnyEvent = (
     | QuotaRemoved
     | MachineRemoved
     | RolledBack
-    | RollbackWentOn
-    | RollbackPaused
+    | RolloutBegan
+    | RolloutWentOn
+    | RolloutPaused
+    | RolloutResumed
+    | RolloutFinished
 )
 
 

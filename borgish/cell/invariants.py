@@ -46,7 +46,7 @@ def indexes_follow_records(cell: Cell) -> Iterator[str]:
         yield "the index of placed tasks does not follow from the tasks"
     if waiting != cell.waiting:
         yield "the index of waiting tasks does not follow from the tasks"
-    if cell.lagging != {key for key, job in cell.jobs.items() if job.lagging is not None}:
+    if cell.rolling != {key for key, job in cell.jobs.items() if job.rollout is not None}:
         yield "the index of jobs that lag behind a rollback does not follow from the jobs"
 
 

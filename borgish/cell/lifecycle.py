@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from borgish.cell.events import (
     AnyEvent,
-    RollbackWentOn,
     RolledBack,
+    RolloutWentOn,
     TasksEnded,
     TasksEvicted,
     TasksPlaced,
@@ -171,7 +171,7 @@ def _moved_by(event: AnyEvent) -> Iterable[tuple[str, Sequence[int], TaskEvent]]
             return ((event.job, event.indexes, OF_ENDING[event.ending]),)
         case TasksResubmitted():
             return ((event.job, event.indexes, TaskEvent.SUBMIT),)
-        case RollbackWentOn():
+        case RolloutWentOn():
             return (
                 (event.job, event.pending, TaskEvent.RESTORE_TO_PENDING),
                 (event.job, event.ended, TaskEvent.RESTORE_TO_DEAD),
@@ -281,7 +281,7 @@ def forget_job(cell: Cell, key: str, event: TaskEvent) -> None:
     transition(cell, job, range(len(job.tasks)), event, 0.0)
     del cell.jobs[key]
     cell.demand.changed.add(key)
-    cell.lagging.discard(key)
+    cell.rolling.discard(key)
     cell.touched.jobs_gone.add(key)
 
 

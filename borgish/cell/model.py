@@ -13,7 +13,7 @@ import msgspec
 from borgish.bands import Bands
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import Band, Ending, Runtime, State, TaintEffect, split_task_name
+from borgish.vocabulary import Band, Ending, Hold, RolloutKind, Runtime, State, TaintEffect, split_task_name
 
 REQUESTS_KEPT = 10_000
 LOSSES_KEPT_SECONDS = 60.0
@@ -72,53 +72,44 @@ def exit_text(code: int | None, signal: int | None) -> str:
     return f"exit code {code}" if code is not None else ""
 
 
-class Outdated(msgspec.Struct, frozen=True):
-    """Attempts that run a specification which their job had before the latest one."""
+class Rollout(msgspec.Struct, frozen=True):
+    """Running tasks of a job that are to be changed and are not yet, by an update, a restart or a rollback of
+    the cell (Kubernetes' rollout): they are reached a few at a time.
 
-    spec: JobSpec
-    attempts: dict[int, int]  # by index
-
-
-class Lagging(msgspec.Struct, frozen=True):
-    """Running tasks of a job that a rollback has not reached yet: they are stopped a few at a time.
-
-    Those with a record, and those beyond ``tasks``, end; the others are sent back to pending. This
-    holds for the attempts named here only.
+    Those with a record, and those beyond ``tasks``, end; the others are sent back to pending, and run the
+    job's present version when they are placed. This holds for the attempts named here only, so no ordinary
+    event needs to know of it: an attempt's id never comes back.
     """
 
-    spec: JobSpec  # what they run
-    attempts: dict[int, int]  # by index
+    attempts: dict[int, int]  # by index: those not reached yet
     tasks: int  # how many tasks the job has in the end; with 0 it is no longer kept
     records: dict[int, Task]  # what is known of those that are over in the restored state
     hurried: bool  # all of them at once
     reason: str
-    # Of the attempts, those that run something else than ``spec``: what lagged behind another rollback, from
-    # which this one took over.
-    others: tuple[Outdated, ...] = ()
-    position: int = 0  # of the rollback: it changed the tasks that were placed later
-    to: int = 0  # the position that it goes back to
-    paused: str = ""  # why it was paused after the last task it reached
+    position: int = 0  # of the entry that began it: it changed the tasks that were placed later
+    to: int = 0  # of a rollback: the position that it goes back to
+    paused: str = ""  # what it waits for, or was held for, after the last task it reached
     waiting: int = 0  # so many of its tasks did not run when it began and may be pending still
-
-    def spec_of(self, index: int, attempt: int) -> JobSpec:
-        """Return what one of the attempts runs."""
-        for other in self.others:
-            if other.attempts.get(index) == attempt:
-                return other.spec
-        return self.spec
-
-    def with_attempts(self, attempts: dict[int, int]) -> "Lagging":
-        """Return this of fewer attempts. A reason why it is paused was about the others."""
-        others = (
-            Outdated(other.spec, {i: a for i, a in other.attempts.items() if attempts.get(i) == a})
-            for other in self.others
-        )
-        left = tuple(other for other in others if other.attempts)
-        return msgspec.structs.replace(self, attempts=attempts, others=left, paused="")
+    kind: RolloutKind = RolloutKind.ROLLBACK
+    undo_to: int = 0  # of an update: the version before it
+    hold: Hold | None = None  # it goes on when somebody says so
+    promoted: bool = False  # somebody looked at the canaries and liked them
+    disruptions: int = 0  # so many running tasks that were well it has stopped
+    at: float = 0.0  # when it began; seconds since 1970
 
     def ends(self, index: int) -> bool:
         """Return whether the task is to be over, rather than to run anew."""
         return index >= self.tasks or index in self.records
+
+
+class LastRollout(msgspec.Struct, frozen=True):
+    """How the last update or restart of a job came out."""
+
+    kind: RolloutKind
+    version: int
+    outcome: str  # for people
+    at: float  # seconds since 1970
+    skipped: tuple[int, ...] = ()  # tasks that it left as they are, for their version
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -148,11 +139,12 @@ class Job(msgspec.Struct):
     running: int = 0
     dead: int = 0
     finished: int = 0  # of the dead, those that ended with finish
-    lagging: Lagging | None = None  # while a rollback goes on
+    rollout: Rollout | None = msgspec.field(default=None, name="lagging")  # while it goes on
     version: int = 1  # of its specification; only grows
     versioned_at: float = 0.0  # seconds since 1970; 0: when it was submitted
     versioned_by: str = ""  # "": who submitted it
     earlier: dict[int, Version] = {}  # those before ``version``, by number, in order
+    last_rollout: LastRollout | None = None
 
     @property
     def state(self) -> State:
@@ -169,20 +161,19 @@ class Job(msgspec.Struct):
         )
 
     def spec_of(self, task: Task) -> JobSpec:
-        """Return what a task of this job runs, which a rollback may have not reached yet."""
+        """Return what a task of this job runs: an update or a rollback may not have reached it yet."""
         return self.spec_of_last(task) if task.state is State.RUNNING else self.spec
 
     def spec_of_last(self, task: Task) -> JobSpec:
-        """Return what the last attempt of a task runs, or ran."""
-        lagging = self.lagging
-        if lagging is not None and lagging.attempts.get(task.index) == task.attempt:
-            return lagging.spec_of(task.index, task.attempt)
-        return self.spec
+        """Return what the last attempt of a task runs, or ran, as far as that is known."""
+        if task.version == self.version or (version := self.earlier.get(task.version)) is None:
+            return self.spec
+        return version.spec
 
     @property
     def tasks_wanted(self) -> int:
         """How many tasks it is to have. While a rollback goes on, there may be more that are to end."""
-        return self.spec.tasks if self.lagging is None else self.lagging.tasks
+        return self.spec.tasks if self.rollout is None else self.rollout.tasks
 
 
 class Taint(msgspec.Struct, frozen=True, order=True):
@@ -312,7 +303,7 @@ class Cell:
         self.placed: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of running tasks
         self.waiting: dict[str, set[int]] = {}  # by job: indexes of pending tasks
         self.promised: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of promised places
-        self.lagging: set[str] = set()  # jobs with tasks that a rollback has not reached yet
+        self.rolling: set[str] = set()  # jobs with tasks that a rollback has not reached yet
         self.demand: Demand  # what users ask for
         self.touched = Touched()
         self.reindex()
@@ -339,7 +330,7 @@ class Cell:
         self.waiting = {}
         self.promised = {}
         self.demand = Demand(self.jobs, self.rules.bands)
-        self.lagging = {key for key, job in self.jobs.items() if job.lagging is not None}
+        self.rolling = {key for key, job in self.jobs.items() if job.rollout is not None}
         for job in self.jobs.values():
             for task in job.tasks:
                 if task.state is State.RUNNING:

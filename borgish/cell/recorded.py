@@ -21,10 +21,12 @@ from typing import Any
 import msgspec
 
 from borgish.cell.commands import (
+    AdvanceRollouts,
     Command,
     EvictTasks,
     JoinMachine,
     Observe,
+    PauseRollouts,
     PlaceTasks,
     PromisePlaces,
     RemoveMachine,
@@ -206,4 +208,6 @@ def _fields(kind: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
 
 @cache
 def _kinds() -> dict[str, type[Command]]:
-    return {kind.__name__: kind for kind in Command.__subclasses__()}
+    kinds: dict[str, type[Command]] = {kind.__name__: kind for kind in Command.__subclasses__()}
+    # As older journals have them.
+    return kinds | {"GoOnRollingBack": AdvanceRollouts, "PauseRollback": PauseRollouts}

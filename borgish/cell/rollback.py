@@ -13,9 +13,8 @@ action:
 
 A job's spec counts as the same when nothing differs that a program notices (``same_program``).
 
-What is to be stopped *lags behind* the rollback (``Job.lagging``): the job is at once what it is to be, and
-those attempts keep the specification that they run until the reconciler reaches them, a few a second. No
-ordinary event needs to know of it, since an attempt's id never comes back.
+What is to be stopped *lags behind* the rollback (``Job.rollout``): the job is at once what it is to be, and
+those attempts run their version of it until the reconciler reaches them, a few a second.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,7 +24,7 @@ import msgspec
 
 from borgish.cell.allocs import evicted_with
 from borgish.cell.events import JobRestored, MachineRestored
-from borgish.cell.model import Cell, Job, Lagging, Machine, Outdated, Quota, Taint, Task, Version
+from borgish.cell.model import Cell, Job, Machine, Quota, Rollout, Taint, Task, Version
 from borgish.spec.constraints import matches
 from borgish.spec.diff import differences
 from borgish.spec.job import JobSpec
@@ -56,12 +55,13 @@ class JobPlan(msgspec.Struct, frozen=True):
 
 
 class RollbackInfo(msgspec.Struct, frozen=True):
-    """What is alike in everything that one rollback does to running tasks; see ``Lagging``."""
+    """What is alike in everything that one rollback does to running tasks; see ``Rollout``."""
 
     position: int
     to: int
     hurried: bool
     reason: str
+    at: float
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -98,7 +98,7 @@ def plan(now: Cell, then: Cell, only: frozenset[str], at: float, *, hurried: boo
     earlier rollback: each counts by what it runs, and those that are to be stopped lag behind this one
     instead.
     """
-    info = RollbackInfo(now.position + 1, then.position, hurried, reason)
+    info = RollbackInfo(now.position + 1, then.position, hurried, reason, at)
     found: list[JobPlan | None] = []
     for key in sorted(only or now.jobs.keys() | then.jobs.keys()):
         job, before = now.jobs.get(key), desired(then.jobs.get(key))
@@ -143,9 +143,9 @@ def _taints(now: tuple[Taint, ...], then: tuple[Taint, ...], at: float) -> Itera
 def _moved(now: Cell, jobs: tuple[JobPlan, ...]) -> int:
     """Return how many tasks leave only because the allocs that they run in do."""
     stopped = {
-        one.job: one.restored.lagging.attempts
+        one.job: one.restored.rollout.attempts
         for one in jobs
-        if one.restored is not None and one.restored.lagging is not None
+        if one.restored is not None and one.restored.rollout is not None
     }
     moved = 0
     for key, attempts in stopped.items():
@@ -159,26 +159,26 @@ def desired(job: Job | None) -> Job | None:
 
     Of the counts of tasks only that of the dead is right then.
     """
-    if job is None or job.lagging is None:
+    if job is None or job.rollout is None:
         return job
-    end = job.lagging
+    end = job.rollout
     if end.tasks == 0:
         return None
     spec = msgspec.structs.replace(job.spec, tasks=end.tasks)
     tasks = [end.records.get(task.index, task) for task in job.tasks[: end.tasks]]
     dead = sum(task.state is State.DEAD for task in tasks)
-    return msgspec.structs.replace(job, spec=spec, tasks=tasks, dead=dead, lagging=None)
+    return msgspec.structs.replace(job, spec=spec, tasks=tasks, dead=dead, rollout=None)
 
 
 def _vanishing(job: Job, info: RollbackInfo) -> JobPlan | None:
     """Its tasks end; when none runs it is gone at once. None when that is under way."""
-    lagging = _lagging(job, (task for task in job.tasks if task.state is State.RUNNING), 0, {}, info)
-    if _is_under_way(job, None, lagging):
+    rollout = _rollout((task for task in job.tasks if task.state is State.RUNNING), 0, {}, info)
+    if _is_under_way(job, None, rollout):
         return None
     restored = None
-    if lagging.attempts:
+    if rollout.attempts:
         over = tuple(_killed(task, info.reason) for task in job.tasks if task.state is State.PENDING)
-        restored = _restored(job, job.spec, job.generation, dead=over, lagging=lagging, version=job.version)
+        restored = _restored(job, job.spec, job.generation, dead=over, rollout=rollout, version=job.version)
     return JobPlan(job.key, Change.VANISHES, (), restored, job.running, 0, 0, 0)
 
 
@@ -209,7 +209,7 @@ def _changing(job: Job, before: Job, machines: Mapping[str, Machine], info: Roll
     changed = {
         index for index, action in actions.items() if action not in (_Action.KEEP, _Action.KEEP_RESULT)
     }
-    if not (changed or _header(job) != _header(before) or job.lagging is not None):
+    if not (changed or _header(job) != _header(before) or job.rollout is not None):
         return None
     ending = {index: before.tasks[index] for index in _with(actions, _Action.STOP)}
     behind = [job.tasks[index] for index in sorted([*ending, *_with(actions, _Action.REPLACE)])]
@@ -221,11 +221,11 @@ def _changing(job: Job, before: Job, machines: Mapping[str, Machine], info: Roll
     )
     running = {task.index for task in job.tasks if task.state is State.RUNNING}
     waiting = sum(index not in running for index in live)
-    lagging = _lagging(job, behind, len(before.tasks), ending, info, waiting)
-    if changed <= lagging.attempts.keys() and _is_under_way(job, before, lagging):
+    rollout = _rollout(behind, len(before.tasks), ending, info, waiting)
+    if changed <= rollout.attempts.keys() and _is_under_way(job, before, rollout):
         return None
     # Tasks too many stay while one of them runs, and those of them that wait are dead meanwhile.
-    tasks = len(job.tasks) if any(i >= lagging.tasks for i in lagging.attempts) else len(before.tasks)
+    tasks = len(job.tasks) if any(i >= rollout.tasks for i in rollout.attempts) else len(before.tasks)
     missing = before.tasks[len(job.tasks) :]
     over = [before.tasks[index] for index in _with(actions, _Action.END)]
     over += [task for task in missing if task.state is State.DEAD]
@@ -237,10 +237,10 @@ def _changing(job: Job, before: Job, machines: Mapping[str, Machine], info: Roll
         max(job.generation, before.generation) + (job.spec != before.spec),
         pending=tuple(_with(actions, _Action.RERUN)),
         dead=tuple(over),
-        lagging=lagging if lagging.attempts else None,
-        version=job.version + (job.spec != before.spec),
+        rollout=rollout if rollout.attempts else None,
+        version=job.version + (not same_version(job.spec, before.spec)),
     )
-    stopped = len(lagging.attempts)
+    stopped = len(rollout.attempts)
     started = len(_with(actions, _Action.REPLACE)) + len(restored.pending)
     return JobPlan(
         job.key,
@@ -256,42 +256,21 @@ def _changing(job: Job, before: Job, machines: Mapping[str, Machine], info: Roll
     )
 
 
-def _lagging(
-    job: Job,
-    behind: Iterable[Task],
-    tasks: int,
-    records: dict[int, Task],
-    info: RollbackInfo,
-    waiting: int = 0,
-) -> Lagging:
-    """Return running tasks as they lag behind. What each of them runs is what its job says, unless it lagged
-    behind before."""
-    attempts: dict[int, int] = {}
-    others: list[Outdated] = []
-    found: dict[int, Outdated | None] = {}  # by the identity of a specification, to compare each only once
-    for task in behind:
-        attempts[task.index] = task.attempt
-        spec = job.spec_of(task)
-        if id(spec) not in found:
-            known = next((other for other in others if other.spec == spec), None)
-            if known is None and spec != job.spec:
-                known = Outdated(spec, {})
-                others.append(known)
-            found[id(spec)] = known
-        if (other := found[id(spec)]) is not None:
-            other.attempts[task.index] = task.attempt
+def _rollout(
+    behind: Iterable[Task], tasks: int, records: dict[int, Task], info: RollbackInfo, waiting: int = 0
+) -> Rollout:
+    """Return the rollout by which running tasks are reached."""
+    attempts = {task.index: task.attempt for task in behind}
     hurried, reason, position, to = info.hurried, info.reason, info.position, info.to
-    return Lagging(
-        job.spec, attempts, tasks, records, hurried, reason, tuple(others), position, to, waiting=waiting
-    )
+    return Rollout(attempts, tasks, records, hurried, reason, position, to, waiting=waiting, at=info.at)
 
 
-def _is_under_way(job: Job, before: Job | None, lagging: Lagging) -> bool:
+def _is_under_way(job: Job, before: Job | None, rollout: Rollout) -> bool:
     """Return whether a rollback goes on that leads to the same, and no slower."""
-    there, desired_now = job.lagging, desired(job)
-    if there is None or (lagging.hurried and not there.hurried):
+    there, desired_now = job.rollout, desired(job)
+    if there is None or (rollout.hurried and not there.hurried):
         return False
-    aim = (there.attempts, there.tasks, there.records) == (lagging.attempts, lagging.tasks, lagging.records)
+    aim = (there.attempts, there.tasks, there.records) == (rollout.attempts, rollout.tasks, rollout.records)
     if before is None or desired_now is None:
         return aim and before is desired_now
     return aim and _header(before) == _header(desired_now)
@@ -304,13 +283,13 @@ def _restored(
     *,
     pending: tuple[int, ...] = (),
     dead: tuple[Task, ...] = (),
-    lagging: Lagging | None = None,
+    rollout: Rollout | None = None,
     version: int,
     earlier: Mapping[int, Version] | None = None,
 ) -> JobRestored:
     at, by = job.submitted_at, job.submitted_by
     return JobRestored(
-        *(job.key, job.uid, spec, generation, at, by, spec.tasks, pending, dead, lagging, version),
+        *(job.key, job.uid, spec, generation, at, by, spec.tasks, pending, dead, rollout, version),
         dict(earlier or {}),
     )
 
@@ -329,7 +308,7 @@ def _with(actions: Mapping[int, _Action], action: _Action) -> list[int]:
 
 def _actions(job: Job, before: Job, machines: Mapping[str, Machine]) -> dict[int, _Action]:
     """Return the action of each task that is there now and was there then; of most, that it stays."""
-    if job.spec == before.spec and not job.dead and not before.dead and job.lagging is None:
+    if job.spec == before.spec and not job.dead and not before.dead and job.rollout is None:
         return {}
     compared: dict[int, tuple[bool, bool]] = {}  # by the identity of a specification: the same, alike
     actions = {}
@@ -372,6 +351,11 @@ def _has_ended_since(task: Task, then: Task) -> bool:
     was_lost = any(lost.attempt == task.attempt for lost in then.lost)
     was_running = task.attempt == then.attempt and then.state is State.RUNNING
     return task.attempt > then.attempt or was_running or was_lost
+
+
+def same_version(a: JobSpec, b: JobSpec) -> bool:
+    """Return whether nothing differs but the number of tasks, which is no version of its own."""
+    return msgspec.structs.replace(a, tasks=b.tasks) == b
 
 
 def same_program(a: JobSpec, b: JobSpec, index: int) -> bool:

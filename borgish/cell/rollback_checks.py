@@ -83,8 +83,8 @@ def plan_rollback(cell: Cell, then: Cell, command: RollBack, now: Now) -> Plan:
         hurried=command.hurried,
         reason=reason_of(command),
     )
-    jobs = (cell.jobs[key] for key in cell.lagging if not command.only or key in command.only)
-    behind = sum(len(job.lagging.attempts) for job in jobs if job.lagging is not None)
+    jobs = (cell.jobs[key] for key in cell.rolling if not command.only or key in command.only)
+    behind = sum(len(job.rollout.attempts) for job in jobs if job.rollout is not None)
     if found.is_empty and behind:
         raise Conflict(
             f"a rollback to that is under way: {task_count(behind)} still to be stopped",
@@ -122,10 +122,10 @@ def reason_of(command: RollBack) -> str:
 
 def check_kept(job: Job) -> None:
     """Raise Conflict for a job that goes as soon as a rollback has stopped its last task."""
-    if job.lagging is not None and job.lagging.tasks == 0:
+    if job.rollout is not None and job.rollout.tasks == 0:
         raise Conflict(
-            f"{job.key} is being removed, as it was {job.lagging.reason}: "
-            f"{task_count(len(job.lagging.attempts))} still to be stopped",
+            f"{job.key} is being removed, as it was {job.rollout.reason}: "
+            f"{task_count(len(job.rollout.attempts))} still to be stopped",
             f"end it at once with `borgctl job kill {job.key}`; then it can be submitted again",
         )
 

@@ -82,7 +82,7 @@ def in_full(view: StatusView, url: str, pid: int, masters: str = "") -> str:
             ("machines", f"{view.machines_up} of {view.machines} up{_silent(view)}"),
             ("jobs", str(view.jobs)),
             ("tasks", _task_counts(view)),
-            ("rollback", f"{plural(view.lagging, 'task')} still to be stopped" if view.lagging else ""),
+            ("rollback", f"{plural(view.rollout, 'task')} still to be stopped" if view.rollout else ""),
             *(("paused", reason) for reason in view.rollbacks_paused),
             (
                 "capacity",

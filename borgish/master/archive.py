@@ -25,8 +25,8 @@ from borgish.cell.events import (
     JobChanged,
     JobSubmitted,
     MachineJoined,
-    RollbackWentOn,
     RolledBack,
+    RolloutWentOn,
     TasksEnded,
     TasksEvicted,
     TasksRestarted,
@@ -340,10 +340,12 @@ def _end_causes(entry: Entry) -> Iterator[tuple[tuple[str, int], _EndCause]]:
 def _by(entry: Entry) -> _EndCause:
     """Return how stays ended of which an entry does not say so one by one."""
     for event in entry.events:
-        if isinstance(event, RolledBack | RollbackWentOn):
+        if isinstance(event, RolledBack):
             return _EndCause("rollback")
+        if isinstance(event, RolloutWentOn):
+            return _EndCause(str(event.kind))
         if isinstance(event, JobChanged):
-            return _EndCause("scale", entry.text)
+            return _EndCause("update" if event.version else "scale", entry.text)
     return _EndCause("other", entry.text)
 
 

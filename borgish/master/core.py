@@ -358,7 +358,7 @@ class Core:
         plan = self._scheduler.schedule(self.cell, self.observed, now)
         self.refusals = plan.refusals
         self.observed.refused = {
-            key: found[0].text for key in sorted(self.cell.lagging) if (found := plan.refusals.get(key))
+            key: found[0].text for key in sorted(self.cell.rolling) if (found := plan.refusals.get(key))
         }
         self._carry_out(plan, now)
         return plan.more

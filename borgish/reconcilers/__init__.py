@@ -20,7 +20,7 @@ from borgish.cell.commands import Command
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
 from borgish.clock import Now
-from borgish.reconcilers import jobs, machines, rollback, stranded, suitability, taints
+from borgish.reconcilers import jobs, machines, rollout, stranded, suitability, taints
 from borgish.reconcilers.settings import ReconcileSettings
 
 Reconcile: TypeAlias = Callable[[Cell, Observed, ReconcileSettings, Now], Iterable[Command]]
@@ -40,7 +40,7 @@ RECONCILERS: tuple[Reconciler, ...] = (
     Reconciler("stranded", stranded.reconcile),
     Reconciler("taints", taints.reconcile),
     Reconciler("suitability", suitability.reconcile),
-    Reconciler("rollback", rollback.reconcile, between=rollback.reconcile_hurried),
+    Reconciler("rollout", rollout.reconcile, between=rollout.reconcile_hurried),
     Reconciler("jobs", jobs.reconcile),
 )
 """In the order in which they run."""

@@ -376,7 +376,7 @@ class Preemptions:
         # What is in an alloc has no room of its own.
         if spec.priority >= self._fleet.bands.production or spec.inside:
             group_key = None
-        if job.lagging is not None:  # those run different things, and some of them leave in a moment
+        if job.rollout is not None:  # those run different things, and some of them leave in a moment
             group_key = None
         self._group_keys[key] = group_key
         return group_key

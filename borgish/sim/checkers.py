@@ -150,8 +150,8 @@ def settled_problems(cell: Cell, machines: Mapping[str, Machine]) -> list[str]:
     problems = [f"{key} should run on {on} and does not" for key, on in wanted.items() if true.get(key) != on]
     problems += [f"{key} runs on {on} and should not" for key, on in true.items() if key not in wanted]
     problems += [f"{name} is not up" for name, m in cell.machines.items() if not m.up]
-    paused = {key for key in cell.lagging if _is_rightly_paused(cell, cell.jobs[key])}
-    problems += [f"{job} still lags behind a rollback" for job in sorted(cell.lagging - paused)]
+    paused = {key for key in cell.rolling if _is_rightly_paused(cell, cell.jobs[key])}
+    problems += [f"{job} still lags behind a rollback" for job in sorted(cell.rolling - paused)]
     return [
         *problems,
         *_waiting(cell),
@@ -163,8 +163,8 @@ def settled_problems(cell: Cell, machines: Mapping[str, Machine]) -> list[str]:
 def _is_rightly_paused(cell: Cell, job: Job) -> bool:
     """Return whether a rollback is paused since no alloc has room for a task that it stopped: others have
     taken it, and people have to decide what goes on."""
-    lagging = job.lagging
-    if lagging is None or not lagging.paused or job.pending <= lagging.waiting:
+    rollout = job.rollout
+    if rollout is None or not rollout.paused or job.pending <= rollout.waiting:
         return False
     return bool(job.spec.inside) and not _has_room(cell, job.spec)
 

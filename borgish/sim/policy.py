@@ -16,8 +16,8 @@ from borgish.cell.events import (
     JobSubmitted,
     MachineJoined,
     MachineRemoved,
-    RollbackWentOn,
     RolledBack,
+    RolloutWentOn,
     TasksEnded,
     TasksEvicted,
     TasksPlaced,
@@ -193,7 +193,7 @@ class Record:
                 for index in indexes:
                     self._lost.pop(task_name(job, index), None)
                     self._finished.discard(task_name(job, index))
-            case RollbackWentOn(job, pending=pending):
+            case RolloutWentOn(job, pending=pending):
                 self._finished -= {task_name(job, index) for index in pending}
             case JobSubmitted():
                 self._priority[event.spec.key] = event.spec.priority

@@ -53,6 +53,18 @@ _RECORDS = {
 }
 
 
+_RENAMED = {"RollbackWentOn": "RolloutWentOn", "RollbackPaused": "RolloutPaused"}
+"""Events by the names that older journals have for them."""
+
+
+def _by_present_names(text: str) -> str:
+    # Inside a JSON string the quotes would be escaped, so that only names of events are found.
+    for old, new in _RENAMED.items():
+        if old in text:
+            text = text.replace(f'"type":"{old}"', f'"type":"{new}"')
+    return text
+
+
 def encode_events(events: tuple[AnyEvent, ...]) -> str:
     """Return one entry's events as JSON text."""
     return _encoder.encode(events).decode()
@@ -61,7 +73,7 @@ def encode_events(events: tuple[AnyEvent, ...]) -> str:
 def decode_events(text: str, position: int) -> tuple[AnyEvent, ...]:
     """Read one entry's events. Raises StoreDamaged, naming the entry."""
     try:
-        return _events_decoder.decode(text)
+        return _events_decoder.decode(_by_present_names(text))
     except msgspec.DecodeError as error:
         raise _unreadable(position, error) from error
 
@@ -195,6 +207,7 @@ def pack_entries(entries: Iterable[Entry], bytes_max: int) -> PackedJournal:
 def unpack_entries(body: bytes) -> list[Entry]:
     """Return the entries of a ``PackedJournal``'s body. Raises StoreDamaged."""
     try:
-        return [_entry_decoder.decode(line) for line in decompress_pieces(body).split(b"\n") if line]
-    except (*DECOMPRESS_ERRORS, msgspec.DecodeError) as error:
+        lines = decompress_pieces(body).decode().split("\n")
+        return [_entry_decoder.decode(_by_present_names(line)) for line in lines if line]
+    except (*DECOMPRESS_ERRORS, UnicodeDecodeError, msgspec.DecodeError) as error:
         raise StoreDamaged(f"The journal in the file cannot be read: {error}", "Export it again") from error

@@ -293,7 +293,7 @@ class StatusView(msgspec.Struct, frozen=True):
     store: str  # sqlite or postgresql
     last_checkpoint: CheckpointView | None
     as_of: AsOf | None = None
-    lagging: int = 0  # running tasks that a rollback has still to stop
+    rollout: int = 0  # running tasks that a rollback has still to stop
     refusing: tuple[str, ...] = ()  # which commands the master refuses now, a sentence for each reason
     store_free_bytes: int | None = None  # on the database's disk; null where the master cannot tell
     machines_silent: int = 0  # of those that are up; they missed their last polls and get no new tasks

@@ -104,7 +104,7 @@ def _rollbacks(cell: SimulatedCell, keeper: Checkpointer) -> Rollbacks:
 
 def _is_back(cell: SimulatedCell, spec: JobSpec, tasks: int) -> bool:
     job = cell.core.cell.jobs[spec.key]
-    return not cell.core.cell.lagging and job.running == spec.tasks and job.spec == spec and cell.up == tasks
+    return not cell.core.cell.rolling and job.running == spec.tasks and job.spec == spec and cell.up == tasks
 
 
 def _attempts(cell: SimulatedCell) -> dict[tuple[str, int], tuple[int, str, State, int]]:

@@ -29,13 +29,13 @@ WORLDS: tuple[dict[str, Any], ...] = (
 ALWAYS = {
     *("JobSubmitted", "JobChanged", "TasksPlaced", "TasksRestarted", "TasksResubmitted", "TasksEnded finish"),
     *("TasksEnded kill", "TasksEvicted restart", "TasksEvicted alloc moved", "MachineJoined", "MachineFacts"),
-    *("MachineCordoned", "MachineUncordoned", "RolledBack", "RollbackWentOn", "Elected"),
+    *("MachineCordoned", "MachineUncordoned", "RolledBack", "RolloutWentOn", "Elected"),
 }
 """What happens in each of these situations, too, and not only in all."""
 SITUATIONS = {
     "": ALWAYS
     | {"TasksEnded fail", "TasksEnded finish late", "TasksEvicted machine lost", "TasksEvicted vanished"}
-    | {"MachineDown", "MachineLost", "MachineUp", "MachineRemoved", "JobForgotten", "RollbackPaused"},
+    | {"MachineDown", "MachineLost", "MachineUp", "MachineRemoved", "JobForgotten", "RolloutPaused"},
     " by a new leader": ALWAYS | {"JobForgotten", "MachineRemoved", "MachineUp"},
     " in a rollback": ALWAYS | {"MachineDown", "MachineLost", "TasksEvicted machine lost"},
     " while a machine is down": (ALWAYS - {"TasksEvicted alloc moved"})
@@ -61,7 +61,7 @@ def reached(world: World) -> set[str]:
         at = store.sim_disk.decided_at[entry.position]
         meanwhile = [""]
         meanwhile += [" by a new leader"] * (at - elected_at < NEW_SECONDS)
-        meanwhile += [" in a rollback"] * bool(cell.lagging)
+        meanwhile += [" in a rollback"] * bool(cell.rolling)
         meanwhile += [" while a machine is down"] * any(not each.up for each in cell.machines.values())
         found |= {name_of(event) + each for event in entry.events for each in meanwhile}
         if any(isinstance(event, Elected) for event in entry.events):

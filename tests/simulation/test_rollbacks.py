@@ -8,8 +8,8 @@ import pytest
 from borgish.cell import rollback as rollback_plan
 from borgish.cell.commands import Command, KillTasks, RollBack, SubmitJob
 from borgish.cell.model import Cell, Job
-from borgish.cell.rollback_progress import Remaining
-from borgish.reconcilers import rollback
+from borgish.cell.rollout import Remaining
+from borgish.reconcilers import rollout as rollout_loop
 from borgish.resources import Resources
 from borgish.sim.faults import NO_FAULTS
 from borgish.sim.world import World
@@ -68,7 +68,7 @@ class Story:
     def _note(self) -> None:
         core = self.world.master.core
         job = core.cell.jobs["ann/web"] if core is not None else None
-        self.paused = job.lagging.paused if job is not None and job.lagging is not None else ""
+        self.paused = job.rollout.paused if job is not None and job.rollout is not None else ""
 
     def alive(self, does: str) -> int:
         """Return how many tasks have a program that runs, by the machines themselves."""
@@ -97,14 +97,14 @@ def test_it_would_be_found_if_it_looked_at_nothing(monkeypatch: pytest.MonkeyPat
     def looks_at_nothing(*_: object) -> None:
         return None
 
-    monkeypatch.setattr(rollback, "not_ready", looks_at_nothing)
+    monkeypatch.setattr(rollout_loop, "not_ready", looks_at_nothing)
     story = Story(0)
     story.world.run(storm_seconds=250.0, calm_seconds=100.0)
     assert story.least == 0
 
 
 def never_go_on_rolling_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("borgish.cell.rollback_progress.remaining", lambda _job: Remaining())
+    patch.setattr("borgish.cell.rollout.remaining", lambda _job: Remaining())
 
 
 def take_what_lags_behind_for_restored(patch: pytest.MonkeyPatch) -> None:

@@ -27,9 +27,12 @@ from borgish.cell.events import (
     PlacesPromised,
     QuotaRemoved,
     QuotaSet,
-    RollbackPaused,
-    RollbackWentOn,
     RolledBack,
+    RolloutBegan,
+    RolloutFinished,
+    RolloutPaused,
+    RolloutResumed,
+    RolloutWentOn,
     RulesSet,
     TasksEnded,
     TasksEvicted,
@@ -40,7 +43,7 @@ from borgish.cell.events import (
 from borgish.cell.model import exit_text
 from borgish.resources import show_amounts, show_bytes, show_cpu
 from borgish.text import instant, tasks_text
-from borgish.vocabulary import OUTCOMES, Band, Ending, Eviction
+from borgish.vocabulary import OUTCOMES, Band, Ending, Eviction, Hold
 from borgish.wire.api import EventView
 
 LINES_PER_EVENT_MAX = 5
@@ -224,21 +227,37 @@ def restored_machine_text(mark: MachineRestored) -> str:
 
 
 def _becomes(one: JobRestored) -> str:
-    tasks = one.lagging.tasks if one.lagging else one.tasks
+    tasks = one.rollout.tasks if one.rollout else one.tasks
     return f"is restored, with {tasks} task{'s' * (tasks != 1)}" if tasks else "will be removed"
 
 
-def _rollback_went_on(event: RollbackWentOn, _entry: Entry) -> Iterator[_Line]:
+def _rollout_began(event: RolloutBegan, _entry: Entry) -> Iterator[_Line]:
+    indexes = tuple(sorted(event.rollout.attempts))
+    text = f"{_tasks(event.job, indexes)} to be stopped, a few at a time: {event.rollout.reason}"
+    yield _Line(event.rollout.kind, text, event.job, indexes)
+
+
+def _rollout_went_on(event: RolloutWentOn, _entry: Entry) -> Iterator[_Line]:
     if event.pending:
-        text = f"{_tasks(event.job, event.pending)} sent back to pending by the rollback"
-        yield _Line("rollback", text, event.job, event.pending)
+        text = f"{_tasks(event.job, event.pending)} sent back to pending by the {event.kind}"
+        yield _Line(event.kind, text, event.job, event.pending)
     if event.ended:
-        text = f"{_tasks(event.job, event.ended)} ended by the rollback"
-        yield _Line("rollback", text, event.job, event.ended)
+        text = f"{_tasks(event.job, event.ended)} ended by the {event.kind}"
+        yield _Line(event.kind, text, event.job, event.ended)
 
 
-def _rollback_paused(event: RollbackPaused, _entry: Entry) -> Iterator[_Line]:
-    yield _Line("rollback", f"the rollback of {event.job} is paused: {event.reason}", event.job, bad=True)
+def _rollout_paused(event: RolloutPaused, _entry: Entry) -> Iterator[_Line]:
+    bad = event.hold is not Hold.CANARY
+    yield _Line(event.kind, f"the {event.kind} of {event.job} is paused: {event.reason}", event.job, bad=bad)
+
+
+def _rollout_resumed(event: RolloutResumed, entry: Entry) -> Iterator[_Line]:
+    what = "promoted the canaries" if event.promoted else f"let the {event.kind} go on"
+    yield _Line(event.kind, f"{entry.actor} {what} of {event.job}", event.job)
+
+
+def _rollout_finished(event: RolloutFinished, _entry: Entry) -> Iterator[_Line]:
+    yield _Line(event.kind, f"the {event.kind} of {event.job} is over: {event.outcome}", event.job)
 
 
 def _machine(name: str, text: str, *, bad: bool = False) -> _Line:
@@ -298,7 +317,10 @@ _LINES: dict[type[AnyEvent], Callable[[Any, Entry], Iterator[_Line]]] = {
     QuotaRemoved: _quota_removed,
     MachineRemoved: _removed,
     RolledBack: _rolled_back,
-    RollbackWentOn: _rollback_went_on,
-    RollbackPaused: _rollback_paused,
+    RolloutBegan: _rollout_began,
+    RolloutWentOn: _rollout_went_on,
+    RolloutPaused: _rollout_paused,
+    RolloutResumed: _rollout_resumed,
+    RolloutFinished: _rollout_finished,
 }
 """Every event has its words; a test compares this with the journal's alphabet."""

@@ -15,8 +15,8 @@ from borgish.cell.events import (
     JobSubmitted,
     MachineJoined,
     MachineRestored,
-    RollbackWentOn,
     RolledBack,
+    RolloutWentOn,
     TasksEvicted,
     TasksPlaced,
 )
@@ -55,8 +55,8 @@ COMMAND_WORDS = {
     "SetQuota": "set quota",
     "RemoveQuota": "remove quota",
     "RollBack": "rollback",
-    "GoOnRollingBack": "go on",
-    "PauseRollback": "pause",
+    "AdvanceRollouts": "go on",
+    "PauseRollouts": "pause",
 }
 
 
@@ -118,7 +118,7 @@ def _of_job(event: AnyEvent, job: str, index: int | None) -> AnyEvent | None:
         case RolledBack():
             jobs = tuple(one for one in event.jobs if one.job == job)
             return _part_of_rollback(event, jobs, tuple(gone for gone in event.jobs_gone if gone == job), ())
-        case RollbackWentOn() if index is not None:
+        case RolloutWentOn() if index is not None:
             pending, ended = ({index} & set(indexes) for indexes in (event.pending, event.ended))
             cut = msgspec.structs.replace(event, pending=tuple(pending), ended=tuple(ended))
             return cut if event.job == job and (pending or ended) else None

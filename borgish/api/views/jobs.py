@@ -102,10 +102,10 @@ def tasks_not_up(observed: Observed, job: Job) -> Iterator[Task]:
 
 def _reason(observed: Observed, job: Job, refusals: Sequence[RefusalView], up: int | None) -> str:
     """Return the first thing in the way: what cannot be placed, does not run well, or failed."""
-    if job.lagging is not None:
-        behind = len(job.lagging.attempts)
-        paused = f"; paused: {job.lagging.paused}" if job.lagging.paused else ""
-        return f"{job.lagging.reason}: {behind} task{'s' * (behind != 1)} still to be stopped{paused}"
+    if job.rollout is not None:
+        behind = len(job.rollout.attempts)
+        paused = f"; paused: {job.rollout.paused}" if job.rollout.paused else ""
+        return f"{job.rollout.reason}: {behind} task{'s' * (behind != 1)} still to be stopped{paused}"
     if refusals:
         return refusals[0].text
     looked_at = job.tasks[:TASKS_LOOKED_AT_MAX]

@@ -65,7 +65,7 @@ def status_view(cell: Cell, observed: Observed, tally: Tally, daemon: Daemon, no
         bands=_bands(jobs, cell.rules.bands),
         store=daemon.store,
         last_checkpoint=daemon.last_checkpoint,
-        lagging=sum(len(lagging.attempts) for key in cell.lagging if (lagging := cell.jobs[key].lagging)),
+        rollout=sum(len(rollout.attempts) for key in cell.rolling if (rollout := cell.jobs[key].rollout)),
         refusing=tuple(words for words in (daemon.refused, refusing(daemon.free_space)) if words),
         store_free_bytes=daemon.free_space.free_bytes,
         machines_silent=sum(not is_answering(machine, observed) for machine in machines_up),
@@ -77,10 +77,10 @@ def status_view(cell: Cell, observed: Observed, tally: Tally, daemon: Daemon, no
 
 
 def _paused(cell: Cell) -> Iterator[str]:
-    for key in sorted(cell.lagging):
-        lagging = cell.jobs[key].lagging
-        if lagging is not None and lagging.paused:
-            yield f"{key}: {lagging.paused}"
+    for key in sorted(cell.rolling):
+        rollout = cell.jobs[key].rollout
+        if rollout is not None and rollout.paused:
+            yield f"{key}: {rollout.paused}"
 
 
 def summary_view(
@@ -136,7 +136,7 @@ def _running_needs(job: Job) -> Resources:
     """
     if job.spec.inside:
         return Resources()
-    if job.lagging is not None:
+    if job.rollout is not None:
         running = (task for task in job.tasks if task.state is State.RUNNING)
         return total((job.spec_of(task).needs(task.index), 1) for task in running)
     own = [

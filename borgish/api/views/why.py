@@ -72,16 +72,16 @@ def why_job(
 
 def _rollback(job: Job) -> Iterator[str]:
     """Say how far a rollback is, and what can be done about one that is paused."""
-    if (lagging := job.lagging) is None:
+    if (rollout := job.rollout) is None:
         return
-    behind = len(lagging.attempts)
-    yield f"It was {lagging.reason}: {behind} task{'s' * (behind != 1)} still to be stopped."
-    if lagging.paused:
-        yield f"That is paused: {lagging.paused}. It goes on by itself when all that it changed is up."
-    if lagging.paused and lagging.to:
+    behind = len(rollout.attempts)
+    yield f"It was {rollout.reason}: {behind} task{'s' * (behind != 1)} still to be stopped."
+    if rollout.paused:
+        yield f"That is paused: {rollout.paused}. It goes on by itself when all that it changed is up."
+    if rollout.paused and rollout.to:
         yield (
-            f"`borgctl rollback {lagging.position - 1} --only {job.key}` undoes it, and "
-            f"`borgctl rollback {lagging.to} --only {job.key} --now` goes on regardless."
+            f"`borgctl rollback {rollout.position - 1} --only {job.key}` undoes it, and "
+            f"`borgctl rollback {rollout.to} --only {job.key} --now` goes on regardless."
         )
 
 
@@ -169,9 +169,9 @@ def _running(
         yield f"It is in the alloc {task_name(job.spec.inside, task.alloc)}."
     if phase is Phase.UP and job.spec.health is not None:
         yield "Its probe has not answered yet."
-    if job.lagging is not None and job.lagging.attempts.get(task.index) == task.attempt:
-        when = "when that goes on" if job.lagging.paused else "in a moment"
-        yield f"Its job was {job.lagging.reason}, and it is to be stopped for that {when}."
+    if job.rollout is not None and job.rollout.attempts.get(task.index) == task.attempt:
+        when = "when that goes on" if job.rollout.paused else "in a moment"
+        yield f"Its job was {job.rollout.reason}, and it is to be stopped for that {when}."
     machine = cell.machines.get(task.machine)
     if machine is not None and not machine.up:
         yield f"{task.machine} is down: {machine.reason or 'not heard of'}."

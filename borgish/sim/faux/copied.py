@@ -59,7 +59,13 @@ class Copy:
         self.entries: list[Entry] = []  # what happened here
         self.failures: list[Failure] = []
         self._injector = FaultInjector(seed, NO_FAULTS)
-        self._jobs = {key: (job.spec, job.lagging) for key, job in cell.jobs.items()}  # as they were copied
+        self._specs = {key: job.spec for key, job in cell.jobs.items()}  # as they were copied
+        self._outdated = {  # what attempts run that is another version of their job
+            (job.key, task.index, task.attempt): job.spec_of(task)
+            for job in cell.jobs.values()
+            for task in job.tasks
+            if task.version != job.version
+        }
         self._asleep = dict.fromkeys(sorted(name for name, machine in cell.machines.items() if machine.up))
         self._awake: dict[str, CopiedMachine] = {}
         self._network = Network(self.clock, self._injector, self._awake)
@@ -187,11 +193,9 @@ class Copy:
         By now it may have been asked to leave, and its job be another.
         """
         key, index = split_task_name(seen.task)
-        job, lagging = self._jobs[key]
-        if lagging is not None and lagging.attempts.get(index) == seen.attempt:
-            job = lagging.spec_of(index, seen.attempt)
+        spec = self._outdated.get((key, index, seen.attempt)) or self._specs[key]
         there = Task(index, State.RUNNING, seen.attempt, machine, seen.ports, devices=seen.devices)
-        run = attempt_spec(self.cell, Job(key, 0, job, 0.0, ""), there)
+        run = attempt_spec(self.cell, Job(key, 0, spec, 0.0, ""), there)
         return msgspec.structs.replace(run, alloc=seen.alloc)
 
 

@@ -36,9 +36,9 @@ COMMANDS = {
 # Written out, so that a command that is added has to be put into one of these.
 ASK_FOR_MORE = {"SubmitJob", "ScaleJob", "RestartTasks", "RollBack", "SetQuota"}
 STOP_OR_HEAL = {
-    *("BeginEpoch", "KillTasks", "EvictTasks", "ForgetJob", "PlaceTasks", "PromisePlaces", "GoOnRollingBack"),
+    *("BeginEpoch", "KillTasks", "EvictTasks", "ForgetJob", "PlaceTasks", "PromisePlaces", "AdvanceRollouts"),
     *("JoinMachine", "CordonMachine", "UncordonMachine", "TaintMachine", "UntaintMachine", "RemoveQuota"),
-    *("RemoveMachine", "SetMachineDown", "SetMachineUp", "LoseMachine", "PauseRollback"),
+    *("RemoveMachine", "SetMachineDown", "SetMachineUp", "LoseMachine", "PauseRollouts"),
 }
 REPORTS = {"Observe"}
 

@@ -9,10 +9,21 @@ import pytest
 from borgish.bands import Bands
 from borgish.cell.commands import JoinMachine
 from borgish.cell.diff import difference
-from borgish.cell.model import Cell, Job, Lagging, LostAttempt, Machine, Quota, Snapshot, Task, Version
+from borgish.cell.model import (
+    Cell,
+    Job,
+    LastRollout,
+    LostAttempt,
+    Machine,
+    Quota,
+    Rollout,
+    Snapshot,
+    Task,
+    Version,
+)
 from borgish.resources import Resources
 from borgish.store.tables import job_row, machine_row, quota_row, task_rows, version_rows
-from borgish.vocabulary import Band, Ending, State
+from borgish.vocabulary import Band, Ending, RolloutKind, State
 from tests.matrix.spec.test_job_fields import with_another
 from tests.unit.cell.test_decide import Desk, machine, spec
 
@@ -50,7 +61,7 @@ FIELDS: dict[type[Any], dict[str, str]] = {
         **dict.fromkeys(("key", "submitted_at", "submitted_by", "generation"), IN_TABLE),
         **dict.fromkeys(("version", "versioned_at", "versioned_by", "earlier"), IN_TABLE),
         **dict.fromkeys(("pending", "running", "dead", "finished"), IN_TABLE),
-        "lagging": NEITHER,
+        **dict.fromkeys(("rollout", "last_rollout"), NEITHER),
     },
     Quota: {"user": IN_TABLE, "band": IN_TABLE, "limits": BOTH, "until": BOTH},
 }
@@ -66,7 +77,8 @@ OTHERS: dict[str, Any] = {
     "spec": spec(tasks=1, priority=9),
     "tasks": [],
     "earlier": {1: Version(spec(), 1.0, "ann")},
-    "lagging": Lagging(spec(), {}, 1, {}, hurried=False, reason="why"),
+    "last_rollout": LastRollout(RolloutKind.UPDATE, 2, "complete", 1.0),
+    "rollout": Rollout({}, 1, {}, hurried=False, reason="why"),
 }
 
 

@@ -25,7 +25,7 @@ from borgish.cell.events import Entry, RolledBack, TasksPlaced
 from borgish.cell.invariants import violations
 from borgish.cell.model import Cell, Snapshot
 from borgish.cell.rollback import desired, same_program
-from borgish.cell.rollback_progress import not_ready
+from borgish.cell.rollout import not_ready
 from borgish.errors import Refused
 from borgish.master.step import Step
 from borgish.spec.constraints import matches
@@ -124,7 +124,7 @@ class Ran(Lived):
         """Return whether every task that runs was started as its job now says, or is to be stopped."""
         return all(
             same_program(job.spec, self.started[job.key, task.index, task.attempt], task.index)
-            or (job.lagging is not None and job.lagging.attempts.get(task.index) == task.attempt)
+            or (job.rollout is not None and job.rollout.attempts.get(task.index) == task.attempt)
             for job in self.cell.jobs.values()
             for task in job.tasks
             if task.state is State.RUNNING
@@ -223,12 +223,13 @@ def test_cells_with_rollbacks_stay_sound_and_replay(
 
 def expect_nothing_forgotten(cell: Cell) -> None:
     """Whatever was asked while tasks lag behind: each of those is there, and it is known what it runs."""
-    for key in cell.lagging:
+    for key in cell.rolling:
         job = cell.jobs[key]
-        assert job.lagging is not None
-        assert job.lagging.attempts
-        assert all(index < len(job.tasks) for index in job.lagging.attempts)
-        assert all(other.attempts.items() <= job.lagging.attempts.items() for other in job.lagging.others)
+        assert job.rollout is not None
+        assert job.rollout.attempts
+        assert all(index < len(job.tasks) for index in job.rollout.attempts)
+        running = [task for task in job.tasks if task.state is State.RUNNING]
+        assert all(task.version == job.version or task.version in job.earlier for task in running)
 
 
 def ask_meanwhile(lived: Lived, positions: list[int], move: Any) -> None:
@@ -265,14 +266,14 @@ def test_nobody_is_locked_out_and_nothing_runs_what_it_should_not(
     assert lived.runs_what_it_should()
     lived.settle()
     expect_replay(lived)
-    for key in sorted(lived.cell.lagging):  # paused, as by a version that crashes
+    for key in sorted(lived.cell.rolling):  # paused, as by a version that crashes
         assert not_ready(lived.cell, lived.core.observed, lived.cell.jobs[key], lived.now) is not None
         if killed:
             lived.do(KillTasks(key))
         else:
             lived.roll_back(lived.position - 1, hurried=True, only=frozenset({key}))
     lived.step()
-    assert lived.cell.lagging == set()
+    assert lived.cell.rolling == set()
     assert lived.runs_what_it_should()
     expect_replay(lived)
 

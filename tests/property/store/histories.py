@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from borgish.bands import Bands
-from borgish.cell.commands import Command, GoOnRollingBack, RollBack
+from borgish.cell.commands import AdvanceRollouts, Command, RollBack
 from borgish.cell.decide import decide
 from borgish.cell.events import (
     AnyEvent,
@@ -32,7 +32,7 @@ from borgish.cell.events import (
 from borgish.cell.model import Cell, Job, Quota, Rules
 from borgish.cell.observed import Observed
 from borgish.cell.rollback_checks import decide_rollback
-from borgish.cell.rollback_progress import remaining
+from borgish.cell.rollout import remaining
 from borgish.clock import Now
 from borgish.errors import Refused
 from borgish.resources import Resources
@@ -91,7 +91,7 @@ def _of_job(cell: Cell, data: st.DataObject) -> AnyEvent | None:
     if not cell.jobs:
         return None
     found = cell.jobs[data.draw(st.sampled_from(sorted(cell.jobs)))]
-    if found.lagging is None and data.draw(st.booleans()):
+    if found.rollout is None and data.draw(st.booleans()):
         return JobChanged(found.key, job(found.spec.name, data.draw(SIZES)))
     return JobForgotten(found.key) if found.state is State.DEAD else None
 
@@ -108,7 +108,7 @@ def _of_tasks(cell: Cell, data: st.DataObject) -> AnyEvent | None:
         case State.RUNNING:
             return _of_running(data, found.key, indexes)
         case State.DEAD:
-            return None if found.lagging else TasksResubmitted(found.key, indexes)
+            return None if found.rollout else TasksResubmitted(found.key, indexes)
 
 
 def _of_pending(cell: Cell, data: st.DataObject, key: str, indexes: tuple[int, ...]) -> AnyEvent:
@@ -134,12 +134,12 @@ def _of_running(data: st.DataObject, key: str, indexes: tuple[int, ...]) -> AnyE
 
 def _of_rollback(cell: Cell, data: st.DataObject) -> AnyEvent | None:
     """Go on with a rollback under way, by some of the tasks that lag behind."""
-    if not cell.lagging:
+    if not cell.rolling:
         return None
-    key = data.draw(st.sampled_from(sorted(cell.lagging)))
+    key = data.draw(st.sampled_from(sorted(cell.rolling)))
     running = remaining(cell.jobs[key]).to_stop
     stop = data.draw(st.lists(st.sampled_from(running), unique=True)) if running else []
-    return next(iter(_decided(cell, GoOnRollingBack({key: tuple(stop)}))), None)
+    return next(iter(_decided(cell, AdvanceRollouts({key: tuple(stop)}))), None)
 
 
 def rollback(cell: Cell, then: Cell) -> AnyEvent | None:

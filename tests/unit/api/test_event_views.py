@@ -87,8 +87,8 @@ LATE = happened.TasksEnded("ann/x", (0,), Ending.FINISH, ("",), (0,), (None,), a
         (happened.MachineUncordoned("m1"), "machine", "takes new tasks again", False),
         (happened.MachineRemoved("m1"), "machine", "m1 was removed from the cell by ann", False),
         (happened.RolledBack(2, 41, 1.0, "why"), "rollback", "ann rolled back to position 41", False),
-        (happened.RollbackWentOn("ann/x", (0,), (0,)), "rollback", "ann/x/0 sent back to pending", False),
-        (happened.RollbackWentOn("ann/x", (0,), (), (0,)), "rollback", "ann/x/0 ended by", False),
+        (happened.RolloutWentOn("ann/x", (0,), (0,)), "rollback", "ann/x/0 sent back to pending", False),
+        (happened.RolloutWentOn("ann/x", (0,), (), (0,)), "rollback", "ann/x/0 ended by", False),
     ],
 )  # fmt: skip
 def test_each_event_in_words(event: AnyEvent, kind: str, words: str, bad: bool) -> None:

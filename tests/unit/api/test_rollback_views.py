@@ -25,7 +25,7 @@ def status(lived: Lived) -> StatusView:
 def test_the_status_says_why() -> None:
     lived, _, why = paused()
     view = status(lived)
-    assert (view.lagging, view.rollbacks_paused) == (4, (f"ann/web: {why}",))
+    assert (view.rollout, view.rollbacks_paused) == (4, (f"ann/web: {why}",))
     lines = in_full(view, "http://x", 0).splitlines()
     assert [line.split(maxsplit=1)[1] for line in lines if line.startswith(("rollback", "paused"))] == [
         "4 tasks still to be stopped",
@@ -37,12 +37,12 @@ def test_the_status_says_why() -> None:
 def test_the_job_says_why_and_what_can_be_done() -> None:
     lived, bad, why = paused()
     job, observed = lived.cell.jobs["ann/web"], lived.core.observed
-    assert job.lagging is not None
+    assert job.rollout is not None
     view = job_view(lived.cell, observed, job, ())
     assert view.reason == f"rolled back to position {bad}: 4 tasks still to be stopped; paused: {why}"
     text = why_job(lived.cell, observed, job, (), ()).text
     assert f"That is paused: {why}. It goes on by itself when all that it changed is up." in text
-    assert f"`borgctl rollback {job.lagging.position - 1} --only ann/web` undoes it" in text
+    assert f"`borgctl rollback {job.rollout.position - 1} --only ann/web` undoes it" in text
     assert f"`borgctl rollback {bad} --only ann/web --now` goes on regardless" in text
     assert (
         "is to be stopped for that when that goes on." in why_task(lived.cell, observed, job, 4, (), ()).text

@@ -110,7 +110,7 @@ BROKEN: dict[str, tuple[Break, str]] = {
     "finished": (count("finished"), "ann/web counts 0/2/0/7, not (0, 2, 0, 0)"),
     "placed": (lambda cell: cell.placed["m1"].add(("ann/web", 0)), "the index of placed tasks"),
     "waiting": (lambda cell: cell.waiting["ann/late"].remove(0), "the index of waiting tasks"),
-    "lagging": (lambda cell: cell.lagging.add("ann/web"), "the index of jobs that lag behind"),
+    "rollout": (lambda cell: cell.rolling.add("ann/web"), "the index of jobs that lag behind"),
     "demand": (with_needs("late", unnoticed=True, cpu_millis=7), "the sums of what users ask for"),
     "never placed": (with_task("web/0", attempt=0), "ann/web/0 runs as attempt 0, which journal position"),
     "not yet": (with_task("web/0", attempt=CELL.position + 1), f"attempt {CELL.position + 1}, which journal"),

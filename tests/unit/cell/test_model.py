@@ -7,12 +7,12 @@ from borgish.cell.model import (
     Answer,
     Cell,
     Job,
-    Lagging,
-    Outdated,
     Quota,
+    Rollout,
     Rules,
     Snapshot,
     Task,
+    Version,
     exit_text,
     quota_key,
     split_quota_key,
@@ -22,15 +22,13 @@ from borgish.vocabulary import Band, State
 from tests.unit.cell.lived import machine, spec
 from tests.unit.cell.test_decide import Desk
 
-OLD, OLDER, OLDEST = spec(run=("old",)), spec(run=("older",)), spec(run=("oldest",))
-LAGGING = Lagging(
-    OLD,
+OLD, PRESENT = spec(run=("old",)), spec(run=("present",))
+LAGGING = Rollout(
     {0: 10, 1: 11, 2: 12, 5: 15},
     tasks=3,
     records={1: Task(1)},
     hurried=False,
     reason="rolled back",
-    others=(Outdated(OLDER, {1: 11, 2: 12}), Outdated(OLDEST, {5: 15})),
     paused="it crashes",
 )
 
@@ -50,18 +48,14 @@ def test_which_tasks_a_rollback_ends() -> None:
     assert [index for index in range(5) if LAGGING.ends(index)] == [1, 3, 4]
 
 
-def test_attempts_that_lag_behind_run_the_version_that_they_were_placed_with() -> None:
-    assert LAGGING.spec_of(0, 10) is OLD
-    assert LAGGING.spec_of(1, 11) is OLDER
-    assert LAGGING.spec_of(5, 15) is OLDEST
-    assert LAGGING.spec_of(1, 99) is OLD
-
-
-def test_with_fewer_attempts_only_their_versions_are_kept() -> None:
-    left = LAGGING.with_attempts({0: 10, 1: 11, 2: 99})
-    assert left.attempts == {0: 10, 1: 11, 2: 99}
-    assert left.others == (Outdated(OLDER, {1: 11}),)
-    assert (left.paused, left.reason, left.tasks) == ("", "rolled back", 3)
+def test_an_attempt_runs_the_version_that_it_was_placed_with() -> None:
+    tasks = [Task(0, State.RUNNING, version=1), Task(1, State.RUNNING, version=2), Task(2, version=1)]
+    job = Job(
+        "ann/web", 1, PRESENT, 5.0, "ann", tasks=tasks, version=2, earlier={1: Version(OLD, 4.0, "bob")}
+    )
+    assert [job.spec_of(task) for task in tasks] == [OLD, PRESENT, PRESENT]
+    assert job.spec_of_last(tasks[2]) is OLD
+    assert job.present == Version(PRESENT, 5.0, "ann")
 
 
 def test_indexes_follow_from_the_records_of_a_checkpoint() -> None:

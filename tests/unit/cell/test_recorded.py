@@ -7,11 +7,11 @@ import pytest
 
 from borgish.bands import DEFAULT_BANDS
 from borgish.cell.commands import (
+    AdvanceRollouts,
     BeginEpoch,
     Command,
     CordonMachine,
     EvictTasks,
-    GoOnRollingBack,
     JoinMachine,
     KillTasks,
     PlaceTasks,
@@ -31,8 +31,8 @@ from borgish.cell.events import (
     MachineJoined,
     QuotaSet,
     Recorded,
-    RollbackWentOn,
     RolledBack,
+    RolloutWentOn,
     TasksEnded,
     TasksEvicted,
     TasksPlaced,
@@ -96,8 +96,8 @@ CASES: tuple[tuple[Command, tuple[AnyEvent, ...], dict[str, Any]], ...] = (
         {"only": ["a/a", "b/b", "c/c"], "hurried": True, "yes_stop": 3},
     ),
     (
-        GoOnRollingBack({"ann/web": (1, 2)}),
-        (RollbackWentOn("ann/web", (1, 2, 3)),),
+        AdvanceRollouts({"ann/web": (1, 2)}),
+        (RolloutWentOn("ann/web", (1, 2, 3)),),
         {"stop": {"ann/web": [1, 2]}},
     ),
     (

@@ -88,7 +88,7 @@ def test_a_dead_job_that_was_not_there_goes_at_once(lived: Lived) -> None:
     lived.do(KillTasks("ann/late"))
     lived.do(RollBack(good, 0.0))
     assert set(lived.cell.jobs) == {"ann/web"}
-    assert lived.cell.lagging == set()
+    assert lived.cell.rolling == set()
 
 
 def test_the_number_of_tasks_comes_back_up_and_down(lived: Lived) -> None:
@@ -200,8 +200,8 @@ def test_the_plan_says_what_becomes_of_each_job(lived: Lived) -> None:
     ]
     (web,) = (one.restored for one in found.jobs if one.job == "ann/web")
     assert web is not None
-    assert web.lagging is not None
-    assert web.lagging.waiting == 1  # the one that was killed
+    assert web.rollout is not None
+    assert web.rollout.waiting == 1  # the one that was killed
     assert (found.running, found.stopped, found.started) == (4, 4, 6)
 
 

@@ -63,7 +63,7 @@ def test_back_to_the_middle_of_a_rollback_is_back_to_what_it_was_to_come_to(live
     lived.do(SubmitJob(spec("late")))
     lived.roll_back(good)
     middle = lived.position
-    assert lived.then(middle).lagging == {"ann/web", "ann/late"}
+    assert lived.then(middle).rolling == {"ann/web", "ann/late"}
     lived.settle()
     wanted = wanted_of(lived.cell)
     deploy(lived, run=("true",))
@@ -101,7 +101,7 @@ def test_a_job_is_not_down_all_at_once() -> None:
     bad = lived.attempts()[0]
     left = {20}
     lived.roll_back(good)
-    while lived.cell.lagging:
+    while lived.cell.rolling:
         left.add(lived.attempts().count(bad))
         lived.step()
     assert left | {lived.attempts().count(bad)} == set(range(0, 21, 2))
@@ -113,12 +113,12 @@ def test_those_that_waited_before_it_are_no_more_than_those_that_wait() -> None:
     deploy(lived, tasks=5, run=("false",))
     lived.roll_back(good)
     job = lived.cell.jobs["ann/web"]
-    assert job.lagging is not None
-    before, job.lagging = len(job.lagging.attempts), msgspec.structs.replace(job.lagging, waiting=2)
-    while len(job.lagging.attempts) == before:
+    assert job.rollout is not None
+    before, job.rollout = len(job.rollout.attempts), msgspec.structs.replace(job.rollout, waiting=2)
+    while len(job.rollout.attempts) == before:
         lived.step()
-        assert job.lagging is not None
-    assert job.lagging.waiting == 0
+        assert job.rollout is not None
+    assert job.rollout.waiting == 0
 
 
 def test_a_job_that_goes_goes_little_by_little() -> None:
@@ -137,7 +137,7 @@ def test_in_a_hurry_all_is_done_at_once() -> None:
     deploy(lived, tasks=20, run=("false",))
     lived.do(SubmitJob(spec("late", 20)))
     lived.roll_back(good, hurried=True)
-    assert lived.cell.lagging == set()
+    assert lived.cell.rolling == set()
     assert set(lived.cell.jobs) == {"ann/web"}
     assert lived.states() == [RUNS] * 20
 
@@ -147,7 +147,7 @@ def test_who_lags_behind_counts_by_what_it_runs(lived: Lived) -> None:
     deploy(lived, ports=("a", "b"))
     lived.roll_back(good)
     job = lived.cell.jobs["ann/web"]
-    behind = [task for task in job.tasks if task.index in job.lagging.attempts] if job.lagging else []
+    behind = [task for task in job.tasks if task.index in job.rollout.attempts] if job.rollout else []
     assert behind
     assert {job.spec_of(task).ports for task in behind} == {("a", "b")}
     assert job.spec.ports == ()
@@ -157,7 +157,7 @@ def test_what_ends_by_itself_meanwhile_runs_anew(lived: Lived) -> None:
     good = lived.position
     deploy(lived, run=("false",), restart=BATCH)
     lived.roll_back(good)
-    behind = max(lived.cell.jobs["ann/web"].lagging.attempts)  # type: ignore[union-attr]
+    behind = max(lived.cell.jobs["ann/web"].rollout.attempts)  # type: ignore[union-attr]
     lived.ended("ann/web", behind, Ending.FAIL, 1)
     lived.settle()
     assert lived.states() == [RUNS] * 3
@@ -176,9 +176,9 @@ def test_what_is_to_end_is_not_placed_again_when_its_machine_is_lost(lived: Live
     good = lived.position
     lived.do(SubmitJob(spec("late", 8)))
     lived.roll_back(good)
-    lagging = lived.cell.jobs["ann/late"].lagging
-    assert lagging is not None
-    lived.do(EvictTasks("ann/late", tuple(lagging.attempts), Eviction.MACHINE_LOST))
+    rollout = lived.cell.jobs["ann/late"].rollout
+    assert rollout is not None
+    lived.do(EvictTasks("ann/late", tuple(rollout.attempts), Eviction.MACHINE_LOST))
     assert set(lived.cell.jobs) == {"ann/web"}
 
 
@@ -193,10 +193,10 @@ def test_a_task_on_a_machine_that_is_down_is_decided_on_when_it_is_back(lived: L
     lived.roll_back(good, hurried=True)
     lived.settle()
     assert lived.cell.jobs["ann/web"].tasks[0].machine == on
-    assert lived.cell.lagging == {"ann/web"}
+    assert lived.cell.rolling == {"ann/web"}
     lived.silent = set()
     lived.settle()
-    assert lived.cell.lagging == set()
+    assert lived.cell.rolling == set()
     assert lived.states() == [RUNS] * 3
 
 

@@ -25,7 +25,7 @@ def test_what_had_no_place_before_does_not_hold_it_up() -> None:
         lived.step()
         assert lived.cell.jobs["ann/web"].running >= 1
     job = lived.cell.jobs["ann/web"]
-    assert (job.lagging, job.running, job.pending) == (None, 2, 1)
+    assert (job.rollout, job.running, job.pending) == (None, 2, 1)
 
 
 def test_what_waits_takes_the_place_of_what_was_stopped_and_it_goes_on() -> None:
@@ -44,7 +44,7 @@ def test_what_waits_takes_the_place_of_what_was_stopped_and_it_goes_on() -> None
         lived.step()
         assert lived.cell.jobs["ann/web"].running >= 1
     job = lived.cell.jobs["ann/web"]
-    assert (job.lagging, job.running, job.pending) == (None, 2, 1)
+    assert (job.rollout, job.running, job.pending) == (None, 2, 1)
 
 
 def test_what_waits_for_the_room_of_the_next_stop_gets_it() -> None:
@@ -56,7 +56,7 @@ def test_what_waits_for_the_room_of_the_next_stop_gets_it() -> None:
     for _ in range(60):
         lived.step()
     job = lived.cell.jobs["ann/web"]
-    assert (job.lagging, job.running) == (None, 4)
+    assert (job.rollout, job.running) == (None, 4)
 
 
 def test_a_version_that_fits_nowhere_costs_one_task_though_others_waited_before() -> None:
@@ -73,8 +73,8 @@ def test_a_version_that_fits_nowhere_costs_one_task_though_others_waited_before(
         lived.step()
     job = lived.cell.jobs["ann/web"]
     assert (job.running, job.pending) == (2, 3)
-    assert job.lagging is not None
-    assert job.lagging.paused
+    assert job.rollout is not None
+    assert job.rollout.paused
 
 
 def test_a_submission_brings_back_nothing_that_it_ended() -> None:
@@ -86,7 +86,7 @@ def test_a_submission_brings_back_nothing_that_it_ended() -> None:
     lived.do(KillTasks("ann/web", (5, 6)))
     lived.roll_back(good)
     lived.step()
-    assert "ann/web" in lived.cell.lagging
+    assert "ann/web" in lived.cell.rolling
     assert lived.do(SubmitJob(spec(tasks=FIVE))) == "ann/web is there already, exactly like this"
     lived.do(KillTasks("ann/web", (1,)))
     assert "1 task that was killed is pending again" in lived.do(SubmitJob(spec(tasks=FIVE)))

@@ -227,7 +227,7 @@ async def test_a_checkpoint_that_is_no_good_is_refused_by_its_name(bench: Bench,
 
 async def test_one_at_a_time(bench: Bench) -> None:
     await bench.back(str(GOOD), yes_stop=9)
-    assert bench.core.cell.lagging
+    assert bench.core.cell.rolling
     await bench.refused(Conflict, "a rollback to that is under way", str(GOOD), yes_stop=9)
     with pytest.raises(Conflict, match="under way"):
         await bench.plan(str(GOOD))

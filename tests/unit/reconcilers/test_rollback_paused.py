@@ -7,8 +7,8 @@ import pytest
 
 from borgish.cell.apply import apply_entry
 from borgish.cell.commands import (
+    AdvanceRollouts,
     CordonMachine,
-    GoOnRollingBack,
     KillTasks,
     Observe,
     RestartTasks,
@@ -19,9 +19,9 @@ from borgish.cell.commands import (
     UncordonMachine,
 )
 from borgish.cell.decide import decide
-from borgish.cell.events import Entry, RollbackPaused
-from borgish.cell.model import Job, Lagging, Task
-from borgish.cell.rollback_progress import (
+from borgish.cell.events import Entry, RolloutPaused
+from borgish.cell.model import Job, Rollout, Task
+from borgish.cell.rollout import (
     PAUSED_AFTER_SECONDS,
     RECOVERED_SECONDS,
     STEADY_SECONDS,
@@ -31,7 +31,7 @@ from borgish.cell.rollback_progress import (
 from borgish.clock import Now
 from borgish.errors import Conflict
 from borgish.master.core import Core
-from borgish.reconcilers.rollback import _room, reconcile, reconcile_hurried
+from borgish.reconcilers.rollout import _room, reconcile, reconcile_hurried
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
 from borgish.spec.job import Health, JobSpec, Override, Restart
@@ -51,8 +51,8 @@ def up(lived: Lived, job: str = "ann/web") -> int:
     return sum(found is not None and found.phase in (Phase.UP, Phase.HEALTHY) for found in seen)
 
 
-def lagging(lived: Lived, job: str = "ann/web") -> Lagging:
-    found = lived.cell.jobs[job].lagging
+def rollout(lived: Lived, job: str = "ann/web") -> Rollout:
+    found = lived.cell.jobs[job].rollout
     assert found is not None
     return found
 
@@ -62,8 +62,8 @@ def reason(lived: Lived, job: str = "ann/web") -> str:
     return found.reason if found else ""
 
 
-def pauses(lived: Lived) -> list[RollbackPaused]:
-    return [e for entry in lived.entries for e in entry.events if isinstance(e, RollbackPaused)]
+def pauses(lived: Lived) -> list[RolloutPaused]:
+    return [e for entry in lived.entries for e in entry.events if isinstance(e, RolloutPaused)]
 
 
 # It waits
@@ -75,9 +75,9 @@ def test_a_version_that_crashes_costs_one_task_of_five() -> None:
     for _ in range(120):
         lived.step()
         assert up(lived) >= FIVE - 1
-    assert len(lagging(lived).attempts) == FIVE - 1
+    assert len(rollout(lived).attempts) == FIVE - 1
     on = lived.cell.jobs["ann/web"].tasks[0].machine
-    assert lagging(lived).paused == f"task 0 was restarted once on {on} (exit code 1)"
+    assert rollout(lived).paused == f"task 0 was restarted once on {on} (exit code 1)"
     assert [paused.job for paused in pauses(lived)] == ["ann/web"]  # told once, not once a second
 
 
@@ -89,7 +89,7 @@ def test_a_small_job_goes_one_at_a_time(tasks: int) -> None:
     deploy(lived, tasks=tasks, run=("other",))
     lived.settle()
     lived.roll_back(good)
-    while lived.cell.lagging:
+    while lived.cell.rolling:
         lived.step()
         assert up(lived) >= tasks - 1
     lived.settle()
@@ -100,7 +100,7 @@ def test_a_small_job_goes_one_at_a_time(tasks: int) -> None:
 def test_in_a_hurry_it_looks_at_nothing() -> None:
     lived, bad = crashed_before()
     lived.roll_back(bad, hurried=True)
-    assert lived.cell.lagging == set()
+    assert lived.cell.rolling == set()
 
 
 def test_it_goes_on_by_itself_when_what_it_waits_for_is_up() -> None:
@@ -110,25 +110,25 @@ def test_it_goes_on_by_itself_when_what_it_waits_for_is_up() -> None:
     lived.crashes = False  # as when what it depends on is there again
     for _ in range(int(RECOVERED_SECONDS)):
         lived.step()
-        assert len(lagging(lived).attempts) == FIVE - 1
+        assert len(rollout(lived).attempts) == FIVE - 1
     lived.step()
     lived.step()
-    assert len(lagging(lived).attempts) == FIVE - 2
-    assert lagging(lived).paused == ""
+    assert len(rollout(lived).attempts) == FIVE - 2
+    assert rollout(lived).paused == ""
     lived.settle()
-    assert lived.cell.lagging == set()
+    assert lived.cell.rolling == set()
 
 
 def test_a_new_master_comes_to_the_same() -> None:
     lived, bad = crashed_before()
     lived.roll_back(bad)
     lived.settle()
-    before = lagging(lived)
+    before = rollout(lived)
     lived.core = Core(lived.cell, ReconcileSettings(), lived.now)
     lived.entries += lived.core.begin(2, "another", lived.now).entries
     for _ in range(60):
         lived.step()
-    assert lagging(lived) == before
+    assert rollout(lived) == before
 
 
 def test_what_finds_no_place_pauses_it_after_a_while() -> None:
@@ -159,7 +159,7 @@ def test_a_tenth_of_a_large_job_is_not_up_at_most(tasks: int) -> None:
     lived.settle()
     lived.roll_back(good)
     least = tasks
-    while lived.cell.lagging:
+    while lived.cell.rolling:
         lived.step()
         least = min(least, up(lived))
     assert least == tasks - tasks // 10
@@ -177,7 +177,7 @@ def test_some_without_a_place_do_not_hold_up_a_large_job() -> None:
     for _ in range(300):
         lived.step()
     job = lived.cell.jobs["ann/web"]
-    assert (job.running, job.pending, job.lagging) == (19, 1, None)
+    assert (job.running, job.pending, job.rollout) == (19, 1, None)
 
 
 def test_others_go_on_at_their_own_pace() -> None:
@@ -186,7 +186,7 @@ def test_others_go_on_at_their_own_pace() -> None:
     lived.roll_back(bad)
     lived.settle()
     assert "ann/late" not in lived.cell.jobs
-    assert len(lagging(lived).attempts) == FIVE - 1
+    assert len(rollout(lived).attempts) == FIVE - 1
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ def test_all_jobs_together_are_stopped_at_one_pace() -> None:
     decision = decide(cell, observed, command, "ann", lived.now, lived.then(good))
     apply_entry(cell, Entry(cell.position + 1, lived.now.wall, 2, 1, "ann", "test", decision.events))
     (asked,) = reconcile(cell, observed, ReconcileSettings(rollback_stops_max=1), lived.now)
-    assert asked == GoOnRollingBack({"ann/a": (0,)})
+    assert asked == AdvanceRollouts({"ann/a": (0,)})
 
 
 def test_it_says_that_what_it_is_to_stop_is_out_of_reach(lived: Lived) -> None:
@@ -242,8 +242,8 @@ def waited_for(
     """Return what a rollback at position 5 waits for in a job of one task, seen at some time."""
     lived = Lived(("m1",))
     cell, observed = lived.cell, lived.core.observed
-    behind = Lagging(spec, {1: 2}, 2, {}, hurried=False, reason="", position=5)
-    job = Job("ann/web", 1, spec, 0.0, "ann", tasks=[task, Task(1, RUNS, 2, "m1")], lagging=behind)
+    behind = Rollout({1: 2}, 2, {}, hurried=False, reason="", position=5)
+    job = Job("ann/web", 1, spec, 0.0, "ann", tasks=[task, Task(1, RUNS, 2, "m1")], rollout=behind)
     cell.machines["m1"].up = is_up
     if seen is not None:
         observed.machines["m1"].attempts[seen.task, seen.attempt] = seen
@@ -316,10 +316,10 @@ def test_of_several_the_first_that_failed_is_named_and_the_others_are_counted() 
         Task(1, DEAD, 8, "m1", ending=Ending.FAIL, exit_code=3),
         Task(2, RUNS, 4, "m1"),
     )
-    behind = Lagging(SERVICE, {3: 2}, 4, {}, hurried=False, reason="", position=5)
+    behind = Rollout({3: 2}, 4, {}, hurried=False, reason="", position=5)
     found = []
     for third in (untouched, Task(2)):
-        job = Job("ann/web", 1, SERVICE, 0.0, "ann", tasks=[waits, fails, third], lagging=behind)
+        job = Job("ann/web", 1, SERVICE, 0.0, "ann", tasks=[waits, fails, third], rollout=behind)
         found.append(not_ready(lived.cell, lived.core.observed, job, lived.now))
     assert found == [
         NotReady("task 1 failed (exit code 3); 1 more is not up", failed=True, since=0.0, tasks=2),
@@ -379,7 +379,7 @@ def test_it_is_rolled_back_again_to_where_all_was_well() -> None:
     lived.settle()
     assert wanted_of(lived.cell) == before
     assert lived.attempts()[1:] == well[1:]  # untouched
-    assert (up(lived), lived.cell.lagging) == (FIVE, set())
+    assert (up(lived), lived.cell.rolling) == (FIVE, set())
 
 
 def test_it_is_rolled_back_elsewhere_at_the_same_pace() -> None:
@@ -395,9 +395,8 @@ def test_it_is_rolled_back_elsewhere_at_the_same_pace() -> None:
     lived.roll_back(first)
     job = lived.cell.jobs["ann/web"]
     assert [job.spec_of(task).run for task in job.tasks[1:]] == [("third",)] * 4
-    assert lagging(lived).spec.run == CRASHES
-    assert [other.spec.run for other in lagging(lived).others] == [("third",)]
-    while lived.cell.lagging:
+    assert job.spec_of(job.tasks[0]).run != ("third",)
+    while lived.cell.rolling:
         lived.step()
         assert up(lived) >= FIVE - 2  # the one that crashed, and one at a time
     lived.settle()
@@ -411,11 +410,11 @@ def test_between_resyncs_only_what_has_no_pace_goes_on(lived: Lived) -> None:
     lived.settle()
     lived.roll_back(good)
     args = lived.cell, lived.core.observed, ReconcileSettings(), lived.now
-    assert lagging(lived).attempts
+    assert rollout(lived).attempts
     assert list(reconcile_hurried(*args)) == []
     job = lived.cell.jobs["ann/web"]
-    job.lagging = msgspec.structs.replace(lagging(lived), hurried=True)
-    assert list(reconcile_hurried(*args)) == [GoOnRollingBack({"ann/web": tuple(job.lagging.attempts)})]
+    job.rollout = msgspec.structs.replace(rollout(lived), hurried=True)
+    assert list(reconcile_hurried(*args)) == [AdvanceRollouts({"ann/web": tuple(job.rollout.attempts)})]
 
 
 def test_asked_for_again_in_a_hurry_it_goes_on_at_once() -> None:
@@ -423,7 +422,7 @@ def test_asked_for_again_in_a_hurry_it_goes_on_at_once() -> None:
     lived.roll_back(bad)
     lived.settle()
     lived.roll_back(bad, hurried=True)
-    assert lived.cell.lagging == set()
+    assert lived.cell.rolling == set()
     assert lived.cell.jobs["ann/web"].spec.run == CRASHES
 
 
@@ -436,7 +435,7 @@ def test_it_is_killed_and_submitted_anew() -> None:
     lived.do(KillTasks("ann/web"))
     lived.do(SubmitJob(spec(tasks=FIVE, run=("new",))))
     lived.settle()
-    assert (up(lived), lived.cell.lagging) == (FIVE, set())
+    assert (up(lived), lived.cell.rolling) == (FIVE, set())
 
 
 def test_a_submission_of_what_it_is_to_be_is_there_already() -> None:
@@ -457,7 +456,7 @@ def test_it_is_scaled_meanwhile(tasks: int) -> None:
     lived.settle()
     lived.roll_back(good)
     lived.step()
-    assert lagging(lived).attempts
+    assert rollout(lived).attempts
     if tasks != FIVE:
         lived.do(ScaleJob("ann/web", tasks))
     lived.settle()
@@ -517,7 +516,7 @@ def test_a_result_of_what_lagged_behind_is_not_taken_for_the_other_versions() ->
     deploy(lived, tasks=2, run=("second",), restart=batch)
     lived.settle()
     lived.roll_back(first)
-    index = max(lagging(lived).attempts)
+    index = max(rollout(lived).attempts)
     task = lived.cell.jobs["ann/web"].tasks[index]
     done = SeenAttempt(f"ann/web/{index}", task.attempt, Phase.STOPPING, ended=Ending.FINISH)
     lived.step(Observe(task.machine, "b1", "i", (done,)), RollBack(first, 0.0, yes_stop=9))
@@ -539,4 +538,4 @@ def test_cordons_do_not_matter_to_what_is_up(lived: Lived) -> None:
         lived.do(UncordonMachine(name))
     lived.settle()
     assert lived.states() == [RUNS] * 3
-    assert lived.cell.lagging == set()
+    assert lived.cell.rolling == set()

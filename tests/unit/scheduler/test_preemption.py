@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from borgish.cell.model import Lagging
+from borgish.cell.model import Rollout
 from borgish.scheduler.plan import Plan
 from borgish.scheduler.schedule import Scheduler
 from borgish.spec.job import Constraint
@@ -215,7 +215,7 @@ def test_no_task_leaves_for_one_of_its_own_priority() -> None:
 def test_tasks_of_a_job_that_is_being_rolled_back_stay() -> None:
     cluster = Cluster(1, spec("bob/low", cpu=4000))
     job = cluster.cell.jobs["bob/low"]
-    job.lagging = Lagging(job.spec, {0: job.tasks[0].attempt}, 1, {}, hurried=False, reason="")
+    job.rollout = Rollout({0: job.tasks[0].attempt}, 1, {}, hurried=False, reason="")
     cluster.submit(spec("ann/high", cpu=4000, priority=HIGH))
     assert victims(cluster.run()) == []
     assert job.tasks[0].state is State.RUNNING

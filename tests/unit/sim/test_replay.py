@@ -115,7 +115,7 @@ def test_what_is_submitted_again_while_a_rollback_goes_on_comes_out_as_it_was(ke
     kept.do(RollBack(before, kept.now.wall, frozenset({"ann/web"}), yes_stop=9), "root")
     kept.do(KillTasks("ann/web", (0,)))
     kept.do(SubmitJob(spec))
-    assert kept.core.cell.jobs["ann/web"].lagging is not None
+    assert kept.core.cell.jobs["ann/web"].rollout is not None
     found = decided_anew_of(NAME, journal(kept))
     assert found.otherwise is None, found.otherwise
 

@@ -2,7 +2,7 @@
 
 So many tasks a second at most, and of one job so many that a share of it is not up, so that neither a cell
 nor a small job is down all at once. More are stopped as those before them come up and stay so (see
-``cell/rollback_progress.py``), and none while one has failed: a version that crashes costs a job that share
+``cell/rollout.py``), and none while one has failed: a version that crashes costs a job that share
 and no more. Why it waits is noted. A rollback with ``hurried`` has none of this. A task whose machine is down
 is left to ``stranded``: it is either moved from there, or decided on when the machine is back.
 """
@@ -10,10 +10,10 @@ is left to ``stranded``: it is either moved from there, or decided on when the m
 import math
 from collections.abc import Iterator
 
-from borgish.cell.commands import Command, GoOnRollingBack, PauseRollback
+from borgish.cell.commands import AdvanceRollouts, Command, PauseRollouts
 from borgish.cell.model import Cell, Job
 from borgish.cell.observed import Observed
-from borgish.cell.rollback_progress import NotReady, not_ready, remaining, stoppable
+from borgish.cell.rollout import NotReady, not_ready, remaining, stoppable
 from borgish.clock import Now
 from borgish.reconcilers.settings import ReconcileSettings
 
@@ -39,28 +39,28 @@ def _go_on(
     left = settings.rollback_stops_max
     stop: dict[str, tuple[int, ...]] = {}
     pause: dict[str, str] = {}
-    for key in sorted(cell.lagging):
+    for key in sorted(cell.rolling):
         job, found = cell.jobs[key], remaining(cell.jobs[key])
-        assert job.lagging is not None
+        assert job.rollout is not None
         # Those that end first, since they make room for the others.
-        ends = job.lagging.ends
+        ends = job.rollout.ends
         running = sorted(stoppable(cell, job, found.to_stop), key=lambda index: not ends(index))
         chosen: list[int] = []
-        if job.lagging.hurried:
+        if job.rollout.hurried:
             chosen = running
         elif is_resync:
             waits = not_ready(cell, observed, job, now)
             room = _room(job, waits)
             chosen = running[: min(left, room)]
-            if waits is not None and waits.pauses(now) and not (room and running) and not job.lagging.paused:
+            if waits is not None and waits.pauses(now) and not (room and running) and not job.rollout.paused:
                 pause[key] = waits.reason
         left = max(0, left - len(chosen))
         if chosen or found.stops_nothing:
             stop[key] = tuple(chosen)
     if stop:
-        yield GoOnRollingBack(stop)
+        yield AdvanceRollouts(stop)
     if pause:
-        yield PauseRollback(pause)
+        yield PauseRollouts(pause)
 
 
 def _room(job: Job, waits: NotReady | None) -> int:

@@ -8,9 +8,9 @@ itself as soon as the reason is gone.
 import msgspec
 
 from borgish.cell.allocs import evicted_with
-from borgish.cell.commands import Decision, GoOnRollingBack, PauseRollback, SeenAttempt
-from borgish.cell.events import RollbackPaused, RollbackWentOn, TasksEvicted
-from borgish.cell.model import Cell, Job, Lagging, Task, exit_text
+from borgish.cell.commands import AdvanceRollouts, Decision, PauseRollouts, SeenAttempt
+from borgish.cell.events import RolloutPaused, RolloutWentOn, TasksEvicted
+from borgish.cell.model import Cell, Job, Rollout, Task, exit_text
 from borgish.cell.observed import Observed
 from borgish.clock import Now
 from borgish.vocabulary import Ending, JobKind, Phase, State, task_name
@@ -43,10 +43,10 @@ class Remaining(msgspec.Struct):
 def remaining(job: Job) -> Remaining:
     """Return what a rollback has yet to do about a job."""
     found = Remaining()
-    if (lagging := job.lagging) is None:
+    if (rollout := job.rollout) is None:
         return found
-    for index, attempt in lagging.attempts.items():
-        task, ends = job.tasks[index], lagging.ends(index)
+    for index, attempt in rollout.attempts.items():
+        task, ends = job.tasks[index], rollout.ends(index)
         match task.state:
             case State.RUNNING if ends or task.attempt == attempt:
                 found.to_stop.append(index)
@@ -59,27 +59,29 @@ def remaining(job: Job) -> Remaining:
     return found
 
 
-def decide_advance(cell: Cell, _o: Observed, command: GoOnRollingBack, _actor: str, _now: Now) -> Decision:
+def decide_advance(cell: Cell, _o: Observed, command: AdvanceRollouts, _actor: str, _now: Now) -> Decision:
     """Return what follows for each job named: tasks named are stopped, if they still lag behind.
 
     With an alloc leaves what runs in it.
     """
     stopped: dict[str, list[int]] = {}
-    advanced: list[RollbackWentOn] = []
+    advanced: list[RolloutWentOn] = []
     for key, named in command.stop.items():
         job = cell.jobs.get(key)
-        if job is None or job.lagging is None:
+        if job is None or job.rollout is None:
             continue
-        ends, found = job.lagging.ends, remaining(job)
+        ends, found = job.rollout.ends, remaining(job)
         stopped[key] = [index for index in found.to_stop if index in set(named)]
         pending = sorted([*found.to_rerun, *(index for index in stopped[key] if not ends(index))])
         ended = sorted([*found.to_end, *(index for index in stopped[key] if ends(index))])
         if reached := sorted([*pending, *ended, *found.done]):
-            advanced.append(RollbackWentOn(key, tuple(reached), tuple(pending), tuple(ended)))
+            advanced.append(
+                RolloutWentOn(key, tuple(reached), tuple(pending), tuple(ended), kind=job.rollout.kind)
+            )
     evicted: list[TasksEvicted] = []
     for key, indexes in stopped.items():
-        lagging = cell.jobs[key].lagging
-        for event in evicted_with(cell, cell.jobs[key], indexes, lagging.reason if lagging else ""):
+        rollout = cell.jobs[key].rollout
+        for event in evicted_with(cell, cell.jobs[key], indexes, rollout.reason if rollout else ""):
             # What runs in an alloc may be stopped itself.
             left = tuple(index for index in event.indexes if index not in stopped.get(event.job, ()))
             if left:
@@ -87,13 +89,13 @@ def decide_advance(cell: Cell, _o: Observed, command: GoOnRollingBack, _actor: s
     return Decision((*advanced, *evicted), "", "a rollback went on")
 
 
-def decide_pause(cell: Cell, _o: Observed, command: PauseRollback, _actor: str, _now: Now) -> Decision:
+def decide_pause(cell: Cell, _o: Observed, command: PauseRollouts, _actor: str, _now: Now) -> Decision:
     """Return what follows: it is noted once, for history and for those who look at the job, and again only
     after the rollback went on."""
     paused = tuple(
-        RollbackPaused(key, reason)
+        RolloutPaused(key, reason, kind=rollout.kind)
         for key, reason in command.reasons.items()
-        if key in cell.lagging and (lagging := cell.jobs[key].lagging) is not None and not lagging.paused
+        if key in cell.rolling and (rollout := cell.jobs[key].rollout) is not None and not rollout.paused
     )
     return Decision(paused, "", "a rollback is paused")
 
@@ -119,16 +121,16 @@ def not_ready(cell: Cell, observed: Observed, job: Job, now: Now) -> NotReady | 
 
     Of several tasks the first that failed is reported, or else the first. Walks the tasks of the job.
     """
-    lagging = job.lagging
-    if lagging is None or lagging.hurried:
+    rollout = job.rollout
+    if rollout is None or rollout.hurried:
         return None
     first: NotReady | None = None
     count = 0
-    without_place = _without_place(cell, observed, job, lagging)
+    without_place = _without_place(cell, observed, job, rollout)
     for task in job.tasks:
         if task.index in without_place:
             continue
-        found = _task_not_ready(cell, observed, job, lagging, task, now)
+        found = _task_not_ready(cell, observed, job, rollout, task, now)
         if found is None:
             continue
         count += 1
@@ -148,7 +150,7 @@ def stoppable(cell: Cell, job: Job, running: list[int]) -> list[int]:
     return [index for index in running if cell.machines[job.tasks[index].machine].up]
 
 
-def _without_place(cell: Cell, observed: Observed, job: Job, lagging: Lagging) -> frozenset[int]:
+def _without_place(cell: Cell, observed: Observed, job: Job, rollout: Rollout) -> frozenset[int]:
     """Return as many of the pending tasks as would be pending without any stop, those that wait longest.
 
     They may need the very room that the next stop frees: waiting for them would wait for ever. They are
@@ -158,7 +160,7 @@ def _without_place(cell: Cell, observed: Observed, job: Job, lagging: Lagging) -
     if not observed.refused.get(job.key):
         return frozenset()
     pending = sorted(cell.waiting.get(job.key, ()), key=lambda index: (job.tasks[index].since, index))
-    return frozenset(pending[: lagging.waiting])
+    return frozenset(pending[: rollout.waiting])
 
 
 def _all_unreachable(cell: Cell, job: Job) -> NotReady | None:
@@ -171,15 +173,15 @@ def _all_unreachable(cell: Cell, job: Job) -> NotReady | None:
 
 
 def _task_not_ready(
-    cell: Cell, observed: Observed, job: Job, lagging: Lagging, task: Task, now: Now
+    cell: Cell, observed: Observed, job: Job, rollout: Rollout, task: Task, now: Now
 ) -> NotReady | None:
-    if lagging.ends(task.index) or lagging.attempts.get(task.index) == task.attempt:
+    if rollout.ends(task.index) or rollout.attempts.get(task.index) == task.attempt:
         return None
     if task.state is State.PENDING:
         refused = observed.refused.get(job.key, "")
         reason = f"task {task.index} waits for a machine{refused and f': {refused}'}"
         return NotReady(reason, failed=False, since=task.since)
-    if task.attempt <= lagging.position:
+    if task.attempt <= rollout.position:
         return None  # not changed by this rollback, so nothing is learned from it
     if task.state is State.DEAD:
         if task.ending in (Ending.FINISH, Ending.KILL):
