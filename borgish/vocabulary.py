@@ -96,6 +96,12 @@ class Eviction(StrEnum):
     ALLOC_MOVED = "alloc moved"  # the alloc it ran in left the machine
 
 
+VOLUNTARY = frozenset(
+    {Eviction.RESTART, Eviction.DRAIN, Eviction.PREEMPTED, Eviction.TAINTED, Eviction.UNSUITABLE}
+)
+"""Evictions on purpose, of which ``disruption.max_rate`` of a job is the limit."""
+
+
 class RolloutKind(StrEnum):
     """Why the running tasks of a job are changed, a few at a time."""
 

@@ -74,7 +74,7 @@ from borgish.cell.model import (
 )
 from borgish.cell.rollback import same_program
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import Ending, Eviction, RolloutKind, State
+from borgish.vocabulary import VOLUNTARY, Ending, Eviction, RolloutKind, State
 
 
 def apply_entry(cell: Cell, entry: Entry) -> None:
@@ -249,6 +249,8 @@ def _tasks_evicted(cell: Cell, event: TasksEvicted, entry: Entry) -> None:
     job = cell.jobs[event.job]
     reason, notice_seconds = event.reason or event.cause, event.notice_seconds
     transition(cell, job, event.indexes, TaskEvent.EVICT, entry.at, reason, notice_seconds=notice_seconds)
+    if event.cause in VOLUNTARY:
+        note_disrupted(job, len(event.indexes), entry.at)
     for index in event.indexes:
         task = job.tasks[index]
         if event.results_count:
@@ -257,6 +259,13 @@ def _tasks_evicted(cell: Cell, event: TasksEvicted, entry: Entry) -> None:
             task.lost = (*task.lost, lost)[-LOST_ATTEMPTS_MAX:]
         elif event.cause is Eviction.RESTART:
             task.lost = ()  # its user wants it to run anew
+
+
+def note_disrupted(job: Job, tasks: int, at: float) -> None:
+    """Note that so many tasks were taken down on purpose, for ``disruption.max_rate``."""
+    rate = job.spec.disruption.max_rate
+    if rate is not None:
+        job.disrupted = (*job.disrupted, *[at] * tasks)[-rate.count :]
 
 
 def _tasks_ended(cell: Cell, event: TasksEnded, entry: Entry) -> None:

@@ -43,6 +43,7 @@ from borgish.cell.commands import (
     UncordonMachine,
     UntaintMachine,
 )
+from borgish.cell.disruption import Gate, is_exempt
 from borgish.cell.events import (
     JobChanged,
     JobForgotten,
@@ -65,15 +66,24 @@ from borgish.vocabulary import TASKS_PER_JOB_MAX, Ending, Eviction, State
 
 
 def decide(
-    cell: Cell, observed: Observed, command: Command, actor: str, now: Now, then: Cell | None = None
+    cell: Cell,
+    observed: Observed,
+    command: Command,
+    actor: str,
+    now: Now,
+    then: Cell | None = None,
+    gate: Gate | None = None,
 ) -> Decision:
     """Return what follows from a command. Raises a ``Refused`` when it may not be.
 
-    ``then``: for ``RollBack``, the cell as it was at the command's position.
+    ``then``: for ``RollBack``, the cell as it was at the command's position. ``gate``: one for several
+    commands that are decided before any of them is applied.
     """
     if isinstance(command, RollBack):
         assert then is not None, "a rollback is decided against the cell of then"
         decision = decide_rollback(cell, then, command, actor, now)
+    elif isinstance(command, EvictTasks):
+        decision = _evict(cell, command, gate or Gate(cell, observed, now))
     else:
         decision = _DECIDE[type(command)](cell, observed, command, actor, now)
     check_transitions(cell, decision.events)
@@ -231,12 +241,19 @@ def _promise(cell: Cell, _o: Observed, command: PromisePlaces, _actor: str, _now
     return Decision((event,), command.job, f"places for {task_count(len(pairs))} of {command.job} promised")
 
 
-def _evict(cell: Cell, _o: Observed, command: EvictTasks, _actor: str, _now: Now) -> Decision:
+def _evict(cell: Cell, command: EvictTasks, gate: Gate) -> Decision:
+    """Send tasks back to pending, but those that may not be taken down on purpose."""
     job = _job(cell, command.job)
     _chosen(job, command.indexes)
     running = movable(job, dict.fromkeys(command.indexes), TaskEvent.EVICT)
     for_task, notice_seconds = command.preemptor, command.notice_seconds
-    indexes = tuple(i for i in running if not for_task or may_preempt(cell, for_task, job, i))
+    may_go = [i for i in running if not for_task or may_preempt(cell, for_task, job, i)]
+    if not is_exempt(cell, command):
+        may_go = gate.pass_through(job.key, may_go)
+    elif for_task:
+        for index in may_go:
+            gate.take(job.key, index)
+    indexes = tuple(may_go)
     evicted = TasksEvicted(job.key, indexes, command.cause, command.reason, notice_seconds, for_task)
     moved = evicted_with(cell, job, indexes, command.reason or command.cause, notice_seconds)
     events = (evicted, *moved) if indexes else ()
@@ -274,7 +291,6 @@ _DECIDE: dict[type[Command], Callable[[Cell, Observed, Any, str, Now], Decision]
     ForgetJob: _forget,
     PlaceTasks: _place,
     PromisePlaces: _promise,
-    EvictTasks: _evict,
     JoinMachine: decide_machines.join,
     CordonMachine: decide_machines.cordon,
     UncordonMachine: decide_machines.uncordon,
@@ -288,5 +304,5 @@ _DECIDE: dict[type[Command], Callable[[Cell, Observed, Any, str, Now], Decision]
     AdvanceRollouts: decide_advance,
     PauseRollouts: decide_pause,
 }
-COMMANDS: tuple[type[Command], ...] = (*_DECIDE, RollBack)
+COMMANDS: tuple[type[Command], ...] = (*_DECIDE, EvictTasks, RollBack)
 """Every kind of command there is."""

@@ -342,13 +342,15 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was observed of a machine when a command about it was decided, as far as it was decided by.
 
     Of a report: the attempts of it by which something happened, of each what the events lack
-    (``cell.reported``), and those of them that the machine no longer has.
+    (``cell.reported``), and those of them that the machine no longer has. Of evictions: the tasks that were
+    named and left alone, since budgets held them.
     """
 
     instance: str = ""  # of the borglet that was heard last; "" for none under this master
     silent_seconds: float = 0.0  # since it last answered, or this master began to ask
     attempts: tuple[dict[str, Any], ...] = ()
     gone: tuple[tuple[str, int], ...] = ()  # (task name, attempt)
+    spared: tuple[str, ...] = ()  # task names
 
 
 class Recorded(msgspec.Struct, frozen=True, omit_defaults=True):

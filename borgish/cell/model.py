@@ -145,6 +145,8 @@ class Job(msgspec.Struct):
     versioned_by: str = ""  # "": who submitted it
     earlier: dict[int, Version] = {}  # those before ``version``, by number, in order
     last_rollout: LastRollout | None = None
+    # When its tasks were last taken down on purpose, in seconds since 1970: as many as ``max_rate`` asks for.
+    disrupted: tuple[float, ...] = ()
 
     @property
     def state(self) -> State:
@@ -283,6 +285,20 @@ class Touched(msgspec.Struct):
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in self.__struct_fields__)
+
+    def add(self, later: "Touched") -> None:
+        """Take in what was touched after this."""
+        for job, indexes in later.tasks.items():
+            there = self.tasks.setdefault(job, indexes)
+            if there is not indexes:
+                there |= indexes
+        for job, first in later.tasks_gone.items():
+            self.tasks_gone[job] = min(first, self.tasks_gone.get(job, first))
+        self.machines -= later.machines_gone
+        for name in self.__struct_fields__:
+            there = getattr(self, name)
+            if isinstance(there, set):
+                there |= getattr(later, name)
 
 
 class Cell:

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from borgish.cell.commands import Observe, SeenAttempt
-from borgish.cell.model import Cell
+from borgish.cell.model import Cell, Job
 from borgish.clock import Now
+from borgish.spec.job import JobSpec
 from borgish.vocabulary import Runtime
 
 PORT_REST_SECONDS = 600.0
@@ -67,16 +68,41 @@ class SeenMachine(msgspec.Struct):
         return max(self.heard, self.watched_since)
 
 
+class KnownJob(msgspec.Struct, eq=False):
+    """Which tasks of a job are down, as long as the job's own record is what it was."""
+
+    job: Job
+    spec: JobSpec
+    tasks_wanted: int
+    down: set[int]
+    changed: set[int] = set()  # to be looked at again before the next answer
+
+
+class Known(msgspec.Struct, eq=False):
+    """What ``cell.availability`` keeps of the jobs that it was asked about, and who tells it of changes.
+
+    ``machines_down`` are those that were not up, as far as they were told of.
+    """
+
+    jobs: dict[str, KnownJob] = {}
+    machines_down: set[str] = set()
+
+
 class Observed:
     """All machines as last heard; a machine is here from its joining on.
 
     Not ``known`` at a moment of the past, of which nothing observed is kept.
+
+    ``availability`` is kept by who tells of all that changes, as the master's step does; None: it is found
+    out anew each time. ``spared`` is read back from the journal: tasks that were not to be disrupted.
     """
 
     def __init__(self, *, known: bool = True) -> None:
         self.known = known
         self.machines: dict[str, SeenMachine] = {}
         self.refused: dict[str, str] = {}  # by job in a rollback: what the last pass found in its way
+        self.availability: Known | None = None
+        self.spared: frozenset[str] = frozenset()
 
     def attempt(self, machine: str, task: str, attempt: int) -> SeenAttempt | None:
         """Return what was last seen of an attempt on a machine."""

@@ -37,7 +37,7 @@ from borgish.cell.observed import Observed, SeenMachine
 from borgish.cell.reported import report_facts, report_of
 from borgish.clock import Now
 from borgish.errors import StoreDamaged
-from borgish.vocabulary import Eviction
+from borgish.vocabulary import Eviction, task_name
 
 Events = Sequence[AnyEvent]
 
@@ -50,6 +50,8 @@ _encode = msgspec.json.Encoder(order="deterministic").encode  # sets too: the sa
 def record(decided: Sequence[tuple[Command, Events]], facts: Facts | None = None) -> Recorded:
     """Return what is kept of commands, each with the events that it led to."""
     fields = tuple(_not_in_events(command, events) for command, events in decided)
+    if spared := tuple(_spared(decided)):
+        facts = Facts(spared=spared)
     return Recorded(fields if any(fields) else (), facts)
 
 
@@ -102,6 +104,10 @@ def observed_of(facts: Facts | None, command: Command, now: Now) -> Observed:
     No program is said to run on a machine that was let go of: such a one is not while it is up, and while it
     is down nobody asks for them.
     """
+    if isinstance(command, EvictTasks):
+        observed = Observed(known=False)
+        observed.spared = frozenset(facts.spared if facts else ())
+        return observed
     observed = Observed()
     if facts is None:
         return observed
@@ -113,6 +119,15 @@ def observed_of(facts: Facts | None, command: Command, now: Now) -> Observed:
         case RemoveMachine(name):
             observed.machines[name] = seen
     return observed
+
+
+def _spared(decided: Sequence[tuple[Command, Events]]) -> Iterator[str]:
+    """Yield the tasks that evictions named and left alone, by what was observed."""
+    for command, events in decided:
+        if isinstance(command, EvictTasks):
+            # The first event is the command's own: the others are of what was in allocs.
+            gone = events[0].indexes if events and isinstance(events[0], TasksEvicted) else ()
+            yield from (task_name(command.job, index) for index in command.indexes if index not in gone)
 
 
 def _parts(events: Events) -> Iterator[list[AnyEvent]]:

@@ -10,6 +10,7 @@ from itertools import chain
 import msgspec
 
 from borgish.cell.apply import apply_entry
+from borgish.cell.availability import keep_availability, note_tasks, note_touched
 from borgish.cell.commands import (
     BeginEpoch,
     Command,
@@ -22,6 +23,7 @@ from borgish.cell.commands import (
     SubmitJob,
 )
 from borgish.cell.decide import decide
+from borgish.cell.disruption import Gate
 from borgish.cell.events import (
     AnyEvent,
     EntriesLost,
@@ -99,6 +101,7 @@ class Core:
         self._reported: set[str] = set()
         self._seen: dict[str, set[int]] = {}
         watch(self.observed, cell.machines, now)
+        keep_availability(cell, self.observed)
 
     def change(self, settings: ReconcileSettings) -> None:
         """Reconcile by other times and numbers from the next step on."""
@@ -297,10 +300,14 @@ class Core:
                     returned.append(name)
                 case MachineJoined(machine) if machine.name in there and not there[machine.name].up:
                     returned.append(machine.name)
+        before = self.cell.take_touched()
         try:
             apply_entry(self.cell, entry)
         except Exception as error:  # of what nobody foresaw, half may have been applied
             raise broken_by(entry, error) from error
+        note_touched(self.cell, self.observed, self.cell.touched)
+        before.add(self.cell.touched)
+        self.cell.touched = before
         if returned:
             mark_returned(self.observed, returned, now)
         for event in decision.events:
@@ -317,6 +324,7 @@ class Core:
         for name, _attempt in [*gone, *((a.task, a.attempt) for a in report.changed)]:
             job, index = split_task_name(name)
             self._seen.setdefault(job, set()).add(index)
+            note_tasks(self.observed, job, (index,))
 
     # Deciding by itself
 
@@ -377,9 +385,10 @@ class Core:
         """Enter what the scheduler planned as one decision."""
         decided: list[tuple[Command, tuple[AnyEvent, ...]]] = []
         moved: Moved = {}
+        gate = Gate(self.cell, self.observed, now)
         for command in commands:
             try:
-                events = decide(self.cell, self.observed, command, "scheduler", now).events
+                events = decide(self.cell, self.observed, command, "scheduler", now, gate=gate).events
                 # Each was decided as if it were alone. An entry of two that move one task would break off
                 # half-way, and end the process.
                 check_transitions(self.cell, events, moved)

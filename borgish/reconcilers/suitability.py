@@ -1,12 +1,14 @@
 """Tasks leave machines that stopped meeting their constraints, where their job says ``recheck: evict``.
 
-Those of other jobs stay, and that they should not is shown. A few at each resync, so that there is a
-rate: one changed file can change the attributes of all machines.
+Those of other jobs stay, and that they should not is shown. Within the budgets of their jobs
+(``cell.disruption``), and a few at each resync, so that there is a rate: one changed file can change the
+attributes of all machines.
 """
 
 from collections.abc import Iterator
 
 from borgish.cell.commands import Command, EvictTasks
+from borgish.cell.disruption import Gate
 from borgish.cell.model import Cell, Job
 from borgish.cell.observed import Observed
 from borgish.cell.suitability import why_unsuitable
@@ -15,15 +17,16 @@ from borgish.reconcilers.settings import EVICTIONS_MAX, ReconcileSettings
 from borgish.vocabulary import Eviction, Recheck, State
 
 
-def reconcile(cell: Cell, _observed: Observed, _settings: ReconcileSettings, _now: Now) -> Iterator[Command]:
-    """Evict what its machine no longer suits, in order of jobs."""
-    room = EVICTIONS_MAX
+def reconcile(cell: Cell, observed: Observed, _settings: ReconcileSettings, now: Now) -> Iterator[Command]:
+    """Evict what its machine no longer suits and may be disrupted, in order of jobs."""
+    room, gate = EVICTIONS_MAX, Gate(cell, observed, now)
     for key in sorted(key for key, job in cell.jobs.items() if job.running and _is_rechecked(job)):
         for reason, indexes in _leaving(cell, cell.jobs[key]).items():
             if room <= 0:
                 return
-            yield EvictTasks(key, tuple(indexes[:room]), Eviction.UNSUITABLE, reason)
-            room -= len(indexes)
+            if going := gate.pass_through(key, indexes, room):
+                yield EvictTasks(key, tuple(going), Eviction.UNSUITABLE, reason)
+                room -= len(going)
 
 
 def _is_rechecked(job: Job) -> bool:

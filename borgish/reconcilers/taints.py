@@ -1,13 +1,14 @@
 """Tasks leave machines with a taint that evicts: at once, or when the time that they tolerate is over. It is
 the way to drain a machine: ``borgctl machine taint M drain --effect evict``.
 
-A few at each resync, so that there is a rate: whoever taints a whole row of machines wants them
-emptied, not everything stopped at once.
+Within the budgets of their jobs (``cell.disruption``), and a few at each resync, so that there is a rate:
+whoever taints a whole row of machines wants them emptied, not everything stopped at once.
 """
 
 from collections.abc import Iterator
 
 from borgish.cell.commands import Command, EvictTasks
+from borgish.cell.disruption import Gate
 from borgish.cell.model import Cell, Machine
 from borgish.cell.observed import Observed
 from borgish.cell.suitability import evict_at
@@ -17,19 +18,20 @@ from borgish.spec.job import JobSpec
 from borgish.vocabulary import Eviction, TaintEffect
 
 
-def reconcile(cell: Cell, _observed: Observed, _settings: ReconcileSettings, now: Now) -> Iterator[Command]:
-    """Evict what may not stay, in order of machines and jobs."""
-    room = EVICTIONS_MAX
+def reconcile(cell: Cell, observed: Observed, _settings: ReconcileSettings, now: Now) -> Iterator[Command]:
+    """Evict what may not stay and may be disrupted, in order of machines and jobs."""
+    room, gate = EVICTIONS_MAX, Gate(cell, observed, now)
     evicting = (m for m in cell.machines.values() if any(t.effect is TaintEffect.EVICT for t in m.taints))
     for machine in sorted(evicting, key=lambda machine: machine.name):
-        for (job, reason), indexes in _leaving(cell, machine, now).items():
+        for (job, reason), indexes in leaving(cell, machine, now).items():
             if room <= 0:
                 return
-            yield EvictTasks(job, tuple(indexes[:room]), Eviction.TAINTED, reason)
-            room -= len(indexes)
+            if going := gate.pass_through(job, indexes, room):
+                yield EvictTasks(job, tuple(going), Eviction.TAINTED, reason)
+                room -= len(going)
 
 
-def _leaving(cell: Cell, machine: Machine, now: Now) -> dict[tuple[str, str], list[int]]:
+def leaving(cell: Cell, machine: Machine, now: Now) -> dict[tuple[str, str], list[int]]:
     """Return the tasks whose time on a machine is over, by their job and the reason."""
     leaving: dict[tuple[str, str], list[int]] = {}
     for key, index in sorted(cell.placed[machine.name]):

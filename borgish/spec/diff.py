@@ -9,6 +9,7 @@ from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.resources import show_bytes, show_cpu, show_seconds
 from borgish.spec.job import Constraint, JobSpec
 from borgish.spec.mistakes import safe
+from borgish.spec.shares import Rate, Share
 
 _SHOWN_MAX = 60
 _ABSENT = object()
@@ -44,7 +45,7 @@ def _line(path: str, old: Any, new: Any, bands: Bands) -> str:
 
 def _flat(value: Any, path: str = "") -> dict[str, Any]:
     """Return the leaves of a spec by path, named as in a job file: ``resources.cpu``."""
-    if isinstance(value, msgspec.Struct) and not isinstance(value, Constraint):
+    if isinstance(value, msgspec.Struct) and not isinstance(value, Constraint | Share | Rate):
         value = {_field(name): getattr(value, name) for name in value.__struct_fields__}
         if path.endswith("resources"):
             value |= value.pop("named")

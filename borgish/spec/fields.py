@@ -12,6 +12,7 @@ from borgish.spec.job import (
     MACHINE,
     Affinity,
     Constraint,
+    Disruption,
     Health,
     Override,
     Preference,
@@ -36,7 +37,19 @@ from borgish.spec.kinds import (
     Wrong,
 )
 from borgish.spec.mistakes import nearest, quote
-from borgish.spec.values import Condition, EnvName, Index, Limits, Port, Priority, Signal, Tcp, duration
+from borgish.spec.values import (
+    Condition,
+    EnvName,
+    Index,
+    Limits,
+    Port,
+    Priority,
+    Signal,
+    TaskRate,
+    TaskShare,
+    Tcp,
+    duration,
+)
 from borgish.vocabulary import (
     NAME_PATTERN,
     TAINT_KEY_PATTERN,
@@ -287,6 +300,22 @@ def _make_toleration(values: Values) -> Toleration | None:
 _TOLERATION = Record("a toleration", _TOLERATION_FIELDS, "{taint: maintenance, for: 1h}", _make_toleration)
 TOLERATIONS = ListOf(_TOLERATION, 32, "[{taint: dedicated, value: ml}]")
 
+DISRUPTION_FIELDS = (
+    Field(
+        "max_unavailable",
+        TaskShare(),
+        "so many tasks, or so much of them, are down before none is taken down on purpose; at least one; "
+        "10% unless given",
+    ),
+    Field("max_rate", TaskRate(), "so many tasks in a time are taken down on purpose; no limit unless given"),
+)
+DISRUPTION = Record(
+    "disruption",
+    DISRUPTION_FIELDS,
+    "{max_unavailable: 1}",
+    lambda values: Disruption(**values.given),
+)
+
 JOB_FIELDS = (
     Field("name", Name(), "the job's name, like web", required=True),
     Field("kind", Choice(JobKind), "job, or alloc_set: reserved envelopes for the tasks of other jobs"),
@@ -337,6 +366,7 @@ JOB_FIELDS = (
         "longest grace period of the tasks that it preempts; their own unless given",
         "preempt_within_seconds",
     ),
+    Field("disruption", DISRUPTION, "how many of its tasks may be down on purpose, and how often"),
     Field(
         "overrides",
         MapOf(Index(), OVERRIDE, TASKS_PER_JOB_MAX, "{0: {env: {ROLE: first}}}"),

@@ -6,6 +6,7 @@ Only ``spec.read`` makes these from what users write; everywhere else they are t
 import msgspec
 
 from borgish.resources import Resources
+from borgish.spec.shares import Rate, Share
 from borgish.vocabulary import Appclass, JobKind, Recheck, RestartPolicy, Runtime
 
 MACHINE = "machine"
@@ -111,6 +112,18 @@ class Toleration(msgspec.Struct, frozen=True, omit_defaults=True):
     for_seconds: float | None = None
 
 
+class Disruption(msgspec.Struct, frozen=True):
+    """How far the job may be disrupted on purpose (Kubernetes' PodDisruptionBudget; section 4 of the Borg
+    paper).
+
+    Nobody takes a task down while ``max_unavailable`` are down for whatever reason: one or a tenth, whichever
+    is more, unless given. ``max_rate`` bounds how many are taken down in a time; None: nothing does.
+    """
+
+    max_unavailable: Share = Share(1, 10)
+    max_rate: Rate | None = None
+
+
 class Program(msgspec.Struct, frozen=True, omit_defaults=True):
     """One more program of each task (a sidecar): starts, runs and ends with it, in its limits."""
 
@@ -165,6 +178,7 @@ class JobSpec(msgspec.Struct, frozen=True):
     tolerations: tuple[Toleration, ...] = ()
     recheck: Recheck = Recheck.KEEP
     preempt_within_seconds: float = 0.0  # the most notice its victims get; 0: all of their own grace
+    disruption: Disruption = Disruption()
 
     @property
     def key(self) -> str:

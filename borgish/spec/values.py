@@ -22,6 +22,7 @@ from borgish.spec.document import Node, Scalar
 from borgish.spec.job import Constraint
 from borgish.spec.kinds import Field, Leaf, MapOf, Name, Place, Schema, Text, Whole, Wrong, pairs, scalar
 from borgish.spec.mistakes import nearest, other_name, quote, standard_resource
+from borgish.spec.shares import Rate, Share, parse_rate, parse_share
 from borgish.spec.substitute import OWN_PREFIX
 from borgish.vocabulary import NAME_PATTERN, TASKS_PER_JOB_MAX
 
@@ -70,6 +71,37 @@ class Port(Name):
 
     def schema(self) -> Schema:
         return {**super().schema(), "not": {"pattern": "^[0-9]+$"}}
+
+
+class TaskShare(Leaf[Share]):
+    """A number of tasks, or a percentage of them."""
+
+    example = "1 or 10%"
+
+    def of(self, found: Scalar) -> Share:
+        return _parsed(parse_share, found.text, self.example)
+
+    def schema(self) -> Schema:
+        return {"type": ["integer", "string"], "pattern": "^[0-9]+%?$", "minimum": 1}
+
+
+class TaskRate(Leaf[Rate]):
+    """A number of tasks in a time."""
+
+    example = "5 per 10m"
+
+    def of(self, found: Scalar) -> Rate:
+        return _parsed(parse_rate, found.text, self.example)
+
+    def schema(self) -> Schema:
+        return {"type": "string", "pattern": r"^[0-9]+ per [0-9]+(\.[0-9]+)? ?(ms|s|m|h|d)$"}
+
+
+def _parsed(parse: Callable[[str], T], text: str, example: str) -> T:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise Wrong(f"{quote(text)} {error}", f"write it like {example}") from None
 
 
 _BYTES_PATTERN = r"^[0-9]+(\.[0-9]+)? ?([kMGT]?B|[KMGT]iB?)?$"

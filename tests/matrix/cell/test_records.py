@@ -61,7 +61,7 @@ FIELDS: dict[type[Any], dict[str, str]] = {
         **dict.fromkeys(("key", "submitted_at", "submitted_by", "generation"), IN_TABLE),
         **dict.fromkeys(("version", "versioned_at", "versioned_by", "earlier"), IN_TABLE),
         **dict.fromkeys(("pending", "running", "dead", "finished"), IN_TABLE),
-        **dict.fromkeys(("rollout", "last_rollout"), NEITHER),
+        **dict.fromkeys(("rollout", "last_rollout", "disrupted"), NEITHER),
     },
     Quota: {"user": IN_TABLE, "band": IN_TABLE, "limits": BOTH, "until": BOTH},
 }

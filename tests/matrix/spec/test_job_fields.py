@@ -52,6 +52,8 @@ class Sample(msgspec.Struct, frozen=True):
 JOB = {"name": "web", "run": ["serve"]}
 PLACED = "it says where tasks go, or who goes first: the scheduler has used it when there is an attempt"
 
+GATE = "it says whether a task may be taken down: nobody asks its machine"
+
 
 def carried(field: str, before: Any, after: Any, where: str, **both: Any) -> Sample:
     return Sample(_nested(field, before) | both, _nested(field, after) | both, carried=where)
@@ -140,6 +142,8 @@ FIELDS = {
     "preempt_within": master_only(
         "preempt_within", "1s", "2s", "it is the victims' notice, and reaches their machines in a StopOrder"
     ),
+    "disruption.max_unavailable": master_only("disruption.max_unavailable", 1, "20%", GATE),
+    "disruption.max_rate": master_only("disruption.max_rate", "5 per 10m", "6 per 10m", GATE),
     "overrides.*.run": carried("overrides.0.run", ["a"], ["b"], "run"),
     "overrides.*.env": carried("overrides.0.env", {"A": "1"}, {"A": "2"}, "env.A"),
     **{

@@ -72,12 +72,10 @@ def cellar() -> Cellar:
 
 
 def fail_to_decide(monkeypatch: pytest.MonkeyPatch, bad: type[Command]) -> None:
-    def failing(
-        cell: Cell, observed: Any, command: Command, actor: str, now: Now, then: Cell | None = None
-    ) -> Decision:
+    def failing(cell: Cell, observed: Any, command: Command, *more: Any, **given: Any) -> Decision:
         if isinstance(command, bad):
             raise ZeroDivisionError("nobody foresaw this")
-        return decide(cell, observed, command, actor, now, then)
+        return decide(cell, observed, command, *more, **given)
 
     monkeypatch.setattr(core_module, "decide", failing)
 

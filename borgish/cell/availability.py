@@ -1,0 +1,108 @@
+"""Which tasks are down: wanted, and not there for those who use them.
+
+It follows from the cell and from what was observed. Where the master tells of all that changes
+(``note_tasks``, ``note_touched``), only that is looked at again, for the jobs that are asked about: a job of
+10,000 tasks is walked once, and again when its own record changes. What a new master has not heard of is down
+until it has.
+"""
+
+from collections.abc import Iterable, Set
+
+from borgish.cell.model import Cell, Job, Task, Touched
+from borgish.cell.observed import Known, KnownJob, Observed
+from borgish.vocabulary import JobKind, Phase, State, task_name
+
+
+def why_down(cell: Cell, observed: Observed, job: Job, task: Task) -> str:
+    """Return why a task is down, in words; "" where it is not.
+
+    A task that is dead, or more than are wanted, is not: nobody waits for it. One that is probed is down
+    until its probe has answered, if it is a service.
+    """
+    if task.state is State.DEAD or task.index >= job.tasks_wanted:
+        return ""
+    if task.state is State.PENDING:
+        return str(State.PENDING)
+    machine = cell.machines.get(task.machine)
+    if machine is None or not machine.up:
+        return f"{task.machine} is down"
+    spec = job.spec_of(task)
+    if spec.kind is JobKind.ALLOC_SET:
+        return ""  # reserved: there is nothing to come up
+    seen = observed.attempt(task.machine, task_name(job.key, task.index), task.attempt)
+    if seen is None:
+        return f"not reported by {task.machine} yet"
+    if seen.ended is not None:
+        return "ended"
+    if seen.phase is Phase.UP and spec.health is not None and spec.is_service:
+        return "not healthy yet"
+    return "" if seen.phase in (Phase.UP, Phase.HEALTHY) else str(seen.phase)
+
+
+def down_of(cell: Cell, observed: Observed, job: Job) -> Set[int]:
+    """Return the indexes of a job's tasks that are down. They are read, not kept: the set may change."""
+    known = observed.availability
+    if known is None:
+        return find_down(cell, observed, job)
+    there = known.jobs.get(job.key)
+    if (
+        there is None
+        or there.job is not job
+        or there.spec is not job.spec
+        or there.tasks_wanted != job.tasks_wanted
+    ):
+        there = KnownJob(job, job.spec, job.tasks_wanted, find_down(cell, observed, job))
+        known.jobs[job.key] = there
+        return there.down
+    for index in there.changed:
+        if index < len(job.tasks) and why_down(cell, observed, job, job.tasks[index]):
+            there.down.add(index)
+        else:
+            there.down.discard(index)
+    there.changed.clear()
+    return there.down
+
+
+def find_down(cell: Cell, observed: Observed, job: Job) -> set[int]:
+    """Return the same by looking at every task."""
+    return {task.index for task in job.tasks if why_down(cell, observed, job, task)}
+
+
+def live_tasks(job: Job) -> int:
+    """Return how many tasks a job should have running: those wanted that are not over."""
+    live = job.pending + job.running
+    return live - sum(task.state is not State.DEAD for task in job.tasks[job.tasks_wanted :])
+
+
+# For the master's step, which tells of all that changes
+
+
+def keep_availability(cell: Cell, observed: Observed) -> None:
+    """Keep what is found out from now on."""
+    down = {name for name, machine in cell.machines.items() if not machine.up}
+    observed.availability = Known(machines_down=down)
+
+
+def note_tasks(observed: Observed, job: str, indexes: Iterable[int]) -> None:
+    """Note that tasks of a job have changed, or what is seen of them."""
+    known = observed.availability
+    if known is not None and (there := known.jobs.get(job)) is not None:
+        there.changed.update(indexes)
+
+
+def note_touched(cell: Cell, observed: Observed, touched: Touched) -> None:
+    """Note what an entry wrote to."""
+    known = observed.availability
+    if known is None:
+        return
+    for job, indexes in touched.tasks.items():
+        note_tasks(observed, job, indexes)
+    for job in touched.jobs_gone | touched.tasks_gone.keys():
+        known.jobs.pop(job, None)
+    for name in touched.machines:
+        machine = cell.machines.get(name)
+        if machine is not None and machine.up is (name in known.machines_down):
+            known.machines_down.symmetric_difference_update((name,))
+            for job, index in cell.placed[name]:
+                note_tasks(observed, job, (index,))
+    known.machines_down -= touched.machines_gone

@@ -1,0 +1,106 @@
+"""What is kept of who is down is what looking at every task finds, whatever happens in between."""
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from borgish.cell.availability import down_of, find_down
+from borgish.cell.commands import (
+    Command,
+    EvictTasks,
+    ForgetJob,
+    JoinMachine,
+    KillTasks,
+    Observe,
+    RemoveMachine,
+    RestartTasks,
+    ScaleJob,
+    SeenAttempt,
+    SetMachineDown,
+    SetMachineUp,
+    SubmitJob,
+)
+from borgish.cell.model import Cell, Snapshot
+from borgish.clock import Now
+from borgish.master.core import Core
+from borgish.master.step import CommandRequest, PollsAnswered
+from borgish.reconcilers.settings import ReconcileSettings
+from borgish.spec.job import Health
+from borgish.vocabulary import Ending, Eviction, JobKind, Phase
+from tests.profiles import examples
+from tests.property.cell.test_random_lives import indexes, jobs, machine, machines, spec
+from tests.unit.cell.test_decide import spec as spec_with
+
+NAMES = ("a", "b", "c")
+names = st.sampled_from(NAMES)
+specs = st.one_of(
+    st.builds(spec, names, st.integers(1, 5), st.just(100), st.just(0)),
+    st.builds(
+        lambda name, tasks: spec_with(name, tasks, user="u", health=Health(command=("true",))),
+        names,
+        st.integers(1, 5),
+    ),
+    st.builds(
+        lambda name: spec_with(name, 2, user="u", kind=JobKind.ALLOC_SET),
+        names,
+    ),
+)
+commands: st.SearchStrategy[Command] = st.one_of(
+    specs.map(SubmitJob),
+    st.builds(ScaleJob, jobs, st.integers(1, 6)),
+    st.builds(KillTasks, jobs, indexes),
+    st.builds(RestartTasks, jobs, indexes),
+    st.builds(EvictTasks, jobs, st.just((0,)), st.just(Eviction.MACHINE_LOST)),
+    st.builds(ForgetJob, jobs),
+    st.builds(JoinMachine, st.builds(machine, machines, st.just(7000)), st.just("i"), st.just(True)),
+    st.builds(RemoveMachine, machines),
+    st.builds(SetMachineDown, machines, st.just("silent")),
+    st.builds(SetMachineUp, machines),
+)
+
+
+class Said(msgspec.Struct):
+    """What a machine says of its attempts: of each a phase, or nothing."""
+
+    machine: str
+    phases: list[Phase | None]
+    ended: Ending | None
+    whole: bool
+
+
+reports = st.builds(
+    Said,
+    machines,
+    st.lists(st.sampled_from([None, *Phase]), min_size=6, max_size=6),
+    st.sampled_from([None, None, *Ending]),
+    st.booleans(),
+)
+asked = st.sets(st.sampled_from([f"u/{name}" for name in NAMES]))
+
+
+def report(core: Core, said: Said) -> Observe:
+    """Return a report about what runs on a machine."""
+    placed = sorted(core.cell.placed.get(said.machine, ()))
+    found = []
+    for (job, index), phase in zip(placed, said.phases, strict=False):
+        if phase is not None:
+            attempt = core.cell.jobs[job].tasks[index].attempt
+            found.append(SeenAttempt(f"{job}/{index}", attempt, phase, ended=said.ended, exit_code=1))
+    return Observe(said.machine, "b", "i", tuple(found), whole=said.whole)
+
+
+@settings(max_examples=examples(100))
+@given(st.lists(st.tuples(commands | reports, asked), max_size=40))
+def test_what_is_kept_is_what_is_found(moves: list[tuple[Command | Said, set[str]]]) -> None:
+    now = Now(100.0, 100.0)
+    core = Core(Cell(Snapshot("p")), ReconcileSettings(), now)
+    core.begin(1, "me", now)
+    core.step([CommandRequest(1, JoinMachine(machine("m1", 7000), "i", known=True), "ann", "r", "d")], now)
+    for move, ask in moves:
+        now = now.later(1.5)
+        command = report(core, move) if isinstance(move, Said) else move
+        heard = PollsAnswered(dict.fromkeys(core.cell.machines, now.mono))
+        core.step([heard, CommandRequest(1, command, "ann", f"r{now.mono}", "d")], now)
+        for key in sorted(ask & core.cell.jobs.keys()):
+            job = core.cell.jobs[key]
+            assert down_of(core.cell, core.observed, job) == find_down(core.cell, core.observed, job), key

@@ -1,0 +1,186 @@
+"""Which tasks may be taken down on purpose, and what is said of the others."""
+
+from typing import Any
+
+import pytest
+
+from borgish.cell.commands import EvictTasks, KillTasks, PlaceTasks, SeenAttempt, SetMachineDown, SubmitJob
+from borgish.cell.disruption import Gate
+from borgish.cell.observed import Observed
+from borgish.resources import Resources
+from borgish.spec.job import Disruption, Health, Restart
+from borgish.spec.shares import Rate, Share, parse_rate, parse_share
+from borgish.vocabulary import Eviction, JobKind, Phase, RestartPolicy
+from tests.unit.cell.test_decide import NOW, Desk, seen, spec
+
+
+def up(desk: Desk, tasks: int, **changes: Any) -> None:
+    """Let a job run whose tasks are all up."""
+    desk.submit_and_place(spec(tasks=tasks, resources=Resources(10, 1024), **changes))
+    desk.report(*(seen(desk, index) for index in range(tasks)), whole=True)
+
+
+def gate(desk: Desk) -> Gate:
+    return Gate(desk.cell, desk.observed, NOW)
+
+
+@pytest.mark.parametrize(("tasks", "at_once"), [(1, 1), (9, 1), (19, 1), (20, 2), (100, 10)])
+def test_one_task_or_a_tenth_whichever_is_more(tasks: int, at_once: int) -> None:
+    desk = Desk()
+    up(desk, tasks)
+    asked, gone = gate(desk), 0
+    for index in range(tasks):
+        if not asked.refused("ann/web", index):
+            asked.take("ann/web", index)
+            gone += 1
+    assert gone == at_once
+
+
+def test_a_refusal_names_the_budget_and_who_uses_it() -> None:
+    desk = Desk()
+    up(desk, 10)
+    desk.do(EvictTasks("ann/web", (3,), Eviction.MACHINE_LOST))
+    assert gate(desk).refused("ann/web", 4) == (
+        "of ann/web at most 1 of 10 tasks may be down (max_unavailable 10%), and down is 3 (pending)"
+    )
+
+
+@pytest.mark.parametrize(
+    "phase", [each for each in Phase if each not in (Phase.UP, Phase.HEALTHY, Phase.ASSIGNED)]
+)
+def test_what_is_down_for_any_reason_uses_the_budget_up_and_is_free_itself(phase: Phase) -> None:
+    desk = Desk()
+    up(desk, 3)
+    desk.report(seen(desk, 1, phase=phase))
+    assert f"down is 1 ({phase})" in gate(desk).refused("ann/web", 0)
+    assert gate(desk).refused("ann/web", 1) == ""
+
+
+def test_who_was_not_heard_of_is_down() -> None:
+    desk = Desk()
+    desk.submit_and_place(spec(tasks=3))
+    desk.report(seen(desk, 0))
+    assert (
+        gate(desk)
+        .refused("ann/web", 0)
+        .endswith("down are 1 (not reported by m1 yet), 2 (not reported by m1 yet)")
+    )
+
+
+def test_on_a_machine_that_is_down_all_is_free() -> None:
+    desk = Desk()
+    up(desk, 3)
+    desk.do(SetMachineDown("m1", "silent"))
+    assert [gate(desk).refused("ann/web", index) for index in range(3)] == [""] * 3
+
+
+@pytest.mark.parametrize(
+    ("policy", "phase", "is_down"),
+    [
+        (RestartPolicy.ALWAYS, Phase.UP, True),
+        (RestartPolicy.ALWAYS, Phase.HEALTHY, False),
+        (RestartPolicy.ON_FAILURE, Phase.UP, False),
+    ],
+)
+def test_a_service_that_is_probed_is_there_when_it_is_healthy(
+    policy: RestartPolicy, phase: Phase, *, is_down: bool
+) -> None:
+    desk = Desk()
+    up(desk, 2, health=Health(command=("true",)), restart=Restart(policy))
+    desk.report(seen(desk, 0, phase=phase), seen(desk, 1, phase=Phase.HEALTHY))
+    assert bool(gate(desk).refused("ann/web", 1)) is is_down
+
+
+def test_dead_tasks_are_neither_wanted_nor_down() -> None:
+    desk = Desk()
+    up(desk, 20)
+    desk.do(KillTasks("ann/web", tuple(range(15))))
+    asked = gate(desk)
+    assert asked.refused("ann/web", 3) == ""
+    asked.take("ann/web", 3)
+    assert asked.refused("ann/web", 19) == ""  # nobody's place was used up
+    asked.take("ann/web", 19)
+    assert "at most 1 of 5 tasks may be down" in asked.refused("ann/web", 18)  # a tenth of those that live
+
+
+def test_its_own_update_may_go_as_far_as_it_says() -> None:
+    desk = Desk()
+    up(desk, 5)
+    asked = gate(desk)
+    for index in range(3):
+        assert asked.refused("ann/web", index, at_a_time=3) == ""
+        asked.take("ann/web", index)
+    assert asked.refused("ann/web", 3, at_a_time=3) == (
+        "of ann/web at most 3 of 5 tasks may be down (at a time), and down are 0 (about to leave), "
+        "1 (about to leave), 2 (about to leave)"
+    )
+    assert asked.refused("ann/web", 0) == ""  # it is leaving already
+
+
+def test_a_rate_bounds_how_many_go_in_a_time() -> None:
+    desk = Desk()
+    up(desk, 9, disruption=Disruption(Share(9), Rate(2, 600.0)))
+    asked = gate(desk)
+    for index in (0, 1):
+        assert asked.refused("ann/web", index) == ""
+        asked.take("ann/web", index)
+    wait = "of ann/web at most 2 per 10m may be taken down on purpose (max_rate), and 2 were"
+    assert asked.refused("ann/web", 2) == wait
+    desk.do(EvictTasks("ann/web", (0, 1), Eviction.TAINTED))
+    assert gate(desk).refused("ann/web", 2) == wait
+    assert Gate(desk.cell, desk.observed, NOW.later(601.0)).refused("ann/web", 2) == ""
+
+
+def test_losses_do_not_count_towards_a_rate() -> None:
+    desk = Desk()
+    up(desk, 9, disruption=Disruption(Share(9), Rate(1, 600.0)))
+    desk.do(EvictTasks("ann/web", (0, 1), Eviction.MACHINE_LOST))
+    assert gate(desk).refused("ann/web", 2) == ""
+
+
+def test_with_an_alloc_goes_what_is_in_it() -> None:
+    desk = Desk()
+    desk.submit_and_place(spec("room", 10, resources=Resources(10, 1024), kind=JobKind.ALLOC_SET))
+    inner = spec("inner", 2, inside="ann/room", resources=Resources(5, 512))
+    desk.do(SubmitJob(inner))
+    desk.do(PlaceTasks("ann/inner", (0, 1), ("m1", "m1"), allocs=(0, 0)))
+    attempt = desk.cell.jobs["ann/inner"].tasks[0].attempt
+    desk.report(*(SeenAttempt(f"ann/inner/{index}", attempt, Phase.UP) for index in range(2)), whole=True)
+    assert gate(desk).refused("ann/room", 1) == ""
+    assert gate(desk).refused("ann/room", 0) == (
+        "of ann/inner at most 1 of 2 tasks may be down (max_unavailable 10%), and 2 would go down together"
+    )
+
+
+def test_of_the_past_all_is_open_but_what_was_spared() -> None:
+    desk = Desk()
+    desk.submit_and_place(spec(tasks=3))
+    past = Observed(known=False)
+    past.spared = frozenset({"ann/web/1"})
+    asked = Gate(desk.cell, past, NOW)
+    assert [bool(asked.refused("ann/web", index)) for index in range(3)] == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "share", "of_7"), [("1", Share(1), 1), ("10%", Share(1, 10), 1), ("30%", Share(1, 30), 2)]
+)
+def test_shares_read_as_they_are_written(text: str, share: Share, of_7: int) -> None:
+    assert parse_share(text) == share
+    assert str(share) == text
+    assert share.of(7) == of_7
+
+
+@pytest.mark.parametrize("text", ["", "0", "0%", "101%", "-1", "1.5", "10 %", "10001", "%", "a"])
+def test_what_is_no_share(text: str) -> None:
+    with pytest.raises(ValueError, match="is"):
+        parse_share(text)
+
+
+@pytest.mark.parametrize("text", ["", "5", "5 per", "0 per 1m", "5 per 10", "5 per 0s", "per 10m"])
+def test_what_is_no_rate(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is|unit"):
+        parse_rate(text)
+
+
+def test_a_rate_reads_as_it_is_written() -> None:
+    assert str(parse_rate("5 per 10m")) == "5 per 10m"
