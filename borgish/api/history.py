@@ -70,7 +70,7 @@ async def explain_task(request: ApiRequest, user: Owner, name: JobName, index: T
     def view(reading: Reading) -> WhyView:
         job = find_task(reading.cell, user, name, index)
         refusals = reading.refusals.get(job.key, ())
-        return why_task(reading.cell, reading.observed, job, index, refusals, events)
+        return why_task(reading.cell, reading.observed, job, index, refusals, events, reading.now)
 
     return await request.read(view)
 

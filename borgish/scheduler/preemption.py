@@ -12,7 +12,7 @@ same reason.) Promises are journalled, so that a new master neither forgets a pl
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from heapq import heappop, heappush
 from math import ceil
@@ -22,6 +22,7 @@ import msgspec
 import numpy as np
 
 from borgish.cell.allocs import inside, is_alloc_set, priority_of
+from borgish.cell.disruption import Limit
 from borgish.cell.model import Cell, Job, Task
 from borgish.clock import Now
 from borgish.resources import DEVICE_MILLIS
@@ -42,17 +43,23 @@ ALLOCS = object()
 """What marks allocs: each differs from the others by what is in it."""
 
 
-class DisruptionBudget(Protocol):
-    """Says how many tasks of a job may be taken down on purpose now, beside those that are down."""
+BEYOND_BUDGET_PRICE = 1000.0
+"""What one victim costs beyond its budget: more than all that may leave one machine within theirs."""
 
-    def allows(self, job: str, /) -> int: ...
+
+class DisruptionBudget(Protocol):
+    """Says which limits a task's going down counts towards, and what each has left (``disruption.Gate``)."""
+
+    def limits(self, job: str, index: int, /) -> Iterable[Limit]: ...
+
+    def room(self, limit: Limit, /) -> int: ...
 
 
 class VictimGroup(msgspec.Struct, eq=False):
     """Tasks on one machine that may have to leave, alike in priority and needs; the first to leave first.
 
     ``amounts``, ``devices`` and ``ports`` are those of each. Where single devices or ports matter, a group is
-    one task.
+    one task. ``is_beyond`` what their budgets allow: only production may have them leave.
     """
 
     tasks: list[tuple[str, int]]  # job and index
@@ -61,6 +68,7 @@ class VictimGroup(msgspec.Struct, eq=False):
     amounts: Amounts
     devices: dict[str, int]
     ports: tuple[int, ...]
+    is_beyond: bool = False
 
 
 Victims = tuple[tuple[VictimGroup, int], ...]
@@ -164,9 +172,10 @@ class TrialMachine:
         self._taken = self._taken - ports if count > 0 else self._taken | ports
 
 
-def order_of(trial: TrialMachine, group: VictimGroup) -> tuple[int, float, float, tuple[str, int]]:
-    """Return in which order groups have to leave: the lowest first, of these what helps most."""
-    return group.priority, -trial.helped_by(group), group.price, group.tasks[0]
+def order_of(trial: TrialMachine, group: VictimGroup) -> tuple[bool, int, float, float, tuple[str, int]]:
+    """Return in which order groups have to leave: those within their budgets first, of these the lowest, of
+    these what helps most."""
+    return group.is_beyond, group.priority, -trial.helped_by(group), group.price, group.tasks[0]
 
 
 def needed(trial: TrialMachine, chosen: list[tuple[VictimGroup, int]]) -> Iterator[tuple[VictimGroup, int]]:
@@ -182,18 +191,30 @@ def needed(trial: TrialMachine, chosen: list[tuple[VictimGroup, int]]) -> Iterat
 class Preemptions:
     """What one pass preempts; in alloc sets nobody, since there is nobody to preempt in their rows.
 
-    ``held_back`` are classes that would have been given more but for the limit of a pass, so that the next
-    one may.
+    Budgets hold victims where lower bands preempt; production passes them where nothing else will do, and
+    says so. ``held_back`` are classes that would have been given more but for the limit of a pass, so that
+    the next one may.
     """
 
-    def __init__(self, cell: Cell, fleet: Fleet, now: Now, budget: DisruptionBudget | None = None) -> None:
+    def __init__(
+        self,
+        cell: Cell,
+        fleet: Fleet,
+        now: Now,
+        budget: DisruptionBudget | None = None,
+        *,
+        preempts: bool = True,
+    ) -> None:
         self._cell, self._fleet, self._now, self._budget = cell, fleet, now, budget
+        self._preempts = preempts
         self.held_back: set[TaskClass] = set()
         self._searches: dict[TaskClass, PreemptionSearch] = {}
         self._group_keys: dict[str, object] = {}  # by job; see ``_group_key``
         self._chosen: dict[tuple[str, int], None] = {}
         self._before_gang: dict[tuple[str, int], None] | None = None  # chosen before the gang at hand
-        self._taken_of: dict[str, int] = {}  # by job
+        self._taken: Counter[Limit] = Counter()  # of budgets
+        self._room: dict[Limit, int] = {}  # of budgets, at the beginning of the pass
+        self._beyond: set[tuple[str, str]] = set()  # of ``evictions``, those that pass a budget
         self._coming: dict[int, dict[int, float]] = {}  # by row and kind: what victims will leave
         self._evictions: dict[tuple[str, str], list[int]] = {}  # by victims' job and preemptor
         self._notices: dict[str, tuple[str, float]] = {}  # by preemptor: reason and seconds for victims
@@ -207,7 +228,7 @@ class Preemptions:
 
     def may_help(self, kind: TaskClass) -> bool:
         """Return whether there is anybody at all whom tasks of a class may preempt."""
-        return any(priority < kind.reach for priority in self._fleet.held)
+        return self._preempts and any(priority < kind.reach for priority in self._fleet.held)
 
     def make_room(self, kind: TaskClass, job: Job, indexes: list[int]) -> list[int]:
         """Make room for tasks of a class, for the first ones first; return those for which there is none."""
@@ -288,15 +309,25 @@ class Preemptions:
         return not (self._chosen if self._before_gang is None else self._before_gang)
 
     def _is_over_budget(self, option: PreemptionOption) -> bool:
-        if self._budget is None:
-            return False
-        taken = Counter(job for group, count in option.victims for job, _ in group.tasks[:count])
-        return any(count > self._left_of(job) for job, count in taken.items())
+        """Return whether others have taken meanwhile what victims within their budgets were to use."""
+        used = Counter(
+            limit
+            for group, count in option.victims
+            if not group.is_beyond
+            for task in group.tasks[:count]
+            for limit in self._limits(task)
+        )
+        return any(count > self._left_of(limit) for limit, count in used.items())
 
-    def _left_of(self, job: str) -> int:
-        """Return how many more tasks of a job may leave. Call it with a budget only."""
+    def _limits(self, task: tuple[str, int]) -> Iterable[Limit]:
+        return () if self._budget is None else self._budget.limits(*task)
+
+    def _left_of(self, limit: Limit) -> int:
+        """Return how much more may count towards a limit. Call it with a budget only."""
         assert self._budget is not None
-        return self._budget.allows(job) - self._taken_of.get(job, 0)
+        if limit not in self._room:
+            self._room[limit] = self._budget.room(limit)
+        return self._room[limit] - self._taken[limit]
 
     def _evaluate(self, kind: TaskClass, search: PreemptionSearch, row: int) -> None:
         """Choose the victims on a machine, if there are any that will do."""
@@ -348,7 +379,8 @@ class Preemptions:
             if group_key is not None and pair not in chosen:
                 each = pair if single or group_key is ALLOCS else group_key
                 alike.setdefault(each, []).append((-jobs[key].tasks[index].since, key, index))
-        left: dict[str, int] = {}  # by job: its budget is one for all groups
+        used: Counter[Limit] = Counter()  # budgets are one for all groups
+        may_pass = kind.reach >= self._fleet.bands.production
         # Whom a budget spares depends on the order, and a set has none.
         groups = alike.values() if self._budget is None else sorted(alike.values(), key=min)
         for same in groups:
@@ -358,8 +390,11 @@ class Preemptions:
                 priority = priority_of(self._cell, jobs[key], index)
             if priority < kind.reach:
                 same.sort()
-                if allowed := self._allowed(kind, same, left):
-                    yield self._group(allowed, priority)
+                within, beyond = self._by_budget(kind, same, used)
+                if within:
+                    yield self._group(within, priority)
+                if beyond and may_pass:
+                    yield self._group(beyond, priority, is_beyond=True)
 
     def _group_key(self, key: str) -> object:
         """Return what tasks of a job share with others that are alike; None: they never have to leave."""
@@ -381,25 +416,27 @@ class Preemptions:
         self._group_keys[key] = group_key
         return group_key
 
-    def _allowed(
-        self, kind: TaskClass, tasks: list[tuple[float, str, int]], left: dict[str, int]
-    ) -> list[tuple[str, int]]:
-        """Return the tasks that the class need not be near to, and that their jobs' budgets let leave, of
-        which ``left`` is what this machine has not used yet."""
+    def _by_budget(
+        self, kind: TaskClass, tasks: list[tuple[float, str, int]], used: Counter[Limit]
+    ) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+        """Return the tasks that the class need not be near to: those that budgets let leave, and the others.
+
+        ``used`` is what others on this machine would use of the budgets.
+        """
         if any(rule.some for rule in kind.rules):
             tasks = [each for each in tasks if not self._is_wanted_near(kind, *each[1:])]
-        if self._budget is None:
-            return [(key, index) for _, key, index in tasks]
-        found = []
+        within: list[tuple[str, int]] = []
+        beyond: list[tuple[str, int]] = []
         for _, key, index in tasks:
-            if key not in left:
-                left[key] = self._left_of(key)
-            if left[key] > 0:
-                left[key] -= 1
-                found.append((key, index))
-        return found
+            wanted = Counter(self._limits((key, index)))
+            if all(used[limit] + count <= self._left_of(limit) for limit, count in wanted.items()):
+                used += wanted
+                within.append((key, index))
+            else:
+                beyond.append((key, index))
+        return within, beyond
 
-    def _group(self, tasks: list[tuple[str, int]], priority: int) -> VictimGroup:
+    def _group(self, tasks: list[tuple[str, int]], priority: int, *, is_beyond: bool = False) -> VictimGroup:
         key, index = tasks[0]
         job = self._cell.jobs[key]
         task, needs = job.tasks[index], job.spec.needs(index)
@@ -410,7 +447,8 @@ class Preemptions:
             count_devices(devices, task.devices, needs.devices)
         if task.ports:
             amounts[PORTS] = self._fleet.ports[self._fleet.row[task.machine]].count(task.ports)
-        return VictimGroup(tasks, priority, self._price(job, task), amounts, devices, task.ports)
+        price = self._price(job, task) + BEYOND_BUDGET_PRICE * is_beyond
+        return VictimGroup(tasks, priority, price, amounts, devices, task.ports, is_beyond)
 
     def _is_wanted_near(self, kind: TaskClass, key: str, index: int) -> bool:
         """Return whether the class must be near a task, or what is in it: these must not leave for it.
@@ -447,8 +485,10 @@ class Preemptions:
                 devices[name] = devices.get(name, 0) + millis
             for key, each in group.tasks[:count]:
                 self._chosen[key, each] = None
-                self._taken_of[key] = self._taken_of.get(key, 0) + 1
+                self._taken.update(self._limits((key, each)))
                 self._evictions.setdefault((key, preemptor), []).append(each)
+                if group.is_beyond:
+                    self._beyond.add((key, preemptor))
             for number, amount in group.amounts.items():
                 coming[number] = coming.get(number, 0.0) + amount * count
         self.left -= option.count
@@ -464,7 +504,7 @@ class Preemptions:
         return _State(
             self.left,
             dict(self._chosen),
-            dict(self._taken_of),
+            Counter(self._taken),
             {row: dict(amounts) for row, amounts in self._coming.items()},
             {key: list(indexes) for key, indexes in self._evictions.items()},
             {job: (list(indexes), list(machines)) for job, (indexes, machines) in self._promises.items()},
@@ -483,7 +523,7 @@ class Preemptions:
             for port in job.spec.fixed_ports.values():
                 if port in task.ports:  # the victim has it still
                     self._fleet.fixed_ports.set((self._fleet.row[task.machine],), port, taken=True)
-        self.left, self._chosen, self._taken_of = before.left, before.chosen, before.taken_of
+        self.left, self._chosen, self._taken = before.left, before.chosen, before.taken
         self._coming, self._evictions, self._promises = before.coming, before.evictions, before.promises
         self._searches.clear()
 
@@ -491,12 +531,13 @@ class Preemptions:
 
     def preemptions(self) -> tuple[Preemption, ...]:
         """Return who has to leave for whom."""
-        return tuple(
-            [
-                Preemption(job, tuple(sorted(indexes)), preemptor, *self._notices[preemptor])
-                for (job, preemptor), indexes in sorted(self._evictions.items())
-            ]
-        )
+        found = []
+        for (job, preemptor), indexes in sorted(self._evictions.items()):
+            reason, notice_seconds = self._notices[preemptor]
+            if (job, preemptor) in self._beyond:
+                reason += ", beyond its disruption budget"
+            found.append(Preemption(job, tuple(sorted(indexes)), preemptor, reason, notice_seconds))
+        return tuple(found)
 
     def promises(self) -> tuple[Promise, ...]:
         """Return where places are kept."""
@@ -511,7 +552,7 @@ class _State(msgspec.Struct):
 
     left: int
     chosen: dict[tuple[str, int], None]
-    taken_of: dict[str, int]
+    taken: Counter[Limit]
     coming: dict[int, dict[int, float]]
     evictions: dict[tuple[str, str], list[int]]
     promises: dict[str, tuple[list[int], list[str]]]

@@ -14,6 +14,7 @@ from copy import copy
 
 import msgspec
 
+from borgish.cell.disruption import Gate
 from borgish.cell.model import Cell, Job, Task
 from borgish.cell.observed import Observed
 from borgish.clock import Now
@@ -56,12 +57,18 @@ class Scheduler:
     """Plans passes. Keeps nothing but what follows from cell and observed."""
 
     def __init__(
-        self, seed: int = 0, settings: SchedulerSettings | None = None, budget: DisruptionBudget | None = None
+        self,
+        seed: int = 0,
+        settings: SchedulerSettings | None = None,
+        budget: DisruptionBudget | None = None,
+        *,
+        preempts: bool = True,
     ) -> None:
-        """Use a seed for ties; ``budget`` says whom preemption may disrupt: without one, everybody."""
+        """Use a seed for ties; ``budget`` says whom preemption may disrupt: unless given, the gate of what is
+        scheduled. Without ``preempts`` nobody has to leave."""
         self._seed = seed
         self._settings = settings or SchedulerSettings()
-        self._budget = budget
+        self._budget, self._preempts = budget, preempts
         self._mono = 0.0
         self.forget()
 
@@ -89,7 +96,8 @@ class Scheduler:
             memory.classes.retry_failed()
             self._alloc_sets.retry_failed()
         waiting = waiting_by_alloc_set(cell)
-        preemptions = Preemptions(cell, memory.fleet, now, self._budget)
+        gate = self._budget or Gate(cell, observed, now)
+        preemptions = Preemptions(cell, memory.fleet, now, gate, preempts=self._preempts)
         run = Pass(cell, memory, preemptions, budget, waiting.pop(""))
         plan = run.plan(leaving(cell, observed))
         self._note_planned(plan, cell)
@@ -131,7 +139,7 @@ class Scheduler:
         ``unread`` are machines that changed since they were refreshed; ``again`` are the dead tasks that
         the submission of a live job brings back, none for a new job. Nothing here changes.
         """
-        other = Scheduler(self._seed, self._settings, self._budget)
+        other = Scheduler(self._seed, self._settings, self._budget, preempts=self._preempts)
         other._mono = now.mono
         if self._memory is not None:
             other._memory = other._memory_of(self._memory.fleet.copy(), self._memory.policy.copy())

@@ -43,13 +43,6 @@ class Arrival(msgspec.Struct, frozen=True):
         return job_key(self.user, self.job)
 
 
-class NobodyLeaves:
-    """No task may be disrupted."""
-
-    def allows(self, _job: str) -> int:
-        return 0
-
-
 def machine_of(name: str, capacity: Resources, attributes: dict[str, str]) -> Machine:
     """Return a machine that runs whatever fits it."""
     return Machine(
@@ -102,7 +95,7 @@ class PackedCell:
         self._specs = specs
         self._cell = Cell(Snapshot("pack", machines={machine.name: machine for machine in machines}))
         self._observed = Observed()
-        self._scheduler = Scheduler(seed, SchedulerSettings(policy=policy), NobodyLeaves())
+        self._scheduler = Scheduler(seed, SchedulerSettings(policy=policy), preempts=False)
 
     def add(self, key: str) -> Plan:
         """Let the next task of a job come, and carry out where the scheduler puts it."""

@@ -8,9 +8,11 @@ from itertools import islice
 from borgish.api.views.jobs import count_failed, count_not_up, job_outcome, tasks_not_up
 from borgish.api.views.tasks import last_exit, phase_of, seen_attempt, task_view
 from borgish.cell.commands import SeenAttempt
+from borgish.cell.disruption import Gate
 from borgish.cell.model import Cell, Job, Machine, Task, exit_text
 from borgish.cell.observed import Observed
 from borgish.cell.suitability import evict_at, why_unsuitable
+from borgish.clock import Now
 from borgish.text import has_index, instant
 from borgish.vocabulary import HELD_BACK, OUTCOMES, Ending, JobKind, Phase, Recheck, State, task_name
 from borgish.wire.api import EventView, RefusalView, WhyView
@@ -28,6 +30,7 @@ def why_task(
     index: int,
     refusals: Sequence[RefusalView],
     events: Sequence[EventView],
+    now: Now,
 ) -> WhyView:
     """Return why one task is as it is. ``refusals`` and ``events`` are those of its job."""
     task = job.tasks[index]
@@ -36,7 +39,7 @@ def why_task(
     return WhyView(
         name=task_name(job.key, index),
         state=task.state,
-        text=_task_text(cell, observed, job, task, mine),
+        text=" ".join((_task_text(cell, observed, job, task, mine), *_held(cell, observed, job, task, now))),
         refusals=mine,
         tasks=(task_view(observed, job, index, mine, cell.machines.get(task.machine)),),
         events=tuple(about[-EVENTS_SHOWN:]),
@@ -191,6 +194,19 @@ def _staying(job: Job, task: Task, machine: Machine) -> Iterator[str]:
     if at is not None:
         marks = ", ".join(map(str, machine.taints))
         yield f"{machine.name} is tainted {marks}: it may stay until {instant(at)}."
+
+
+def _held(cell: Cell, observed: Observed, job: Job, task: Task, now: Now) -> Iterator[str]:
+    """Say what holds back that a task leaves its machine, where it has to."""
+    machine = cell.machines.get(task.machine)
+    if task.state is not State.RUNNING or machine is None or not observed.known:
+        return
+    at = evict_at(job.spec.tolerations, machine.taints, task.since)
+    has_to_leave = (at is not None and at <= now.wall) or (
+        job.spec.recheck is Recheck.EVICT and why_unsuitable(job.spec, machine)
+    )
+    if has_to_leave and (refused := Gate(cell, observed, now).refused(job.key, task.index)):
+        yield f"It is not taken down yet: {refused}."
 
 
 def _restarts(name: str, task: Task, seen: SeenAttempt | None) -> Iterator[str]:

@@ -28,7 +28,6 @@ from borgish.sim.faux.output import Answer, cut, plural
 from borgish.sim.faux.session import Session
 from borgish.sim.pack_command import show_compacted
 from borgish.sim.packed_cell import compact_cell, left_out
-from borgish.sim.packing import NobodyLeaves
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import TASKS_PER_JOB_MAX, State
 
@@ -109,7 +108,7 @@ def fit(cell: Cell, wall: float, spec: JobSpec) -> Fit:
     trial = msgspec.structs.replace(spec, name=TRIAL, overrides={}, gang=False)
     trial = msgspec.structs.replace(trial, tasks=_more_than_fit(cell, trial))
     now = Now(wall, 0.0)
-    plan = Scheduler(budget=NobodyLeaves()).schedule(
+    plan = Scheduler(preempts=False).schedule(
         with_only(cell, trial, now), Observed(), now, budget=trial.tasks
     )
     placed = Counter(machine for placement in plan.placements for machine in placement.machines)

@@ -42,9 +42,9 @@ def test_an_alloc_is_up_without_a_word_from_its_machine(cell: Cell) -> None:
 def test_why_says_that_it_is_reserved_and_who_is_inside(cell: Cell) -> None:
     observed = small_observed()
     see(observed, "m1", "ann/guest", 0, SeenAttempt("ann/guest/0", 16, Phase.UP))
-    room = why_task(cell, observed, cell.jobs["ann/room"], 0, (), ())
+    room = why_task(cell, observed, cell.jobs["ann/room"], 0, (), (), NOW)
     assert room.text.startswith("ann/room/0 is reserved on m1")
-    guest = why_task(cell, observed, cell.jobs["ann/guest"], 0, (), ())
+    guest = why_task(cell, observed, cell.jobs["ann/guest"], 0, (), (), NOW)
     assert guest.text == "ann/guest/0 runs on m1. It is in the alloc ann/room/0."
     assert guest.tasks[0].alloc == "ann/room/0"
 

@@ -45,7 +45,8 @@ def test_the_job_says_why_and_what_can_be_done() -> None:
     assert f"`borgctl rollback {job.rollout.position - 1} --only ann/web` undoes it" in text
     assert f"`borgctl rollback {bad} --only ann/web --now` goes on regardless" in text
     assert (
-        "is to be stopped for that when that goes on." in why_task(lived.cell, observed, job, 4, (), ()).text
+        "is to be stopped for that when that goes on."
+        in why_task(lived.cell, observed, job, 4, (), (), lived.now).text
     )
 
 

@@ -1,13 +1,16 @@
 """What is shown of a machine's taints, and of tasks that should not stay where they are."""
 
+import msgspec
+
 from borgish.api.views.machines import machine_view
 from borgish.api.views.tally import Tally
 from borgish.api.views.tasks import task_view
 from borgish.api.views.why import why_task
-from borgish.cell.model import Cell, Taint
+from borgish.cell.commands import SeenAttempt
+from borgish.cell.model import Cell, Taint, Task
 from borgish.spec.constraints import parse_constraint
 from borgish.spec.job import JobSpec, Toleration
-from borgish.vocabulary import Recheck, TaintEffect
+from borgish.vocabulary import Phase, Recheck, TaintEffect
 from borgish.wire.api import TaintView
 from tests.unit.api.cells import NOW, job, running, small_cell, small_observed
 
@@ -24,7 +27,7 @@ def cell_with(recheck: Recheck) -> Cell:
 
 
 def text(cell: Cell) -> str:
-    return why_task(cell, small_observed(), cell.jobs["ann/picky"], 0, (), ()).text
+    return why_task(cell, small_observed(), cell.jobs["ann/picky"], 0, (), (), NOW).text
 
 
 def test_what_should_not_stay_says_so() -> None:
@@ -42,3 +45,17 @@ def test_a_machine_says_its_taints_and_a_task_until_when_it_may_stay() -> None:
     view = machine_view(cell, small_observed(), Tally(), machine, NOW)
     assert view.taints == (TaintView("repair", TaintEffect.EVICT, "2026-01-01T00:00:00.000Z", "disk"),)
     assert "m1 is tainted repair=disk:evict: it may stay until 2026-01-01T01:00:00.000Z." in text(cell)
+
+
+def test_what_has_to_leave_and_may_not_yet_says_what_holds_it() -> None:
+    cell = cell_with(Recheck.EVICT)
+    cell.jobs["ann/picky"].spec = msgspec.structs.replace(cell.jobs["ann/picky"].spec, tasks=2)
+    cell.jobs["ann/picky"].tasks.append(Task(1))
+    cell.jobs["ann/picky"].pending = 1
+    observed = small_observed()
+    observed.machines["m1"].attempts["ann/picky/0", 15] = SeenAttempt("ann/picky/0", 15, Phase.UP)
+    found = why_task(cell, observed, cell.jobs["ann/picky"], 0, (), (), NOW).text
+    assert found.endswith(
+        "It is not taken down yet: of ann/picky at most 1 of 2 tasks may be down (max_unavailable 10%), and "
+        "down is 1 (pending)."
+    )

@@ -8,14 +8,14 @@ from borgish.cell.observed import Observed
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Ending, Eviction, Phase, State
 from borgish.wire.api import EventView
-from tests.unit.api.cells import dead, job, see, small_cell, small_observed, small_refusals
+from tests.unit.api.cells import NOW, dead, job, see, small_cell, small_observed, small_refusals
 
 
 def text_of(index: int, key: str = "ann/web", observed: Observed | None = None) -> str:
     cell = small_cell()
     found = cell.jobs[key]
     refusals = small_refusals().get(key, ())
-    return why_task(cell, observed or small_observed(), found, index, refusals, ()).text
+    return why_task(cell, observed or small_observed(), found, index, refusals, (), NOW).text
 
 
 def test_a_pending_task_is_explained_by_its_refusal_and_hint() -> None:
@@ -29,7 +29,7 @@ def test_a_pending_task_without_refusal_was_not_looked_at_yet() -> None:
     cell = small_cell()
     task = cell.jobs["ann/web"].tasks[2]
     task.reason, task.machine = Eviction.MACHINE_LOST, "m3"
-    text = why_task(cell, small_observed(), cell.jobs["ann/web"], 2, (), ()).text
+    text = why_task(cell, small_observed(), cell.jobs["ann/web"], 2, (), (), NOW).text
     assert "It was sent back from m3: machine lost." in text
     assert "has not evaluated it" in text
 
@@ -42,7 +42,7 @@ def test_what_a_pending_task_waits_for_is_said_once() -> None:
         ("room on m1", "waits for room on m1"),
     ):
         refused = msgspec.structs.replace(refusal, waits_for=waits_for, hint=hint)
-        text = why_task(cell, small_observed(), cell.jobs["ann/web"], 2, (refused,), ()).text
+        text = why_task(cell, small_observed(), cell.jobs["ann/web"], 2, (refused,), (), NOW).text
         assert text.lower().count("waits for room on m1.") == 1
 
 
@@ -72,7 +72,7 @@ def test_a_kept_place_names_who_has_yet_to_leave(names: tuple[str, ...], words: 
     cell, observed = small_cell(), small_observed()
     cell.jobs["ann/web"].tasks[2].promised = "m1"
     leave(observed, "m1", *names)
-    view = why_task(cell, observed, cell.jobs["ann/web"], 2, (), ())
+    view = why_task(cell, observed, cell.jobs["ann/web"], 2, (), (), NOW)
     assert words in view.text
     assert view.tasks[0].reason == "place kept on m1 while others leave it"
 
@@ -122,7 +122,7 @@ def test_what_cannot_start_is_not_being_started() -> None:
 def test_a_task_on_a_silent_machine_says_so() -> None:
     cell = small_cell()
     cell.machines["m2"].up, cell.machines["m2"].reason = False, "not heard of for 10s"
-    text = why_task(cell, Observed(), cell.jobs["bob/db"], 0, (), ()).text
+    text = why_task(cell, Observed(), cell.jobs["bob/db"], 0, (), (), NOW).text
     assert "has not reported it yet" in text
     assert "m2 is down: not heard of for 10s." in text
 
@@ -139,7 +139,7 @@ def test_a_task_on_a_silent_machine_says_so() -> None:
 def test_each_ending_has_words(ending: Ending, words: str) -> None:
     cell = small_cell()
     only = job(JobSpec("x", "ann", 1, ("x",)), [dead(0, ending, "because", 3)], uid=9)
-    text = why_task(cell, small_observed(), only, 0, (), ()).text
+    text = why_task(cell, small_observed(), only, 0, (), (), NOW).text
     assert words in text
     assert "because; its program ended with exit code 3." in text
     assert ("borgctl job restart ann/x" in text) == (ending is not Ending.FINISH)
@@ -167,7 +167,7 @@ def test_a_task_shows_only_events_about_it_or_its_whole_job() -> None:
         EventView(2, "t", "placed", "another", "ann/web", (0,)),
         EventView(3, "t", "placed", "this", "ann/web", (1, 2)),
     ]
-    why = why_task(cell, small_observed(), cell.jobs["ann/web"], 1, (), events)
+    why = why_task(cell, small_observed(), cell.jobs["ann/web"], 1, (), events, NOW)
     assert [event.text for event in why.events] == ["whole job", "this"]
 
 

@@ -5,8 +5,11 @@ from typing import Any
 import pytest
 
 from borgish.cell.commands import EvictTasks, KillTasks, PlaceTasks, SeenAttempt, SetMachineDown, SubmitJob
+from borgish.cell.decide import decide
 from borgish.cell.disruption import Gate
+from borgish.cell.events import Entry, TasksEvicted
 from borgish.cell.observed import Observed
+from borgish.cell.recorded import commands_of, observed_of, recorded_of
 from borgish.resources import Resources
 from borgish.spec.job import Disruption, Health, Restart
 from borgish.spec.shares import Rate, Share, parse_rate, parse_share
@@ -184,3 +187,30 @@ def test_what_is_no_rate(text: str) -> None:
 
 def test_a_rate_reads_as_it_is_written() -> None:
     assert str(parse_rate("5 per 10m")) == "5 per 10m"
+
+
+def test_what_was_spared_is_journalled_and_spared_again() -> None:
+    desk = Desk()
+    up(desk, 3)
+    command = EvictTasks("ann/web", (2, 0, 1), Eviction.TAINTED, "m1 is tainted")
+    events = decide(desk.cell, desk.observed, command, "taints", NOW).events
+    assert events == (TasksEvicted("ann/web", (2,), Eviction.TAINTED, "m1 is tainted"),)
+    kept = recorded_of(desk.observed, command, events, NOW)
+    entry = Entry(desk.cell.position + 1, NOW.wall, 1, 1, "taints", "EvictTasks", events, command=kept)
+    assert commands_of(desk.cell, entry) == (command,)
+    assert (
+        decide(desk.cell, observed_of(kept.observed, command, NOW), command, "taints", NOW).events == events
+    )
+
+
+def test_commands_that_are_decided_together_share_what_a_budget_has_left() -> None:
+    desk = Desk()
+    up(desk, 3)
+    together = gate(desk)
+    gone = [
+        decide(
+            desk.cell, desk.observed, EvictTasks("ann/web", (index,), cause), "x", NOW, gate=together
+        ).events
+        for index, cause in ((1, Eviction.TAINTED), (2, Eviction.TAINTED), (0, Eviction.MACHINE_LOST))
+    ]
+    assert [bool(events) for events in gone] == [True, False, True]

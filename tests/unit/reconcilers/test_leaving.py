@@ -11,6 +11,7 @@ from borgish.cell.commands import (
     JoinMachine,
     Observe,
     PlaceTasks,
+    SeenAttempt,
     SubmitJob,
     TaintMachine,
 )
@@ -20,7 +21,7 @@ from borgish.reconcilers.settings import EVICTIONS_MAX, ReconcileSettings
 from borgish.resources import Resources
 from borgish.spec.constraints import parse_constraint
 from borgish.spec.job import JobSpec, Toleration
-from borgish.vocabulary import Eviction, Recheck, TaintEffect
+from borgish.vocabulary import Eviction, Phase, Recheck, TaintEffect
 from tests.unit.cell.test_decide import NOW, Desk, machine, spec
 
 SETTINGS = ReconcileSettings()
@@ -141,6 +142,17 @@ def test_when_just_so_many_have_left_nobody_else_is_named(desk: Desk, reconcile:
     change_attributes(desk)
     desk.do(TaintMachine("m1", "repair", "", TaintEffect.EVICT))
     assert [(job, len(indexes)) for job, indexes, *_ in asked(desk, reconcile)] == [("ann/a", EVICTIONS_MAX)]
+
+
+@pytest.mark.parametrize("reconcile", [taints.reconcile, suitability.reconcile])
+def test_what_its_budget_holds_is_not_named(desk: Desk, reconcile: object) -> None:
+    place(desk, picky("web", Recheck.EVICT))
+    attempt = desk.cell.jobs["ann/web"].tasks[0].attempt
+    for phase, named in ((Phase.UP, [(0,)]), (Phase.STOPPING, [(0, 1)])):  # who is down, goes as well
+        desk.report(*(SeenAttempt(f"ann/web/{index}", attempt, phase) for index in range(2)))
+        change_attributes(desk)
+        desk.do(TaintMachine("m1", "repair", "", TaintEffect.EVICT))
+        assert [indexes for _, indexes, *_ in asked(desk, reconcile)] == named
 
 
 def test_both_are_among_the_loops_of_the_master() -> None:

@@ -3,15 +3,18 @@
 import msgspec
 import pytest
 
+from borgish.cell.commands import SeenAttempt
+from borgish.cell.disruption import Limit
 from borgish.cell.model import Rollout
 from borgish.scheduler.plan import Plan
 from borgish.scheduler.schedule import Scheduler
 from borgish.spec.job import Constraint
-from borgish.vocabulary import State
+from borgish.vocabulary import Phase, State, task_name
 from tests.unit.scheduler.cells import NOW, machine, spec
 from tests.unit.scheduler.cluster import Cluster
 
 HIGH = 200
+MIDDLE = 150
 BATCH = 100
 
 
@@ -29,8 +32,11 @@ class AtMost:
     def __init__(self, **allowed: int) -> None:
         self.allowed = {f"bob/{name}": count for name, count in allowed.items()}
 
-    def allows(self, job: str) -> int:
-        return self.allowed.get(job, 1000)
+    def limits(self, job: str, _index: int) -> list[Limit]:
+        return [Limit("max_unavailable", job)]
+
+    def room(self, limit: Limit) -> int:
+        return self.allowed.get(limit.name, 1000)
 
 
 # Budgets
@@ -40,31 +46,31 @@ class AtMost:
 def test_no_more_tasks_of_a_job_leave_than_its_budget_allows(allowed: int, leave: int) -> None:
     cluster = Cluster(4, spec("bob/low", 4, cpu=4000))
     cluster.scheduler = Scheduler(budget=AtMost(low=allowed))
-    cluster.submit(spec("ann/high", 4, cpu=4000, priority=HIGH))
+    cluster.submit(spec("ann/high", 4, cpu=4000, priority=MIDDLE))
     assert len(victims(cluster.run())) == leave
 
 
 def test_a_budget_counts_what_different_preemptors_take_in_one_pass() -> None:
     cluster = Cluster(4, spec("bob/low", 4, cpu=4000))
     cluster.scheduler = Scheduler(budget=AtMost(low=3))
-    cluster.submit(spec("ann/one", 2, cpu=4000, priority=HIGH))
-    cluster.submit(spec("ann/other", 2, cpu=3900, priority=HIGH))
+    cluster.submit(spec("ann/one", 2, cpu=4000, priority=MIDDLE))
+    cluster.submit(spec("ann/other", 2, cpu=3900, priority=MIDDLE))
     assert len(victims(cluster.run())) == 3
 
 
 def test_a_budget_bounds_what_leaves_one_machine_together() -> None:
     cluster = Cluster(1, spec("bob/low", 4, cpu=1000))
     cluster.scheduler = Scheduler(budget=AtMost(low=2))
-    cluster.submit(spec("ann/high", cpu=3000, priority=HIGH))
+    cluster.submit(spec("ann/high", cpu=3000, priority=MIDDLE))
     assert victims(cluster.run()) == []  # two are not enough, so none leaves
-    cluster.submit(spec("ann/less", cpu=2000, priority=HIGH))
+    cluster.submit(spec("ann/less", cpu=2000, priority=MIDDLE))
     assert len(victims(cluster.run())) == 2
 
 
 def test_whose_budget_is_used_up_is_passed_over_for_others() -> None:
     cluster = Cluster(1, spec("bob/low", 2, cpu=1000), spec("bob/other", 2, cpu=1000, priority=BATCH))
     cluster.scheduler = Scheduler(budget=AtMost(low=1))
-    cluster.submit(spec("ann/high", cpu=2000, priority=HIGH))
+    cluster.submit(spec("ann/high", cpu=2000, priority=MIDDLE))
     jobs = [job for job, _ in victims(cluster.run())]
     assert jobs == ["bob/low", "bob/other"]
 
@@ -73,18 +79,56 @@ def test_a_gang_within_the_budgets_is_placed_and_one_beyond_them_preempts_nobody
     for allowed, leave in ((2, 0), (3, 3)):
         cluster = Cluster(3, spec("bob/low", 3, cpu=4000))
         cluster.scheduler = Scheduler(budget=AtMost(low=allowed))
-        cluster.submit(spec("ann/gang", 3, cpu=4000, priority=HIGH, gang=True))
+        cluster.submit(spec("ann/gang", 3, cpu=4000, priority=MIDDLE, gang=True))
         assert len(victims(cluster.run())) == leave
 
 
 def test_what_a_gang_did_not_take_is_left_to_the_next_in_the_same_pass() -> None:
     cluster = Cluster(2, spec("bob/low", 2, cpu=4000))
     cluster.scheduler = Scheduler(budget=AtMost(low=1))
-    cluster.submit(spec("ann/gang", 2, cpu=4000, priority=HIGH + 1, gang=True))
-    cluster.submit(spec("ann/high", cpu=4000, priority=HIGH))
+    cluster.submit(spec("ann/gang", 2, cpu=4000, priority=MIDDLE + 1, gang=True))
+    cluster.submit(spec("ann/high", cpu=4000, priority=MIDDLE))
     plan = cluster.run()
     assert len(victims(plan)) == 1
     assert [each.job for each in plan.promises] == ["ann/high"]
+
+
+def test_production_prefers_victims_within_their_budgets() -> None:
+    cluster = Cluster(1, spec("bob/low", 2, cpu=1000), spec("bob/other", 2, cpu=1000, priority=BATCH))
+    cluster.scheduler = Scheduler(budget=AtMost(low=1))
+    cluster.submit(spec("ann/high", cpu=2000, priority=HIGH))
+    plan = cluster.run()
+    assert [job for job, _ in victims(plan)] == ["bob/low", "bob/other"]
+    assert [each.reason for each in plan.preemptions] == ["preempted for ann/high/0 (production)"] * 2
+
+
+def test_production_prefers_machines_where_it_passes_no_budget() -> None:
+    cluster = Cluster(2, spec("bob/low", cpu=4000), spec("bob/other", cpu=4000, priority=BATCH))
+    cluster.scheduler = Scheduler(budget=AtMost(low=0))
+    cluster.submit(spec("ann/high", cpu=2000, priority=HIGH))
+    assert victims(cluster.run()) == [("bob/other", 0)]
+
+
+def test_production_passes_a_budget_where_nothing_else_will_do_and_says_so() -> None:
+    cluster = Cluster(1, spec("bob/low", 3, cpu=1000), spec("bob/other", cpu=1000, priority=BATCH))
+    cluster.scheduler = Scheduler(budget=AtMost(low=1))
+    cluster.submit(spec("ann/high", cpu=4000, priority=HIGH))
+    plan = cluster.run()
+    assert {each.job: each.reason for each in plan.preemptions} == {
+        "bob/low": "preempted for ann/high/0 (production), beyond its disruption budget",
+        "bob/other": "preempted for ann/high/0 (production)",
+    }
+
+
+def test_without_a_budget_of_its_own_a_pass_asks_the_gate() -> None:
+    cluster = Cluster(2, spec("bob/low", 2, cpu=4000))
+    cluster.run()
+    for name, placed in cluster.cell.placed.items():
+        for job, index in placed:
+            key = task_name(job, index), cluster.cell.jobs[job].tasks[index].attempt
+            cluster.observed.machines[name].attempts[key] = SeenAttempt(*key, Phase.UP)
+    cluster.submit(spec("ann/high", 2, cpu=4000, priority=MIDDLE))
+    assert len(victims(cluster.run())) == 1
 
 
 # The limit of a pass
