@@ -39,6 +39,16 @@ def why_down(cell: Cell, observed: Observed, job: Job, task: Task) -> str:
     return "" if seen.phase in (Phase.UP, Phase.HEALTHY) else str(seen.phase)
 
 
+def has_reported(observed: Observed, machine: str) -> bool:
+    """Return whether a machine has told this master what it runs.
+
+    Of one that has not, all counts as down, which is free to move: who moves tasks by itself leaves it alone
+    until then, or each new master would take down what is up.
+    """
+    seen = observed.machines.get(machine)
+    return seen is not None and bool(seen.instance)
+
+
 def down_of(cell: Cell, observed: Observed, job: Job) -> Set[int]:
     """Return the indexes of a job's tasks that are down. They are read, not kept: the set may change."""
     known = observed.availability

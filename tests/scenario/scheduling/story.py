@@ -69,6 +69,7 @@ class Story:
             port_next=20000,
         )
         self.step(CommandRequest(1, JoinMachine(facts, name, known=False), name))
+        self.step(CommandRequest(2, Observe(name, "boot", name, (), whole=True), name))
         more = [f"{key} {value}" for key, value in attributes.items()]
         more += [f"{count} {kind}" for kind, count in (devices or {}).items()]
         self.tell(f"machine {name}: {', '.join([f'{cpu} cpu', f'{gib} GiB', *more])}")

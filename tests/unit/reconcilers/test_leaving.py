@@ -15,6 +15,7 @@ from borgish.cell.commands import (
     SubmitJob,
     TaintMachine,
 )
+from borgish.cell.observed import Observed
 from borgish.clock import Now
 from borgish.reconcilers import RECONCILERS, suitability, taints
 from borgish.reconcilers.settings import EVICTIONS_MAX, ReconcileSettings
@@ -31,6 +32,8 @@ SETTINGS = ReconcileSettings()
 def desk() -> Desk:
     desk = Desk()
     desk.do(JoinMachine(machine("m2"), "i2", known=False))
+    for name in ("m1", "m2"):
+        desk.do(Observe(name, "b1", "i1", (), whole=True), name)
     return desk
 
 
@@ -84,6 +87,17 @@ def test_what_is_placed_beside_a_taint_may_stay_as_long_as_any_other(desk: Desk)
     desk.cell.jobs["ann/late"].tasks[0].since = NOW.wall + 30.0
     assert asked(desk, taints.reconcile, now=NOW.later(89.9)) == []
     assert [job for job, *_ in asked(desk, taints.reconcile, now=NOW.later(90.0))] == ["ann/late"]
+
+
+@pytest.mark.parametrize("reconcile", [taints.reconcile, suitability.reconcile])
+def test_a_new_master_moves_nobody_before_it_has_heard_of_them(desk: Desk, reconcile: object) -> None:
+    """What was not reported counts as down, which is free to move, and may well be up."""
+    place(desk, picky("web", Recheck.EVICT))
+    change_attributes(desk)
+    desk.do(TaintMachine("m1", "repair", "", TaintEffect.EVICT))
+    assert [job for job, *_ in asked(desk, reconcile)] == ["ann/web"]
+    desk.observed = Observed()
+    assert asked(desk, reconcile) == []
 
 
 def test_machines_are_looked_at_by_their_names(desk: Desk) -> None:
