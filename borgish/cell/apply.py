@@ -25,6 +25,8 @@ from borgish.cell.events import (
     MachineFacts,
     MachineJoined,
     MachineLost,
+    MachineQuarantined,
+    MachineReleased,
     MachineRemoved,
     MachineTainted,
     MachineUncordoned,
@@ -46,6 +48,7 @@ from borgish.cell.events import (
     TasksResubmitted,
     follows,
 )
+from borgish.cell.flapping import downs_with
 from borgish.cell.lifecycle import (
     OF_ENDING,
     TaskEvent,
@@ -64,6 +67,7 @@ from borgish.cell.model import (
     VERSIONS_KEPT,
     Answer,
     Cell,
+    Flaps,
     Job,
     LastRollout,
     LostAttempt,
@@ -315,6 +319,18 @@ def _machine_facts(cell: Cell, event: MachineFacts, _entry: Entry) -> None:
 def _machine_down(cell: Cell, event: MachineDown, _entry: Entry) -> None:
     machine = _machine(cell, event.machine)
     machine.up, machine.reason = False, event.reason
+    if event.at:
+        machine.flaps = msgspec.structs.replace(machine.flaps, downs=downs_with(machine.flaps, event.at))
+
+
+def _machine_quarantined(cell: Cell, event: MachineQuarantined, _entry: Entry) -> None:
+    machine = _machine(cell, event.machine)
+    machine.quarantined_until = event.until
+    machine.flaps = Flaps((), event.times, event.until)
+
+
+def _machine_released(cell: Cell, event: MachineReleased, _entry: Entry) -> None:
+    _machine(cell, event.machine).quarantined_until = 0.0
 
 
 def _machine_lost(cell: Cell, event: MachineLost, _entry: Entry) -> None:
@@ -335,7 +351,7 @@ def _machine_cordoned(cell: Cell, event: MachineCordoned, _entry: Entry) -> None
 
 def _machine_uncordoned(cell: Cell, event: MachineUncordoned, _entry: Entry) -> None:
     machine = _machine(cell, event.machine)
-    machine.cordoned = False
+    machine.cordoned, machine.quarantined_until, machine.flaps = False, 0.0, Flaps()
     machine.reason = "" if machine.up else machine.reason
 
 
@@ -507,6 +523,8 @@ _APPLY: dict[type[AnyEvent], Callable[[Cell, Any, Entry], None]] = {
     MachineJoined: _machine_joined,
     MachineFacts: _machine_facts,
     MachineDown: _machine_down,
+    MachineQuarantined: _machine_quarantined,
+    MachineReleased: _machine_released,
     MachineLost: _machine_lost,
     MachineUp: _machine_up,
     MachineCordoned: _machine_cordoned,

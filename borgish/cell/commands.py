@@ -184,8 +184,17 @@ class RemoveMachine(Command, frozen=True, tag=True):
 
 
 class SetMachineDown(Command, frozen=True, tag=True):
+    """``at``: see ``MachineDown``."""
+
     machine: str
     reason: str
+    at: float = 0.0
+
+
+class ReleaseMachine(Command, frozen=True, tag=True):
+    """Reconcilers: end a quarantine whose time is over."""
+
+    machine: str
 
 
 class LoseMachine(Command, frozen=True, tag=True):

@@ -30,6 +30,7 @@ from borgish.cell.commands import (
     PauseRollouts,
     PlaceTasks,
     PromisePlaces,
+    ReleaseMachine,
     RemoveMachine,
     RemoveQuota,
     RestartTasks,
@@ -213,6 +214,7 @@ def _place(cell: Cell, _o: Observed, command: PlaceTasks, _actor: str, _now: Now
         and (found := cell.machines.get(machine))
         and found.up
         and not found.cordoned
+        and not found.quarantined_until
         and has_its_alloc(cell, command.job, machine, command.allocs[place] if command.allocs else -1)
     ]
     if job is None or not keep or (job.spec.gang and len(keep) < len(command.indexes)):
@@ -298,6 +300,7 @@ _DECIDE: dict[type[Command], Callable[[Cell, Observed, Any, str, Now], Decision]
     UntaintMachine: decide_machines.untaint,
     RemoveMachine: decide_machines.remove,
     SetMachineDown: decide_machines.down,
+    ReleaseMachine: decide_machines.release,
     LoseMachine: decide_machines.lose,
     SetMachineUp: decide_machines.up,
     Observe: decide_machines.observe,

@@ -17,6 +17,7 @@ from borgish.cell.commands import (
     JoinMachine,
     LoseMachine,
     Observe,
+    ReleaseMachine,
     RemoveMachine,
     SeenAttempt,
     SetMachineDown,
@@ -32,6 +33,7 @@ from borgish.cell.events import (
     MachineFacts,
     MachineJoined,
     MachineLost,
+    MachineReleased,
     MachineRemoved,
     MachineTainted,
     MachineUncordoned,
@@ -40,6 +42,7 @@ from borgish.cell.events import (
     TasksEvicted,
     TasksRestarted,
 )
+from borgish.cell.flapping import quarantine
 from borgish.cell.model import Cell, Machine, Taint, task_count
 from borgish.cell.observed import Observed
 from borgish.clock import Now
@@ -75,6 +78,8 @@ def join(cell: Cell, observed: Observed, command: JoinMachine, _actor: str, _now
             reason=there.reason if there.cordoned else "",
             port_next=there.port_next,
             taints=there.taints,
+            quarantined_until=there.quarantined_until,
+            flaps=there.flaps,
         )
     events = () if machine == there else (MachineJoined(machine),)
     return Decision(events, machine.name, f"{machine.name} is in the cell")
@@ -100,9 +105,9 @@ def cordon(cell: Cell, _o: Observed, command: CordonMachine, _actor: str, _now: 
 
 
 def uncordon(cell: Cell, _o: Observed, command: UncordonMachine, _actor: str, _now: Now) -> Decision:
-    """Place tasks on it again. Raises NotFound."""
+    """Place tasks on it again, also where it is quarantined. Raises NotFound."""
     machine = _machine(cell, command.machine)
-    if not machine.cordoned:
+    if not machine.cordoned and not machine.quarantined_until:
         return Decision((), machine.name, f"{machine.name} is not cordoned")
     return Decision((MachineUncordoned(machine.name),), machine.name, f"{machine.name} takes tasks again")
 
@@ -132,10 +137,23 @@ def untaint(cell: Cell, _o: Observed, command: UntaintMachine, _actor: str, _now
 
 
 def down(cell: Cell, _o: Observed, command: SetMachineDown, _actor: str, _now: Now) -> Decision:
-    """Note that a machine does not answer. Raises NotFound."""
+    """Note that a machine does not answer; one that does so again and again is quarantined. Raises
+    NotFound."""
     machine = _machine(cell, command.machine)
-    events = (MachineDown(machine.name, command.reason),) * machine.up
-    return Decision(events, machine.name, f"{machine.name} is down: {command.reason}")
+    text = f"{machine.name} is down: {command.reason}"
+    if not machine.up:
+        return Decision((), machine.name, text)
+    events: list[AnyEvent] = [MachineDown(machine.name, command.reason, command.at)]
+    if command.at and (quarantined := quarantine(machine, command.at)):
+        events.append(quarantined)
+    return Decision(tuple(events), machine.name, text)
+
+
+def release(cell: Cell, _o: Observed, command: ReleaseMachine, _actor: str, _now: Now) -> Decision:
+    """End a machine's quarantine. Raises NotFound."""
+    machine = _machine(cell, command.machine)
+    events = (MachineReleased(machine.name),) * bool(machine.quarantined_until)
+    return Decision(events, machine.name, f"the quarantine of {machine.name} is over")
 
 
 def lose(cell: Cell, _o: Observed, command: LoseMachine, _actor: str, _now: Now) -> Decision:

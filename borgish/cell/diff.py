@@ -162,6 +162,7 @@ _RULES = {
 _MACHINE = (
     _Aspect("state", lambda machine: "up" if machine.up else "down"),
     _Aspect("cordoned", lambda machine: "yes" if machine.cordoned else "no"),
+    _Aspect("quarantined", lambda machine: "yes" if machine.quarantined_until else "no"),
     _Aspect("reason", lambda machine: machine.reason),
     _Aspect("taints", lambda machine: _listed(machine.taints)),
     _Aspect("capacity", lambda machine: machine.capacity, show_amounts),

@@ -153,10 +153,31 @@ class MachineFacts(Event, frozen=True, tag=True):
 
 
 class MachineDown(Event, frozen=True, tag=True):
-    """A machine did not answer for too long. Its tasks are evicted later, with a ``MachineLost``."""
+    """A machine did not answer for too long. Its tasks are evicted later, with a ``MachineLost``.
+
+    ``at``: as of ``MachineLost``; 0 where it does not count as flapping.
+    """
 
     machine: str
     reason: str
+    at: float = 0.0
+
+
+class MachineQuarantined(Event, frozen=True, tag=True):
+    """A machine went down again and again: nothing new is placed on it until then.
+
+    ``until`` is by the clock of ``MachineLost.at``; ``times``: how often in a row.
+    """
+
+    machine: str
+    until: float
+    times: int
+
+
+class MachineReleased(Event, frozen=True, tag=True):
+    """A machine's quarantine is over."""
+
+    machine: str
 
 
 class MachineLost(Event, frozen=True, tag=True):
@@ -321,6 +342,8 @@ AnyEvent = (
     | MachineJoined
     | MachineFacts
     | MachineDown
+    | MachineQuarantined
+    | MachineReleased
     | MachineLost
     | MachineUp
     | MachineCordoned

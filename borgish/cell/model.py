@@ -190,6 +190,14 @@ class Taint(msgspec.Struct, frozen=True, order=True):
         return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
 
 
+class Flaps(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How often a machine went down of late; see ``cell.flapping``."""
+
+    downs: tuple[float, ...] = ()  # when, oldest first
+    quarantines: int = 0  # in a row
+    until: float = 0.0  # of the last quarantine, also when it is over
+
+
 class Machine(msgspec.Struct):
     """A host with a borglet, as the cell has decided to see it. How it is now is in ``observed``."""
 
@@ -209,6 +217,8 @@ class Machine(msgspec.Struct):
     reason: str = ""  # why it is down or cordoned
     port_next: int = 0  # where the search for a free port goes on, so that ports rest before reuse
     taints: tuple[Taint, ...] = ()  # in order of their keys; a key is there once
+    quarantined_until: float = 0.0  # seconds since 1970; 0: it is not
+    flaps: Flaps = Flaps()
 
 
 class Quota(msgspec.Struct, frozen=True):

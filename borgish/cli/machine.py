@@ -28,7 +28,7 @@ app = noun("The machines of the cell.")
 MachineName = Annotated[
     str, typer.Argument(metavar="MACHINE", help="Its name, or a beginning that is unique.")
 ]
-_STYLES = {"up": "green", "down": "red", "cordoned": "yellow"}
+_STYLES = {"up": "green", "down": "red", "cordoned": "yellow", "quarantined": "yellow"}
 
 
 def _of_capacity(machine: MachineView, *, cpu: bool) -> str:

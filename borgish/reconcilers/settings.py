@@ -1,8 +1,11 @@
-"""The times and numbers by which reconcilers judge."""
+"""The times and numbers by which reconcilers judge, and what they judge alike."""
+
+import math
 
 import msgspec
 
-from borgish.cell.observed import SeenMachine
+from borgish.cell.model import Cell
+from borgish.cell.observed import Observed, SeenMachine
 from borgish.clock import Now
 
 EVICTIONS_MAX = 100
@@ -11,6 +14,9 @@ EVICTIONS_MAX = 100
 
 LOST_SECONDS = 10.0
 """The time in which the machines that are given up are counted."""
+
+MASS_FAILURE_SHARE = 0.5
+MASS_FAILURE_MACHINES_MIN = 3
 
 
 class ReconcileSettings(msgspec.Struct, frozen=True):
@@ -37,3 +43,21 @@ class ReconcileSettings(msgspec.Struct, frozen=True):
     def steady_wall(self, now: Now) -> float:
         """Return the wall clock as it would be, had nobody set it since this master began to lead."""
         return self.led_since_wall + now.mono - self.led_since
+
+
+def is_mass_failure(cell: Cell, observed: Observed, settings: ReconcileSettings, now: Now) -> bool:
+    """Return whether so many machines do not answer, or did not a moment ago, that no task is moved."""
+    back_since = now.mono - settings.recently_back_seconds
+    failed = sum(
+        not machine.up or _is_unreachable(observed, name, back_since)
+        for name, machine in cell.machines.items()
+    )
+    return failed == len(cell.machines) or (
+        failed >= MASS_FAILURE_MACHINES_MIN and failed >= MASS_FAILURE_SHARE * len(cell.machines)
+    )
+
+
+def _is_unreachable(observed: Observed, name: str, back_since: float) -> bool:
+    """Return whether a machine missed its last polls, or was down and is back only since ``back_since``."""
+    seen = observed.machines.get(name)
+    return seen is not None and (not seen.is_answering or (seen.returned or -math.inf) > back_since)

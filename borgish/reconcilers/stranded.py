@@ -24,10 +24,7 @@ from borgish.cell.commands import Command, LoseMachine
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
 from borgish.clock import Now
-from borgish.reconcilers.settings import LOST_SECONDS, ReconcileSettings
-
-MASS_FAILURE_SHARE = 0.5
-MASS_FAILURE_MACHINES_MIN = 3
+from borgish.reconcilers.settings import LOST_SECONDS, ReconcileSettings, is_mass_failure
 
 
 def reconcile(cell: Cell, observed: Observed, settings: ReconcileSettings, now: Now) -> Iterator[Command]:
@@ -52,24 +49,6 @@ def loss_budget(cell: Cell, settings: ReconcileSettings, at: float) -> int:
     share = math.floor(settings.lost_share_max * len(cell.machines) + 1e-9)  # 0.29 of 100 are 29
     recent = sum(abs(at - lost_at) < LOST_SECONDS for lost_at in cell.losses)
     return max(0, max(1, share) - recent)
-
-
-def is_mass_failure(cell: Cell, observed: Observed, settings: ReconcileSettings, now: Now) -> bool:
-    """Return whether so many machines do not answer, or did not a moment ago, that no task is moved."""
-    back_since = now.mono - settings.recently_back_seconds
-    failed = sum(
-        not machine.up or _is_unreachable(observed, name, back_since)
-        for name, machine in cell.machines.items()
-    )
-    return failed == len(cell.machines) or (
-        failed >= MASS_FAILURE_MACHINES_MIN and failed >= MASS_FAILURE_SHARE * len(cell.machines)
-    )
-
-
-def _is_unreachable(observed: Observed, name: str, back_since: float) -> bool:
-    """Return whether a machine missed its last polls, or was down and is back only since ``back_since``."""
-    seen = observed.machines.get(name)
-    return seen is not None and (not seen.is_answering or (seen.returned or -math.inf) > back_since)
 
 
 def _has_heard_half(cell: Cell, observed: Observed, settings: ReconcileSettings, now: Now) -> bool:

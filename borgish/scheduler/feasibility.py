@@ -116,6 +116,17 @@ class NotCordoned(Filter):
         yield Reason(key="cordoned", fails=~self.check(fleet, kind, ALL), text="is cordoned")
 
 
+class NotQuarantined(Filter):
+    """It does not go down again and again (``cell.flapping``)."""
+
+    def check(self, fleet: Fleet, _kind: TaskClass, rows: Rows) -> BoolArray:
+        return ~fleet.quarantined[rows]
+
+    def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Reason]:
+        text = "is quarantined after it went down again and again"
+        yield Reason(key="quarantined", fails=~self.check(fleet, kind, ALL), text=text)
+
+
 class HasRuntime(Filter):
     """It has the runtime that starts the task."""
 
@@ -375,6 +386,7 @@ STATIC_FILTERS: tuple[Filter, ...] = (
     Up(),
     Answers(),
     NotCordoned(),
+    NotQuarantined(),
     HasRuntime(),
     RuntimeWorks(),
     Tolerates(),

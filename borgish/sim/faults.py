@@ -21,6 +21,7 @@ class Faults(msgspec.Struct, frozen=True):
     machine_cut_off_seconds: float = 20.0  # any one: nothing gets through for a while
     machine_boots_seconds: float = 60.0  # any one: its programs are gone, its disk is not
     machine_wiped_seconds: float = 120.0  # any one: its disk is gone as well
+    machine_flaps_seconds: float = 0.0  # any one: it is cut off and back by turns for a while
     master_stalls_seconds: float = 45.0  # nothing of it happens for a while; the others go on
     clock_steps_seconds: float = 40.0  # all wall clocks are set on or back
     store_fills_seconds: float = 0.0  # there is little room in the store for a while, or none
@@ -31,6 +32,9 @@ class Faults(msgspec.Struct, frozen=True):
     away_seconds: float = 25.0  # at most, for all of these
 
 
+FLAPS = 12
+FLAPS_SECONDS = (11.0, 18.0), (4.0, 12.0)
+"""How long it is cut off each time, and how long back."""
 CLOCK_STEPS_SECONDS = (0.5, 3600.0, 10 * 365 * 86400.0)
 
 NO_FAULTS = Faults(**dict.fromkeys(Faults.__struct_fields__, 0.0))
@@ -73,6 +77,10 @@ class FaultInjector:
     def away_seconds(self) -> float:
         """Return how long something that died or was cut off stays so."""
         return self.random.uniform(0.1, max(0.1, self.faults.away_seconds))
+
+    def flaps(self) -> list[float]:
+        """Return how long a flapping machine is cut off, back, cut off, and so on."""
+        return [self.random.uniform(*FLAPS_SECONDS[number % 2]) for number in range(2 * FLAPS)]
 
     def clock_step_seconds(self) -> float:
         """Return by how much a wall clock is set on or back."""

@@ -9,7 +9,7 @@ from borgish.vocabulary import State
 def compact_cell(cell: Cell, policy: str, seed: int = 0, trials: int = TRIALS) -> Compacted:
     """Return how many machines are needed. Raises Conflict where nothing runs, or no machine is up.
 
-    What runs in allocs goes where they go. Machines that are down or cordoned are left out.
+    What runs in allocs goes where they go. Machines that take no new tasks are left out.
     """
     machines = [machine for machine in cell.machines.values() if not _why_out(machine)]
     jobs = dict(_running(cell, len(machines)))
@@ -24,7 +24,11 @@ def left_out(cell: Cell) -> list[str]:
 
 
 def _why_out(machine: Machine) -> str:
-    return "down" if not machine.up else "cordoned" if machine.cordoned else ""
+    if not machine.up:
+        return "down"
+    if machine.cordoned:
+        return "cordoned"
+    return "quarantined" if machine.quarantined_until else ""
 
 
 def _running(cell: Cell, machines: int) -> list[tuple[str, Job]]:

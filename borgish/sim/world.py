@@ -138,6 +138,7 @@ class World:
             (faults.machine_cut_off_seconds, self._cut_off),
             (faults.machine_boots_seconds, partial(self._lose, Machine.lose_programs)),
             (faults.machine_wiped_seconds, partial(self._lose, Machine.lose_disk)),
+            (faults.machine_flaps_seconds, self._flap),
             (faults.master_stalls_seconds, self._stall_master),
             (faults.clock_steps_seconds, self._step_clock),
             (faults.store_fills_seconds, self._fill_store),
@@ -227,6 +228,15 @@ class World:
         if not machine.is_cut_off:
             machine.cut_off(cut=True)
             self.clock.after(self.injector.away_seconds(), lambda: machine.cut_off(cut=False))
+
+    def _flap(self) -> None:
+        machine = self._any()
+        if machine.is_cut_off:
+            return
+        at = 0.0
+        for number, seconds in enumerate(self.injector.flaps()):
+            self.clock.after(at, partial(machine.cut_off, cut=number % 2 == 0))
+            at += seconds
 
     def _any(self) -> Machine:
         return self.injector.random.choice(list(self.machines.values()))

@@ -181,6 +181,7 @@ machines = Table(
     Column("joined_at", Double, nullable=False),
     Column("devices", JSON, nullable=False, server_default="{}"),
     Column("taints", JSON, nullable=False, server_default="[]"),
+    Column("quarantined_until", Double, nullable=False, server_default="0"),
 )
 
 quotas = Table(
@@ -344,6 +345,7 @@ def machine_row(machine: Machine) -> Row:
         machine.joined_at,
         json_text(machine.capacity.devices),
         json_text(machine.taints),
+        machine.quarantined_until,
     )
 
 

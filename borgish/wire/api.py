@@ -203,7 +203,7 @@ class MachineView(msgspec.Struct, frozen=True, omit_defaults=True):
     """One machine, complete. ``committed`` is the sum of the limits of the tasks placed there."""
 
     name: str
-    state: str  # up, down, cordoned
+    state: str  # up, down, cordoned, quarantined
     address: str
     capacity: Resources
     committed: Resources

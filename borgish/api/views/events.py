@@ -19,6 +19,8 @@ from borgish.cell.events import (
     MachineFacts,
     MachineJoined,
     MachineLost,
+    MachineQuarantined,
+    MachineReleased,
     MachineRemoved,
     MachineRestored,
     MachineTainted,
@@ -173,6 +175,15 @@ def _lost(event: MachineLost, _entry: Entry) -> Iterator[_Line]:
     yield _machine(event.machine, "is given up, and its tasks are placed elsewhere", bad=True)
 
 
+def _quarantined(event: MachineQuarantined, _entry: Entry) -> Iterator[_Line]:
+    text = f"went down again and again: nothing new is placed on it until {instant(event.until)}"
+    yield _machine(event.machine, text, bad=True)
+
+
+def _released(event: MachineReleased, _entry: Entry) -> Iterator[_Line]:
+    yield _machine(event.machine, "takes new tasks again: its quarantine is over")
+
+
 def _up(event: MachineUp, _entry: Entry) -> Iterator[_Line]:
     yield _machine(event.machine, "is up again")
 
@@ -308,6 +319,8 @@ _LINES: dict[type[AnyEvent], Callable[[Any, Entry], Iterator[_Line]]] = {
     MachineJoined: _joined,
     MachineFacts: _facts,
     MachineDown: _down,
+    MachineQuarantined: _quarantined,
+    MachineReleased: _released,
     MachineLost: _lost,
     MachineUp: _up,
     MachineCordoned: _cordoned,

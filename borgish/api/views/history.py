@@ -46,6 +46,7 @@ COMMAND_WORDS = {
     "UncordonMachine": "uncordon",
     "RemoveMachine": "remove",
     "SetMachineDown": "set down",
+    "ReleaseMachine": "release",
     "LoseMachine": "give up",
     "SetMachineUp": "set up",
     "Observe": "report",

@@ -36,18 +36,18 @@ def machine_view(cell: Cell, observed: Observed, tally: Tally, machine: Machine,
 
 
 def machine_state(machine: Machine) -> str:
-    """Return ``down``, ``cordoned`` or ``up``."""
+    """Return ``down``, ``cordoned``, ``quarantined`` or ``up``."""
     if not machine.up:
         return "down"
-    return "cordoned" if machine.cordoned else "up"
+    if machine.cordoned:
+        return "cordoned"
+    return "quarantined" if machine.quarantined_until else "up"
 
 
 def has_trouble(machine: Machine, observed: Observed) -> bool:
     """Return whether a person should look at this machine."""
     seen = observed.machines.get(machine.name, _NEVER_HEARD)
-    return (
-        not machine.up or machine.cordoned or not seen.is_answering or bool(seen.conditions or seen.orphans)
-    )
+    return machine_state(machine) != "up" or not seen.is_answering or bool(seen.conditions or seen.orphans)
 
 
 def is_answering(machine: Machine, observed: Observed) -> bool:
@@ -56,11 +56,15 @@ def is_answering(machine: Machine, observed: Observed) -> bool:
 
 
 def _reason(machine: Machine, seen: SeenMachine, now: Now) -> str:
-    """Return why it is down or cordoned, and what is wrong with its answers before it counts as down."""
+    """Return why it is down, cordoned or quarantined, and what is wrong with its answers before it counts as
+    down."""
+    reasons = [machine.reason] * bool(machine.reason)
+    if machine.quarantined_until:
+        until = instant(machine.quarantined_until)
+        reasons.append(f"it went down again and again: nothing new until {until}")
     if not machine.up or seen.is_answering:
-        return machine.reason or seen.trouble
-    silence = f"not answering for {span(now.mono - seen.answered)} ({seen.trouble})"
-    return f"{machine.reason}; {silence}" if machine.reason else silence
+        return "; ".join(reasons) or seen.trouble
+    return "; ".join([*reasons, f"not answering for {span(now.mono - seen.answered)} ({seen.trouble})"])
 
 
 def _address(machine: Machine) -> str:

@@ -59,7 +59,7 @@ KnownCapacity = tuple[Resources, int]
 
 
 AMOUNTS = ("capacity", "inverse", "free")
-FLAGS = ("present", "up", "silent", "cordoned")
+FLAGS = ("present", "up", "silent", "cordoned", "quarantined")
 BY_ROW = (*AMOUNTS, *FLAGS, "runtimes", "working", "changed", "tie", "shares")
 """The arrays that grow when there are more machines."""
 
@@ -173,6 +173,7 @@ class Fleet:
         self.up: BoolArray = np.zeros(0, dtype=np.bool_)
         self.silent: BoolArray = np.zeros(0, dtype=np.bool_)  # up, and missed its last polls
         self.cordoned: BoolArray = np.zeros(0, dtype=np.bool_)
+        self.quarantined: BoolArray = np.zeros(0, dtype=np.bool_)
         self.runtimes: BitArray = np.zeros(0, dtype=np.uint8)  # bits: has it
         self.working: BitArray = np.zeros(0, dtype=np.uint8)  # bits: has it, and it works
         self.changed: IntArray = np.zeros(0, dtype=np.int64)  # the version of the latest change
@@ -247,7 +248,7 @@ class Fleet:
 
     def usable(self) -> BoolArray:
         """Return which machines take new tasks at all: [row]."""
-        return self.up & ~self.silent & ~self.cordoned
+        return self.up & ~self.silent & ~self.cordoned & ~self.quarantined
 
     def codes(self, attribute: str) -> IntArray:
         """Return the number of each row's value of an attribute: [row]. Over machines each has its own."""
@@ -370,6 +371,7 @@ class Fleet:
                 each.machine.up,
                 is_answering,
                 each.machine.cordoned,
+                each.machine.quarantined_until,
                 each.machine.runtimes,
                 each.machine.taints,
                 each.machine.attributes,
@@ -386,6 +388,7 @@ class Fleet:
             changed[place] = True
             self._known_facts[row] = fresh[place]
             self.up[row], self.cordoned[row] = machine.up, machine.cordoned
+            self.quarantined[row] = bool(machine.quarantined_until)
             self.silent[row] = machine.up and not answering[place]
             self.runtimes[row], self.working[row] = _runtime_bits(machine.runtimes, seen.unhealthy_runtimes)
             self.taints.set(row, machine.taints)
@@ -611,7 +614,7 @@ class Fleet:
         self.fixed_ports.read([row], self.ports)
         self.taints.set(row, ())
         self.images.set(row, {})
-        for flags in (self.present, self.up, self.silent, self.cordoned):
+        for flags in (self.present, self.up, self.silent, self.cordoned, self.quarantined):
             flags[row] = False
         for amounts in (self.capacity, self.inverse, self.free, *self.held.values()):
             amounts[..., row] = 0

@@ -12,8 +12,7 @@ import msgspec
 from borgish.cell.events import MachineDown
 from borgish.cell.model import Cell
 from borgish.errors import Invalid, NotFound
-from borgish.reconcilers.settings import ReconcileSettings
-from borgish.reconcilers.stranded import is_mass_failure
+from borgish.reconcilers.settings import ReconcileSettings, is_mass_failure
 from borgish.scheduler.plan import Refusal
 from borgish.sim.faux.copied import Copy
 from borgish.sim.faux.evictions import EXIT_TASKS_AFFECTED, Leaving, leaving, newly_waiting

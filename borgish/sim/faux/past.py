@@ -8,6 +8,7 @@ from typing import get_args
 import msgspec
 
 from borgish.api.views.history import COMMAND_WORDS, HistoryFilter, history_view
+from borgish.api.views.machines import machine_state
 from borgish.cell.diff import Kind, difference
 from borgish.cell.events import AnyEvent, Entry
 from borgish.cell.model import Cell
@@ -63,7 +64,7 @@ def _is_job(cell: Cell, name: str) -> bool:
 def _machine_line(cell: Cell, name: str) -> str:
     machine = cell.machines[name]
     has = f"{show_cpu(machine.capacity.cpu_millis)} cpu, {show_bytes(machine.capacity.ram_bytes)} ram"
-    state = "cordoned" if machine.up and machine.cordoned else "up" if machine.up else "down"
+    state = machine_state(machine)
     return f"machine {name}: {state}, {has}, tasks placed there: {len(cell.placed[name])}"
 
 

@@ -11,6 +11,7 @@ from borgish.cell.commands import JoinMachine
 from borgish.cell.diff import difference
 from borgish.cell.model import (
     Cell,
+    Flaps,
     Job,
     LastRollout,
     LostAttempt,
@@ -47,7 +48,9 @@ FIELDS: dict[type[Any], dict[str, str]] = {
     Machine: {
         **dict.fromkeys(("host", "port", "tls", "capacity", "attributes", "runtimes", "ports_low"), BOTH),
         **dict.fromkeys(("ports_high", "boot_id", "up", "cordoned", "reason", "taints"), BOTH),
+        "quarantined_until": BOTH,
         **dict.fromkeys(("name", "joined_at", "port_next"), IN_TABLE),
+        "flaps": NEITHER,
     },
     Task: {
         **dict.fromkeys(("state", "attempt", "machine", "restarts", "ending", "exit_code", "signal"), BOTH),
@@ -67,7 +70,7 @@ FIELDS: dict[type[Any], dict[str, str]] = {
 }
 
 # Who says it of a machine that joins again.
-OF_THE_CELL = {"joined_at", "boot_id", "cordoned", "port_next", "taints"}
+OF_THE_CELL = {"joined_at", "boot_id", "cordoned", "port_next", "taints", "quarantined_until", "flaps"}
 OF_ITS_BORGLET = {"host", "port", "tls", "capacity", "attributes", "runtimes", "ports_low", "ports_high"}
 AS_IT_JOINS = {"name", "up", "reason"}
 
@@ -76,6 +79,7 @@ OTHERS: dict[str, Any] = {
     "limits": Resources(8000),
     "spec": spec(tasks=1, priority=9),
     "tasks": [],
+    "flaps": Flaps((5.0,)),
     "earlier": {1: Version(spec(), 1.0, "ann")},
     "last_rollout": LastRollout(RolloutKind.UPDATE, 2, "complete", 1.0),
     "rollout": Rollout({}, 1, {}, hurried=False, reason="why"),

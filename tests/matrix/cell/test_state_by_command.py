@@ -25,6 +25,7 @@ from borgish.cell.commands import (
     PauseRollouts,
     PlaceTasks,
     PromisePlaces,
+    ReleaseMachine,
     RemoveMachine,
     RemoveQuota,
     RestartTasks,
@@ -241,6 +242,7 @@ ASKED: dict[str, Command | Callable[[Desk], Command]] = {
     "report gone": gone,
     "report twice": twice,
     "down": SetMachineDown("m1", "silent"),
+    "release": ReleaseMachine("m1"),
     "up": SetMachineUp("m1"),
     "lose": LoseMachine("m1", "silent", 1.0),
     "remove": RemoveMachine("m1"),
@@ -294,6 +296,7 @@ report boot   | .    P    P    P    P    P    P    P    P    P    P    P    F   
 report gone   | .    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
 report twice  | .    P    P    F    !    !    !    !    !    !    P    !    F    X    K    L
 down          | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
+release       | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
 up            | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
 lose          | .    P    P    P    R    R    R    P    R    R    P    R    F    X    K    L
 remove        | .    P    P    P    !    !    !    P    !    !    P    !    F    X    K    L

@@ -84,6 +84,7 @@ MORE: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "port_next": st.integers(0, 20010),
         "up": st.integers(0, 5).map(bool),
         "cordoned": st.integers(0, 5).map(lambda drawn: not drawn),
+        "quarantined_until": st.sampled_from([0.0] * 9 + [5.0]),
     }
 )
 SPECS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
@@ -170,6 +171,7 @@ def suits(cell: Cell, observed: Observed, name: str, job: Job) -> bool:
     return (
         there.up
         and not there.cordoned
+        and not there.quarantined_until
         and job.spec.runtime in there.runtimes
         and job.spec.runtime not in broken
         and all(matches(constraint, there.attributes) for constraint in job.spec.constraints)

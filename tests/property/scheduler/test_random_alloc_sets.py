@@ -233,7 +233,9 @@ def check_promise(cell: Cell, event: object) -> None:
         others = [term for other in cell.jobs.values() for term in other.spec.apart]
         ruled = bool(job.spec.near or job.spec.apart or job.spec.spread)
         ruled |= any(selects(term, job.spec) for term in others)
-        assert ruled or any(not machine.up or machine.cordoned for machine in there)
+        assert ruled or any(
+            not machine.up or machine.cordoned or machine.quarantined_until for machine in there
+        )
 
 
 def check_rules(cell: Cell, event: TasksPlaced, evicted: list[tuple[JobSpec, str]]) -> None:
@@ -357,6 +359,7 @@ def fits(core: Core, allocs: Job, alloc: Task, job: Job, index: int) -> bool:
     return (
         machine.up
         and not machine.cordoned
+        and not machine.quarantined_until
         and cpu + needs.cpu_millis <= room.cpu_millis
         and not fixed & ports
         and len(free) >= dynamic + len(fixed & set(free))

@@ -1,5 +1,6 @@
 """What holds for every plan on every cell, and after every history of passes."""
 
+from collections.abc import Callable
 from unittest.mock import patch
 
 import msgspec
@@ -8,10 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from borgish.cell.events import (
+    AnyEvent,
     JobSubmitted,
     MachineCordoned,
     MachineDown,
     MachineJoined,
+    MachineQuarantined,
+    MachineReleased,
     MachineRemoved,
     MachineUncordoned,
     MachineUp,
@@ -178,23 +182,27 @@ def test_caches_agree_with_the_cell_after_any_history(
     check_plan(cell, observed, scheduler.schedule(cell, observed, now), now)
 
 
+MARKS: dict[str, Callable[[str], AnyEvent]] = {
+    "down": lambda name: MachineDown(name, "silent"),
+    "up": MachineUp,
+    "cordon": MachineCordoned,
+    "uncordon": MachineUncordoned,
+    "quarantine": lambda name: MachineQuarantined(name, 5.0, 1),
+    "release": MachineReleased,
+}
+
+
 def change(cell: Cell, observed: Observed, data: st.DataObject, step: int) -> None:
     """Let something happen to a cell."""
     for name in sorted(cell.machines):
-        match data.draw(st.sampled_from(["", "", "down", "up", "cordon", "uncordon", "stranger", "leave"])):
-            case "down":
-                happen(cell, MachineDown(name, "silent"))
-            case "up":
-                happen(cell, MachineUp(name))
-            case "cordon":
-                happen(cell, MachineCordoned(name))
-            case "uncordon":
-                happen(cell, MachineUncordoned(name))
-            case "stranger":
-                data.draw(STRANGERS(observed, name))
-            case "leave" if not cell.placed[name] and not cell.promised.get(name):
-                happen(cell, MachineRemoved(name))
-                forget_machine(observed, name)
+        drawn = data.draw(st.sampled_from(["", "", "stranger", "leave", *MARKS]))
+        if drawn in MARKS:
+            happen(cell, MARKS[drawn](name))
+        elif drawn == "stranger":
+            data.draw(STRANGERS(observed, name))
+        elif drawn == "leave" and not cell.placed[name] and not cell.promised.get(name):
+            happen(cell, MachineRemoved(name))
+            forget_machine(observed, name)
     for job in list(cell.jobs.values()):
         running = [
             task.index for task in job.tasks if task.machine and task.index not in waiting_of(cell, job.key)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from borgish.cell.commands import Command, SetMachineDown, SetMachineUp
+from borgish.cell.commands import Command, ReleaseMachine, SetMachineDown, SetMachineUp
 from borgish.cell.model import Cell, Snapshot
 from borgish.cell.observed import (
     MISSES_MAX,
@@ -44,10 +44,11 @@ def test_when_it_is_down(refused_after: float | None, down_from: float) -> None:
     seen = SeenMachine(heard=BEGAN, watched_since=BEGAN)
     seen.refused = 0.0 if refused_after is None else BEGAN + refused_after
     assert wanted(seen, down_from) == []
-    assert wanted(seen, down_from + 0.1) == [SetMachineDown("m1", f"no answer for {down_from:.0f} s")]
+    at = BEGAN + down_from + 0.1
+    assert wanted(seen, down_from + 0.1) == [SetMachineDown("m1", f"no answer for {down_from:.0f} s", at)]
     seen.trouble = "connection refused"
     assert wanted(seen, down_from + 0.1) == [
-        SetMachineDown("m1", f"no answer for {down_from:.0f} s (connection refused)")
+        SetMachineDown("m1", f"no answer for {down_from:.0f} s (connection refused)", at)
     ]
 
 
@@ -56,7 +57,32 @@ def test_one_of_which_nothing_is_known_keeps_nobody_else_up() -> None:
     cell.machines |= {name: machine(name) for name in ("m1", "m2")}
     observed.machines["m2"] = SeenMachine(heard=BEGAN, watched_since=BEGAN)
     found = machines.reconcile(cell, observed, SETTINGS, Now(0.0, BEGAN + 11))
-    assert list(found) == [SetMachineDown("m2", "no answer for 11 s")]
+    assert list(found) == [SetMachineDown("m2", "no answer for 11 s", BEGAN + 11)]
+
+
+def test_going_down_with_half_of_the_cell_does_not_count_as_flapping() -> None:
+    cell, observed = Cell(Snapshot("c")), Observed()
+    for number in range(5):
+        cell.machines[f"m{number}"] = machine(f"m{number}")
+        observed.machines[f"m{number}"] = SeenMachine(heard=BEGAN, misses=MISSES_MAX * (number < 3))
+    now = Now(0.0, BEGAN + 11)
+    observed.machines["m3"].heard = observed.machines["m4"].heard = now.mono
+    assert [each.at for each in down_by(cell, observed, now)] == [0.0, 0.0, 0.0]
+    observed.machines["m2"].heard, observed.machines["m2"].misses = now.mono, 0
+    assert [each.at for each in down_by(cell, observed, now)] == [now.mono, now.mono]
+
+
+def down_by(cell: Cell, observed: Observed, now: Now) -> list[SetMachineDown]:
+    return [c for c in machines.reconcile(cell, observed, SETTINGS, now) if isinstance(c, SetMachineDown)]
+
+
+def test_a_quarantine_ends_by_itself() -> None:
+    cell = Cell(Snapshot("c"))
+    cell.machines["m1"] = machine("m1")
+    cell.machines["m1"].quarantined_until = BEGAN + 100
+    assert not list(machines.reconcile(cell, Observed(), SETTINGS, Now(0.0, BEGAN + 99)))
+    found = machines.reconcile(cell, Observed(), SETTINGS, Now(0.0, BEGAN + 100))
+    assert list(found) == [ReleaseMachine("m1")]
 
 
 def test_a_refusal_of_long_ago_does_not_shorten_what_silence_has() -> None:
