@@ -6,6 +6,7 @@
     |   +-- NotFound             what it names does not exist
     |   +-- Conflict             what it asks does not go with what is
     |   |   +-- OverQuota        its user would ask for more than they may
+    |   +-- PreconditionFailed   what it is about was changed since who asks looked
     |   +-- TooLarge             over a stated limit
     |   +-- Unauthenticated      no token, or a wrong one
     |   +-- Forbidden            the token does not reach that far
@@ -89,6 +90,12 @@ class Conflict(Refused):
 
 class OverQuota(Conflict):
     """Its user would ask for more than they may at a time."""
+
+
+class PreconditionFailed(Refused):
+    """What it is about was changed since who asks looked."""
+
+    status = 412
 
 
 class TooLarge(Refused):

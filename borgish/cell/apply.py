@@ -49,6 +49,7 @@ from borgish.cell.events import (
     follows,
 )
 from borgish.cell.flapping import downs_with
+from borgish.cell.generations import note_decision
 from borgish.cell.lifecycle import (
     OF_ENDING,
     TaskEvent,
@@ -72,6 +73,7 @@ from borgish.cell.model import (
     LastRollout,
     LostAttempt,
     Machine,
+    Quota,
     Rollout,
     Task,
     Version,
@@ -87,6 +89,7 @@ def apply_entry(cell: Cell, entry: Entry) -> None:
     assert is_next or follows(entry, cell.position), f"entry {entry.position} after {cell.position}"
     for event in entry.events:
         _APPLY[type(event)](cell, event, entry)
+    note_decision(cell, entry)
     cell.demand.settle(cell.jobs, cell.rules.bands)
     cell.position = entry.position
     if entry.request_id:
@@ -123,9 +126,7 @@ def _job_submitted(cell: Cell, event: JobSubmitted, entry: Entry) -> None:
         require_row(key, before.state, TaskEvent.SUBMIT)
         cell.touched.tasks_gone[key] = 0
         cell.rolling.discard(key)
-    job = Job(
-        key, entry.position, spec, submitted_at=entry.at, submitted_by=entry.actor, version=event.version
-    )
+    job = Job(key, entry.position, spec, entry.at, entry.actor, entry.position, version=event.version)
     if before is not None:
         job.earlier = before.earlier
         if event.version != before.version:
@@ -181,7 +182,7 @@ def _job_changed(cell: Cell, event: JobChanged, entry: Entry) -> None:
         drop_promises(cell, job, range(len(job.tasks)))
         _forget_lost(job, event.spec)
     job.spec = event.spec
-    job.generation += 1
+    job.generation = entry.position
     shrink(cell, job, event.spec.tasks)
     grow(cell, job, event.spec.tasks, entry.at)
     if event.version:
@@ -303,9 +304,12 @@ def _tasks_resubmitted(cell: Cell, event: TasksResubmitted, entry: Entry) -> Non
 # Machines
 
 
-def _machine_joined(cell: Cell, event: MachineJoined, _entry: Entry) -> None:
+def _machine_joined(cell: Cell, event: MachineJoined, entry: Entry) -> None:
     # A copy: the entry is history and must not change when the machine does.
-    cell.machines[event.machine.name] = copy.copy(event.machine)
+    machine = copy.copy(event.machine)
+    there = cell.machines.get(machine.name)
+    machine.generation = there.generation if there is not None else entry.position
+    cell.machines[machine.name] = machine
     cell.placed.setdefault(event.machine.name, set())
     cell.touched.machines.add(event.machine.name)
 
@@ -359,9 +363,13 @@ def _machine_tainted(cell: Cell, event: MachineTainted, _entry: Entry) -> None:
     _machine(cell, event.machine).taints = event.taints
 
 
-def _quota_set(cell: Cell, event: QuotaSet, _entry: Entry) -> None:
-    cell.quotas[event.quota.key] = event.quota
-    cell.touched.quotas.add(event.quota.key)
+def _quota_set(cell: Cell, event: QuotaSet, entry: Entry) -> None:
+    _set_quota(cell, event.quota, entry)
+
+
+def _set_quota(cell: Cell, quota: Quota, entry: Entry) -> None:
+    cell.quotas[quota.key] = msgspec.structs.replace(quota, generation=entry.position)
+    cell.touched.quotas.add(quota.key)
 
 
 def _quota_removed(cell: Cell, event: QuotaRemoved, _entry: Entry) -> None:
@@ -393,15 +401,16 @@ def _rolled_back(cell: Cell, event: RolledBack, entry: Entry) -> None:
         forget_job(cell, key, TaskEvent.REMOVE)
     for one in event.jobs:
         _restore(cell, one, event.reason, entry.at, entry.actor)
+        cell.jobs[one.job].generation = entry.position
     for restored in event.machines:
         machine = cell.machines[restored.machine]
         machine.cordoned, machine.taints = restored.cordoned, restored.taints
+        machine.generation = entry.position
         if machine.up:
             machine.reason = restored.reason
         cell.touched.machines.add(machine.name)
     for quota in event.quotas:
-        cell.quotas[quota.key] = quota
-        cell.touched.quotas.add(quota.key)
+        _set_quota(cell, quota, entry)
     for key in event.quotas_gone:
         del cell.quotas[key]
         cell.touched.quotas.add(key)
@@ -419,7 +428,7 @@ def _restore(cell: Cell, one: JobRestored, reason: str, at: float, by: str) -> N
     if one.version != job.version:
         _keep_version(cell, job, job.version, job.present)
         job.version, job.versioned_at, job.versioned_by = one.version, at, by
-    job.uid, job.spec, job.generation = one.uid, one.spec, one.generation
+    job.uid, job.spec = one.uid, one.spec
     job.submitted_at, job.submitted_by = one.submitted_at, one.submitted_by
     shrink(cell, job, one.tasks)
     grow(cell, job, one.tasks, at)

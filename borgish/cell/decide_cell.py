@@ -86,7 +86,8 @@ def set_quota(cell: Cell, _o: Observed, command: SetQuota, _actor: str, now: Now
         )
     if not command.beyond_cell:
         check_within_cell(cell, quota, now.wall)
-    events = () if cell.quotas.get(quota.key) == quota else (QuotaSet(quota),)
+    there = cell.quotas.get(quota.key)
+    events = () if there is not None and there.terms == quota.terms else (QuotaSet(quota),)
     until = f" until {show_moment(quota.until)}" if quota.until else ""
     text = f"{quota.user} may ask for {show_amounts(limits)} in {quota.band}{until}"
     used, allowed = cell.demand.of(quota.key), by_kind(limits)

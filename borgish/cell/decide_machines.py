@@ -80,6 +80,7 @@ def join(cell: Cell, observed: Observed, command: JoinMachine, _actor: str, _now
             taints=there.taints,
             quarantined_until=there.quarantined_until,
             flaps=there.flaps,
+            generation=there.generation,
         )
     events = () if machine == there else (MachineJoined(machine),)
     return Decision(events, machine.name, f"{machine.name} is in the cell")

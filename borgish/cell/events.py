@@ -244,7 +244,7 @@ class JobRestored(msgspec.Struct, frozen=True, omit_defaults=True):
     job: str
     uid: int
     spec: JobSpec
-    generation: int
+    generation: int  # of then; the job's own goes on growing
     submitted_at: float
     submitted_by: str
     tasks: int

@@ -133,7 +133,7 @@ class Job(msgspec.Struct):
     spec: JobSpec
     submitted_at: float
     submitted_by: str
-    generation: int = 1  # grows with each change of the spec
+    generation: int = 1  # see ``cell.generations``
     tasks: list[Task] = []
     pending: int = 0
     running: int = 0
@@ -219,6 +219,7 @@ class Machine(msgspec.Struct):
     taints: tuple[Taint, ...] = ()  # in order of their keys; a key is there once
     quarantined_until: float = 0.0  # seconds since 1970; 0: it is not
     flaps: Flaps = Flaps()
+    generation: int = 0  # see ``cell.generations``
 
 
 class Quota(msgspec.Struct, frozen=True):
@@ -228,6 +229,12 @@ class Quota(msgspec.Struct, frozen=True):
     band: Band
     limits: Resources
     until: float = 0.0  # seconds since 1970, from then on it is nothing; 0: without end
+    generation: int = 0  # see ``cell.generations``
+
+    @property
+    def terms(self) -> tuple[Resources, float]:
+        """What was decided."""
+        return self.limits, self.until
 
     @property
     def key(self) -> str:

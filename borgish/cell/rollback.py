@@ -112,7 +112,7 @@ def plan(now: Cell, then: Cell, only: frozenset[str], at: float, *, hurried: boo
     return Plan(
         jobs,
         () if only else tuple(_machines(now.machines, then.machines, at)),
-        () if only else tuple(q for key, q in sorted(then.quotas.items()) if now.quotas.get(key) != q),
+        () if only else tuple(_quotas(now.quotas, then.quotas)),
         () if only else tuple(sorted(now.quotas.keys() - then.quotas.keys())),
         tuple(sorted(then.machines.keys() - now.machines.keys())),
         sum(job.running for job in now.jobs.values()),
@@ -129,6 +129,13 @@ def _machines(
         if (there.cordoned, there.taints) != (before.cordoned, taints):
             reason = before.reason if before.cordoned else ""
             yield MachineRestored(name, before.cordoned, reason, taints)
+
+
+def _quotas(now: Mapping[str, Quota], then: Mapping[str, Quota]) -> Iterator[Quota]:
+    for key, before in sorted(then.items()):
+        there = now.get(key)
+        if there is None or there.terms != before.terms:
+            yield before
 
 
 def _taints(now: tuple[Taint, ...], then: tuple[Taint, ...], at: float) -> Iterator[Taint]:

@@ -35,6 +35,7 @@ from borgish.cell.events import (
     RolledBack,
 )
 from borgish.cell.free_space import AMPLE, FreeSpace, Level, check_space, store_full
+from borgish.cell.generations import check_generation
 from borgish.cell.lifecycle import Moved, check_transitions
 from borgish.cell.model import Cell, Rules
 from borgish.cell.observed import (
@@ -203,6 +204,8 @@ class Core:
                 raise refuse_repeated(self._poison[ask.digest])
             if self._free_space.level is not Level.AMPLE:
                 check_space(self._free_space, ask.command)
+            if ask.expected is not None:
+                check_generation(self.cell, ask.command, ask.expected)
             if isinstance(ask.command, SubmitJob) and ask.command.plan:
                 return self._submit_as_planned(ask, ask.command, now)
             return self._record(ask.command, ask.actor, now, ask)

@@ -22,6 +22,7 @@ class CommandRequest(msgspec.Struct, frozen=True):
     request_id: str = ""
     digest: str = ""  # of the body that came with the request id
     then: Cell | None = None
+    expected: int | None = None  # generation of what it is about; see ``cell.generations``
 
 
 class PollsAnswered(msgspec.Struct, frozen=True):

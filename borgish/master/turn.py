@@ -52,15 +52,16 @@ class Inbox:
         request_id: str = "",
         digest: str = "",
         then: Cell | None = None,
+        expected: int | None = None,
     ) -> Accepted:
         """Hand in a command; return its answer once that is durable. Raises what it was refused with.
 
-        ``then``: see ``decide``.
+        ``then``: see ``decide``; ``expected``: see ``CommandRequest``.
         """
         handle = next(self._handles)
         answer: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
         self._waiting[handle] = answer
-        self._asks.append(CommandRequest(handle, command, actor, request_id, digest, then))
+        self._asks.append(CommandRequest(handle, command, actor, request_id, digest, then, expected))
         self._arrived.set()
         try:
             return await answer

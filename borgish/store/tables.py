@@ -105,7 +105,7 @@ jobs = Table(
     Column("state", Text, nullable=False),
     Column("priority", Integer, nullable=False),
     Column("band", Text, nullable=False),
-    Column("generation", Integer, nullable=False),
+    Column("generation", BigInteger, nullable=False),
     Column("tasks", Integer, nullable=False),
     Column("pending", Integer, nullable=False),
     Column("running", Integer, nullable=False),
@@ -182,6 +182,7 @@ machines = Table(
     Column("devices", JSON, nullable=False, server_default="{}"),
     Column("taints", JSON, nullable=False, server_default="[]"),
     Column("quarantined_until", Double, nullable=False, server_default="0"),
+    Column("generation", BigInteger, nullable=False, server_default="0"),
 )
 
 quotas = Table(
@@ -195,6 +196,7 @@ quotas = Table(
     Column("named", JSON, nullable=False),
     Column("devices", JSON, nullable=False),
     Column("until", Double, nullable=False),
+    Column("generation", BigInteger, nullable=False, server_default="0"),
 )
 
 # What tasks used, each row some machines' at a moment (``store.usage``): nothing of the cell follows from it.
@@ -346,6 +348,7 @@ def machine_row(machine: Machine) -> Row:
         json_text(machine.capacity.devices),
         json_text(machine.taints),
         machine.quarantined_until,
+        machine.generation,
     )
 
 
@@ -361,6 +364,7 @@ def quota_row(quota: Quota) -> Row:
         json_text(limits.named),
         json_text(limits.devices),
         quota.until,
+        quota.generation,
     )
 
 

@@ -1,4 +1,4 @@
-"""Versions of jobs, and of what tasks run."""
+"""Versions of jobs, and of what tasks run; generations."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -24,3 +24,7 @@ def upgrade() -> None:
         sa.Column("spec", sa.JSON, nullable=False),
         sa.PrimaryKeyConstraint("job", "version", name="versions_pkey"),
     )
+    op.add_column("machines", sa.Column("generation", sa.BigInteger, nullable=False, server_default="0"))
+    op.add_column("quotas", sa.Column("generation", sa.BigInteger, nullable=False, server_default="0"))
+    with op.batch_alter_table("jobs") as jobs:
+        jobs.alter_column("generation", type_=sa.BigInteger)  # it is a position of the journal from now on

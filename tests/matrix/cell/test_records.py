@@ -49,8 +49,8 @@ FIELDS: dict[type[Any], dict[str, str]] = {
         **dict.fromkeys(("host", "port", "tls", "capacity", "attributes", "runtimes", "ports_low"), BOTH),
         **dict.fromkeys(("ports_high", "boot_id", "up", "cordoned", "reason", "taints"), BOTH),
         "quarantined_until": BOTH,
-        **dict.fromkeys(("name", "joined_at", "port_next"), IN_TABLE),
         "flaps": NEITHER,
+        **dict.fromkeys(("name", "joined_at", "port_next", "generation"), IN_TABLE),
     },
     Task: {
         **dict.fromkeys(("state", "attempt", "machine", "restarts", "ending", "exit_code", "signal"), BOTH),
@@ -66,11 +66,13 @@ FIELDS: dict[type[Any], dict[str, str]] = {
         **dict.fromkeys(("pending", "running", "dead", "finished"), IN_TABLE),
         **dict.fromkeys(("rollout", "last_rollout", "disrupted"), NEITHER),
     },
-    Quota: {"user": IN_TABLE, "band": IN_TABLE, "limits": BOTH, "until": BOTH},
+    Quota: {**dict.fromkeys(("user", "band", "generation"), IN_TABLE), "limits": BOTH, "until": BOTH},
 }
 
 # Who says it of a machine that joins again.
-OF_THE_CELL = {"joined_at", "boot_id", "cordoned", "port_next", "taints", "quarantined_until", "flaps"}
+OF_THE_CELL = {
+    *("joined_at", "boot_id", "cordoned", "port_next", "taints", "quarantined_until", "flaps", "generation")
+}
 OF_ITS_BORGLET = {"host", "port", "tls", "capacity", "attributes", "runtimes", "ports_low", "ports_high"}
 AS_IT_JOINS = {"name", "up", "reason"}
 

@@ -319,3 +319,23 @@ def cordons_of(cell: Cell) -> dict[str, bool]:
 
 def specs_of(cell: Cell) -> dict[str, JobSpec]:
     return {key: job.spec for key, job in cell.jobs.items()}
+
+
+@settings(max_examples=examples(100))
+@given(moves, back, moves)
+def test_generations_only_grow(
+    first: list[Any], back: tuple[int, bool, frozenset[str]], second: list[Any]
+) -> None:
+    """Over rollbacks, and when a job or a machine comes again: nobody sees one twice."""
+    lived = Lived()
+    live(lived, first)
+    rolled_back(lived, *back)
+    live(lived, second)
+    cell, latest = Cell(Snapshot(NAME)), dict[tuple[str, str], int]()
+    for entry in lived.entries:
+        apply_entry(cell, entry)
+        for kind, things in (("job", cell.jobs), ("machine", cell.machines)):
+            for name, thing in things.items():
+                before = latest.get((kind, name), 0)
+                assert thing.generation in {before, entry.position}
+                latest[kind, name] = thing.generation

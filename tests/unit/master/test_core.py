@@ -19,7 +19,7 @@ from borgish.cell.invariants import violations
 from borgish.cell.model import Cell, Machine, Snapshot
 from borgish.cell.observed import Miss
 from borgish.clock import Now
-from borgish.errors import Conflict, NotFound
+from borgish.errors import Conflict, NotFound, PreconditionFailed
 from borgish.link.conversation import Outgoing
 from borgish.master.core import Core
 from borgish.master.step import CommandRequest, Input, NotPolled, PollsAnswered, PollsMissed, Step
@@ -472,3 +472,28 @@ def test_a_cell_of_many_years(position: int) -> None:
     for entry in driver.entries:
         apply_entry(copy, msgspec.json.decode(msgspec.json.encode(entry), type=Entry))
     assert msgspec.to_builtins(copy.snapshot()) == msgspec.to_builtins(driver.core.cell.snapshot())
+
+
+def test_of_many_who_saw_the_same_one_changes_it_and_the_others_are_told(driver: Driver) -> None:
+    """F103: twenty clients at once, in one step."""
+    seen = driver.ask(SubmitJob(JobSpec("web", "ann", 2, ("x",)))).position
+    asks = [
+        CommandRequest(n, ScaleJob("ann/web", n + 3), "ann", f"r{n}", f"d{n}", expected=seen)
+        for n in range(20)
+    ]
+    replies = [reply for _, reply in driver.step(*asks).replies]
+    assert isinstance(replies[0], Accepted)
+    assert all(isinstance(reply, PreconditionFailed) for reply in replies[1:])
+    job = driver.core.cell.jobs["ann/web"]
+    assert (job.spec.tasks, job.generation) == (3, replies[0].position)
+
+
+def test_who_asks_again_gets_the_answer_whatever_changed_since(driver: Driver) -> None:
+    """After a lost answer the retry expects what its own change has replaced."""
+    seen = driver.ask(SubmitJob(JobSpec("web", "ann", 2, ("x",)))).position
+    ask = CommandRequest(1, ScaleJob("ann/web", 3), "ann", "r1", "d1", expected=seen)
+    ((_, first),) = driver.step(ask).replies
+    driver.ask(ScaleJob("ann/web", 7))
+    ((_, again),) = driver.step(ask).replies
+    assert isinstance(first, Accepted)
+    assert again == msgspec.structs.replace(first, replayed=True)

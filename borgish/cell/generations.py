@@ -1,0 +1,165 @@
+"""Which state of a thing somebody looked at (Kubernetes' resourceVersion): optimistic concurrency between
+people, and between people and programs.
+
+The *generation* of a job, a machine or a quota is the position of the entry by which somebody last decided
+about it: its specification, how many tasks, what was killed or restarted, marks, limits. So it only grows,
+over a rollback and over removal and coming again too, no two states have the same one, and the journal after
+it says who changed what since. What is observed, and what borgish does by itself, is no such decision.
+
+What is not there has generation 0.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from borgish.cell.commands import (
+    Command,
+    CordonMachine,
+    KillTasks,
+    RemoveMachine,
+    RemoveQuota,
+    RestartTasks,
+    ScaleJob,
+    SetQuota,
+    SubmitJob,
+    TaintMachine,
+    UncordonMachine,
+    UntaintMachine,
+)
+from borgish.cell.events import AnyEvent, Entry, JobForgotten, RolledBack
+from borgish.cell.model import Cell, Job, Machine, Quota, quota_key
+from borgish.errors import PreconditionFailed
+
+
+class ThingKind(StrEnum):
+    """What has a generation."""
+
+    JOB = "job"
+    MACHINE = "machine"
+    QUOTA = "quota"
+
+
+class Thing(NamedTuple):
+    """One of them, by its key in the cell."""
+
+    kind: ThingKind
+    name: str
+
+
+class Outdated(PreconditionFailed):
+    """A thing is not as who asks has seen it. ``now`` is its generation; 0 when it is gone."""
+
+    def __init__(self, thing: Thing, expected: int, now: int, since: str = "") -> None:
+        """``since``: what was changed, and by whom, where that is known."""
+        self.thing, self.expected, self.now = thing, expected, now
+        named = thing.name if thing.kind is not ThingKind.QUOTA else f"the quota {thing.name}"
+        if not now:
+            what = f"{named} is gone" if expected else f"{named} is not there"
+            generations = f"generation {expected}"
+        else:
+            what = f"{named} was changed" if expected else f"{named} came"
+            generations = f"generation {expected}, now {now}"
+        said = f"{what} since you looked ({generations})"
+        super().__init__(f"{said}: {since}" if since else said, _look_again(thing))
+
+
+def _look_again(thing: Thing) -> str:
+    name = " --band ".join(thing.name.split("/")) if thing.kind is ThingKind.QUOTA else thing.name
+    return f"look again with `borgctl {thing.kind} show {name}`, and decide anew"
+
+
+def _job(command: ScaleJob | KillTasks | RestartTasks) -> str:
+    return command.job
+
+
+def _machine(command: CordonMachine | UncordonMachine | TaintMachine | UntaintMachine | RemoveMachine) -> str:
+    return command.machine
+
+
+def _quota(command: SetQuota | RemoveQuota) -> str:
+    return quota_key(command.user, command.band)
+
+
+_DECIDE: Mapping[type[Command], tuple[ThingKind, Callable[[Any], str]]] = {
+    SubmitJob: (ThingKind.JOB, lambda command: command.spec.key),
+    ScaleJob: (ThingKind.JOB, _job),
+    KillTasks: (ThingKind.JOB, _job),
+    RestartTasks: (ThingKind.JOB, _job),
+    CordonMachine: (ThingKind.MACHINE, _machine),
+    UncordonMachine: (ThingKind.MACHINE, _machine),
+    TaintMachine: (ThingKind.MACHINE, _machine),
+    UntaintMachine: (ThingKind.MACHINE, _machine),
+    RemoveMachine: (ThingKind.MACHINE, _machine),
+    SetQuota: (ThingKind.QUOTA, _quota),
+    RemoveQuota: (ThingKind.QUOTA, _quota),
+}
+"""The commands by which people decide about one thing, and which: the subject of their entry, too."""
+
+DECIDED_BY_PEOPLE: Mapping[str, ThingKind] = {
+    command.__name__: kind for command, (kind, _) in _DECIDE.items()
+}
+"""By the cause of an entry: what it decides about."""
+
+
+def thing_of(command: Command) -> Thing | None:
+    """Return what a command decides about; None for those of borgish itself, and of the cell as a whole."""
+    found = _DECIDE.get(type(command))
+    return Thing(found[0], found[1](command)) if found else None
+
+
+def generation_of(cell: Cell, thing: Thing) -> int:
+    """Return the generation of a thing; 0 when it is not there."""
+    match thing.kind:
+        case ThingKind.JOB:
+            there: Job | Machine | Quota | None = cell.jobs.get(thing.name)
+        case ThingKind.MACHINE:
+            there = cell.machines.get(thing.name)
+        case ThingKind.QUOTA:
+            there = cell.quotas.get(thing.name)
+    return there.generation if there is not None else 0
+
+
+def check_generation(cell: Cell, command: Command, expected: int) -> None:
+    """Raise Outdated unless what a command is about is as it was by then."""
+    thing = thing_of(command)
+    if thing is not None and (now := generation_of(cell, thing)) != expected:
+        raise Outdated(thing, expected, now)
+
+
+def note_decision(cell: Cell, entry: Entry) -> None:
+    """Let what people decided about by an entry have its position as generation. For ``apply`` alone; what
+    comes with an event of its own, and what a rollback restores, has it from there."""
+    if not entry.events:
+        return
+    match DECIDED_BY_PEOPLE.get(entry.cause):
+        case ThingKind.JOB if job := cell.jobs.get(entry.subject):
+            job.generation = entry.position
+            cell.touched.jobs.add(job.key)
+        case ThingKind.MACHINE if machine := cell.machines.get(entry.subject):
+            machine.generation = entry.position
+            cell.touched.machines.add(machine.name)
+
+
+def decides_about(entry: Entry, thing: Thing) -> bool:
+    """Return whether somebody decided about a thing by an entry of the journal."""
+    if not entry.events:
+        return False
+    if DECIDED_BY_PEOPLE.get(entry.cause) is thing.kind:
+        return entry.subject == thing.name
+    return any(_restores(event, thing) for event in entry.events)
+
+
+def _restores(event: AnyEvent, thing: Thing) -> bool:
+    """Return whether a rollback changes a thing; or it is a job, and no longer kept."""
+    if isinstance(event, JobForgotten):
+        return thing == (ThingKind.JOB, event.job)
+    if not isinstance(event, RolledBack):
+        return False
+    match thing.kind:
+        case ThingKind.JOB:
+            return thing.name in event.jobs_gone or any(one.job == thing.name for one in event.jobs)
+        case ThingKind.MACHINE:
+            return any(one.machine == thing.name for one in event.machines)
+        case ThingKind.QUOTA:
+            return thing.name in event.quotas_gone or any(one.key == thing.name for one in event.quotas)

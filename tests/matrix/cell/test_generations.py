@@ -1,0 +1,147 @@
+"""Every command: whether somebody decides by it about a job, a machine or a quota, and then its generation
+grows; by what borgish does by itself, and by what is seen, it does not."""
+
+from collections.abc import Callable
+
+import pytest
+
+from borgish.cell.commands import (
+    Command,
+    CordonMachine,
+    EvictTasks,
+    JoinMachine,
+    KillTasks,
+    Observe,
+    PlaceTasks,
+    RemoveMachine,
+    RemoveQuota,
+    RestartTasks,
+    ScaleJob,
+    SetMachineDown,
+    SetMachineUp,
+    SetQuota,
+    SubmitJob,
+    TaintMachine,
+    UncordonMachine,
+    UntaintMachine,
+)
+from borgish.cell.decide import COMMANDS
+from borgish.cell.generations import DECIDED_BY_PEOPLE, Outdated, Thing, ThingKind, check_generation, thing_of
+from borgish.cell.generations import generation_of as generation
+from borgish.resources import Resources
+from borgish.vocabulary import Band, Ending, Eviction, Phase
+from tests.sentences import check_refusal
+from tests.unit.cell.test_decide import Desk, machine, seen, spec
+
+JOB = Thing(ThingKind.JOB, "ann/web")
+MACHINE = Thing(ThingKind.MACHINE, "m1")
+QUOTA = Thing(ThingKind.QUOTA, "ann/batch")
+THINGS = (JOB, MACHINE, QUOTA)
+LIMITS = Resources(1000, 1024**3)
+
+# Written out, so that a command that is added has to be put into one of these.
+OF_BORGISH = {
+    *("BeginEpoch", "EvictTasks", "ForgetJob", "PlaceTasks", "PromisePlaces", "AdvanceRollouts"),
+    *("PauseRollouts", "JoinMachine", "SetMachineDown", "LoseMachine", "SetMachineUp", "Observe"),
+}
+OF_THE_CELL = {"RollBack"}
+"""They decide about many things, each of which has its generation by the event."""
+
+DECISIONS: dict[str, tuple[Thing, list[Command], Command]] = {
+    "SubmitJob": (JOB, [KillTasks("ann/web", (0,))], SubmitJob(spec())),
+    "ScaleJob": (JOB, [], ScaleJob("ann/web", 3)),
+    "KillTasks": (JOB, [], KillTasks("ann/web", (0,))),
+    "RestartTasks": (JOB, [], RestartTasks("ann/web", (0,))),
+    "CordonMachine": (MACHINE, [], CordonMachine("m1")),
+    "UncordonMachine": (MACHINE, [CordonMachine("m1")], UncordonMachine("m1")),
+    "TaintMachine": (MACHINE, [], TaintMachine("m1", "repair")),
+    "UntaintMachine": (MACHINE, [TaintMachine("m1", "repair")], UntaintMachine("m1", "repair")),
+    "RemoveMachine": (MACHINE, [KillTasks("ann/web")], RemoveMachine("m1")),
+    "SetQuota": (QUOTA, [], SetQuota("ann", Band.BATCH, Resources(2000, 1024**3))),
+    "RemoveQuota": (QUOTA, [], RemoveQuota("ann", Band.BATCH)),
+}
+BY_ITSELF: dict[str, Callable[[Desk], Command]] = {
+    "evicted": lambda _: EvictTasks("ann/web", (0,), Eviction.TAINTED),
+    "placed": lambda _: PlaceTasks("ann/web", (1,), ("m1",)),
+    "down": lambda _: SetMachineDown("m1", "silent"),
+    "up": lambda _: SetMachineUp("m1"),
+    "joined again": lambda _: JoinMachine(machine(), "i2", known=True),
+    "restarted": lambda desk: Observe("m1", "b1", "i1", (seen(desk, restarts=1),)),
+    "ended": lambda desk: Observe("m1", "b1", "i1", (seen(desk, ended=Ending.FINISH, exit_code=0),)),
+    "vanished": lambda desk: Observe("m1", "b1", "i1", (seen(desk, phase=Phase.UP, ended=Ending.LOST),)),
+}
+
+
+@pytest.fixture
+def desk() -> Desk:
+    """A machine, a quota, and a job of which one task runs."""
+    desk = Desk()
+    desk.do(SetQuota("ann", Band.BATCH, LIMITS))
+    desk.do(SubmitJob(spec()))
+    desk.do(PlaceTasks("ann/web", (0,), ("m1",)))
+    return desk
+
+
+def generations(desk: Desk) -> dict[Thing, int]:
+    return {thing: generation(desk.cell, thing) for thing in THINGS}
+
+
+def test_every_command_is_in_a_table() -> None:
+    assert {command.__name__ for command in COMMANDS} == DECIDED_BY_PEOPLE.keys() | OF_BORGISH | OF_THE_CELL
+    assert DECISIONS.keys() == DECIDED_BY_PEOPLE.keys()
+
+
+@pytest.mark.parametrize("name", DECISIONS)
+def test_a_decision_gives_its_thing_the_next_generation(desk: Desk, name: str) -> None:
+    thing, before, command = DECISIONS[name]
+    for each in before:
+        desk.do(each)
+    assert thing_of(command) == thing
+    earlier = generations(desk)
+    check_generation(desk.cell, command, earlier[thing])
+    with pytest.raises(Outdated) as caught:
+        check_generation(desk.cell, command, earlier[thing] - 1)
+    check_refusal(caught.value)
+    assert caught.value.status == 412
+    desk.do(command)
+    gone = name.startswith("Remove")
+    assert generations(desk) == {**earlier, thing: 0 if gone else desk.cell.position}
+    with pytest.raises(Outdated, match="gone" if gone else "changed") as caught:
+        check_generation(desk.cell, command, earlier[thing])
+    check_refusal(caught.value)
+
+
+@pytest.mark.parametrize("name", BY_ITSELF)
+def test_what_happens_by_itself_is_no_decision(desk: Desk, name: str) -> None:
+    before = generations(desk)
+    desk.do(BY_ITSELF[name](desk))
+    assert generations(desk) == before
+
+
+def test_what_is_so_already_changes_no_generation(desk: Desk) -> None:
+    before = generations(desk)
+    for again in (SubmitJob(spec()), ScaleJob("ann/web", 2), SetQuota("ann", Band.BATCH, LIMITS)):
+        desk.do(again)
+    assert generations(desk) == before
+
+
+def test_what_comes_again_goes_on_from_there(desk: Desk) -> None:
+    """Else who has seen the former one could change the new one and not know."""
+    before = generations(desk)
+    leave: list[Command] = [KillTasks("ann/web"), RemoveQuota("ann", Band.BATCH), RemoveMachine("m1")]
+    come: list[Command] = [SubmitJob(spec()), SetQuota("ann", Band.BATCH, LIMITS)]
+    for command in leave:
+        desk.do(command)
+    gone = desk.cell.position
+    for command in come:
+        desk.do(command)
+    desk.do(JoinMachine(machine(), "i1", known=False))
+    assert all(now > gone > before[thing] for thing, now in generations(desk).items())
+
+
+def test_who_expects_nothing_is_told_that_something_came(desk: Desk) -> None:
+    with pytest.raises(Outdated, match="came since you looked"):
+        check_generation(desk.cell, SubmitJob(spec()), 0)
+    check_generation(desk.cell, SubmitJob(spec("other")), 0)
+    with pytest.raises(Outdated, match="is gone"):
+        check_generation(desk.cell, KillTasks("ann/other"), 7)
