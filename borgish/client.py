@@ -23,6 +23,7 @@ from borgish.errors import (
     Gone,
     Invalid,
     NotFound,
+    PreconditionFailed,
     Refused,
     StoreFull,
     TooLarge,
@@ -45,7 +46,7 @@ _REFUSALS: dict[int, type[Refused]] = {
     error.status: error
     for error in (
         *(Refused, NotFound, Conflict, TooLarge, TooManyRequests, Unauthenticated, Forbidden, Gone),
-        StoreFull,
+        *(StoreFull, PreconditionFailed),
     )
 }
 _TLS_HINT = "The authority that signs the master is `ca` in client.json, or BORGISH_CA beside --url"
@@ -141,10 +142,15 @@ class Client:
         request_id: str = "",
         params: Params | None = None,
         content_type: str = "application/json",
+        expected: int | None = None,
     ) -> T:
-        """Ask for a change and return the answer. ``body``: a struct, None, or bytes sent as they are."""
+        """Ask for a change and return the answer. ``body``: a struct, None, or bytes sent as they are.
+
+        ``expected`` is the generation of what was shown: raises ``PreconditionFailed`` where it has another
+        by now.
+        """
         data = body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body)
-        return _decode(self.raw("POST", path, params, data, content_type, request_id), answer)
+        return _decode(self.raw("POST", path, params, data, content_type, request_id, expected), answer)
 
     def raw(
         self,
@@ -154,6 +160,7 @@ class Client:
         body: bytes = b"",
         content_type: str = "application/json",
         request_id: str = "",
+        expected: int | None = None,
     ) -> bytes:
         """Do one request and return the body of the answer as it came.
 
@@ -161,6 +168,8 @@ class Client:
         asked later, with the same request id: nothing is done twice.
         """
         headers = self._headers(method, content_type if body else "", request_id)
+        if expected is not None:
+            headers["If-Match"] = f'"{expected}"'
         return self._masters.ask(
             lambda: self._twice(method, _target(path, params), body, headers), self.close
         )

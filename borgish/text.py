@@ -40,6 +40,11 @@ def age(moment: str | None, now: float | None = None) -> str:
     return span((SystemClock().now().wall if now is None else now) - at.timestamp())
 
 
+def first_line(text: str) -> str:
+    """Return the first line of a text."""
+    return text.partition("\n")[0]
+
+
 def span(seconds: float) -> str:
     """Return a duration in whole units, the largest that gives at least two: ``90s``, ``5m``, ``3h``."""
     seconds = max(0.0, seconds)

@@ -16,6 +16,7 @@ from borgish.api.machines import MACHINES
 from borgish.api.middleware import LOOPBACK_HOSTS, UNLIMITED, AuthMiddleware
 from borgish.api.openapi import show_openapi
 from borgish.api.parameters import check_query
+from borgish.api.preconditions import check_if_match, send_etag
 from borgish.api.quotas import QUOTAS
 from borgish.api.rate_limits import Limits
 from borgish.api.request import ApiRequest
@@ -46,7 +47,8 @@ def create_routes(services: Services) -> Litestar:
     return Litestar(
         ROUTES,
         request_class=ApiRequest,
-        guards=[guard, check_query],
+        guards=[guard, check_query, check_if_match],
+        before_send=[send_etag],
         request_max_body_size=JSON_BYTES_MAX,
         openapi_config=None,
         state=State({"services": services, "parser": JobParser()}),

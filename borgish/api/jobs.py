@@ -7,6 +7,7 @@ from borgish.api.job_parser import SHORT_BYTES_MAX
 from borgish.api.moments import AT
 from borgish.api.openapi import CONSUMES
 from borgish.api.parameters import LIMIT_MAX, After, DefaultUser, JobName, Limit, Owner, PlanToken, cut
+from borgish.api.preconditions import ETAG, IF_MATCH
 from borgish.api.request import ApiRequest, find_job
 from borgish.api.services import Reading
 from borgish.api.views.jobs import job_detail, job_view
@@ -19,7 +20,7 @@ from borgish.wire.api import Accepted, IndexesRequest, JobDetail, JobList, PlanV
 
 @post(
     "/v1/jobs",
-    opt={POLICY: Policy.SUBMIT, CONSUMES: "job file"},
+    opt={POLICY: Policy.SUBMIT, CONSUMES: "job file", IF_MATCH: True},
     status_code=201,
     request_max_body_size=BODY_BYTES_MAX,
 )
@@ -59,7 +60,7 @@ async def list_jobs(request: ApiRequest, limit: Limit = LIMIT_MAX, after: After 
     return await request.read(view)
 
 
-@get("/v1/jobs/{user:str}/{name:str}", opt={POLICY: Policy.READ, AT: True})
+@get("/v1/jobs/{user:str}/{name:str}", opt={POLICY: Policy.READ, AT: True, ETAG: True})
 async def show_job(request: ApiRequest, user: Owner, name: JobName) -> JobDetail:
     """Show a job. Values of its environment are shown to its user and to admins only."""
     principal = request.user
@@ -67,6 +68,7 @@ async def show_job(request: ApiRequest, user: Owner, name: JobName) -> JobDetail
 
     def view(reading: Reading) -> JobDetail:
         job = find_job(reading.cell, job_key(user, name))
+        request.tag(job.generation)
         return job_detail(
             reading.cell, reading.observed, job, reading.refusals.get(job.key, ()), secrets=secrets
         )
@@ -76,7 +78,7 @@ async def show_job(request: ApiRequest, user: Owner, name: JobName) -> JobDetail
 
 @post(
     "/v1/jobs/{user:str}/{name:str}/kill",
-    opt={POLICY: Policy.OWN, CONSUMES: IndexesRequest},
+    opt={POLICY: Policy.OWN, CONSUMES: IndexesRequest, IF_MATCH: True},
     status_code=200,
 )
 async def kill_tasks(request: ApiRequest, user: Owner, name: JobName) -> Accepted:
@@ -87,7 +89,7 @@ async def kill_tasks(request: ApiRequest, user: Owner, name: JobName) -> Accepte
 
 @post(
     "/v1/jobs/{user:str}/{name:str}/restart",
-    opt={POLICY: Policy.OWN, CONSUMES: IndexesRequest},
+    opt={POLICY: Policy.OWN, CONSUMES: IndexesRequest, IF_MATCH: True},
     status_code=200,
 )
 async def restart_tasks(request: ApiRequest, user: Owner, name: JobName) -> Accepted:
@@ -98,7 +100,7 @@ async def restart_tasks(request: ApiRequest, user: Owner, name: JobName) -> Acce
 
 @post(
     "/v1/jobs/{user:str}/{name:str}/scale",
-    opt={POLICY: Policy.OWN, CONSUMES: ScaleRequest},
+    opt={POLICY: Policy.OWN, CONSUMES: ScaleRequest, IF_MATCH: True},
     status_code=200,
 )
 async def scale_job(request: ApiRequest, user: Owner, name: JobName) -> Accepted:

@@ -8,6 +8,7 @@ from borgish.api.auth import POLICY, Policy
 from borgish.api.moments import AT
 from borgish.api.openapi import CONSUMES
 from borgish.api.parameters import LIMIT_MAX, After, Limit, MachineName, cut
+from borgish.api.preconditions import ETAG, IF_MATCH
 from borgish.api.request import ApiRequest, find_machine
 from borgish.api.services import Reading
 from borgish.api.views.machines import machine_view
@@ -63,15 +64,20 @@ async def list_machines(request: ApiRequest, limit: Limit = LIMIT_MAX, after: Af
     return await request.read(view)
 
 
-@get("/v1/machines/{machine:str}", opt={POLICY: Policy.READ, AT: True})
+@get("/v1/machines/{machine:str}", opt={POLICY: Policy.READ, AT: True, ETAG: True})
 async def show_machine(request: ApiRequest, machine: MachineName) -> MachineView:
     """Show a machine."""
-    return await request.read(lambda reading: _view(reading, machine))
+
+    def view(reading: Reading) -> MachineView:
+        request.tag(find_machine(reading.cell, machine).generation)
+        return _view(reading, machine)
+
+    return await request.read(view)
 
 
 @post(
     "/v1/machines/{machine:str}/cordon",
-    opt={POLICY: Policy.ADMIN, CONSUMES: CordonRequest},
+    opt={POLICY: Policy.ADMIN, CONSUMES: CordonRequest, IF_MATCH: True},
     status_code=200,
 )
 async def cordon(request: ApiRequest, machine: MachineName) -> Accepted:
@@ -84,7 +90,7 @@ async def cordon(request: ApiRequest, machine: MachineName) -> Accepted:
     return await request.command(CordonMachine(machine, asked.reason))
 
 
-@post("/v1/machines/{machine:str}/uncordon", opt={POLICY: Policy.ADMIN}, status_code=200)
+@post("/v1/machines/{machine:str}/uncordon", opt={POLICY: Policy.ADMIN, IF_MATCH: True}, status_code=200)
 async def uncordon(request: ApiRequest, machine: MachineName) -> Accepted:
     """Place new tasks on a machine again."""
     return await request.command(UncordonMachine(machine))
@@ -92,7 +98,7 @@ async def uncordon(request: ApiRequest, machine: MachineName) -> Accepted:
 
 @post(
     "/v1/machines/{machine:str}/taint",
-    opt={POLICY: Policy.ADMIN, CONSUMES: TaintRequest},
+    opt={POLICY: Policy.ADMIN, CONSUMES: TaintRequest, IF_MATCH: True},
     status_code=200,
 )
 async def taint(request: ApiRequest, machine: MachineName) -> Accepted:
@@ -109,7 +115,7 @@ async def taint(request: ApiRequest, machine: MachineName) -> Accepted:
 
 @post(
     "/v1/machines/{machine:str}/untaint",
-    opt={POLICY: Policy.ADMIN, CONSUMES: UntaintRequest},
+    opt={POLICY: Policy.ADMIN, CONSUMES: UntaintRequest, IF_MATCH: True},
     status_code=200,
 )
 async def untaint(request: ApiRequest, machine: MachineName) -> Accepted:
@@ -120,7 +126,7 @@ async def untaint(request: ApiRequest, machine: MachineName) -> Accepted:
     return await request.command(UntaintMachine(machine, asked.key))
 
 
-@post("/v1/machines/{machine:str}/remove", opt={POLICY: Policy.ADMIN}, status_code=200)
+@post("/v1/machines/{machine:str}/remove", opt={POLICY: Policy.ADMIN, IF_MATCH: True}, status_code=200)
 async def remove(request: ApiRequest, machine: MachineName) -> Accepted:
     """Take a machine that is down, or that holds nothing, out of the cell."""
     return await request.command(RemoveMachine(machine))

@@ -25,6 +25,7 @@ import borgish
 from borgish.api.auth import POLICY, Policy
 from borgish.api.errors import PROBLEM
 from borgish.api.moments import AT, AT_CHARACTERS_MAX, AT_PATTERN
+from borgish.api.preconditions import ETAG, IF_MATCH, TAG_PATTERN
 from borgish.api.request import ApiRequest
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.spec.fields import job_schema
@@ -42,6 +43,14 @@ _AT_PARAMETER = {
     "required": False,
     "schema": {"type": "string", "maxLength": AT_CHARACTERS_MAX, "pattern": f"^({AT_PATTERN})$"},
     "description": "as it was: a time in ISO 8601, an age like 5m, a position, a checkpoint's name",
+}
+_ETAG_HEADER = {"schema": {"type": "string", "pattern": f"^{TAG_PATTERN}$"}}
+_IF_MATCH_PARAMETER = {
+    "name": "If-Match",
+    "in": "header",
+    "required": False,
+    **_ETAG_HEADER,
+    "description": 'only if it has this ETag still: "812"; "0" where nothing is to be there',
 }
 _BOUNDS = {"ge": "minimum", "le": "maximum", "min_length": "minLength", "max_length": "maxLength"}
 
@@ -94,7 +103,8 @@ def _operation(handler: HTTPRouteHandler, known: dict[Any, dict[str, Any]]) -> d
         "summary": inspect.getdoc(function) or "",
         "description": f"Policy: {handler.opt[POLICY]}",
         "parameters": [_parameter(field, known) for field in _fields(handler)]
-        + [_AT_PARAMETER] * handler.opt.get(AT, False),
+        + [_AT_PARAMETER] * handler.opt.get(AT, False)
+        + [_IF_MATCH_PARAMETER] * handler.opt.get(IF_MATCH, False),
         "responses": _responses(handler, known),
     }
     if CONSUMES in handler.opt:
@@ -112,6 +122,8 @@ def _responses(handler: HTTPRouteHandler, known: dict[Any, dict[str, Any]]) -> d
     statuses = {307, 400, 401, 403, 404, 410, 429, 500, 503}
     if "POST" in handler.http_methods:
         statuses |= {409, 413, 422, 507}
+    if handler.opt.get(IF_MATCH):
+        statuses.add(412)
     responses: dict[str, Any] = {
         str(status): {"description": HTTPStatus(status).phrase, **problem} for status in sorted(statuses)
     }
@@ -120,7 +132,10 @@ def _responses(handler: HTTPRouteHandler, known: dict[Any, dict[str, Any]]) -> d
     responses["307"]["headers"] = {"Location": {"schema": {"type": "string"}}}
     returned = known.get(_returns(handler))
     content = {"application/json": {"schema": returned}} if returned else handler.opt[PRODUCES]
-    return {str(handler.status_code): {"description": "Done", "content": content}} | responses
+    done: dict[str, Any] = {"description": "Done", "content": content}
+    if handler.opt.get(ETAG):
+        done["headers"] = {"ETag": _ETAG_HEADER}
+    return {str(handler.status_code): done} | responses
 
 
 def _parameter(field: FieldDefinition, known: dict[Any, dict[str, Any]]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from borgish.api.auth import POLICY, Policy
 from borgish.api.moments import AT, moment_ahead
 from borgish.api.openapi import CONSUMES
 from borgish.api.parameters import LIMIT_MAX, After, BandName, Limit, Owner, UserFilter, cut
+from borgish.api.preconditions import ETAG, IF_MATCH
 from borgish.api.request import ApiRequest
 from borgish.api.services import Reading
 from borgish.bands import Bands
@@ -48,20 +49,22 @@ async def list_quotas(
     return await request.read(view)
 
 
-@get("/v1/quotas/{user:str}/{band:str}", opt={POLICY: Policy.READ, AT: True})
+@get("/v1/quotas/{user:str}/{band:str}", opt={POLICY: Policy.READ, AT: True, ETAG: True})
 async def show_quota(request: ApiRequest, user: Owner, band: BandName) -> QuotaView:
     """Show what a user may ask for, and asks for, in a band."""
 
     def view(reading: Reading) -> QuotaView:
         found = _band(reading.cell.rules.bands, band)
-        return quota_view(reading.cell, user, found, reading.now.wall)
+        shown = quota_view(reading.cell, user, found, reading.now.wall)
+        request.tag(shown.generation)
+        return shown
 
     return await request.read(view)
 
 
 @post(
     "/v1/quotas/{user:str}/{band:str}",
-    opt={POLICY: Policy.ADMIN, CONSUMES: QuotaRequest},
+    opt={POLICY: Policy.ADMIN, CONSUMES: QuotaRequest, IF_MATCH: True},
     status_code=200,
 )
 async def set_quota(request: ApiRequest, user: Owner, band: BandName) -> Accepted:
@@ -79,7 +82,7 @@ async def set_quota(request: ApiRequest, user: Owner, band: BandName) -> Accepte
     return await request.command(SetQuota(user, found, limits, until, asked.beyond_cell))
 
 
-@post("/v1/quotas/{user:str}/{band:str}/delete", opt={POLICY: Policy.ADMIN}, status_code=200)
+@post("/v1/quotas/{user:str}/{band:str}/delete", opt={POLICY: Policy.ADMIN, IF_MATCH: True}, status_code=200)
 async def delete_quota(request: ApiRequest, user: Owner, band: BandName) -> Accepted:
     """Let a user have no quota of their own in a band."""
     return await request.command(RemoveQuota(user, _band(request.services.bands(), band)))
@@ -134,6 +137,7 @@ def quota_view(cell: Cell, user: str, band: Band, wall: float) -> QuotaView:
         free=None if limits is None else limits.plus(used, -1),
         until=instant_or_none(quota.until) if quota else None,
         set=quota is not None,
+        generation=quota.generation if quota else 0,
     )
 
 

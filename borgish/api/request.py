@@ -13,13 +13,16 @@ from litestar.datastructures import State
 
 from borgish.api.job_parser import JobParser
 from borgish.api.moments import AT, NOW, read_moment
+from borgish.api.preconditions import ETAG, read_if_match
 from borgish.api.services import Principal, Reading, Services
 from borgish.api.views.history import HistoryFilter
 from borgish.cell.commands import Command
+from borgish.cell.generations import Outdated
 from borgish.cell.model import Cell, Job, Machine
-from borgish.errors import Invalid, Mistake, NotFound
+from borgish.errors import BorgishError, Invalid, Mistake, NotFound
 from borgish.failpoints import reach
 from borgish.spec.mistakes import one_edit_away
+from borgish.text import first_line, span
 from borgish.vocabulary import job_key
 from borgish.wire.api import Accepted, AsOf, EventView
 
@@ -71,6 +74,15 @@ class ApiRequest(Request[Principal, None, State]):
                 "Use at most 128 letters, digits and . _ : -, such as a UUID",
             )
         return given
+
+    @property
+    def expected(self) -> int | None:
+        """The generation in ``If-Match``; None when none was sent. Raises Invalid."""
+        return read_if_match(self.headers)
+
+    def tag(self, generation: int) -> None:
+        """Give the answer an ``ETag``: the generation of the one thing that it shows."""
+        self.scope["state"][ETAG] = generation
 
     async def digest(self) -> str:
         """Return what distinguishes this request from every other: who asks, where, and the body."""
@@ -133,9 +145,26 @@ class ApiRequest(Request[Principal, None, State]):
         """Hand a command to the master in the name of who asks."""
         digest, request_id = await self.digest(), self.request_id
         self.services.expect_obeyed()
-        accepted = await self.services.inbox.ask(command, self.user.name, request_id, digest)
+        try:
+            accepted = await self.services.inbox.ask(
+                command, self.user.name, request_id, digest, expected=self.expected
+            )
+        except Outdated as outdated:
+            raise await self._told(outdated) from None
         reach("answer.made")
         return accepted
+
+    async def _told(self, outdated: Outdated) -> Outdated:
+        """Return the error with what was changed since, and by whom, as far as the journal tells."""
+        try:
+            now = await self.services.reader.read(lambda reading: reading.now.wall)
+            entries = await self.services.past.decided(outdated.thing, outdated.expected, outdated.now)
+        except BorgishError:
+            return outdated
+        since = "; then ".join(
+            f"{first_line(entry.text)}, by {entry.actor} {span(now - entry.at)} ago" for entry in entries
+        )
+        return Outdated(outdated.thing, outdated.expected, outdated.now, since)
 
 
 def _each_key_once(pairs: list[tuple[str, object]]) -> None:

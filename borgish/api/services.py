@@ -15,7 +15,9 @@ from borgish.api.views.status import summary_view
 from borgish.api.views.tally import Tally
 from borgish.bands import Bands
 from borgish.cell.commands import Command
+from borgish.cell.events import Entry
 from borgish.cell.free_space import FreeSpace
+from borgish.cell.generations import Thing
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
 from borgish.clock import Now
@@ -84,8 +86,19 @@ class WatchMessage(msgspec.Struct, frozen=True):
 class Inbox(Protocol):
     """Takes commands."""
 
-    async def ask(self, command: Command, actor: str, request_id: str, digest: str) -> Accepted:
-        """Hand in a command; return when it is durable. The same id and digest: the same answer."""
+    async def ask(
+        self,
+        command: Command,
+        actor: str,
+        request_id: str,
+        digest: str,
+        *,
+        expected: int | None = None,
+    ) -> Accepted:
+        """Hand in a command; return when it is durable. The same id and digest: the same answer.
+
+        ``expected`` is the generation that what it is about must have. Raises Outdated for another.
+        """
         ...
 
 
@@ -131,6 +144,11 @@ class Past(Protocol):
 
     async def latest(self, wanted: HistoryFilter, before: int, limit: int) -> HistoryList:
         """Return the latest entries that match, below the position ``before`` (0: all of it)."""
+        ...
+
+    async def decided(self, thing: Thing, after: int, until: int) -> list[Entry]:
+        """Return the latest few entries by which somebody decided about a thing, in order: of those above
+        position ``after``, up to ``until`` (0: the last). Of many only the latest are looked at."""
         ...
 
 

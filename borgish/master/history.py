@@ -7,11 +7,13 @@ under way at any time, and no walk looks at more than ``LOOKED_AT_MAX`` entries.
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 
 import msgspec
 
 from borgish.api.views.history import HistoryFilter, history_view
 from borgish.cell.events import Entry
+from borgish.cell.generations import Thing, decides_about
 from borgish.clock import Clock
 from borgish.errors import Gone
 from borgish.master.turn import Turn
@@ -23,6 +25,8 @@ from borgish.wire.api_past import HistoryList, HistoryView
 LOOKED_AT_MAX = 200_000
 EVENTS_MAX = 5_000
 """An answer ends with the entry that brings it over this many events, whatever its limit."""
+DECIDED_MAX = 3
+DECIDED_LOOKED_AT_MAX = 1_000
 CLOCK_SLACK_SECONDS = 600.0
 """Positions are in order, times are so but for a clock that was set back; by this much hides nothing."""
 PAGE_ENTRIES_FIRST, PAGE_ENTRIES_MIN, PAGE_ENTRIES_MAX = 16, 4, 500
@@ -118,6 +122,25 @@ class History:
         if first is not None and 1 < first.position >= walk.position:
             return msgspec.structs.replace(found, page=Page(), cut_short=False, begins=instant(first.at))
         return found
+
+    async def decided(self, thing: Thing, after: int, until: int) -> list[Entry]:
+        """Return the latest few entries by which somebody decided about a thing, in order: of those above
+        position ``after``, up to ``until`` (0: the last). Of many only the latest are looked at."""
+        found: list[Entry] = []
+        below, left = until + 1 if until else _END, DECIDED_LOOKED_AT_MAX
+        while left and len(found) < DECIDED_MAX:
+            page = min(left, PAGE_ENTRIES_FIRST)
+            async with self._one_at_a_time:
+                entries = await self._turn.in_store(partial(self._read, below, page))
+            kept = [entry for entry in entries if entry.position > after]
+            found += [each for each in kept if each.position == until or decides_about(each, thing)]
+            if len(kept) < page:
+                break
+            below, left = kept[-1].position, left - page
+        return found[:DECIDED_MAX][::-1]
+
+    def _read(self, below: int, limit: int) -> list[Entry]:
+        return list(self._store.entries_before(below, limit))
 
     async def _first(self) -> Entry | None:
         """Return the first entry of the journal: not that of position 1 where older ones were pruned."""

@@ -102,7 +102,8 @@ class TaskView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class JobView(msgspec.Struct, frozen=True):
     """One job in a list. ``up`` counts tasks that run and, where probed, are healthy; None of the past.
-    Those that were lost are among the failed."""
+    Those that were lost are among the failed. ``generation`` is the position of the journal at which people
+    last decided about it; it only grows, and is the ``ETag`` of one job."""
 
     name: str  # user/job
     user: str
@@ -219,6 +220,7 @@ class MachineView(msgspec.Struct, frozen=True, omit_defaults=True):
     as_of: AsOf | None = None
     taints: tuple[TaintView, ...] = ()  # in order of their keys
     answering: bool = True  # false: it missed its last polls, and gets no new tasks
+    generation: int = 0  # when people last decided about it; see ``JobView``
 
 
 class EventView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -258,6 +260,7 @@ class QuotaView(msgspec.Struct, frozen=True, omit_defaults=True):
     until: str | None  # when it ends, or has ended
     set: bool  # there is a quota; else it is as for everybody without one
     as_of: AsOf | None = None
+    generation: int = 0  # when it was last set; see ``JobView``. 0: there is none
 
 
 class CheckpointView(msgspec.Struct, frozen=True):

@@ -32,6 +32,7 @@ def machine_view(cell: Cell, observed: Observed, tally: Tally, machine: Machine,
             TaintView(taint.key, taint.effect, instant(taint.since), taint.value) for taint in machine.taints
         ),
         answering=seen.is_answering,
+        generation=machine.generation,
     )
 
 

@@ -20,6 +20,7 @@ from borgish.api.views.tally import Tally
 from borgish.cell.commands import Command
 from borgish.cell.events import Entry
 from borgish.cell.free_space import AMPLE
+from borgish.cell.generations import Thing, check_generation, decides_about
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
 from borgish.client import Client
@@ -115,7 +116,9 @@ class FakeMaster:
         self.inputs: list[tuple[str, str, str, int, bytes, bool]] = []
         self.hub = WatchHub(3, self, kept=100)
 
-    async def ask(self, command: Command, actor: str, request_id: str, digest: str) -> Accepted:
+    async def ask(
+        self, command: Command, actor: str, request_id: str, digest: str, *, expected: int | None = None
+    ) -> Accepted:
         if self.failure:
             raise self.failure
         if request_id in self.answered:
@@ -123,6 +126,8 @@ class FakeMaster:
             if known != digest:
                 raise Conflict("this request id was used for something else")
             return msgspec.structs.replace(answer, replayed=True)
+        if expected is not None:
+            check_generation(self.cell, command, expected)
         job = getattr(command, "job", "ann/web")
         if job not in self.cell.jobs:
             raise NotFound(f"there is no job {job}")
@@ -163,6 +168,9 @@ class FakeMaster:
         walk = Walk(wanted, limit, LOOKED_AT_MAX)
         walk.take([entry for entry in reversed(self.journal) if entry.position < (before or 1000)], 1000)
         return walk.answer()
+
+    async def decided(self, thing: Thing, after: int, until: int) -> list[Entry]:
+        return [each for each in self.journal if each.position > after and decides_about(each, thing)]
 
     def subscribe(self, kinds: frozenset[str], job: str, last_id: str) -> AsyncIterator[WatchMessage]:
         return self.hub.subscribe(kinds, job, last_id)

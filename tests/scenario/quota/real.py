@@ -42,9 +42,13 @@ class CoreMaster(FakeMaster):
         self.core.begin(cell.epoch + 1, "me", self.now, rules)
         self.cell, self.observed = self.core.cell, self.core.observed
 
-    async def ask(self, command: Command, actor: str, request_id: str, digest: str) -> Accepted:
+    async def ask(
+        self, command: Command, actor: str, request_id: str, digest: str, *, expected: int | None = None
+    ) -> Accepted:
         heard = PollsAnswered(dict.fromkeys(MACHINES, self.now.mono))
-        step = self.core.step([heard, CommandRequest(1, command, actor, request_id, digest)], self.now)
+        asked = CommandRequest(1, command, actor, request_id, digest, expected=expected)
+        step = self.core.step([heard, asked], self.now)
+        self.journal += step.entries
         ((_, reply),) = step.replies
         if isinstance(reply, Refused):
             raise reply
