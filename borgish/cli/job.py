@@ -19,7 +19,7 @@ from borgish.cli.render import (
     show_one,
     state_text,
 )
-from borgish.cli.session import noun, session_of
+from borgish.cli.session import IfGeneration, noun, session_of
 from borgish.resources import parse_seconds, show_bytes, show_cpu
 from borgish.spec.job import Health, JobSpec
 from borgish.text import age, safe
@@ -62,6 +62,7 @@ def submit(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would follow, as `borgctl plan` does.")
     ] = False,
+    if_generation: IfGeneration = None,
 ) -> None:
     """Submit jobs and follow them until they are up, and stay so for a moment.
 
@@ -77,10 +78,23 @@ def submit(
         raise typer.BadParameter(
             "needs exactly one file, and cannot be combined with --dry-run", param_hint="--plan"
         )
+    if if_generation is not None and (dry_run or len(files) > 1):
+        raise typer.BadParameter(
+            "needs exactly one file, and cannot be combined with --dry-run", param_hint="--if-generation"
+        )
     if dry_run:
         raise typer.Exit(plan_files(session, files, user))
     raise typer.Exit(
-        submit_files(session, files, user, seconds, detach=detach, plan=plan, settle_seconds=settle_seconds)
+        submit_files(
+            session,
+            files,
+            user,
+            seconds,
+            detach=detach,
+            plan=plan,
+            settle_seconds=settle_seconds,
+            expected=if_generation,
+        )
     )
 
 
@@ -115,10 +129,10 @@ def show(context: typer.Context, job: JobName, at: AtOption = "", output: FormOp
 
 
 @app.command()
-def kill(context: typer.Context, job: JobName) -> None:
+def kill(context: typer.Context, job: JobName, if_generation: IfGeneration = None) -> None:
     """End all tasks of a job for good."""
     client = session_of(context).client()
-    change_tasks(client, _found(client, job), "kill", None)
+    change_tasks(client, _found(client, job), "kill", None, if_generation)
 
 
 @app.command()
@@ -128,13 +142,15 @@ def restart(
     indexes: Annotated[
         str | None, typer.Argument(metavar="[INDEXES]", help="Which tasks: 0-2,5. Default: all.")
     ] = None,
+    if_generation: IfGeneration = None,
 ) -> None:
     """Give tasks a fresh attempt.
 
     The running are stopped and placed anew, the dead run again.
     """
     client = session_of(context).client()
-    change_tasks(client, _found(client, job), "restart", None if indexes is None else indexes_of(indexes))
+    chosen = None if indexes is None else indexes_of(indexes)
+    change_tasks(client, _found(client, job), "restart", chosen, if_generation)
 
 
 @app.command()
@@ -142,13 +158,14 @@ def scale(
     context: typer.Context,
     job: JobName,
     tasks: Annotated[int, typer.Argument(min=0, metavar="N", help="New number of tasks.")],
+    if_generation: IfGeneration = None,
 ) -> None:
     """Give a job N tasks."""
     from borgish.client import quoted
 
     client = session_of(context).client()
     path = quoted("jobs", *_found(client, job).split("/"), "scale")
-    say_accepted(client.post(path, ScaleRequest(tasks), Accepted))
+    say_accepted(client.post(path, ScaleRequest(tasks), Accepted, expected=if_generation))
 
 
 @app.command()
@@ -172,12 +189,14 @@ def wait(
     raise typer.Exit(*follow(client, [name], Goal(goal), seconds, settle_seconds))
 
 
-def change_tasks(client: "Client", job: str, verb: str, indexes: tuple[int, ...] | None) -> None:
-    """Kill or restart tasks of a job (None: all) and say what was done."""
+def change_tasks(
+    client: "Client", job: str, verb: str, indexes: tuple[int, ...] | None, expected: int | None = None
+) -> None:
+    """Kill or restart tasks of a job (None: all) and say what was done; ``expected``: see ``Client.post``."""
     from borgish.client import quoted
 
     path = quoted("jobs", *job.split("/"), verb)
-    say_accepted(client.post(path, IndexesRequest(indexes), Accepted))
+    say_accepted(client.post(path, IndexesRequest(indexes), Accepted, expected=expected))
 
 
 def say_accepted(accepted: object) -> None:

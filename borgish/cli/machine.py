@@ -7,7 +7,7 @@ import typer
 
 from borgish.cli.at_option import AtOption, client_at
 from borgish.cli.render import Column, Form, FormOption, fields, show_list, show_one
-from borgish.cli.session import noun, session_of
+from borgish.cli.session import IfGeneration, noun, session_of
 from borgish.resources import Resources, show_bytes, show_cpu, show_devices
 from borgish.text import age, span
 from borgish.vocabulary import TaintEffect
@@ -105,15 +105,16 @@ def cordon(
     context: typer.Context,
     machine: MachineName,
     reason: Annotated[str, typer.Option("--reason", help="Reason, shown with the machine.")] = "",
+    if_generation: IfGeneration = None,
 ) -> None:
     """Place nothing more on a machine; what runs there goes on."""
-    _change(context, machine, "cordon", CordonRequest(reason))
+    _change(context, machine, "cordon", CordonRequest(reason), if_generation)
 
 
 @app.command()
-def uncordon(context: typer.Context, machine: MachineName) -> None:
+def uncordon(context: typer.Context, machine: MachineName, if_generation: IfGeneration = None) -> None:
     """Place tasks on a machine again."""
-    _change(context, machine, "uncordon", None)
+    _change(context, machine, "uncordon", None, if_generation)
 
 
 @app.command()
@@ -126,10 +127,11 @@ def taint(
     effect: Annotated[
         TaintEffect, typer.Option("--effect", help="What it does to tasks that do not tolerate it.")
     ] = TaintEffect.REFUSE,
+    if_generation: IfGeneration = None,
 ) -> None:
     """Mark a machine: tasks that do not tolerate the mark avoid it, are refused, or have to leave."""
     key, _, value = mark.partition("=")
-    _change(context, machine, "taint", TaintRequest(key, value, effect))
+    _change(context, machine, "taint", TaintRequest(key, value, effect), if_generation)
 
 
 @app.command()
@@ -137,15 +139,17 @@ def untaint(
     context: typer.Context,
     machine: MachineName,
     key: Annotated[str, typer.Argument(metavar="KEY", help="Key of the taint.")],
+    if_generation: IfGeneration = None,
 ) -> None:
     """Take a mark off a machine."""
-    _change(context, machine, "untaint", UntaintRequest(key))
+    _change(context, machine, "untaint", UntaintRequest(key), if_generation)
 
 
 @app.command()
 def remove(
     context: typer.Context,
     machine: Annotated[str, typer.Argument(metavar="MACHINE", help="Its name, in full.")],
+    if_generation: IfGeneration = None,
 ) -> None:
     """Take a machine out of the cell: one that is down, or that holds nothing.
 
@@ -155,7 +159,7 @@ def remove(
     from borgish.client import quoted
 
     client = session_of(context).client()
-    say_accepted(client.post(quoted("machines", machine, "remove"), None, Accepted))
+    say_accepted(client.post(quoted("machines", machine, "remove"), None, Accepted, expected=if_generation))
 
 
 def machine_in_full(machine: MachineView) -> str:
@@ -179,6 +183,7 @@ def machine_in_full(machine: MachineView) -> str:
             ("attributes", ", ".join(f"{key}={value}" for key, value in sorted(machine.attributes.items()))),
             ("heard", f"{span(heard)} ago" if heard is not None else never),
             ("joined", f"{age(machine.joined_at)} ago"),
+            ("generation", str(machine.generation)),
             ("orphans", ", ".join(machine.orphans)),
         ]
     )
@@ -191,11 +196,11 @@ def _amounts(amounts: Resources) -> str:
     return f"{show_cpu(amounts.cpu_millis)} cpu, {show_bytes(amounts.ram_bytes)} ram{disk}{devices}{named}"
 
 
-def _change(context: typer.Context, machine: str, verb: str, body: object) -> None:
+def _change(context: typer.Context, machine: str, verb: str, body: object, expected: int | None) -> None:
     from borgish.cli.job import say_accepted
 
     client = session_of(context).client()
-    say_accepted(client.post(f"{_path(client, machine)}/{verb}", body, Accepted))
+    say_accepted(client.post(f"{_path(client, machine)}/{verb}", body, Accepted, expected=expected))
 
 
 def _path(client: "Client", machine: str) -> str:

@@ -7,7 +7,7 @@ import typer
 
 from borgish.cli.at_option import AtOption, client_at
 from borgish.cli.render import Column, Form, FormOption, fields, show_list, show_one
-from borgish.cli.session import noun, session_of
+from borgish.cli.session import IfGeneration, noun, session_of
 from borgish.resources import QUOTA_MAX, Resources, parse_bytes, parse_quota_millis, show_amounts
 from borgish.vocabulary import Band
 from borgish.wire.api import Accepted, QuotaRequest, QuotaView
@@ -79,6 +79,7 @@ def set_(
     beyond_cell: Annotated[
         bool, typer.Option("--beyond-cell", help="Allow production more than the capacity of the cell.")
     ] = False,
+    if_generation: IfGeneration = None,
 ) -> None:
     """Set how much a user's jobs in a band may ask for at a time.
 
@@ -93,7 +94,7 @@ def set_(
         until,
         beyond_cell,
     )
-    _change(context, user, band, "", request)
+    _change(context, user, band, "", request, if_generation)
 
 
 @app.command("list")
@@ -126,9 +127,9 @@ def show(
 
 
 @app.command()
-def remove(context: typer.Context, user: User, band: BandOption) -> None:
+def remove(context: typer.Context, user: User, band: BandOption, if_generation: IfGeneration = None) -> None:
     """Remove a user's quota in a band. What runs goes on."""
-    _change(context, user, band, "/delete", None)
+    _change(context, user, band, "/delete", None, if_generation)
 
 
 def quota_in_full(quota: QuotaView) -> str:
@@ -142,6 +143,7 @@ def quota_in_full(quota: QuotaView) -> str:
             ("used", show_amounts(quota.used)),
             ("free", _free(quota)),
             ("until", _until(quota)),
+            ("generation", str(quota.generation)),
         ]
     )
 
@@ -180,11 +182,18 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _change(context: typer.Context, user: str, band: str, verb: str, body: QuotaRequest | None) -> None:
+def _change(
+    context: typer.Context,
+    user: str,
+    band: str,
+    verb: str,
+    body: QuotaRequest | None,
+    expected: int | None,
+) -> None:
     from borgish.cli.job import say_accepted
 
     client: Client = session_of(context).client()
-    say_accepted(client.post(_path(user, band) + verb, body, Accepted))
+    say_accepted(client.post(_path(user, band) + verb, body, Accepted, expected=expected))
 
 
 def _path(user: str, band: str) -> str:

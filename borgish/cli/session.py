@@ -28,6 +28,16 @@ DirOption = Annotated[
     ),
 ]
 
+IfGeneration = Annotated[
+    int | None,
+    typer.Option(
+        "--if-generation",
+        metavar="N",
+        min=0,
+        help="Only if it is still of this generation, which `show` prints; else say what was changed.",
+    ),
+]
+
 
 class Session(msgspec.Struct):
     """The global options of one call of borgctl."""

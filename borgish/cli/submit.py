@@ -58,10 +58,12 @@ def submit_files(
     detach: bool,
     plan: str = "",
     settle_seconds: float | None = None,
+    expected: int | None = None,
 ) -> int:
     """Submit all files, or none when one has mistakes; follow the jobs; return the exit code.
 
-    ``plan`` is the token of the plan of the only file; ``settle_seconds`` as in ``follow``.
+    ``plan`` is the token of the plan of the only file, ``expected`` the generation of its job;
+    ``settle_seconds`` as in ``follow``.
     """
     user = user or session.who_asks()
     files = read_files(session, paths, user)
@@ -71,7 +73,7 @@ def submit_files(
     codes, jobs = [], []
     for file in files:
         try:
-            jobs.append(_sent(client, file, user, plan))
+            jobs.append(_sent(client, file, user, plan, expected))
         except Invalid as error:
             _show_mistakes(error, file.source)
             codes.append(USAGE)
@@ -87,11 +89,12 @@ def worst(codes: Sequence[int]) -> int:
     return next((code for code in (NOT_ALLOWED, USAGE, FAILED, NOT_PLACED) if code in codes), DONE)
 
 
-def _sent(client: "Client", file: JobFile, user: str, plan: str) -> str:
-
+def _sent(client: "Client", file: JobFile, user: str, plan: str, expected: int | None) -> str:
     params = {"user": user} | ({"plan": plan} if plan else {})
     body = file.text.encode()
-    accepted = client.post("/v1/jobs", body, Accepted, params=params, content_type="application/yaml")
+    accepted = client.post(
+        "/v1/jobs", body, Accepted, params=params, content_type="application/yaml", expected=expected
+    )
     print_out(safe(accepted.text))
     for note in accepted.notes:
         print_note(note)

@@ -116,6 +116,7 @@ def test_a_quota_ends_at_its_moment(api: CoreApi, say: Say, tmp_path: Path) -> N
         ["used", "500m cpu, 64MiB ram"],
         ["free", "nothing"],
         ["until", "2026-01-01 01:00 UTC"],
+        ["generation", "4"],
     ]
 
 
