@@ -6,6 +6,16 @@ from borgish.cell import apply
 from borgish.cell.commands import Command
 from borgish.cell.decide import COMMANDS
 from borgish.cell.events import AnyEvent
+from borgish.cell.generations import DECIDED_BY_PEOPLE
+
+# Written out, so that a command that is added has to be put into one of these, or into ``cell.generations``.
+OF_BORGISH = {
+    *("BeginEpoch", "EvictTasks", "ForgetJob", "PlaceTasks", "PromisePlaces", "AdvanceRollouts"),
+    *("PauseRollouts", "JoinMachine", "SetMachineDown", "LoseMachine", "SetMachineUp", "ReleaseMachine"),
+    "Observe",
+}
+OF_THE_CELL = {"RollBack"}
+"""They decide about many things, each of which has its generation by the event."""
 
 
 def test_every_command_is_decided() -> None:
@@ -14,3 +24,7 @@ def test_every_command_is_decided() -> None:
 
 def test_every_event_is_applied() -> None:
     assert set(apply._APPLY) == set(typing.get_args(AnyEvent))
+
+
+def test_every_command_is_known_to_be_somebodys_decision_or_nobodys() -> None:
+    assert {command.__name__ for command in COMMANDS} == DECIDED_BY_PEOPLE.keys() | OF_BORGISH | OF_THE_CELL
