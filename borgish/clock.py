@@ -7,15 +7,17 @@ import msgspec
 
 
 class Now(msgspec.Struct, frozen=True):
-    """One moment, on two clocks.
+    """One moment, on three clocks.
 
     ``wall`` is seconds since 1970 in UTC, to be shown and stored; it may jump. ``mono`` is seconds
     on a clock that never jumps, to be subtracted; it means nothing on another host or after a boot.
-    Whether a machine is alive is decided on ``mono`` alone.
+    Whether a machine is alive is decided on ``mono`` alone. ``boot`` is like ``mono``, but goes on while the
+    host is suspended (Linux' CLOCK_BOOTTIME): leases are judged by it.
     """
 
     wall: float
     mono: float
+    boot: float = 0.0
 
     def wall_unless_set_on(self, since: "Now") -> float:
         """Return the wall clock as it would be, had nobody set it on since an earlier moment.
@@ -26,7 +28,7 @@ class Now(msgspec.Struct, frozen=True):
 
     def later(self, seconds: float) -> "Now":
         """Return the moment ``seconds`` after this one."""
-        return Now(self.wall + seconds, self.mono + seconds)
+        return Now(self.wall + seconds, self.mono + seconds, self.boot + seconds)
 
 
 class Clock(Protocol):
@@ -41,4 +43,4 @@ class SystemClock:
     """The clocks of this machine."""
 
     def now(self) -> Now:
-        return Now(time.time(), time.monotonic())
+        return Now(time.time(), time.monotonic(), time.clock_gettime(time.CLOCK_BOOTTIME))

@@ -47,6 +47,7 @@ class Phase(StrEnum):
     HEALTHY = "healthy"  # runs and answers its probe
     UNHEALTHY = "unhealthy"  # runs and failed its probe; a restart follows
     STOPPING = "stopping"  # was asked to stop and has not ended
+    UNKILLABLE = "unkillable"  # its program was killed and goes on, as one that the kernel waits for
 
 
 HELD_BACK = frozenset({Phase.BACKING_OFF, Phase.CRASH_LOOPING})
@@ -60,6 +61,10 @@ class Ending(StrEnum):
     FAIL = "fail"  # any other exit, and no attempts left
     KILL = "kill"  # somebody asked for it
     LOST = "lost"  # nobody can say what became of it
+
+
+RESULTS = frozenset({Ending.FINISH, Ending.FAIL})
+"""How a program ends by itself."""
 
 
 class Outcome(StrEnum):
@@ -94,6 +99,7 @@ class Eviction(StrEnum):
     TAINTED = "tainted"  # its machine got a taint it does not tolerate, or not that long
     UNSUITABLE = "unsuitable"  # its machine no longer meets its constraints
     ALLOC_MOVED = "alloc moved"  # the alloc it ran in left the machine
+    UNKILLABLE = "unkillable"  # its program was to be restarted, was killed, and goes on
 
 
 VOLUNTARY = frozenset(
@@ -171,6 +177,9 @@ class Runtime(StrEnum):
     DOCKER = "docker"
     FAKE = "fake"  # simulation only
 
+
+LEASES_ATTRIBUTE = "leases"  # of machines: the runtime whose runs are held to leases there
+LEASE_END_SECONDS = 5.0  # after its lease and its grace a program, and what it started, is gone by then
 
 # Names users choose: jobs, users, ports, machines, named resources. A DNS label, so that a name
 # can stand in a file name, a label, an address and a metric without quoting.

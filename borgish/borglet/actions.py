@@ -17,6 +17,17 @@ class Start(msgspec.Struct, frozen=True):
         return self.spec.key
 
 
+class Renew(msgspec.Struct, frozen=True):
+    """Let the run of an attempt, or its next one, go on until then, in seconds of ``Now.boot``. No answer."""
+
+    spec: AttemptSpec
+    until: float
+
+    @property
+    def key(self) -> str:
+        return self.spec.key
+
+
 class Signal(msgspec.Struct, frozen=True):
     """Send a signal (TERM, INT ...; without SIG) to the live run. Its end comes by ``core.ran``."""
 
@@ -46,4 +57,4 @@ class Forget(msgspec.Struct, frozen=True):
     key: str
 
 
-Action = Start | Signal | Kill | Probe | Forget
+Action = Start | Renew | Signal | Kill | Probe | Forget

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from borgish.borglet.actions import Action, Forget, Start
+from borgish.borglet.actions import Action, Forget, Renew, Start
 from borgish.borglet.core import HOLD_SECONDS_MAX, Actions, BorgletCore
 from borgish.borglet.entry import Entry, Head
 from borgish.borglet.facts import SAMPLE_SECONDS, conditions, free_bytes, sample, with_runtimes
@@ -172,7 +172,7 @@ class Agent:
         else:
             await self._hold(request, number)
         await self._make_durable()
-        return self.core.reply(request, self._usage)
+        return self.core.reply(request, self._usage, self._clock.now().boot)
 
     def head(self, is_open: Callable[[Caller], bool]) -> HeadReply:
         """Return what was seen of masters. ``is_open`` tells whether a caller's connection still is."""
@@ -280,13 +280,22 @@ class Agent:
         self._ledger_fault = text
 
     def _do(self, action: Action) -> None:
-        if isinstance(action, Start):
+        if isinstance(action, Renew):
+            self._renew(action)
+        elif isinstance(action, Start):
             self._runner.do(action, self._runtimes[action.spec.runtime])
         elif runtime := self._runtime_of(action.key):
             self._runner.do(action, runtime)
         elif isinstance(action, Forget):
             for runtime in self._runtimes.values():
                 self._runner.do(action, runtime)
+
+    def _renew(self, action: Renew) -> None:
+        """At once, whatever was asked for before: a lease must not lapse while something else is slow."""
+        try:
+            self._runtimes[action.spec.runtime].renew(action.key, action.until)
+        except OSError as error:
+            log.error("the lease of %s cannot be renewed: %s", action.key, error.strerror or error)
 
     def _runtime_of(self, key: str) -> TaskRuntime | None:
         return next((r for r in self._runtimes.values() if r.look(key) is not None), None)

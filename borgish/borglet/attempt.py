@@ -47,6 +47,8 @@ class Attempt(msgspec.Struct, kw_only=True):
     spec: AttemptSpec | None
     stage: Stage = Stage.WAITING  # changed by ``fire`` only
     waits_for_group: bool = False  # whatever is due: a sidecar for its main program, that for old sidecars
+    leased_until: float = 0.0  # on the clock ``Now.boot``; counts where its spec wants a lease
+    waits_for_lease: bool = False  # whatever is due
     run: int = 0
     pid: int = 0
     started: Now | None = None  # of the live run
@@ -55,6 +57,7 @@ class Attempt(msgspec.Struct, kw_only=True):
     end_by: Now | None = None  # whatever its grace, it is killed then; None: nothing bounds it
     grace_seconds: float = 0.0  # of the stop under way, once signalled
     signalled: bool = False  # the stopping run was sent its signal
+    kills: int = 0  # of the stopping run
     runs_after_end: bool = False  # a program runs although the attempt has ended
     purpose: Purpose = Purpose.NONE  # changed by ``fire`` only
     why: str = ""  # of the purpose
@@ -78,6 +81,11 @@ class Attempt(msgspec.Struct, kw_only=True):
     @property
     def stop_rule(self) -> Stop:
         return self.spec.stop if self.spec else Stop()
+
+    @property
+    def unkillable(self) -> bool:
+        """Whether its program goes on though it was killed long enough ago."""
+        return self.stage is Stage.STOPPING and self.kills > 1
 
     @property
     def held_back(self) -> bool:
@@ -113,6 +121,15 @@ class Attempt(msgspec.Struct, kw_only=True):
         if end_by is not None:
             self._bound(end_by)  # also when it has ended: what runs beside it may have not
         self.fire(TO_STOP[purpose], now, Cause(why))
+
+    def renew(self, stamp: float) -> bool:
+        """Take a contact with the master, of then on the clock ``Now.boot``; return whether its lease holds
+        longer by it."""
+        until = stamp + self.spec.lease_seconds if self.spec else 0.0
+        if self.ended or until <= self.leased_until:
+            return False
+        self.leased_until, self.waits_for_lease = until, False
+        return True
 
     def ran(self, state: RunState, now: Now) -> None:
         """Handle what the runtime reports of a run. What is old news changes nothing."""
@@ -182,6 +199,10 @@ class Attempt(msgspec.Struct, kw_only=True):
         is_due = self.due is not None and self.due.mono <= now.mono
         match self.stage:
             case Stage.WAITING if is_due and self.spec and not self.waits_for_group:
+                self.waits_for_lease = self.spec.lease_seconds > 0 and now.boot >= self.leased_until
+                if self.waits_for_lease:
+                    self.reason = self.reason or messages.NO_LEASE
+                    return []
                 return self.fire(Event.DUE, now)
             case Stage.UP if self.health and self.probe and not self.probe.asked:
                 return self.fire(Event.PROBE_DUE, now) if self.probe.due <= now.mono else []
@@ -196,7 +217,8 @@ class Attempt(msgspec.Struct, kw_only=True):
     def wake_at(self) -> float | None:
         """Return when (monotonic) ``advance`` is due next; None when nothing is timed."""
         times = [self.runtime_limit()]
-        is_timed = self.stage is Stage.STOPPING or (self.stage is Stage.WAITING and not self.waits_for_group)
+        waits = self.waits_for_group or self.waits_for_lease
+        is_timed = self.stage is Stage.STOPPING or (self.stage is Stage.WAITING and not waits)
         if is_timed and self.due:
             times.append(self.due.mono)
         if self.stage is Stage.UP and self.probe and not self.probe.asked:
@@ -242,6 +264,7 @@ class Attempt(msgspec.Struct, kw_only=True):
             port_in_use=self.port_in_use,
             early_ends=self.backoff.ends,
             held_back=self.held_back,
+            unkillable=self.unkillable,
         )
 
     # -- which event is the end of a program? -----------------------------------------------------
@@ -254,7 +277,10 @@ class Attempt(msgspec.Struct, kw_only=True):
         elif not reason and exit_.code is None and exit_.signal is None and not exit_.oom:
             reason = "exit unknown"
         self.last_exit = msgspec.structs.replace(exit_, reason=reason)
-        self.pid, self.started, self.probe, self.due = 0, None, None, None
+        self.pid, self.started, self.probe, self.due, self.kills = 0, None, None, None, 0
+        if exit_.lapsed and not self.program:
+            # Whatever its policy says: another may have been started elsewhere in its place.
+            self.fire(Event.KILL, now, Cause(exit_.reason))
         failed = self.purpose is Purpose.RESTART or not exit_.ok  # unhealthy is failed, however it ends
         self._judge_exit(self.last_exit, ran_seconds, now, failed=failed)
 
@@ -328,6 +354,9 @@ class Attempt(msgspec.Struct, kw_only=True):
     def _kill(self, now: Now, _cause: Cause) -> list[Action]:
         self.due = now.later(KILL_AGAIN_SECONDS)
         self.reason = messages.forced(self.why, self.stop_rule.signal, self.grace_seconds)
+        self.kills += 1
+        if self.unkillable:
+            self.reason = messages.unkillable(self.pid)
         return [Kill(self.key)]
 
     def _wait(self, now: Now, cause: Cause) -> None:

@@ -14,12 +14,12 @@ No clock, no disk, no network here: the simulator runs this same class.
 """
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
 from borgish.borglet import messages
-from borgish.borglet.actions import Action, Forget
+from borgish.borglet.actions import Action, Forget, Renew
 from borgish.borglet.attempt import Attempt
 from borgish.borglet.entry import Entry, Head, from_entry, to_entry
 from borgish.borglet.group import Groups
@@ -27,11 +27,12 @@ from borgish.borglet.runtimes.base import RunState
 from borgish.borglet.transitions import LIVE, Purpose, Stage
 from borgish.clock import Now
 from borgish.errors import Conflict
-from borgish.vocabulary import Runtime
+from borgish.vocabulary import LEASE_END_SECONDS, Runtime
 from borgish.wire.link import (
     UNKNOWN,
     Assignment,
     AttemptReport,
+    AttemptSpec,
     Condition,
     Facts,
     HeadReply,
@@ -40,6 +41,7 @@ from borgish.wire.link import (
     PollRequest,
     Report,
     Usage,
+    main_key,
     split_attempt_key,
 )
 
@@ -101,6 +103,8 @@ class BorgletCore:
         self._wake_at: dict[str, float] = {}
         self._reports: dict[str, AttemptReport] = {}
         self._reported_end: dict[str, int] = {}  # ended attempts: the report generation that has it
+        self._renewed: dict[str, None] = {}  # attempts whose lease holds longer since the last step
+        self._is_fresh = head is None or not head.epoch  # and has obeyed no assignment yet
         self._polls = 0  # that were obeyed
         self._poll_due = now.mono  # when the next one should be here
 
@@ -117,8 +121,24 @@ class BorgletCore:
         fresh = False
         if request.assignment is not None:
             fresh = self.assign(request.assignment, request.timeline, request.epoch, now)
+        self._renew(request, now)
         self.acknowledge(self._seen_by(request))
         return fresh
+
+    def _renew(self, request: PollRequest, now: Now) -> None:
+        """Renew the leases of what the newest assignment names, as of the answer that the master had when it
+        sent this: it may be long ago, where the poll was held up or this process was."""
+        is_newest = self._assignment is not None and request.generation == self._assignment.generation
+        is_of_now = request.seen_instance == self.instance and 0 < request.echo <= now.boot
+        if not is_newest or not is_of_now:
+            return
+        for key, attempt in self._attempts.items():
+            if attempt.spec is None or not attempt.spec.lease_seconds or main_key(key) not in self._named:
+                continue
+            if attempt.renew(request.echo):
+                self._renewed[key] = None
+                if attempt.stage is Stage.WAITING:
+                    self._touch((key,))
 
     def hear(self, timeline: int, epoch: int, leader: Leader = UNKNOWN) -> None:
         """Record who leads. Raises Conflict when (timeline, epoch) is lower than one heard before, or the
@@ -235,9 +255,9 @@ class BorgletCore:
     def step(self, now: Now) -> Actions:
         """Decide all that is due now. Calling it again at once gives nothing to do."""
         self._fire_due_timers(now)
-        if not self._touched and not self._changed and self.head is self._recorded_head:
+        if not (self._touched or self._changed or self._renewed) and self.head is self._recorded_head:
             return Actions(wake_at=self._next_timer())  # an idle machine's polls come here
-        todo: list[Action] = []
+        todo: list[Action] = list(self._renewals())  # first: what starts needs its lease
         touched, self._touched = self._groups.with_members(self._touched), {}
         for key in touched:
             self._groups.follow(key, now)
@@ -267,8 +287,8 @@ class BorgletCore:
         """Return the assignment it works on; 0 for none that this instance got under this epoch."""
         return self._assignment.generation if self._assignment else 0
 
-    def reply(self, request: PollRequest, usage: tuple[Usage, ...] = ()) -> PollReply:
-        """Return the answer to a poll, as of the last step."""
+    def reply(self, request: PollRequest, usage: tuple[Usage, ...] = (), stamp: float = 0.0) -> PollReply:
+        """Return the answer to a poll, as of the last step. ``stamp`` is now, on the clock ``Now.boot``."""
         whole = Report(self.facts, self.report(), self.conditions)
         return PollReply(
             machine=self.machine,
@@ -278,6 +298,7 @@ class BorgletCore:
             report_generation=self.report_generation,
             report=whole if self._seen_by(request) != self.report_generation else None,
             usage=usage,
+            stamp=stamp,
         )
 
     def ledger(self) -> tuple[Entry, ...]:
@@ -289,6 +310,13 @@ class BorgletCore:
         return self._attempts
 
     # -- inside -------------------------------------------------------------------------------------
+
+    def _renewals(self) -> Iterator[Renew]:
+        renewed, self._renewed = self._renewed, {}
+        for key in renewed:
+            attempt = self._attempts.get(key)
+            if attempt is not None and attempt.spec is not None and self._is_open(attempt):
+                yield Renew(attempt.spec, attempt.leased_until)
 
     def _seen_by(self, request: PollRequest) -> int:
         return request.seen if request.seen_instance == self.instance else 0
@@ -317,10 +345,19 @@ class BorgletCore:
             if (attempt := self._attempts.get(spec.key)) is not None:
                 attempt.learn(spec, now)
             elif spec.key not in stopped:
-                self._attempts[spec.key] = Attempt(task=spec.task, attempt=spec.attempt, spec=spec, due=now)
+                due = now.later(self._rest_seconds(spec))
+                self._attempts[spec.key] = Attempt(task=spec.task, attempt=spec.attempt, spec=spec, due=due)
             if spec.key in self._attempts:
                 self._groups.add_members(spec, now)
             self._touch((spec.key,))
+        self._is_fresh = False
+
+    def _rest_seconds(self, spec: AttemptSpec) -> float:
+        """Return how long an attempt with a lease has to wait: where the state folder was lost, what it ran
+        before may run yet, unknown, until the end of its lease."""
+        if not self._is_fresh or not spec.lease_seconds:
+            return 0.0
+        return spec.lease_seconds + spec.stop.grace_seconds + LEASE_END_SECONDS
 
     def _watch_unknown(self, state: RunState, now: Now) -> None:
         """A run of an attempt that the ledger does not know: watched and reported, not decided on."""

@@ -40,6 +40,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     ended: Ending | None = None
     reason: str = ""
     program: str = ""
+    kills: int = 0
 
     @property
     def key(self) -> str:
@@ -106,6 +107,7 @@ def to_entry(attempt: Attempt) -> Entry:
         ended=attempt.ended,
         reason=attempt.reason,
         program=attempt.program,
+        kills=attempt.kills,
     )
 
 
@@ -135,6 +137,7 @@ def from_entry(entry: Entry, now: Now) -> Attempt:
         ended=entry.ended,
         reason=entry.reason,
         program=entry.program,
+        kills=entry.kills,
     )
 
 

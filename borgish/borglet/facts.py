@@ -18,7 +18,7 @@ from borgish.borglet.runtimes.base import TaskRuntime
 from borgish.borglet.runtimes.leftovers import DISK_RESERVE_BYTES
 from borgish.borglet.settings import Settings
 from borgish.resources import Resources, show_bytes
-from borgish.vocabulary import Runtime
+from borgish.vocabulary import LEASES_ATTRIBUTE, Runtime
 from borgish.wire.link import Condition, ConditionKind, Facts, Usage
 
 ARCH_NAMES = {
@@ -82,6 +82,7 @@ def _attributes() -> dict[str, str]:
         "os": platform.system().lower(),
         "kernel": platform.release(),
         "hostname": platform.node(),
+        LEASES_ATTRIBUTE: str(Runtime.PROCESS),
     }
 
 

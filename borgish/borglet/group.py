@@ -109,6 +109,7 @@ class Groups:
             report,
             ended=report.ended if all(member.ended for member in members) else None,
             reason=report.reason or next(member_reasons, ""),
+            unkillable=report.unkillable or any(member.unkillable for member in members),
             programs=tuple(_report(member) for member in members),
         )
 

@@ -8,6 +8,7 @@ from borgish.vocabulary import Runtime
 from borgish.wire.link import AttemptSpec, Exit
 
 UNKNOWN = "found running; waits for its assignment"
+NO_LEASE = "starts when this machine hears of the borgmaster: its job is exclusive"
 TRIES_WORD = {1: "1 try left"}
 
 
@@ -51,6 +52,12 @@ def _killed_by_others(ram_bytes: int) -> str:
     """An engine does not see that a container's very first moments take too much memory."""
     hint = f"; maybe its memory limit of {show_bytes(ram_bytes)}" if ram_bytes else ""
     return f"killed by signal 9 by somebody else than borgish{hint}"
+
+
+def unkillable(pid: int) -> str:
+    """Say that a program goes on though it was killed."""
+    which = f"the program (pid {pid})" if pid else "the program"
+    return f"{which} was killed and goes on: the kernel may wait for a disk or NFS; `ps -o wchan` says"
 
 
 def restarts(text: str, delay_seconds: float) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from borgish.borglet import health
-from borgish.borglet.actions import Action, Forget, Kill, Probe, Signal, Start
+from borgish.borglet.actions import Forget, Kill, Probe, Signal, Start
 from borgish.borglet.runtimes.base import RunState, StartFailed, TaskRuntime
 from borgish.errors import BorgishError
 from borgish.vocabulary import Runtime
@@ -46,7 +46,7 @@ class Runner:
         self._last: dict[str, asyncio.Task[None]] = {}  # the latest action of each attempt
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def do(self, action: Action, runtime: TaskRuntime) -> None:
+    def do(self, action: Start | Signal | Kill | Probe | Forget, runtime: TaskRuntime) -> None:
         """Begin an action."""
         if isinstance(action, Probe):
             self._begin(self._probe(action, runtime))

@@ -20,6 +20,8 @@ from borgish.cell.events import (
     JobForgotten,
     JobRestored,
     JobSubmitted,
+    LeasesEnded,
+    LeasesFound,
     MachineCordoned,
     MachineDown,
     MachineFacts,
@@ -50,6 +52,7 @@ from borgish.cell.events import (
 )
 from borgish.cell.flapping import downs_with
 from borgish.cell.generations import note_decision
+from borgish.cell.leases import lease_of, unleased
 from borgish.cell.lifecycle import (
     OF_ENDING,
     TaskEvent,
@@ -76,11 +79,12 @@ from borgish.cell.model import (
     Quota,
     Rollout,
     Task,
+    TaskLease,
     Version,
 )
 from borgish.cell.rollback import same_program
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import VOLUNTARY, Ending, Eviction, RolloutKind, State
+from borgish.vocabulary import RESULTS, VOLUNTARY, Ending, Eviction, RolloutKind, State
 
 
 def apply_entry(cell: Cell, entry: Entry) -> None:
@@ -114,6 +118,10 @@ def _entries_lost(cell: Cell, event: EntriesLost, _entry: Entry) -> None:
     cell.timeline = event.timeline
     if event.first <= event.last:
         cell.lost = (*cell.lost, (event.first, event.last))
+    # What was lost may have placed any of these somewhere.
+    for key, job in cell.jobs.items():
+        for index in range(len(job.tasks) if job.spec.exclusive else 0):
+            _lease(cell, key, index, TaskLease(0, "", job.spec.stop.grace_seconds))
 
 
 # Jobs
@@ -135,6 +143,11 @@ def _job_submitted(cell: Cell, event: JobSubmitted, entry: Entry) -> None:
             job.versioned_at, job.versioned_by = before.present.at, before.present.by
     cell.jobs[key] = job
     grow(cell, job, spec.tasks, entry.at)
+    if before is not None and spec.exclusive and not before.spec.exclusive:
+        for task in before.tasks:  # what was killed a moment ago may be ending yet
+            if task.attempt and task.ending not in RESULTS:
+                lease = TaskLease(task.attempt, task.machine, before.spec.stop.grace_seconds)
+                _lease(cell, key, task.index, lease)
 
 
 def _keep_version(cell: Cell, job: Job, number: int, version: Version) -> None:
@@ -185,6 +198,7 @@ def _job_changed(cell: Cell, event: JobChanged, entry: Entry) -> None:
     job.generation = entry.position
     shrink(cell, job, event.spec.tasks)
     grow(cell, job, event.spec.tasks, entry.at)
+    _lease_running(cell, job)
     if event.version:
         _begin(cell, job, event.rollout)
         return
@@ -219,6 +233,8 @@ def _tasks_placed(cell: Cell, event: TasksPlaced, entry: Entry) -> None:
         task.devices, task.alloc, task.version = task_devices, alloc, job.version
         if given:
             _advance_ports(cell, cell.machines[machine], given)
+        if job.spec.exclusive:
+            _lease(cell, job.key, index, lease_of(job.spec, cell.machines[machine], entry.position))
     transition(cell, job, event.indexes, TaskEvent.SCHEDULE, entry.at)
 
 
@@ -280,6 +296,8 @@ def _tasks_ended(cell: Cell, event: TasksEnded, entry: Entry) -> None:
     for place, index in enumerate(event.indexes):
         task = job.tasks[index]
         task.reason = event.reasons[place]
+        if event.ending in RESULTS:
+            _end_lease(cell, job.key, index, event.attempts[place] if event.attempts else task.attempt)
         if event.attempts:
             _return_to(task, next(each for each in lost[place] if each.attempt == event.attempts[place]))
         if event.exit_codes:
@@ -299,6 +317,46 @@ def _return_to(task: Task, lost: LostAttempt) -> None:
 def _tasks_resubmitted(cell: Cell, event: TasksResubmitted, entry: Entry) -> None:
     job = cell.jobs[event.job]
     transition(cell, job, event.indexes, TaskEvent.SUBMIT, entry.at)
+
+
+# Leases
+
+
+def _leases_found(cell: Cell, event: LeasesFound, _entry: Entry) -> None:
+    for index, lease in zip(event.indexes, event.leases, strict=True):
+        _lease(cell, event.job, index, lease)
+
+
+def _leases_ended(cell: Cell, event: LeasesEnded, _entry: Entry) -> None:
+    for index, attempt in zip(event.indexes, event.attempts, strict=True):
+        _end_lease(cell, event.job, index, attempt)
+
+
+def _lease_running(cell: Cell, job: Job) -> None:
+    """Let what runs of a job that has become exclusive have leases."""
+    if job.spec.exclusive:
+        for index, lease in list(unleased(cell, job)):
+            _lease(cell, job.key, index, lease)
+
+
+def _lease(cell: Cell, job: str, index: int, lease: TaskLease) -> None:
+    """Give an attempt a lease, in place of the one that it had, if any."""
+    there = cell.leases.setdefault(job, {})
+    others = (other for other in there.get(index, ()) if other.attempt != lease.attempt)
+    there[index] = (*others, lease)
+    cell.touched.leases.setdefault(job, set()).add(index)
+
+
+def _end_lease(cell: Cell, job: str, index: int, attempt: int) -> None:
+    there = cell.leases.get(job, {})
+    if index not in there:
+        return
+    there[index] = tuple(lease for lease in there[index] if lease.attempt != attempt)
+    if not there[index]:
+        del there[index]
+    if not there:
+        del cell.leases[job]
+    cell.touched.leases.setdefault(job, set()).add(index)
 
 
 # Machines
@@ -432,6 +490,7 @@ def _restore(cell: Cell, one: JobRestored, reason: str, at: float, by: str) -> N
     job.submitted_at, job.submitted_by = one.submitted_at, one.submitted_by
     shrink(cell, job, one.tasks)
     grow(cell, job, one.tasks, at)
+    _lease_running(cell, job)
     transition(cell, job, one.pending, TaskEvent.RESTORE_TO_PENDING, at, reason)
     for record in one.dead:
         _end_as(cell, job, record, at)
@@ -529,6 +588,8 @@ _APPLY: dict[type[AnyEvent], Callable[[Cell, Any, Entry], None]] = {
     TasksEvicted: _tasks_evicted,
     TasksEnded: _tasks_ended,
     TasksResubmitted: _tasks_resubmitted,
+    LeasesFound: _leases_found,
+    LeasesEnded: _leases_ended,
     MachineJoined: _machine_joined,
     MachineFacts: _machine_facts,
     MachineDown: _machine_down,

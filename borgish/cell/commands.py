@@ -100,6 +100,15 @@ class PromisePlaces(Command, frozen=True, tag=True):
     machines: tuple[str, ...]
 
 
+class EndLeases(Command, frozen=True, tag=True):
+    """Reconcilers: the leases of these attempts of an exclusive job have lapsed."""
+
+    job: str
+    indexes: tuple[int, ...]
+    attempts: tuple[int, ...]
+    reason: str = ""
+
+
 class RollBack(Command, frozen=True, tag=True):
     """Make the cell what it was to be at a position of its journal.
 

@@ -21,6 +21,7 @@ from borgish.cell.commands import (
     Command,
     CordonMachine,
     Decision,
+    EndLeases,
     EvictTasks,
     ForgetJob,
     JoinMachine,
@@ -49,12 +50,14 @@ from borgish.cell.events import (
     JobChanged,
     JobForgotten,
     JobSubmitted,
+    LeasesEnded,
     PlacesPromised,
     TasksEnded,
     TasksEvicted,
     TasksPlaced,
     TasksResubmitted,
 )
+from borgish.cell.leases import over
 from borgish.cell.lifecycle import TaskEvent, allows, check_row, check_transitions, movable
 from borgish.cell.model import Cell, Job, task_count
 from borgish.cell.observed import Observed
@@ -215,6 +218,7 @@ def _place(cell: Cell, _o: Observed, command: PlaceTasks, _actor: str, _now: Now
         and found.up
         and not found.cordoned
         and not found.quarantined_until
+        and not cell.is_leased(command.job, index)
         and has_its_alloc(cell, command.job, machine, command.allocs[place] if command.allocs else -1)
     ]
     if job is None or not keep or (job.spec.gang and len(keep) < len(command.indexes)):
@@ -262,6 +266,16 @@ def _evict(cell: Cell, command: EvictTasks, gate: Gate) -> Decision:
     return Decision(events, job.key, f"{task_count(len(indexes))} of {job.key} evicted: {command.cause}")
 
 
+def _end_leases(cell: Cell, _o: Observed, command: EndLeases, _actor: str, _now: Now) -> Decision:
+    named = set(zip(command.indexes, command.attempts, strict=True))
+    ended = [pair for index, lease in over(cell, command.job) if (pair := (index, lease.attempt)) in named]
+    if not ended:
+        return Decision((), command.job, "nothing left to end")
+    indexes, attempts = zip(*ended, strict=True)
+    event = LeasesEnded(command.job, indexes, attempts, command.reason)
+    return Decision((event,), command.job, f"leases of {command.job} ended: {len(ended)}")
+
+
 # What commands name
 
 
@@ -293,6 +307,7 @@ _DECIDE: dict[type[Command], Callable[[Cell, Observed, Any, str, Now], Decision]
     ForgetJob: _forget,
     PlaceTasks: _place,
     PromisePlaces: _promise,
+    EndLeases: _end_leases,
     JoinMachine: decide_machines.join,
     CordonMachine: decide_machines.cordon,
     UncordonMachine: decide_machines.uncordon,

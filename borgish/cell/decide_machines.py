@@ -28,6 +28,8 @@ from borgish.cell.commands import (
 )
 from borgish.cell.events import (
     AnyEvent,
+    LeasesEnded,
+    LeasesFound,
     MachineCordoned,
     MachineDown,
     MachineFacts,
@@ -43,17 +45,15 @@ from borgish.cell.events import (
     TasksRestarted,
 )
 from borgish.cell.flapping import quarantine
-from borgish.cell.model import Cell, Machine, Taint, task_count
+from borgish.cell.leases import lease_of, on_machine
+from borgish.cell.model import Cell, Machine, Taint, TaskLease, task_count
 from borgish.cell.observed import Observed
 from borgish.clock import Now
 from borgish.errors import Conflict, NotFound
-from borgish.vocabulary import Ending, Eviction, Phase, split_task_name
+from borgish.vocabulary import RESULTS, Ending, Eviction, Phase, split_task_name
 
 SILENT_SECONDS = 10.0
 """What a machine that is down holds is given up when it was silent for so long under this master."""
-
-RESULTS = frozenset({Ending.FINISH, Ending.FAIL})
-"""How a program ends by itself."""
 
 
 def join(cell: Cell, observed: Observed, command: JoinMachine, _actor: str, _now: Now) -> Decision:
@@ -205,8 +205,14 @@ def remove(cell: Cell, observed: Observed, command: RemoveMachine, _actor: str, 
             )
         moved = f": {task_count(placed)} of it run elsewhere" if placed else ""
         text = f"{machine.name} is removed{moved}; it joins again when its borglet comes back"
-    evicted = evicted_as_lost(cell, machine.name, "it was removed from the cell")
-    return Decision((*evicted, MachineRemoved(machine.name)), machine.name, text)
+    reason = "it was removed from the cell"
+    evicted = evicted_as_lost(cell, machine.name, reason)
+    ended = [
+        LeasesEnded(job, tuple(index for index, _ in rows), tuple(each.attempt for _, each in rows), reason)
+        for job, rows in on_machine(cell, machine.name).items()
+    ]
+    notes = (f"{machine.name} held exclusive tasks: be sure that it is off, or they run twice",) * bool(ended)
+    return Decision((*evicted, MachineRemoved(machine.name), *ended), machine.name, text, notes)
 
 
 def evicted_as_lost(cell: Cell, machine: str, reason: str) -> Iterator[TasksEvicted]:
@@ -258,7 +264,9 @@ def observe(cell: Cell, _o: Observed, report: Observe, _actor: str, _now: Now) -
     ended = [a for a in news if a.ended in RESULTS]
     events.extend(_endings(ended))
     events.extend(_evictions(cell, machine, report, news))
-    events.extend(_late_endings(cell, machine, report, {a.task for a in ended}))
+    late = _late_endings(cell, machine, report, {a.task for a in ended})
+    events.extend(_endings(late, late=True))
+    events.extend(_leases(cell, machine, report, {(a.task, a.attempt) for a in (*ended, *late)}))
     return Decision(tuple(events), machine.name, f"report of {machine.name}")
 
 
@@ -319,8 +327,8 @@ def _by_job(attempts: list[SeenAttempt]) -> list[tuple[str, list[tuple[int, Seen
     return [(job, sorted(rows, key=lambda row: row[0])) for job, rows in sorted(jobs.items())]
 
 
-def _late_endings(cell: Cell, machine: Machine, report: Observe, ended: set[str]) -> Iterator[AnyEvent]:
-    """Yield the ends of attempts that were lost with the machine, of tasks that have none otherwise."""
+def _late_endings(cell: Cell, machine: Machine, report: Observe, ended: set[str]) -> list[SeenAttempt]:
+    """Return the ended ones of the attempts that were lost with the machine, of tasks without another end."""
     # A result is a result, also when it is late: the work is done, and a later attempt would do it again.
     # That one is stopped, as whatever runs of a task that is dead, and the task's record, with its logs and
     # exit code, is about the attempt that ended. What was ordered to stop ends with KILL, so it cannot be
@@ -330,7 +338,41 @@ def _late_endings(cell: Cell, machine: Machine, report: Observe, ended: set[str]
         is_result = attempt.ended in RESULTS and _is_exit_known(attempt) and attempt.task not in ended
         if is_result and cell.may_end_late(machine.name, attempt.task, attempt.attempt):
             late.setdefault(attempt.task, attempt)
-    yield from _endings(list(late.values()), late=True)
+    return list(late.values())
+
+
+def _leases(
+    cell: Cell, machine: Machine, report: Observe, results: set[tuple[str, int]]
+) -> Iterator[AnyEvent]:
+    """Yield what a report says of leases: which attempts have ended, but for those with a result; and which
+    run, though nothing of them was known, or will not end by themselves."""
+    # That a report lacks an attempt proves nothing: where a borglet lost its folder its programs run on.
+    ended: dict[str, list[tuple[int, int]]] = {}
+    found: dict[str, list[tuple[int, TaskLease]]] = {}
+    for attempt in sorted(report.changed, key=lambda a: (a.task, a.attempt)):
+        key, index = split_task_name(attempt.task)
+        leases = cell.leases.get(key, {}).get(index, ())
+        lease = next((e for e in leases if (e.attempt, e.machine) == (attempt.attempt, machine.name)), None)
+        job = cell.jobs.get(key)
+        is_stuck = attempt.phase is Phase.UNKILLABLE
+        if lease is not None and attempt.ended is not None:
+            if (attempt.task, attempt.attempt) not in results:
+                ended.setdefault(key, []).append((index, attempt.attempt))
+        elif lease is not None and is_stuck and lease.lapses:
+            found.setdefault(key, []).append((index, msgspec.structs.replace(lease, lapses=False)))
+        elif lease is None and job is not None and job.spec.exclusive and _is_astray(cell, machine, attempt):
+            lease = lease_of(job.spec, machine, attempt.attempt)
+            lease = msgspec.structs.replace(lease, lapses=lease.lapses and not is_stuck)
+            found.setdefault(key, []).append((index, lease))
+    for key, rows in ended.items():
+        yield LeasesEnded(key, tuple(index for index, _ in rows), tuple(number for _, number in rows))
+    for key, pairs in found.items():
+        yield LeasesFound(key, tuple(index for index, _ in pairs), tuple(lease for _, lease in pairs))
+
+
+def _is_astray(cell: Cell, machine: Machine, attempt: SeenAttempt) -> bool:
+    """Return whether an attempt runs that should not."""
+    return attempt.ended is None and not cell.is_current(machine.name, attempt.task, attempt.attempt)
 
 
 def _restarts(cell: Cell, news: list[SeenAttempt]) -> Iterator[AnyEvent]:
@@ -353,6 +395,11 @@ def _restarts(cell: Cell, news: list[SeenAttempt]) -> Iterator[AnyEvent]:
         )
 
 
+def _had_its_time(cell: Cell, job: str) -> bool:
+    """Return whether what is killed of a job may have run for too long: it is to end, not to begin anew."""
+    return cell.jobs[job].spec.max_runtime_seconds > 0
+
+
 def _evictions(cell: Cell, machine: Machine, report: Observe, news: list[SeenAttempt]) -> Iterator[AnyEvent]:
     for attempt in sorted(news, key=lambda a: a.task):
         job, index = split_task_name(attempt.task)
@@ -362,6 +409,8 @@ def _evictions(cell: Cell, machine: Machine, report: Observe, news: list[SeenAtt
         elif attempt.ended is None and attempt.port_in_use:
             reason = f"port {attempt.port_in_use} on {machine.name} is held by another program"
             yield TasksEvicted(job, (index,), Eviction.PORT_IN_USE, reason)
+        elif attempt.ended is None and attempt.phase is Phase.UNKILLABLE and not _had_its_time(cell, job):
+            yield TasksEvicted(job, (index,), Eviction.UNKILLABLE, f"on {machine.name} {attempt.reason}")
     for name, attempt_id in report.gone:
         if cell.is_current(machine.name, name, attempt_id):
             job, index = split_task_name(name)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from borgish.cell.model import Machine, Quota, Rollout, Rules, Taint, Task, Version
+from borgish.cell.model import Machine, Quota, Rollout, Rules, Taint, Task, TaskLease, Version
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Ending, Eviction, Hold, RolloutKind, Runtime
@@ -134,6 +134,23 @@ class TasksResubmitted(Event, frozen=True, tag=True):
 
     job: str
     indexes: tuple[int, ...]
+
+
+class LeasesFound(Event, frozen=True, tag=True):
+    """Attempts of exclusive tasks may run, though nothing here had them running."""
+
+    job: str
+    indexes: tuple[int, ...]
+    leases: tuple[TaskLease, ...]
+
+
+class LeasesEnded(Event, frozen=True, tag=True):
+    """Attempts of exclusive tasks do not run any more: that was reported, or their leases have lapsed."""
+
+    job: str
+    indexes: tuple[int, ...]
+    attempts: tuple[int, ...]
+    reason: str = ""
 
 
 class MachineJoined(Event, frozen=True, tag=True):
@@ -339,6 +356,8 @@ AnyEvent = (
     | TasksEvicted
     | TasksEnded
     | TasksResubmitted
+    | LeasesFound
+    | LeasesEnded
     | MachineJoined
     | MachineFacts
     | MachineDown

@@ -35,6 +35,22 @@ class LostAttempt(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     restarts: int = 0
 
 
+class TaskLease(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """An attempt of an exclusive task that may run: before it is known to have ended no other is placed.
+
+    ``lapses``: its machine ends it by itself when it is not renewed. Else only word of its end counts.
+    """
+
+    attempt: int
+    machine: str
+    grace_seconds: float = 0.0  # that its program gets when it lapses
+    lapses: bool = True
+
+
+Leases = dict[str, dict[int, tuple[TaskLease, ...]]]
+"""By job and index; also of jobs and tasks that are no more."""
+
+
 class Task(msgspec.Struct, gc=False, omit_defaults=True):
     """One index of a job. ``machine`` and ``ports`` are those of ``attempt``, also when it is over."""
 
@@ -285,6 +301,7 @@ class Snapshot(msgspec.Struct):
     rules: Rules = Rules()
     lost: tuple[tuple[int, int], ...] = ()  # positions, first and last, of entries that were lost
     losses: tuple[float, ...] = ()  # when machines were given up, of the last minute (``MachineLost.at``)
+    leases: Leases = {}  # of exclusive tasks
 
 
 class Touched(msgspec.Struct):
@@ -299,6 +316,7 @@ class Touched(msgspec.Struct):
     jobs_gone: set[str] = set()
     tasks_gone: dict[str, int] = {}  # by job: indexes from this one on are no more
     versions: set[str] = set()  # jobs whose earlier versions are others
+    leases: dict[str, set[int]] = {}  # by job: indexes whose leases are others
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in self.__struct_fields__)
@@ -333,6 +351,7 @@ class Cell:
         self.rules: Rules = snapshot.rules
         self.lost = snapshot.lost
         self.losses = snapshot.losses
+        self.leases: Leases = snapshot.leases
         self.placed: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of running tasks
         self.waiting: dict[str, set[int]] = {}  # by job: indexes of pending tasks
         self.promised: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of promised places
@@ -355,6 +374,7 @@ class Cell:
             self.rules,
             self.lost,
             self.losses,
+            self.leases,
         )
 
     def reindex(self) -> None:
@@ -395,6 +415,11 @@ class Cell:
         return found is not None and any(
             lost.attempt == attempt and lost.machine == machine for lost in found.lost
         )
+
+    def is_leased(self, job: str, index: int) -> bool:
+        """Return whether some attempt of a task may run, so that a pending one cannot be placed."""
+        there = self.leases.get(job)
+        return there is not None and index in there
 
     def is_unknown(self, attempt: int) -> bool:
         """Return whether an attempt was placed by a history that this cell has not, or has lost."""

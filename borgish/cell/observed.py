@@ -12,7 +12,7 @@ from borgish.cell.commands import Observe, SeenAttempt
 from borgish.cell.model import Cell, Job
 from borgish.clock import Now
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import Runtime
+from borgish.vocabulary import Phase, Runtime
 
 PORT_REST_SECONDS = 600.0
 """A port that a foreign program holds is not given out again for so long."""
@@ -55,6 +55,7 @@ class SeenMachine(msgspec.Struct):
     unhealthy_runtimes: tuple[Runtime, ...] = ()
     usage: dict[tuple[str, int], tuple[int, int]] = {}  # (cpu_millis, ram_bytes)
     images: dict[str, str] = {}  # container images that are there: by name:tag the architecture
+    has_unkillable: bool = False  # among the attempts; a machine with one takes nothing new
     ports_blocked: dict[int, float] = {}  # a port that a foreign program holds, until when
 
     @property
@@ -103,6 +104,9 @@ class Observed:
         self.refused: dict[str, str] = {}  # by job in a rollback: what the last pass found in its way
         self.availability: Known | None = None
         self.spared: frozenset[str] = frozenset()
+        # By exclusive job: (index, attempt) of what should not run any more, and since when no message names
+        # it (``leases.record_over``).
+        self.leases: dict[str, dict[tuple[int, int], Now]] = {}
 
     def attempt(self, machine: str, task: str, attempt: int) -> SeenAttempt | None:
         """Return what was last seen of an attempt on a machine."""
@@ -190,6 +194,8 @@ def record_report(cell: Cell, observed: Observed, report: Observe, now: Now) -> 
             seen.ports_blocked[attempt.port_in_use] = now.mono + PORT_REST_SECONDS
     for key in report.gone:
         seen.attempts.pop(key, None)
+    unended = (attempt for attempt in seen.attempts.values() if attempt.ended is None)
+    seen.has_unkillable = any(attempt.phase is Phase.UNKILLABLE for attempt in unended)
     # An attempt that this cell does not know was placed by a history that its store has not. It stays an
     # orphan when the journal grows past that id: what this store wrote there is something else.
     unknown = {key for key in seen.attempts if key in seen.orphans or cell.is_unknown(key[1])}

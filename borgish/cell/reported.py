@@ -11,10 +11,19 @@ from typing import Any
 import msgspec
 
 from borgish.cell.commands import Observe, SeenAttempt
-from borgish.cell.decide_machines import RESULTS
-from borgish.cell.events import AnyEvent, Entry, Facts, MachineFacts, TasksEnded, TasksEvicted, TasksRestarted
+from borgish.cell.events import (
+    AnyEvent,
+    Entry,
+    Facts,
+    LeasesEnded,
+    LeasesFound,
+    MachineFacts,
+    TasksEnded,
+    TasksEvicted,
+    TasksRestarted,
+)
 from borgish.cell.model import Cell
-from borgish.vocabulary import Phase, task_name
+from borgish.vocabulary import RESULTS, Phase, task_name
 
 _DECIDED_BY: dict[str, Any] = {
     "phase": Phase.STOPPING,
@@ -77,7 +86,7 @@ def _events_by_task(events: Iterable[AnyEvent]) -> dict[str, dict[str, Any]]:
             case TasksEnded(job, indexes):
                 names = ("reason", "exit_code", "signal", "started_at")
                 rows = zip(event.reasons, event.exit_codes, event.signals, event.started_at, strict=True)
-            case TasksEvicted(job, indexes):
+            case TasksEvicted(job, indexes) | LeasesFound(job, indexes) | LeasesEnded(job, indexes):
                 names, rows = (), ((),) * len(indexes)
             case _:
                 continue
@@ -94,7 +103,7 @@ def _not_in_events(seen: SeenAttempt, by_task: dict[str, Any], *, rebooted: bool
         seen = msgspec.structs.replace(seen, reason=seen.reason or seen.exit_reason, exit_reason="")
     else:
         seen = msgspec.structs.replace(seen, started_at=0.0)
-    if not rebooted:
+    if not rebooted and seen.phase is not Phase.UNKILLABLE:
         seen = msgspec.structs.replace(seen, phase=Phase.STOPPING)
         if seen.ended is None:
             seen = msgspec.structs.replace(seen, exit_reason=seen.exit_reason or seen.reason, reason="")

@@ -15,6 +15,7 @@ from sys import intern
 
 from borgish.cell.allocs import alloc_name
 from borgish.cell.commands import Observe, SeenAttempt, SeenProgram
+from borgish.cell.leases import lease_seconds
 from borgish.cell.model import Cell, Job, Machine, Task
 from borgish.cell.observed import ORPHAN_SECONDS, Observed
 from borgish.clock import Now
@@ -69,6 +70,7 @@ class Conversation:
         self._seen_instance = ""
         self._instance = ""  # the borglet run that answered last
         self._former_instance = ""  # the one before it
+        self._echo = 0.0  # the stamp of the last reply that was taken in, of ``_seen_instance``
 
     @property
     def generation(self) -> int:
@@ -95,6 +97,7 @@ class Conversation:
             wait_seconds=wait_seconds if self._seen_instance else 0.0,
             assignment=None if has_assignment else self._assignment,
             leader=self._leader,
+            echo=self._echo,
         )
 
     def observe(self, reply: PollReply) -> Observe | None:
@@ -113,6 +116,7 @@ class Conversation:
         """What this reply brought about is durable: the machine may let go of it."""
         if not self._is_outdated(reply):
             self._seen, self._seen_instance = reply.report_generation, reply.instance
+            self._echo = reply.stamp
 
     def _is_outdated(self, reply: PollReply) -> bool:
         """Whether it answers an overtaken poll, with less than is known: what a borglet reported that has
@@ -123,7 +127,7 @@ class Conversation:
 
     def lose(self) -> None:
         """After a failed poll nothing is taken for known: the next answer is to be whole."""
-        self._seen, self._seen_instance, self._held_generation = 0, "", 0
+        self._seen, self._seen_instance, self._held_generation, self._echo = 0, "", 0, 0.0
         self._incoming.forget()
 
 
@@ -183,6 +187,7 @@ def attempt_spec(cell: Cell, job: Job, task: Task) -> AttemptSpec:
         devices=task.devices,
         alloc=alloc_name(cell.jobs[spec.inside], task.alloc) if task.alloc >= 0 else "",
         programs=rendered.group,
+        lease_seconds=lease_seconds(spec),
     )
 
 
@@ -301,6 +306,8 @@ def seen_phase(report: AttemptReport | ProgramReport) -> Phase:
     The wire has one phase for what starts and what waits to, with how often it ended early beside it: an
     older master would refuse a whole report for one word that it does not know.
     """
+    if isinstance(report, AttemptReport) and report.unkillable:
+        return Phase.UNKILLABLE
     if report.phase is not Phase.STARTING or not report.held_back:
         return report.phase
     return Phase.CRASH_LOOPING if report.early_ends >= CRASH_LOOP_STARTS else Phase.BACKING_OFF

@@ -36,6 +36,7 @@ from borgish.cell.events import (
 )
 from borgish.cell.free_space import AMPLE, FreeSpace, Level, check_space, store_full
 from borgish.cell.generations import check_generation
+from borgish.cell.leases import record_over
 from borgish.cell.lifecycle import Moved, check_transitions
 from borgish.cell.model import Cell, Rules
 from borgish.cell.observed import (
@@ -101,8 +102,10 @@ class Core:
         self._entries: list[Entry] = []
         self._reported: set[str] = set()
         self._seen: dict[str, set[int]] = {}
+        self._exclusive: set[str] = set()  # jobs with leases that the step before changed something of
         watch(self.observed, cell.machines, now)
         keep_availability(cell, self.observed)
+        record_over(cell, self.observed, cell.leases, now)
 
     def change(self, settings: ReconcileSettings) -> None:
         """Reconcile by other times and numbers from the next step on."""
@@ -131,6 +134,7 @@ class Core:
         ``free_space`` is what the store has left; where that is nothing, no entry comes of a step.
         """
         self._restart_silence_after_stall(now)
+        record_over(self.cell, self.observed, sorted(self._exclusive), now)
         if self._free_space.level is Level.FULL and free_space.level is not Level.FULL:
             # A machine that came back at another address could not join: its silence is counted anew.
             watch(self.observed, self.cell.machines, now)
@@ -177,6 +181,8 @@ class Core:
     ) -> Step:
         touched = self.cell.take_touched()
         self._stale |= touched.machines | touched.placements | touched.machines_gone
+        changed = touched.tasks.keys() | touched.tasks_gone.keys() | touched.jobs_gone | touched.leases.keys()
+        self._exclusive = {key for key in changed if key in self.cell.leases or key in self.observed.leases}
         entries, self._entries = tuple(self._entries), []
         seen, self._seen, self._reported = self._seen, {}, set()
         return Step(

@@ -127,6 +127,17 @@ class NotQuarantined(Filter):
         yield Reason(key="quarantined", fails=~self.check(fleet, kind, ALL), text=text)
 
 
+class EndsPrograms(Filter):
+    """Its kernel ends what is killed. Where it does not, mostly a disk is broken."""
+
+    def check(self, fleet: Fleet, _kind: TaskClass, rows: Rows) -> BoolArray:
+        return ~fleet.stuck[rows]
+
+    def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Reason]:
+        fails = ~self.check(fleet, kind, ALL)
+        yield Reason(key="unkillable", fails=fails, text="has a program that cannot be killed")
+
+
 class HasRuntime(Filter):
     """It has the runtime that starts the task."""
 
@@ -387,6 +398,7 @@ STATIC_FILTERS: tuple[Filter, ...] = (
     Answers(),
     NotCordoned(),
     NotQuarantined(),
+    EndsPrograms(),
     HasRuntime(),
     RuntimeWorks(),
     Tolerates(),

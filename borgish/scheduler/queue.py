@@ -20,6 +20,7 @@ from zlib import crc32
 import msgspec
 
 from borgish.bands import Bands
+from borgish.cell.leases import constraints
 from borgish.cell.model import Cell, Job
 from borgish.scheduler.affinity import has_rules, rules_of, selects
 from borgish.scheduler.fleet import BAND_INDEX, CPU, DISK, PORTS, RAM, Fleet, device_kind
@@ -110,7 +111,7 @@ def _key(spec: JobSpec, index: int, fleet: Fleet) -> ClassKey:
         tuple([(kind, float(amount)) for kind, amount in amounts if amount]),
         tuple(sorted((name, millis) for name, millis in devices.items() if millis)) if devices else (),
         tuple(spec.fixed_ports.values()),
-        Wanted(spec.runtime, spec.constraints, spec.tolerations, image),
+        Wanted(spec.runtime, constraints(spec), spec.tolerations, image),
         spec.prefer,
         BAND_INDEX[fleet.bands.of(spec.priority)],
         min(spec.priority, fleet.bands.production),  # prod is never preempted (section 2.5)
@@ -195,6 +196,9 @@ def levels(cell: Cell, classes: Classes, fleet: Fleet, jobs: Collection[str] | N
         tasks, spec, indexes = job.tasks, job.spec, sorted(cell.waiting[key])
         if cell.promised:  # those for whom a place is kept do not queue
             indexes = [index for index in indexes if not tasks[index].promised]
+        if key in cell.leases:  # nor do those of which another attempt may run; a gang waits for all
+            free = [index for index in indexes if not cell.is_leased(key, index)]
+            indexes = [] if spec.gang and len(free) < len(indexes) else free
         if not indexes:
             continue
         own = sorted(spec.overrides.keys() & cell.waiting[key]) if spec.overrides else ()

@@ -15,13 +15,14 @@ from copy import copy
 import msgspec
 
 from borgish.cell.disruption import Gate
+from borgish.cell.leases import why_waiting
 from borgish.cell.model import Cell, Job, Task
 from borgish.cell.observed import Observed
 from borgish.clock import Now
 from borgish.scheduler.alloc_sets import AllocSets
 from borgish.scheduler.fleet import Fleet
 from borgish.scheduler.passes import Memory, Pass
-from borgish.scheduler.plan import Plan, merged
+from borgish.scheduler.plan import Plan, Refusal, merged
 from borgish.scheduler.policies import POLICIES, Policy
 from borgish.scheduler.preemption import DisruptionBudget, Preemptions
 from borgish.scheduler.queue import Classes, waiting_by_alloc_set
@@ -114,6 +115,7 @@ class Scheduler:
                 self._note_planned(each, cell)
             plan = merged(plan, *inner)
             plan = msgspec.structs.replace(plan, more=plan.more or allocs_come)
+        plan = msgspec.structs.replace(plan, refusals=plan.refusals | leased(cell, observed, plan))
         memory.fleet.topology.forget_unused()
         return plan
 
@@ -169,6 +171,22 @@ class Scheduler:
         )
         scores = ScoreCache(policy, sampler, enabled=self._settings.score_cache)
         return Memory(fleet, Classes(shared=self._settings.equivalence_classes), policy, scores)
+
+
+def leased(cell: Cell, observed: Observed, plan: Plan) -> dict[str, tuple[Refusal, ...]]:
+    """Return the refusals of exclusive jobs with tasks that were left out: a former attempt may still run."""
+    found = {}
+    for key in sorted(cell.leases.keys() & cell.waiting.keys()):
+        waiting, by_text = cell.waiting[key], dict[tuple[str, str], list[int]]()
+        for index in sorted(waiting & cell.leases[key].keys()):
+            by_text.setdefault(why_waiting(cell, observed, key, index), []).append(index)
+        if cell.jobs[key].spec.gang and by_text:
+            by_text = {next(iter(by_text)): sorted(waiting)}  # it waits as a whole
+        refusals = (
+            Refusal(key, tuple(indexes), 0, {}, text, hint) for (text, hint), indexes in by_text.items()
+        )
+        found[key] = (*refusals, *plan.refusals.get(key, ()))
+    return found
 
 
 def leaving(cell: Cell, observed: Observed) -> frozenset[str]:

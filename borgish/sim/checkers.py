@@ -53,11 +53,24 @@ class Checker(Watcher):
             self.problems.append(f"{spec.key} is started on {machine} and was never placed there")
         if spec.key in self.machines[machine].programs.forgotten:
             self.problems.append(f"{spec.key} is started again on {machine}, which had let go of it")
+        if spec.lease_seconds:
+            self._judge_exclusive(machine, spec)
         beside = [] if spec.program else self._alive_of(machine, spec.key)
         if beside and spec.key not in beside:  # else it runs already, and this start changes nothing
             self.problems.append(f"{spec.key} is started beside {beside} of its run before")
         if not spec.program:  # others start with their main one
             self._judge_backoff(machine, spec)
+
+    def _judge_exclusive(self, machine: str, spec: AttemptSpec) -> None:
+        """Of an exclusive task nothing else runs anywhere, at any moment: no program of another attempt."""
+        main = main_key(spec.key)
+        for other in self.machines.values():
+            for key in other.programs.alive():
+                who = split_attempt_key(key)
+                if who is not None and who[0] == spec.task and (main_key(key), other.name) != (main, machine):
+                    self.problems.append(
+                        f"{spec.key} is started on {machine}, and {key} runs on {other.name}: it is exclusive"
+                    )
 
     def _judge_backoff(self, machine: str, spec: AttemptSpec) -> None:
         """After each of its ends in a row a program waits twice as long as before. Starts that failed make it
@@ -101,10 +114,11 @@ class Checker(Watcher):
         if run in self._stopping:
             return
         self._stopping.add(run)
-        grace_seconds = program.spec.stop.grace_seconds + STOPPED_SECONDS
+        stops, grace_seconds = len(machine.stopped), program.spec.stop.grace_seconds + STOPPED_SECONDS
 
         def judge() -> None:
-            is_same = machine.instance == instance and machine.is_up and not machine.programs.is_hung
+            is_same = (machine.instance, len(machine.stopped)) == (instance, stops)
+            is_same = is_same and machine.is_up and not machine.programs.is_hung
             if is_same and machine.programs.by_key.get(key) is program and program.is_alive:
                 self.problems.append(f"{key} was asked to end and runs after {grace_seconds:g} s")
 

@@ -23,6 +23,7 @@ class Faults(msgspec.Struct, frozen=True):
     machine_wiped_seconds: float = 120.0  # any one: its disk is gone as well
     machine_flaps_seconds: float = 0.0  # any one: it is cut off and back by turns for a while
     master_stalls_seconds: float = 45.0  # nothing of it happens for a while; the others go on
+    borglet_stops_seconds: float = 0.0  # any one: nothing of it happens for a while, as after SIGSTOP
     clock_steps_seconds: float = 40.0  # all wall clocks are set on or back
     store_fills_seconds: float = 0.0  # there is little room in the store for a while, or none
     # A second master begins on a copy of the store, of now or of some time before. Never by default: while

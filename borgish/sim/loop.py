@@ -118,11 +118,12 @@ class VirtualLoop:
 
     def now(self) -> Now:
         """Return this moment."""
-        return Now(self._wall_at_start + self._stepped_seconds + self._mono, self._mono)
+        return Now(self._wall_at_start + self._stepped_seconds + self._mono, self._mono, self._mono)
 
     def now_for(self, process: Process) -> Now:
         """Return this moment on the clocks of a process."""
-        return Now(self._wall_at_start + self._stepped_seconds + self._mono, self._mono * process.rate)
+        mono = self._mono * process.rate
+        return Now(self._wall_at_start + self._stepped_seconds + self._mono, mono, mono)
 
     def step_wall(self, seconds: float) -> None:
         """Set all wall clocks on, or back; nothing that is planned moves."""

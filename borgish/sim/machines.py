@@ -21,11 +21,12 @@ from borgish.sim.faults import FaultInjector
 from borgish.sim.loop import Process, VirtualLoop
 from borgish.sim.network import App, Network, settle
 from borgish.sim.runtime import Programs, SimRuntime, Watcher
-from borgish.vocabulary import Runtime
+from borgish.vocabulary import LEASES_ATTRIBUTE, Runtime
 from borgish.wire.link import Facts, JoinReply, JoinRequest
 
 GIB = 1024**3
-FACTS = Facts(Resources(8000, 16 * GIB, 100 * GIB), {"os": "sim"}, (Runtime.FAKE,), 20000, 20199)
+ATTRIBUTES = {"os": "sim", LEASES_ATTRIBUTE: str(Runtime.FAKE)}
+FACTS = Facts(Resources(8000, 16 * GIB, 100 * GIB), ATTRIBUTES, (Runtime.FAKE,), 20000, 20199)
 STATE = Path("/state")  # no file of it is ever opened
 
 
@@ -116,6 +117,7 @@ class Machine:
         self.answered_at: list[float] = []  # when a master ingested an answer of it
         self.refused_at: list[float] = []  # when a master noted that its host refused a connection
         self.boots = 1
+        self.stopped: list[tuple[float, float]] = []  # from when to when its borglet did nothing
         self.booted_at = 0.0
         self._is_joined = False  # this run of its borglet
         self._reached: list[tuple[float, bool]] = []  # since when it could be reached, or not
@@ -148,6 +150,7 @@ class Machine:
     def begin(self) -> None:
         """Start the borglet, from its disk and what runs."""
         self.is_on = True
+        self.programs.clock_rate = self.clock_rate
         self._lives += 1
         self.process = Process(self._loop, self.instance, self.clock_rate)
         self.process.spawn(self._live(self.process), "borglet")
@@ -236,6 +239,14 @@ class Machine:
         self.programs.changed.clear()
         self._note()
 
+    def stop_borglet(self, seconds: float) -> None:
+        """Stop the borglet for a while, as SIGSTOP does; its programs and their shims go on."""
+        if self.process is not None:
+            self.process.stop_for(seconds)
+            self.stopped.append((self._loop.now().mono, self.process.stopped_until))
+            self._note()
+            self._loop.after(seconds + 0.001, self._note)
+
     def switch_off(self) -> None:
         """End the borglet and be silent until one is started."""
         self.is_on = False
@@ -287,4 +298,5 @@ class Machine:
             self.missed()
 
     def _is_reached(self) -> bool:
-        return self._is_joined and not self.is_cut_off
+        is_stopped = self.process is not None and self.process.stopped_until > self._loop.now().mono
+        return self._is_joined and not self.is_cut_off and not is_stopped

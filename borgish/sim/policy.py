@@ -249,7 +249,9 @@ class Record:
         result = machine.programs.results.get(attempt)
         if result is None or result[1] != 0 or machine.booted_at > result[0]:
             return False
-        heard = machine.answered_at[bisect_left(machine.answered_at, result[0] + SLOW_SECONDS) :]
+        stops = (until for since, until in machine.stopped if since - SLOW_SECONDS <= result[0] <= until)
+        reported = max(stops, default=result[0]) + SLOW_SECONDS
+        heard = machine.answered_at[bisect_left(machine.answered_at, reported) :]
         return any(at + HEARD_SECONDS < before and not self._died(at, at + HEARD_SECONDS) for at in heard)
 
     def _died(self, since: float, until: float) -> bool:

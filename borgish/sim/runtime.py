@@ -22,6 +22,7 @@ START_SECONDS = 0.002
 STOP_SECONDS = 0.02
 FORGET_SECONDS = 0.005
 SICK_AFTER_SECONDS = 5.0
+LOOK_SECONDS = 0.4  # after the end of a lease
 KILLED, TERMINATED = 9, 15
 
 
@@ -43,6 +44,7 @@ class Program(msgspec.Struct):
     began: float  # monotonic, as is ``ended``
     ended: float = 0.0
     is_signalled: bool = False  # it was asked to end, or killed
+    has_lapsed: bool = False  # its lease was over
 
     @property
     def is_alive(self) -> bool:
@@ -69,6 +71,9 @@ class Programs:
         self.are_lasting = False  # nobody knows when they would end by themselves, so they do not
         self.foreign_ports: frozenset[int] = frozenset()  # on which programs listen that are nobody's tasks
         self.is_hung = False  # whoever asks for a start or a stop gets no answer
+        self.leases: dict[str, float] = {}  # by key: until when, on the machine's clock
+        self.clock_rate = 1.0  # of that
+        self.unkillable: set[str] = set()  # keys of runs that the kernel does not end
         self._loop = loop
         self._injector = injector
         self._pid = 1000
@@ -84,7 +89,32 @@ class Programs:
         self.by_key[spec.key] = Program(spec, state, self._loop.now().mono)
         if not self.are_lasting:
             self._plan_end(spec, run)
+        if spec.lease_seconds:
+            self._watch_lease(spec, run)
         return state
+
+    def has_lease(self, key: str) -> bool:
+        """Return whether an attempt may run by its lease."""
+        return self._loop.now().mono * self.clock_rate < self.leases.get(key, 0.0)
+
+    def _watch_lease(self, spec: AttemptSpec, run: int) -> None:
+        """End a run when its lease is over, as its shim does."""
+        program = self.by_key.get(spec.key)
+        if program is None or not program.is_alive or program.state.run != run:
+            return
+        left_seconds = self.leases.get(spec.key, 0.0) / self.clock_rate - self._loop.now().mono
+        if left_seconds > 0:
+            self._loop.after(left_seconds + LOOK_SECONDS, lambda: self._watch_lease(spec, run))
+            return
+        program.has_lapsed = True
+        self.stop(spec.key, TERMINATED)
+        grace_seconds = spec.stop.grace_seconds / self.clock_rate
+        self._loop.after(grace_seconds, lambda: self._kill_run(spec.key, run))
+
+    def _kill_run(self, key: str, run: int) -> None:
+        program = self.by_key.get(key)
+        if program is not None and program.is_alive and program.state.run == run:
+            self.stop(key, KILLED)
 
     def _plan_end(self, spec: AttemptSpec, run: int) -> None:
         chance = self._injector.of(spec.key, run)
@@ -111,6 +141,7 @@ class Programs:
         program = self.by_key.get(key)
         if program is None or not program.is_alive or program.state.run != run:
             return
+        exit_ = msgspec.structs.replace(exit_, lapsed=program.has_lapsed)
         program.state = msgspec.structs.replace(program.state, exit=exit_)
         program.ended = self._loop.now().mono
         if program.spec.runtime in self.changed:
@@ -120,6 +151,8 @@ class Programs:
         """Ask a run to end, or end it."""
         program = self.by_key.get(key)
         if program is None or (signal != KILLED and program.spec.labels.get("sim") == "stubborn"):
+            return
+        if key in self.unkillable:
             return
         program.is_signalled = True
         run = program.state.run
@@ -132,6 +165,7 @@ class Programs:
         program = self.by_key.get(key)
         assert program is None or not program.is_alive, f"{key} is forgotten and runs"
         self.by_key.pop(key, None)
+        self.leases.pop(key, None)
         self.forgotten.add(key)
 
     def is_alive(self, key: str) -> bool:
@@ -182,12 +216,17 @@ class SimRuntime:
         for port in spec.ports.values():
             if port in self._programs.foreign_ports:
                 raise StartFailed(f"port {port} is in use", port=port)
+        if spec.lease_seconds and not self._programs.has_lease(spec.key):
+            raise StartFailed("its lease is over")
         self._watcher.starting(self._machine, spec)
         return self._programs.start(spec, run)
 
     async def _answers(self) -> None:
         if self._programs.is_hung:
             await asyncio.Future()
+
+    def renew(self, key: str, until: float) -> None:
+        self._programs.leases[key] = until
 
     def look(self, key: str) -> RunState | None:
         program = self._programs.by_key.get(key)

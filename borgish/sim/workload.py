@@ -33,6 +33,7 @@ JOBS_MAX = 12
 TASKS_MAX = 8
 ALLOCS = 4  # the number of the job that is an alloc set
 INSIDE = (6, 8)  # those of the jobs that run in it
+EXCLUSIVE = (3, 5, 10)  # those of which no task may run twice at a time
 
 
 class Call(NamedTuple):
@@ -201,6 +202,7 @@ class Clients:
             labels={"sim": kind},
             group=(Program("beside", ("sim",)),) * (number % 4 == 3),
             inside=f"ann/job-{ALLOCS}" if number in INSIDE else "",
+            exclusive=number in EXCLUSIVE,
         )
         if number == ALLOCS:
             return SubmitJob(_reserving(spec))

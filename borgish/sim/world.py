@@ -140,6 +140,7 @@ class World:
             (faults.machine_wiped_seconds, partial(self._lose, Machine.lose_disk)),
             (faults.machine_flaps_seconds, self._flap),
             (faults.master_stalls_seconds, self._stall_master),
+            (faults.borglet_stops_seconds, self._stop_borglet),
             (faults.clock_steps_seconds, self._step_clock),
             (faults.store_fills_seconds, self._fill_store),
             (faults.master_copied_seconds, self._begin_copy),
@@ -222,6 +223,9 @@ class World:
             self.borglet_deaths += 1
             what(machine)
             self.clock.after(self.injector.away_seconds(), lambda: self.begin_borglet(machine))
+
+    def _stop_borglet(self) -> None:
+        self._any().stop_borglet(self.injector.away_seconds())
 
     def _cut_off(self) -> None:
         machine = self._any()

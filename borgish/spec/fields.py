@@ -361,6 +361,11 @@ JOB_FIELDS = (
     Field("in", _ALLOC_SET, "the alloc set that its tasks run in", "inside"),
     Field("gang", Flag(), "true: its waiting tasks are placed all together or not at all"),
     Field(
+        "exclusive",
+        Flag(),
+        "true: never two processes of one task at a time, at the price of a minute without one",
+    ),
+    Field(
         "preempt_within",
         duration(0.1, 600, "5s"),
         "longest grace period of the tasks that it preempts; their own unless given",

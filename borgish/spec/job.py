@@ -179,6 +179,7 @@ class JobSpec(msgspec.Struct, frozen=True):
     recheck: Recheck = Recheck.KEEP
     preempt_within_seconds: float = 0.0  # the most notice its victims get; 0: all of their own grace
     disruption: Disruption = Disruption()
+    exclusive: bool = False  # never two processes of one index, rather than always one (``cell.leases``)
 
     @property
     def key(self) -> str:

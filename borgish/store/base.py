@@ -8,7 +8,7 @@ import msgspec
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.cell.events import Entry
 from borgish.cell.free_space import FreeSpace
-from borgish.cell.model import Cell, Job, Machine, Quota, Task, Touched, split_quota_key
+from borgish.cell.model import Cell, Job, Machine, Quota, Task, TaskLease, Touched, split_quota_key
 from borgish.errors import BorgishError, Fenced, OutcomeUnknown, StoreDamaged, Unreachable
 from borgish.store.usage import UsageBlock
 
@@ -36,6 +36,7 @@ class Records(msgspec.Struct):
     tasks_gone: list[tuple[str, int]] = []  # (job, first index that is gone)
     quotas: list[Quota] = []
     quotas_gone: list[tuple[str, str]] = []  # (user, band)
+    leases: list[tuple[str, int, tuple[TaskLease, ...]]] = []  # (job, index, all it has), none being none
     bands: Bands = DEFAULT_BANDS  # of the cell, to tell a job's band by its priority
 
 
@@ -184,6 +185,11 @@ def records_of(cell: Cell, touched: Touched) -> Records:
         tasks_gone=sorted(touched.tasks_gone.items()),
         quotas=[cell.quotas[key] for key in sorted(touched.quotas) if key in cell.quotas],
         quotas_gone=[split_quota_key(key) for key in sorted(touched.quotas) if key not in cell.quotas],
+        leases=[
+            (key, index, cell.leases.get(key, {}).get(index, ()))
+            for key, indexes in sorted(touched.leases.items())
+            for index in sorted(indexes)
+        ],
         bands=cell.rules.bands,
     )
 

@@ -55,6 +55,7 @@ from borgish.store.tables import (
     job_row,
     journal,
     leadership,
+    lease_rows,
     machine_row,
     quota_row,
     read_entry,
@@ -331,6 +332,8 @@ class SqlStore:
                 [row for job in records.jobs if job.key in records.versions for row in version_rows(job)],
             ),
             *((sql.tasks, task_rows(job, tasks)) for job, tasks in records.tasks),
+            (sql.leases_gone, [(job, index) for job, index, _ in records.leases]),
+            (sql.leases, [row for leased in records.leases for row in lease_rows(*leased)]),
         ]
 
     def _renew(self, connection: Connection, timeline: int | None = None) -> None:

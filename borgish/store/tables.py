@@ -36,7 +36,7 @@ from sqlalchemy.sql.expression import ClauseElement
 
 from borgish.bands import Bands
 from borgish.cell.events import Entry
-from borgish.cell.model import Cell, Job, Machine, Quota, Task
+from borgish.cell.model import Cell, Job, Machine, Quota, Task, TaskLease
 from borgish.store.codec import decode_command, decode_events, encode_command, encode_events
 
 REVISION = "0006"
@@ -197,6 +197,18 @@ quotas = Table(
     Column("devices", JSON, nullable=False),
     Column("until", Double, nullable=False),
     Column("generation", BigInteger, nullable=False, server_default="0"),
+)
+
+# Attempts of exclusive tasks that may run (``cell.leases``).
+leases = Table(
+    "leases",
+    metadata,
+    Column("job", Text, primary_key=True),
+    Column("idx", Integer, primary_key=True, autoincrement=False),
+    Column("attempt", BigInteger, primary_key=True, autoincrement=False),
+    Column("machine", Text, nullable=False),
+    Column("grace_seconds", Double, nullable=False),
+    Column("lapses", Boolean, nullable=False),
 )
 
 # What tasks used, each row some machines' at a moment (``store.usage``): nothing of the cell follows from it.
@@ -368,9 +380,14 @@ def quota_row(quota: Quota) -> Row:
     )
 
 
+def lease_rows(job: str, index: int, there: Iterable[TaskLease]) -> list[Row]:
+    """Return rows of ``tables.leases``."""
+    return [(job, index, each.attempt, each.machine, each.grace_seconds, each.lapses) for each in there]
+
+
 RowsByKey = dict[tuple[object, ...], Row]
 
-CELL_TABLES = {table.name: table for table in (jobs, versions, tasks, machines, quotas)}
+CELL_TABLES = {table.name: table for table in (jobs, versions, tasks, machines, quotas, leases)}
 """Those whose rows follow from the cell, and that can be written anew from it."""
 
 
@@ -382,6 +399,15 @@ def cell_rows(cell: Cell) -> dict[str, RowsByKey]:
         "tasks": _by_key(tasks, (row for job in cell.jobs.values() for row in task_rows(job.key, job.tasks))),
         "machines": _by_key(machines, (machine_row(machine) for machine in cell.machines.values())),
         "quotas": _by_key(quotas, (quota_row(quota) for quota in cell.quotas.values())),
+        "leases": _by_key(
+            leases,
+            (
+                row
+                for key, by_index in cell.leases.items()
+                for index, there in by_index.items()
+                for row in lease_rows(key, index, there)
+            ),
+        ),
     }
 
 
@@ -425,6 +451,12 @@ class Statements:
             dialect,
             delete(quotas).where(quotas.c.user_name == bindparam("whose"), quotas.c.band == bindparam("in")),
             ["whose", "in"],
+        )
+        self.leases = insert_text(dialect, leases)
+        self.leases_gone = _text(
+            dialect,
+            delete(leases).where(leases.c.job == bindparam("whose"), leases.c.idx == bindparam("at")),
+            ["whose", "at"],
         )
         # (timeline, or None to leave it; epoch)
         self.renew = _text(

@@ -46,6 +46,7 @@ class AttemptSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     alloc: str = ""  # the attempt of the alloc that it runs in, like user/room/3@1200; its room is there
     programs: tuple[Program, ...] = ()
     program: str = ""  # on the machine only: which of the programs this is of; "": the main one
+    lease_seconds: float = 0.0  # it is ended so long after the last contact that names it; 0: it goes on
 
     @property
     def key(self) -> str:
@@ -141,6 +142,10 @@ class PollRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     master does not know that the borglet has it. ``seen`` is the ``report_generation`` the master
     has *durably* taken in: a report that differs from it is answered at once, and the ends of attempts
     reported up to it need not be reported again once the assignment no longer names them.
+
+    ``echo`` is the ``stamp`` of the last reply that was taken in, of the borglet run ``seen_instance``. When
+    this request was sent is not known where it arrives; that it was sent after that stamp is. What the
+    assignment names has its lease from then on.
     """
 
     cell: str
@@ -152,6 +157,7 @@ class PollRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     wait_seconds: float = 0.0
     assignment: Assignment | None = None
     leader: Leader = UNKNOWN
+    echo: float = 0.0  # 0: none
 
 
 class Exit(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -162,6 +168,7 @@ class Exit(msgspec.Struct, frozen=True, omit_defaults=True):
     oom: bool = False  # the kernel ended it for its memory limit
     reason: str = ""  # words, where there is more to say: could not start, unhealthy, max_runtime
     at: float = 0.0  # seconds since 1970
+    lapsed: bool = False  # its lease was over, so its machine ended it
 
     @property
     def ok(self) -> bool:
@@ -184,7 +191,8 @@ class AttemptReport(msgspec.Struct, frozen=True, omit_defaults=True):
     """One attempt as it is on its machine. ``ended`` is final; the phase means nothing from then on.
 
     All is of its main program, but that it has ended only when all of its programs have. What waits for its
-    next start has the phase STARTING, which masters of every version know, and ``held_back`` set.
+    next start has the phase STARTING, which masters of every version know, and ``held_back`` set. Of what was
+    killed and goes on ``unkillable`` is set, whatever its phase.
     """
 
     task: str
@@ -204,6 +212,7 @@ class AttemptReport(msgspec.Struct, frozen=True, omit_defaults=True):
     programs: tuple[ProgramReport, ...] = ()
     early_ends: Small = 0  # starts in a row that failed, or whose program ended before a good run
     held_back: bool = False  # back-off holds its next start back
+    unkillable: bool = False  # it was killed and goes on
 
     @property
     def key(self) -> str:
@@ -263,6 +272,7 @@ class PollReply(msgspec.Struct, frozen=True, omit_defaults=True):
     report_generation: Whole  # grows with each change of the report, within one instance
     report: Report | None = None
     usage: tuple[Usage, ...] = ()
+    stamp: float = 0.0  # when it was sent: seconds on the machine's CLOCK_BOOTTIME; 0: it does not say
 
 
 class HeadReply(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Versions of jobs, and of what tasks run; generations."""
+"""Versions of jobs, and of what tasks run; generations; leases of exclusive tasks."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -28,3 +28,13 @@ def upgrade() -> None:
     op.add_column("quotas", sa.Column("generation", sa.BigInteger, nullable=False, server_default="0"))
     with op.batch_alter_table("jobs") as jobs:
         jobs.alter_column("generation", type_=sa.BigInteger)  # it is a position of the journal from now on
+    op.create_table(
+        "leases",
+        sa.Column("job", sa.Text, nullable=False),
+        sa.Column("idx", sa.Integer, nullable=False),
+        sa.Column("attempt", sa.BigInteger, nullable=False),
+        sa.Column("machine", sa.Text, nullable=False),
+        sa.Column("grace_seconds", sa.Double, nullable=False),
+        sa.Column("lapses", sa.Boolean, nullable=False),
+        sa.PrimaryKeyConstraint("job", "idx", "attempt", name="leases_pkey"),
+    )

@@ -14,6 +14,8 @@ from borgish.cell.events import (
     JobForgotten,
     JobRestored,
     JobSubmitted,
+    LeasesEnded,
+    LeasesFound,
     MachineCordoned,
     MachineDown,
     MachineFacts,
@@ -154,6 +156,19 @@ def _ended(event: TasksEnded, _entry: Entry) -> Iterator[_Line]:
 def _resubmitted(event: TasksResubmitted, entry: Entry) -> Iterator[_Line]:
     text = f"{entry.actor} submitted {_tasks(event.job, event.indexes)} again"
     yield _Line("submitted", text, event.job, event.indexes)
+
+
+def _leases_found(event: LeasesFound, _entry: Entry) -> Iterator[_Line]:
+    where = ", ".join(sorted({lease.machine for lease in event.leases}))
+    text = f"{_tasks(event.job, event.indexes)} may run on {where} still, which has to say when it has ended"
+    yield _Line("lease", text, event.job, event.indexes, bad=True)
+
+
+def _leases_ended(event: LeasesEnded, _entry: Entry) -> Iterator[_Line]:
+    how = f": {event.reason}" if event.reason else ""
+    attempts = ", ".join(map(str, sorted(set(event.attempts))))
+    text = f"{_tasks(event.job, event.indexes)} no longer run{'s' * (len(event.indexes) == 1)} "
+    yield _Line("lease", f"{text}as attempt {attempts}{how}", event.job, event.indexes)
 
 
 def _joined(event: MachineJoined, _entry: Entry) -> Iterator[_Line]:
@@ -316,6 +331,8 @@ _LINES: dict[type[AnyEvent], Callable[[Any, Entry], Iterator[_Line]]] = {
     TasksEvicted: _evicted,
     TasksEnded: _ended,
     TasksResubmitted: _resubmitted,
+    LeasesFound: _leases_found,
+    LeasesEnded: _leases_ended,
     MachineJoined: _joined,
     MachineFacts: _facts,
     MachineDown: _down,

@@ -40,6 +40,7 @@ COMMAND_WORDS = {
     "RestartTasks": "restart",
     "EvictTasks": "evict",
     "ForgetJob": "forget",
+    "EndLeases": "end leases",
     "PlaceTasks": "place",
     "JoinMachine": "join",
     "CordonMachine": "cordon",

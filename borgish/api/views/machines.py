@@ -1,10 +1,13 @@
 """One machine as the API shows it."""
 
+from collections.abc import Iterator
+
 from borgish.api.views.tally import Tally
 from borgish.cell.model import Cell, Machine
 from borgish.cell.observed import Observed, SeenMachine
 from borgish.clock import Now
 from borgish.text import instant, span
+from borgish.vocabulary import Phase
 from borgish.wire.api import MachineView, TaintView, UsageView
 
 _NEVER_HEARD = SeenMachine()
@@ -23,7 +26,7 @@ def machine_view(cell: Cell, observed: Observed, tally: Tally, machine: Machine,
         tasks=len(cell.placed.get(machine.name, ())),
         attributes=machine.attributes,
         runtimes=tuple(machine.runtimes),
-        conditions=seen.conditions,
+        conditions=(*seen.conditions, *_unkillable(seen)),
         heard_seconds_ago=round(max(0.0, now.mono - seen.heard), 3) if seen.heard else None,
         joined_at=instant(machine.joined_at),
         reason=_reason(machine, seen, now),
@@ -48,12 +51,20 @@ def machine_state(machine: Machine) -> str:
 def has_trouble(machine: Machine, observed: Observed) -> bool:
     """Return whether a person should look at this machine."""
     seen = observed.machines.get(machine.name, _NEVER_HEARD)
-    return machine_state(machine) != "up" or not seen.is_answering or bool(seen.conditions or seen.orphans)
+    is_odd = seen.has_unkillable or bool(seen.conditions or seen.orphans)
+    return machine_state(machine) != "up" or not seen.is_answering or is_odd
 
 
 def is_answering(machine: Machine, observed: Observed) -> bool:
     """Return whether a machine answered one of its last polls, or was not polled yet."""
     return observed.machines.get(machine.name, _NEVER_HEARD).is_answering
+
+
+def _unkillable(seen: SeenMachine) -> Iterator[str]:
+    """Yield a condition for each program that cannot be killed. Nothing new is placed beside one."""
+    for (task, attempt), each in sorted(seen.attempts.items()) if seen.has_unkillable else ():
+        if each.phase is Phase.UNKILLABLE and each.ended is None:
+            yield f"unkillable: {task}@{attempt}: {each.reason}"
 
 
 def _reason(machine: Machine, seen: SeenMachine, now: Now) -> str:

@@ -150,6 +150,7 @@ _PHASES = {
     Phase.HEALTHY: "runs on {machine} and answers its probe.",
     Phase.UNHEALTHY: "runs on {machine} but fails its probe, so it will be restarted there.",
     Phase.STOPPING: "was asked to stop on {machine} and has not ended yet.",
+    Phase.UNKILLABLE: "was killed on {machine} and goes on, so that machine takes nothing new.",
 }
 _BEFORE_UP = HELD_BACK | {Phase.STARTING}
 _NOT_STARTED = "has its place on {machine}, where it could not be started yet."

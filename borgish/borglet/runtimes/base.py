@@ -68,6 +68,12 @@ class TaskRuntime(Protocol):
         """Start a run; idempotent in (key, run). Raises StartFailed."""
         ...
 
+    def renew(self, key: str, until: float) -> None:
+        """Let the run of an attempt with a lease, or its next one, go on until then, in seconds on
+        CLOCK_BOOTTIME. When that is over the run is asked to end, and killed after its grace, whether or not
+        there is a borglet; the exit says so. Raises OSError. A runtime without leases does nothing."""
+        ...
+
     def look(self, key: str) -> RunState | None:
         """Return the latest run of an attempt, without waiting; None when nothing is known of it."""
         ...

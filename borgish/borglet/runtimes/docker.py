@@ -135,6 +135,9 @@ class DockerRuntime:
             self._starts[mine].add_done_callback(lambda _: self._starts.pop(mine))
         return await asyncio.shield(self._starts[mine])
 
+    def renew(self, key: str, until: float) -> None:
+        """Do nothing: containers have no leases, since nothing of ours stays beside each."""
+
     def look(self, key: str) -> RunState | None:
         container = self._inventory.latest.get(key)
         return container.state if container else None

@@ -5,6 +5,7 @@
     exit.json      how it ended; exit.new is the room kept for that
     over_memory    there when it was killed for its memory by the borglet, not the kernel
     note           what people should know: output dropped
+    lease          until when it may run, where it may not run for ever (``shim.lease``)
     output         the pipe between program and shim
     log log.1 log.2    output, newest first; previous.log* is that of the run before
     work/          where the program runs
@@ -54,6 +55,7 @@ class Record(msgspec.Struct, frozen=True):
     groups: list[Any]  # see shim.groups
     oom: str  # the file that counts what the kernel ended for memory; "" where nothing does
     within: list[Any] = []  # groups around these, of all programs of the task; empty where it is the only one
+    lease: tuple[int, float] | None = None  # the signal and the grace with which it ends when that is over
 
 
 class EndRecord(Exit, frozen=True, kw_only=True):
@@ -108,7 +110,7 @@ class RunFolder:
         found = self._read("exit.json", EndRecord)
         if found is None or found.run != record.run:
             return None
-        return Exit(found.code, found.signal, found.oom, found.reason, found.at)
+        return Exit(found.code, found.signal, found.oom, found.reason, found.at, found.lapsed)
 
     def write_end(self, record: Record, reason: str, at: float) -> None:
         """Write down an end that no shim saw, ``at`` that time, in seconds since 1970."""

@@ -7,7 +7,6 @@ The truth about a run is on disk and in the kernel; what is kept here is only a 
 import asyncio
 import contextlib
 import os
-import signal
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -32,13 +31,15 @@ from borgish.borglet.runtimes.processes import (
     measure,
     open_process,
     program_lives,
+    signal_number,
     signal_run,
 )
+from borgish.borglet.runtimes.shim.lease import FILE, write_lease
 from borgish.borglet.runtimes.shim.program import sweep_session
 from borgish.borglet.runtimes.starter import PATH, Starter, check_ports
 from borgish.borglet.runtimes.zygote import Zygote
 from borgish.clock import Clock, SystemClock
-from borgish.errors import Conflict, Invalid
+from borgish.errors import Conflict
 from borgish.vocabulary import Runtime
 from borgish.wire.link import AttemptSpec, Usage, main_key, split_attempt_key
 
@@ -166,6 +167,12 @@ class ProcessRuntime:
             raise StartFailed("the task's main program does not run", "it is started with it")
         return main.folder, main.record
 
+    def renew(self, key: str, until: float) -> None:
+        """Let the run of an attempt, or its next one, go on until then. Raises OSError."""
+        folder = self._path_of(key)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        write_lease(str(folder / FILE), until, self._boot)
+
     def look(self, key: str) -> RunState | None:
         """Return the latest run of an attempt."""
         known = self._known.get(key)
@@ -173,7 +180,7 @@ class ProcessRuntime:
 
     async def signal(self, key: str, signal: str) -> None:
         """Send a signal to all processes of the run."""
-        number = _signal_number(signal)
+        number = signal_number(signal)
         known = self._known.get(key)
         if known and known.state.exit is None:
             signal_run(known.record, number)
@@ -324,10 +331,3 @@ class ProcessRuntime:
 
     def _path_of(self, key: str) -> Path:
         return self._folder / "runs" / name_of(key)
-
-
-def _signal_number(name: str) -> signal.Signals:
-    try:
-        return signal.Signals["SIG" + name]
-    except KeyError:
-        raise Invalid(f"no signal '{name}'", "name one like TERM, INT, HUP or USR1") from None

@@ -16,6 +16,7 @@ from borgish.borglet.runtimes import cgroups
 from borgish.borglet.runtimes.folders import Record
 from borgish.borglet.runtimes.shim.basics import stat_fields
 from borgish.borglet.runtimes.shim.groups import group_pids, kill_groups
+from borgish.errors import Invalid
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -109,6 +110,14 @@ def program_lives(record: Record, boot: str) -> bool:
 def shim_lives(record: Record, boot: str) -> bool:
     """Tell whether a run's shim is there."""
     return record.boot == boot and is_alive(record.shim, record.shim_ticks)
+
+
+def signal_number(name: str) -> signal.Signals:
+    """Return a signal by its name without SIG. Raises Invalid."""
+    try:
+        return signal.Signals["SIG" + name]
+    except KeyError:
+        raise Invalid(f"no signal '{name}'", "name one like TERM, INT, HUP or USR1") from None
 
 
 # -- All processes of a run ---------------------------------------------------------------------------------

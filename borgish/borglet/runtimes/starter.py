@@ -15,6 +15,7 @@ import msgspec
 from borgish.borglet.runtimes import cgroups
 from borgish.borglet.runtimes.base import StartFailed
 from borgish.borglet.runtimes.folders import Record, RunFolder
+from borgish.borglet.runtimes.processes import signal_number
 from borgish.borglet.runtimes.zygote import Zygote
 from borgish.wire.link import AttemptSpec
 
@@ -104,6 +105,7 @@ class Starter:
             "groups": plan.groups,
             "oom": plan.oom,
             "within": plan.within,
+            "lease": lease_rule(spec),
         }
 
     def command(self, run: tuple[str, ...], env: dict[str, str], workdir: str) -> dict[str, Any]:
@@ -112,6 +114,13 @@ class Starter:
         if not self.groups:
             rlimits.append((resource.RLIMIT_NPROC, PROCESSES_OF_USER_MAX))
         return {"argv": run, "env": env, "workdir": workdir, "rlimits": rlimits, "oom_score_adj": OOM_SCORE}
+
+
+def lease_rule(spec: AttemptSpec) -> tuple[int, float] | None:
+    """Return with which signal and grace a run ends whose lease is over; None for one that needs none."""
+    if not spec.lease_seconds:
+        return None
+    return signal_number(spec.stop.signal), spec.stop.grace_seconds
 
 
 # -- Why a program cannot be started ------------------------------------------------------------------------
@@ -148,6 +157,10 @@ def start_failed(name: str, workdir: str, answer: dict[str, Any]) -> StartFailed
             )
         case "group":
             return StartFailed(f"cannot set its limits: {text}", "see whether the borglet may make cgroups")
+        case "lease":
+            return StartFailed(
+                "its lease is over", "it starts when its machine hears of the borgmaster again"
+            )
         case "fork":
             return StartFailed(f"cannot make a process: {text}", "see what uses up the machine's processes")
         case _:

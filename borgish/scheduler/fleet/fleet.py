@@ -59,7 +59,7 @@ KnownCapacity = tuple[Resources, int]
 
 
 AMOUNTS = ("capacity", "inverse", "free")
-FLAGS = ("present", "up", "silent", "cordoned", "quarantined")
+FLAGS = ("present", "up", "silent", "cordoned", "quarantined", "stuck")
 BY_ROW = (*AMOUNTS, *FLAGS, "runtimes", "working", "changed", "tie", "shares")
 """The arrays that grow when there are more machines."""
 
@@ -174,6 +174,7 @@ class Fleet:
         self.silent: BoolArray = np.zeros(0, dtype=np.bool_)  # up, and missed its last polls
         self.cordoned: BoolArray = np.zeros(0, dtype=np.bool_)
         self.quarantined: BoolArray = np.zeros(0, dtype=np.bool_)
+        self.stuck: BoolArray = np.zeros(0, dtype=np.bool_)  # something there cannot be killed
         self.runtimes: BitArray = np.zeros(0, dtype=np.uint8)  # bits: has it
         self.working: BitArray = np.zeros(0, dtype=np.uint8)  # bits: has it, and it works
         self.changed: IntArray = np.zeros(0, dtype=np.int64)  # the version of the latest change
@@ -248,7 +249,7 @@ class Fleet:
 
     def usable(self) -> BoolArray:
         """Return which machines take new tasks at all: [row]."""
-        return self.up & ~self.silent & ~self.cordoned & ~self.quarantined
+        return self.up & ~self.silent & ~self.cordoned & ~self.quarantined & ~self.stuck
 
     def codes(self, attribute: str) -> IntArray:
         """Return the number of each row's value of an attribute: [row]. Over machines each has its own."""
@@ -377,6 +378,7 @@ class Fleet:
                 each.machine.attributes,
                 each.seen.unhealthy_runtimes,
                 each.seen.images,
+                each.seen.has_unkillable,
             )
             for each, is_answering in zip(readings, answering, strict=True)
         ]
@@ -388,7 +390,7 @@ class Fleet:
             changed[place] = True
             self._known_facts[row] = fresh[place]
             self.up[row], self.cordoned[row] = machine.up, machine.cordoned
-            self.quarantined[row] = bool(machine.quarantined_until)
+            self.quarantined[row], self.stuck[row] = bool(machine.quarantined_until), seen.has_unkillable
             self.silent[row] = machine.up and not answering[place]
             self.runtimes[row], self.working[row] = _runtime_bits(machine.runtimes, seen.unhealthy_runtimes)
             self.taints.set(row, machine.taints)
@@ -614,10 +616,8 @@ class Fleet:
         self.fixed_ports.read([row], self.ports)
         self.taints.set(row, ())
         self.images.set(row, {})
-        for flags in (self.present, self.up, self.silent, self.cordoned, self.quarantined):
-            flags[row] = False
-        for amounts in (self.capacity, self.inverse, self.free, *self.held.values()):
-            amounts[..., row] = 0
+        for each in (*map(self.__dict__.__getitem__, (*FLAGS, *AMOUNTS)), *self.held.values()):
+            each[..., row] = 0
         self.shares[:, row] = 0.0
         for devices in self.devices.values():
             devices.read(row, 0, {})

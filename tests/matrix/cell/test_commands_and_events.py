@@ -12,7 +12,7 @@ from borgish.cell.generations import DECIDED_BY_PEOPLE
 OF_BORGISH = {
     *("BeginEpoch", "EvictTasks", "ForgetJob", "PlaceTasks", "PromisePlaces", "AdvanceRollouts"),
     *("PauseRollouts", "JoinMachine", "SetMachineDown", "LoseMachine", "SetMachineUp", "ReleaseMachine"),
-    "Observe",
+    *("Observe", "EndLeases"),
 }
 OF_THE_CELL = {"RollBack"}
 """They decide about many things, each of which has its generation by the event."""

@@ -39,6 +39,7 @@ STOP_OR_HEAL = {
     *("BeginEpoch", "KillTasks", "EvictTasks", "ForgetJob", "PlaceTasks", "PromisePlaces", "AdvanceRollouts"),
     *("JoinMachine", "CordonMachine", "UncordonMachine", "TaintMachine", "UntaintMachine", "RemoveQuota"),
     *("RemoveMachine", "SetMachineDown", "SetMachineUp", "LoseMachine", "ReleaseMachine", "PauseRollouts"),
+    "EndLeases",
 }
 REPORTS = {"Observe"}
 

@@ -16,6 +16,7 @@ from borgish.cell.commands import (
     BeginEpoch,
     Command,
     CordonMachine,
+    EndLeases,
     EvictTasks,
     ForgetJob,
     JoinMachine,
@@ -222,6 +223,7 @@ ASKED: dict[str, Command | Callable[[Desk], Command]] = {
     "restart task": RestartTasks(JOB, (TASK,)),
     "restart job": RestartTasks(JOB),
     "forget": ForgetJob(JOB),
+    "end leases": EndLeases(JOB, (TASK,), (3,)),
     "place": PlaceTasks(JOB, (TASK,), ("m2",)),
     "place twice": PlaceTasks(JOB, (TASK, TASK), ("m1", "m2")),
     "place nowhere": PlaceTasks(JOB, (TASK,), ("m9",)),
@@ -237,6 +239,7 @@ ASKED: dict[str, Command | Callable[[Desk], Command]] = {
     "report fail": lambda desk: desk.report(ended=Ending.FAIL),
     "report kill": lambda desk: desk.report(ended=Ending.KILL),
     "report lost": lambda desk: desk.report(ended=Ending.LOST),
+    "report stuck": lambda desk: desk.report(Phase.UNKILLABLE),
     "report port": lambda desk: desk.report(Phase.STARTING, port=80),
     "report boot": lambda desk: desk.report(Phase.STARTING, boot="b2"),
     "report gone": gone,
@@ -276,6 +279,7 @@ kill no task  | !    !    !    !    !    !    !    !    !    !    !    !    !   
 restart task  | !    P    P    P    P    P    P    P    P    !    !    !    P    P    P    P
 restart job   | !    P    P    P    P    P    P    P    P    !    !    !    P    P    P    P
 forget        | !    !    !    !    !    !    !    !    !    !    !    !    .    .    .    .
+end leases    | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
 place         | .    R    R    R    R    R    R    R    R    R    R    R    F    X    K    L
 place twice   | .    !    !    R    R    R    R    R    R    R    !    R    F    X    K    L
 place nowhere | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
@@ -291,6 +295,7 @@ report finish | .    P    P    F    F    F    F    F    F    F    P    F    F   
 report fail   | .    P    P    X    X    X    X    X    X    X    P    X    F    X    K    L
 report kill   | .    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
 report lost   | .    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
+report stuck  | .    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
 report port   | .    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
 report boot   | .    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
 report gone   | .    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L

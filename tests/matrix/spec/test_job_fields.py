@@ -139,6 +139,7 @@ FIELDS = {
     "recheck": master_only("recheck", "keep", "evict"),
     "in": carried("in", None, "room", "alloc"),
     "gang": master_only("gang", after=True, before=False),
+    "exclusive": carried("exclusive", False, True, "lease_seconds"),
     "preempt_within": master_only(
         "preempt_within", "1s", "2s", "it is the victims' notice, and reaches their machines in a StopOrder"
     ),
@@ -260,6 +261,7 @@ REFUSED = "a job that has it is refused for this runtime"
 IN_ENV = "programs are told by their environment, which is complete"
 COUNTED = "the scheduler counts it; there is nothing on a machine that could hold it"
 UNHELD = "no runtime holds the disk of a run to a limit"
+UNLEASED = "containers have no leases: only what their machine says of their end counts"
 UNREAD = "nothing on a machine reads it"
 IMPLIED = "a probe that has neither http nor command connects to its port"
 
@@ -298,6 +300,7 @@ ATTRIBUTES = {
     "alloc": (CORE, CORE),
     "programs": (USED, CORE),
     "program": (USED, USED),
+    "lease_seconds": (USED, UNLEASED),
 }
 
 FULL = AttemptSpec(

@@ -6,7 +6,7 @@ from borgish.api.views.events import _LINES, event_views
 from borgish.bands import Bands
 from borgish.cell import events as happened
 from borgish.cell.events import AnyEvent, Entry
-from borgish.cell.model import Quota, Rules
+from borgish.cell.model import Quota, Rules, TaskLease
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Band, Ending, Eviction
@@ -75,6 +75,8 @@ LATE = happened.TasksEnded("ann/x", (0,), Ending.FINISH, ("",), (0,), (None,), a
         (happened.TasksEvicted("ann/x", (0,), Eviction.RESTART), "evicted", "restart", False),
         (happened.TasksEvicted("ann/x", (0,), Eviction.MACHINE_LOST, "m1 is down"), "evicted", "down", True),
         (happened.TasksResubmitted("ann/x", (0,)), "submitted", "ann submitted ann/x/0 again", False),
+        (happened.LeasesEnded("ann/x", (0,), (7,), "lapsed"), "lease", "no longer runs as at", False),
+        (happened.LeasesFound("ann/x", (0,), (TaskLease(7, "m1"),)), "lease", "may run on m1 still", True),
         (happened.MachineJoined(machine("m1")), "machine", "m1 joined with 4 cpu, 8GiB ram", False),
         (happened.MachineDown("m1", "silent"), "machine", "m1 is down: silent", True),
         (happened.MachineLost("m1", 5.0), "machine", "m1 is given up, and its tasks", True),

@@ -41,6 +41,7 @@ class MadeUp:
         self.kind = kind
         self.runs: dict[str, RunState] = {}
         self.calls: list[str] = []
+        self.renewed: dict[str, float] = {}
         self.gate = asyncio.Event()
         self.gate.set()
         self.slow_signal = asyncio.Event()
@@ -68,6 +69,9 @@ class MadeUp:
             raise self.faults.pop(0)
         self.runs[spec.key] = RunState(spec.key, run, 40 + run, SystemClock().now().wall)
         return self.runs[spec.key]
+
+    def renew(self, key: str, until: float) -> None:
+        self.renewed[key] = until
 
     def look(self, key: str) -> RunState | None:
         return self.runs.get(key)

@@ -7,11 +7,13 @@ from borgish.cell.model import (
     Answer,
     Cell,
     Job,
+    Leases,
     Quota,
     Rollout,
     Rules,
     Snapshot,
     Task,
+    TaskLease,
     Version,
     exit_text,
     quota_key,
@@ -79,6 +81,9 @@ def test_an_attempt_is_unknown_where_its_history_is_lost_or_not_written_yet() ->
 def test_a_snapshot_has_all_that_its_cell_was_made_of() -> None:
     quota, answer = Quota("ann", Band.BATCH, Resources(1)), Answer("digest", 3, "ann/web", "submitted")
     parts = ("test", 9, 2, 4, {"ann/web": Job("ann/web", 1, OLD, 5.0, "ann")}, {"m1": machine()})
-    kept = Snapshot(*parts, {quota.key: quota}, {"r1": answer}, Rules(quota_required=True), ((3, 5),), (7.0,))
+    leases: Leases = {"ann/web": {0: (TaskLease(8, "m1"),)}}
+    kept = Snapshot(
+        *parts, {quota.key: quota}, {"r1": answer}, Rules(quota_required=True), ((3, 5),), (7.0,), leases
+    )
     assert all(msgspec.structs.astuple(kept)), "a field that is left out would not be missed"
     assert Cell(kept).snapshot() == kept

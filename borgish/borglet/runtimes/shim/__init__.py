@@ -8,11 +8,13 @@ memory or disk that could be missing then: room for the last records is made at 
 
 There is no supervisor that all programs share: whatever is killed, borglet, zygote or another shim, a run
 goes on. If its own shim is killed the program goes on too, since it holds its output FIFO open for reading
-as well, and a shim that only watches takes over; how it exits is then *unknown*, and reported so.
+as well, and a shim that only watches takes over; how it exits is then *unknown*, and reported so. A program
+with a lease (``lease``) is killed with its shim instead: nobody else would end it in time.
 
 A request is a message with file descriptors: a file with the request as JSON, the pipe for the answer,
 and for ``exec`` the pipe for the output, and that of the input if it has any. Names of files are
 relative to the attempt's folder.
 """
 
-MODULES = ("basics", "groups", "output", "program", "runs", "main")  # each imports only what is before it
+# Each imports only what is before it.
+MODULES = ("basics", "groups", "output", "program", "lease", "runs", "main")

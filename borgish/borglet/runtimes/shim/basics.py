@@ -12,14 +12,14 @@ from typing import Any
 CHUNK_BYTES = 64 * 1024
 ROOM_BYTES = 512
 PRIVATE = 0o600
-PR_SET_NAME, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 15, 36, 38
+PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 15, 36, 38
 
 Request = dict[str, Any]
 prctl = ctypes.CDLL(None).prctl
 
 
 class Trouble(Exception):
-    """A step of a start that failed: ``stage`` is folder, group, workdir, command or fork."""
+    """A step of a start that failed: ``stage`` is folder, group, workdir, command, fork or lease."""
 
     def __init__(self, stage: str, code: int, text: str) -> None:
         super().__init__(stage, code, text)

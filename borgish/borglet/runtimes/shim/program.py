@@ -12,6 +12,7 @@ from typing import Any
 from borgish.borglet.runtimes.shim.basics import (
     CHUNK_BYTES,
     PR_SET_NO_NEW_PRIVS,
+    PR_SET_PDEATHSIG,
     Request,
     Trouble,
     prctl,
@@ -25,6 +26,7 @@ from borgish.borglet.runtimes.shim.groups import enter_group, group_pids, kill_g
 
 SWEEP_SECONDS_MAX = 5.0
 SWEEP_PAUSE_SECONDS = 0.005
+SWEEP_PAUSE_SECONDS_MAX = 1.0
 # By us, by the interpreter, or by a shell that started the borglet; what is only caught ends with exec.
 IGNORED_HERE = (
     signal.SIGTERM,
@@ -75,10 +77,15 @@ def launch(request: Request, output: int, before: Callable[[int], None], stdin: 
     a program whose record could not be written never begins. Without ``stdin`` it reads nothing."""
     go_read, go_write = os.pipe()
     error_read, error_write = os.pipe()
+    me = os.getpid()
     with stage("fork"):
         pid = os.fork()
     if pid == 0:
         os.close(go_write)
+        if request.get("lease"):
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # from here on it ends with its shim
+            if os.getppid() != me:
+                os._exit(127)
         wait_and_become(request, output, stdin, go_read, error_write)
     os.close(error_write)
     try:
@@ -120,20 +127,23 @@ def reap(pid: int) -> tuple[int | None, bool]:
             status = code
 
 
-def sweep_children(groups: list[Any]) -> None:
+def sweep_children(groups: list[Any], seconds_max: float = SWEEP_SECONDS_MAX) -> None:
     """Kill what the program left behind. Its orphans become our children: no child left, nothing left."""
     me = str(os.getpid())
-    until = time.clock_gettime(time.CLOCK_MONOTONIC) + SWEEP_SECONDS_MAX
+    until = time.clock_gettime(time.CLOCK_MONOTONIC) + seconds_max
+    pause = SWEEP_PAUSE_SECONDS
     while reap(0)[1] and time.clock_gettime(time.CLOCK_MONOTONIC) < until:
         kill_groups(groups)
         send(stray_processes(lambda fields: fields[1] == me), signal.SIGKILL)
-        time.sleep(SWEEP_PAUSE_SECONDS)
+        time.sleep(pause)
+        pause = min(1.1 * pause, SWEEP_PAUSE_SECONDS_MAX)  # what resists may do so for long
 
 
 def sweep_session(record: Request, seconds_max: float = SWEEP_SECONDS_MAX) -> None:
     """Kill what a program left that was not our child: its groups and its session."""
     groups, leader = record["groups"], record["pid"]
     until = time.clock_gettime(time.CLOCK_MONOTONIC) + seconds_max
+    pause = SWEEP_PAUSE_SECONDS
     while time.clock_gettime(time.CLOCK_MONOTONIC) < until:
         kill_groups(groups)
         reused = start_ticks(leader) not in (
@@ -144,4 +154,5 @@ def sweep_session(record: Request, seconds_max: float = SWEEP_SECONDS_MAX) -> No
         send(left, signal.SIGKILL)
         if not left and not group_pids(groups):
             return
-        time.sleep(SWEEP_PAUSE_SECONDS)
+        time.sleep(pause)
+        pause = min(1.1 * pause, SWEEP_PAUSE_SECONDS_MAX)

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import fcntl
 import json
+import math
 import os
 import select
 import signal
@@ -24,8 +25,17 @@ from borgish.borglet.runtimes.shim.basics import (
     write_padded,
 )
 from borgish.borglet.runtimes.shim.groups import make_groups, oom_kills, remove_groups
+from borgish.borglet.runtimes.shim.lease import LOOK_SECONDS, Lease, boot_seconds, read_lease
 from borgish.borglet.runtimes.shim.output import Log, begin_files
-from borgish.borglet.runtimes.shim.program import launch, reap, sweep_children, sweep_session
+from borgish.borglet.runtimes.shim.program import (
+    SWEEP_SECONDS_MAX,
+    launch,
+    reap,
+    sweep_children,
+    sweep_session,
+)
+
+LAPSED = {"lapsed": True, "reason": "its lease was over: its machine had no contact with a borgmaster"}
 
 
 def start(request: Request, answer: int) -> None:
@@ -41,6 +51,8 @@ def start(request: Request, answer: int) -> None:
         return
     wake = wake_on_child()
     try:
+        if request["lease"] and boot_seconds() >= read_lease(request["boot"]):
+            raise Trouble("lease", 0, "it is over")  # what asks for this start may have been held up for long
         with stage("group"):
             make_groups([*request["within"], *request["groups"]])
         record, output = launch_recorded(request)
@@ -51,10 +63,12 @@ def start(request: Request, answer: int) -> None:
         raise
     log, ending = Log(), keep_room("exit.new")
     reply(answer, record)
-    status = attend(record["pid"], output, log, wake)
+    lease = Lease(record) if record["lease"] else None
+    status = attend(record["pid"], output, log, wake, lease)
     ended = exit_of(status, request["oom"])
-    sweep_children(request["groups"])
-    finish(record, log, output, ending, ended)
+    # With a lease, what cannot be killed may run as long as the program itself: then it has not ended.
+    sweep_children(request["groups"], math.inf if lease else SWEEP_SECONDS_MAX)
+    finish(record, log, output, ending, ended | (LAPSED if lease and lease.is_over else {}))
 
 
 def hold_folder() -> int:
@@ -89,7 +103,7 @@ def launch_recorded(request: Request) -> tuple[Request, int]:
         theirs = os.open("output", os.O_RDWR)
     me = os.getpid()
     program = {name: request[name] for name in ("env", "workdir", "ram_bytes")}
-    record = {name: request[name] for name in ("run", "boot", "groups", "oom", "within")}
+    record = {name: request[name] for name in ("run", "boot", "groups", "oom", "within", "lease")}
     record.update(shim=me, shim_ticks=start_ticks(me), at=wall_seconds())
 
     def before(pid: int) -> None:
@@ -104,13 +118,14 @@ def launch_recorded(request: Request) -> tuple[Request, int]:
     return record, output
 
 
-def attend(pid: int, output: int, log: Log, wake: int) -> int:
-    """Carry output until the program has ended; return its wait status."""
+def attend(pid: int, output: int, log: Log, wake: int, lease: Lease | None) -> int:
+    """Carry output until the program has ended, which it does when its lease is over; return its wait
+    status."""
     poll = select.poll()
     poll.register(output, select.POLLIN)
     poll.register(wake, select.POLLIN)
     while True:
-        for fd, _ in poll.poll():
+        for fd, _ in poll.poll(LOOK_SECONDS * 1000 if lease else None):
             if fd == output:
                 log.pump(output)
             else:
@@ -118,6 +133,8 @@ def attend(pid: int, output: int, log: Log, wake: int) -> int:
                 status, _ = reap(pid)
                 if status is not None:
                     return status
+        if lease:
+            lease.look()
 
 
 def exit_of(status: int, oom_path: str) -> Request:
@@ -162,12 +179,16 @@ def watch(request: Request, answer: int) -> None:
     poll = select.poll()
     poll.register(output, select.POLLIN)
     poll.register(ended, select.POLLIN)
-    while all(fd != ended for fd, _ in poll.poll()):
+    lease = Lease(record) if record.get("lease") else None
+    while all(fd != ended for fd, _ in poll.poll(LOOK_SECONDS * 1000 if lease else None)):
         log.pump(output)
+        if lease:
+            lease.look()
     killed_for_memory = oom_kills(record["oom"]) > 0
-    sweep_session(record)
+    sweep_session(record, math.inf if lease else SWEEP_SECONDS_MAX)
     reason = "exit unknown: what watched it was killed before it ended"
-    finish(record, log, output, room, {"reason": reason, "oom": killed_for_memory})
+    ending: Request = {"reason": reason, "oom": killed_for_memory}
+    finish(record, log, output, room, ending | (LAPSED if lease and lease.is_over else {}))
 
 
 def execute(request: Request, answer: int, output: int, stdin: int = -1) -> None:

@@ -1,0 +1,24 @@
+"""Leases of exclusive tasks lapse: what was not heard of for long enough does not run any more, and its task
+may be placed again (``cell/leases.py``)."""
+
+from collections.abc import Iterator
+
+from borgish.cell.commands import Command, EndLeases
+from borgish.cell.leases import has_lapsed, over
+from borgish.cell.model import Cell
+from borgish.cell.observed import Observed
+from borgish.clock import Now
+from borgish.reconcilers.settings import ReconcileSettings
+
+
+def reconcile(cell: Cell, observed: Observed, _settings: ReconcileSettings, now: Now) -> Iterator[Command]:
+    """End what has lapsed, in order of jobs."""
+    for key in sorted(observed.leases):
+        lapsed = [
+            (index, lease.attempt)
+            for index, lease in over(cell, key)
+            if has_lapsed(observed, key, index, lease, now)
+        ]
+        if lapsed:
+            indexes, attempts = zip(*lapsed, strict=True)
+            yield EndLeases(key, indexes, attempts, "lapsed")
