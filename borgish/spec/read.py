@@ -29,7 +29,7 @@ from borgish.vocabulary import (
     job_key,
 )
 
-_DEFAULT_RESOURCES = Resources(cpu_millis=100, ram_bytes=128 * 1024**2)
+DEFAULT_RESOURCES = Resources(cpu_millis=100, ram_bytes=128 * 1024**2)
 
 
 def read_job(text: str | bytes, default_user: str, bands: Bands = DEFAULT_BANDS) -> JobSpec:
@@ -69,7 +69,7 @@ def _values(root: Node, place: Place) -> Values:
 
 def _fill_in(given: dict[str, Any], default_user: str) -> JobSpec:
     """Return the canonical form of values that are all right."""
-    resources = _lay_over(_DEFAULT_RESOURCES, given.get("resources", {}))
+    resources = _lay_over(DEFAULT_RESOURCES, given.get("resources", {}))
     user = given.get("user", default_user)
     restart, inside, health = given.get("restart", Restart()), given.get("inside", ""), given.get("health")
     is_service = restart.policy is RestartPolicy.ALWAYS

@@ -29,6 +29,7 @@ from borgish.resources import Resources
 from borgish.spec.fields import job_schema
 from borgish.spec.job import Health, Program, Restart, Stop
 from borgish.spec.read import read_job
+from borgish.spec.write import write_job
 from borgish.vocabulary import JobKind, RestartPolicy, Runtime
 from borgish.wire.link import AttemptSpec
 from tests.tidy.texts import ROOT
@@ -236,6 +237,14 @@ def differing(before: Any, after: Any) -> set[str]:
 
 def test_every_field_of_a_job_file_is_in_the_table() -> None:
     assert sorted(FIELDS) == sorted(written(job_schema()))
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_what_is_written_of_a_job_has_it(field: str) -> None:
+    for changes in (FIELDS[field].before, FIELDS[field].after):
+        file = {key: value for key, value in (JOB | changes).items() if value is not None}
+        spec = read_job(json.dumps(file), "ann")
+        assert read_job(write_job(spec), "nobody") == spec
 
 
 @pytest.mark.parametrize("field", [field for field, sample in FIELDS.items() if sample.carried])
