@@ -1,4 +1,4 @@
-"""``borgctl job``: submit, check, list, show, kill, restart, scale, wait; and how jobs read."""
+"""``borgctl job``: submit, check, list, show, edit, kill, restart, scale, wait; and how jobs read."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -166,6 +166,27 @@ def scale(
     client = session_of(context).client()
     path = quoted("jobs", *_found(client, job).split("/"), "scale")
     say_accepted(client.post(path, ScaleRequest(tasks), Accepted, expected=if_generation))
+
+
+@app.command()
+def edit(
+    context: typer.Context,
+    job: JobName,
+    timeout: TimeoutOption = "60s",
+    settle: SettleOption = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Return as soon as it is accepted.")] = False,
+) -> None:
+    """Edit a job as it is now, in $VISUAL, $EDITOR or vi, and submit it.
+
+    Refused when somebody else has changed the job meanwhile; your text stays in its file then.
+    """
+    from borgish.cli.edit import edit_job
+
+    seconds = seconds_of(timeout, "--timeout")
+    settle_seconds = None if settle is None else seconds_of(settle, "--settle")
+    raise typer.Exit(
+        edit_job(session_of(context), job, seconds, detach=detach, settle_seconds=settle_seconds)
+    )
 
 
 @app.command()

@@ -73,14 +73,14 @@ def submit_files(
     codes, jobs = [], []
     for file in files:
         try:
-            jobs.append(_sent(client, file, user, plan, expected))
+            jobs.append(submit_file(client, file, user, plan, expected))
         except Invalid as error:
             _show_mistakes(error, file.source)
             codes.append(USAGE)
         except BorgishError as error:
             codes.append(report(error))
     if not detach:
-        codes += _follow_all(client, jobs, timeout_seconds, settle_seconds)
+        codes += follow_all(client, jobs, timeout_seconds, settle_seconds)
     return worst(codes)
 
 
@@ -89,7 +89,10 @@ def worst(codes: Sequence[int]) -> int:
     return next((code for code in (NOT_ALLOWED, USAGE, FAILED, NOT_PLACED) if code in codes), DONE)
 
 
-def _sent(client: "Client", file: JobFile, user: str, plan: str, expected: int | None) -> str:
+def submit_file(
+    client: "Client", file: JobFile, user: str, plan: str = "", expected: int | None = None
+) -> str:
+    """Submit one file and say what was done; return the job's name."""
     params = {"user": user} | ({"plan": plan} if plan else {})
     body = file.text.encode()
     accepted = client.post(
@@ -101,9 +104,10 @@ def _sent(client: "Client", file: JobFile, user: str, plan: str, expected: int |
     return file.spec.key
 
 
-def _follow_all(
+def follow_all(
     client: "Client", jobs: Sequence[str], timeout_seconds: float, settle_seconds: float | None
 ) -> list[int]:
+    """Follow jobs until they are up; return the exit codes. Ctrl-C detaches."""
     from borgish.cli.follow import Goal, follow
 
     sys.stdout.flush()

@@ -1,0 +1,169 @@
+"""``borgctl job edit``, over the real API and core: what is edited is submitted, or kept."""
+
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from borgish.cli import borgctl, edit
+from borgish.wire.api import Accepted, IndexesRequest, ScaleRequest
+from tests.scenario.quota.real import CoreApi
+
+WEB = "/v1/jobs/ann/web"
+JOB = b"name: web\nuser: ann\nrun: [serve]\nenv: {SECRET: x}\nresources: {cpu: 1m, ram: 4MiB}\n"
+Say = Callable[..., tuple[int, str, str]]
+Edit = Callable[[str], str]
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[CoreApi]:
+    api = CoreApi()
+    yield api
+    api.stop()
+
+
+@pytest.fixture
+def api(running: CoreApi) -> CoreApi:
+    """A job that is dead, so that it can be submitted otherwise."""
+    running.do(running.master.reset)
+    running.client().post("/v1/jobs", JOB, Accepted, content_type="application/yaml")
+    running.client().post(f"{WEB}/kill", IndexesRequest(), Accepted)
+    return running
+
+
+@pytest.fixture
+def say(
+    api: CoreApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Say:
+    monkeypatch.setenv("BORGISH_URL", api.serving.url)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def call(who: str, *words: object) -> tuple[int, str, str]:
+        token = tmp_path / f"{who}.token"
+        token.write_text(f"bgt_{who}\n")
+        code = borgctl.run(["--token-file", str(token), *map(str, words)])
+        return code, *capsys.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def editing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Edit], None]:
+    """Let a function be the person at the editor."""
+
+    def by(function: Edit) -> None:
+        def open_editor(path: Path) -> None:
+            path.write_text(function(path.read_text()))
+
+        monkeypatch.setattr(edit, "open_editor", open_editor)
+
+    return by
+
+
+def kept(tmp_path: Path) -> list[Path]:
+    return [*tmp_path.glob("borgctl-edit-*/*.yaml")]
+
+
+def test_what_is_edited_is_submitted(
+    api: CoreApi, say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = (
+        "import sys, pathlib; f = pathlib.Path(sys.argv[1]); f.write_text(f.read_text().replace('x', 'y'))"
+    )
+    monkeypatch.setenv("EDITOR", shlex.join([sys.executable, "-c", program]))
+    code, out, err = say("ann", "job", "edit", "--detach", "web")
+    assert (code, out, err) == (0, "ann/web submitted: 1 task\n", "")
+    assert api.master.cell.jobs["ann/web"].spec.env == {"SECRET": "y"}
+    assert kept(tmp_path) == []
+
+
+def test_what_is_shown_is_the_job_and_nothing_else(
+    api: CoreApi, say: Say, tmp_path: Path, editing: Callable[[Edit], None]
+) -> None:
+    shown: list[str] = []
+
+    def look(text: str) -> str:
+        shown.append(text)
+        return text
+
+    editing(look)
+    generation = api.master.cell.jobs["ann/web"].generation
+    assert say("ann", "job", "edit", "web") == (0, "", "ann/web stays as it is: nothing was changed\n")
+    assert shown[0].splitlines()[2:] == [
+        *("name: web", "user: ann", "tasks: 1", "run: [serve]", "resources:", "  cpu: 1m", "  ram: 4MiB"),
+        *("env:", "  SECRET: x"),
+    ]
+    assert f"generation {generation}." in shown[0]
+    assert kept(tmp_path) == []
+
+
+def test_who_was_overtaken_keeps_the_text_and_is_told_how_to_go_on(
+    api: CoreApi, say: Say, tmp_path: Path, editing: Callable[[Edit], None]
+) -> None:
+    def slowly(text: str) -> str:
+        api.client().post(f"{WEB}/restart", IndexesRequest(), Accepted)
+        api.client().post(f"{WEB}/scale", ScaleRequest(4), Accepted)
+        return text.replace("serve", "other")
+
+    editing(slowly)
+    code, out, err = say("ann", "job", "edit", "web")
+    assert (code, out) == (1, "")
+    assert "ann/web scaled from 1 to 4 tasks, by root" in err
+    (file,) = kept(tmp_path)
+    assert f"your text is in {file}; `borgctl job submit {file}` submits it all the same" in err
+    assert "run: [other]" in file.read_text()
+    assert file.parent.stat().st_mode & 0o077 == 0
+    spec = api.master.cell.jobs["ann/web"].spec
+    assert (spec.tasks, spec.run) == (4, ("serve",))
+
+
+def test_a_mistake_is_shown_where_it_is_and_the_text_kept(
+    say: Say, tmp_path: Path, editing: Callable[[Edit], None]
+) -> None:
+    editing(lambda text: text.replace("tasks: 1", "tasks: 0"))
+    code, out, err = say("ann", "job", "edit", "web")
+    (file,) = kept(tmp_path)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"{file}:5:8: tasks: 0 is outside 1 to 10000\n  tasks: 0\n         ^\n")
+    assert f"your text is in {file}" in err
+
+
+def test_a_mistake_can_be_corrected_at_once(
+    api: CoreApi, say: Say, tmp_path: Path, editing: Callable[[Edit], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(edit, "_asks_to_go_on", lambda: True)
+    editing(lambda text: re.sub("tasks: .*", "tasks: 3" if "tasks: x" in text else "tasks: x", text))
+    assert say("ann", "job", "edit", "--detach", "web")[0] == 0
+    assert api.master.cell.jobs["ann/web"].spec.tasks == 3
+    assert kept(tmp_path) == []
+
+
+def test_a_job_keeps_its_name(say: Say, tmp_path: Path, editing: Callable[[Edit], None]) -> None:
+    editing(lambda text: text.replace("name: web", "name: shop"))
+    code, _, err = say("ann", "job", "edit", "web")
+    assert code == 2
+    assert "this is ann/shop, and not ann/web any more" in err
+    assert str(kept(tmp_path)[0]) in err
+
+
+@pytest.mark.parametrize(
+    ("editor", "said"),
+    [("false", "ended with exit code 1"), ("/no/editor", "cannot be started"), ("'", "cannot")],
+)
+def test_an_editor_that_fails(
+    say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, editor: str, said: str
+) -> None:
+    monkeypatch.setenv("VISUAL", editor)
+    code, _, err = say("ann", "job", "edit", "web")
+    assert code == 1
+    assert said in err
+    assert str(kept(tmp_path)[0]) in err
+
+
+def test_nobody_edits_what_they_may_not_submit(say: Say, tmp_path: Path) -> None:
+    code, _, err = say("bob", "job", "edit", "ann/web")
+    assert (code, "the job is ann's" in err) == (4, True)
+    assert kept(tmp_path) == []
