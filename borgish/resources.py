@@ -61,6 +61,16 @@ class Resources(msgspec.Struct, frozen=True):
             _sum(self.devices, other.devices, times),
         )
 
+    def within(self, other: "Resources") -> bool:
+        """Return whether this is no more than the other, in any kind."""
+        return (
+            self.cpu_millis <= other.cpu_millis
+            and self.ram_bytes <= other.ram_bytes
+            and self.disk_bytes <= other.disk_bytes
+            and all(amount <= other.named.get(name, 0) for name, amount in self.named.items())
+            and all(millis <= other.devices.get(kind, 0) for kind, millis in self.devices.items())
+        )
+
 
 def _sum(ours: dict[str, int], theirs: dict[str, int], times: int) -> dict[str, int]:
     if not ours and not theirs:

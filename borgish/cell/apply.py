@@ -24,6 +24,7 @@ from borgish.cell.events import (
     LeasesFound,
     MachineCordoned,
     MachineDown,
+    MachineDrained,
     MachineFacts,
     MachineJoined,
     MachineLost,
@@ -421,6 +422,10 @@ def _machine_tainted(cell: Cell, event: MachineTainted, _entry: Entry) -> None:
     _machine(cell, event.machine).taints = event.taints
 
 
+def _machine_drained(cell: Cell, event: MachineDrained, _entry: Entry) -> None:
+    _machine(cell, event.machine).drains = event.drains
+
+
 def _quota_set(cell: Cell, event: QuotaSet, entry: Entry) -> None:
     _set_quota(cell, event.quota, entry)
 
@@ -464,6 +469,7 @@ def _rolled_back(cell: Cell, event: RolledBack, entry: Entry) -> None:
         machine = cell.machines[restored.machine]
         machine.cordoned, machine.taints = restored.cordoned, restored.taints
         machine.generation = entry.position
+        machine.drains = restored.drains
         if machine.up:
             machine.reason = restored.reason
         cell.touched.machines.add(machine.name)
@@ -600,6 +606,7 @@ _APPLY: dict[type[AnyEvent], Callable[[Cell, Any, Entry], None]] = {
     MachineCordoned: _machine_cordoned,
     MachineUncordoned: _machine_uncordoned,
     MachineTainted: _machine_tainted,
+    MachineDrained: _machine_drained,
     QuotaSet: _quota_set,
     QuotaRemoved: _quota_removed,
     MachineRemoved: _machine_removed,

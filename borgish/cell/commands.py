@@ -170,6 +170,52 @@ class UntaintMachine(Command, frozen=True, tag=True):
     key: str
 
 
+class DrainMachines(Command, frozen=True, tag=True):
+    """Let machines be empty: those named, or those whose attributes meet ``where``, whichever is given.
+
+    What runs to completion has ``deadline_seconds`` to do so. With ``force`` budgets are not asked, and
+    ``max_affected`` has to say how many running tasks this may stop.
+    """
+
+    machines: tuple[str, ...] = ()
+    where: str = ""
+    reason: str = ""
+    deadline_seconds: float = 3600.0
+    force: bool = False
+    max_affected: int | None = None
+
+
+class UndrainMachines(Command, frozen=True, tag=True):
+    """Take back what people asked for. Maintenance windows stay."""
+
+    machines: tuple[str, ...] = ()
+    where: str = ""
+
+
+class MaintainMachines(Command, frozen=True, tag=True):
+    """Plan a maintenance window, in seconds since 1970. Machines are drained ``lead_seconds`` before it."""
+
+    machines: tuple[str, ...] = ()
+    where: str = ""
+    begins: float = 0.0
+    ends: float = 0.0
+    lead_seconds: float = 3600.0
+    reason: str = ""
+
+
+class CancelMaintenance(Command, frozen=True, tag=True):
+    """Let machines have no maintenance windows any more."""
+
+    machines: tuple[str, ...] = ()
+    where: str = ""
+
+
+class TurnWindows(Command, frozen=True, tag=True):
+    """Reconcilers: on these machines a maintenance window is to begin, or is over."""
+
+    machines: tuple[str, ...]
+
+
 class SetQuota(Command, frozen=True, tag=True):
     """``beyond_cell``: also where production quotas would be more than the cell has. ``until``: see
     ``Quota``."""

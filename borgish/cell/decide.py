@@ -12,21 +12,24 @@ from typing import Any
 
 import msgspec
 
-from borgish.cell import decide_cell, decide_machines
+from borgish.cell import decide_cell, decide_drains, decide_machines
 from borgish.cell.admission import admit, job_warnings
 from borgish.cell.allocs import check_inside, evicted_with, has_its_alloc, may_preempt
 from borgish.cell.commands import (
     AdvanceRollouts,
     BeginEpoch,
+    CancelMaintenance,
     Command,
     CordonMachine,
     Decision,
+    DrainMachines,
     EndLeases,
     EvictTasks,
     ForgetJob,
     JoinMachine,
     KillTasks,
     LoseMachine,
+    MaintainMachines,
     Observe,
     PauseRollouts,
     PlaceTasks,
@@ -42,10 +45,13 @@ from borgish.cell.commands import (
     SetQuota,
     SubmitJob,
     TaintMachine,
+    TurnWindows,
     UncordonMachine,
+    UndrainMachines,
     UntaintMachine,
 )
 from borgish.cell.disruption import Gate, is_exempt
+from borgish.cell.drains import is_forced
 from borgish.cell.events import (
     JobChanged,
     JobForgotten,
@@ -216,8 +222,7 @@ def _place(cell: Cell, _o: Observed, command: PlaceTasks, _actor: str, _now: Now
         if index in waiting
         and (found := cell.machines.get(machine))
         and found.up
-        and not found.cordoned
-        and not found.quarantined_until
+        and found.takes_tasks
         and not cell.is_leased(command.job, index)
         and has_its_alloc(cell, command.job, machine, command.allocs[place] if command.allocs else -1)
     ]
@@ -255,7 +260,8 @@ def _evict(cell: Cell, command: EvictTasks, gate: Gate) -> Decision:
     for_task, notice_seconds = command.preemptor, command.notice_seconds
     may_go = [i for i in running if not for_task or may_preempt(cell, for_task, job, i)]
     if not is_exempt(cell, command):
-        may_go = gate.pass_through(job.key, may_go)
+        forced = [i for i in may_go if command.cause is Eviction.DRAIN and is_forced(cell, job, i)]
+        may_go = forced + gate.pass_through(job.key, (i for i in may_go if i not in forced))
     elif for_task:
         for index in may_go:
             gate.take(job.key, index)
@@ -313,6 +319,11 @@ _DECIDE: dict[type[Command], Callable[[Cell, Observed, Any, str, Now], Decision]
     UncordonMachine: decide_machines.uncordon,
     TaintMachine: decide_machines.taint,
     UntaintMachine: decide_machines.untaint,
+    DrainMachines: decide_drains.drain,
+    UndrainMachines: decide_drains.undrain,
+    MaintainMachines: decide_drains.maintain,
+    CancelMaintenance: decide_drains.cancel,
+    TurnWindows: decide_drains.turn,
     RemoveMachine: decide_machines.remove,
     SetMachineDown: decide_machines.down,
     ReleaseMachine: decide_machines.release,

@@ -78,6 +78,7 @@ def join(cell: Cell, observed: Observed, command: JoinMachine, _actor: str, _now
             reason=there.reason if there.cordoned else "",
             port_next=there.port_next,
             taints=there.taints,
+            drains=there.drains,
             quarantined_until=there.quarantined_until,
             flaps=there.flaps,
             generation=there.generation,

@@ -12,6 +12,7 @@ import msgspec
 
 from borgish.bands import Bands
 from borgish.cell.admission import show_moment
+from borgish.cell.drains import drain_words
 from borgish.cell.model import Cell, Job, Task
 from borgish.resources import show_amounts
 from borgish.spec.diff import differences
@@ -165,6 +166,7 @@ _MACHINE = (
     _Aspect("quarantined", lambda machine: "yes" if machine.quarantined_until else "no"),
     _Aspect("reason", lambda machine: machine.reason),
     _Aspect("taints", lambda machine: _listed(machine.taints)),
+    _Aspect("drains", lambda machine: "; ".join(map(drain_words, machine.drains))),
     _Aspect("capacity", lambda machine: machine.capacity, show_amounts),
     _Aspect("attributes", lambda machine: machine.attributes, _pairs),
     _Aspect("runtimes", lambda machine: machine.runtimes, _listed),

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from borgish.cell.model import Machine, Quota, Rollout, Rules, Taint, Task, TaskLease, Version
+from borgish.cell.model import Drain, Machine, Quota, Rollout, Rules, Taint, Task, TaskLease, Version
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Ending, Eviction, Hold, RolloutKind, Runtime
@@ -234,6 +234,13 @@ class MachineTainted(Event, frozen=True, tag=True):
     taints: tuple[Taint, ...]
 
 
+class MachineDrained(Event, frozen=True, tag=True):
+    """These are the reasons now for which a machine is drained, or will be; none: it takes tasks again."""
+
+    machine: str
+    drains: tuple[Drain, ...]
+
+
 class QuotaSet(Event, frozen=True, tag=True):
     """A user's quota in a band is this."""
 
@@ -273,12 +280,14 @@ class JobRestored(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class MachineRestored(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a rollback restores of a machine: whether it takes new tasks, and if not, why; and its taints."""
+    """What a rollback restores of a machine: whether it takes new tasks, and if not, why; its taints; and
+    its drains and maintenance windows."""
 
     machine: str
     cordoned: bool = False
     reason: str = ""
     taints: tuple[Taint, ...] = ()
+    drains: tuple[Drain, ...] = ()
 
 
 class RolledBack(Event, frozen=True, tag=True):
@@ -368,6 +377,7 @@ AnyEvent = (
     | MachineCordoned
     | MachineUncordoned
     | MachineTainted
+    | MachineDrained
     | QuotaSet
     | QuotaRemoved
     | MachineRemoved

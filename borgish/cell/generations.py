@@ -14,9 +14,12 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from borgish.cell.commands import (
+    CancelMaintenance,
     Command,
     CordonMachine,
+    DrainMachines,
     KillTasks,
+    MaintainMachines,
     RemoveMachine,
     RemoveQuota,
     RestartTasks,
@@ -25,9 +28,10 @@ from borgish.cell.commands import (
     SubmitJob,
     TaintMachine,
     UncordonMachine,
+    UndrainMachines,
     UntaintMachine,
 )
-from borgish.cell.events import AnyEvent, Entry, JobForgotten, RolledBack
+from borgish.cell.events import AnyEvent, Entry, JobForgotten, MachineDrained, RolledBack
 from borgish.cell.model import Cell, Job, Machine, Quota, quota_key
 from borgish.errors import PreconditionFailed
 
@@ -101,9 +105,15 @@ DECIDED_BY_PEOPLE: Mapping[str, ThingKind] = {
 }
 """By the cause of an entry: what it decides about."""
 
+_OF_SEVERAL = (DrainMachines, UndrainMachines, MaintainMachines, CancelMaintenance)
+DECIDED_ABOUT_SEVERAL = frozenset(command.__name__ for command in _OF_SEVERAL)
+"""The causes of entries by which people decide about machines, each of which has an event of its own."""
+
 
 def thing_of(command: Command) -> Thing | None:
     """Return what a command decides about; None for those of borgish itself, and of the cell as a whole."""
+    if isinstance(command, _OF_SEVERAL):
+        return Thing(ThingKind.MACHINE, command.machines[0]) if len(command.machines) == 1 else None
     found = _DECIDE.get(type(command))
     return Thing(found[0], found[1](command)) if found else None
 
@@ -132,6 +142,10 @@ def note_decision(cell: Cell, entry: Entry) -> None:
     comes with an event of its own, and what a rollback restores, has it from there."""
     if not entry.events:
         return
+    if entry.cause in DECIDED_ABOUT_SEVERAL:
+        for event in entry.events:
+            if isinstance(event, MachineDrained):
+                cell.machines[event.machine].generation = entry.position
     match DECIDED_BY_PEOPLE.get(entry.cause):
         case ThingKind.JOB if job := cell.jobs.get(entry.subject):
             job.generation = entry.position
@@ -147,6 +161,9 @@ def decides_about(entry: Entry, thing: Thing) -> bool:
         return False
     if DECIDED_BY_PEOPLE.get(entry.cause) is thing.kind:
         return entry.subject == thing.name
+    if entry.cause in DECIDED_ABOUT_SEVERAL:
+        drained = [event.machine for event in entry.events if isinstance(event, MachineDrained)]
+        return thing.kind is ThingKind.MACHINE and thing.name in drained
     return any(_restores(event, thing) for event in entry.events)
 
 

@@ -197,6 +197,17 @@ def lost_attempts_are_of_live_tasks(cell: Cell) -> Iterator[str]:
                 yield f"{key}/{task.index} is {task.state} and waits for {task.lost}"
 
 
+def drains_are_kept_once(cell: Cell) -> Iterator[str]:
+    """A machine is drained by people for one reason, and has each window once, in order, a person's first."""
+    for name, machine in cell.machines.items():
+        windows = [drain.window for drain in machine.drains if drain.window is not None]
+        kept = [drain.window for drain in machine.drains]
+        if kept != [None] * (len(kept) - len(windows)) + sorted(set(windows)) or len(kept) > len(windows) + 1:
+            yield f"{name} is drained for {kept}"
+        if any(window.ends <= window.begins for window in windows):
+            yield f"{name} has a maintenance window that ends before it begins"
+
+
 def _running(cell: Cell) -> Iterator[tuple[str, Job, Task]]:
     for key, job in cell.jobs.items():
         for task in job.tasks:
@@ -217,4 +228,5 @@ CHECKS = (
     promises_are_of_those_who_wait,
     ports_are_held_once,
     lost_attempts_are_of_live_tasks,
+    drains_are_kept_once,
 )

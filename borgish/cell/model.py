@@ -214,6 +214,27 @@ class Flaps(msgspec.Struct, frozen=True, omit_defaults=True):
     until: float = 0.0  # of the last quarantine, also when it is over
 
 
+class Window(msgspec.Struct, frozen=True, order=True):
+    """A time of maintenance, in seconds since 1970: the machine is drained so early that it is empty then."""
+
+    begins: float
+    ends: float
+    drains_from: float
+
+
+class Drain(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a machine is to be empty (Nomad's node drain): a person wants it, until somebody takes it back, or
+    there is a maintenance window. Times are in seconds since 1970."""
+
+    by: str
+    at: float  # when it was asked for
+    deadline: float  # until then what runs to completion may finish
+    reason: str = ""
+    force: bool = False  # what runs there is stopped without asking budgets
+    window: Window | None = None  # None: a person's
+    begun: bool = True  # of a window: the machine is drained for it now
+
+
 class Machine(msgspec.Struct):
     """A host with a borglet, as the cell has decided to see it. How it is now is in ``observed``."""
 
@@ -236,6 +257,17 @@ class Machine(msgspec.Struct):
     quarantined_until: float = 0.0  # seconds since 1970; 0: it is not
     flaps: Flaps = Flaps()
     generation: int = 0  # see ``cell.generations``
+    drains: tuple[Drain, ...] = ()  # a person's first, then the windows in order; each is there once
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether what runs there is to leave, and nothing new is to come."""
+        return any(drain.begun for drain in self.drains)
+
+    @property
+    def takes_tasks(self) -> bool:
+        """Whether it is to have new tasks, if it is up."""
+        return not (self.cordoned or self.quarantined_until or self.is_draining)
 
 
 class Quota(msgspec.Struct, frozen=True):

@@ -1,9 +1,9 @@
 """What is to change so that a cell is again what it should have been at an earlier moment. Pure.
 
 Rolled back is what people *want*: jobs with their specs, which of their tasks are to run, which machines
-take which tasks, and quotas. What was *observed* is not: machines are those there are now, a task that runs
-what it should run goes on where it is and as it is, and no attempt comes back. So for each task there is an
-action:
+take which tasks and are to be empty, and quotas. What was *observed* is not: machines are those there are
+now, a task that runs what it should run goes on where it is and as it is, and no attempt comes back. So for
+each task there is an action:
 
 - It is to run, and does, by the same spec as then: it stays untouched. By another spec, or where that spec
   does not let it be: it is stopped and runs anew.
@@ -24,7 +24,7 @@ import msgspec
 
 from borgish.cell.allocs import evicted_with
 from borgish.cell.events import JobRestored, MachineRestored
-from borgish.cell.model import Cell, Job, Machine, Quota, Rollout, Taint, Task, Version
+from borgish.cell.model import Cell, Drain, Job, Machine, Quota, Rollout, Taint, Task, Version
 from borgish.spec.constraints import matches
 from borgish.spec.diff import differences
 from borgish.spec.job import JobSpec
@@ -126,9 +126,10 @@ def _machines(
     for name in sorted(now.keys() & then.keys()):
         there, before = now[name], then[name]
         taints = tuple(_taints(there.taints, before.taints, at))
-        if (there.cordoned, there.taints) != (before.cordoned, taints):
+        drains = tuple(_drains(there.drains, before.drains, at))
+        if (there.cordoned, there.taints, there.drains) != (before.cordoned, taints, drains):
             reason = before.reason if before.cordoned else ""
-            yield MachineRestored(name, before.cordoned, reason, taints)
+            yield MachineRestored(name, before.cordoned, reason, taints, drains)
 
 
 def _quotas(now: Mapping[str, Quota], then: Mapping[str, Quota]) -> Iterator[Quota]:
@@ -145,6 +146,21 @@ def _taints(now: tuple[Taint, ...], then: tuple[Taint, ...], at: float) -> Itera
     for taint in then:
         fresh = msgspec.structs.replace(taint, since=at)
         yield there.get((taint.key, taint.value, taint.effect), fresh)
+
+
+def _drains(now: tuple[Drain, ...], then: tuple[Drain, ...], at: float) -> Iterator[Drain]:
+    """Yield the drains of then: one that is there goes on, and one that comes back begins now, with as long a
+    deadline and within the budgets. A window that is over does not come back."""
+    there = {(drain.window, drain.by, drain.reason): drain for drain in now}
+    for drain in then:
+        window = drain.window
+        if found := there.get((window, drain.by, drain.reason)):
+            yield found
+        elif window is None:
+            deadline = at + drain.deadline - drain.at
+            yield msgspec.structs.replace(drain, at=at, deadline=deadline, force=False)
+        elif window.ends > at:
+            yield msgspec.structs.replace(drain, begun=window.drains_from <= at)
 
 
 def _moved(now: Cell, jobs: tuple[JobPlan, ...]) -> int:

@@ -20,7 +20,7 @@ from borgish.cell.commands import Command
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
 from borgish.clock import Now
-from borgish.reconcilers import jobs, leases, machines, rollout, stranded, suitability, taints
+from borgish.reconcilers import drains, jobs, leases, machines, rollout, stranded, suitability, taints
 from borgish.reconcilers.settings import ReconcileSettings
 
 Reconcile: TypeAlias = Callable[[Cell, Observed, ReconcileSettings, Now], Iterable[Command]]
@@ -39,6 +39,7 @@ RECONCILERS: tuple[Reconciler, ...] = (
     Reconciler("machines", machines.reconcile),
     Reconciler("stranded", stranded.reconcile),
     Reconciler("taints", taints.reconcile),
+    Reconciler("drains", drains.reconcile),
     Reconciler("suitability", suitability.reconcile),
     Reconciler("rollout", rollout.reconcile, between=rollout.reconcile_hurried),
     Reconciler("leases", leases.reconcile),

@@ -138,6 +138,16 @@ class EndsPrograms(Filter):
         yield Reason(key="unkillable", fails=fails, text="has a program that cannot be killed")
 
 
+class NotDraining(Filter):
+    """Nobody wants it empty."""
+
+    def check(self, fleet: Fleet, _kind: TaskClass, rows: Rows) -> BoolArray:
+        return ~fleet.draining[rows]
+
+    def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Reason]:
+        yield Reason(key="drained", fails=~self.check(fleet, kind, ALL), text="is drained")
+
+
 class HasRuntime(Filter):
     """It has the runtime that starts the task."""
 
@@ -397,6 +407,7 @@ STATIC_FILTERS: tuple[Filter, ...] = (
     Up(),
     Answers(),
     NotCordoned(),
+    NotDraining(),
     NotQuarantined(),
     EndsPrograms(),
     HasRuntime(),

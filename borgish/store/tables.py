@@ -183,6 +183,7 @@ machines = Table(
     Column("taints", JSON, nullable=False, server_default="[]"),
     Column("quarantined_until", Double, nullable=False, server_default="0"),
     Column("generation", BigInteger, nullable=False, server_default="0"),
+    Column("drains", JSON, nullable=False, server_default="[]"),
 )
 
 quotas = Table(
@@ -361,6 +362,7 @@ def machine_row(machine: Machine) -> Row:
         json_text(machine.taints),
         machine.quarantined_until,
         machine.generation,
+        json_text(machine.drains),
     )
 
 

@@ -1,4 +1,4 @@
-"""Versions of jobs, and of what tasks run; generations; leases of exclusive tasks."""
+"""Versions of jobs, and of what tasks run; generations; leases of exclusive tasks; drains."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -38,3 +38,4 @@ def upgrade() -> None:
         sa.Column("lapses", sa.Boolean, nullable=False),
         sa.PrimaryKeyConstraint("job", "idx", "attempt", name="leases_pkey"),
     )
+    op.add_column("machines", sa.Column("drains", sa.JSON, nullable=False, server_default="[]"))

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from borgish.cell.drains import drain_words
 from borgish.cell.events import (
     AnyEvent,
     Elected,
@@ -18,6 +19,7 @@ from borgish.cell.events import (
     LeasesFound,
     MachineCordoned,
     MachineDown,
+    MachineDrained,
     MachineFacts,
     MachineJoined,
     MachineLost,
@@ -44,7 +46,7 @@ from borgish.cell.events import (
     TasksRestarted,
     TasksResubmitted,
 )
-from borgish.cell.model import exit_text
+from borgish.cell.model import Drain, exit_text
 from borgish.resources import show_amounts, show_bytes, show_cpu
 from borgish.text import instant, tasks_text
 from borgish.vocabulary import OUTCOMES, Band, Ending, Eviction, Hold
@@ -217,6 +219,18 @@ def _tainted(event: MachineTainted, entry: Entry) -> Iterator[_Line]:
     yield _machine(event.machine, f"{has}, by {entry.actor}")
 
 
+def _drained(event: MachineDrained, entry: Entry) -> Iterator[_Line]:
+    yield _machine(event.machine, f"{drains_text(event.drains)}, by {entry.actor}")
+
+
+def drains_text(drains: tuple[Drain, ...]) -> str:
+    """Return why a machine is to be empty, or will be."""
+    begun = "; ".join(drain_words(drain) for drain in drains if drain.begun)
+    planned = "; ".join(drain_words(drain) for drain in drains if not drain.begun)
+    words = f"is to be empty: {begun}" if begun else "is not drained"
+    return f"{words}; planned: {planned}" if planned else words
+
+
 def _quota_set(event: QuotaSet, entry: Entry) -> Iterator[_Line]:
     quota = event.quota
     until = f" until {instant(quota.until)}" if quota.until else ""
@@ -248,7 +262,10 @@ def _rolled_back(event: RolledBack, entry: Entry) -> Iterator[_Line]:
 
 def restored_machine_text(mark: MachineRestored) -> str:
     """Return what a rollback says of a machine."""
-    words = "is cordoned" if mark.cordoned else "takes new tasks"
+    is_draining = any(drain.begun for drain in mark.drains)
+    words = "is cordoned" if mark.cordoned else "takes new tasks" if not is_draining else ""
+    if mark.drains:
+        words = f"{words} and {drains_text(mark.drains)}" if words else drains_text(mark.drains)
     return f"{words}, with the taints {', '.join(map(str, mark.taints))}," if mark.taints else words
 
 
@@ -343,6 +360,7 @@ _LINES: dict[type[AnyEvent], Callable[[Any, Entry], Iterator[_Line]]] = {
     MachineCordoned: _cordoned,
     MachineUncordoned: _uncordoned,
     MachineTainted: _tainted,
+    MachineDrained: _drained,
     QuotaSet: _quota_set,
     QuotaRemoved: _quota_removed,
     MachineRemoved: _removed,

@@ -9,6 +9,7 @@ from borgish.api.views.jobs import count_failed, count_not_up, job_outcome, task
 from borgish.api.views.tasks import last_exit, phase_of, seen_attempt, task_view
 from borgish.cell.commands import SeenAttempt
 from borgish.cell.disruption import Gate
+from borgish.cell.drains import Drains, drain_words
 from borgish.cell.model import Cell, Job, Machine, Task, exit_text
 from borgish.cell.observed import Observed
 from borgish.cell.suitability import evict_at, why_unsuitable
@@ -202,6 +203,11 @@ def _held(cell: Cell, observed: Observed, job: Job, task: Task, now: Now) -> Ite
     machine = cell.machines.get(task.machine)
     if task.state is not State.RUNNING or machine is None or not observed.known:
         return
+    if machine.is_draining:
+        leaving = Drains(cell, observed, now).leaving(machine)
+        held = next((each.why for each in leaving if (each.job, each.index) == (job.key, task.index)), "")
+        words = "; ".join(drain_words(drain) for drain in machine.drains if drain.begun)
+        yield f"{machine.name} is to be empty: {words}.{f' It stays for now: {held}.' * bool(held)}"
     at = evict_at(job.spec.tolerations, machine.taints, task.since)
     has_to_leave = (at is not None and at <= now.wall) or (
         job.spec.recheck is Recheck.EVICT and why_unsuitable(job.spec, machine)

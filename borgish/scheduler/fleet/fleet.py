@@ -59,7 +59,7 @@ KnownCapacity = tuple[Resources, int]
 
 
 AMOUNTS = ("capacity", "inverse", "free")
-FLAGS = ("present", "up", "silent", "cordoned", "quarantined", "stuck")
+FLAGS = ("present", "up", "silent", "cordoned", "draining", "quarantined", "stuck")
 BY_ROW = (*AMOUNTS, *FLAGS, "runtimes", "working", "changed", "tie", "shares")
 """The arrays that grow when there are more machines."""
 
@@ -173,6 +173,7 @@ class Fleet:
         self.up: BoolArray = np.zeros(0, dtype=np.bool_)
         self.silent: BoolArray = np.zeros(0, dtype=np.bool_)  # up, and missed its last polls
         self.cordoned: BoolArray = np.zeros(0, dtype=np.bool_)
+        self.draining: BoolArray = np.zeros(0, dtype=np.bool_)
         self.quarantined: BoolArray = np.zeros(0, dtype=np.bool_)
         self.stuck: BoolArray = np.zeros(0, dtype=np.bool_)  # something there cannot be killed
         self.runtimes: BitArray = np.zeros(0, dtype=np.uint8)  # bits: has it
@@ -249,7 +250,7 @@ class Fleet:
 
     def usable(self) -> BoolArray:
         """Return which machines take new tasks at all: [row]."""
-        return self.up & ~self.silent & ~self.cordoned & ~self.quarantined & ~self.stuck
+        return self.up & ~self.silent & ~self.cordoned & ~self.draining & ~self.quarantined & ~self.stuck
 
     def codes(self, attribute: str) -> IntArray:
         """Return the number of each row's value of an attribute: [row]. Over machines each has its own."""
@@ -372,6 +373,7 @@ class Fleet:
                 each.machine.up,
                 is_answering,
                 each.machine.cordoned,
+                each.machine.is_draining,
                 each.machine.quarantined_until,
                 each.machine.runtimes,
                 each.machine.taints,
@@ -391,7 +393,7 @@ class Fleet:
             self._known_facts[row] = fresh[place]
             self.up[row], self.cordoned[row] = machine.up, machine.cordoned
             self.quarantined[row], self.stuck[row] = bool(machine.quarantined_until), seen.has_unkillable
-            self.silent[row] = machine.up and not answering[place]
+            self.draining[row], self.silent[row] = machine.is_draining, machine.up and not answering[place]
             self.runtimes[row], self.working[row] = _runtime_bits(machine.runtimes, seen.unhealthy_runtimes)
             self.taints.set(row, machine.taints)
             self.images.set(row, seen.images)
@@ -635,10 +637,9 @@ class Fleet:
         self.facts_version += 1
 
     def _held(self, priority: int) -> FloatArray:
-        held = self.held.get(priority)
-        if held is None:
-            held = self.held[priority] = np.zeros_like(self.free)
-        return held
+        if priority not in self.held:
+            self.held[priority] = np.zeros_like(self.free)
+        return self.held[priority]
 
     def _widen(self, size: int) -> None:
         """Make rows for more machines; the lowest new one is used first."""
@@ -653,13 +654,12 @@ class Fleet:
         self.held = {priority: widened(held, size) for priority, held in self.held.items()}
 
     def _parts(self) -> tuple[Widening, ...]:
-        facts = (self.attributes, self.taints, self.images)
-        return (*facts, self.topology, self.fixed_ports, *self.devices.values())
+        facts = (self.attributes, self.taints, self.images, self.topology, self.fixed_ports)
+        return (*facts, *self.devices.values())
 
     def _add_new_kinds(self) -> None:
         """Make columns for kinds of resource that turned up."""
-        kinds = self.kinds.count
-        if kinds == len(self.capacity):
+        if (kinds := self.kinds.count) == len(self.capacity):
             return
         widen(self, AMOUNTS, kinds, axis=-2)
         self.held = {priority: widened(held, kinds, axis=-2) for priority, held in self.held.items()}

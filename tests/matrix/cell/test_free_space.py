@@ -40,6 +40,7 @@ STOP_OR_HEAL = {
     *("JoinMachine", "CordonMachine", "UncordonMachine", "TaintMachine", "UntaintMachine", "RemoveQuota"),
     *("RemoveMachine", "SetMachineDown", "SetMachineUp", "LoseMachine", "ReleaseMachine", "PauseRollouts"),
     "EndLeases",
+    *("DrainMachines", "UndrainMachines", "MaintainMachines", "CancelMaintenance", "TurnWindows"),
 }
 REPORTS = {"Observe"}
 

@@ -11,6 +11,7 @@ from borgish.cell.commands import JoinMachine
 from borgish.cell.diff import difference
 from borgish.cell.model import (
     Cell,
+    Drain,
     Flaps,
     Job,
     LastRollout,
@@ -47,7 +48,7 @@ RECORDS: dict[type[Any], Any] = {Machine: machine(), Task: TASK, Job: JOB, Quota
 FIELDS: dict[type[Any], dict[str, str]] = {
     Machine: {
         **dict.fromkeys(("host", "port", "tls", "capacity", "attributes", "runtimes", "ports_low"), BOTH),
-        **dict.fromkeys(("ports_high", "boot_id", "up", "cordoned", "reason", "taints"), BOTH),
+        **dict.fromkeys(("ports_high", "boot_id", "up", "cordoned", "reason", "taints", "drains"), BOTH),
         "quarantined_until": BOTH,
         "flaps": NEITHER,
         **dict.fromkeys(("name", "joined_at", "port_next", "generation"), IN_TABLE),
@@ -71,12 +72,23 @@ FIELDS: dict[type[Any], dict[str, str]] = {
 
 # Who says it of a machine that joins again.
 OF_THE_CELL = {
-    *("joined_at", "boot_id", "cordoned", "port_next", "taints", "quarantined_until", "flaps", "generation")
+    *(
+        "joined_at",
+        "boot_id",
+        "cordoned",
+        "port_next",
+        "taints",
+        "drains",
+        "quarantined_until",
+        "flaps",
+        "generation",
+    )
 }
 OF_ITS_BORGLET = {"host", "port", "tls", "capacity", "attributes", "runtimes", "ports_low", "ports_high"}
 AS_IT_JOINS = {"name", "up", "reason"}
 
 OTHERS: dict[str, Any] = {
+    "drains": (Drain("ann", 1.0, 2.0, "new disk"),),
     "capacity": Resources(8000),
     "limits": Resources(8000),
     "spec": spec(tasks=1, priority=9),

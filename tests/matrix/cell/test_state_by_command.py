@@ -14,14 +14,17 @@ from borgish.cell.apply import apply_entry
 from borgish.cell.commands import (
     AdvanceRollouts,
     BeginEpoch,
+    CancelMaintenance,
     Command,
     CordonMachine,
+    DrainMachines,
     EndLeases,
     EvictTasks,
     ForgetJob,
     JoinMachine,
     KillTasks,
     LoseMachine,
+    MaintainMachines,
     Observe,
     PauseRollouts,
     PlaceTasks,
@@ -38,7 +41,9 @@ from borgish.cell.commands import (
     SetQuota,
     SubmitJob,
     TaintMachine,
+    TurnWindows,
     UncordonMachine,
+    UndrainMachines,
     UntaintMachine,
 )
 from borgish.cell.decide import COMMANDS, decide
@@ -254,6 +259,12 @@ ASKED: dict[str, Command | Callable[[Desk], Command]] = {
     "uncordon": UncordonMachine("m1"),
     "taint": TaintMachine("m1", "gpu"),
     "untaint": UntaintMachine("m1", "gpu"),
+    "drain": DrainMachines(("m1",)),
+    "drain, forced": DrainMachines(where="machine in (m1, m2)", force=True, max_affected=2),
+    "undrain": UndrainMachines(("m1",)),
+    "maintain": MaintainMachines(("m1",), begins=900.0, ends=2000.0),
+    "cancel": CancelMaintenance(("m1",)),
+    "turn": TurnWindows(("m1",)),
     "back to none": roll_back(),
     "back to pend": roll_back(SUBMIT),
     "back to run": roll_back(SUBMIT, PLACE),
@@ -310,6 +321,12 @@ cordon        | .    P    P    P    R    R    R    R    R    R    P    R    F   
 uncordon      | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
 taint         | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
 untaint       | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+drain         | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
+drain, forced | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
+undrain       | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
+maintain      | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
+cancel        | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
+turn          | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
 back to none  | .    .    .    .    R    R    R    R    R    R    .    R    .    .    .    .
 back to pend  | P    P    P    P    R    R    R    R    R    R    P    R    F    X    P    P
 back to run   | P    P    P    P    R    R    R    R    R    R    P    R    F    X    P    P

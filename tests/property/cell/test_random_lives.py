@@ -8,12 +8,15 @@ from hypothesis import strategies as st
 
 from borgish.cell.apply import apply_entry
 from borgish.cell.commands import (
+    CancelMaintenance,
     Command,
     CordonMachine,
+    DrainMachines,
     EvictTasks,
     ForgetJob,
     JoinMachine,
     KillTasks,
+    MaintainMachines,
     Observe,
     RemoveMachine,
     RestartTasks,
@@ -23,6 +26,7 @@ from borgish.cell.commands import (
     SetMachineUp,
     SubmitJob,
     UncordonMachine,
+    UndrainMachines,
 )
 from borgish.cell.events import Entry
 from borgish.cell.invariants import violations
@@ -81,6 +85,17 @@ commands: st.SearchStrategy[Command] = st.one_of(
     ),
     st.builds(CordonMachine, machines),
     st.builds(UncordonMachine, machines),
+    st.builds(DrainMachines, st.tuples(machines), deadline_seconds=st.sampled_from([0.0, 5.0])),
+    st.just(DrainMachines(where="present(machine)", force=True, max_affected=100)),
+    st.builds(UndrainMachines, st.tuples(machines)),
+    st.builds(
+        MaintainMachines,
+        st.tuples(machines),
+        begins=st.sampled_from([0.0, 105.0, 110.0]),
+        ends=st.sampled_from([107.0, 120.0, 1e6]),
+        lead_seconds=st.sampled_from([0.0, 3.0]),
+    ),
+    st.builds(CancelMaintenance, st.tuples(machines)),
     st.builds(RemoveMachine, machines),
     st.builds(SetMachineDown, machines, st.just("silent")),
     st.builds(SetMachineUp, machines),

@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from borgish.cell.commands import SeenAttempt
-from borgish.cell.model import Cell, Job, Machine, Taint
+from borgish.cell.model import Cell, Drain, Job, Machine, Taint
 from borgish.cell.observed import Observed
 from borgish.resources import Resources
 from borgish.spec.constraints import matches
@@ -85,6 +85,7 @@ MORE: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "up": st.integers(0, 5).map(bool),
         "cordoned": st.integers(0, 5).map(lambda drawn: not drawn),
         "quarantined_until": st.sampled_from([0.0] * 9 + [5.0]),
+        "drains": st.sampled_from([(), (), (), (), (Drain("ann", 1.0, 2.0),)]),
     }
 )
 SPECS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
@@ -170,8 +171,7 @@ def suits(cell: Cell, observed: Observed, name: str, job: Job) -> bool:
     there, broken = cell.machines[name], observed.machines[name].unhealthy_runtimes
     return (
         there.up
-        and not there.cordoned
-        and not there.quarantined_until
+        and there.takes_tasks
         and job.spec.runtime in there.runtimes
         and job.spec.runtime not in broken
         and all(matches(constraint, there.attributes) for constraint in job.spec.constraints)

@@ -18,7 +18,7 @@ from tests.unit.scheduler.cells import NOW, carry_out
 
 LESS = re.compile(r"fits ([\d,]+) machines? with ((?:\w+ <= [^ ;]+(?: and )?)+)")
 WITHOUT = re.compile(r"fits ([\d,]+) machines? without the constraint ([^;]+)")
-THAT_IS = re.compile(r"would fit ([\d,]+) machines? that (?:is|are) (down|cordoned)")
+THAT_IS = re.compile(r"would fit ([\d,]+) machines? that (?:is|are) (down|cordoned|drained)")
 
 
 class Refused:
@@ -107,7 +107,7 @@ def check_conditions(refused: Refused) -> None:
         assert (
             0
             < int(count)
-            <= refused.refusal.reasons.get("down", 0) + refused.refusal.reasons.get("cordoned", 0)
+            <= sum(refused.refusal.reasons.get(word, 0) for word in ("down", "cordoned", "drained"))
         )
 
 

@@ -358,8 +358,7 @@ def fits(core: Core, allocs: Job, alloc: Task, job: Job, index: int) -> bool:
     dynamic += sum(len(spec.ports) - len(spec.fixed_ports) for spec in kept)
     return (
         machine.up
-        and not machine.cordoned
-        and not machine.quarantined_until
+        and machine.takes_tasks
         and cpu + needs.cpu_millis <= room.cpu_millis
         and not fixed & ports
         and len(free) >= dynamic + len(fixed & set(free))

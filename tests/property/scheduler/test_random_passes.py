@@ -13,6 +13,7 @@ from borgish.cell.events import (
     JobSubmitted,
     MachineCordoned,
     MachineDown,
+    MachineDrained,
     MachineJoined,
     MachineQuarantined,
     MachineReleased,
@@ -21,7 +22,7 @@ from borgish.cell.events import (
     MachineUp,
     TasksEvicted,
 )
-from borgish.cell.model import Cell, Job
+from borgish.cell.model import Cell, Drain, Job
 from borgish.cell.observed import Observed, SeenMachine, forget_machine
 from borgish.clock import Now
 from borgish.scheduler import scoring
@@ -189,6 +190,8 @@ MARKS: dict[str, Callable[[str], AnyEvent]] = {
     "uncordon": MachineUncordoned,
     "quarantine": lambda name: MachineQuarantined(name, 5.0, 1),
     "release": MachineReleased,
+    "drain": lambda name: MachineDrained(name, (Drain("ann", 1.0, 2.0),)),
+    "undrain": lambda name: MachineDrained(name, ()),
 }
 
 

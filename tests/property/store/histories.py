@@ -15,6 +15,7 @@ from borgish.cell.events import (
     JobSubmitted,
     MachineCordoned,
     MachineDown,
+    MachineDrained,
     MachineFacts,
     MachineJoined,
     MachineRemoved,
@@ -29,7 +30,7 @@ from borgish.cell.events import (
     TasksRestarted,
     TasksResubmitted,
 )
-from borgish.cell.model import Cell, Job, Quota, Rules
+from borgish.cell.model import Cell, Drain, Job, Quota, Rules
 from borgish.cell.observed import Observed
 from borgish.cell.rollback_checks import decide_rollback
 from borgish.cell.rollout import remaining
@@ -83,6 +84,7 @@ def _of_machine(cell: Cell, data: st.DataObject) -> AnyEvent | None:
         MachineUp(name),
         MachineCordoned(name, said),
         MachineUncordoned(name),
+        MachineDrained(name, (Drain("ann", 1.0, 2.0, said),)),
     )
     return data.draw(st.sampled_from(choices))
 

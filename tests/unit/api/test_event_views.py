@@ -6,13 +6,17 @@ from borgish.api.views.events import _LINES, event_views
 from borgish.bands import Bands
 from borgish.cell import events as happened
 from borgish.cell.events import AnyEvent, Entry
-from borgish.cell.model import Quota, Rules, TaskLease
+from borgish.cell.model import Drain, Quota, Rules, TaskLease, Window
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Band, Ending, Eviction
 from borgish.wire.api import EventView
 from tests.unit.api.cells import machine
 
+DRAINS = (
+    Drain("ann", 1.0, 2.0, "disk"),
+    Drain("bob", 1.0, 2.0, window=Window(3600.0, 7200.0, 0.0), begun=False),
+)
 QUOTA = Quota("bob", Band.BATCH, Resources(2000, devices={"gpu": 1000}), 1e9)
 
 
@@ -82,6 +86,8 @@ LATE = happened.TasksEnded("ann/x", (0,), Ending.FINISH, ("",), (0,), (None,), a
         (happened.MachineLost("m1", 5.0), "machine", "m1 is given up, and its tasks", True),
         (happened.MachineUp("m1"), "machine", "m1 is up again", False),
         (happened.MachineCordoned("m1", "disk"), "machine", "m1 was cordoned by ann: disk", False),
+        (happened.MachineDrained("m1", DRAINS), "machine", "is to be empty: drained by ann: disk;", False),
+        (happened.MachineDrained("m1", ()), "machine", "m1 is not drained, by ann", False),
         (happened.QuotaSet(QUOTA), "quota", "ann set the quota bob/batch to 2 cpu, 1 gpu until 2001", False),
         (happened.QuotaRemoved("bob/batch"), "quota", "ann removed the quota bob/batch", False),
         (happened.RulesSet(Rules(Bands(batch=90))), "rules", "batch from 90", False),

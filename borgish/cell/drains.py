@@ -1,0 +1,108 @@
+"""Who has to leave a machine that is drained, and what holds the others back. Pure; for the reconciler that
+moves them and for the views that say what is waited for.
+
+What runs to completion may finish until the deadline. All else leaves within the budgets of its job
+(``cell.disruption``), and only where some machine has room: a task that would only wait stays where it is. So
+a cell that is full, or drained whole, serves on.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from borgish.cell.admission import show_moment
+from borgish.cell.allocs import inside, is_alloc_set
+from borgish.cell.availability import has_reported
+from borgish.cell.disruption import Gate
+from borgish.cell.model import Cell, Drain, Job, Machine
+from borgish.cell.observed import Observed
+from borgish.cell.room import Room
+from borgish.clock import Now
+from borgish.vocabulary import State
+
+NOT_HEARD = "its machine has not reported to this borgmaster yet"
+NO_ROOM = "no machine that takes new tasks has room for it"
+
+
+def drain_words(drain: Drain) -> str:
+    """Return why a machine is drained, or will be, by whom and until when: ``drained by ann: new disk``."""
+    window = drain.window
+    why = f": {drain.reason}" if drain.reason else ""
+    if window is not None:
+        return f"maintenance {show_moment(window.begins)} to {show_moment(window.ends)} by {drain.by}{why}"
+    return f"drained by {drain.by}{' with force' * drain.force}{why}"
+
+
+def turned(machine: Machine, now: Now) -> tuple[Drain, ...]:
+    """Return the drains that a machine should have now."""
+    return tuple(
+        drain
+        if drain.begun or drain.window is None or drain.window.drains_from > now.wall
+        else msgspec.structs.replace(drain, begun=True)
+        for drain in machine.drains
+        if drain.window is None or drain.window.ends > now.wall
+    )
+
+
+class Leaving(msgspec.Struct, frozen=True):
+    """A task that is to leave its machine, and why it stays for now; "": it may go."""
+
+    job: str
+    index: int
+    why: str
+
+
+class Drains:
+    """Says who leaves drained machines now. What may go counts as gone for whoever is looked at later."""
+
+    def __init__(self, cell: Cell, observed: Observed, now: Now) -> None:
+        self._cell, self._observed, self._now = cell, observed, now
+        self._gate = Gate(cell, observed, now)
+        self._room = Room(cell, now)
+
+    def leaving(self, machine: Machine) -> Iterator[Leaving]:
+        """Yield the tasks of a machine that is drained, in order. What is in an alloc goes with it."""
+        begun = [drain for drain in machine.drains if drain.begun]
+        force = any(drain.force for drain in begun)
+        deadline = min((drain.deadline for drain in begun), default=0.0)
+        for key, index in sorted(self._cell.placed[machine.name]):
+            job = self._cell.jobs[key]
+            if job.tasks[index].alloc < 0:
+                yield Leaving(key, index, "" if force else self._why(machine, job, index, deadline))
+
+    def _why(self, machine: Machine, job: Job, index: int, deadline: float) -> str:
+        """Return why a task stays; if it need not, it is taken."""
+        if not has_reported(self._observed, machine.name):
+            return NOT_HEARD
+        if self._now.wall < deadline and self._completes(job, index):
+            return f"it may finish until {show_moment(deadline)}"
+        if refused := self._gate.refused(job.key, index):
+            return refused
+        if not self._room.take(job, index):
+            return NO_ROOM
+        self._gate.take(job.key, index)
+        return ""
+
+    def _completes(self, job: Job, index: int) -> bool:
+        """Return whether a task, or anything that is in it, runs to completion."""
+        if is_alloc_set(job):
+            return any(not inner.spec.is_service for inner, _ in inside(self._cell, job, index))
+        return not job.spec.is_service
+
+
+def is_empty(cell: Cell, observed: Observed, machine: Machine) -> bool:
+    """Return whether nothing runs on a machine, or is to, as far as this master has heard."""
+    return not cell.placed[machine.name] and not ending(observed, machine.name)
+
+
+def ending(observed: Observed, machine: str) -> int:
+    """Return how many attempts a machine has reported that have not ended."""
+    seen = observed.machines.get(machine)
+    return sum(attempt.ended is None for attempt in seen.attempts.values()) if seen else 0
+
+
+def is_forced(cell: Cell, job: Job, index: int) -> bool:
+    """Return whether a task is on a machine that somebody wants empty without asking budgets."""
+    task = job.tasks[index]
+    machine = cell.machines.get(task.machine) if task.state is State.RUNNING else None
+    return machine is not None and any(drain.begun and drain.force for drain in machine.drains)
