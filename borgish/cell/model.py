@@ -355,10 +355,11 @@ class Touched(msgspec.Struct):
 
     def add(self, later: "Touched") -> None:
         """Take in what was touched after this."""
-        for job, indexes in later.tasks.items():
-            there = self.tasks.setdefault(job, indexes)
-            if there is not indexes:
-                there |= indexes
+        for mine, others in ((self.tasks, later.tasks), (self.leases, later.leases)):
+            for job, indexes in others.items():
+                there = mine.setdefault(job, indexes)
+                if there is not indexes:
+                    there |= indexes
         for job, first in later.tasks_gone.items():
             self.tasks_gone[job] = min(first, self.tasks_gone.get(job, first))
         self.machines -= later.machines_gone

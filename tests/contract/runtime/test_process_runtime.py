@@ -1,21 +1,28 @@
 """The process runtime is held to the contract: with control groups where they are allowed, and without."""
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from borgish.borglet.runtimes.base import TaskRuntime
+from borgish.borglet.runtimes.base import StartFailed, TaskRuntime
+from borgish.borglet.runtimes.folders import RunFolder, name_of
 from borgish.borglet.runtimes.process import ProcessRuntime
+from borgish.borglet.runtimes.processes import is_alive
+from borgish.borglet.runtimes.shim.lease import FILE, write_lease
 from borgish.vocabulary import Runtime
 from borgish.wire.link import AttemptSpec
 from tests.contract.runtime.commands import CommandContract
+from tests.contract.runtime.leases import LONG, LeaseContract, in_seconds
 from tests.contract.runtime.sidecars import SidecarContract
 from tests.contract.runtime.suite import (
     LogContract,
     Program,
     ProgramContract,
     RunContract,
+    Watched,
     as_shell,
     attempt_spec,
 )
@@ -42,5 +49,29 @@ def runtime_case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pro
     end_all(tmp_path / "m1")
 
 
-class TestProcess(RunContract, LogContract, ProgramContract, CommandContract, SidecarContract):
+class TestProcess(RunContract, LogContract, ProgramContract, CommandContract, SidecarContract, LeaseContract):
     """All of it."""
+
+
+async def test_a_program_with_a_lease_dies_with_its_shim(runtime_case: ProcessCase, tmp_path: Path) -> None:
+    """Nobody else would end it in time, were the borglet dead, too."""
+    opened = await Watched(runtime_case.make()).open()
+    spec = runtime_case.spec(Program(), lease_seconds=30.0)
+    opened.runtime.renew(spec.key, in_seconds(LONG))
+    state = await opened.runtime.start(spec, 1)
+    record = RunFolder(tmp_path / "m1" / "runs" / name_of(spec.key)).record()
+    assert record is not None
+    await opened.runtime.close()
+    os.kill(record.shim, signal.SIGKILL)
+    await opened.until(lambda: not is_alive(state.pid, record.ticks))
+
+
+async def test_a_lease_of_the_boot_before_is_none(runtime_case: ProcessCase, tmp_path: Path) -> None:
+    """The clock by which leases are judged begins anew with each boot, and what was 30 s is hours then."""
+    opened = await Watched(runtime_case.make()).open()
+    spec = runtime_case.spec(Program(), lease_seconds=30.0)
+    opened.runtime.renew(spec.key, in_seconds(LONG))
+    write_lease(str(tmp_path / "m1" / "runs" / name_of(spec.key) / FILE), in_seconds(LONG), "another boot")
+    with pytest.raises(StartFailed, match="lease"):
+        await opened.runtime.start(spec, 1)
+    await opened.runtime.close()

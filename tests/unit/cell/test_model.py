@@ -1,5 +1,7 @@
 """What records say of themselves."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -14,6 +16,7 @@ from borgish.cell.model import (
     Snapshot,
     Task,
     TaskLease,
+    Touched,
     Version,
     exit_text,
     quota_key,
@@ -87,3 +90,15 @@ def test_a_snapshot_has_all_that_its_cell_was_made_of() -> None:
     )
     assert all(msgspec.structs.astuple(kept)), "a field that is left out would not be missed"
     assert Cell(kept).snapshot() == kept
+
+
+def test_what_is_touched_later_is_added_whatever_it_is() -> None:
+    samples: dict[str, Any] = {
+        "tasks": {"ann/web": {1}},
+        "leases": {"ann/web": {1}},
+        "tasks_gone": {"ann/web": 1},
+    }
+    for name in Touched.__struct_fields__:
+        first, later = Touched(), Touched(**{name: samples.get(name, {"ann/web"})})
+        first.add(later)
+        assert getattr(first, name) == samples.get(name, {"ann/web"})
