@@ -7,6 +7,7 @@ from litestar.datastructures import State
 from litestar.exceptions import HTTPException
 
 from borgish.api.auth import Tokens, guard
+from borgish.api.budgets import BUDGETS
 from borgish.api.checkpoints import CHECKPOINTS
 from borgish.api.errors import on_borgish_error, on_framework_error, on_unforeseen_error
 from borgish.api.history import HISTORY
@@ -27,7 +28,7 @@ from borgish.api.watch import WATCH
 from borgish.errors import BorgishError
 from borgish.vocabulary import JSON_BYTES_MAX
 
-ROUTES = (*STATUS, *JOBS, *TASKS, *MACHINES, *QUOTAS, *HISTORY, *WATCH, *CHECKPOINTS, show_openapi)
+ROUTES = (*STATUS, *JOBS, *TASKS, *MACHINES, *QUOTAS, *BUDGETS, *HISTORY, *WATCH, *CHECKPOINTS, show_openapi)
 
 
 def create_app(

@@ -7,7 +7,7 @@ from litestar import get, post
 from borgish.api.auth import POLICY, Policy
 from borgish.api.moments import AT
 from borgish.api.openapi import CONSUMES
-from borgish.api.parameters import LIMIT_MAX, After, Limit, MachineName, cut
+from borgish.api.parameters import LIMIT_MAX, After, Limit, MachineName, checked_reason, cut
 from borgish.api.preconditions import ETAG, IF_MATCH
 from borgish.api.request import ApiRequest, find_machine
 from borgish.api.services import Reading
@@ -32,7 +32,6 @@ from borgish.wire.api import (
 from borgish.wire.bounds import mistakes_in_join
 from borgish.wire.link import JoinReply, JoinRequest
 
-REASON_CHARACTERS_MAX = 500
 JOIN_BYTES_MAX = 384 * 1024  # what wire/bounds.py lets a machine say fits in
 
 
@@ -83,11 +82,7 @@ async def show_machine(request: ApiRequest, machine: MachineName) -> MachineView
 async def cordon(request: ApiRequest, machine: MachineName) -> Accepted:
     """Place nothing new on a machine; what runs there goes on."""
     asked = await request.json_as(CordonRequest)
-    if len(asked.reason) > REASON_CHARACTERS_MAX:
-        raise Invalid(f"the reason is longer than {REASON_CHARACTERS_MAX} characters", "Shorten it")
-    if "\0" in asked.reason:
-        raise Invalid("the reason contains a NUL character", "Use plain text")
-    return await request.command(CordonMachine(machine, asked.reason))
+    return await request.command(CordonMachine(machine, checked_reason(asked.reason)))
 
 
 @post("/v1/machines/{machine:str}/uncordon", opt={POLICY: Policy.ADMIN, IF_MATCH: True}, status_code=200)

@@ -30,6 +30,7 @@ from borgish.wire.api import Page
 T = TypeVar("T")
 
 LIMIT_MAX = 1000
+REASON_CHARACTERS_MAX = 500
 TAIL_LINES_MAX = 100_000  # a borglet gives no more
 
 # What is documented of a path is not held by the framework: a name that cannot be is one that is not there.
@@ -37,6 +38,7 @@ _NAMED = {"pattern": f"^{NAME_PATTERN}$", "maxLength": 63}
 Owner = Annotated[str, PathParameter(schema_extra=_NAMED)]
 JobName = Annotated[str, PathParameter(schema_extra=_NAMED)]
 MachineName = Annotated[str, PathParameter(schema_extra=_NAMED)]
+BudgetName = Annotated[str, PathParameter(schema_extra=_NAMED)]
 BandName = Annotated[str, PathParameter(schema_extra=_NAMED)]
 TaskIndex = Annotated[int, PathParameter(schema_extra={"minimum": 0, "maximum": TASKS_PER_JOB_MAX - 1})]
 Position = Annotated[int, PathParameter(schema_extra={"minimum": 0, "maximum": 2**63 - 1})]
@@ -259,3 +261,12 @@ def _query_names(handler: BaseRouteHandler) -> set[str]:
         if isinstance(field.kwarg_definition, ParameterKwarg) and field.kwarg_definition.param_type == "query"
     }
     return declared | {AT} if handler.opt.get(AT) else declared
+
+
+def checked_reason(reason: str) -> str:
+    """Return the reason that somebody gave. Raises Invalid for what nobody could show."""
+    if len(reason) > REASON_CHARACTERS_MAX:
+        raise Invalid(f"the reason is longer than {REASON_CHARACTERS_MAX} characters", "Shorten it")
+    if "\0" in reason:
+        raise Invalid("the reason contains a NUL character", "Use plain text")
+    return reason

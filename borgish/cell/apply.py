@@ -11,8 +11,13 @@ from typing import Any
 
 import msgspec
 
+from borgish.cell.budgets import Budget, Freeze
 from borgish.cell.events import (
     AnyEvent,
+    BudgetRemoved,
+    BudgetSet,
+    CellFrozen,
+    CellUnfrozen,
     Elected,
     EntriesLost,
     Entry,
@@ -95,6 +100,7 @@ def apply_entry(cell: Cell, entry: Entry) -> None:
     for event in entry.events:
         _APPLY[type(event)](cell, event, entry)
     note_decision(cell, entry)
+    cell.members.settle(cell.jobs, cell.budgets, cell.demand.changed)
     cell.demand.settle(cell.jobs, cell.rules.bands)
     cell.position = entry.position
     if entry.request_id:
@@ -440,6 +446,34 @@ def _quota_removed(cell: Cell, event: QuotaRemoved, _entry: Entry) -> None:
     cell.touched.quotas.add(event.key)
 
 
+def _budget_set(cell: Cell, event: BudgetSet, entry: Entry) -> None:
+    _set_budget(cell, event.budget, entry)
+
+
+def _set_budget(cell: Cell, budget: Budget, entry: Entry) -> None:
+    cell.budgets[budget.name] = msgspec.structs.replace(budget, generation=entry.position)
+    cell.members.change(budget.name, budget, cell.jobs)
+    cell.touched.budgets.add(budget.name)
+
+
+def _budget_removed(cell: Cell, event: BudgetRemoved, _entry: Entry) -> None:
+    _remove_budget(cell, event.name)
+
+
+def _remove_budget(cell: Cell, name: str) -> None:
+    del cell.budgets[name]
+    cell.members.change(name, None, cell.jobs)
+    cell.touched.budgets.add(name)
+
+
+def _cell_frozen(cell: Cell, event: CellFrozen, entry: Entry) -> None:
+    cell.freeze = Freeze(entry.actor, entry.at, event.reason)
+
+
+def _cell_unfrozen(cell: Cell, _event: CellUnfrozen, _entry: Entry) -> None:
+    cell.freeze = None
+
+
 def _machine_removed(cell: Cell, event: MachineRemoved, _entry: Entry) -> None:
     del cell.machines[event.machine]
     del cell.placed[event.machine]
@@ -478,6 +512,10 @@ def _rolled_back(cell: Cell, event: RolledBack, entry: Entry) -> None:
     for key in event.quotas_gone:
         del cell.quotas[key]
         cell.touched.quotas.add(key)
+    for budget in event.budgets:
+        _set_budget(cell, budget, entry)
+    for name in event.budgets_gone:
+        _remove_budget(cell, name)
 
 
 def _restore(cell: Cell, one: JobRestored, reason: str, at: float, by: str) -> None:
@@ -609,6 +647,10 @@ _APPLY: dict[type[AnyEvent], Callable[[Cell, Any, Entry], None]] = {
     MachineDrained: _machine_drained,
     QuotaSet: _quota_set,
     QuotaRemoved: _quota_removed,
+    BudgetSet: _budget_set,
+    BudgetRemoved: _budget_removed,
+    CellFrozen: _cell_frozen,
+    CellUnfrozen: _cell_unfrozen,
     MachineRemoved: _machine_removed,
     RolledBack: _rolled_back,
     RolloutBegan: _rollout_began,

@@ -7,9 +7,10 @@ until it has.
 """
 
 from collections.abc import Iterable, Set
+from typing import NamedTuple
 
 from borgish.cell.model import Cell, Job, Task, Touched
-from borgish.cell.observed import Known, KnownJob, Observed
+from borgish.cell.observed import Known, KnownBudget, KnownJob, Observed
 from borgish.vocabulary import JobKind, Phase, State, task_name
 
 
@@ -84,6 +85,38 @@ def live_tasks(job: Job) -> int:
     return live - sum(task.state is not State.DEAD for task in job.tasks[job.tasks_wanted :])
 
 
+class Count(NamedTuple):
+    """Of the jobs of a budget: the tasks that should run, and of these those that are down."""
+
+    live: int
+    down: int
+
+
+def count_of(cell: Cell, observed: Observed, budget: str) -> Count:
+    """Return how many tasks a budget is about."""
+    members, known = cell.members.of(budget), observed.availability
+    if known is None:
+        each = [_count(cell, observed, job) for job in members]
+        return Count(sum(live for live, _ in each), sum(down for _, down in each))
+    there = known.budgets.get(budget)
+    if there is None or there.members is not members:
+        there = known.budgets[budget] = KnownBudget(members, changed=set(members))
+    for job in there.changed:
+        before = there.jobs.pop(job, (0, 0))
+        now = _count(cell, observed, job) if job in members else (0, 0)
+        if now != (0, 0):
+            there.jobs[job] = now
+        there.live += now[0] - before[0]
+        there.down += now[1] - before[1]
+    there.changed.clear()
+    return Count(there.live, there.down)
+
+
+def _count(cell: Cell, observed: Observed, key: str) -> tuple[int, int]:
+    job = cell.jobs[key]
+    return live_tasks(job), len(down_of(cell, observed, job))
+
+
 # For the master's step, which tells of all that changes
 
 
@@ -96,8 +129,13 @@ def keep_availability(cell: Cell, observed: Observed) -> None:
 def note_tasks(observed: Observed, job: str, indexes: Iterable[int]) -> None:
     """Note that tasks of a job have changed, or what is seen of them."""
     known = observed.availability
-    if known is not None and (there := known.jobs.get(job)) is not None:
+    if known is None:
+        return
+    if (there := known.jobs.get(job)) is not None:
         there.changed.update(indexes)
+    for budget in known.budgets.values():
+        if job in budget.members or job in budget.jobs:
+            budget.changed.add(job)
 
 
 def note_touched(cell: Cell, observed: Observed, touched: Touched) -> None:
@@ -108,7 +146,10 @@ def note_touched(cell: Cell, observed: Observed, touched: Touched) -> None:
     for job, indexes in touched.tasks.items():
         note_tasks(observed, job, indexes)
     for job in touched.jobs_gone | touched.tasks_gone.keys():
+        note_tasks(observed, job, ())
         known.jobs.pop(job, None)
+    for name in touched.budgets - cell.budgets.keys():
+        known.budgets.pop(name, None)
     for name in touched.machines:
         machine = cell.machines.get(name)
         if machine is not None and machine.up is (name in known.machines_down):

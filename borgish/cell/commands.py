@@ -2,6 +2,7 @@
 
 import msgspec
 
+from borgish.cell.budgets import Budget
 from borgish.cell.events import AnyEvent
 from borgish.cell.model import Machine, Rules
 from borgish.resources import Resources
@@ -230,6 +231,24 @@ class SetQuota(Command, frozen=True, tag=True):
 class RemoveQuota(Command, frozen=True, tag=True):
     user: str
     band: Band
+
+
+class SetBudget(Command, frozen=True, tag=True):
+    budget: Budget
+
+
+class RemoveBudget(Command, frozen=True, tag=True):
+    budget: str
+
+
+class FreezeCell(Command, frozen=True, tag=True):
+    """Take nothing down on purpose until further notice."""
+
+    reason: str = ""
+
+
+class UnfreezeCell(Command, frozen=True, tag=True):
+    pass
 
 
 class RemoveMachine(Command, frozen=True, tag=True):

@@ -3,8 +3,29 @@
 import msgspec
 
 from borgish.cell.admission import check_within_cell, has_ended, show_moment
-from borgish.cell.commands import BeginEpoch, Decision, RemoveQuota, Seen, SetQuota
-from borgish.cell.events import AnyEvent, Elected, EntriesLost, QuotaRemoved, QuotaSet, RulesSet
+from borgish.cell.commands import (
+    BeginEpoch,
+    Decision,
+    FreezeCell,
+    RemoveBudget,
+    RemoveQuota,
+    Seen,
+    SetBudget,
+    SetQuota,
+    UnfreezeCell,
+)
+from borgish.cell.events import (
+    AnyEvent,
+    BudgetRemoved,
+    BudgetSet,
+    CellFrozen,
+    CellUnfrozen,
+    Elected,
+    EntriesLost,
+    QuotaRemoved,
+    QuotaSet,
+    RulesSet,
+)
 from borgish.cell.model import Cell, Quota, Rules, quota_key
 from borgish.cell.observed import Observed
 from borgish.clock import Now
@@ -110,3 +131,48 @@ def remove_quota(cell: Cell, _o: Observed, command: RemoveQuota, _actor: str, _n
     then = "may ask for nothing more" if cell.rules.quota_required else "is not limited any more"
     text = f"{command.user} has no quota in {command.band}, and {then} there"
     return Decision((QuotaRemoved(key),), key, text)
+
+
+# Disruptions
+
+
+def set_budget(cell: Cell, _o: Observed, command: SetBudget, _actor: str, _now: Now) -> Decision:
+    """Set a budget across jobs. Raises Invalid for one about every job there is."""
+    budget = command.budget
+    if not budget.where:
+        raise Invalid(
+            f"the budget {budget.name} selects no labels, and so all jobs of the cell",
+            "say which jobs it is about, like --where 'app == web'",
+        )
+    jobs = sum(budget.chooses(job.spec) for job in cell.jobs.values())
+    there = cell.budgets.get(budget.name)
+    events = () if there is not None and there.terms == budget.terms else (BudgetSet(budget),)
+    text = f"at most {budget.max_unavailable} of the tasks of {budget.selector} may be down on purpose"
+    notes = () if jobs else (f"no job has such labels now; {budget.name} holds for those that come",)
+    return Decision(events, budget.name, text, notes)
+
+
+def remove_budget(cell: Cell, _o: Observed, command: RemoveBudget, _actor: str, _now: Now) -> Decision:
+    """Remove a budget across jobs. Raises NotFound."""
+    if command.budget not in cell.budgets:
+        raise NotFound(f"there is no budget {command.budget}", "`borgctl budget list` shows those there are")
+    text = f"there is no budget {command.budget} any more; those of the jobs themselves hold on"
+    return Decision((BudgetRemoved(command.budget),), command.budget, text)
+
+
+PASSES_FREEZE = "preemption by production goes on, and so does what a program or a machine does by itself"
+
+
+def freeze(cell: Cell, _o: Observed, command: FreezeCell, _actor: str, _now: Now) -> Decision:
+    """Let nothing be taken down on purpose. Once more changes the reason."""
+    if cell.freeze is not None and command.reason in ("", cell.freeze.reason):
+        return Decision((), cell.name, f"{cell.name} is {cell.freeze}")
+    text = f"{cell.name} is frozen: nothing is taken down on purpose until `borgctl unfreeze`"
+    return Decision((CellFrozen(command.reason),), cell.name, text, (PASSES_FREEZE,))
+
+
+def unfreeze(cell: Cell, _o: Observed, _command: UnfreezeCell, _actor: str, _now: Now) -> Decision:
+    """Let tasks be taken down on purpose again, within the budgets."""
+    if cell.freeze is None:
+        return Decision((), cell.name, f"{cell.name} is not frozen")
+    return Decision((CellUnfrozen(),), cell.name, f"{cell.name} is not frozen any more")

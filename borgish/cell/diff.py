@@ -54,7 +54,11 @@ def difference(old: Cell, new: Cell) -> dict[str, tuple[Change, ...]]:
 
 
 def _rules(old: Cell, new: Cell) -> Iterator[Change]:
-    """What the cell's configuration says, of what decisions depend on: ``[bands]`` and ``[quota]``."""
+    """What the cell's configuration says, of what decisions depend on: ``[bands]`` and ``[quota]``; and
+    whether it is frozen."""
+    before, after = (str(cell.freeze or "not frozen") for cell in (old, new))
+    if before != after:
+        yield Change(Kind.CHANGED, "freeze", (f"{before} -> {after}",))
     for name, aspects in _RULES.items():
         if lines := tuple(_compared(aspects, old.rules, new.rules)):
             yield Change(Kind.CHANGED, name, lines)
@@ -81,6 +85,15 @@ def _quotas(old: Cell, new: Cell) -> Iterator[Change]:
     )
 
 
+def _budgets(old: Cell, new: Cell) -> Iterator[Change]:
+    return _records(
+        old.budgets,
+        new.budgets,
+        lambda budget: (f"at most {budget.max_unavailable} of {budget.selector}",),
+        lambda a, b: tuple(_compared(_BUDGET, a, b)),
+    )
+
+
 def _jobs(old: Cell, new: Cell) -> Iterator[Change]:
     return _records(old.jobs, new.jobs, _of_job, lambda a, b: _job_lines(a, b, new.rules.bands))
 
@@ -97,6 +110,7 @@ SECTIONS: tuple[tuple[str, Callable[[Cell, Cell], Iterator[Change]]], ...] = (
     ("rules", _rules),
     ("machines", _machines),
     ("quotas", _quotas),
+    ("budgets", _budgets),
     ("jobs", _jobs),
     ("tasks", _tasks),
 )
@@ -177,6 +191,11 @@ _MACHINE = (
 _QUOTA = (
     _Aspect("limits", lambda quota: quota.limits, show_amounts),
     _Aspect("until", lambda quota: quota.until, lambda until: show_moment(until) if until else "without end"),
+)
+
+_BUDGET = (
+    _Aspect("where", lambda budget: budget.selector),
+    _Aspect("max_unavailable", lambda budget: budget.max_unavailable),
 )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from borgish.cell.budgets import Budget
 from borgish.cell.model import Drain, Machine, Quota, Rollout, Rules, Taint, Task, TaskLease, Version
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
@@ -253,6 +254,28 @@ class QuotaRemoved(Event, frozen=True, tag=True):
     key: str
 
 
+class BudgetSet(Event, frozen=True, tag=True):
+    """A budget across jobs is this."""
+
+    budget: Budget
+
+
+class BudgetRemoved(Event, frozen=True, tag=True):
+    """There is no budget of that name any more."""
+
+    name: str
+
+
+class CellFrozen(Event, frozen=True, tag=True):
+    """From now on nothing is taken down on purpose."""
+
+    reason: str = ""
+
+
+class CellUnfrozen(Event, frozen=True, tag=True):
+    """Tasks may be taken down on purpose again."""
+
+
 class MachineRemoved(Event, frozen=True, tag=True):
     """A machine is no longer in the cell; nothing is placed on it."""
 
@@ -306,6 +329,8 @@ class RolledBack(Event, frozen=True, tag=True):
     machines: tuple[MachineRestored, ...] = ()
     quotas: tuple[Quota, ...] = ()
     quotas_gone: tuple[str, ...] = ()
+    budgets: tuple[Budget, ...] = ()
+    budgets_gone: tuple[str, ...] = ()
 
 
 class RolloutBegan(Event, frozen=True, tag=True):
@@ -380,6 +405,10 @@ AnyEvent = (
     | MachineDrained
     | QuotaSet
     | QuotaRemoved
+    | BudgetSet
+    | BudgetRemoved
+    | CellFrozen
+    | CellUnfrozen
     | MachineRemoved
     | RolledBack
     | RolloutBegan

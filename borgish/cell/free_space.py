@@ -12,7 +12,16 @@ from typing import Annotated
 
 import msgspec
 
-from borgish.cell.commands import Command, Observe, RestartTasks, RollBack, ScaleJob, SetQuota, SubmitJob
+from borgish.cell.commands import (
+    Command,
+    Observe,
+    RestartTasks,
+    RollBack,
+    ScaleJob,
+    SetBudget,
+    SetQuota,
+    SubmitJob,
+)
 from borgish.configuration import Amount
 from borgish.errors import StoreFull
 from borgish.resources import show_bytes
@@ -22,7 +31,7 @@ FULL_SHARE = 0.25
 writes it twice."""
 MARGIN = 1.1
 """A level is left for a better one only with so much more than its floor, or it would change all the time."""
-ASKS_FOR_MORE = (SubmitJob, ScaleJob, RestartTasks, RollBack, SetQuota)
+ASKS_FOR_MORE = (SubmitJob, ScaleJob, RestartTasks, RollBack, SetQuota, SetBudget)
 
 _MIB = 1024 * 1024
 

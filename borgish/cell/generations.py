@@ -1,10 +1,10 @@
 """Which state of a thing somebody looked at (Kubernetes' resourceVersion): optimistic concurrency between
 people, and between people and programs.
 
-The *generation* of a job, a machine or a quota is the position of the entry by which somebody last decided
-about it: its specification, how many tasks, what was killed or restarted, marks, limits. So it only grows,
-over a rollback and over removal and coming again too, no two states have the same one, and the journal after
-it says who changed what since. What is observed, and what borgish does by itself, is no such decision.
+The *generation* of a job, a machine, a quota or a budget is the position of the entry by which somebody last
+decided about it: its specification, how many tasks, what was killed or restarted, marks, limits. So it only
+grows, over a rollback and over removal and coming again too, no two states have the same one, and the journal
+after it says who changed what since. What is observed, and what borgish does by itself, is no such decision.
 
 What is not there has generation 0.
 """
@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from borgish.cell.budgets import Budget
 from borgish.cell.commands import (
     CancelMaintenance,
     Command,
@@ -20,10 +21,12 @@ from borgish.cell.commands import (
     DrainMachines,
     KillTasks,
     MaintainMachines,
+    RemoveBudget,
     RemoveMachine,
     RemoveQuota,
     RestartTasks,
     ScaleJob,
+    SetBudget,
     SetQuota,
     SubmitJob,
     TaintMachine,
@@ -42,6 +45,7 @@ class ThingKind(StrEnum):
     JOB = "job"
     MACHINE = "machine"
     QUOTA = "quota"
+    BUDGET = "budget"
 
 
 class Thing(NamedTuple):
@@ -57,7 +61,8 @@ class Outdated(PreconditionFailed):
     def __init__(self, thing: Thing, expected: int, now: int, since: str = "") -> None:
         """``since``: what was changed, and by whom, where that is known."""
         self.thing, self.expected, self.now = thing, expected, now
-        named = thing.name if thing.kind is not ThingKind.QUOTA else f"the quota {thing.name}"
+        is_named = thing.kind in (ThingKind.JOB, ThingKind.MACHINE)
+        named = thing.name if is_named else f"the {thing.kind} {thing.name}"
         if not now:
             what = f"{named} is gone" if expected else f"{named} is not there"
             generations = f"generation {expected}"
@@ -97,6 +102,8 @@ _DECIDE: Mapping[type[Command], tuple[ThingKind, Callable[[Any], str]]] = {
     RemoveMachine: (ThingKind.MACHINE, _machine),
     SetQuota: (ThingKind.QUOTA, _quota),
     RemoveQuota: (ThingKind.QUOTA, _quota),
+    SetBudget: (ThingKind.BUDGET, lambda command: command.budget.name),
+    RemoveBudget: (ThingKind.BUDGET, lambda command: command.budget),
 }
 """The commands by which people decide about one thing, and which: the subject of their entry, too."""
 
@@ -122,11 +129,13 @@ def generation_of(cell: Cell, thing: Thing) -> int:
     """Return the generation of a thing; 0 when it is not there."""
     match thing.kind:
         case ThingKind.JOB:
-            there: Job | Machine | Quota | None = cell.jobs.get(thing.name)
+            there: Job | Machine | Quota | Budget | None = cell.jobs.get(thing.name)
         case ThingKind.MACHINE:
             there = cell.machines.get(thing.name)
         case ThingKind.QUOTA:
             there = cell.quotas.get(thing.name)
+        case ThingKind.BUDGET:
+            there = cell.budgets.get(thing.name)
     return there.generation if there is not None else 0
 
 
@@ -180,3 +189,5 @@ def _restores(event: AnyEvent, thing: Thing) -> bool:
             return any(one.machine == thing.name for one in event.machines)
         case ThingKind.QUOTA:
             return thing.name in event.quotas_gone or any(one.key == thing.name for one in event.quotas)
+        case ThingKind.BUDGET:
+            return thing.name in event.budgets_gone or any(one.name == thing.name for one in event.budgets)

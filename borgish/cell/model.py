@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from borgish.bands import Bands
+from borgish.cell.budgets import Budget, Freeze, Members
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Band, Ending, Hold, RolloutKind, Runtime, State, TaintEffect, split_task_name
@@ -334,6 +335,8 @@ class Snapshot(msgspec.Struct):
     lost: tuple[tuple[int, int], ...] = ()  # positions, first and last, of entries that were lost
     losses: tuple[float, ...] = ()  # when machines were given up, of the last minute (``MachineLost.at``)
     leases: Leases = {}  # of exclusive tasks
+    budgets: dict[str, Budget] = {}  # by name
+    freeze: Freeze | None = None
 
 
 class Touched(msgspec.Struct):
@@ -343,6 +346,7 @@ class Touched(msgspec.Struct):
     tasks: dict[str, set[int]] = {}  # by job
     machines: set[str] = set()  # their own record
     quotas: set[str] = set()
+    budgets: set[str] = set()
     placements: set[str] = set()  # machines where a task came or went
     machines_gone: set[str] = set()
     jobs_gone: set[str] = set()
@@ -355,18 +359,20 @@ class Touched(msgspec.Struct):
 
     def add(self, later: "Touched") -> None:
         """Take in what was touched after this."""
-        for mine, others in ((self.tasks, later.tasks), (self.leases, later.leases)):
-            for job, indexes in others.items():
-                there = mine.setdefault(job, indexes)
-                if there is not indexes:
-                    there |= indexes
-        for job, first in later.tasks_gone.items():
-            self.tasks_gone[job] = min(first, self.tasks_gone.get(job, first))
         self.machines -= later.machines_gone
         for name in self.__struct_fields__:
-            there = getattr(self, name)
+            there, more = getattr(self, name), getattr(later, name)
             if isinstance(there, set):
-                there |= getattr(later, name)
+                there |= more
+                continue
+            for key, each in more.items():
+                known = there.get(key)
+                if known is None:
+                    there[key] = each
+                elif isinstance(each, set):
+                    known |= each
+                else:
+                    there[key] = min(known, each)
 
 
 class Cell:
@@ -385,11 +391,14 @@ class Cell:
         self.lost = snapshot.lost
         self.losses = snapshot.losses
         self.leases: Leases = snapshot.leases
+        self.budgets: dict[str, Budget] = snapshot.budgets
+        self.freeze: Freeze | None = snapshot.freeze
         self.placed: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of running tasks
         self.waiting: dict[str, set[int]] = {}  # by job: indexes of pending tasks
         self.promised: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of promised places
         self.rolling: set[str] = set()  # jobs with tasks that a rollback has not reached yet
         self.demand: Demand  # what users ask for
+        self.members: Members  # of budgets
         self.touched = Touched()
         self.reindex()
 
@@ -408,6 +417,8 @@ class Cell:
             self.lost,
             self.losses,
             self.leases,
+            self.budgets,
+            self.freeze,
         )
 
     def reindex(self) -> None:
@@ -416,6 +427,7 @@ class Cell:
         self.waiting = {}
         self.promised = {}
         self.demand = Demand(self.jobs, self.rules.bands)
+        self.members = Members(self.jobs, self.budgets.values())
         self.rolling = {key for key, job in self.jobs.items() if job.rollout is not None}
         for job in self.jobs.values():
             for task in job.tasks:

@@ -4,7 +4,7 @@ The observed state: not journalled, lost with the process, and rebuilt from one 
 Written only by the master's step.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 import msgspec
 
@@ -79,13 +79,25 @@ class KnownJob(msgspec.Struct, eq=False):
     changed: set[int] = set()  # to be looked at again before the next answer
 
 
+class KnownBudget(msgspec.Struct, eq=False):
+    """How many tasks of the jobs of a budget live and are down, as long as it is about the ``members``."""
+
+    members: Set[str]
+    jobs: dict[str, tuple[int, int]] = {}  # by job: what of it is in the sums
+    live: int = 0
+    down: int = 0
+    changed: set[str] = set()  # jobs to be counted again before the next answer
+
+
 class Known(msgspec.Struct, eq=False):
-    """What ``cell.availability`` keeps of the jobs that it was asked about, and who tells it of changes.
+    """What ``cell.availability`` keeps of the jobs and budgets that it was asked about, and who tells it of
+    changes.
 
     ``machines_down`` are those that were not up, as far as they were told of.
     """
 
     jobs: dict[str, KnownJob] = {}
+    budgets: dict[str, KnownBudget] = {}
     machines_down: set[str] = set()
 
 

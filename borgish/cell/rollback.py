@@ -1,9 +1,9 @@
 """What is to change so that a cell is again what it should have been at an earlier moment. Pure.
 
 Rolled back is what people *want*: jobs with their specs, which of their tasks are to run, which machines
-take which tasks and are to be empty, and quotas. What was *observed* is not: machines are those there are
-now, a task that runs what it should run goes on where it is and as it is, and no attempt comes back. So for
-each task there is an action:
+take which tasks and are to be empty, quotas and budgets. A freeze is of now, and stays as it is. What was
+*observed* is not rolled back: machines are those there are now, a task that runs what it should run goes on
+where it is and as it is, and no attempt comes back. So for each task there is an action:
 
 - It is to run, and does, by the same spec as then: it stays untouched. By another spec, or where that spec
   does not let it be: it is stopped and runs anew.
@@ -23,6 +23,7 @@ from enum import StrEnum, auto
 import msgspec
 
 from borgish.cell.allocs import evicted_with
+from borgish.cell.budgets import Budget
 from borgish.cell.events import JobRestored, MachineRestored
 from borgish.cell.model import Cell, Drain, Job, Machine, Quota, Rollout, Taint, Task, Version
 from borgish.spec.constraints import matches
@@ -71,6 +72,8 @@ class Plan(msgspec.Struct, frozen=True):
     machines: tuple[MachineRestored, ...]
     quotas: tuple[Quota, ...]
     quotas_gone: tuple[str, ...]
+    budgets: tuple[Budget, ...]
+    budgets_gone: tuple[str, ...]
     machines_missing: tuple[str, ...]  # that were there then; they do not come back by themselves
     running: int  # tasks of the whole cell that run now
     moved: int  # running tasks that could go on, but leave with the alloc they run in
@@ -78,7 +81,8 @@ class Plan(msgspec.Struct, frozen=True):
     @property
     def is_empty(self) -> bool:
         """Whether all is as it was."""
-        return not (self.jobs or self.machines or self.quotas or self.quotas_gone)
+        cells = self.quotas or self.quotas_gone or self.budgets or self.budgets_gone
+        return not (self.jobs or self.machines or cells)
 
     @property
     def stopped(self) -> int:
@@ -114,10 +118,18 @@ def plan(now: Cell, then: Cell, only: frozenset[str], at: float, *, hurried: boo
         () if only else tuple(_machines(now.machines, then.machines, at)),
         () if only else tuple(_quotas(now.quotas, then.quotas)),
         () if only else tuple(sorted(now.quotas.keys() - then.quotas.keys())),
+        () if only else tuple(_budgets(now.budgets, then.budgets)),
+        () if only else tuple(sorted(now.budgets.keys() - then.budgets.keys())),
         tuple(sorted(then.machines.keys() - now.machines.keys())),
         sum(job.running for job in now.jobs.values()),
         _moved(now, jobs),
     )
+
+
+def _budgets(now: Mapping[str, Budget], then: Mapping[str, Budget]) -> Iterator[Budget]:
+    for name, budget in sorted(then.items()):
+        if name not in now or now[name].terms != budget.terms:
+            yield budget
 
 
 def _machines(

@@ -43,6 +43,8 @@ def decide_rollback(cell: Cell, then: Cell, command: RollBack, actor: str, now: 
         machines=found.machines,
         quotas=found.quotas,
         quotas_gone=found.quotas_gone,
+        budgets=found.budgets,
+        budgets_gone=found.budgets_gone,
     )
     text = (
         f"{_scope(cell, command)} is rolled back to position {command.to} by {actor}, on timeline "

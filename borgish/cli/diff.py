@@ -37,8 +37,8 @@ def diff(
 ) -> None:
     """Show what differs between two moments.
 
-    Rules, machines, quotas, jobs and tasks are compared, by what is journalled of them. Tasks of a job that
-    differ alike are one line. With -o wide nothing is left out, however long.
+    Rules, machines, quotas, budgets, jobs and tasks are compared, by what is journalled of them. Tasks of a
+    job that differ alike are one line. With -o wide nothing is left out, however long.
     """
     client = session_of(context).client(SECONDS_MAX)
     found = client.get("/v1/diff", {"from": zoned(old), "to": zoned(new)}, DiffView)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from borgish.errors import Invalid, NotFound
 from borgish.vocabulary import task_name
 from borgish.wire.api import (
+    BudgetList,
+    BudgetView,
     EventList,
     EventView,
     JobList,
@@ -160,6 +162,11 @@ def every_machine(client: "Client") -> list[MachineView]:
 def every_quota(client: "Client", user: str = "") -> list[QuotaView]:
     """Return all quotas, or those of one user."""
     return list(_all(client, "/v1/quotas", {"user": user}, QuotaList))
+
+
+def every_budget(client: "Client") -> list[BudgetView]:
+    """Return all budgets across jobs."""
+    return list(_all(client, "/v1/budgets", {}, BudgetList))
 
 
 def every_task(client: "Client", *, job: str = "", machine: str = "", state: str = "") -> list[TaskView]:

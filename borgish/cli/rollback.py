@@ -36,9 +36,10 @@ def rollback(
 ) -> None:
     """Make the cell again what it was to be at a moment.
 
-    Jobs, who is to run, cordons, taints and quotas come back. Machines are those there are now, and a task
-    that runs what it should goes on untouched. It is a new event on a new timeline: nothing of the journal
-    is lost, and a rollback can itself be rolled back. The cell is kept as a checkpoint first.
+    Jobs, who is to run, cordons, taints, quotas and budgets come back. Machines are those there are now, a
+    freeze stays, and a task that runs what it should goes on untouched. It is a new event on a new timeline:
+    nothing of the journal is lost, and a rollback can itself be rolled back. The cell is kept as a checkpoint
+    first.
     """
     from borgish.wire.api import Accepted
 
@@ -64,6 +65,8 @@ def planned(plan: RollbackPlan, *, wide: bool) -> str:
     sections = {
         "machines": [*(f"~ {words}" for words in plan.machines), *(f"! {words}" for words in missing)],
         "quotas": [f"~ {words}" for words in plan.quotas],
+        "budgets": [f"~ {words}" for words in plan.budgets],
+        "freeze": [f"= {plan.freeze}"] if plan.freeze else [],
         "jobs": [_job(job) for job in plan.jobs],
     }
     for section, shown in sections.items():

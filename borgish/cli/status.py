@@ -84,6 +84,7 @@ def in_full(view: StatusView, url: str, pid: int, masters: str = "") -> str:
             ("tasks", _task_counts(view)),
             ("rollback", f"{plural(view.rollout, 'task')} still to be stopped" if view.rollout else ""),
             *(("paused", reason) for reason in view.rollbacks_paused),
+            ("freeze", view.frozen),
             (
                 "capacity",
                 f"{show_cpu(view.capacity.cpu_millis)} cpu, {show_bytes(view.capacity.ram_bytes)} ram",

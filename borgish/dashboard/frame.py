@@ -59,6 +59,8 @@ def frame(shown: Shown, width: int, height: int, *, filled: bool = True) -> Fram
     width, height = max(1, width), max(1, height)
     top = [line([], width, shown.banner, Role.BANNER)] if shown.banner else []
     top += [line([], width, refused, Role.BANNER) for refused in shown.view.status.refusing]
+    if shown.view.status.frozen:
+        top.append(line([], width, f"The cell is {shown.view.status.frozen}", Role.BANNER))
     top += head(shown.view.status, shown.elapsed_seconds, width)
     bottom = [_foot(shown, width)]
     room = height - len(top) - len(bottom)

@@ -8,6 +8,7 @@ from borgish.resources import parse_seconds, show_seconds
 from borgish.vocabulary import TASKS_PER_JOB_MAX
 
 RATE_MAX = 1000
+SHARE_PATTERN = "^([1-9][0-9]{0,3}|[1-9][0-9]?%)$"
 _DAY_SECONDS = 86_400.0
 
 

@@ -22,7 +22,7 @@ from borgish.spec.document import Node, Scalar
 from borgish.spec.job import Constraint
 from borgish.spec.kinds import Field, Leaf, MapOf, Name, Place, Schema, Text, Whole, Wrong, pairs, scalar
 from borgish.spec.mistakes import nearest, other_name, quote, standard_resource
-from borgish.spec.shares import Rate, Share, parse_rate, parse_share
+from borgish.spec.shares import SHARE_PATTERN, Rate, Share, parse_rate, parse_share
 from borgish.spec.substitute import OWN_PREFIX
 from borgish.vocabulary import NAME_PATTERN, TASKS_PER_JOB_MAX
 
@@ -82,7 +82,7 @@ class TaskShare(Leaf[Share]):
         return _parsed(parse_share, found.text, self.example)
 
     def schema(self) -> Schema:
-        return {"type": ["integer", "string"], "pattern": "^[0-9]+%?$", "minimum": 1}
+        return {"type": ["integer", "string"], "pattern": SHARE_PATTERN, "minimum": 1}
 
 
 class TaskRate(Leaf[Rate]):

@@ -6,6 +6,7 @@ from typing import Protocol
 import msgspec
 
 from borgish.bands import DEFAULT_BANDS, Bands
+from borgish.cell.budgets import Budget
 from borgish.cell.events import Entry
 from borgish.cell.free_space import FreeSpace
 from borgish.cell.model import Cell, Job, Machine, Quota, Task, TaskLease, Touched, split_quota_key
@@ -37,6 +38,8 @@ class Records(msgspec.Struct):
     quotas: list[Quota] = []
     quotas_gone: list[tuple[str, str]] = []  # (user, band)
     leases: list[tuple[str, int, tuple[TaskLease, ...]]] = []  # (job, index, all it has), none being none
+    budgets: list[Budget] = []
+    budgets_gone: list[str] = []
     bands: Bands = DEFAULT_BANDS  # of the cell, to tell a job's band by its priority
 
 
@@ -190,6 +193,8 @@ def records_of(cell: Cell, touched: Touched) -> Records:
             for key, indexes in sorted(touched.leases.items())
             for index in sorted(indexes)
         ],
+        budgets=[cell.budgets[name] for name in sorted(touched.budgets) if name in cell.budgets],
+        budgets_gone=[name for name in sorted(touched.budgets) if name not in cell.budgets],
         bands=cell.rules.bands,
     )
 

@@ -49,6 +49,7 @@ from borgish.store.replay import restore
 from borgish.store.tables import (
     ENTRY_COLUMNS,
     Row,
+    budget_row,
     checkpoints,
     columns_as_written,
     entry_row,
@@ -324,6 +325,8 @@ class SqlStore:
             (sql.versions_gone, [(job,) for job in {*records.jobs_gone, *records.versions}]),
             (sql.quotas_gone, list(records.quotas_gone)),
             (sql.quotas, [quota_row(quota) for quota in records.quotas]),
+            (sql.budgets_gone, [(name,) for name in records.budgets_gone]),
+            (sql.budgets, [budget_row(budget) for budget in records.budgets]),
             (sql.machines_gone, [(name,) for name in records.machines_gone]),
             (sql.machines, [machine_row(machine) for machine in records.machines]),
             (sql.jobs, [job_row(job, records.bands) for job in records.jobs]),

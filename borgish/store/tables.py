@@ -35,6 +35,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.expression import ClauseElement
 
 from borgish.bands import Bands
+from borgish.cell.budgets import Budget
 from borgish.cell.events import Entry
 from borgish.cell.model import Cell, Job, Machine, Quota, Task, TaskLease
 from borgish.store.codec import decode_command, decode_events, encode_command, encode_events
@@ -212,6 +213,15 @@ leases = Table(
     Column("lapses", Boolean, nullable=False),
 )
 
+budgets = Table(
+    "budgets",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("selector", JSON, nullable=False),
+    Column("max_unavailable", Text, nullable=False),
+    Column("generation", BigInteger, nullable=False),
+)
+
 # What tasks used, each row some machines' at a moment (``store.usage``): nothing of the cell follows from it.
 usage_samples = Table(
     "usage_samples",
@@ -387,9 +397,15 @@ def lease_rows(job: str, index: int, there: Iterable[TaskLease]) -> list[Row]:
     return [(job, index, each.attempt, each.machine, each.grace_seconds, each.lapses) for each in there]
 
 
+def budget_row(budget: Budget) -> Row:
+    """Return a row of ``tables.budgets``."""
+    where = json_text([str(each) for each in budget.where])
+    return budget.name, where, str(budget.max_unavailable), budget.generation
+
+
 RowsByKey = dict[tuple[object, ...], Row]
 
-CELL_TABLES = {table.name: table for table in (jobs, versions, tasks, machines, quotas, leases)}
+CELL_TABLES = {table.name: table for table in (jobs, versions, tasks, machines, quotas, leases, budgets)}
 """Those whose rows follow from the cell, and that can be written anew from it."""
 
 
@@ -410,6 +426,7 @@ def cell_rows(cell: Cell) -> dict[str, RowsByKey]:
                 for row in lease_rows(key, index, there)
             ),
         ),
+        "budgets": _by_key(budgets, (budget_row(budget) for budget in cell.budgets.values())),
     }
 
 
@@ -459,6 +476,10 @@ class Statements:
             dialect,
             delete(leases).where(leases.c.job == bindparam("whose"), leases.c.idx == bindparam("at")),
             ["whose", "at"],
+        )
+        self.budgets = _upsert(dialect, budgets)
+        self.budgets_gone = _text(
+            dialect, delete(budgets).where(budgets.c.name == bindparam("gone")), ["gone"]
         )
         # (timeline, or None to leave it; epoch)
         self.renew = _text(

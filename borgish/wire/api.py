@@ -9,6 +9,7 @@ import msgspec
 from borgish.errors import Mistake
 from borgish.resources import QUOTA_MAX, Resources
 from borgish.spec.job import JobSpec
+from borgish.spec.shares import SHARE_PATTERN
 from borgish.vocabulary import (
     NAME_PATTERN,
     TAINT_KEY_PATTERN,
@@ -263,6 +264,22 @@ class QuotaView(msgspec.Struct, frozen=True, omit_defaults=True):
     generation: int = 0  # when it was last set; see ``JobView``. 0: there is none
 
 
+class BudgetView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A disruption budget across jobs. ``jobs`` and ``users`` are the first of them."""
+
+    name: str
+    where: tuple[str, ...]
+    max_unavailable: str  # 1 or 10%
+    allowed: int  # so many tasks may be down at once
+    tasks: int  # that should run, of all its jobs
+    down: int | None  # of these; null where it is not known
+    job_count: int
+    generation: int = 0  # when it was last set; see ``JobView``
+    jobs: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()  # who uses it: "ann/web/3 (pending)"
+    as_of: AsOf | None = None
+
+
 class CheckpointView(msgspec.Struct, frozen=True):
     position: int
     at: str
@@ -304,6 +321,7 @@ class StatusView(msgspec.Struct, frozen=True):
     failed: int = 0
     killed: int = 0
     rollbacks_paused: tuple[str, ...] = ()  # why, each with the name of the job; the first few
+    frozen: str = ""  # by whom, since when and why nothing is taken down on purpose; "" where it may be
 
 
 class WhoamiView(msgspec.Struct, frozen=True):
@@ -371,6 +389,12 @@ class QuotaList(msgspec.Struct, frozen=True):
     as_of: AsOf | None = None
 
 
+class BudgetList(msgspec.Struct, frozen=True):
+    items: tuple[BudgetView, ...]
+    page: Page = Page()
+    as_of: AsOf | None = None
+
+
 class EventList(msgspec.Struct, frozen=True):
     items: tuple[EventView, ...]
     page: Page = Page()
@@ -381,6 +405,9 @@ def documented(**schema: Any) -> msgspec.Meta:
     """Return bounds for the description of the API. They are held where a request is decided on, in words
     that say what to do."""
     return msgspec.Meta(extra_json_schema=schema)
+
+
+Reason = Annotated[str, documented(maxLength=500, pattern=r"^[^\x00]*$")]
 
 
 class ScaleRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -407,6 +434,21 @@ class QuotaRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     beyond_cell: bool = False  # also where production and monitoring would get more than the cell has
 
 
+_LABEL = r"(?!(not|in|present) )[A-Za-z_][A-Za-z0-9_./-]{0,62}"
+Selector = Annotated[str, documented(pattern=f"^{_LABEL} (==|!=) [A-Za-z0-9_./-]{{1,99}}$")]  # as are others
+
+
+class BudgetRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A disruption budget across jobs: the whole of it. All conditions on labels have to hold."""
+
+    where: Annotated[tuple[Selector, ...], documented(minItems=1, maxItems=16)]
+    max_unavailable: Annotated[str, documented(pattern=SHARE_PATTERN)]
+
+
+class FreezeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    reason: Reason = ""
+
+
 TaskIndex = Annotated[int, documented(minimum=0, maximum=TASKS_PER_JOB_MAX - 1)]
 
 
@@ -417,7 +459,7 @@ class IndexesRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CordonRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    reason: Annotated[str, documented(maxLength=500, pattern=r"^[^\x00]*$")] = ""
+    reason: Reason = ""
 
 
 TaintKey = Annotated[str, documented(pattern=f"^{TAINT_KEY_PATTERN}$")]

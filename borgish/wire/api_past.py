@@ -26,7 +26,7 @@ class ChangeView(msgspec.Struct, frozen=True, omit_defaults=True):
     """One record that differs between two moments, or tasks of one job that differ alike."""
 
     kind: str  # added, removed, changed
-    name: str  # bands, quota; machine, user/band, user/job
+    name: str  # bands, quota, freeze; machine, user/band, budget, user/job
     lines: tuple[str, ...]  # what differs: "state: running -> dead"; of a new or former one, what it is
     indexes: str = ""  # 0-4,7: of the tasks
     tasks: int = 0  # how many
@@ -39,7 +39,7 @@ class DiffView(msgspec.Struct, frozen=True):
     new: AsOf
     changes: dict[
         str, tuple[ChangeView, ...]
-    ]  # by section, all of them: rules, machines, quotas, jobs, tasks
+    ]  # by section, all of them: rules, machines, quotas, budgets, jobs, tasks
 
 
 class CheckpointContents(msgspec.Struct, frozen=True):
@@ -128,6 +128,8 @@ class RollbackPlan(msgspec.Struct, frozen=True, omit_defaults=True):
     jobs: tuple[JobRollback, ...] = ()
     machines: tuple[str, ...] = ()  # in words: "m1 is cordoned again"
     quotas: tuple[str, ...] = ()
+    budgets: tuple[str, ...] = ()
+    freeze: str = ""  # where the cell is frozen: it stays so
     machines_missing: tuple[str, ...] = ()  # there then and not now; they do not come back by themselves
     refusal: str = ""
     hint: str = ""

@@ -39,3 +39,11 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("job", "idx", "attempt", name="leases_pkey"),
     )
     op.add_column("machines", sa.Column("drains", sa.JSON, nullable=False, server_default="[]"))
+    op.create_table(
+        "budgets",
+        sa.Column("name", sa.Text, nullable=False),
+        sa.Column("selector", sa.JSON, nullable=False),
+        sa.Column("max_unavailable", sa.Text, nullable=False),
+        sa.Column("generation", sa.BigInteger, nullable=False),
+        sa.PrimaryKeyConstraint("name", name="budgets_pkey"),
+    )

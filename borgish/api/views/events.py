@@ -8,6 +8,10 @@ import msgspec
 from borgish.cell.drains import drain_words
 from borgish.cell.events import (
     AnyEvent,
+    BudgetRemoved,
+    BudgetSet,
+    CellFrozen,
+    CellUnfrozen,
     Elected,
     EntriesLost,
     Entry,
@@ -241,6 +245,25 @@ def _quota_removed(event: QuotaRemoved, entry: Entry) -> Iterator[_Line]:
     yield _Line("quota", f"{entry.actor} removed the quota {event.key}")
 
 
+def _budget_set(event: BudgetSet, entry: Entry) -> Iterator[_Line]:
+    budget = event.budget
+    text = f"{budget.name} to at most {budget.max_unavailable} of {budget.selector}"
+    yield _Line("budget", f"{entry.actor} set the budget {text}")
+
+
+def _budget_removed(event: BudgetRemoved, entry: Entry) -> Iterator[_Line]:
+    yield _Line("budget", f"{entry.actor} deleted the budget {event.name}")
+
+
+def _frozen(event: CellFrozen, entry: Entry) -> Iterator[_Line]:
+    why = f": {event.reason}" if event.reason else ""
+    yield _Line("freeze", f"{entry.actor} froze the cell: nothing is taken down on purpose{why}")
+
+
+def _unfrozen(_event: CellUnfrozen, entry: Entry) -> Iterator[_Line]:
+    yield _Line("freeze", f"{entry.actor} unfroze the cell")
+
+
 def _removed(event: MachineRemoved, entry: Entry) -> Iterator[_Line]:
     yield _machine(event.machine, f"was removed from the cell by {entry.actor}")
 
@@ -258,6 +281,11 @@ def _rolled_back(event: RolledBack, entry: Entry) -> Iterator[_Line]:
         yield _Line("quota", f"the quota {quota.key} is {show_amounts(quota.limits)} again: {event.reason}")
     for key in event.quotas_gone:
         yield _Line("quota", f"there is no quota {key}: {event.reason}")
+    for budget in event.budgets:
+        text = f"the budget {budget.name} is at most {budget.max_unavailable} of {budget.selector} again"
+        yield _Line("budget", f"{text}: {event.reason}")
+    for name in event.budgets_gone:
+        yield _Line("budget", f"there is no budget {name}: {event.reason}")
 
 
 def restored_machine_text(mark: MachineRestored) -> str:
@@ -363,6 +391,10 @@ _LINES: dict[type[AnyEvent], Callable[[Any, Entry], Iterator[_Line]]] = {
     MachineDrained: _drained,
     QuotaSet: _quota_set,
     QuotaRemoved: _quota_removed,
+    BudgetSet: _budget_set,
+    BudgetRemoved: _budget_removed,
+    CellFrozen: _frozen,
+    CellUnfrozen: _unfrozen,
     MachineRemoved: _removed,
     RolledBack: _rolled_back,
     RolloutBegan: _rollout_began,

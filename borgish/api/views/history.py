@@ -61,6 +61,10 @@ COMMAND_WORDS = {
     "TurnWindows": "turn windows",
     "SetQuota": "set quota",
     "RemoveQuota": "remove quota",
+    "SetBudget": "set budget",
+    "RemoveBudget": "delete budget",
+    "FreezeCell": "freeze",
+    "UnfreezeCell": "unfreeze",
     "RollBack": "rollback",
     "AdvanceRollouts": "go on",
     "PauseRollouts": "pause",
@@ -159,7 +163,14 @@ def _part_of_rollback(
     if not (jobs or gone or machines):
         return None
     return msgspec.structs.replace(
-        event, jobs=jobs, jobs_gone=gone, machines=machines, quotas=(), quotas_gone=()
+        event,
+        jobs=jobs,
+        jobs_gone=gone,
+        machines=machines,
+        quotas=(),
+        quotas_gone=(),
+        budgets=(),
+        budgets_gone=(),
     )
 
 
@@ -208,6 +219,11 @@ def rollback_plan(cell: Cell, then: Cell, command: RollBack, to: AsOf, now: Now)
             *(f"{quota.key} is {show_amounts(quota.limits)} again" for quota in found.quotas),
             *(f"{key} goes" for key in found.quotas_gone),
         ),
+        budgets=(
+            *(f"{b.name} is at most {b.max_unavailable} of {b.selector} again" for b in found.budgets),
+            *(f"{name} goes" for name in found.budgets_gone),
+        ),
+        freeze=f"the cell stays {cell.freeze}" if cell.freeze and not command.only else "",
         machines_missing=() if command.only else found.machines_missing,
         refusal=refusal,
         hint=hint,

@@ -73,6 +73,7 @@ def status_view(cell: Cell, observed: Observed, tally: Tally, daemon: Daemon, no
         failed=failed,
         killed=dead - finished - failed,
         rollbacks_paused=tuple(islice(_paused(cell), PAUSED_SHOWN)),
+        frozen=str(cell.freeze or ""),
     )
 
 

@@ -23,6 +23,7 @@ SHOWN = {
     "/v1/quotas/ann/batch": QuotaView,
 }
 WITHOUT = {
+    *("/v1/freeze", "/v1/unfreeze"),
     *("/v1/plan", "/v1/machines", "/v1/rollback", "/v1/rollback/plan"),
     *("/v1/checkpoints", "/v1/checkpoints/import", "/v1/checkpoints/{position}/verify"),
     *("/v1/checkpoints/{position}/delete", "/v1/tasks/{user}/{name}/{index}/exec"),
@@ -64,7 +65,7 @@ def test_every_change_takes_a_condition_or_is_known_to_have_none() -> None:
         elif path.replace("{user}", "ann") in SHOWN:
             assert handler.opt.get(ETAG)
     assert found[False] == WITHOUT
-    assert len(found[True]) == 11
+    assert len(found[True]) == 13
 
 
 @pytest.mark.parametrize("path", SHOWN)

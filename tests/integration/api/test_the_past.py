@@ -11,6 +11,7 @@ from borgish.errors import Gone, Invalid
 from borgish.spec.job import JobSpec
 from borgish.wire.api import (
     AsOf,
+    BudgetList,
     EventList,
     JobDetail,
     JobList,
@@ -50,6 +51,7 @@ def test_each_answer_says_of_when_it_is(past: Client) -> None:
     assert past.get("/v1/machines/m1", None, MachineView).as_of == PAST
     assert past.get("/v1/quotas", None, QuotaList).as_of == PAST
     assert past.get("/v1/quotas/ann/production", None, QuotaView).as_of == PAST
+    assert past.get("/v1/budgets", None, BudgetList).as_of == PAST
     assert past.get("/v1/why/ann/web", None, WhyView).as_of == PAST
     assert past.get("/v1/why/ann/web/0", None, WhyView).as_of == PAST
     assert past.get("/v1/events", None, EventList).as_of == PAST
@@ -145,5 +147,5 @@ def test_the_description_says_which_can_be_asked_of_the_past(admin: Client) -> N
 
 def test_only_reads_can_be_asked_of_the_past() -> None:
     marked = [route for route in ROUTES if AT in route.opt]
-    assert len(marked) == 13
+    assert len(marked) == 15
     assert all(set(route.http_methods) == {"GET"} for route in marked)

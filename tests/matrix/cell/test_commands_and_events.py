@@ -15,8 +15,8 @@ OF_BORGISH = {
     *("PauseRollouts", "JoinMachine", "SetMachineDown", "LoseMachine", "SetMachineUp", "ReleaseMachine"),
     *("Observe", "EndLeases"),
 }
-OF_THE_CELL = {"RollBack"}
-"""They decide about many things, each of which has its generation by the event."""
+OF_THE_CELL = {"RollBack", "FreezeCell", "UnfreezeCell"}
+"""They decide about many things, each of which has its generation by the event, or about the cell."""
 
 
 def test_every_command_is_decided() -> None:

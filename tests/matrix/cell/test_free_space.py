@@ -34,13 +34,14 @@ COMMANDS = {
     if isinstance(each, type) and issubclass(each, Command) and each is not Command
 }
 # Written out, so that a command that is added has to be put into one of these.
-ASK_FOR_MORE = {"SubmitJob", "ScaleJob", "RestartTasks", "RollBack", "SetQuota"}
+ASK_FOR_MORE = {"SubmitJob", "ScaleJob", "RestartTasks", "RollBack", "SetQuota", "SetBudget"}
 STOP_OR_HEAL = {
     *("BeginEpoch", "KillTasks", "EvictTasks", "ForgetJob", "PlaceTasks", "PromisePlaces", "AdvanceRollouts"),
     *("JoinMachine", "CordonMachine", "UncordonMachine", "TaintMachine", "UntaintMachine", "RemoveQuota"),
     *("RemoveMachine", "SetMachineDown", "SetMachineUp", "LoseMachine", "ReleaseMachine", "PauseRollouts"),
     "EndLeases",
     *("DrainMachines", "UndrainMachines", "MaintainMachines", "CancelMaintenance", "TurnWindows"),
+    *("RemoveBudget", "FreezeCell", "UnfreezeCell"),
 }
 REPORTS = {"Observe"}
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from borgish.cell.budgets import Budget
 from borgish.cell.commands import (
     Command,
     CordonMachine,
@@ -13,10 +14,12 @@ from borgish.cell.commands import (
     KillTasks,
     Observe,
     PlaceTasks,
+    RemoveBudget,
     RemoveMachine,
     RemoveQuota,
     RestartTasks,
     ScaleJob,
+    SetBudget,
     SetMachineDown,
     SetMachineUp,
     SetQuota,
@@ -28,6 +31,8 @@ from borgish.cell.commands import (
 from borgish.cell.generations import DECIDED_BY_PEOPLE, Outdated, Thing, ThingKind, check_generation, thing_of
 from borgish.cell.generations import generation_of as generation
 from borgish.resources import Resources
+from borgish.spec.job import Constraint
+from borgish.spec.shares import Share
 from borgish.vocabulary import Band, Ending, Eviction, Phase
 from tests.sentences import check_refusal
 from tests.unit.cell.test_decide import Desk, machine, seen, spec
@@ -35,8 +40,11 @@ from tests.unit.cell.test_decide import Desk, machine, seen, spec
 JOB = Thing(ThingKind.JOB, "ann/web")
 MACHINE = Thing(ThingKind.MACHINE, "m1")
 QUOTA = Thing(ThingKind.QUOTA, "ann/batch")
-THINGS = (JOB, MACHINE, QUOTA)
+BUDGET = Thing(ThingKind.BUDGET, "web")
+THINGS = (JOB, MACHINE, QUOTA, BUDGET)
 LIMITS = Resources(1000, 1024**3)
+
+WHERE = (Constraint("app", "==", ("web",)),)
 
 DECISIONS: dict[str, tuple[Thing, list[Command], Command]] = {
     "SubmitJob": (JOB, [KillTasks("ann/web", (0,))], SubmitJob(spec())),
@@ -50,6 +58,8 @@ DECISIONS: dict[str, tuple[Thing, list[Command], Command]] = {
     "RemoveMachine": (MACHINE, [KillTasks("ann/web")], RemoveMachine("m1")),
     "SetQuota": (QUOTA, [], SetQuota("ann", Band.BATCH, Resources(2000, 1024**3))),
     "RemoveQuota": (QUOTA, [], RemoveQuota("ann", Band.BATCH)),
+    "SetBudget": (BUDGET, [], SetBudget(Budget("web", WHERE, Share(2)))),
+    "RemoveBudget": (BUDGET, [], RemoveBudget("web")),
 }
 BY_ITSELF: dict[str, Callable[[Desk], Command]] = {
     "evicted": lambda _: EvictTasks("ann/web", (0,), Eviction.TAINTED),
@@ -65,9 +75,10 @@ BY_ITSELF: dict[str, Callable[[Desk], Command]] = {
 
 @pytest.fixture
 def desk() -> Desk:
-    """A machine, a quota, and a job of which one task runs."""
+    """A machine, a quota, a budget, and a job of which one task runs."""
     desk = Desk()
     desk.do(SetQuota("ann", Band.BATCH, LIMITS))
+    desk.do(SetBudget(Budget("web", WHERE, Share())))
     desk.do(SubmitJob(spec()))
     desk.do(PlaceTasks("ann/web", (0,), ("m1",)))
     return desk
@@ -120,6 +131,8 @@ def test_what_comes_again_goes_on_from_there(desk: Desk) -> None:
     before = generations(desk)
     leave: list[Command] = [KillTasks("ann/web"), RemoveQuota("ann", Band.BATCH), RemoveMachine("m1")]
     come: list[Command] = [SubmitJob(spec()), SetQuota("ann", Band.BATCH, LIMITS)]
+    leave.append(RemoveBudget("web"))
+    come.append(SetBudget(Budget("web", WHERE, Share())))
     for command in leave:
         desk.do(command)
     gone = desk.cell.position

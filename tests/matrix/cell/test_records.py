@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from borgish.bands import Bands
+from borgish.cell.budgets import Budget
 from borgish.cell.commands import JoinMachine
 from borgish.cell.diff import difference
 from borgish.cell.model import (
@@ -24,7 +25,9 @@ from borgish.cell.model import (
     Version,
 )
 from borgish.resources import Resources
-from borgish.store.tables import job_row, machine_row, quota_row, task_rows, version_rows
+from borgish.spec.job import Constraint
+from borgish.spec.shares import Share
+from borgish.store.tables import budget_row, job_row, machine_row, quota_row, task_rows, version_rows
 from borgish.vocabulary import Band, Ending, RolloutKind, State
 from tests.matrix.spec.test_job_fields import with_another
 from tests.unit.cell.test_decide import Desk, machine, spec
@@ -43,7 +46,8 @@ TASK = Task(
 )
 JOB = Job("ann/web", 1, spec(tasks=1), 5.0, "ann", tasks=[TASK], running=1)
 QUOTA = Quota("ann", Band.BATCH, Resources(1000), 5.0)
-RECORDS: dict[type[Any], Any] = {Machine: machine(), Task: TASK, Job: JOB, Quota: QUOTA}
+BUDGET = Budget("web", (Constraint("app", "==", ("web",)),), Share())
+RECORDS: dict[type[Any], Any] = {Machine: machine(), Task: TASK, Job: JOB, Quota: QUOTA, Budget: BUDGET}
 
 FIELDS: dict[type[Any], dict[str, str]] = {
     Machine: {
@@ -67,6 +71,7 @@ FIELDS: dict[type[Any], dict[str, str]] = {
         **dict.fromkeys(("pending", "running", "dead", "finished"), IN_TABLE),
         **dict.fromkeys(("rollout", "last_rollout", "disrupted"), NEITHER),
     },
+    Budget: {"name": IN_TABLE, "generation": IN_TABLE, "where": BOTH, "max_unavailable": BOTH},
     Quota: {**dict.fromkeys(("user", "band", "generation"), IN_TABLE), "limits": BOTH, "until": BOTH},
 }
 
@@ -89,6 +94,8 @@ AS_IT_JOINS = {"name", "up", "reason"}
 
 OTHERS: dict[str, Any] = {
     "drains": (Drain("ann", 1.0, 2.0, "new disk"),),
+    "where": (Constraint("app", "==", ("db",)),),
+    "max_unavailable": Share(2),
     "capacity": Resources(8000),
     "limits": Resources(8000),
     "spec": spec(tasks=1, priority=9),
@@ -115,6 +122,8 @@ def rows(record: Any) -> Any:
             return task_rows("ann/web", [record])
         case Job():
             return job_row(record, Bands()), version_rows(record)
+        case Budget():
+            return budget_row(record)
         case _:
             return quota_row(record)
 
@@ -128,6 +137,8 @@ def cell_of(record: Any) -> Cell:
             return cell_of(msgspec.structs.replace(JOB, tasks=[record]))
         case Job():
             return Cell(Snapshot("test", jobs={"ann/web": record}))
+        case Budget():
+            return Cell(Snapshot("test", budgets={"web": record}))
         case _:
             return Cell(Snapshot("test", quotas={"ann/batch": record}))
 

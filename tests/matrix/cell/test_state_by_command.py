@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from borgish.cell.apply import apply_entry
+from borgish.cell.budgets import Budget
 from borgish.cell.commands import (
     AdvanceRollouts,
     BeginEpoch,
@@ -21,6 +22,7 @@ from borgish.cell.commands import (
     EndLeases,
     EvictTasks,
     ForgetJob,
+    FreezeCell,
     JoinMachine,
     KillTasks,
     LoseMachine,
@@ -30,12 +32,14 @@ from borgish.cell.commands import (
     PlaceTasks,
     PromisePlaces,
     ReleaseMachine,
+    RemoveBudget,
     RemoveMachine,
     RemoveQuota,
     RestartTasks,
     RollBack,
     ScaleJob,
     SeenAttempt,
+    SetBudget,
     SetMachineDown,
     SetMachineUp,
     SetQuota,
@@ -44,6 +48,7 @@ from borgish.cell.commands import (
     TurnWindows,
     UncordonMachine,
     UndrainMachines,
+    UnfreezeCell,
     UntaintMachine,
 )
 from borgish.cell.decide import COMMANDS, decide
@@ -54,7 +59,8 @@ from borgish.cell.observed import Observed, record_report, watch
 from borgish.clock import Now
 from borgish.errors import Refused
 from borgish.resources import Resources
-from borgish.spec.job import Restart
+from borgish.spec.job import Constraint, Restart
+from borgish.spec.shares import Share
 from borgish.vocabulary import Band, Ending, Eviction, Phase, RestartPolicy, State
 from tests.sentences import check_refusal, check_sentence
 from tests.unit.cell.lived import machine, spec
@@ -275,6 +281,10 @@ ASKED: dict[str, Command | Callable[[Desk], Command]] = {
     "pause": PauseRollouts({JOB: "it crashes"}),
     "set quota": SetQuota("ann", Band.BATCH, LIMITS),
     "remove quota": RemoveQuota("ann", Band.BATCH),
+    "set budget": SetBudget(Budget("web", (Constraint("app", "==", ("web",)),), Share())),
+    "delete budget": RemoveBudget("web"),
+    "freeze": FreezeCell("a holiday"),
+    "unfreeze": UnfreezeCell(),
     "begin": BeginEpoch(2, "me"),
 }
 
@@ -337,6 +347,10 @@ go on all     | .    P    P    P    R    R    R    R    P    K    K    .    F   
 pause         | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
 set quota     | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
 remove quota  | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+set budget    | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
+delete budget | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+freeze        | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
+unfreeze      | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
 begin         | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
 """
 """What the task is after it: P pending, R running; F finished, X failed, K killed, L lost; ``.`` no more, or

@@ -4,7 +4,8 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from borgish.cell.availability import down_of, find_down
+from borgish.cell.availability import count_of, down_of, find_down
+from borgish.cell.budgets import Budget
 from borgish.cell.commands import (
     Command,
     EvictTasks,
@@ -12,20 +13,24 @@ from borgish.cell.commands import (
     JoinMachine,
     KillTasks,
     Observe,
+    RemoveBudget,
     RemoveMachine,
     RestartTasks,
     ScaleJob,
     SeenAttempt,
+    SetBudget,
     SetMachineDown,
     SetMachineUp,
     SubmitJob,
 )
 from borgish.cell.model import Cell, Snapshot
+from borgish.cell.observed import Observed
 from borgish.clock import Now
 from borgish.master.core import Core
 from borgish.master.step import CommandRequest, PollsAnswered
 from borgish.reconcilers.settings import ReconcileSettings
-from borgish.spec.job import Health
+from borgish.spec.job import Constraint, Health
+from borgish.spec.shares import Share
 from borgish.vocabulary import Ending, Eviction, JobKind, Phase
 from tests.profiles import examples
 from tests.property.cell.test_random_lives import indexes, jobs, machine, machines, spec
@@ -33,8 +38,13 @@ from tests.unit.cell.test_decide import spec as spec_with
 
 NAMES = ("a", "b", "c")
 names = st.sampled_from(NAMES)
+apps = st.sampled_from(["x", "y"])
 specs = st.one_of(
-    st.builds(spec, names, st.integers(1, 5), st.just(100), st.just(0)),
+    st.builds(
+        lambda small, app: msgspec.structs.replace(small, labels={"app": app}),
+        st.builds(spec, names, st.integers(1, 5), st.just(100), st.just(0)),
+        apps,
+    ),
     st.builds(
         lambda name, tasks: spec_with(name, tasks, user="u", health=Health(command=("true",))),
         names,
@@ -56,6 +66,10 @@ commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(RemoveMachine, machines),
     st.builds(SetMachineDown, machines, st.just("silent")),
     st.builds(SetMachineUp, machines),
+    st.builds(
+        lambda name, app: SetBudget(Budget(name, (Constraint("app", "==", (app,)),), Share())), names, apps
+    ),
+    st.builds(RemoveBudget, names),
 )
 
 
@@ -104,3 +118,11 @@ def test_what_is_kept_is_what_is_found(moves: list[tuple[Command | Said, set[str
         for key in sorted(ask & core.cell.jobs.keys()):
             job = core.cell.jobs[key]
             assert down_of(core.cell, core.observed, job) == find_down(core.cell, core.observed, job), key
+        for name in sorted({key.removeprefix("u/") for key in ask} & core.cell.budgets.keys()):
+            members = {
+                key for key, job in core.cell.jobs.items() if core.cell.budgets[name].chooses(job.spec)
+            }
+            assert core.cell.members.of(name) == members
+            anew = Observed()
+            anew.machines = core.observed.machines
+            assert count_of(core.cell, core.observed, name) == count_of(core.cell, anew, name)

@@ -6,10 +6,15 @@ import msgspec
 from hypothesis import strategies as st
 
 from borgish.bands import Bands
+from borgish.cell.budgets import Budget
 from borgish.cell.commands import AdvanceRollouts, Command, RollBack
 from borgish.cell.decide import decide
 from borgish.cell.events import (
     AnyEvent,
+    BudgetRemoved,
+    BudgetSet,
+    CellFrozen,
+    CellUnfrozen,
     JobChanged,
     JobForgotten,
     JobSubmitted,
@@ -37,6 +42,8 @@ from borgish.cell.rollout import remaining
 from borgish.clock import Now
 from borgish.errors import Refused
 from borgish.resources import Resources
+from borgish.spec.job import Constraint
+from borgish.spec.shares import Share
 from borgish.vocabulary import Band, Ending, Eviction, Runtime, State
 from tests.contract.store.samples import job, machine
 
@@ -65,6 +72,10 @@ def _of_rules(cell: Cell, data: st.DataObject) -> AnyEvent | None:
     choices: list[AnyEvent] = [RulesSet(data.draw(st.sampled_from(RULES))), QuotaSet(quota)]
     if quota.key in cell.quotas:
         choices.append(QuotaRemoved(quota.key))
+    budget = Budget("web", (Constraint("app", "==", ("web",)),), Share(data.draw(st.integers(1, 3))))
+    choices += [BudgetSet(budget), CellFrozen("x"), CellUnfrozen()]
+    if budget.name in cell.budgets:
+        choices.append(BudgetRemoved(budget.name))
     return data.draw(st.sampled_from(choices))
 
 

@@ -5,10 +5,12 @@ import pytest
 from borgish.api.views.events import _LINES, event_views
 from borgish.bands import Bands
 from borgish.cell import events as happened
+from borgish.cell.budgets import Budget
 from borgish.cell.events import AnyEvent, Entry
 from borgish.cell.model import Drain, Quota, Rules, TaskLease, Window
 from borgish.resources import Resources
-from borgish.spec.job import JobSpec
+from borgish.spec.job import Constraint, JobSpec
+from borgish.spec.shares import Share
 from borgish.vocabulary import Band, Ending, Eviction
 from borgish.wire.api import EventView
 from tests.unit.api.cells import machine
@@ -18,6 +20,7 @@ DRAINS = (
     Drain("bob", 1.0, 2.0, window=Window(3600.0, 7200.0, 0.0), begun=False),
 )
 QUOTA = Quota("bob", Band.BATCH, Resources(2000, devices={"gpu": 1000}), 1e9)
+BUDGET = Budget("web", (Constraint("app", "==", ("web",)),), Share())
 
 
 def lines(*events: AnyEvent) -> list[EventView]:
@@ -90,6 +93,10 @@ LATE = happened.TasksEnded("ann/x", (0,), Ending.FINISH, ("",), (0,), (None,), a
         (happened.MachineDrained("m1", ()), "machine", "m1 is not drained, by ann", False),
         (happened.QuotaSet(QUOTA), "quota", "ann set the quota bob/batch to 2 cpu, 1 gpu until 2001", False),
         (happened.QuotaRemoved("bob/batch"), "quota", "ann removed the quota bob/batch", False),
+        (happened.BudgetSet(BUDGET), "budget", "ann set the budget web to at most 1 of app == web", False),
+        (happened.BudgetRemoved("web"), "budget", "ann deleted the budget web", False),
+        (happened.CellFrozen("holidays"), "freeze", "taken down on purpose: holidays", False),
+        (happened.CellUnfrozen(), "freeze", "ann unfroze the cell", False),
         (happened.RulesSet(Rules(Bands(batch=90))), "rules", "batch from 90", False),
         (happened.RulesSet(Rules(quota_required=True)), "rules", "quotas are required", False),
         (happened.MachineUncordoned("m1"), "machine", "takes new tasks again", False),

@@ -4,16 +4,18 @@ import msgspec
 import pytest
 
 from borgish.bands import Bands
+from borgish.cell.budgets import Budget, Freeze
 from borgish.cell.diff import ALIKE_MAX, Change, Kind, difference
 from borgish.cell.model import Cell, Quota, Rules, Taint
 from borgish.resources import Resources
-from borgish.spec.job import JobSpec
+from borgish.spec.job import Constraint, JobSpec
+from borgish.spec.shares import Share
 from borgish.store.codec import decode_snapshot, encode_snapshot
 from borgish.vocabulary import Band, Ending, State, TaintEffect
 from tests.unit.api.cells import job as job_of
 from tests.unit.api.cells import machine, running, small_cell
 
-SECTIONS = ["rules", "machines", "quotas", "jobs", "tasks"]
+SECTIONS = ["rules", "machines", "quotas", "budgets", "jobs", "tasks"]
 
 
 def copied(cell: Cell) -> Cell:
@@ -109,6 +111,23 @@ def test_quotas(old: Cell, new: Cell) -> None:
         ("added", "bob/free", ("1GiB ram",)),
         ("removed", "eve/free", ("nothing",)),
     ]
+
+
+def test_budgets(old: Cell, new: Cell) -> None:
+    web, db = ((Constraint("app", "==", (app,)),) for app in ("web", "db"))
+    old.budgets = {"a": Budget("a", web, Share()), "gone": Budget("gone", web, Share(1, 10))}
+    new.budgets = {"a": Budget("a", db, Share(2)), "new": Budget("new", (*web, *db), Share(3))}
+    assert found(old, new, "budgets") == [
+        ("changed", "a", ("where: app == web -> app == db", "max_unavailable: 1 -> 2")),
+        ("removed", "gone", ("at most 10% of app == web",)),
+        ("added", "new", ("at most 3 of app == web, app == db",)),
+    ]
+
+
+def test_a_freeze_is_of_the_rules(old: Cell, new: Cell) -> None:
+    new.freeze = Freeze("ann", 0.0, "holidays")
+    frozen = "not frozen -> frozen by ann since 1970-01-01T00:00:00.000Z: holidays"
+    assert found(old, new, "rules") == [("changed", "freeze", (frozen,))]
 
 
 def test_jobs_come_and_go_with_their_tasks(old: Cell, new: Cell) -> None:

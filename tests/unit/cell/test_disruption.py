@@ -4,23 +4,38 @@ from typing import Any
 
 import pytest
 
-from borgish.cell.commands import EvictTasks, KillTasks, PlaceTasks, SeenAttempt, SetMachineDown, SubmitJob
+from borgish.cell.budgets import Budget
+from borgish.cell.commands import (
+    EvictTasks,
+    FreezeCell,
+    KillTasks,
+    PlaceTasks,
+    RemoveBudget,
+    SeenAttempt,
+    SetBudget,
+    SetMachineDown,
+    SubmitJob,
+    UnfreezeCell,
+)
 from borgish.cell.decide import decide
 from borgish.cell.disruption import Gate
 from borgish.cell.events import Entry, TasksEvicted
 from borgish.cell.observed import Observed
 from borgish.cell.recorded import commands_of, observed_of, recorded_of
+from borgish.errors import Invalid, NotFound
 from borgish.resources import Resources
-from borgish.spec.job import Disruption, Health, Restart
+from borgish.spec.job import Constraint, Disruption, Health, Restart
 from borgish.spec.shares import Rate, Share, parse_rate, parse_share
 from borgish.vocabulary import Eviction, JobKind, Phase, RestartPolicy
 from tests.unit.cell.test_decide import NOW, Desk, seen, spec
 
 
-def up(desk: Desk, tasks: int, **changes: Any) -> None:
+def up(desk: Desk, tasks: int, name: str = "web", **changes: Any) -> None:
     """Let a job run whose tasks are all up."""
-    desk.submit_and_place(spec(tasks=tasks, resources=Resources(10, 1024), **changes))
-    desk.report(*(seen(desk, index) for index in range(tasks)), whole=True)
+    job = spec(name, tasks, resources=Resources(10, 1024), **changes)
+    desk.submit_and_place(job)
+    attempt = desk.cell.jobs[job.key].tasks[0].attempt
+    desk.report(*(SeenAttempt(f"{job.key}/{index}", attempt, Phase.UP) for index in range(tasks)))
 
 
 def gate(desk: Desk) -> Gate:
@@ -214,3 +229,85 @@ def test_commands_that_are_decided_together_share_what_a_budget_has_left() -> No
         for index, cause in ((1, Eviction.TAINTED), (2, Eviction.TAINTED), (0, Eviction.MACHINE_LOST))
     ]
     assert [bool(events) for events in gone] == [True, False, True]
+
+
+def budget(desk: Desk, most: Share, *where: tuple[str, str], name: str = "app") -> None:
+    conditions = tuple(Constraint(label, "==", (value,)) for label, value in where)
+    desk.do(SetBudget(Budget(name, conditions, most)))
+
+
+def test_a_budget_across_jobs_holds_beside_their_own() -> None:
+    desk = Desk()
+    for name in ("web", "api"):
+        up(desk, 5, name=name, labels={"app": "shop"}, disruption=Disruption(Share(5)))
+    up(desk, 5, name="other")
+    budget(desk, Share(1), ("app", "shop"))
+    asked = gate(desk)
+    assert asked.refused("ann/web", 0) == ""
+    asked.take("ann/web", 0)
+    assert asked.refused("ann/api", 3, at_a_time=5) == (
+        "of the budget app (app == shop) at most 1 of 10 tasks may be down (max_unavailable 1), and down is "
+        "ann/web/0 (about to leave)"
+    )
+    assert asked.refused("ann/other", 3) == ""
+
+
+def test_a_percentage_is_of_all_tasks_that_it_is_about() -> None:
+    desk = Desk()
+    for name in ("web", "api"):
+        up(desk, 10, name=name, labels={"app": "shop"}, disruption=Disruption(Share(10)))
+    budget(desk, Share(1, 20), ("app", "shop"))
+    asked = gate(desk)
+    assert len(asked.pass_through("ann/web", range(10))) == 4
+    desk.do(KillTasks("ann/api"))  # of them fewer are to run now
+    assert len(gate(desk).pass_through("ann/web", range(10))) == 2
+
+
+def test_of_several_budgets_each_has_to_allow_it() -> None:
+    desk = Desk()
+    up(desk, 5, labels={"app": "shop", "tier": "front"}, disruption=Disruption(Share(5)))
+    budget(desk, Share(3), ("app", "shop"))
+    budget(desk, Share(2), ("tier", "front"), name="front")
+    budget(desk, Share(1), ("tier", "back"), name="back")
+    assert len(gate(desk).pass_through("ann/web", range(5))) == 2
+    desk.do(RemoveBudget("front"))
+    assert len(gate(desk).pass_through("ann/web", range(5))) == 3
+
+
+def test_a_budget_about_no_labels_is_refused_and_about_nobody_is_noted() -> None:
+    desk = Desk()
+    with pytest.raises(Invalid, match="selects no labels"):
+        budget(desk, Share(1))
+    command = SetBudget(Budget("app", (Constraint("app", "==", ("shop",)),), Share()))
+    decision = decide(desk.cell, desk.observed, command, "ann", NOW)
+    assert decision.notes == ("no job has such labels now; app holds for those that come",)
+    desk.do(command)
+    assert desk.do(command)[1] == 0
+    with pytest.raises(NotFound, match="no budget other"):
+        desk.do(RemoveBudget("other"))
+
+
+def test_while_it_is_frozen_nothing_goes_but_what_is_down() -> None:
+    desk = Desk()
+    up(desk, 3)
+    desk.do(FreezeCell("holidays"))
+    frozen = "the cell is frozen by ann since 1970-01-01T00:16:40.000Z: holidays"
+    assert gate(desk).refused("ann/web", 0, at_a_time=3) == frozen
+    assert desk.do(EvictTasks("ann/web", (0,), Eviction.TAINTED))[1] == 0
+    assert desk.do(EvictTasks("ann/web", (0,), Eviction.MACHINE_LOST))[1] == 1
+    assert gate(desk).refused("ann/web", 0) == ""
+    desk.do(UnfreezeCell())
+    assert desk.do(UnfreezeCell())[1] == 0
+    assert desk.do(EvictTasks("ann/web", (0,), Eviction.TAINTED))[1] == 0  # the budget is used up by then
+    assert gate(desk).refused("ann/web", 1).startswith("of ann/web at most 1")
+
+
+def test_preemption_by_production_passes_a_freeze_and_by_others_does_not() -> None:
+    desk = Desk()
+    up(desk, 3)
+    for name, priority in (("prod", 200), ("batch", 100)):
+        desk.do(SubmitJob(spec(name, 1, priority=priority)))
+    desk.do(FreezeCell())
+    for name, goes in (("batch", False), ("prod", True)):
+        command = EvictTasks("ann/web", (0,), Eviction.PREEMPTED, "why", preemptor=f"ann/{name}/0")
+        assert bool(desk.do(command)[1]) is goes

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from borgish.cell.budgets import Budget, Freeze
 from borgish.cell.model import (
     Answer,
     Cell,
@@ -23,6 +24,8 @@ from borgish.cell.model import (
     split_quota_key,
 )
 from borgish.resources import Resources
+from borgish.spec.job import Constraint
+from borgish.spec.shares import Share
 from borgish.vocabulary import Band, State
 from tests.unit.cell.lived import machine, spec
 from tests.unit.cell.test_decide import Desk
@@ -85,9 +88,9 @@ def test_a_snapshot_has_all_that_its_cell_was_made_of() -> None:
     quota, answer = Quota("ann", Band.BATCH, Resources(1)), Answer("digest", 3, "ann/web", "submitted")
     parts = ("test", 9, 2, 4, {"ann/web": Job("ann/web", 1, OLD, 5.0, "ann")}, {"m1": machine()})
     leases: Leases = {"ann/web": {0: (TaskLease(8, "m1"),)}}
-    kept = Snapshot(
-        *parts, {quota.key: quota}, {"r1": answer}, Rules(quota_required=True), ((3, 5),), (7.0,), leases
-    )
+    more = ({quota.key: quota}, {"r1": answer}, Rules(quota_required=True), ((3, 5),), (7.0,), leases)
+    budget = Budget("web", (Constraint("app", "==", ("web",)),), Share())
+    kept = Snapshot(*parts, *more, {"web": budget}, Freeze("ann", 5.0))
     assert all(msgspec.structs.astuple(kept)), "a field that is left out would not be missed"
     assert Cell(kept).snapshot() == kept
 

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from borgish.cell.budgets import Budget
 from borgish.cell.commands import (
     CordonMachine,
     ForgetJob,
@@ -20,6 +21,9 @@ from borgish.cell.commands import (
 )
 from borgish.cell.decide import decide
 from borgish.cell.events import (
+    BudgetRemoved,
+    BudgetSet,
+    CellFrozen,
     JobChanged,
     JobSubmitted,
     QuotaRemoved,
@@ -32,6 +36,7 @@ from borgish.cell.model import Quota
 from borgish.cell.rollback import Change, plan
 from borgish.resources import Resources
 from borgish.spec.job import Constraint, Override, Restart
+from borgish.spec.shares import Share
 from borgish.vocabulary import Band, Ending, Eviction, JobKind, RestartPolicy, State, TaintEffect
 from tests.unit.cell.lived import Lived, deploy, machine, spec, wanted_of
 
@@ -143,6 +148,22 @@ def test_quotas_come_back_and_go() -> None:
     lived.happen(QuotaRemoved(quota.key))
     lived.roll_back(good)
     assert lived.cell.quotas == {quota.key: msgspec.structs.replace(quota, generation=lived.position)}
+
+
+def test_budgets_come_back_and_go_and_a_freeze_stays() -> None:
+    lived = Lived()
+    budget = Budget("web", (Constraint("app", "==", ("web",)),), Share())
+    lived.happen(BudgetSet(budget))
+    good = lived.position
+    for other in (msgspec.structs.replace(budget, max_unavailable=Share(9)), Budget("db", (), Share())):
+        lived.happen(BudgetSet(other))
+    lived.happen(CellFrozen("holidays"))
+    lived.roll_back(good)
+    assert [each.terms for each in lived.cell.budgets.values()] == [budget.terms]
+    assert lived.cell.freeze is not None
+    lived.happen(BudgetRemoved("web"))
+    lived.roll_back(good)
+    assert [each.terms for each in lived.cell.budgets.values()] == [budget.terms]
 
 
 def test_tasks_too_many_that_do_not_run_are_gone_at_once(lived: Lived) -> None:

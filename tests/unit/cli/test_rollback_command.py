@@ -27,6 +27,8 @@ PLAN = RollbackPlan(
     ),
     machines=("m1 takes new tasks again",),
     quotas=("ann/batch is 4 cpu again", "bob/free goes"),
+    budgets=("web is at most 1 of app == web again",),
+    freeze="the cell stays frozen by ann since 2026-01-01T00:00:00.000Z",
     machines_missing=("m3",),
     refusal="this would stop 5 of 11 running tasks, which is more than 20 %",
     hint="`--yes-stop 5` allows it",
@@ -43,6 +45,12 @@ machines
 quotas
   ~ ann/batch is 4 cpu again
   ~ bob/free goes
+
+budgets
+  ~ web is at most 1 of app == web again
+
+freeze
+  = the cell stays frozen by ann since 2026-01-01T00:00:00.000Z
 
 jobs
   - ann/late: goes; 2 stop
