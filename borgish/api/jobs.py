@@ -6,16 +6,35 @@ from borgish.api.auth import POLICY, Policy, Role, check_owner
 from borgish.api.job_parser import SHORT_BYTES_MAX
 from borgish.api.moments import AT
 from borgish.api.openapi import CONSUMES
-from borgish.api.parameters import LIMIT_MAX, After, DefaultUser, JobName, Limit, Owner, PlanToken, cut
+from borgish.api.parameters import (
+    LIMIT_MAX,
+    After,
+    DefaultUser,
+    JobName,
+    Limit,
+    Owner,
+    PlanToken,
+    VersionNumber,
+    cut,
+)
 from borgish.api.preconditions import ETAG, IF_MATCH
 from borgish.api.request import ApiRequest, find_job
 from borgish.api.services import Reading
-from borgish.api.views.jobs import job_detail, job_view
+from borgish.api.views.jobs import job_detail, job_view, version_detail, version_views
 from borgish.cell.commands import KillTasks, RestartTasks, ScaleJob, SubmitJob
 from borgish.spec.job import JobSpec
 from borgish.spec.read import read_job
 from borgish.vocabulary import BODY_BYTES_MAX, job_key
-from borgish.wire.api import Accepted, IndexesRequest, JobDetail, JobList, PlanView, ScaleRequest
+from borgish.wire.api import (
+    Accepted,
+    IndexesRequest,
+    JobDetail,
+    JobList,
+    PlanView,
+    ScaleRequest,
+    VersionDetail,
+    VersionList,
+)
 
 
 @post(
@@ -63,8 +82,7 @@ async def list_jobs(request: ApiRequest, limit: Limit = LIMIT_MAX, after: After 
 @get("/v1/jobs/{user:str}/{name:str}", opt={POLICY: Policy.READ, AT: True, ETAG: True})
 async def show_job(request: ApiRequest, user: Owner, name: JobName) -> JobDetail:
     """Show a job. Values of its environment are shown to its user and to admins only."""
-    principal = request.user
-    secrets = principal.role == Role.ADMIN or (principal.role == Role.USER and principal.name == user)
+    secrets = _may_see_values(request, user)
 
     def view(reading: Reading) -> JobDetail:
         job = find_job(reading.cell, job_key(user, name))
@@ -74,6 +92,39 @@ async def show_job(request: ApiRequest, user: Owner, name: JobName) -> JobDetail
         )
 
     return await request.read(view)
+
+
+@get("/v1/jobs/{user:str}/{name:str}/versions", opt={POLICY: Policy.READ, AT: True})
+async def list_versions(request: ApiRequest, user: Owner, name: JobName) -> VersionList:
+    """List the specifications that a job had and has: when, by whom, and what was changed."""
+
+    def view(reading: Reading) -> VersionList:
+        job = find_job(reading.cell, job_key(user, name))
+        return VersionList(tuple(version_views(job, reading.cell.rules.bands).values()))
+
+    return await request.read(view)
+
+
+@get(
+    "/v1/jobs/{user:str}/{name:str}/versions/{version:int}",
+    opt={POLICY: Policy.READ, AT: True},
+)
+async def show_version(
+    request: ApiRequest, user: Owner, name: JobName, version: VersionNumber
+) -> VersionDetail:
+    """Show one specification of a job. Values of its environment are shown as those of a job."""
+    secrets = _may_see_values(request, user)
+
+    def view(reading: Reading) -> VersionDetail:
+        job = find_job(reading.cell, job_key(user, name))
+        return version_detail(job, version, reading.cell.rules.bands, secrets=secrets)
+
+    return await request.read(view)
+
+
+def _may_see_values(request: ApiRequest, user: str) -> bool:
+    principal = request.user
+    return principal.role == Role.ADMIN or (principal.role == Role.USER and principal.name == user)
 
 
 @post(
@@ -120,4 +171,7 @@ async def _asked(request: ApiRequest, user: str) -> JobSpec:
     return spec
 
 
-JOBS = (submit_job, plan_job, list_jobs, show_job, kill_tasks, restart_tasks, scale_job)
+JOBS = (
+    *(submit_job, plan_job, list_jobs, show_job, list_versions, show_version),
+    *(kill_tasks, restart_tasks, scale_job),
+)

@@ -41,6 +41,7 @@ MachineName = Annotated[str, PathParameter(schema_extra=_NAMED)]
 BudgetName = Annotated[str, PathParameter(schema_extra=_NAMED)]
 BandName = Annotated[str, PathParameter(schema_extra=_NAMED)]
 TaskIndex = Annotated[int, PathParameter(schema_extra={"minimum": 0, "maximum": TASKS_PER_JOB_MAX - 1})]
+VersionNumber = Annotated[int, PathParameter(schema_extra={"minimum": 1, "maximum": 2**31 - 1})]
 Position = Annotated[int, PathParameter(schema_extra={"minimum": 0, "maximum": 2**63 - 1})]
 
 

@@ -1,4 +1,4 @@
-"""``borgctl job``: submit, check, list, show, edit, kill, restart, scale, wait; and how jobs read."""
+"""``borgctl job``: submit, check, list, show, history, edit, kill, restart, scale, wait; how jobs read."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -117,15 +117,44 @@ def list_(context: typer.Context, at: AtOption = "", output: FormOption = Form.T
 
 
 @app.command()
-def show(context: typer.Context, job: JobName, at: AtOption = "", output: FormOption = Form.TABLE) -> None:
+def show(
+    context: typer.Context,
+    job: JobName,
+    version: Annotated[
+        int | None,
+        typer.Option(
+            "--version", metavar="V", min=1, help="Show this version of it, which `job history` lists."
+        ),
+    ] = None,
+    at: AtOption = "",
+    output: FormOption = Form.TABLE,
+) -> None:
     """Show one job: what it is, what is in its way, its tasks."""
     from borgish.cli.follow import look
     from borgish.cli.lookup import every_task, find_job
 
     client = client_at(context, at, output)
+    if version is not None:
+        from borgish.cli.versions import show_version
+
+        show_version(client, find_job(client, job), version, session_of(context).bands, output)
+        return
     detail = look(client, find_job(client, job))
     name = detail.job.name
     show_one(detail, output, name, lambda it, wide: job_in_full(it, every_task(client, job=name), wide=wide))
+
+
+@app.command()
+def history(context: typer.Context, job: JobName, at: AtOption = "", output: FormOption = Form.TABLE) -> None:
+    """List the versions of a job: who submitted them, when, and what was changed.
+
+    Everything that happened to a job is in `borgctl history JOB`.
+    """
+    from borgish.cli.lookup import find_job
+    from borgish.cli.versions import show_versions
+
+    client = client_at(context, at, output)
+    show_versions(client, find_job(client, job), output)
 
 
 @app.command()

@@ -138,6 +138,35 @@ class JobDetail(msgspec.Struct, frozen=True):
     not_up: dict[Phase, int] = {}  # how many of its running tasks are not up, by phase; {} of the past
 
 
+class VersionView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One of the specifications that a job had, or has: accepted ``at``, ``by`` somebody."""
+
+    version: int
+    at: str
+    by: str
+    running: int  # so many of its tasks run it now
+    present: bool = False
+    changes: tuple[
+        str, ...
+    ] = ()  # against the version before, where that is kept; values of env are not shown
+
+
+class VersionDetail(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One version of a job, complete."""
+
+    job: str
+    version: VersionView
+    spec: JobSpec
+    as_of: AsOf | None = None
+
+
+class VersionList(msgspec.Struct, frozen=True):
+    """The versions of a job that are kept, in order; the present one is the last."""
+
+    items: tuple[VersionView, ...]
+    as_of: AsOf | None = None
+
+
 class RefusalView(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why some tasks of a job are not placed: per reason, how many machines; and the way out."""
 

@@ -7,12 +7,15 @@ import msgspec
 
 from borgish.api.views.tally import is_up
 from borgish.api.views.tasks import phase_of, seen_attempt
-from borgish.cell.model import Cell, Job, Task
+from borgish.bands import Bands
+from borgish.cell.model import Cell, Job, Task, Version
 from borgish.cell.observed import Observed
+from borgish.errors import NotFound
+from borgish.spec.diff import differences
 from borgish.spec.job import JobSpec
 from borgish.text import instant
 from borgish.vocabulary import HELD_BACK, Ending, Outcome, Phase, State, task_name
-from borgish.wire.api import JobDetail, JobView, RefusalView
+from borgish.wire.api import JobDetail, JobView, RefusalView, VersionDetail, VersionView
 
 HIDDEN = "***"
 TASKS_LOOKED_AT_MAX = 200  # for the reason in a list; ``why`` looks at all
@@ -73,6 +76,34 @@ def job_detail(
     not_up = count_not_up(observed, job)
     view = job_view(cell, observed, job, refusals, job.running - not_up.total())
     return JobDetail(view, spec, tuple(refusals), not_up=dict(not_up))
+
+
+def version_views(job: Job, bands: Bands) -> dict[int, VersionView]:
+    """Return the versions of a job that are kept, by number, in order."""
+    running = Counter(task.version for task in job.tasks if task.state is State.RUNNING)
+    views, before = dict[int, VersionView](), None
+    for number, version in versions(job).items():
+        changes = differences(before.spec, version.spec, bands) if before is not None else ()
+        present = number == job.version
+        at = instant(version.at)
+        views[number] = VersionView(number, at, version.by, running[number], present, changes)
+        before = version
+    return views
+
+
+def version_detail(job: Job, number: int, bands: Bands, *, secrets: bool) -> VersionDetail:
+    """Return one version of a job. Raises NotFound. ``secrets``: see ``job_detail``."""
+    views = version_views(job, bands)
+    if number not in views:
+        kept = ", ".join(map(str, views))
+        raise NotFound(f"no version {number} of {job.key} is kept", f"There is {kept}: `borgctl job history`")
+    spec = versions(job)[number].spec
+    return VersionDetail(job.key, views[number], spec if secrets else _without_values(spec))
+
+
+def versions(job: Job) -> dict[int, Version]:
+    """Return the versions of a job that are kept, by number, in order."""
+    return {**job.earlier, job.version: job.present}
 
 
 def count_not_up(observed: Observed, job: Job) -> Counter[Phase]:

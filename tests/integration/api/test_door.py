@@ -41,6 +41,7 @@ async def test_every_route_declares_its_policy() -> None:
 
 def filled(path: str, user: str) -> str:
     values = {"{user}": user, "{name}": "web", "{index}": "0", "{machine}": "m1", "{position}": "20"}
+    values["{version}"] = "1"
     for field, value in values.items():
         path = path.replace(field, value)
     return path

@@ -1,0 +1,55 @@
+"""``borgctl job history`` and ``job show --version``: the specifications that a job had."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from borgish.bands import DEFAULT_BANDS, Bands
+from borgish.cli.render import Column, Form, fields, show_list, show_one
+from borgish.text import age, safe_lines
+from borgish.wire.api import VersionDetail, VersionList, VersionView
+
+if TYPE_CHECKING:
+    from borgish.client import Client
+
+VERSION_COLUMNS: tuple[Column[VersionView], ...] = (
+    Column("VERSION", lambda version: str(version.version), right=True),
+    Column("AGE", lambda version: age(version.at), right=True),
+    Column("BY", lambda version: version.by),
+    Column("RUNNING", lambda version: str(version.running), right=True),
+    Column("CHANGES", lambda version: "; ".join(version.changes) or "-"),
+)
+
+
+def show_versions(client: "Client", job: str, form: Form) -> None:
+    """List the versions of a job."""
+    from borgish.client import quoted
+
+    found = client.get(quoted("jobs", *job.split("/"), "versions"), None, VersionList)
+    show_list(found.items, VERSION_COLUMNS, form, lambda version: f"{job}@{version.version}", "no versions")
+
+
+def show_version(
+    client: "Client", job: str, version: int, bands: Callable[[], Bands | None], form: Form
+) -> None:
+    """Show one version of a job, to people as the job file it is."""
+    from borgish.client import quoted
+
+    found = client.get(quoted("jobs", *job.split("/"), "versions", version), None, VersionDetail)
+    show_one(found, form, f"{job}@{version}", lambda it, _: version_in_full(it, bands() or DEFAULT_BANDS))
+
+
+def version_in_full(found: VersionDetail, bands: Bands) -> str:
+    """Return one version as people read it."""
+    from borgish.spec.write import write_job
+
+    version = found.version
+    head = fields(
+        [
+            ("job", found.job),
+            ("version", f"{version.version}{', the present one' * version.present}"),
+            ("accepted", f"{age(version.at)} ago by {version.by}"),
+            ("running", str(version.running)),
+            ("changes", "; ".join(version.changes)),
+        ]
+    )
+    return f"{head}\n{safe_lines(write_job(found.spec, bands))}"
