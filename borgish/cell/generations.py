@@ -36,7 +36,7 @@ from borgish.cell.commands import (
 )
 from borgish.cell.events import AnyEvent, Entry, JobForgotten, MachineDrained, RolledBack
 from borgish.cell.model import Cell, Job, Machine, Quota, quota_key
-from borgish.errors import PreconditionFailed
+from borgish.errors import Invalid, PreconditionFailed
 
 
 class ThingKind(StrEnum):
@@ -63,17 +63,15 @@ class Outdated(PreconditionFailed):
         self.thing, self.expected, self.now = thing, expected, now
         is_named = thing.kind in (ThingKind.JOB, ThingKind.MACHINE)
         named = thing.name if is_named else f"the {thing.kind} {thing.name}"
-        if not now:
-            what = f"{named} is gone" if expected else f"{named} is not there"
-            generations = f"generation {expected}"
-        else:
-            what = f"{named} was changed" if expected else f"{named} came"
-            generations = f"generation {expected}, now {now}"
-        said = f"{what} since you looked ({generations})"
-        super().__init__(f"{said}: {since}" if since else said, _look_again(thing))
+        what = "is gone" if not now else "was changed" if expected else "came"
+        generations = f"generation {expected}" + f", now {now}" * bool(now)
+        said = f"{named} {what} since you looked ({generations})"
+        super().__init__(f"{said}: {since}" if since else said, _look_again(thing, is_gone=not now))
 
 
-def _look_again(thing: Thing) -> str:
+def _look_again(thing: Thing, *, is_gone: bool) -> str:
+    if is_gone and thing.kind in (ThingKind.JOB, ThingKind.MACHINE):
+        return f"`borgctl history {thing.name}` says what became of it"
     name = " --band ".join(thing.name.split("/")) if thing.kind is ThingKind.QUOTA else thing.name
     return f"look again with `borgctl {thing.kind} show {name}`, and decide anew"
 
@@ -140,9 +138,12 @@ def generation_of(cell: Cell, thing: Thing) -> int:
 
 
 def check_generation(cell: Cell, command: Command, expected: int) -> None:
-    """Raise Outdated unless what a command is about is as it was by then."""
+    """Raise Outdated unless what a command is about is as it was by then; Invalid for one that is about
+    several, where the condition would not hold."""
     thing = thing_of(command)
-    if thing is not None and (now := generation_of(cell, thing)) != expected:
+    if thing is None:
+        raise Invalid("If-Match is of one thing, and this is about several", "Name one, or leave it out")
+    if (now := generation_of(cell, thing)) != expected:
         raise Outdated(thing, expected, now)
 
 

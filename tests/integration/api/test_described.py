@@ -83,6 +83,8 @@ def test_every_refusal_is_described() -> None:
         for method, operation in methods.items():
             expected = {"307", "400", "401", "403", "404", "410", "429", "500", "503"}
             expected |= {"409", "413", "422"} if method == "post" else set()
+            conditions = [each for each in operation["parameters"] if each["name"] == "If-Match"]
+            assert ("412" in operation["responses"]) == bool(conditions), (method, path)
             assert expected < operation["responses"].keys(), (method, path)
 
 

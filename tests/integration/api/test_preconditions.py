@@ -9,11 +9,13 @@ import pytest
 from borgish.api.app import create_routes
 from borgish.api.auth import POLICY, Policy
 from borgish.api.preconditions import ETAG, IF_MATCH
+from borgish.cell.budgets import Budget
 from borgish.cell.events import Entry, JobChanged
 from borgish.client import Client
 from borgish.errors import Invalid, PreconditionFailed
+from borgish.spec.shares import Share
 from borgish.vocabulary import State
-from borgish.wire.api import Accepted, JobDetail, MachineView, Problem, QuotaView, ScaleRequest
+from borgish.wire.api import Accepted, BudgetView, JobDetail, MachineView, Problem, QuotaView, ScaleRequest
 from tests.integration.api.fakes import FakeMaster, RunningApi
 from tests.unit.api.cells import NOW
 
@@ -21,6 +23,7 @@ SHOWN = {
     "/v1/jobs/ann/web": JobDetail,
     "/v1/machines/m1": MachineView,
     "/v1/quotas/ann/batch": QuotaView,
+    "/v1/budgets/few": BudgetView,
 }
 WITHOUT = {
     *("/v1/freeze", "/v1/unfreeze"),
@@ -57,14 +60,16 @@ def problem(body: bytes) -> Problem:
 def test_every_change_takes_a_condition_or_is_known_to_have_none() -> None:
     from borgish.api.openapi import _handlers
 
+    tagged: list[str] = []
     found: dict[bool, set[str]] = {True: set(), False: set()}
     for path, method, handler in _handlers(create_routes(FakeMaster().services)):
         if method == "POST":
             found[bool(handler.opt.get(IF_MATCH))].add(path)
             assert handler.opt[POLICY] is not Policy.READ or not handler.opt.get(IF_MATCH)
-        elif path.replace("{user}", "ann") in SHOWN:
-            assert handler.opt.get(ETAG)
+        elif handler.opt.get(ETAG):
+            tagged.append(path)
     assert found[False] == WITHOUT
+    assert len(tagged) == len(SHOWN)
     assert len(found[True]) == 13
 
 
@@ -72,6 +77,8 @@ def test_every_change_takes_a_condition_or_is_known_to_have_none() -> None:
 def test_one_thing_is_shown_with_its_generation_as_tag(api: RunningApi, admin: Client, path: str) -> None:
     cell = api.master.cell
     cell.jobs["ann/web"].generation, cell.machines["m1"].generation = 17, 17
+    cell.budgets["few"] = Budget("few", (), Share(1), 17)
+    cell.reindex()
     status, tag, body = ask(api, "GET", path)
     shown: Any = msgspec.json.decode(body, type=SHOWN[path])
     assert status == 200

@@ -9,6 +9,7 @@ from borgish.cell.budgets import Budget
 from borgish.cell.commands import (
     Command,
     CordonMachine,
+    DrainMachines,
     EvictTasks,
     JoinMachine,
     KillTasks,
@@ -18,6 +19,7 @@ from borgish.cell.commands import (
     RemoveMachine,
     RemoveQuota,
     RestartTasks,
+    RollBack,
     ScaleJob,
     SetBudget,
     SetMachineDown,
@@ -30,6 +32,7 @@ from borgish.cell.commands import (
 )
 from borgish.cell.generations import DECIDED_BY_PEOPLE, Outdated, Thing, ThingKind, check_generation, thing_of
 from borgish.cell.generations import generation_of as generation
+from borgish.errors import Invalid
 from borgish.resources import Resources
 from borgish.spec.job import Constraint
 from borgish.spec.shares import Share
@@ -148,3 +151,10 @@ def test_who_expects_nothing_is_told_that_something_came(desk: Desk) -> None:
     check_generation(desk.cell, SubmitJob(spec("other")), 0)
     with pytest.raises(Outdated, match="is gone"):
         check_generation(desk.cell, KillTasks("ann/other"), 7)
+
+
+def test_a_condition_on_several_would_not_hold(desk: Desk) -> None:
+    for command in (RollBack(1, 0.0), DrainMachines(("m1", "m2"))):
+        with pytest.raises(Invalid) as caught:
+            check_generation(desk.cell, command, 1)
+        check_refusal(caught.value)

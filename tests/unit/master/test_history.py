@@ -7,6 +7,7 @@ import pytest
 
 from borgish.api.views.history import HistoryFilter
 from borgish.cell.events import AnyEvent, Entry, MachineDown, MachineUp
+from borgish.cell.generations import Thing, ThingKind
 from borgish.clock import Now, SystemClock
 from borgish.master import history
 from borgish.master.core import Core
@@ -173,3 +174,44 @@ async def test_a_slow_store_is_asked_for_less(turns: list[Turn]) -> None:
     await History(turns[0], store, store).latest(HistoryFilter(job="a/b"), 0, 10)
     assert store.pages[:3] == [16, 8, 4]
     assert set(store.pages[2:]) == {4}
+
+
+def decided(position: int, cause: str, subject: str) -> Entry:
+    return Entry(position, 1.0, 1, 1, "ann", cause, (MachineUp("m1"),), subject=subject)
+
+
+async def test_who_decided_about_a_thing_since(turns: list[Turn]) -> None:
+    causes = {30: "CordonMachine", 50: "TaintMachine", 60: "UncordonMachine", 70: "CordonMachine"}
+    entries = [
+        decided(p, causes[p], "m1")
+        if p in causes
+        else decided(p, "CordonMachine", "m2")
+        if p % 2
+        else entry(p)
+        for p in range(1, 101)
+    ]
+    store = store_of(entries)
+    looking, machine = past_of(store, turns), Thing(ThingKind.MACHINE, "m1")
+
+    async def positions_of(after: int, until: int) -> list[int]:
+        return [each.position for each in await looking.decided(machine, after, until)]
+
+    assert await positions_of(30, 70) == [50, 60, 70]
+    assert await positions_of(10, 70) == [50, 60, 70]  # the latest few
+    assert await positions_of(60, 70) == [70]
+    assert await positions_of(30, 0) == [50, 60, 70]  # it is gone: up to the last
+    assert await positions_of(70, 72) == [72]  # how it came again, whatever that was
+    store.given = 0
+    assert await positions_of(69, 70) == [70]
+    assert store.given <= 2 * PAGE_ENTRIES_MIN * 4
+
+
+async def test_who_looks_far_back_is_told_of_the_latest(
+    turns: list[Turn], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "DECIDED_LOOKED_AT_MAX", 40)
+    entries = [decided(p, "CordonMachine", "m1") if p in (5, 200) else entry(p) for p in range(1, 201)]
+    store = store_of(entries)
+    found = await past_of(store, turns).decided(Thing(ThingKind.MACHINE, "m1"), 1, 200)
+    assert [each.position for each in found] == [200]
+    assert store.given == 40
