@@ -95,6 +95,7 @@ class Eviction(StrEnum):
     PREEMPTED = "preempted"
     OUT_OF_RESOURCES = "out of resources"
     PORT_IN_USE = "port in use"  # a foreign program holds a port it was given
+    FAILED = "failed"  # a service that fails there, after its local restarts
     VANISHED = "vanished"  # its machine no longer knows it, as after a reboot
     TAINTED = "tainted"  # its machine got a taint it does not tolerate, or not that long
     UNSUITABLE = "unsuitable"  # its machine no longer meets its constraints

@@ -93,6 +93,11 @@ class Attempt(msgspec.Struct, kw_only=True):
         is_due = self.spec is None or not self.backoff.delay_seconds(self.spec.restart)
         return self.stage is Stage.WAITING and not is_due
 
+    @property
+    def gave_up(self) -> bool:
+        """Whether it failed for the last time that its policy and limits allow, rather than as asked."""
+        return self.ended is Ending.FAIL and self.purpose is Purpose.NONE
+
     def fire(self, event: Event, now: Now, cause: Cause = Cause()) -> list[Action]:  # noqa: B008 - frozen
         """Move as the table has it and return what the runtime has to do; without a row nothing changes."""
         row = TABLE.get((self.stage, self.purpose, event))
@@ -265,6 +270,7 @@ class Attempt(msgspec.Struct, kw_only=True):
             early_ends=self.backoff.ends,
             held_back=self.held_back,
             unkillable=self.unkillable,
+            gave_up=self.gave_up,
         )
 
     # -- which event is the end of a program? -----------------------------------------------------

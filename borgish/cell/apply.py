@@ -21,8 +21,11 @@ from borgish.cell.events import (
     Elected,
     EntriesLost,
     Entry,
+    FailuresForgotten,
     JobChanged,
     JobForgotten,
+    JobHeld,
+    JobReleased,
     JobRestored,
     JobSubmitted,
     LeasesEnded,
@@ -56,6 +59,7 @@ from borgish.cell.events import (
     TasksResubmitted,
     follows,
 )
+from borgish.cell.failing import TRIAL_SECONDS, with_failure
 from borgish.cell.flapping import downs_with
 from borgish.cell.generations import note_decision
 from borgish.cell.leases import lease_of, unleased
@@ -63,6 +67,7 @@ from borgish.cell.lifecycle import (
     OF_ENDING,
     TaskEvent,
     drop_promises,
+    forget_failures,
     forget_job,
     grow,
     require_row,
@@ -78,6 +83,7 @@ from borgish.cell.model import (
     Answer,
     Cell,
     Flaps,
+    Held,
     Job,
     LastRollout,
     LostAttempt,
@@ -164,6 +170,7 @@ def _keep_version(cell: Cell, job: Job, number: int, version: Version) -> None:
     used = {task.version for task in job.tasks if task.state is State.RUNNING}
     job.earlier = {each: earlier[each] for each in sorted(earlier) if each in used or each >= latest[0]}
     cell.touched.versions.add(job.key)
+    forget_failures(cell, job, range(len(job.tasks)))  # of the new one nobody knows yet how it does
 
 
 def _forget_lost(job: Job, spec: JobSpec) -> None:
@@ -242,6 +249,11 @@ def _tasks_placed(cell: Cell, event: TasksPlaced, entry: Entry) -> None:
             _advance_ports(cell, cell.machines[machine], given)
         if job.spec.exclusive:
             _lease(cell, job.key, index, lease_of(job.spec, cell.machines[machine], entry.position))
+        if job.held is not None and task.failed:
+            trial_at = entry.at + TRIAL_SECONDS
+            job.held = msgspec.structs.replace(
+                job.held, trial_at=trial_at, index=index, attempt=entry.position
+            )
     transition(cell, job, event.indexes, TaskEvent.SCHEDULE, entry.at)
 
 
@@ -287,6 +299,34 @@ def _tasks_evicted(cell: Cell, event: TasksEvicted, entry: Entry) -> None:
             task.lost = (*task.lost, lost)[-LOST_ATTEMPTS_MAX:]
         elif event.cause is Eviction.RESTART:
             task.lost = ()  # its user wants it to run anew
+    if event.cause is Eviction.RESTART:
+        forget_failures(cell, job, event.indexes)
+    for index, failed in zip(event.indexes, event.failed, strict=False):
+        job.tasks[index].failed = with_failure(job.tasks[index].failed, failed)
+        cell.failing.setdefault(job.key, set()).add(index)
+    for index, code, signal in zip(event.indexes, event.exit_codes, event.signals, strict=False):
+        job.tasks[index].exit_code, job.tasks[index].signal = code, signal
+
+
+def _failures_forgotten(cell: Cell, event: FailuresForgotten, _entry: Entry) -> None:
+    forget_failures(cell, cell.jobs[event.job], event.indexes)
+
+
+def _job_held(cell: Cell, event: JobHeld, entry: Entry) -> None:
+    job = cell.jobs[event.job]
+    job.held = Held(event.reason, entry.at, event.trial_at)
+    touch(cell, job, ())
+
+
+def _job_released(cell: Cell, event: JobReleased, _entry: Entry) -> None:
+    """How often its tasks failed is remembered until they run well: one that fails again holds it at once."""
+    job = cell.jobs[event.job]
+    job.held = None
+    failing = cell.failing.get(job.key, set())
+    for index in failing:
+        task = job.tasks[index]
+        task.failed = tuple(msgspec.structs.replace(each, until=0.0) for each in task.failed)
+    touch(cell, job, failing)
 
 
 def note_disrupted(job: Job, tasks: int, at: float) -> None:
@@ -630,6 +670,9 @@ _APPLY: dict[type[AnyEvent], Callable[[Cell, Any, Entry], None]] = {
     PlacesPromised: _places_promised,
     TasksRestarted: _tasks_restarted,
     TasksEvicted: _tasks_evicted,
+    FailuresForgotten: _failures_forgotten,
+    JobHeld: _job_held,
+    JobReleased: _job_released,
     TasksEnded: _tasks_ended,
     TasksResubmitted: _tasks_resubmitted,
     LeasesFound: _leases_found,

@@ -75,6 +75,26 @@ class EvictTasks(Command, frozen=True, tag=True):
     preemptor: str = ""
 
 
+class HoldJob(Command, frozen=True, tag=True):
+    """Reconcilers: try what failed of a job once a minute only, since it fails everywhere."""
+
+    job: str
+    reason: str
+
+
+class ReleaseJob(Command, frozen=True, tag=True):
+    """Reconcilers: hold a job no longer."""
+
+    job: str
+
+
+class ForgetFailures(Command, frozen=True, tag=True):
+    """Reconcilers: these tasks run well, and avoid no machine any more."""
+
+    job: str
+    indexes: tuple[int, ...]
+
+
 class ForgetJob(Command, frozen=True, tag=True):
     job: str
 
@@ -314,6 +334,7 @@ class SeenAttempt(msgspec.Struct, frozen=True):
     alloc: str = ""  # the attempt of the alloc that it is in, like user/room/3@1200
     programs: tuple[SeenProgram, ...] = ()
     early_ends: int = 0
+    gave_up: bool = False
     since: float = 0.0  # seen in this phase after so many restarts; of the master's monotonic clock
 
 

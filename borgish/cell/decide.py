@@ -25,8 +25,10 @@ from borgish.cell.commands import (
     DrainMachines,
     EndLeases,
     EvictTasks,
+    ForgetFailures,
     ForgetJob,
     FreezeCell,
+    HoldJob,
     JoinMachine,
     KillTasks,
     LoseMachine,
@@ -35,6 +37,7 @@ from borgish.cell.commands import (
     PauseRollouts,
     PlaceTasks,
     PromisePlaces,
+    ReleaseJob,
     ReleaseMachine,
     RemoveBudget,
     RemoveMachine,
@@ -67,6 +70,7 @@ from borgish.cell.events import (
     TasksPlaced,
     TasksResubmitted,
 )
+from borgish.cell.failing import decide_forget, decide_hold, decide_release, forgotten
 from borgish.cell.leases import over
 from borgish.cell.lifecycle import TaskEvent, allows, check_row, check_transitions, movable
 from borgish.cell.model import Cell, Job, task_count
@@ -132,13 +136,16 @@ def _submit_again(cell: Cell, job: Job, now: Now) -> Decision:
     """Bring back what was killed of a live job. What finished or failed keeps its outcome."""
     text = f"{job.key} is there already, exactly like this"
     killed = tuple(index for index in _to_run(job) if job.tasks[index].ending is Ending.KILL)
+    tried = forgotten(cell, job, range(len(job.tasks)))
+    if tried:
+        text = f"{text}; what failed is tried again now"
     if not killed:
-        return Decision((), job.key, text)
+        return Decision(tried, job.key, text)
     check_inside(cell, job.spec)
     admit(cell, job.spec, killed, now.wall)
     again = f"{task_count(len(killed))} that {'was' if len(killed) == 1 else 'were'} killed"
     text = f"{text}; {again} {'is' if len(killed) == 1 else 'are'} pending again"
-    return Decision((TasksResubmitted(job.key, killed),), job.key, text)
+    return Decision((TasksResubmitted(job.key, killed), *tried), job.key, text)
 
 
 def _to_run(job: Job) -> list[int]:
@@ -203,8 +210,9 @@ def _restart(cell: Cell, _o: Observed, command: RestartTasks, actor: str, now: N
     reason = f"restarted by {actor}"
     evicted = (TasksEvicted(job.key, running, Eviction.RESTART, reason),) * bool(running)
     again = (TasksResubmitted(job.key, dead),) * bool(dead)
+    tried = forgotten(cell, job, chosen)  # also of those that wait: their user wants them to be tried now
     text = f"{task_count(len(running) + len(dead))} of {job.key} restarted"
-    return Decision((*evicted, *evicted_with(cell, job, running, reason), *again), job.key, text)
+    return Decision((*evicted, *evicted_with(cell, job, running, reason), *again, *tried), job.key, text)
 
 
 def _forget(cell: Cell, _o: Observed, command: ForgetJob, _actor: str, _now: Now) -> Decision:
@@ -319,6 +327,9 @@ _DECIDE: dict[type[Command], Callable[[Cell, Observed, Any, str, Now], Decision]
     KillTasks: _kill,
     RestartTasks: _restart,
     ForgetJob: _forget,
+    HoldJob: decide_hold,
+    ReleaseJob: decide_release,
+    ForgetFailures: decide_forget,
     PlaceTasks: _place,
     PromisePlaces: _promise,
     EndLeases: _end_leases,

@@ -44,6 +44,7 @@ from borgish.cell.events import (
     TasksEvicted,
     TasksRestarted,
 )
+from borgish.cell.failing import moved, why_moved
 from borgish.cell.flapping import quarantine
 from borgish.cell.leases import lease_of, on_machine
 from borgish.cell.model import Cell, Machine, Taint, TaskLease, task_count
@@ -248,7 +249,7 @@ def _machine(cell: Cell, name: str) -> Machine:
 # Reports
 
 
-def observe(cell: Cell, _o: Observed, report: Observe, _actor: str, _now: Now) -> Decision:
+def observe(cell: Cell, _o: Observed, report: Observe, _actor: str, now: Now) -> Decision:
     """Return the events that a machine's report brings about. A machine not in the cell brings none."""
     machine = cell.machines.get(report.machine)
     if machine is None:
@@ -262,13 +263,30 @@ def observe(cell: Cell, _o: Observed, report: Observe, _actor: str, _now: Now) -
             reason = f"{machine.name} was rebooted"
             events.append(TasksEvicted(job, tuple(index for index, _ in rows), Eviction.VANISHED, reason))
     events.extend(_restarts(cell, news))  # first: of a task that has ended since, the count is history too
+    failed, news = _failures(cell, news, now.wall)
     ended = [a for a in news if a.ended in RESULTS]
+    events.extend(failed)
     events.extend(_endings(ended))
     events.extend(_evictions(cell, machine, report, news))
     late = _late_endings(cell, machine, report, {a.task for a in ended})
     events.extend(_endings(late, late=True))
     events.extend(_leases(cell, machine, report, {(a.task, a.attempt) for a in (*ended, *late)}))
     return Decision(tuple(events), machine.name, f"report of {machine.name}")
+
+
+def _failures(cell: Cell, news: list[SeenAttempt], at: float) -> tuple[list[TasksEvicted], list[SeenAttempt]]:
+    """Return the evictions of services' tasks that failed where they are, and the news of all others."""
+    evicted: list[TasksEvicted] = []
+    others: list[SeenAttempt] = []
+    for attempt in sorted(news, key=lambda a: a.task):
+        job, index = split_task_name(attempt.task)
+        task = cell.jobs[job].tasks[index]
+        why = why_moved(cell.jobs[job], task, attempt)
+        if why and not attempt.port_in_use:
+            evicted.append(moved(cell.jobs[job], task, attempt, why, at))
+        else:
+            others.append(attempt)
+    return evicted, others
 
 
 _NOT_STARTED = (Phase.STARTING, Phase.BACKING_OFF, Phase.CRASH_LOOPING)

@@ -9,7 +9,18 @@ from typing import Any
 import msgspec
 
 from borgish.cell.budgets import Budget
-from borgish.cell.model import Drain, Machine, Quota, Rollout, Rules, Taint, Task, TaskLease, Version
+from borgish.cell.model import (
+    Drain,
+    FailedOn,
+    Machine,
+    Quota,
+    Rollout,
+    Rules,
+    Taint,
+    Task,
+    TaskLease,
+    Version,
+)
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Ending, Eviction, Hold, RolloutKind, Runtime
@@ -115,6 +126,30 @@ class TasksEvicted(Event, frozen=True, tag=True):
     notice_seconds: float = -1.0  # bounds the grace of their stop; below 0: does not
     preemptor: str = ""  # the task that needed their room
     results_count: bool = False  # these attempts may end by themselves yet, and that counts
+    failed: tuple[FailedOn, ...] = ()  # what is remembered of each; empty: nothing of any
+    exit_codes: tuple[int | None, ...] = ()  # of their last programs; empty: no news
+    signals: tuple[int | None, ...] = ()
+
+
+class FailuresForgotten(Event, frozen=True, tag=True):
+    """Tasks that had failed run well, or are to be tried anew: they avoid no machine any more."""
+
+    job: str
+    indexes: tuple[int, ...]
+
+
+class JobHeld(Event, frozen=True, tag=True):
+    """Tasks of a job fail wherever they are: what failed is tried once a minute, first at ``trial_at``."""
+
+    job: str
+    reason: str
+    trial_at: float  # seconds since 1970
+
+
+class JobReleased(Event, frozen=True, tag=True):
+    """A job is held no longer: what failed of it is placed as any, and avoids no machine for now."""
+
+    job: str
 
 
 class TasksEnded(Event, frozen=True, tag=True):
@@ -388,6 +423,9 @@ AnyEvent = (
     | PlacesPromised
     | TasksRestarted
     | TasksEvicted
+    | FailuresForgotten
+    | JobHeld
+    | JobReleased
     | TasksEnded
     | TasksResubmitted
     | LeasesFound

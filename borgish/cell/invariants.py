@@ -7,6 +7,7 @@ yields none.
 from collections.abc import Iterator
 
 from borgish.cell.allocs import is_alloc_set
+from borgish.cell.failing import AVOIDED_MAX
 from borgish.cell.model import Cell, Demand, Job, Task
 from borgish.resources import DEVICE_MILLIS, Resources
 from borgish.vocabulary import Ending, State, task_name
@@ -208,6 +209,21 @@ def drains_are_kept_once(cell: Cell) -> Iterator[str]:
             yield f"{name} has a maintenance window that ends before it begins"
 
 
+def failures_are_of_live_services(cell: Cell) -> Iterator[str]:
+    """What is remembered of failures is of live tasks, bounded, and indexed; only jobs of such are held."""
+    failing = {key: {task.index for task in job.tasks if task.failed} for key, job in cell.jobs.items()}
+    if {key: indexes for key, indexes in failing.items() if indexes} != cell.failing:
+        yield "the index of tasks that failed does not follow from the tasks"
+    for key, indexes in failing.items():
+        job = cell.jobs[key]
+        if job.held is not None and not indexes:
+            yield f"{key} is held, and none of its tasks failed"
+        for task in (job.tasks[index] for index in indexes):
+            machines = [each.machine for each in task.failed]
+            if task.state is State.DEAD or len(set(machines)) != len(machines) or len(machines) > AVOIDED_MAX:
+                yield f"{key}/{task.index} is {task.state} and failed on {machines}"
+
+
 def _running(cell: Cell) -> Iterator[tuple[str, Job, Task]]:
     for key, job in cell.jobs.items():
         for task in job.tasks:
@@ -229,4 +245,5 @@ CHECKS = (
     ports_are_held_once,
     lost_attempts_are_of_live_tasks,
     drains_are_kept_once,
+    failures_are_of_live_services,
 )

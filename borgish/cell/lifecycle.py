@@ -103,6 +103,9 @@ def _move(event: TaskEvent) -> _Move:
 # ``apply`` ask for every task that is placed.
 _MOVES = {event: _move(event) for event in TaskEvent}
 
+_GOES_ON = (TaskEvent.SCHEDULE, TaskEvent.EVICT, TaskEvent.UPDATE)
+"""After these a task still avoids the machines on which it failed."""
+
 _HINTS = {TaskEvent.UPDATE: "submit it again to bring it back"}
 """The way out where a row is missing that users may ask for."""
 
@@ -248,9 +251,16 @@ def transition(
             job.dead += 1
             job.finished += ending is Ending.FINISH
             task.lost = ()  # what is over has its result
-    if not cell.waiting.get(key, True):
-        del cell.waiting[key]
-    if target is not None:
+    _settle(cell, job, indexes, event)
+
+
+def _settle(cell: Cell, job: Job, indexes: Sequence[int], event: TaskEvent) -> None:
+    """Let what is known of a job and its tasks follow from a move."""
+    if not cell.waiting.get(job.key, True):
+        del cell.waiting[job.key]
+    if event not in _GOES_ON:
+        _drop_failures(cell, job, indexes)
+    if _MOVES[event].target is not None:
         touch(cell, job, indexes)
 
 
@@ -296,6 +306,24 @@ def drop_promises(cell: Cell, job: Job, indexes: Iterable[int]) -> None:
                 del cell.promised[task.promised]
             cell.touched.placements.add(task.promised)
             task.promised = ""
+
+
+def forget_failures(cell: Cell, job: Job, indexes: Iterable[int]) -> None:
+    """Let tasks avoid no machine; a job of which none failed is held no longer."""
+    touch(cell, job, _drop_failures(cell, job, indexes))
+
+
+def _drop_failures(cell: Cell, job: Job, indexes: Iterable[int]) -> Iterable[int]:
+    if (failing := cell.failing.get(job.key)) is None:
+        return ()
+    gone = failing.intersection(indexes)
+    for index in gone:
+        job.tasks[index].failed = ()
+    failing -= gone
+    if not failing:
+        del cell.failing[job.key]
+        job.held = None
+    return gone
 
 
 def touch(cell: Cell, job: Job, indexes: Iterable[int]) -> None:

@@ -52,6 +52,15 @@ Leases = dict[str, dict[int, tuple[TaskLease, ...]]]
 """By job and index; also of jobs and tasks that are no more."""
 
 
+class FailedOn(msgspec.Struct, frozen=True, gc=False):
+    """A machine on which a task failed ``times`` times, and which it avoids until then (seconds since
+    1970)."""
+
+    machine: str
+    until: float
+    times: int
+
+
 class Task(msgspec.Struct, gc=False, omit_defaults=True):
     """One index of a job. ``machine`` and ``ports`` are those of ``attempt``, also when it is over."""
 
@@ -75,6 +84,7 @@ class Task(msgspec.Struct, gc=False, omit_defaults=True):
     notice_seconds: float = -1.0  # bounds the grace of the attempt last evicted; below 0: does not
     lost: tuple[LostAttempt, ...] = ()  # while not dead: attempts whose result counts, should it come late
     version: int = 1  # of its job's specifications, that ``attempt`` runs, or ran
+    failed: tuple[FailedOn, ...] = ()  # while not dead: until it runs well; the latest last
 
 
 def task_count(count: int) -> str:
@@ -142,6 +152,16 @@ VERSIONS_KEPT = 20
 """Of each job, its present version among them; those that tasks still run are kept beside."""
 
 
+class Held(msgspec.Struct, frozen=True):
+    """A job whose tasks fail wherever they are; see ``cell.failing``. Times are in seconds since 1970."""
+
+    reason: str
+    since: float
+    trial_at: float  # the next one may begin then
+    index: int = -1  # of the task that was tried last
+    attempt: int = 0  # of that trial
+
+
 class Job(msgspec.Struct):
     """A user's job. ``tasks[i].index == i``. The counts follow from the tasks; ``apply`` keeps them."""
 
@@ -161,6 +181,7 @@ class Job(msgspec.Struct):
     versioned_at: float = 0.0  # seconds since 1970; 0: when it was submitted
     versioned_by: str = ""  # "": who submitted it
     earlier: dict[int, Version] = {}  # those before ``version``, by number, in order
+    held: Held | None = None  # while its tasks fail wherever they are
     last_rollout: LastRollout | None = None
     # When its tasks were last taken down on purpose, in seconds since 1970: as many as ``max_rate`` asks for.
     disrupted: tuple[float, ...] = ()
@@ -396,6 +417,7 @@ class Cell:
         self.placed: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of running tasks
         self.waiting: dict[str, set[int]] = {}  # by job: indexes of pending tasks
         self.promised: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of promised places
+        self.failing: dict[str, set[int]] = {}  # by job: indexes of tasks that failed and do not run well yet
         self.rolling: set[str] = set()  # jobs with tasks that a rollback has not reached yet
         self.demand: Demand  # what users ask for
         self.members: Members  # of budgets
@@ -426,11 +448,14 @@ class Cell:
         self.placed = {name: set() for name in self.machines}
         self.waiting = {}
         self.promised = {}
+        self.failing = {}
         self.demand = Demand(self.jobs, self.rules.bands)
         self.members = Members(self.jobs, self.budgets.values())
         self.rolling = {key for key, job in self.jobs.items() if job.rollout is not None}
         for job in self.jobs.values():
             for task in job.tasks:
+                if task.failed:
+                    self.failing.setdefault(job.key, set()).add(task.index)
                 if task.state is State.RUNNING:
                     self.placed.setdefault(task.machine, set()).add((job.key, task.index))
                 elif task.state is State.PENDING:

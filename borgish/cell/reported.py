@@ -23,7 +23,7 @@ from borgish.cell.events import (
     TasksRestarted,
 )
 from borgish.cell.model import Cell
-from borgish.vocabulary import RESULTS, Phase, task_name
+from borgish.vocabulary import RESULTS, Eviction, Phase, task_name
 
 _DECIDED_BY: dict[str, Any] = {
     "phase": Phase.STOPPING,
@@ -35,9 +35,15 @@ _DECIDED_BY: dict[str, Any] = {
     "exit_reason": "",
     "reason": "",
     "port_in_use": 0,
+    "early_ends": 0,
+    "gave_up": False,
 }
 """The fields of an attempt by which ``decide_machines.observe`` decides, each with what it is where nothing
 is kept."""
+
+
+_AS_IT_IS = ""
+"""In place of a phase: all that is decided by was looked at, and is kept as it was reported."""
 
 
 def report_facts(report: Observe, events: Sequence[AnyEvent]) -> Facts:
@@ -95,11 +101,15 @@ def _events_by_task(events: Iterable[AnyEvent]) -> dict[str, dict[str, Any]]:
             of_task.update(zip(names, row, strict=True))
             if isinstance(event, TasksEnded):
                 of_task["ended"] = event.ending
+            elif isinstance(event, TasksEvicted) and event.cause is Eviction.FAILED:
+                of_task["phase"] = _AS_IT_IS
     return by_task
 
 
 def _not_in_events(seen: SeenAttempt, by_task: dict[str, Any], *, rebooted: bool) -> dict[str, Any]:
-    if seen.ended in RESULTS:  # no matter then which of two reasons it is
+    if by_task["phase"] == _AS_IT_IS:
+        rebooted = True
+    elif seen.ended in RESULTS:  # no matter then which of two reasons it is
         seen = msgspec.structs.replace(seen, reason=seen.reason or seen.exit_reason, exit_reason="")
     else:
         seen = msgspec.structs.replace(seen, started_at=0.0)

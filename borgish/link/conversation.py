@@ -292,6 +292,7 @@ def seen_attempt(report: AttemptReport) -> SeenAttempt:
         alloc=report.alloc if _ALLOC_NAME.fullmatch(report.alloc) else "",
         programs=tuple(seen_program(program) for program in report.programs),
         early_ends=report.early_ends,
+        gave_up=report.gave_up,
     )
 
 

@@ -10,7 +10,7 @@ at every step.
 
 The order matters: a machine's state is settled before the tasks on it are evaluated, what a rollback wants of
 tasks before they are placed, and tasks before the jobs they belong to. Of the reasons to leave a machine,
-that it is down comes first.
+that it is down comes first. What fails is held before it is placed again.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,7 +20,17 @@ from borgish.cell.commands import Command
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
 from borgish.clock import Now
-from borgish.reconcilers import drains, jobs, leases, machines, rollout, stranded, suitability, taints
+from borgish.reconcilers import (
+    drains,
+    failing,
+    jobs,
+    leases,
+    machines,
+    rollout,
+    stranded,
+    suitability,
+    taints,
+)
 from borgish.reconcilers.settings import ReconcileSettings
 
 Reconcile: TypeAlias = Callable[[Cell, Observed, ReconcileSettings, Now], Iterable[Command]]
@@ -43,6 +53,7 @@ RECONCILERS: tuple[Reconciler, ...] = (
     Reconciler("suitability", suitability.reconcile),
     Reconciler("rollout", rollout.reconcile, between=rollout.reconcile_hurried),
     Reconciler("leases", leases.reconcile),
+    Reconciler("failing", failing.reconcile),
     Reconciler("jobs", jobs.reconcile),
 )
 """In the order in which they run."""

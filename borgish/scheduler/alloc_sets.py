@@ -77,7 +77,7 @@ class AllocSets:
             fleet.read_on(cell, observed, sorted(alloc_set.stale))
             alloc_set.stale.clear()
             fleet.close(cell, gone)
-            run = Pass(cell, alloc_set.memory, Preemptions(cell, fleet, now), budget, waiting[key])
+            run = Pass(cell, alloc_set.memory, Preemptions(cell, fleet, now), budget, waiting[key], now)
             plan = run.plan(leaving=frozenset())
             placements = tuple(_on_machines(cell.jobs[key], each) for each in plan.placements)
             self.refresh(name for placement in placements for name in placement.machines)

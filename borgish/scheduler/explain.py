@@ -20,7 +20,7 @@ from borgish.cell.model import Cell, Job
 from borgish.resources import DEVICE_MILLIS, show_devices
 from borgish.scheduler.affinity import UNFIT, Labelled, Rule, selects
 from borgish.scheduler.arrays import BoolArray, FloatArray, IntArray
-from borgish.scheduler.feasibility import Reason, kind_name, reasons, show_amount
+from borgish.scheduler.feasibility import AVOIDED, Reason, kind_name, reasons, show_amount
 from borgish.scheduler.fleet import ABSENT, CPU, DISK, PORTS, RAM, Amounts, Fleet, device_kind, level_of
 from borgish.scheduler.task_class import Explanation, TaskClass
 from borgish.spec.constraints import contradiction_words
@@ -329,6 +329,10 @@ def waits_for(fleet: Fleet, kind: TaskClass, failures: Failures, staying: FloatA
     rule = nobody_near(kind)
     if rule is not None:
         return f"a task with {_labels(rule)} to run"
+    avoided = failures.only([each for each in failures.all if each.key == AVOIDED])
+    if np.any(avoided):
+        names = [fleet.names[row] for row in np.flatnonzero(avoided).tolist()]
+        return f"the end of its back-off on {listed(names[:NAMES_SHOWN], max(0, len(names) - NAMES_SHOWN))}"
     would = failures.only([each for each in failures.all if each.comes_free])
     rows = np.flatnonzero(would & _possible(fleet, failures))
     rows = rows[can_come_free(fleet, kind, rows, staying)]

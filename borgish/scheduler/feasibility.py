@@ -35,6 +35,9 @@ from borgish.vocabulary import TaintEffect
 TAINTS_LISTED_MAX = 16  # different taints that are listed one by one
 SUITABLE_KEPT = 1024  # answers of the static filters that are kept; 10 kB each at 10,000 machines
 
+AVOIDED = "avoided"
+"""The reason that is over by itself."""
+
 PLURALS = {"is": "are", "has": "have", "does": "do"}
 
 
@@ -254,6 +257,24 @@ def refused_by(tolerations: tuple[Toleration, ...], taints: tuple[Taint, ...]) -
     )
 
 
+class NotAvoided(Filter):
+    """The task has not failed there of late (``cell.failing``)."""
+
+    def applies(self, kind: TaskClass) -> bool:
+        return bool(kind.wanted.avoids)
+
+    def check(self, fleet: Fleet, kind: TaskClass, rows: Rows) -> BoolArray:
+        passes = np.ones(fleet.up.shape, dtype=np.bool_)
+        for name in kind.wanted.avoids:
+            passes[fleet.rows_on(name)] = False
+        found: BoolArray = passes[rows]
+        return found
+
+    def explain(self, fleet: Fleet, kind: TaskClass) -> Iterator[Reason]:
+        fails, text = ~self.check(fleet, kind, ALL), "is avoided for a while: the task failed there"
+        yield Reason(key=AVOIDED, fails=fails, text=text)
+
+
 class RunsImage(Filter):
     """Where some machine has the image, its architecture is known, and this machine is of it."""
 
@@ -413,6 +434,7 @@ STATIC_FILTERS: tuple[Filter, ...] = (
     HasRuntime(),
     RuntimeWorks(),
     Tolerates(),
+    NotAvoided(),
     RunsImage(),
     Constraints(),
 )

@@ -12,8 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from borgish.cell.model import Cell, Job
+from borgish.clock import Now
 from borgish.scheduler.arrays import BoolArray, FloatArray, IntArray
 from borgish.scheduler.explain import Explainer, Members
+from borgish.scheduler.failing import avoid, with_held
 from borgish.scheduler.failure_domains import EvenPlacement, Replicas, domains_of
 from borgish.scheduler.feasibility import feasible, suitable
 from borgish.scheduler.fleet import CPU, RAM, Fleet
@@ -85,11 +87,18 @@ class Pass:
     """One pass. ``budget_left`` is how many more tasks may be tried."""
 
     def __init__(
-        self, cell: Cell, memory: Memory, preemptions: Preemptions, budget: int, jobs: Collection[str]
+        self,
+        cell: Cell,
+        memory: Memory,
+        preemptions: Preemptions,
+        budget: int,
+        jobs: Collection[str],
+        now: Now,
     ) -> None:
         """Place the waiting tasks of these jobs; ``budget`` is how many are tried."""
         self._cell, self._jobs, self._preemptions = cell, jobs, preemptions
         fleet, classes, policy, scores = memory
+        self._now = now
         self._fleet, self._classes, self._policy, self._scores = fleet, classes, policy, scores
         self._budget = budget
         self._more = False
@@ -98,7 +107,8 @@ class Pass:
         self._taken_back: list[Promise] = []
         self._full: set[TaskClass] = set()  # these have to preempt: room only becomes less within a pass
         self._refusals = Refusals(cell, fleet)
-        self._levels = levels(cell, classes, fleet, jobs)
+        self._levels = levels(cell, classes, fleet, jobs, now.wall)
+        avoid(cell, classes, fleet, self._levels, now.wall)
         policy.learn(fleet, Demand(cell, fleet, classes, self._levels))
         usable = fleet.usable()
         self._cpu_free = float(fleet.free[CPU].sum(where=usable))
@@ -117,6 +127,7 @@ class Pass:
         for level in self._levels:
             self._place_level(level)
         refusals = self._refusals.explained(self._preemptions.held_back)
+        refusals = with_held(self._cell, self._jobs, refusals, self._now.wall)
         self._classes.forget_unused(used)
         preemptions = self._preemptions.preemptions()
         return Plan(

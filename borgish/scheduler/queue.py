@@ -20,6 +20,7 @@ from zlib import crc32
 import msgspec
 
 from borgish.bands import Bands
+from borgish.cell.failing import may_be_placed
 from borgish.cell.leases import constraints
 from borgish.cell.model import Cell, Job
 from borgish.scheduler.affinity import has_rules, rules_of, selects
@@ -51,15 +52,21 @@ class Classes:
     def __len__(self) -> int:
         return len(self._classes)
 
-    def of(self, cell: Cell, job: Job, index: int, fleet: Fleet) -> TaskClass:
-        """Return the class of one task, with its rules as they are now; below 0: of a job's usual tasks."""
+    def of(self, cell: Cell, job: Job, index: int, fleet: Fleet, avoids: tuple[str, ...] = ()) -> TaskClass:
+        """Return the class of one task, with its rules as they are now; below 0: of a job's usual tasks.
+
+        ``avoids`` are machines on which the task is not to be placed.
+        """
         job_key, spec = job.key, job.spec
         if self.shared and not has_own_needs(spec, index):
             index = -1
         known = self._known.get(job_key)
-        if index < 0 and known is not None and known.spec is spec and known.terms == fleet.topology.terms:
+        is_usual = index < 0 and not avoids
+        if is_usual and known is not None and known.spec is spec and known.terms == fleet.topology.terms:
             return self._with_rules(known.kind, cell, spec, fleet)
         key = _key(spec, index, fleet)
+        if avoids:
+            key = key._replace(wanted=key.wanted._replace(avoids=avoids))
         if spec.gang or has_rules(spec) or any(selects(term, spec) for term in fleet.topology.terms):
             key = key._replace(alone=job_key)
         if not self.shared:
@@ -67,7 +74,7 @@ class Classes:
         kind = self._classes.get(key)
         if kind is None:
             kind = self._classes[key] = _make(key, spec.priority, fleet.bands)
-        if index < 0:
+        if is_usual:
             self._known[job_key] = Known(spec, fleet.topology.terms, kind)
         return self._with_rules(kind, cell, spec, fleet)
 
@@ -187,8 +194,13 @@ def waiting_by_alloc_set(cell: Cell) -> dict[str, list[str]]:
     return found
 
 
-def levels(cell: Cell, classes: Classes, fleet: Fleet, jobs: Collection[str] | None = None) -> list[Level]:
-    """Return these waiting jobs by priority, high to low; unless given, those that are to run on machines."""
+def levels(
+    cell: Cell, classes: Classes, fleet: Fleet, jobs: Collection[str] | None = None, at: float = 0.0
+) -> list[Level]:
+    """Return these waiting jobs by priority, high to low; unless given, those that are to run on machines.
+
+    ``at``: now, in seconds since 1970.
+    """
     fleet.topology.expect([cell.jobs[key].spec for key, indexes in cell.waiting.items() if indexes])
     by_priority: dict[int, dict[str, list[Waiting]]] = {}
     for key in sorted(waiting_by_alloc_set(cell)[""] if jobs is None else jobs):
@@ -199,6 +211,8 @@ def levels(cell: Cell, classes: Classes, fleet: Fleet, jobs: Collection[str] | N
         if key in cell.leases:  # nor do those of which another attempt may run; a gang waits for all
             free = [index for index in indexes if not cell.is_leased(key, index)]
             indexes = [] if spec.gang and len(free) < len(indexes) else free
+        if key in cell.failing:
+            indexes = may_be_placed(cell, job, indexes, at)
         if not indexes:
             continue
         own = sorted(spec.overrides.keys() & cell.waiting[key]) if spec.overrides else ()

@@ -99,7 +99,7 @@ class Scheduler:
         waiting = waiting_by_alloc_set(cell)
         gate = self._budget or Gate(cell, observed, now)
         preemptions = Preemptions(cell, memory.fleet, now, gate, preempts=self._preempts)
-        run = Pass(cell, memory, preemptions, budget, waiting.pop(""))
+        run = Pass(cell, memory, preemptions, budget, waiting.pop(""), now)
         plan = run.plan(leaving(cell, observed))
         self._note_planned(plan, cell)
         if waiting:

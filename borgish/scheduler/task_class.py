@@ -23,6 +23,7 @@ class Wanted(NamedTuple):
     constraints: tuple[Constraint, ...]
     tolerations: tuple[Toleration, ...]
     image: str
+    avoids: tuple[str, ...] = ()  # machines on which the task failed
 
 
 class ClassKey(NamedTuple):

@@ -106,7 +106,7 @@ class Machine:
     ) -> None:
         self.name = name
         self.facts = facts
-        self.programs = Programs(loop, injector)
+        self.programs = Programs(loop, injector, name)
         self.disk = BorgletDisk(name)
         self.process: Process | None = None
         self.app: App | None = None

@@ -62,7 +62,7 @@ class Programs:
     """All programs of one machine. ``changed`` is called when a run ended, by its runtime, as
     long as a borglet listens."""
 
-    def __init__(self, loop: VirtualLoop, injector: FaultInjector) -> None:
+    def __init__(self, loop: VirtualLoop, injector: FaultInjector, machine: str) -> None:
         self.by_key: dict[str, Program] = {}  # the latest run of each attempt
         self.forgotten: set[str] = set()  # attempts that were let go of, for good
         self.results: dict[tuple[str, int], tuple[float, int]] = {}
@@ -76,6 +76,7 @@ class Programs:
         self.unkillable: set[str] = set()  # keys of runs that the kernel does not end
         self._loop = loop
         self._injector = injector
+        self._machine = machine
         self._pid = 1000
 
     def start(self, spec: AttemptSpec, run: int) -> RunState:
@@ -120,7 +121,7 @@ class Programs:
         chance = self._injector.of(spec.key, run)
         if spec.labels.get("sim") == "batch" and not spec.program:
             lives_seconds, code = chance.uniform(0.5, 30), int(chance.random() < 0.2)
-        elif spec.labels.get("sim") == "crashing" and not spec.program:
+        elif self._crashes(spec):
             lives_seconds, code = chance.uniform(0.2, 2), 3
         elif self._injector.faults.task_lives_seconds:
             lives_seconds, code = chance.expovariate(1 / self._injector.faults.task_lives_seconds), 1
@@ -128,9 +129,14 @@ class Programs:
             return
         self._loop.after(lives_seconds, lambda: self._end_by_itself(spec, run, code))
 
+    def _crashes(self, spec: AttemptSpec) -> bool:
+        """Whether a program ends soon each time it is started; with ``sim-on``, on one machine only."""
+        crashes = spec.labels.get("sim") == "crashing" and not spec.program
+        return crashes and spec.labels.get("sim-on", self._machine) == self._machine
+
     def _end_by_itself(self, spec: AttemptSpec, run: int, code: int) -> None:
         calm = not self._injector.faults.task_lives_seconds
-        if not calm or (spec.labels.get("sim") in ("batch", "crashing") and not spec.program):
+        if not calm or (spec.labels.get("sim") == "batch" and not spec.program) or self._crashes(spec):
             program = self.by_key.get(spec.key)
             unasked = program is not None and program.is_alive and not program.is_signalled
             if unasked and program is not None and program.state.run == run and not spec.program:

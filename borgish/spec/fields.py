@@ -91,7 +91,9 @@ _ANNOTATIONS = MapOf(_LABEL, Text(4096, lines=True, empty=True), 64, "{note: som
 RESTART_FIELDS = (
     Field("policy", Choice(RestartPolicy), "always (a service), on_failure (runs to completion) or never"),
     Field(
-        "attempts", Whole(0, 1_000_000), "failures within the time of `within` that end the task; 0: no limit"
+        "attempts",
+        Whole(0, 1_000_000),
+        "failures within the time of `within` that end the task, or move a service's; 0: no limit",
     ),
     Field(
         "within", duration(1, 30 * _DAY_SECONDS, "10m"), "the time in which attempts count", "within_seconds"

@@ -16,7 +16,8 @@ MACHINE = "machine"
 class Restart(msgspec.Struct, frozen=True):
     """When a program that ended is started again on its machine.
 
-    ``attempts`` failures within ``within_seconds`` end the task; 0 means no such limit. The first
+    ``attempts`` failures within ``within_seconds`` end the task, or have a service's go elsewhere; 0 means no
+    such limit (but a service that crashes again and again goes elsewhere: ``cell.failing``). The first
     restart is at once, then back-off doubles from ``backoff_seconds`` to 300 s and starts anew
     after 10 minutes of running well.
     """

@@ -118,6 +118,7 @@ jobs = Table(
     Column("version", Integer, nullable=False, server_default="1"),
     Column("versioned_at", Double, nullable=False, server_default="0"),
     Column("versioned_by", Text, nullable=False, server_default=""),
+    Column("held", Text, nullable=False, server_default=""),  # why; "": it is not
 )
 
 # The specifications that a job had before its present one.
@@ -156,6 +157,7 @@ tasks = Table(
     Column("promised", Text, nullable=False, server_default=""),
     Column("notice_seconds", Double, nullable=False, server_default="-1"),
     Column("version", Integer, nullable=False, server_default="1"),
+    Column("failed", JSON, nullable=False, server_default="[]"),  # where it failed and is not to be placed
     sqlite_with_rowid=False,
 )
 
@@ -304,6 +306,7 @@ def job_row(job: Job, bands: Bands) -> Row:
         job.version,
         job.versioned_at,
         without_nul(job.versioned_by),
+        without_nul(job.held.reason) if job.held else "",
     )
 
 
@@ -342,6 +345,7 @@ def task_rows(job: str, tasks: Iterable[Task]) -> list[Row]:
             t.promised,
             t.notice_seconds,
             t.version,
+            json_text(t.failed) if t.failed else "[]",
         )
         for t in tasks
     ]

@@ -213,6 +213,7 @@ class AttemptReport(msgspec.Struct, frozen=True, omit_defaults=True):
     early_ends: Small = 0  # starts in a row that failed, or whose program ended before a good run
     held_back: bool = False  # back-off holds its next start back
     unkillable: bool = False  # it was killed and goes on
+    gave_up: bool = False  # ended, since restart policy and limits allow no other start here
 
     @property
     def key(self) -> str:

@@ -13,7 +13,9 @@ def upgrade() -> None:
     op.add_column("jobs", sa.Column("version", sa.Integer, nullable=False, server_default="1"))
     op.add_column("jobs", sa.Column("versioned_at", sa.Double, nullable=False, server_default="0"))
     op.add_column("jobs", sa.Column("versioned_by", sa.Text, nullable=False, server_default=""))
+    op.add_column("jobs", sa.Column("held", sa.Text, nullable=False, server_default=""))
     op.add_column("tasks", sa.Column("version", sa.Integer, nullable=False, server_default="1"))
+    op.add_column("tasks", sa.Column("failed", sa.JSON, nullable=False, server_default="[]"))
     op.add_column("machines", sa.Column("quarantined_until", sa.Double, nullable=False, server_default="0"))
     op.create_table(
         "versions",

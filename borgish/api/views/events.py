@@ -15,8 +15,11 @@ from borgish.cell.events import (
     Elected,
     EntriesLost,
     Entry,
+    FailuresForgotten,
     JobChanged,
     JobForgotten,
+    JobHeld,
+    JobReleased,
     JobRestored,
     JobSubmitted,
     LeasesEnded,
@@ -140,6 +143,20 @@ def _evicted(event: TasksEvicted, _entry: Entry) -> Iterator[_Line]:
     reason = f": {event.reason}" if event.reason and event.reason != event.cause else ""
     text = f"{_tasks(event.job, event.indexes)} sent back to pending, {event.cause}{reason}"
     yield _Line("evicted", text, event.job, event.indexes, bad=event.cause is not Eviction.RESTART)
+
+
+def _failures_forgotten(event: FailuresForgotten, _entry: Entry) -> Iterator[_Line]:
+    text = f"{_tasks(event.job, event.indexes)}: no machine is avoided any more"
+    yield _Line("forgiven", text, event.job, event.indexes)
+
+
+def _job_held(event: JobHeld, _entry: Entry) -> Iterator[_Line]:
+    text = f"{event.job} is held, with one trial a minute, since it fails wherever it is: {event.reason}"
+    yield _Line("held", text, event.job, bad=True)
+
+
+def _job_released(event: JobReleased, _entry: Entry) -> Iterator[_Line]:
+    yield _Line("released", f"{event.job} is held no longer: what had failed of it runs well", event.job)
 
 
 def _ended(event: TasksEnded, _entry: Entry) -> Iterator[_Line]:
@@ -374,6 +391,9 @@ _LINES: dict[type[AnyEvent], Callable[[Any, Entry], Iterator[_Line]]] = {
     PlacesPromised: _promised,
     TasksRestarted: _restarted,
     TasksEvicted: _evicted,
+    FailuresForgotten: _failures_forgotten,
+    JobHeld: _job_held,
+    JobReleased: _job_released,
     TasksEnded: _ended,
     TasksResubmitted: _resubmitted,
     LeasesFound: _leases_found,

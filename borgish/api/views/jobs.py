@@ -137,6 +137,8 @@ def _reason(observed: Observed, job: Job, refusals: Sequence[RefusalView], up: i
         behind = len(job.rollout.attempts)
         paused = f"; paused: {job.rollout.paused}" if job.rollout.paused else ""
         return f"{job.rollout.reason}: {behind} task{'s' * (behind != 1)} still to be stopped{paused}"
+    if job.held is not None:
+        return f"held, since it fails wherever it is: {job.held.reason}"
     if refusals:
         return refusals[0].text
     looked_at = job.tasks[:TASKS_LOOKED_AT_MAX]

@@ -56,7 +56,7 @@ def why_job(
     events: Sequence[EventView],
 ) -> WhyView:
     """Return why a job is as it is, with its first tasks in trouble."""
-    sentences = [_counts(observed, job), *_rollback(job), *_refused(refusals)]
+    sentences = [_counts(observed, job), *_rollback(job), *_held_job(job), *_refused(refusals)]
     sentences += _unplaced(cell, observed, job, refusals)
     sentences += [_task_text(cell, observed, job, task, ()) for task in _examples(observed, job)]
     troubled = islice(_troubled(observed, job), TASKS_SHOWN)
@@ -89,6 +89,24 @@ def _rollback(job: Job) -> Iterator[str]:
         )
 
 
+def _held_job(job: Job) -> Iterator[str]:
+    """Say why a job is held, and what ends that."""
+    if (held := job.held) is None:
+        return
+    yield f"It is held since {instant(held.since)}, for it fails wherever it is: {held.reason}."
+    yield (
+        f"What failed is tried once a minute, next from {instant(held.trial_at)} on. A trial that runs well "
+        f"ends it, or another version; `borgctl job restart {job.key}` tries all of it now."
+    )
+
+
+def _avoided(task: Task) -> Iterator[str]:
+    """Say on which machines a task failed, and until when it avoids them."""
+    for each in task.failed:
+        times = {1: "once", 2: "twice"}.get(each.times, f"{each.times} times")
+        yield f"It failed {times} on {each.machine}, which it avoids until {instant(each.until)}."
+
+
 def _task_text(cell: Cell, observed: Observed, job: Job, task: Task, refusals: Sequence[RefusalView]) -> str:
     name = task_name(job.key, task.index)
     match task.state:
@@ -107,6 +125,7 @@ def _waiting(
     yield f"{name} waits for a machine since {instant(task.since)}."
     if task.reason:
         yield f"It was sent back from {task.machine or 'its machine'}: {task.reason}."
+    yield from _avoided(task)
     if task.promised:
         yield _sentence(_place_kept(cell, observed, task))
     elif refusals:

@@ -2,7 +2,8 @@
 
 from borgish.scheduler.fleet.alloc_fleet import AllocFleet
 from borgish.scheduler.fleet.devices import ABSENT
-from borgish.scheduler.fleet.fleet import RUNTIME_BIT, Fleet, device_kind, level_of
+from borgish.scheduler.fleet.facts import RUNTIME_BIT
+from borgish.scheduler.fleet.fleet import Fleet, device_kind, level_of
 from borgish.scheduler.fleet.usage import (
     BAND_INDEX,
     CPU,

@@ -72,8 +72,12 @@ class AllocFleet(Fleet):
             self._leave(row)
             self._machine[row] = machine
             self._on.setdefault(machine, set()).add(row)
+            self._forget_facts()
             self.touch(row)
         self.machine_row[row] = self._machines.row[machine]
+
+    def rows_on(self, machine: str) -> list[int]:
+        return sorted(self._on.get(machine, ()))
 
     def _remove(self, cell: Cell, name: str) -> None:
         if name in self.row:

@@ -8,6 +8,7 @@ Machines with the same taints share a number, so that a job's tolerations are co
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 
 import numpy as np
 
@@ -15,8 +16,18 @@ from borgish.cell.model import Taint
 from borgish.scheduler.arrays import BoolArray, FloatArray, IntArray, Rows, copied, widened
 from borgish.spec.constraints import matches
 from borgish.spec.job import Constraint
+from borgish.vocabulary import Runtime
+
+RUNTIME_BIT = {runtime: 1 << number for number, runtime in enumerate(Runtime)}
 
 VALUES_MAX = 100_000  # numbered values of one attribute, before those no longer in use are dropped
+
+
+@cache
+def runtime_bits(runtimes: tuple[Runtime, ...], unhealthy: tuple[Runtime, ...]) -> tuple[int, int]:
+    """Return which runtimes a machine has, and which of them work."""
+    has = sum(RUNTIME_BIT[runtime] for runtime in set(runtimes))
+    return has, sum(RUNTIME_BIT[runtime] for runtime in set(runtimes) - set(unhealthy))
 
 
 class Column:

@@ -6,7 +6,6 @@ number, so that whoever keeps something computed from the rows knows which to co
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
@@ -29,7 +28,7 @@ from borgish.scheduler.arrays import (
     widened,
 )
 from borgish.scheduler.fleet.devices import Devices
-from borgish.scheduler.fleet.facts import Attributes, Images, Taints
+from borgish.scheduler.fleet.facts import Attributes, Images, Taints, runtime_bits
 from borgish.scheduler.fleet.usage import (
     CPU,
     DEVICE_PREFIX,
@@ -46,13 +45,9 @@ from borgish.scheduler.fleet.usage import (
 )
 from borgish.scheduler.task_class import TaskClass
 from borgish.spec.job import MACHINE
-from borgish.vocabulary import Runtime
 
 TIE_MAX = 2.0**-30
 """Ties are broken by adding less than this to a score: far below any difference that matters."""
-
-RUNTIME_BIT = {runtime: 1 << number for number, runtime in enumerate(Runtime)}
-
 
 KnownCapacity = tuple[Resources, int]
 """What a machine's capacity was last read from: its record, and how many ports it has."""
@@ -107,13 +102,6 @@ READ_AT_ONCE = 1000
 """So many machines are counted before their rows are written; the counts of all would take much memory."""
 
 SHARE_STEP = 1e-9  # below any share of a machine that a task can have
-
-
-@cache
-def _runtime_bits(runtimes: tuple[Runtime, ...], unhealthy: tuple[Runtime, ...]) -> tuple[int, int]:
-    """Return which runtimes a machine has, and which of them work."""
-    has = sum(RUNTIME_BIT[runtime] for runtime in set(runtimes))
-    return has, sum(RUNTIME_BIT[runtime] for runtime in set(runtimes) - set(unhealthy))
 
 
 class Reading(msgspec.Struct):
@@ -303,6 +291,10 @@ class Fleet:
         """Return the row of each task of a job that has one, those placed by the running pass among them."""
         return self.topology.rows_of(job, cell, self.row, self.jobs)
 
+    def rows_on(self, machine: str) -> list[int]:
+        """Return the rows that are of, or on, a machine."""
+        return [self.row[machine]] if machine in self.row else []
+
     # Reading machines from the cell, and from what was seen
 
     def read(self, cell: Cell, observed: Observed, names: Sequence[str], mono: float) -> None:
@@ -394,7 +386,7 @@ class Fleet:
             self.up[row], self.cordoned[row] = machine.up, machine.cordoned
             self.quarantined[row], self.stuck[row] = bool(machine.quarantined_until), seen.has_unkillable
             self.draining[row], self.silent[row] = machine.is_draining, machine.up and not answering[place]
-            self.runtimes[row], self.working[row] = _runtime_bits(machine.runtimes, seen.unhealthy_runtimes)
+            self.runtimes[row], self.working[row] = runtime_bits(machine.runtimes, seen.unhealthy_runtimes)
             self.taints.set(row, machine.taints)
             self.images.set(row, seen.images)
             self.attributes.set(row, machine.attributes)

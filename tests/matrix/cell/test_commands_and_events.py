@@ -13,7 +13,7 @@ OF_BORGISH = {
     "TurnWindows",
     *("BeginEpoch", "EvictTasks", "ForgetJob", "PlaceTasks", "PromisePlaces", "AdvanceRollouts"),
     *("PauseRollouts", "JoinMachine", "SetMachineDown", "LoseMachine", "SetMachineUp", "ReleaseMachine"),
-    *("Observe", "EndLeases"),
+    *("Observe", "EndLeases", "HoldJob", "ReleaseJob", "ForgetFailures"),
 }
 OF_THE_CELL = {"RollBack", "FreezeCell", "UnfreezeCell"}
 """They decide about many things, each of which has its generation by the event, or about the cell."""

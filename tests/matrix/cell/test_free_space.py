@@ -42,6 +42,7 @@ STOP_OR_HEAL = {
     "EndLeases",
     *("DrainMachines", "UndrainMachines", "MaintainMachines", "CancelMaintenance", "TurnWindows"),
     *("RemoveBudget", "FreezeCell", "UnfreezeCell"),
+    *("HoldJob", "ReleaseJob", "ForgetFailures"),
 }
 REPORTS = {"Observe"}
 

@@ -13,7 +13,9 @@ from borgish.cell.diff import difference
 from borgish.cell.model import (
     Cell,
     Drain,
+    FailedOn,
     Flaps,
+    Held,
     Job,
     LastRollout,
     LostAttempt,
@@ -60,6 +62,7 @@ FIELDS: dict[type[Any], dict[str, str]] = {
     Task: {
         **dict.fromkeys(("state", "attempt", "machine", "restarts", "ending", "exit_code", "signal"), BOTH),
         "version": BOTH,
+        "failed": IN_TABLE,
         **dict.fromkeys(("index", "ports", "since", "reason", "started_at", "previous_attempt"), IN_TABLE),
         **dict.fromkeys(("previous_machine", "devices", "alloc", "promised", "notice_seconds"), IN_TABLE),
         "lost": NEITHER,
@@ -67,7 +70,7 @@ FIELDS: dict[type[Any], dict[str, str]] = {
     Job: {
         **dict.fromkeys(("uid", "spec", "tasks"), BOTH),
         **dict.fromkeys(("key", "submitted_at", "submitted_by", "generation"), IN_TABLE),
-        **dict.fromkeys(("version", "versioned_at", "versioned_by", "earlier"), IN_TABLE),
+        **dict.fromkeys(("version", "versioned_at", "versioned_by", "earlier", "held"), IN_TABLE),
         **dict.fromkeys(("pending", "running", "dead", "finished"), IN_TABLE),
         **dict.fromkeys(("rollout", "last_rollout", "disrupted"), NEITHER),
     },
@@ -100,6 +103,8 @@ OTHERS: dict[str, Any] = {
     "limits": Resources(8000),
     "spec": spec(tasks=1, priority=9),
     "tasks": [],
+    "failed": (FailedOn("m1", 5.0, 1),),
+    "held": Held("why", 5.0, 6.0),
     "flaps": Flaps((5.0,)),
     "earlier": {1: Version(spec(), 1.0, "ann")},
     "last_rollout": LastRollout(RolloutKind.UPDATE, 2, "complete", 1.0),

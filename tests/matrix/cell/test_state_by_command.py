@@ -21,8 +21,10 @@ from borgish.cell.commands import (
     DrainMachines,
     EndLeases,
     EvictTasks,
+    ForgetFailures,
     ForgetJob,
     FreezeCell,
+    HoldJob,
     JoinMachine,
     KillTasks,
     LoseMachine,
@@ -31,6 +33,7 @@ from borgish.cell.commands import (
     PauseRollouts,
     PlaceTasks,
     PromisePlaces,
+    ReleaseJob,
     ReleaseMachine,
     RemoveBudget,
     RemoveMachine,
@@ -235,6 +238,9 @@ ASKED: dict[str, Command | Callable[[Desk], Command]] = {
     "restart job": RestartTasks(JOB),
     "forget": ForgetJob(JOB),
     "end leases": EndLeases(JOB, (TASK,), (3,)),
+    "hold": HoldJob(JOB, "it crashes"),
+    "let go": ReleaseJob(JOB),
+    "forgive": ForgetFailures(JOB, (TASK,)),
     "place": PlaceTasks(JOB, (TASK,), ("m2",)),
     "place twice": PlaceTasks(JOB, (TASK, TASK), ("m1", "m2")),
     "place nowhere": PlaceTasks(JOB, (TASK,), ("m9",)),
@@ -301,6 +307,9 @@ restart task  | !    P    P    P    P    P    P    P    P    !    !    !    P   
 restart job   | !    P    P    P    P    P    P    P    P    !    !    !    P    P    P    P
 forget        | !    !    !    !    !    !    !    !    !    !    !    !    .    .    .    .
 end leases    | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
+hold          | !    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
+let go        | !    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
+forgive       | !    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
 place         | .    R    R    R    R    R    R    R    R    R    R    R    F    X    K    L
 place twice   | .    !    !    R    R    R    R    R    R    R    !    R    F    X    K    L
 place nowhere | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
