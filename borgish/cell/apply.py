@@ -1,4 +1,5 @@
-"""The only code that changes a cell: one function per event, each total and without a choice.
+"""The only code that changes a cell: one function per event, each total and without a choice. Those about
+machines are in ``apply_machines``.
 
 Replaying the journal through ``apply_entry`` gives the cell again, so nothing here may look at a
 clock, at observed state, or at anything but the cell and the event.
@@ -11,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from borgish.cell import apply_machines
 from borgish.cell.budgets import Budget, Freeze
 from borgish.cell.events import (
     AnyEvent,
@@ -30,18 +32,6 @@ from borgish.cell.events import (
     JobSubmitted,
     LeasesEnded,
     LeasesFound,
-    MachineCordoned,
-    MachineDown,
-    MachineDrained,
-    MachineFacts,
-    MachineJoined,
-    MachineLost,
-    MachineQuarantined,
-    MachineReleased,
-    MachineRemoved,
-    MachineTainted,
-    MachineUncordoned,
-    MachineUp,
     PlacesPromised,
     QuotaRemoved,
     QuotaSet,
@@ -60,7 +50,6 @@ from borgish.cell.events import (
     follows,
 )
 from borgish.cell.failing import TRIAL_SECONDS, with_failure
-from borgish.cell.flapping import downs_with
 from borgish.cell.generations import note_decision
 from borgish.cell.leases import lease_of, unleased
 from borgish.cell.lifecycle import (
@@ -76,13 +65,11 @@ from borgish.cell.lifecycle import (
     transition,
 )
 from borgish.cell.model import (
-    LOSSES_KEPT_SECONDS,
     LOST_ATTEMPTS_MAX,
     REQUESTS_KEPT,
     VERSIONS_KEPT,
     Answer,
     Cell,
-    Flaps,
     Held,
     Job,
     LastRollout,
@@ -406,70 +393,7 @@ def _end_lease(cell: Cell, job: str, index: int, attempt: int) -> None:
     cell.touched.leases.setdefault(job, set()).add(index)
 
 
-# Machines
-
-
-def _machine_joined(cell: Cell, event: MachineJoined, entry: Entry) -> None:
-    # A copy: the entry is history and must not change when the machine does.
-    machine = copy.copy(event.machine)
-    there = cell.machines.get(machine.name)
-    machine.generation = there.generation if there is not None else entry.position
-    cell.machines[machine.name] = machine
-    cell.placed.setdefault(event.machine.name, set())
-    cell.touched.machines.add(event.machine.name)
-
-
-def _machine_facts(cell: Cell, event: MachineFacts, _entry: Entry) -> None:
-    machine = _machine(cell, event.machine)
-    machine.capacity, machine.attributes = event.capacity, event.attributes
-    machine.runtimes, machine.boot_id = event.runtimes, event.boot_id
-
-
-def _machine_down(cell: Cell, event: MachineDown, _entry: Entry) -> None:
-    machine = _machine(cell, event.machine)
-    machine.up, machine.reason = False, event.reason
-    if event.at:
-        machine.flaps = msgspec.structs.replace(machine.flaps, downs=downs_with(machine.flaps, event.at))
-
-
-def _machine_quarantined(cell: Cell, event: MachineQuarantined, _entry: Entry) -> None:
-    machine = _machine(cell, event.machine)
-    machine.quarantined_until = event.until
-    machine.flaps = Flaps((), event.times, event.until)
-
-
-def _machine_released(cell: Cell, event: MachineReleased, _entry: Entry) -> None:
-    _machine(cell, event.machine).quarantined_until = 0.0
-
-
-def _machine_lost(cell: Cell, event: MachineLost, _entry: Entry) -> None:
-    # Those of a clock that was set since are dropped on either side.
-    kept = (at for at in cell.losses if abs(event.at - at) < LOSSES_KEPT_SECONDS)
-    cell.losses = (*kept, event.at)
-
-
-def _machine_up(cell: Cell, event: MachineUp, _entry: Entry) -> None:
-    machine = _machine(cell, event.machine)
-    machine.up, machine.reason = True, ""
-
-
-def _machine_cordoned(cell: Cell, event: MachineCordoned, _entry: Entry) -> None:
-    machine = _machine(cell, event.machine)
-    machine.cordoned, machine.reason = True, event.reason or machine.reason
-
-
-def _machine_uncordoned(cell: Cell, event: MachineUncordoned, _entry: Entry) -> None:
-    machine = _machine(cell, event.machine)
-    machine.cordoned, machine.quarantined_until, machine.flaps = False, 0.0, Flaps()
-    machine.reason = "" if machine.up else machine.reason
-
-
-def _machine_tainted(cell: Cell, event: MachineTainted, _entry: Entry) -> None:
-    _machine(cell, event.machine).taints = event.taints
-
-
-def _machine_drained(cell: Cell, event: MachineDrained, _entry: Entry) -> None:
-    _machine(cell, event.machine).drains = event.drains
+# Quotas, budgets and freezes
 
 
 def _quota_set(cell: Cell, event: QuotaSet, entry: Entry) -> None:
@@ -512,20 +436,6 @@ def _cell_frozen(cell: Cell, event: CellFrozen, entry: Entry) -> None:
 
 def _cell_unfrozen(cell: Cell, _event: CellUnfrozen, _entry: Entry) -> None:
     cell.freeze = None
-
-
-def _machine_removed(cell: Cell, event: MachineRemoved, _entry: Entry) -> None:
-    del cell.machines[event.machine]
-    del cell.placed[event.machine]
-    for job, index in sorted(cell.promised.get(event.machine, ())):
-        drop_promises(cell, cell.jobs[job], (index,))
-    cell.touched.machines.discard(event.machine)
-    cell.touched.machines_gone.add(event.machine)
-
-
-def _machine(cell: Cell, name: str) -> Machine:
-    cell.touched.machines.add(name)
-    return cell.machines[name]
 
 
 # Rollbacks
@@ -677,24 +587,13 @@ _APPLY: dict[type[AnyEvent], Callable[[Cell, Any, Entry], None]] = {
     TasksResubmitted: _tasks_resubmitted,
     LeasesFound: _leases_found,
     LeasesEnded: _leases_ended,
-    MachineJoined: _machine_joined,
-    MachineFacts: _machine_facts,
-    MachineDown: _machine_down,
-    MachineQuarantined: _machine_quarantined,
-    MachineReleased: _machine_released,
-    MachineLost: _machine_lost,
-    MachineUp: _machine_up,
-    MachineCordoned: _machine_cordoned,
-    MachineUncordoned: _machine_uncordoned,
-    MachineTainted: _machine_tainted,
-    MachineDrained: _machine_drained,
+    **apply_machines.APPLY,
     QuotaSet: _quota_set,
     QuotaRemoved: _quota_removed,
     BudgetSet: _budget_set,
     BudgetRemoved: _budget_removed,
     CellFrozen: _cell_frozen,
     CellUnfrozen: _cell_unfrozen,
-    MachineRemoved: _machine_removed,
     RolledBack: _rolled_back,
     RolloutBegan: _rollout_began,
     RolloutWentOn: _rollout_went_on,
