@@ -22,8 +22,8 @@ def example(name: str) -> JobSpec:
 
 def test_all_are_known() -> None:
     assert [
-        *("allocs", "batch", "container", "dedicated", "devices", "gang", "in-allocs", "placed"),
-        *("preemptor", "sidecar", "spread", "ticker", "web"),
+        *("allocs", "batch", "container", "dedicated", "devices", "exclusive", "gang", "in-allocs"),
+        *("placed", "preemptor", "sidecar", "spread", "ticker", "web"),
     ] == ALL
 
 
@@ -65,6 +65,11 @@ def test_sidecar_has_a_program_beside_its_main_one() -> None:
     spec = example("sidecar")
     assert [(program.name, program.env) for program in spec.group] == [("writer", {"PAUSE": "1"})]
     assert spec.run[0] == "python3"
+
+
+def test_exclusive_is_a_service_that_ends_in_time() -> None:
+    spec = example("exclusive")
+    assert (spec.exclusive, spec.is_service, spec.stop.grace_seconds) == (True, True, 5.0)
 
 
 def test_devices_asks_for_whole_ones() -> None:
