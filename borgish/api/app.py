@@ -9,6 +9,7 @@ from litestar.exceptions import HTTPException
 from borgish.api.auth import Tokens, guard
 from borgish.api.budgets import BUDGETS
 from borgish.api.checkpoints import CHECKPOINTS
+from borgish.api.drains import DRAINS
 from borgish.api.errors import on_borgish_error, on_framework_error, on_unforeseen_error
 from borgish.api.history import HISTORY
 from borgish.api.job_parser import JobParser
@@ -28,7 +29,8 @@ from borgish.api.watch import WATCH
 from borgish.errors import BorgishError
 from borgish.vocabulary import JSON_BYTES_MAX
 
-ROUTES = (*STATUS, *JOBS, *TASKS, *MACHINES, *QUOTAS, *BUDGETS, *HISTORY, *WATCH, *CHECKPOINTS, show_openapi)
+OF_THE_CELL = (*MACHINES, *DRAINS, *QUOTAS, *BUDGETS)
+ROUTES = (*STATUS, *JOBS, *TASKS, *OF_THE_CELL, *HISTORY, *WATCH, *CHECKPOINTS, show_openapi)
 
 
 def create_app(

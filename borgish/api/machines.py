@@ -19,6 +19,7 @@ from borgish.cell.commands import (
     UncordonMachine,
     UntaintMachine,
 )
+from borgish.cell.drains import Drains
 from borgish.errors import Invalid
 from borgish.vocabulary import TAINT_KEY_PATTERN, TAINT_VALUE_PATTERN
 from borgish.wire.api import (
@@ -57,8 +58,9 @@ async def list_machines(request: ApiRequest, limit: Limit = LIMIT_MAX, after: Af
 
     def view(reading: Reading) -> MachineList:
         cell = reading.cell
+        drains = Drains(cell, reading.observed, reading.now)
         names, page = cut(((name, name) for name in sorted(cell.machines) if name > after), limit)
-        return MachineList(tuple(_view(reading, name) for name in names), page)
+        return MachineList(tuple(_view(reading, name, drains) for name in names), page)
 
     return await request.read(view)
 
@@ -127,9 +129,9 @@ async def remove(request: ApiRequest, machine: MachineName) -> Accepted:
     return await request.command(RemoveMachine(machine))
 
 
-def _view(reading: Reading, name: str) -> MachineView:
+def _view(reading: Reading, name: str, drains: Drains | None = None) -> MachineView:
     cell, observed = reading.cell, reading.observed
-    return machine_view(cell, observed, reading.tally, find_machine(cell, name), reading.now)
+    return machine_view(cell, observed, reading.tally, find_machine(cell, name), reading.now, drains)
 
 
 MACHINES = (join, list_machines, show_machine, cordon, uncordon, taint, untaint, remove)

@@ -62,9 +62,8 @@ class Drains:
 
     def leaving(self, machine: Machine) -> Iterator[Leaving]:
         """Yield the tasks of a machine that is drained, in order. What is in an alloc goes with it."""
-        begun = [drain for drain in machine.drains if drain.begun]
-        force = any(drain.force for drain in begun)
-        deadline = min((drain.deadline for drain in begun), default=0.0)
+        force = self._cell.freeze is None and _has_force(machine)
+        deadline = min((drain.deadline for drain in machine.drains if drain.begun), default=0.0)
         for key, index in sorted(self._cell.placed[machine.name]):
             job = self._cell.jobs[key]
             if job.tasks[index].alloc < 0:
@@ -90,19 +89,28 @@ class Drains:
         return not job.spec.is_service
 
 
-def is_empty(cell: Cell, observed: Observed, machine: Machine) -> bool:
-    """Return whether nothing runs on a machine, or is to, as far as this master has heard."""
-    return not cell.placed[machine.name] and not ending(observed, machine.name)
+def is_drained(cell: Cell, observed: Observed, machine: Machine) -> bool:
+    """Return whether a machine is empty: nothing is to run there, and it has reported that nothing does."""
+    is_heard = has_reported(observed, machine.name)
+    return is_heard and not cell.placed[machine.name] and not ending(cell, observed, machine)
 
 
-def ending(observed: Observed, machine: str) -> int:
-    """Return how many attempts a machine has reported that have not ended."""
-    seen = observed.machines.get(machine)
-    return sum(attempt.ended is None for attempt in seen.attempts.values()) if seen else 0
+def ending(cell: Cell, observed: Observed, machine: Machine) -> int:
+    """Return how many attempts run on a machine that should not, as it last reported."""
+    seen = observed.machines.get(machine.name)
+    return sum(
+        attempt.ended is None and not cell.is_current(machine.name, *key)
+        for key, attempt in (seen.attempts.items() if seen else ())
+    )
 
 
 def is_forced(cell: Cell, job: Job, index: int) -> bool:
-    """Return whether a task is on a machine that somebody wants empty without asking budgets."""
+    """Return whether a task is on a machine that somebody wants empty without asking budgets. A freeze holds
+    that, too."""
     task = job.tasks[index]
     machine = cell.machines.get(task.machine) if task.state is State.RUNNING else None
-    return machine is not None and any(drain.begun and drain.force for drain in machine.drains)
+    return machine is not None and cell.freeze is None and _has_force(machine)
+
+
+def _has_force(machine: Machine) -> bool:
+    return any(drain.begun and drain.force for drain in machine.drains)

@@ -27,7 +27,7 @@ COMMANDS = {
     "plan": "submit:plan_app",
     "task": "task:app",
     "why": "events:why_app",
-    "machine": "machine:app",
+    "machine": "drain:app",
     "quota": "quota:app",
     "budget": "budget:app",
     "freeze": "freeze:freeze_app",

@@ -1,12 +1,12 @@
-"""``borgctl machine``: list, show, cordon, uncordon, taint, untaint, remove."""
+"""``borgctl machine``: list, show, cordon, uncordon, taint, untaint, remove. Drains are in ``drain``."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from borgish.cli.at_option import AtOption, client_at
-from borgish.cli.render import Column, Form, FormOption, fields, show_list, show_one
+from borgish.cli.at_option import AtOption, client_at, day_and_time
+from borgish.cli.render import Column, Form, FormOption, fields, plural, show_list, show_one
 from borgish.cli.session import IfGeneration, noun, session_of
 from borgish.resources import Resources, show_bytes, show_cpu, show_devices
 from borgish.text import age, span
@@ -14,6 +14,7 @@ from borgish.vocabulary import TaintEffect
 from borgish.wire.api import (
     Accepted,
     CordonRequest,
+    DrainView,
     MachineView,
     TaintRequest,
     TaintView,
@@ -28,7 +29,9 @@ app = noun("The machines of the cell.")
 MachineName = Annotated[
     str, typer.Argument(metavar="MACHINE", help="Its name, or a beginning that is unique.")
 ]
-_STYLES = {"up": "green", "down": "red", "cordoned": "yellow", "quarantined": "yellow"}
+_STYLES = {"up": "green", "down": "red"} | dict.fromkeys(
+    ("draining", "drained", "cordoned", "quarantined"), "yellow"
+)
 
 
 def _of_capacity(machine: MachineView, *, cpu: bool) -> str:
@@ -172,6 +175,9 @@ def machine_in_full(machine: MachineView) -> str:
             ("machine", machine.name),
             ("state", machine.state),
             ("reason", machine.reason),
+            *(("drain", _drain(each)) for each in machine.drains),
+            *(("stays", line) for line in machine.staying),
+            ("ending", plural(machine.ending, "program") if machine.ending else ""),
             ("conditions", "; ".join(machine.conditions)),
             ("address", machine.address),
             ("capacity", _amounts(machine.capacity)),
@@ -187,6 +193,13 @@ def machine_in_full(machine: MachineView) -> str:
             ("orphans", ", ".join(machine.orphans)),
         ]
     )
+
+
+def _drain(drain: DrainView) -> str:
+    """Return why a machine is to be empty, and until when it waits for what runs to completion."""
+    planned = "" if drain.begun else ", not begun yet"
+    deadline = f"; what runs to completion may finish until {day_and_time(drain.deadline)}"
+    return f"{drain.text}; asked {age(drain.at)} ago{planned}{deadline}"
 
 
 def _amounts(amounts: Resources) -> str:

@@ -138,7 +138,6 @@ _OTHER_WORDS = {
     "create": ("submit",),
     "delete": ("kill", "remove"),
     "describe": ("show",),
-    "drain": ("taint",),
     "get": ("show", "list"),
     "info": ("show",),
     "inspect": ("show",),

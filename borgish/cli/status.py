@@ -79,7 +79,8 @@ def in_full(view: StatusView, url: str, pid: int, masters: str = "") -> str:
                 f"{view.store}, position {view.position}, timeline {view.timeline}, epoch {view.epoch}",
             ),
             ("checkpoint", f"position {kept.position}, {age(kept.at)} ago" if kept else "none yet" * now),
-            ("machines", f"{view.machines_up} of {view.machines} up{_silent(view)}"),
+            ("machines", f"{view.machines_up} of {view.machines} up{_silent(view)}{_draining(view)}"),
+            *(("drained", line) for line in view.draining),
             ("jobs", str(view.jobs)),
             ("tasks", _task_counts(view)),
             ("rollback", f"{plural(view.rollout, 'task')} still to be stopped" if view.rollout else ""),
@@ -96,6 +97,10 @@ def in_full(view: StatusView, url: str, pid: int, masters: str = "") -> str:
 
 def _silent(view: StatusView) -> str:
     return f", {view.machines_silent} of them not answering" if view.machines_silent else ""
+
+
+def _draining(view: StatusView) -> str:
+    return f", {view.machines_draining} drained" if view.machines_draining else ""
 
 
 def _task_counts(view: StatusView) -> str:

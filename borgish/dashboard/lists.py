@@ -21,7 +21,12 @@ _UP_COLUMNS = 11  # 10000/10000
 _KIND_COLUMNS = 9  # submitted
 _TIME_COLUMNS = 8
 
-_MACHINE_ROLES = {"up": Role.GOOD, "cordoned": Role.WARN, "quarantined": Role.WARN, "down": Role.BAD}
+_MACHINE_ROLES = {
+    "up": Role.GOOD,
+    "cordoned": Role.WARN,
+    "quarantined": Role.WARN,
+    "down": Role.BAD,
+}
 
 
 class Listing(msgspec.Struct, frozen=True):

@@ -28,6 +28,8 @@ def _why_out(machine: Machine) -> str:
         return "down"
     if machine.cordoned:
         return "cordoned"
+    if machine.is_draining:
+        return "drained"
     return "quarantined" if machine.quarantined_until else ""
 
 

@@ -230,11 +230,25 @@ class PlanView(msgspec.Struct, frozen=True, omit_defaults=True):
     notes: tuple[str, ...] = ()  # what is doubtful
 
 
+class DrainView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a machine is to be empty: somebody wants it, or there is a maintenance window."""
+
+    text: str  # all of it, in words
+    by: str
+    at: str  # when it was asked for
+    deadline: str  # until then what runs to completion may finish
+    begun: bool  # of a window that has not: the machine takes tasks until it does
+    reason: str = ""
+    force: bool = False  # budgets are not asked
+    begins: str = ""  # of the window; "": a person's
+    ends: str = ""
+
+
 class MachineView(msgspec.Struct, frozen=True, omit_defaults=True):
     """One machine, complete. ``committed`` is the sum of the limits of the tasks placed there."""
 
     name: str
-    state: str  # up, down, cordoned, quarantined
+    state: str  # up, down, draining, drained, cordoned, quarantined
     address: str
     capacity: Resources
     committed: Resources
@@ -251,6 +265,9 @@ class MachineView(msgspec.Struct, frozen=True, omit_defaults=True):
     taints: tuple[TaintView, ...] = ()  # in order of their keys
     answering: bool = True  # false: it missed its last polls, and gets no new tasks
     generation: int = 0  # when people last decided about it; see ``JobView``
+    drains: tuple[DrainView, ...] = ()  # also maintenance windows to come
+    staying: tuple[str, ...] = ()  # of one that is drained: what does not leave yet, and why
+    ending: int = 0  # of one that is drained: programs that were told to end, and have not
 
 
 class EventView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -351,6 +368,8 @@ class StatusView(msgspec.Struct, frozen=True):
     killed: int = 0
     rollbacks_paused: tuple[str, ...] = ()  # why, each with the name of the job; the first few
     frozen: str = ""  # by whom, since when and why nothing is taken down on purpose; "" where it may be
+    machines_draining: int = 0  # also those that are empty by now
+    draining: tuple[str, ...] = ()  # why, and what is left, each with the name of the machine; the first few
 
 
 class WhoamiView(msgspec.Struct, frozen=True):
@@ -488,6 +507,35 @@ class IndexesRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CordonRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    reason: Reason = ""
+
+
+MachineNames = Annotated[
+    tuple[Annotated[str, documented(pattern=f"^{NAME_PATTERN}$")], ...], documented(maxItems=10_000)
+]
+Condition = Annotated[str, documented(maxLength=1024)]
+
+
+class UndrainRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Machines by name, or those whose attributes meet a condition like ``rack == r2``: one of the two."""
+
+    machines: MachineNames = ()
+    where: Condition = ""
+
+
+class DrainRequest(UndrainRequest, frozen=True, forbid_unknown_fields=True):
+    reason: Reason = ""
+    deadline_seconds: Annotated[float, documented(minimum=0, maximum=366 * 86400)] = 3600.0
+    force: bool = False
+    max_affected: Annotated[int, documented(minimum=0)] | None = None  # with force: so many tasks may stop
+
+
+class MaintainRequest(UndrainRequest, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """``begins`` and ``ends`` are times in ISO 8601, or 2h for in two hours."""
+
+    begins: Annotated[str, documented(minLength=1, maxLength=64)]
+    ends: Annotated[str, documented(minLength=1, maxLength=64)]
+    lead_seconds: Annotated[float, documented(minimum=0, maximum=30 * 86400)] = 3600.0
     reason: Reason = ""
 
 

@@ -1,24 +1,29 @@
 """One machine as the API shows it."""
 
 from collections.abc import Iterator
+from itertools import islice
 
 from borgish.api.views.tally import Tally
-from borgish.cell.model import Cell, Machine
+from borgish.cell.drains import Drains, drain_words, ending, is_drained
+from borgish.cell.model import Cell, Drain, Machine, task_count
 from borgish.cell.observed import Observed, SeenMachine
 from borgish.clock import Now
-from borgish.text import instant, span
+from borgish.text import instant, show_indexes, span
 from borgish.vocabulary import Phase
-from borgish.wire.api import MachineView, TaintView, UsageView
+from borgish.wire.api import DrainView, MachineView, TaintView, UsageView
 
+STAYING_SHOWN = 10
 _NEVER_HEARD = SeenMachine()
 
 
-def machine_view(cell: Cell, observed: Observed, tally: Tally, machine: Machine, now: Now) -> MachineView:
-    """Return one machine, complete."""
-    seen = observed.machines.get(machine.name, _NEVER_HEARD)
+def machine_view(
+    cell: Cell, observed: Observed, tally: Tally, machine: Machine, now: Now, drains: Drains | None = None
+) -> MachineView:
+    """Return one machine, complete. ``drains``: one for all machines of a list."""
+    seen, state = observed.machines.get(machine.name, _NEVER_HEARD), machine_state(machine)
     return MachineView(
         name=machine.name,
-        state=machine_state(machine),
+        state="drained" if state == "draining" and is_drained(cell, observed, machine) else state,
         address=_address(machine),
         capacity=machine.capacity,
         committed=tally.machine(cell, observed, machine.name).committed,
@@ -29,20 +34,25 @@ def machine_view(cell: Cell, observed: Observed, tally: Tally, machine: Machine,
         conditions=(*seen.conditions, *_unkillable(seen)),
         heard_seconds_ago=round(max(0.0, now.mono - seen.heard), 3) if seen.heard else None,
         joined_at=instant(machine.joined_at),
-        reason=_reason(machine, seen, now),
+        reason=_reason(cell, machine, seen, now),
         orphans=tuple(f"{task}@{attempt}" for task, attempt in sorted(seen.orphans)),
         taints=tuple(
             TaintView(taint.key, taint.effect, instant(taint.since), taint.value) for taint in machine.taints
         ),
         answering=seen.is_answering,
         generation=machine.generation,
+        drains=tuple(map(_drain, machine.drains)),
+        staying=tuple(_staying(cell, observed, machine, drains or Drains(cell, observed, now))),
+        ending=ending(cell, observed, machine) if machine.is_draining else 0,
     )
 
 
 def machine_state(machine: Machine) -> str:
-    """Return ``down``, ``cordoned``, ``quarantined`` or ``up``."""
+    """Return ``down``, ``draining``, ``cordoned``, ``quarantined`` or ``up``."""
     if not machine.up:
         return "down"
+    if machine.is_draining:
+        return "draining"
     if machine.cordoned:
         return "cordoned"
     return "quarantined" if machine.quarantined_until else "up"
@@ -67,10 +77,50 @@ def _unkillable(seen: SeenMachine) -> Iterator[str]:
             yield f"unkillable: {task}@{attempt}: {each.reason}"
 
 
-def _reason(machine: Machine, seen: SeenMachine, now: Now) -> str:
-    """Return why it is down, cordoned or quarantined, and what is wrong with its answers before it counts as
-    down."""
-    reasons = [machine.reason] * bool(machine.reason)
+def drained_text(cell: Cell, machine: Machine) -> str:
+    """Return why a machine is drained, and what is left; "" for one that is not."""
+    begun = [drain_words(drain) for drain in machine.drains if drain.begun]
+    placed = len(cell.placed[machine.name])
+    return "; ".join([*begun, f"{task_count(placed)} left" if placed else "nothing left"] if begun else [])
+
+
+def _drain(drain: Drain) -> DrainView:
+    window = drain.window
+    return DrainView(
+        text=drain_words(drain),
+        by=drain.by,
+        at=instant(drain.at),
+        deadline=instant(drain.deadline),
+        begun=drain.begun,
+        reason=drain.reason,
+        force=drain.force,
+        begins=instant(window.begins) if window else "",
+        ends=instant(window.ends) if window else "",
+    )
+
+
+def _staying(cell: Cell, observed: Observed, machine: Machine, drains: Drains) -> Iterator[str]:
+    """Yield which tasks do not leave yet, and why; those that stay alike together."""
+    if not (machine.is_draining and observed.known):
+        return
+    if not machine.up:
+        if cell.placed[machine.name]:
+            yield "the machine is down: what it holds moves when it is given up"
+        return
+    alike: dict[tuple[str, str], list[int]] = {}
+    for each in drains.leaving(machine):
+        if each.why:
+            alike.setdefault((each.job, each.why), []).append(each.index)
+    for (job, why), indexes in islice(alike.items(), STAYING_SHOWN):
+        yield f"{job}/{show_indexes(indexes)}: {why}"
+    if len(alike) > STAYING_SHOWN:
+        yield f"and {len(alike) - STAYING_SHOWN} more"
+
+
+def _reason(cell: Cell, machine: Machine, seen: SeenMachine, now: Now) -> str:
+    """Return why it is down, drained, cordoned or quarantined, and what is wrong with its answers before it
+    counts as down."""
+    reasons = [text for text in (machine.reason, drained_text(cell, machine)) if text]
     if machine.quarantined_until:
         until = instant(machine.quarantined_until)
         reasons.append(f"it went down again and again: nothing new until {until}")

@@ -8,9 +8,10 @@ import msgspec
 
 import borgish
 from borgish.api.views.jobs import count_failed, job_view
-from borgish.api.views.machines import has_trouble, is_answering, machine_view
+from borgish.api.views.machines import drained_text, has_trouble, is_answering, machine_view
 from borgish.api.views.tally import Tally, total
 from borgish.bands import Bands
+from borgish.cell.drains import Drains
 from borgish.cell.free_space import AMPLE, FreeSpace, refusing
 from borgish.cell.model import Cell, Job, Machine
 from borgish.cell.observed import Observed
@@ -43,6 +44,7 @@ def status_view(cell: Cell, observed: Observed, tally: Tally, daemon: Daemon, no
     tally.fill(cell, observed)
     jobs = cell.jobs.values()
     machines_up = [machine for machine in cell.machines.values() if machine.up]
+    draining = sorted((m for m in cell.machines.values() if m.is_draining), key=lambda machine: machine.name)
     dead, finished = sum(job.dead for job in jobs), sum(job.finished for job in jobs)
     failed = sum(map(count_failed, jobs))
     return StatusView(
@@ -74,6 +76,8 @@ def status_view(cell: Cell, observed: Observed, tally: Tally, daemon: Daemon, no
         killed=dead - finished - failed,
         rollbacks_paused=tuple(islice(_paused(cell), PAUSED_SHOWN)),
         frozen=str(cell.freeze or ""),
+        machines_draining=len(draining),
+        draining=tuple(f"{each.name}: {drained_text(cell, each)}" for each in draining[:PAUSED_SHOWN]),
     )
 
 
@@ -95,13 +99,14 @@ def summary_view(
 ) -> SummaryView:
     """Return what the dashboard shows; ``events`` are the latest, in order."""
     tally.fill(cell, observed)
+    drains = Drains(cell, observed, now)
     machines = heapq.nsmallest(
         MACHINES_SHOWN, cell.machines.values(), lambda m: _machine_rank(observed, tally, m)
     )
     jobs = heapq.nsmallest(JOBS_SHOWN, cell.jobs.values(), lambda job: _job_rank(tally, job))
     return SummaryView(
         status=status,
-        machines=tuple(machine_view(cell, observed, tally, m, now) for m in machines),
+        machines=tuple(machine_view(cell, observed, tally, m, now, drains) for m in machines),
         jobs=tuple(
             job_view(cell, observed, job, refusals.get(job.key, ()), tally.up(job.key)) for job in jobs
         ),

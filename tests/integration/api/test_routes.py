@@ -6,14 +6,18 @@ import pytest
 
 from borgish.api import tasks
 from borgish.cell.commands import (
+    CancelMaintenance,
     CordonMachine,
+    DrainMachines,
     KillTasks,
+    MaintainMachines,
     RemoveMachine,
     RestartTasks,
     ScaleJob,
     SubmitJob,
     TaintMachine,
     UncordonMachine,
+    UndrainMachines,
     UntaintMachine,
 )
 from borgish.client import Client, quoted
@@ -32,18 +36,21 @@ from borgish.wire.api import (
     Accepted,
     CheckpointView,
     CordonRequest,
+    DrainRequest,
     EventList,
     IndexesRequest,
     JobDetail,
     JobList,
     MachineList,
     MachineView,
+    MaintainRequest,
     ScaleRequest,
     StatusView,
     SummaryView,
     TaintRequest,
     TaskList,
     TaskView,
+    UndrainRequest,
     UntaintRequest,
     WhoamiView,
     WhyView,
@@ -161,6 +168,44 @@ def test_what_is_asked_of_machines_becomes_commands(api: RunningApi, admin: Clie
         UntaintMachine("m1", "a"),
         RemoveMachine("m1"),
     ]
+
+
+def test_drains_and_windows_become_commands_about_all_that_are_meant(api: RunningApi, admin: Client) -> None:
+    admin.post("/v1/drains", DrainRequest(("m1", "m2"), "", "disk", 60.0), Accepted)
+    forced = DrainRequest(where="rack == r2", force=True, max_affected=3)
+    admin.post("/v1/drains", forced, Accepted)
+    admin.post("/v1/drains/delete", UndrainRequest(("m1",)), Accepted)
+    when = {"begins": "2999-01-01T00:00:00Z", "ends": "2999-01-01T02:00:00Z"}
+    admin.post("/v1/windows", MaintainRequest(machines=("m1",), **when, lead_seconds=5.0), Accepted)
+    admin.post("/v1/windows/delete", UndrainRequest(where="rack == r2"), Accepted)
+    begins = 32472144000.0
+    assert [asked.command for asked in api.master.asked] == [
+        DrainMachines(("m1", "m2"), "", "disk", 60.0),
+        DrainMachines(where="rack == r2", force=True, max_affected=3),
+        UndrainMachines(("m1",)),
+        MaintainMachines(("m1",), "", begins, begins + 7200.0, 5.0),
+        CancelMaintenance(where="rack == r2"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "words"),
+    [
+        ("/v1/drains", {}, "either machines or where"),
+        ("/v1/drains", {"machines": ["m1"], "where": "rack == r2"}, "either machines or where"),
+        ("/v1/drains", {"machines": ["m1"], "reason": "x" * 501}, "longer than 500"),
+        ("/v1/drains", {"machines": ["m1"], "reason": "\0"}, "NUL"),
+        ("/v1/drains", {"machines": ["m1"], "deadline_seconds": -1}, "outside 0 to"),
+        ("/v1/drains", {"machines": ["m1"], "max_affected": -1}, "below 0"),
+        ("/v1/windows", {"machines": ["m1"], "begins": "soon", "ends": "2h"}, "begins: 'soon' is neither"),
+        ("/v1/windows", {"machines": ["m1"], "begins": "", "ends": "2h"}, "a beginning and an end"),
+        ("/v1/windows", {"machines": ["m1"]}, "missing required field"),
+    ],
+)
+def test_what_cannot_be_a_drain_is_refused(admin: Client, path: str, body: object, words: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        admin.post(path, body, Accepted)
+    assert words in f"{caught.value} {caught.value.mistakes}"
 
 
 def test_a_request_id_goes_on_with_a_digest_of_the_request(api: RunningApi, admin: Client) -> None:

@@ -190,7 +190,6 @@ def test_a_cell_folder_with_a_damaged_token(
         (("task", "ls"), "list"),
         (("machine", "rm"), "remove"),
         (("job", "delete", "web"), "kill"),
-        (("machine", "drain", "m1"), "taint"),
         (("logs", "web/0"), "task logs"),
         (("apply", "web.yaml"), "job submit"),
         (("job", "lst"), "list"),

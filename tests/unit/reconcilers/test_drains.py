@@ -8,6 +8,7 @@ import pytest
 from borgish.cell.commands import (
     CordonMachine,
     DrainMachines,
+    FreezeCell,
     JoinMachine,
     KillTasks,
     MaintainMachines,
@@ -15,8 +16,9 @@ from borgish.cell.commands import (
     TaintMachine,
     UncordonMachine,
     UndrainMachines,
+    UnfreezeCell,
 )
-from borgish.cell.drains import NO_ROOM, NOT_HEARD, Drains, is_empty
+from borgish.cell.drains import NO_ROOM, NOT_HEARD, Drains, is_drained
 from borgish.cell.events import TasksEvicted
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
@@ -74,7 +76,7 @@ def test_what_runs_there_moves_within_the_budget(three: Lived) -> None:
     three.do(DrainMachines(("m1",)))
     assert least_up(three, "ann/web", 30) >= 10
     assert (on(three, "m1"), three.cell.jobs["ann/web"].running) == (0, 12)
-    assert is_empty(three.cell, three.core.observed, three.cell.machines["m1"])
+    assert is_drained(three.cell, three.core.observed, three.cell.machines["m1"])
     assert list(drains.reconcile(three.cell, three.core.observed, SETTINGS, three.now)) == []
 
 
@@ -214,6 +216,18 @@ def test_force_asks_no_budget(three: Lived) -> None:
     there = on(three, "m1")
     three.do(DrainMachines(("m1",), force=True, max_affected=there))
     three.step()
+    assert on(three, "m1") == 0
+
+
+def test_a_freeze_holds_every_drain(three: Lived) -> None:
+    run(three, spec(tasks=3), once("sum", 3))
+    three.do(FreezeCell("a sale"))
+    three.do(DrainMachines(("m1",), deadline_seconds=0.0, force=True, max_affected=9))
+    three.settle()
+    assert on(three, "m1") == 2
+    assert all("the cell is frozen" in why for why in whys(three, "m1").values())
+    three.do(UnfreezeCell())
+    three.settle()
     assert on(three, "m1") == 0
 
 
