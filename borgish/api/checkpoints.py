@@ -7,7 +7,7 @@ from litestar import Response, get, post
 from borgish.api.auth import POLICY, Policy
 from borgish.api.moments import Moment, read_moment
 from borgish.api.openapi import CONSUMES, PRODUCES
-from borgish.api.parameters import CheckpointName, Position, WithJournal
+from borgish.api.parameters import CheckpointName, Position, WithJournal, checked_affected
 from borgish.api.request import ApiRequest
 from borgish.cell.free_space import check_ample, check_writable
 from borgish.errors import Invalid
@@ -135,8 +135,7 @@ async def _rollback_of(request: ApiRequest) -> tuple[RollbackRequest, Moment]:
             raise Invalid(f"only: '{job[:130]}' is not the full name of a job", "Write it like ann/web")
     if len(asked.only) > ONLY_MAX:
         raise Invalid(f"only must name at most {ONLY_MAX} jobs", "Name none for the whole cell")
-    if asked.yes_stop is not None and asked.yes_stop < 0:
-        raise Invalid("yes_stop must not be negative", "Say how many running tasks may be stopped")
+    checked_affected(asked)
     now = await request.read(lambda reading: reading.now.wall)
     return asked, read_moment(asked.to, now)
 

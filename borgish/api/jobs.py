@@ -15,6 +15,7 @@ from borgish.api.parameters import (
     Owner,
     PlanToken,
     VersionNumber,
+    checked_affected,
     cut,
 )
 from borgish.api.preconditions import ETAG, IF_MATCH
@@ -30,6 +31,7 @@ from borgish.wire.api import (
     IndexesRequest,
     JobDetail,
     JobList,
+    KillRequest,
     PlanView,
     ScaleRequest,
     VersionDetail,
@@ -129,13 +131,13 @@ def _may_see_values(request: ApiRequest, user: str) -> bool:
 
 @post(
     "/v1/jobs/{user:str}/{name:str}/kill",
-    opt={POLICY: Policy.OWN, CONSUMES: IndexesRequest, IF_MATCH: True},
+    opt={POLICY: Policy.OWN, CONSUMES: KillRequest, IF_MATCH: True},
     status_code=200,
 )
 async def kill_tasks(request: ApiRequest, user: Owner, name: JobName) -> Accepted:
     """End tasks of a job for good; without indexes, all of them."""
-    asked = await request.json_as(IndexesRequest)
-    return await request.command(KillTasks(job_key(user, name), asked.indexes))
+    asked = await request.json_as(KillRequest)
+    return await request.command(KillTasks(job_key(user, name), asked.indexes, checked_affected(asked)))
 
 
 @post(

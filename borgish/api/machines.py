@@ -7,7 +7,7 @@ from litestar import get, post
 from borgish.api.auth import POLICY, Policy
 from borgish.api.moments import AT
 from borgish.api.openapi import CONSUMES
-from borgish.api.parameters import LIMIT_MAX, After, Limit, MachineName, checked_reason, cut
+from borgish.api.parameters import LIMIT_MAX, After, Limit, MachineName, checked_affected, checked_reason, cut
 from borgish.api.preconditions import ETAG, IF_MATCH
 from borgish.api.request import ApiRequest, find_machine
 from borgish.api.services import Reading
@@ -27,6 +27,7 @@ from borgish.wire.api import (
     CordonRequest,
     MachineList,
     MachineView,
+    RemoveRequest,
     TaintRequest,
     UntaintRequest,
 )
@@ -107,7 +108,9 @@ async def taint(request: ApiRequest, machine: MachineName) -> Accepted:
         raise Invalid(
             f"invalid taint value {asked.value[:63]!r}", "Use letters and digits, with . _ / - between them"
         )
-    return await request.command(TaintMachine(machine, asked.key, asked.value, asked.effect))
+    return await request.command(
+        TaintMachine(machine, asked.key, asked.value, asked.effect, checked_affected(asked))
+    )
 
 
 @post(
@@ -123,10 +126,15 @@ async def untaint(request: ApiRequest, machine: MachineName) -> Accepted:
     return await request.command(UntaintMachine(machine, asked.key))
 
 
-@post("/v1/machines/{machine:str}/remove", opt={POLICY: Policy.ADMIN, IF_MATCH: True}, status_code=200)
+@post(
+    "/v1/machines/{machine:str}/remove",
+    opt={POLICY: Policy.ADMIN, CONSUMES: RemoveRequest, IF_MATCH: True},
+    status_code=200,
+)
 async def remove(request: ApiRequest, machine: MachineName) -> Accepted:
     """Take a machine that is down, or that holds nothing, out of the cell."""
-    return await request.command(RemoveMachine(machine))
+    asked = await request.json_as(RemoveRequest)
+    return await request.command(RemoveMachine(machine, checked_affected(asked)))
 
 
 def _view(reading: Reading, name: str, drains: Drains | None = None) -> MachineView:

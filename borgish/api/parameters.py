@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import islice
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 from urllib.parse import parse_qsl
 
 from litestar.connection import ASGIConnection
@@ -271,3 +271,17 @@ def checked_reason(reason: str) -> str:
     if "\0" in reason:
         raise Invalid("the reason contains a NUL character", "Use plain text")
     return reason
+
+
+class Affecting(Protocol):
+    """A request that may stop running tasks."""
+
+    @property
+    def max_affected(self) -> int | None: ...
+
+
+def checked_affected(asked: Affecting) -> int | None:
+    """Return how many running tasks a request allows to be stopped. Raises Invalid."""
+    if asked.max_affected is not None and asked.max_affected < 0:
+        raise Invalid("max_affected must not be negative", "Say how many running tasks may be stopped")
+    return asked.max_affected

@@ -48,10 +48,14 @@ class ScaleJob(Command, frozen=True, tag=True):
 
 
 class KillTasks(Command, frozen=True, tag=True):
-    """End tasks for good; ``indexes`` None means the whole job."""
+    """End tasks for good; ``indexes`` None means the whole job.
+
+    ``max_affected`` is how many running tasks it may stop; None for as many as the rules of the cell allow.
+    """
 
     job: str
     indexes: tuple[int, ...] | None = None
+    max_affected: int | None = None
 
 
 class RestartTasks(Command, frozen=True, tag=True):
@@ -134,16 +138,14 @@ class RollBack(Command, frozen=True, tag=True):
     """Make the cell what it was to be at a position of its journal.
 
     ``decide`` is given the cell of that position beside the command. ``only`` names the jobs that are meant,
-    none for the whole cell. ``yes_stop`` is how many running tasks may be stopped, None for at most
-    ``stop_share_max`` of those that run.
+    none for the whole cell. ``max_affected``: see ``KillTasks``.
     """
 
     to: int
     at: float  # when that was; seconds since 1970
     only: frozenset[str] = frozenset()
     hurried: bool = False  # stop all at once
-    yes_stop: int | None = None
-    stop_share_max: float = 0.2
+    max_affected: int | None = None
 
 
 class AdvanceRollouts(Command, frozen=True, tag=True):
@@ -184,6 +186,7 @@ class TaintMachine(Command, frozen=True, tag=True):
     key: str
     value: str = ""
     effect: TaintEffect = TaintEffect.REFUSE
+    max_affected: int | None = None  # see ``KillTasks``
 
 
 class UntaintMachine(Command, frozen=True, tag=True):
@@ -275,6 +278,7 @@ class RemoveMachine(Command, frozen=True, tag=True):
     """Let go of a machine that is down, or that holds nothing."""
 
     machine: str
+    max_affected: int | None = None  # see ``KillTasks``
 
 
 class SetMachineDown(Command, frozen=True, tag=True):

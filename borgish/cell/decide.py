@@ -14,6 +14,7 @@ import msgspec
 
 from borgish.cell import decide_cell, decide_drains, decide_machines
 from borgish.cell.admission import admit, job_warnings
+from borgish.cell.affected import check_affected, stopped_with
 from borgish.cell.allocs import check_inside, evicted_with, has_its_alloc, may_preempt
 from borgish.cell.commands import (
     AdvanceRollouts,
@@ -186,6 +187,7 @@ def _kill(cell: Cell, _o: Observed, command: KillTasks, actor: str, _now: Now) -
     chosen = movable(job, _chosen(job, command.indexes), TaskEvent.KILL)
     if not chosen:
         return Decision((), job.key, "nothing to kill: all of it is dead already")
+    check_affected(cell, stopped_with(cell, job, chosen), command.max_affected)
     reason = f"killed by {actor}"
     event = TasksEnded(job.key, chosen, Ending.KILL, (reason,) * len(chosen))
     moved = evicted_with(cell, job, chosen, reason)

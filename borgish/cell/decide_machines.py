@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from borgish.cell.affected import check_affected
 from borgish.cell.allocs import is_alloc_set
 from borgish.cell.commands import (
     CordonMachine,
@@ -49,6 +50,7 @@ from borgish.cell.flapping import quarantine
 from borgish.cell.leases import lease_of, on_machine
 from borgish.cell.model import Cell, Machine, Taint, TaskLease, task_count
 from borgish.cell.observed import Observed
+from borgish.cell.suitability import evict_at
 from borgish.clock import Now
 from borgish.errors import Conflict, NotFound
 from borgish.vocabulary import RESULTS, Ending, Eviction, Phase, split_task_name
@@ -123,7 +125,10 @@ def taint(cell: Cell, _o: Observed, command: TaintMachine, _actor: str, now: Now
     text = f"{machine.name} is tainted {command.key}"
     if before and (before.value, before.effect) == (command.value, command.effect):
         return Decision((), machine.name, f"{text} already")
-    there[command.key] = Taint(command.key, command.value, command.effect, now.wall)
+    taint = there[command.key] = Taint(command.key, command.value, command.effect, now.wall)
+    specs = (cell.jobs[key].spec for key, _ in cell.placed[machine.name])
+    leaving = sum(evict_at(spec.tolerations, (taint,)) is not None for spec in specs)
+    check_affected(cell, leaving, command.max_affected)
     taints = tuple(there[key] for key in sorted(there))
     return Decision((MachineTainted(machine.name, taints),), machine.name, text)
 
@@ -205,6 +210,7 @@ def remove(cell: Cell, observed: Observed, command: RemoveMachine, _actor: str, 
                 f"{machine.name} counts as down and holds tasks, but was not silent for {SILENT_SECONDS:g} s",
                 "Ask again in some seconds: if it is down its tasks are moved, if it is not it is up again",
             )
+        check_affected(cell, placed, command.max_affected)
         moved = f": {task_count(placed)} of it run elsewhere" if placed else ""
         text = f"{machine.name} is removed{moved}; it joins again when its borglet comes back"
     reason = "it was removed from the cell"

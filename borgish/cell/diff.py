@@ -173,6 +173,7 @@ _RULES = {
         _Aspect("names", lambda rules: rules.bands.names, _pairs),
     ),
     "quota": (_Aspect("required", lambda rules: "yes" if rules.quota_required else "no"),),
+    "disruption": (_Aspect("affected_share_max", lambda rules: rules.affected_share_max),),
 }
 _MACHINE = (
     _Aspect("state", lambda machine: "up" if machine.up else "down"),

@@ -330,6 +330,7 @@ class Rules(msgspec.Struct, frozen=True):
 
     bands: Bands = Bands()
     quota_required: bool = False  # who has no quota in a band may have nothing there, rather than anything
+    affected_share_max: float = 0.2  # of the running tasks, that one command stops unasked
 
 
 class Answer(msgspec.Struct, frozen=True):

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from borgish.cell.admission import asked_by, limits_in, show_moment
+from borgish.cell.affected import check_affected
 from borgish.cell.allocs import refused_inside
 from borgish.cell.commands import Decision, RollBack
 from borgish.cell.events import RolledBack
@@ -103,18 +104,7 @@ def plan_rollback(cell: Cell, then: Cell, command: RollBack, now: Now) -> Plan:
 def check_allowed(cell: Cell, then: Cell, found: Plan, command: RollBack, now: Now) -> None:
     """Raise Conflict for a state that may not be, and when more tasks would be stopped than is allowed."""
     check_restorable(cell, then, command, found, now.wall)
-    stopped, running = found.stopped, found.running
-    if command.yes_stop is not None and stopped > command.yes_stop:
-        raise Conflict(
-            f"this would stop {stopped} of {running} running tasks, and --yes-stop allows {command.yes_stop}",
-            f"Look at what `--dry-run` says; `--yes-stop {stopped}` allows it",
-        )
-    if command.yes_stop is None and stopped > command.stop_share_max * running:
-        share = f"{100 * command.stop_share_max:g} %"
-        raise Conflict(
-            f"this would stop {stopped} of {running} running tasks, which is more than {share}",
-            f"Look at what `--dry-run` says; `--yes-stop {stopped}` allows it",
-        )
+    check_affected(cell, found.stopped, command.max_affected)
 
 
 def reason_of(command: RollBack) -> str:

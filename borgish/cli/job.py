@@ -19,12 +19,12 @@ from borgish.cli.render import (
     show_one,
     state_text,
 )
-from borgish.cli.session import IfGeneration, noun, session_of
+from borgish.cli.session import IfGeneration, MaxAffected, noun, session_of
 from borgish.resources import parse_seconds, show_bytes, show_cpu
 from borgish.spec.job import Health, JobSpec
 from borgish.text import age, safe
 from borgish.vocabulary import Phase, State
-from borgish.wire.api import Accepted, IndexesRequest, JobDetail, JobView, ScaleRequest, TaskView
+from borgish.wire.api import Accepted, IndexesRequest, JobDetail, JobView, KillRequest, ScaleRequest, TaskView
 
 if TYPE_CHECKING:
     from borgish.client import Client
@@ -158,10 +158,15 @@ def history(context: typer.Context, job: JobName, at: AtOption = "", output: For
 
 
 @app.command()
-def kill(context: typer.Context, job: JobName, if_generation: IfGeneration = None) -> None:
+def kill(
+    context: typer.Context,
+    job: JobName,
+    max_affected: MaxAffected = None,
+    if_generation: IfGeneration = None,
+) -> None:
     """End all tasks of a job for good."""
     client = session_of(context).client()
-    change_tasks(client, _found(client, job), "kill", None, if_generation)
+    kill_tasks(client, _found(client, job), None, max_affected, if_generation)
 
 
 @app.command()
@@ -179,7 +184,8 @@ def restart(
     """
     client = session_of(context).client()
     chosen = None if indexes is None else indexes_of(indexes)
-    change_tasks(client, _found(client, job), "restart", chosen, if_generation)
+    path = tasks_path(_found(client, job), "restart")
+    say_accepted(client.post(path, IndexesRequest(chosen), Accepted, expected=if_generation))
 
 
 @app.command()
@@ -239,14 +245,23 @@ def wait(
     raise typer.Exit(*follow(client, [name], Goal(goal), seconds, settle_seconds))
 
 
-def change_tasks(
-    client: "Client", job: str, verb: str, indexes: tuple[int, ...] | None, expected: int | None = None
+def kill_tasks(
+    client: "Client",
+    job: str,
+    indexes: tuple[int, ...] | None,
+    max_affected: int | None = None,
+    expected: int | None = None,
 ) -> None:
-    """Kill or restart tasks of a job (None: all) and say what was done; ``expected``: see ``Client.post``."""
+    """Kill tasks of a job (None: all) and say what was done; ``expected``: see ``Client.post``."""
+    asked = KillRequest(indexes, max_affected)
+    say_accepted(client.post(tasks_path(job, "kill"), asked, Accepted, expected=expected))
+
+
+def tasks_path(job: str, verb: str) -> str:
+    """Return where something is asked of a job's tasks."""
     from borgish.client import quoted
 
-    path = quoted("jobs", *job.split("/"), verb)
-    say_accepted(client.post(path, IndexesRequest(indexes), Accepted, expected=expected))
+    return quoted("jobs", *job.split("/"), verb)
 
 
 def say_accepted(accepted: object) -> None:

@@ -7,7 +7,7 @@ import typer
 
 from borgish.cli.at_option import AtOption, client_at, day_and_time
 from borgish.cli.render import Column, Form, FormOption, fields, plural, show_list, show_one
-from borgish.cli.session import IfGeneration, noun, session_of
+from borgish.cli.session import IfGeneration, MaxAffected, noun, session_of
 from borgish.resources import Resources, show_bytes, show_cpu, show_devices
 from borgish.text import age, span
 from borgish.vocabulary import TaintEffect
@@ -16,6 +16,7 @@ from borgish.wire.api import (
     CordonRequest,
     DrainView,
     MachineView,
+    RemoveRequest,
     TaintRequest,
     TaintView,
     UntaintRequest,
@@ -130,11 +131,12 @@ def taint(
     effect: Annotated[
         TaintEffect, typer.Option("--effect", help="What it does to tasks that do not tolerate it.")
     ] = TaintEffect.REFUSE,
+    max_affected: MaxAffected = None,
     if_generation: IfGeneration = None,
 ) -> None:
     """Mark a machine: tasks that do not tolerate the mark avoid it, are refused, or have to leave."""
     key, _, value = mark.partition("=")
-    _change(context, machine, "taint", TaintRequest(key, value, effect), if_generation)
+    _change(context, machine, "taint", TaintRequest(key, value, effect, max_affected), if_generation)
 
 
 @app.command()
@@ -152,6 +154,7 @@ def untaint(
 def remove(
     context: typer.Context,
     machine: Annotated[str, typer.Argument(metavar="MACHINE", help="Its name, in full.")],
+    max_affected: MaxAffected = None,
     if_generation: IfGeneration = None,
 ) -> None:
     """Take a machine out of the cell: one that is down, or that holds nothing.
@@ -162,7 +165,8 @@ def remove(
     from borgish.client import quoted
 
     client = session_of(context).client()
-    say_accepted(client.post(quoted("machines", machine, "remove"), None, Accepted, expected=if_generation))
+    path, body = quoted("machines", machine, "remove"), RemoveRequest(max_affected)
+    say_accepted(client.post(path, body, Accepted, expected=if_generation))
 
 
 def machine_in_full(machine: MachineView) -> str:

@@ -7,7 +7,7 @@ import typer
 from borgish.cli.at_option import MOMENT, MOMENTS, SECONDS_MAX, day_and_time, zoned
 from borgish.cli.diff import AgesAllowed
 from borgish.cli.render import Form, FormOption, plural, show_one
-from borgish.cli.session import session_of, single
+from borgish.cli.session import MaxAffected, session_of, single
 from borgish.text import safe
 from borgish.wire.api_past import JobRollback, RollbackPlan, RollbackRequest
 
@@ -28,10 +28,7 @@ def rollback(
     at_once: Annotated[
         bool, typer.Option("--now", help="Stop tasks all at once, not a few a second.")
     ] = False,
-    yes_stop: Annotated[
-        int | None,
-        typer.Option("--yes-stop", min=0, metavar="N", help="Allow so many running tasks to be stopped."),
-    ] = None,
+    max_affected: MaxAffected = None,
     output: FormOption = Form.TABLE,
 ) -> None:
     """Make the cell again what it was to be at a moment.
@@ -44,7 +41,7 @@ def rollback(
     from borgish.wire.api import Accepted
 
     client = session_of(context).client(SECONDS_MAX)
-    asked = RollbackRequest(zoned(to), tuple(only or ()), at_once, yes_stop)
+    asked = RollbackRequest(zoned(to), tuple(only or ()), at_once, max_affected)
     if dry_run:
         plan = client.post("/v1/rollback/plan", asked, RollbackPlan)
         show_one(plan, output, str(plan.to.position), lambda it, wide: planned(it, wide=wide))

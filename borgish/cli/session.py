@@ -39,6 +39,14 @@ IfGeneration = Annotated[
 ]
 
 
+MaxAffected = Annotated[
+    int | None,
+    typer.Option(
+        "--max-affected", metavar="N", min=0, help="Allow so many running tasks to be stopped by this."
+    ),
+]
+
+
 class Session(msgspec.Struct):
     """The global options of one call of borgctl."""
 

@@ -90,12 +90,12 @@ def kill(context: typer.Context, task: TaskName) -> None:
 
     It stays dead until `borgctl job restart`, or submitting the same job file again, brings it back.
     """
-    from borgish.cli.job import change_tasks
+    from borgish.cli.job import kill_tasks
     from borgish.cli.lookup import find_task
 
     client = session_of(context).client()
     job, index = find_task(client, task)
-    change_tasks(client, job, "kill", (index,))
+    kill_tasks(client, job, (index,))
 
 
 @app.command("exec")

@@ -180,7 +180,6 @@ class Daemon:
             lambda: refused.text if (refused := fencing.fenced()) else "",
         )
         self._hub = WatchHub(leader.epoch, self._reader)
-        self._rollbacks: Rollbacks | None = None
 
     async def run(self, stopping: "asyncio.Future[None]") -> None:
         """Lead and serve until it is to stop. Raises what ended it otherwise."""
@@ -211,7 +210,7 @@ class Daemon:
     def _app(self) -> AuthMiddleware:
         leader, store, clock = self._leader, self._leader.store, self._leader.clock
         moments = Moments(leader.core, leader.turn, store, clock, self._reader.daemon)
-        self._rollbacks = Rollbacks(
+        rollbacks = Rollbacks(
             leader.core,
             leader.turn,
             leader.inbox,
@@ -219,7 +218,6 @@ class Daemon:
             moments,
             leader.checkpointer,
             clock,
-            self._settings.rollback,
         )
         services = Services(
             inbox=leader.inbox,
@@ -227,7 +225,7 @@ class Daemon:
             planner=Planner(leader.core, leader.turn, clock),
             moments=moments,
             past=History(leader.turn, store, clock),
-            rollbacks=self._rollbacks,
+            rollbacks=rollbacks,
             archive=Archive(leader.core, leader.turn, store, clock),
             hub=self._hub,
             joining=leader,
@@ -255,8 +253,6 @@ class Daemon:
         """Go by other settings from now on; they differ only in what ``settings.LIVE`` names."""
         self._settings = settings
         self._leader.change(settings)
-        if self._rollbacks is not None:
-            self._rollbacks.change(settings.rollback)
 
     def close(self) -> None:
         """Let go of the store."""

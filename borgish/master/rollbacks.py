@@ -18,7 +18,6 @@ from borgish.errors import Conflict, NotFound, StoreDamaged, UnsafeConfiguration
 from borgish.master.checkpoints import Checkpointer
 from borgish.master.core import Core
 from borgish.master.moments import Moments
-from borgish.master.settings import Rollback
 from borgish.master.turn import Inbox, Turn
 from borgish.store.base import Store
 from borgish.store.checkpoints import verified_snapshot
@@ -42,7 +41,6 @@ class Rollbacks:
         moments: Moments,
         checkpointer: Checkpointer,
         clock: Clock,
-        settings: Rollback,
     ) -> None:
         self._core = core
         self._turn = turn
@@ -51,12 +49,7 @@ class Rollbacks:
         self._moments = moments
         self._checkpointer = checkpointer
         self._clock = clock
-        self._settings = settings
         self._one_at_a_time = asyncio.Lock()
-
-    def change(self, settings: Rollback) -> None:
-        """Stop as much as other settings allow."""
-        self._settings = settings
 
     async def plan(self, moment: Moment, asked: RollbackRequest) -> RollbackPlan:
         """Return what a rollback would do. Raises what is in its way for good."""
@@ -92,8 +85,7 @@ class Rollbacks:
             datetime.fromisoformat(to.at).timestamp(),
             frozenset(asked.only),
             asked.now,
-            asked.yes_stop,
-            self._settings.stop_share_max,
+            asked.max_affected,
         )
         return to, await self._moments.cell(to), command
 

@@ -88,10 +88,15 @@ class QuotaSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rollback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How fast a rollback stops running tasks, and the share of them that it may stop unasked."""
+    """How fast a rollback stops running tasks."""
 
     stops_per_second: Count = 50
-    stop_share_max: Share = 0.2
+
+
+class DisruptionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which share of the running tasks one command stops without ``--max-affected``."""
+
+    affected_share_max: Share = 0.2
 
 
 class EvictionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -118,6 +123,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     quota: QuotaSettings = QuotaSettings()
     bands: Bands = DEFAULT_BANDS
     rollback: Rollback = Rollback()
+    disruption: DisruptionSettings = DisruptionSettings()
     eviction: EvictionSettings = EvictionSettings()
     tls: Tls | None = None
     advertise: str = ""
@@ -138,7 +144,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def rules(self) -> Rules:
         """What the cell's decisions depend on."""
-        return Rules(self.bands, self.quota.required)
+        return Rules(self.bands, self.quota.required, self.disruption.affected_share_max)
 
     @property
     def scheduling(self) -> SchedulerSettings:

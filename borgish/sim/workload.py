@@ -183,7 +183,7 @@ class Clients:
             at=0.0,
             only=frozenset({job} if chance.random() < 0.3 else ()),
             hurried=chance.random() < 0.3,
-            yes_stop=JOBS_MAX * TASKS_MAX,
+            max_affected=JOBS_MAX * TASKS_MAX,
         )
 
     def _submit(self) -> SubmitJob:

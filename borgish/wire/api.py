@@ -497,6 +497,7 @@ class FreezeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reason: Reason = ""
 
 
+MaxAffected = Annotated[int, documented(minimum=0)]
 TaskIndex = Annotated[int, documented(minimum=0, maximum=TASKS_PER_JOB_MAX - 1)]
 
 
@@ -504,6 +505,18 @@ class IndexesRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which tasks of a job: by index, or all of them when absent."""
 
     indexes: Annotated[tuple[TaskIndex, ...], documented(maxItems=TASKS_PER_JOB_MAX)] | None = None
+
+
+class KillRequest(IndexesRequest, frozen=True, forbid_unknown_fields=True):
+    """Which tasks of a job, and how many running ones may be stopped; none: a small share of the cell's."""
+
+    max_affected: MaxAffected | None = None
+
+
+class RemoveRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many tasks that it holds may be given up; none: a small share of the cell's."""
+
+    max_affected: MaxAffected | None = None
 
 
 class CordonRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -548,6 +561,7 @@ class TaintRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key: TaintKey
     value: Annotated[str, documented(pattern=f"^({TAINT_VALUE_PATTERN})?$")] = ""
     effect: TaintEffect = TaintEffect.REFUSE
+    max_affected: MaxAffected | None = None  # so many running tasks may be stopped; none: a small share
 
 
 class UntaintRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from borgish.vocabulary import CHECKPOINT_NAME_PATTERN, JOB_PATTERN
-from borgish.wire.api import AsOf, CheckpointView, EventView, Page, documented
+from borgish.wire.api import AsOf, CheckpointView, EventView, MaxAffected, Page, documented
 
 
 class HistoryView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -148,6 +148,4 @@ class RollbackRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     to: Moment
     only: JobNames = ()  # these jobs, as user/job; none: the whole cell
     now: bool = False  # stop at once what is to stop, rather than a few tasks a second
-    yes_stop: Annotated[int, documented(minimum=0)] | None = (
-        None  # so many running tasks may be stopped; none: a small share of them
-    )
+    max_affected: MaxAffected | None = None  # so many running tasks may be stopped; none: a small share

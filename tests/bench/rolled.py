@@ -14,7 +14,6 @@ from borgish.cell.commands import KillTasks
 from borgish.master.checkpoints import Checkpointer
 from borgish.master.moments import Moments
 from borgish.master.rollbacks import Rollbacks
-from borgish.master.settings import Rollback
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import State
 from borgish.wire.api_past import RollbackRequest
@@ -77,7 +76,7 @@ async def _measured(cell: SimulatedCell, sizes: Sizes) -> Rolled:
 
     began = time.perf_counter()
     await _rollbacks(cell, keeper).roll_back(
-        Moment(str(good), position=good), RollbackRequest(str(good), yes_stop=tasks), "bench", "", ""
+        Moment(str(good), position=good), RollbackRequest(str(good), max_affected=tasks), "bench", "", ""
     )
     decided = cell.begun[cell.core.cell.timeline] - began  # what machines do next is in the same loop
     while not _is_back(cell, bad, tasks):
@@ -98,7 +97,6 @@ def _rollbacks(cell: SimulatedCell, keeper: Checkpointer) -> Rollbacks:
         moments,
         keeper,
         cell.clock,
-        Rollback(),
     )
 
 

@@ -133,7 +133,7 @@ def test_all_is_as_before_and_then_undone(made: RealCell, tmp_path: Path) -> Non
     assert (refused.code, "this would stop 5 of 11 running tasks" in refused.err) == (1, True)
     assert status_of(made).position == before.position
 
-    done = made.ok("rollback", noon, "--yes-stop", 5)
+    done = made.ok("rollback", noon, "--max-affected", 5)
     assert "on timeline 2: 5 tasks to stop, 3 to start, 6 go on\n" in done
     assert done.endswith(f"to undo it: borgctl rollback {before.position}\n")
     kept = made.items("checkpoint", "show", f"before-rollback-{before.position}")
@@ -155,7 +155,7 @@ def test_all_is_as_before_and_then_undone(made: RealCell, tmp_path: Path) -> Non
     # The rollback is undone.
     undo = done.splitlines()[-1].split()[-1]
     assert int(undo) == before.position
-    made.ok("rollback", undo, "--now", "--yes-stop", 3)
+    made.ok("rollback", undo, "--now", "--max-affected", 3)
     becomes(lambda: sorted(versions(made, "ann/web")), ["bad"] * 5)
     assert machines(made) == {"m1": "cordoned", "m2": "up", "m3": "up"}
     assert quotas(made) == {"ann": 50}
@@ -182,7 +182,7 @@ def test_a_rollback_to_what_crashes_costs_one_task_and_is_undone(tmp_path: Path)
         good, before = status_of(made).position, lives(made, "ann/web")
         assert len(before) == 5
 
-        made.ok("rollback", bad, "--yes-stop", 5)
+        made.ok("rollback", bad, "--max-affected", 5)
         wait_until(lambda: status_of(made).rollbacks_paused, PATIENCE_SECONDS)
         assert status_of(made).rollout == 4
         (said,) = status_of(made).rollbacks_paused
@@ -210,7 +210,7 @@ def test_a_rollback_outlives_its_master(made: RealCell) -> None:
     made.borgctl("quota", "remove", "ann", "--band", "production")  # what the story left, if it was told here
     submitted(made, SLEEPER.format(name="many", tasks=20, version="good"))
     good = status_of(made).position
-    made.ok("job", "kill", "many")
+    made.ok("job", "kill", "many", "--max-affected", 20)
     submitted(made, SLEEPER.format(name="many", tasks=20, version="bad"))
     others = {name: life for name, life in lives(made).items() if not name.startswith("ann/many")}
     for name in ("borgmaster", "m1", "m2", "m3"):
@@ -219,7 +219,7 @@ def test_a_rollback_outlives_its_master(made: RealCell) -> None:
     with foreground("borgish.master.main", made.folder / "cell.toml") as master:
         wait_until(lambda: "serving local" in master.said(), PATIENCE_SECONDS)
         wait_until(lambda: set(machines(made).values()) == {"down"}, PATIENCE_SECONDS)
-        made.ok("rollback", good, "--only", "ann/many", "--yes-stop", 20, "--now")
+        made.ok("rollback", good, "--only", "ann/many", "--max-affected", 20, "--now")
         assert status_of(made).rollout == 20  # with none of them to be reached, nothing is decided yet
         refused = made.borgctl("rollback", good)
         assert "a rollback to that is under way: 20 tasks still to be stopped" in refused.err

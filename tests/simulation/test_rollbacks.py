@@ -58,7 +58,7 @@ class Story:
         store = self.world.master.store.reopen()
         self._good = self._good or len(store.disk.entries)
         then = cell_at(store, store.disk.cell, position).cell
-        self._ask(RollBack(position, at=0.0, yes_stop=TASKS), then)
+        self._ask(RollBack(position, at=0.0, max_affected=TASKS), then)
 
     def _look(self) -> None:
         self.least = min(self.least, self.alive("service"))
@@ -131,7 +131,7 @@ def back_to_another_program() -> tuple[str, ...]:
     def roll_back() -> None:
         store = master.store.reopen()
         then = cell_at(store, store.disk.cell, positions[0]).cell
-        ask(RollBack(positions[0], at=0.0, yes_stop=TASKS), "back", then)
+        ask(RollBack(positions[0], at=0.0, max_affected=TASKS), "back", then)
 
     world.clock.after(5.0, lambda: ask(SubmitJob(spec("service")), "submit"))
     world.clock.after(10.0, replace)

@@ -35,6 +35,8 @@ from borgish.spec.read import read_job
 from borgish.vocabulary import Band, TaintEffect
 
 USER = "fauxmaster"
+ALL = 10**9
+"""Running tasks that a trial may stop: nobody is hurt."""
 """Whose a job is that names no user."""
 
 
@@ -112,7 +114,7 @@ def _taint_command(args: Namespace, cell: Cell) -> Command:
             f"invalid taint '{args.taint}{with_option}'",
             f"Write KEY=VALUE:EFFECT, or KEY=VALUE --effect EFFECT; effects: {', '.join(TaintEffect)}",
         )
-    return TaintMachine(find_machine(cell, args.machine), key, value, TaintEffect(effect))
+    return TaintMachine(find_machine(cell, args.machine), key, value, TaintEffect(effect), ALL)
 
 
 def _quota_command(args: Namespace, _cell: Cell) -> Command:
@@ -135,13 +137,13 @@ def _quota_command(args: Namespace, _cell: Cell) -> Command:
 
 CHANGES = {
     "submit": Change(file_arguments, lambda a, cell: SubmitJob(job_in(a.job, cell, a.user))),
-    "kill": Change(_task, lambda a, cell: KillTasks(*find_tasks(cell, a.job))),
+    "kill": Change(_task, lambda a, cell: KillTasks(*find_tasks(cell, a.job), ALL)),
     "restart": Change(_task, lambda a, cell: RestartTasks(*find_tasks(cell, a.job))),
     "scale": Change(_scale, lambda a, cell: ScaleJob(find_job(cell, a.job), a.tasks)),
     "drain": Change(
         _machine,
         lambda a, cell: TaintMachine(
-            find_machine(cell, a.machine), "drain", "by-fauxmaster", TaintEffect.EVICT
+            find_machine(cell, a.machine), "drain", "by-fauxmaster", TaintEffect.EVICT, ALL
         ),
     ),
     "cordon": Change(_machine, lambda a, cell: CordonMachine(find_machine(cell, a.machine), "by fauxmaster")),

@@ -9,7 +9,7 @@ from borgish.wire.api import Accepted
 from borgish.wire.api_past import RollbackPlan, RollbackRequest
 from tests.integration.api.fakes import PAST, RunningApi
 
-ASKED = RollbackRequest("noon", ("ann/web",), now=True, yes_stop=3)
+ASKED = RollbackRequest("noon", ("ann/web",), now=True, max_affected=3)
 
 
 def test_a_rollback_is_asked_for(api: RunningApi, admin: Client) -> None:
@@ -34,7 +34,7 @@ def test_what_it_would_do_is_told(api: RunningApi, admin: Client) -> None:
         (RollbackRequest(""), "invalid moment ''"),
         (RollbackRequest("7", ("web",)), "'web' is not the full name of a job"),
         (RollbackRequest("7", ("ann/web",) * 1001), "at most 1000"),
-        (RollbackRequest("7", yes_stop=-1), "yes_stop must not be negative"),
+        (RollbackRequest("7", max_affected=-1), "max_affected must not be negative"),
     ],
 )
 def test_what_is_no_question(api: RunningApi, admin: Client, asked: RollbackRequest, said: str) -> None:

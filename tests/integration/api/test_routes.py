@@ -445,7 +445,7 @@ def test_a_field_that_does_not_fit_is_named(admin: Client) -> None:
     with pytest.raises(Invalid) as caught:
         admin.raw("POST", "/v1/jobs/ann/web/kill", body=b'{"indexes": [1, "2"]}')
     assert caught.value.mistakes[0].path == "indexes[1]"
-    assert caught.value.hint == "Its fields are indexes"
+    assert caught.value.hint == "Its fields are indexes, max_affected"
 
 
 def test_a_body_too_large_is_refused_and_nothing_changed(api: RunningApi, admin: Client) -> None:

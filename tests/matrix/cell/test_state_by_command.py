@@ -144,7 +144,7 @@ KILL = KillTasks(JOB)
 def roll_back(*commands: Command, hurried: bool = False) -> RollBack:
     """Return the command to go back to when this was done."""
     past = then(*commands)
-    command = RollBack(past.position, NOW.wall, hurried=hurried, yes_stop=100)
+    command = RollBack(past.position, NOW.wall, hurried=hurried, max_affected=100)
     PASTS.append((command, past))
     return command
 

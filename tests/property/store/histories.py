@@ -158,7 +158,7 @@ def _of_rollback(cell: Cell, data: st.DataObject) -> AnyEvent | None:
 def rollback(cell: Cell, then: Cell) -> AnyEvent | None:
     """Return what takes the cell back, None when it may not be."""
     try:
-        command = RollBack(then.position, 1.5, yes_stop=1000)
+        command = RollBack(then.position, 1.5, max_affected=1000)
         (event,) = decide_rollback(cell, then, command, "tester", Now(9.0, 9.0)).events
     except Refused:
         return None

@@ -166,7 +166,7 @@ class Lived:
     def roll_back(self, position: int, **options: Any) -> str:
         """Roll back to a position, whatever that stops."""
         at = self.entries[position - 1].at
-        options = {"yes_stop": 10_000, **options}
+        options = {"max_affected": 10_000, **options}
         return self.do(RollBack(position, at, **options))
 
     def states(self, job: str = "ann/web") -> list[State]:
@@ -197,7 +197,7 @@ def wanted_of(cell: Cell) -> dict[str, object]:
 
 def deploy(lived: Lived, name: str = "web", **changes: Any) -> None:
     """Put another version in the place of a job."""
-    lived.do(KillTasks(f"ann/{name}"))
+    lived.do(KillTasks(f"ann/{name}", max_affected=10_000))
     lived.do(SubmitJob(spec(name, **changes)))
 
 

@@ -112,7 +112,7 @@ def test_a_service_that_is_probed_is_there_when_it_is_healthy(
 def test_dead_tasks_are_neither_wanted_nor_down() -> None:
     desk = Desk()
     up(desk, 20)
-    desk.do(KillTasks("ann/web", tuple(range(15))))
+    desk.do(KillTasks("ann/web", tuple(range(15)), max_affected=15))
     asked = gate(desk)
     assert asked.refused("ann/web", 3) == ""
     asked.take("ann/web", 3)

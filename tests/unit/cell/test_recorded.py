@@ -91,9 +91,9 @@ CASES: tuple[tuple[Command, tuple[AnyEvent, ...], dict[str, Any]], ...] = (
         },
     ),
     (
-        RollBack(4, 1.5, frozenset({"b/b", "a/a", "c/c"}), hurried=True, yes_stop=3),
+        RollBack(4, 1.5, frozenset({"b/b", "a/a", "c/c"}), hurried=True, max_affected=3),
         (RolledBack(2, 4, 1.5, "rolled back"),),
-        {"only": ["a/a", "b/b", "c/c"], "hurried": True, "yes_stop": 3},
+        {"only": ["a/a", "b/b", "c/c"], "hurried": True, "max_affected": 3},
     ),
     (
         AdvanceRollouts({"ann/web": (1, 2)}),

@@ -186,7 +186,7 @@ def test_tasks_too_many_that_wait_are_dead_while_others_are_stopped(lived: Lived
     for name in ("m1", "m2"):
         lived.do(CordonMachine(name))
     lived.do(RestartTasks("ann/late", (1,)))
-    command = RollBack(good, 0.0, only=frozenset({"ann/late"}), yes_stop=9)
+    command = RollBack(good, 0.0, only=frozenset({"ann/late"}), max_affected=9)
     found = decide(lived.cell, lived.core.observed, command, "ann", lived.now, lived.then(good))
     (event,) = (each for each in found.events if isinstance(each, RolledBack))
     (job,) = event.jobs
@@ -272,7 +272,7 @@ def test_a_job_killed_and_submitted_alike_goes_on(lived: Lived) -> None:
     good, uid = lived.position, lived.cell.jobs["ann/web"].uid
     deploy(lived)
     now = lived.attempts()
-    lived.roll_back(good, yes_stop=0)
+    lived.roll_back(good, max_affected=0)
     lived.settle()
     assert lived.attempts() == now
     assert lived.cell.jobs["ann/web"].uid == uid

@@ -220,31 +220,24 @@ def test_the_same_again_while_a_job_goes_is_under_way(lived: Lived) -> None:
     assert set(lived.cell.jobs) == {"ann/web"}
 
 
-def test_many_stops_must_be_asked_for(lived: Lived) -> None:
-    good = lived.position
-    lived.do(SubmitJob(spec("late", 2)))
-    with pytest.raises(
-        Conflict, match=r"this would stop 2 of 5 running tasks, which is more than 20 %"
-    ) as no:
-        lived.roll_back(good, yes_stop=None)
-    assert "`--yes-stop 2` allows it" in no.value.hint
-    with pytest.raises(Conflict, match=r"stop 2 of 5 running tasks, and --yes-stop allows 1"):
-        lived.roll_back(good, yes_stop=1)
-    lived.roll_back(good, yes_stop=2)
-
-
-def test_few_stops_need_no_word() -> None:
+def test_many_stops_must_be_asked_for() -> None:
     lived = big(20)
     good = lived.position
-    lived.do(SubmitJob(spec("late", 4)))
-    lived.roll_back(good, yes_stop=None)
+    lived.do(SubmitJob(spec("late", 11)))
+    with pytest.raises(
+        Conflict, match=r"this would stop 11 of 31 running tasks, which is more than 20 %"
+    ) as no:
+        lived.roll_back(good, max_affected=None)
+    assert "`--max-affected 11` allows it" in no.value.hint
+    with pytest.raises(Conflict, match=r"stop 11 of 31 running tasks, and --max-affected allows 1"):
+        lived.roll_back(good, max_affected=1)
+    lived.roll_back(good, max_affected=11)
 
 
-def test_just_the_share_needs_no_word() -> None:
-    lived = big(8)
+def test_few_stops_need_no_word(lived: Lived) -> None:
     good = lived.position
     lived.do(SubmitJob(spec("late", 2)))
-    lived.roll_back(good, yes_stop=None)
+    lived.roll_back(good, max_affected=None)
 
 
 def test_jobs_that_never_were_are_not_found(lived: Lived) -> None:

@@ -31,7 +31,7 @@ PLAN = RollbackPlan(
     freeze="the cell stays frozen by ann since 2026-01-01T00:00:00.000Z",
     machines_missing=("m3",),
     refusal="this would stop 5 of 11 running tasks, which is more than 20 %",
-    hint="`--yes-stop 5` allows it",
+    hint="`--max-affected 5` allows it",
 )
 GOLDEN = """\
 To position 42 (2026-01-02 05:04:05), done now: 5 of 11 running tasks stop, 8 start, 6 go on, 2 keep \
@@ -61,7 +61,7 @@ jobs
 
 Nothing was changed.
 As it was asked for it would be refused: this would stop 5 of 11 running tasks, which is more than 20 %
-hint: `--yes-stop 5` allows it
+hint: `--max-affected 5` allows it
 """
 
 
@@ -78,7 +78,7 @@ def test_a_dry_run_in_words(master: FakeMaster, run: Run, capsys: Out) -> None:
     master.answers["POST /v1/rollback/plan"] = PLAN
     assert run("rollback", "42", "--dry-run") == 0
     assert capsys.readouterr().out == GOLDEN
-    assert json.loads(master.asked[-1].body) == {"to": "42", "only": [], "now": False, "yes_stop": None}
+    assert json.loads(master.asked[-1].body) == {"to": "42", "only": [], "now": False, "max_affected": None}
 
 
 def test_a_dry_run_for_programs(master: FakeMaster, run: Run, capsys: Out) -> None:
@@ -98,13 +98,15 @@ def test_long_plans_are_cut(master: FakeMaster, run: Run, capsys: Out) -> None:
 
 def test_it_is_done_and_how_to_undo_it_is_said(master: FakeMaster, run: Run, capsys: Out) -> None:
     master.answers["POST /v1/rollback"] = Accepted(50, "", "cell local is rolled back")
-    assert run("rollback", "-5m", "--only", "ann/web", "--only", "ann/db", "--now", "--yes-stop", "7") == 0
+    assert (
+        run("rollback", "-5m", "--only", "ann/web", "--only", "ann/db", "--now", "--max-affected", "7") == 0
+    )
     assert capsys.readouterr().out == "cell local is rolled back\nto undo it: borgctl rollback 49\n"
     assert json.loads(master.asked[-1].body) == {
         "to": "5m ago",
         "only": ["ann/web", "ann/db"],
         "now": True,
-        "yes_stop": 7,
+        "max_affected": 7,
     }
 
 
@@ -117,5 +119,5 @@ def test_a_refusal_is_said_with_its_way_out(master: FakeMaster, run: Run, capsys
 
 
 def test_a_number_below_zero_is_wrong_usage(master: FakeMaster, run: Run) -> None:
-    assert run("rollback", "42", "--yes-stop", "-1") == 2
+    assert run("rollback", "42", "--max-affected", "-1") == 2
     assert run("rollback") == 2

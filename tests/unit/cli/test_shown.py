@@ -212,9 +212,19 @@ def test_taints(master: FakeMaster, run: Run, capsys: Out) -> None:
     assert run("machine", "show", "m1") == 0
     assert "taints      dedicated=ml:refuse, old:avoid\n" in capsys.readouterr().out
     assert run("machine", "taint", "m1", "repair=disk", "--effect", "evict") == 0
-    assert json.loads(master.asked[-1].body) == {"key": "repair", "value": "disk", "effect": "evict"}
+    assert json.loads(master.asked[-1].body) == {
+        "key": "repair",
+        "value": "disk",
+        "effect": "evict",
+        "max_affected": None,
+    }
     assert run("machine", "taint", "m1", "repair") == 0
-    assert json.loads(master.asked[-1].body) == {"key": "repair", "value": "", "effect": "refuse"}
+    assert json.loads(master.asked[-1].body) == {
+        "key": "repair",
+        "value": "",
+        "effect": "refuse",
+        "max_affected": None,
+    }
     assert run("machine", "untaint", "m1", "repair") == 0
     assert json.loads(master.asked[-1].body) == {"key": "repair"}
 
@@ -279,8 +289,8 @@ def test_changes_say_what_was_done(master: FakeMaster, run: Run, capsys: Out) ->
     for verb in ("kill", "restart", "scale"):
         master.answers[f"POST /v1/jobs/ann/web/{verb}"] = Accepted(9, "ann/web", f"{verb}: done")
     calls: list[tuple[tuple[str, ...], object]] = [
-        (("job", "kill", "web"), {"indexes": None}),
-        (("task", "kill", "web/2"), {"indexes": [2]}),
+        (("job", "kill", "web"), {"indexes": None, "max_affected": None}),
+        (("task", "kill", "web/2"), {"indexes": [2], "max_affected": None}),
         (("job", "restart", "web", "0-1"), {"indexes": [0, 1]}),
         (("job", "scale", "web", "5"), {"tasks": 5}),
     ]

@@ -126,7 +126,10 @@ def test_what_is_kept_of_checkpoints_and_journal(tmp_path: Path) -> None:
         ("[checkpoints]\nevery_minutes = 0", "checkpoints.every_minutes: must be above 0, and is 0"),
         ("[checkpoints]\nevery_entries = -1", "checkpoints.every_entries: must be at least 1, and is -1"),
         ("[checkpoints]\nkeep = {hourly = -1}", "checkpoints.keep.hourly: must be at least 0, and is -1"),
-        ("[rollback]\nstop_share_max = 20", "rollback.stop_share_max: must be at most 1, and is 20"),
+        (
+            "[disruption]\naffected_share_max = 2",
+            "disruption.affected_share_max: must be at most 1, and is 2",
+        ),
         ("[eviction]\nlost_share_max = 2", "eviction.lost_share_max: must be at most 1, and is 2"),
         (
             "[poll]\ndown_after_refused_seconds = 0",

@@ -18,7 +18,6 @@ from borgish.master.checkpoints import Checkpointer
 from borgish.master.core import Core
 from borgish.master.moments import Moments
 from borgish.master.rollbacks import Rollbacks
-from borgish.master.settings import Rollback
 from borgish.master.turn import Inbox, Turn
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.store.base import Store
@@ -58,7 +57,6 @@ class Bench:
             moments,
             self.checkpointer,
             self.clock,
-            Rollback(stop_share_max=0.5),
         )
 
     async def end(self) -> None:
@@ -108,7 +106,7 @@ async def bench() -> AsyncIterator[Bench]:
 
 async def test_it_is_done_and_kept_before(bench: Bench) -> None:
     before = bench.core.cell.position
-    done = await bench.back(str(GOOD), yes_stop=9)
+    done = await bench.back(str(GOOD), max_affected=9)
     assert bench.core.cell.jobs["ann/web"].spec == spec(tasks=4)
     assert (done.position, bench.core.cell.timeline) == (before + 1, 2)
     assert bench.names() == [f"before-rollback-{before}"]
@@ -117,12 +115,12 @@ async def test_it_is_done_and_kept_before(bench: Bench) -> None:
 
 async def test_what_is_named_already_is_not_kept_twice(bench: Bench) -> None:
     await bench.checkpointer.make("asked for", "oh-no")
-    await bench.back(str(GOOD), yes_stop=9)
+    await bench.back(str(GOOD), max_affected=9)
     assert bench.names() == ["oh-no"]
 
 
 async def test_the_timeline_is_in_the_store(bench: Bench) -> None:
-    done = await bench.back(str(GOOD), yes_stop=9)
+    done = await bench.back(str(GOOD), max_affected=9)
     entry = next(iter(bench.store.entries(done.position - 1, 1)))
     assert (entry.timeline, entry.actor, entry.cause) == (2, "ann", "RollBack")
     assert isinstance(bench.store, MemoryStore)
@@ -130,28 +128,28 @@ async def test_the_timeline_is_in_the_store(bench: Bench) -> None:
 
 
 async def test_asked_again_it_is_done_once(bench: Bench) -> None:
-    first = await bench.back(str(GOOD), "r1", yes_stop=9)
-    again = await bench.back(str(GOOD), "r1", yes_stop=9)
+    first = await bench.back(str(GOOD), "r1", max_affected=9)
+    again = await bench.back(str(GOOD), "r1", max_affected=9)
     assert again == msgspec.structs.replace(first, replayed=True)
     assert bench.core.cell.timeline == 2
 
 
 async def test_a_dry_run_says_what_it_would_do_and_does_nothing(bench: Bench) -> None:
     before = bench.core.cell.position
-    plan = await bench.plan(str(GOOD))
+    plan = await bench.plan(str(GOOD), max_affected=3)
     assert (plan.to.position, plan.stopped, plan.started, plan.kept) == (GOOD, 4, 4, 0)
     assert [(job.name, job.change, job.lines) for job in plan.jobs] == [
         ("ann/web", "changes", ('run: ["bad"] -> ["sleep", "1"]',))
     ]
-    assert "stop 4 of 4 running tasks, which is more than 50 %" in plan.refusal
-    assert "--yes-stop 4" in plan.hint
-    assert not (await bench.plan(str(GOOD), yes_stop=4)).refusal
+    assert "stop 4 of 4 running tasks, and --max-affected allows 3" in plan.refusal
+    assert "--max-affected 4" in plan.hint
+    assert not (await bench.plan(str(GOOD), max_affected=4)).refusal
     assert (bench.core.cell.position, bench.names()) == (before, [])
 
 
 async def test_too_many_stops_are_refused_before_anything_is_kept(bench: Bench) -> None:
-    hint = await bench.refused(Conflict, "this would stop 4 of 4 running tasks", str(GOOD))
-    assert "--yes-stop 4" in hint
+    hint = await bench.refused(Conflict, "this would stop 4 of 4 running tasks", str(GOOD), max_affected=3)
+    assert "--max-affected 4" in hint
 
 
 async def test_moments_that_are_none(bench: Bench) -> None:
@@ -226,16 +224,16 @@ async def test_a_checkpoint_that_is_no_good_is_refused_by_its_name(bench: Bench,
 
 
 async def test_one_at_a_time(bench: Bench) -> None:
-    await bench.back(str(GOOD), yes_stop=9)
+    await bench.back(str(GOOD), max_affected=9)
     assert bench.core.cell.rolling
-    await bench.refused(Conflict, "a rollback to that is under way", str(GOOD), yes_stop=9)
+    await bench.refused(Conflict, "a rollback to that is under way", str(GOOD), max_affected=9)
     with pytest.raises(Conflict, match="under way"):
         await bench.plan(str(GOOD))
 
 
 async def test_two_who_ask_at_once(bench: Bench) -> None:
     one, other = await asyncio.gather(
-        bench.back(str(GOOD), yes_stop=9), bench.back(str(GOOD), yes_stop=9), return_exceptions=True
+        bench.back(str(GOOD), max_affected=9), bench.back(str(GOOD), max_affected=9), return_exceptions=True
     )
     assert isinstance(one, Accepted)
     assert isinstance(other, Conflict)
@@ -246,7 +244,7 @@ async def test_not_across_a_migration(bench: Bench) -> None:
     migrated = bench.core.cell.position
     await bench.checkpointer.make(f"{BEFORE_MIGRATION} from 0001 to 0002", "before-0002")
     await bench.do(KillTasks("ann/web"))
-    hint = await bench.refused(Conflict, f"migrated at position {migrated}", str(GOOD), yes_stop=9)
+    hint = await bench.refused(Conflict, f"migrated at position {migrated}", str(GOOD), max_affected=9)
     assert f"`borgctl rollback {migrated}`" in hint
-    await bench.back(str(migrated), yes_stop=9)
+    await bench.back(str(migrated), max_affected=9)
     assert bench.core.cell.jobs["ann/web"].spec == spec(tasks=4, run=("bad",))

@@ -140,7 +140,7 @@ def test_only_so_many_leave_at_a_time(desk: Desk, reconcile: object) -> None:
     for name in ("a", "b"):
         place(desk, msgspec.structs.replace(picky(name, Recheck.EVICT), tasks=70, resources=Resources(1)))
     change_attributes(desk)
-    desk.do(TaintMachine("m1", "repair", "", TaintEffect.EVICT))
+    desk.do(TaintMachine("m1", "repair", "", TaintEffect.EVICT, max_affected=140))
     first = asked(desk, reconcile)
     assert sum(len(indexes) for _, indexes, *_ in first) == EVICTIONS_MAX
     for key, indexes, cause, reason in first:
@@ -154,7 +154,7 @@ def test_when_just_so_many_have_left_nobody_else_is_named(desk: Desk, reconcile:
     for name, tasks in (("a", EVICTIONS_MAX), ("b", 1)):
         place(desk, msgspec.structs.replace(picky(name, Recheck.EVICT), tasks=tasks, resources=Resources(1)))
     change_attributes(desk)
-    desk.do(TaintMachine("m1", "repair", "", TaintEffect.EVICT))
+    desk.do(TaintMachine("m1", "repair", "", TaintEffect.EVICT, max_affected=101))
     assert [(job, len(indexes)) for job, indexes, *_ in asked(desk, reconcile)] == [("ann/a", EVICTIONS_MAX)]
 
 

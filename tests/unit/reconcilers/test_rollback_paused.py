@@ -214,7 +214,7 @@ def test_all_jobs_together_are_stopped_at_one_pace() -> None:
     lived.settle()
     cell, observed = lived.then(lived.position), lived.core.observed
     at = lived.entries[good - 1].at
-    command = RollBack(good, at, yes_stop=2)
+    command = RollBack(good, at, max_affected=2)
     decision = decide(cell, observed, command, "ann", lived.now, lived.then(good))
     apply_entry(cell, Entry(cell.position + 1, lived.now.wall, 2, 1, "ann", "test", decision.events))
     (asked,) = reconcile(cell, observed, ReconcileSettings(rollback_stops_max=1), lived.now)
@@ -519,7 +519,7 @@ def test_a_result_of_what_lagged_behind_is_not_taken_for_the_other_versions() ->
     index = max(rollout(lived).attempts)
     task = lived.cell.jobs["ann/web"].tasks[index]
     done = SeenAttempt(f"ann/web/{index}", task.attempt, Phase.STOPPING, ended=Ending.FINISH)
-    lived.step(Observe(task.machine, "b1", "i", (done,)), RollBack(first, 0.0, yes_stop=9))
+    lived.step(Observe(task.machine, "b1", "i", (done,)), RollBack(first, 0.0, max_affected=9))
     lived.settle()
     assert lived.states() == [RUNS] * 2
 

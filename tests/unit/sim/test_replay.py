@@ -100,8 +100,8 @@ def test_what_people_ask_comes_out_as_it_was(kept: KeptCell) -> None:
     kept.do(KillTasks("ann/web"))
     kept.do(CordonMachine("m4"), "root")
     kept.do(RemoveMachine("m4"), "root")
-    kept.do(RollBack(before, kept.now.wall, frozenset({"ann/web"}), yes_stop=9), "root")
-    kept.do(RollBack(before, kept.now.wall, hurried=True, yes_stop=9), "root")
+    kept.do(RollBack(before, kept.now.wall, frozenset({"ann/web"}), max_affected=9), "root")
+    kept.do(RollBack(before, kept.now.wall, hurried=True, max_affected=9), "root")
     kept.wait(3)
     found = decided_anew_of(NAME, journal(kept))
     assert found.otherwise is None, found.otherwise
@@ -112,7 +112,7 @@ def test_what_is_submitted_again_while_a_rollback_goes_on_comes_out_as_it_was(ke
     before, spec = kept.position, kept.core.cell.jobs["ann/web"].spec
     kept.do(ScaleJob("ann/web", 8))
     kept.wait(2)
-    kept.do(RollBack(before, kept.now.wall, frozenset({"ann/web"}), yes_stop=9), "root")
+    kept.do(RollBack(before, kept.now.wall, frozenset({"ann/web"}), max_affected=9), "root")
     kept.do(KillTasks("ann/web", (0,)))
     kept.do(SubmitJob(spec))
     assert kept.core.cell.jobs["ann/web"].rollout is not None

@@ -1,0 +1,37 @@
+"""How many running tasks one command may stop unasked. Pure.
+
+A mistake in a name or a pattern must not stop half of a cell: who means it says how many.
+"""
+
+from collections.abc import Iterable
+
+from borgish.cell.allocs import inside, is_alloc_set
+from borgish.cell.model import Cell, Job
+from borgish.errors import Conflict
+from borgish.vocabulary import State
+
+FEW = 10
+"""So many running tasks are stopped without a question, whatever share they are."""
+
+
+def stopped_with(cell: Cell, job: Job, indexes: Iterable[int]) -> int:
+    """Return how many running tasks stop when these of a job do: with an alloc stops what is in it."""
+    running = [index for index in indexes if job.tasks[index].state is State.RUNNING]
+    inner = sum(sum(1 for _ in inside(cell, job, index)) for index in running) if is_alloc_set(job) else 0
+    return len(running) + inner
+
+
+def check_affected(cell: Cell, stopped: int, allowed: int | None) -> None:
+    """Raise Conflict when a command would stop more running tasks than it allows; None: than the rules do."""
+    if allowed is None and stopped <= FEW:
+        return
+    running = sum(map(len, cell.placed.values()))
+    share = cell.rules.affected_share_max
+    if stopped > (share * running if allowed is None else allowed):
+        limit = f"which is more than {100 * share:g} %"
+        if allowed is not None:
+            limit = f"and --max-affected allows {allowed}"
+        raise Conflict(
+            f"this would stop {stopped} of {running} running tasks, {limit}",
+            f"look at what it would do; `--max-affected {stopped}` allows it",
+        )
