@@ -69,6 +69,14 @@ def running_tasks_have_a_place(cell: Cell) -> Iterator[str]:
             yield f"{name} has {len(task.ports)} ports and needs {len(job.spec_of(task).ports)}"
 
 
+def exclusive_tasks_have_leases(cell: Cell) -> Iterator[str]:
+    """What runs of an exclusive job has a lease, so that nothing is placed beside it later."""
+    for key, job, task in _running(cell):
+        there = cell.leases.get(key, {}).get(task.index, ()) if job.spec.exclusive else None
+        if there is not None and all(lease.attempt != task.attempt for lease in there):
+            yield f"{key}/{task.index} runs as attempt {task.attempt} and is exclusive, without a lease"
+
+
 def machines_are_not_overfull(cell: Cell) -> Iterator[str]:
     """The limits of the tasks placed on a machine fit its capacity. What is in an alloc is in its limits."""
     for name, machine in cell.machines.items():
@@ -244,6 +252,7 @@ CHECKS = (
     promises_are_of_those_who_wait,
     ports_are_held_once,
     lost_attempts_are_of_live_tasks,
+    exclusive_tasks_have_leases,
     drains_are_kept_once,
     failures_are_of_live_services,
 )

@@ -175,6 +175,7 @@ _PHASE_STYLES = {
     Phase.UP: "green",
     Phase.UNHEALTHY: "red",
     Phase.CRASH_LOOPING: "red",
+    Phase.UNKILLABLE: "red",
 }
 
 

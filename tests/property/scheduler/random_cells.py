@@ -142,6 +142,7 @@ def strangers(draw: st.DrawFn, observed: Observed, name: str) -> None:
     )
     seen.ports_blocked = {draw(st.integers(20000, 20006)): draw(st.sampled_from([50.0, 500.0]))}
     seen.unhealthy_runtimes = draw(st.sampled_from([(), (), (Runtime.DOCKER,)]))
+    seen.has_unkillable = draw(st.sampled_from([False, False, False, True]))
 
 
 def held(cell: Cell, observed: Observed, name: str) -> Resources:
@@ -174,6 +175,7 @@ def suits(cell: Cell, observed: Observed, name: str, job: Job) -> bool:
         and there.takes_tasks
         and job.spec.runtime in there.runtimes
         and job.spec.runtime not in broken
+        and not observed.machines[name].has_unkillable
         and all(matches(constraint, there.attributes) for constraint in job.spec.constraints)
         and not any(keeps_off(taint, job.spec) for taint in there.taints)
     )

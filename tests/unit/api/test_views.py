@@ -2,14 +2,14 @@ import msgspec
 import pytest
 
 from borgish.api.views.jobs import job_detail, job_view
-from borgish.api.views.machines import machine_view
+from borgish.api.views.machines import has_trouble, machine_view
 from borgish.api.views.status import Daemon, status_view, summary_view
 from borgish.api.views.tally import Tally
 from borgish.api.views.tasks import task_view
 from borgish.api.views.why import why_job
-from borgish.cell.commands import SeenAttempt, SeenProgram
+from borgish.cell.commands import Observe, SeenAttempt, SeenProgram
 from borgish.cell.model import exit_text
-from borgish.cell.observed import Observed, SeenMachine
+from borgish.cell.observed import Observed, SeenMachine, record_report
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
 from borgish.text import has_index, instant, instant_or_none, read_indexes, show_indexes, tasks_text
@@ -238,3 +238,12 @@ def test_a_job_tells_which_of_its_tasks_crash_loops() -> None:
     assert detail.not_up == {Phase.CRASH_LOOPING: 1}
     assert (detail.job.state, detail.job.up) == (State.RUNNING, 0)
     assert detail.job.reason == f"task 0 crash-looping: {reason}"
+
+
+def test_a_machine_names_what_cannot_be_killed_there() -> None:
+    cell, observed = small_cell(), small_observed()
+    seen = SeenAttempt("ann/old/0", 7, Phase.UNKILLABLE, reason="the program (pid 41) was killed and goes on")
+    record_report(cell, observed, Observe("m1", "b1", "i1", (seen,), whole=True), NOW)
+    view = machine_view(cell, observed, Tally(), cell.machines["m1"], NOW)
+    assert view.conditions == ("unkillable: ann/old/0@7: the program (pid 41) was killed and goes on",)
+    assert has_trouble(cell.machines["m1"], observed)

@@ -102,6 +102,7 @@ def test_an_unhealthy_task_is_explained_with_its_last_exit_and_where_to_look() -
         (Phase.UP, "Its probe has not answered yet"),
         (Phase.HEALTHY, "answers its probe"),
         (Phase.STOPPING, "was asked to stop"),
+        (Phase.UNKILLABLE, "was killed on m1 and goes on, so that machine takes nothing new"),
     ],
 )
 def test_each_phase_has_words(phase: Phase, words: str) -> None:

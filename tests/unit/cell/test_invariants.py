@@ -102,6 +102,11 @@ def dead_and_waiting(cell: Cell) -> None:
     cell.demand.changed.add("ann/once")
 
 
+def unleased(cell: Cell) -> None:
+    job = cell.jobs["ann/web"]
+    job.spec = msgspec.structs.replace(job.spec, exclusive=True)
+
+
 BROKEN: dict[str, tuple[Break, str]] = {
     "a task is missing": (lambda cell: cell.jobs["ann/late"].tasks.pop(), "ann/late wants 2 tasks and has 1"),
     "pending": (count("pending"), "ann/web counts 7/2/0/0, not (0, 2, 0, 0)"),
@@ -155,6 +160,7 @@ BROKEN: dict[str, tuple[Break, str]] = {
     "promise": (with_task("late/0", promised="m1"), "the index of promised places"),
     "port": (with_task("web/1", ports=(20001,)), "port 20001 of m2 is held by ann/web/0 and by ann/web/1"),
     "service": (with_task("web/0", lost=(LostAttempt(3, "m1"),)), "ann/web/0 is running and waits for"),
+    "no lease": (unleased, "ann/web/0 runs as attempt 4 and is exclusive, without a lease"),
     "dead and waiting": (dead_and_waiting, "ann/once/0 is dead and waits for"),
 }
 
