@@ -11,6 +11,7 @@ from borgish.addresses import address_of
 from borgish.api.rate_limits import LimitSettings
 from borgish.bands import DEFAULT_BANDS, Bands, wrong_with
 from borgish.cell.free_space import Floor
+from borgish.cell.leases import LEASE_SECONDS
 from borgish.cell.model import Rules
 from borgish.configuration import Count, Days, Positive, Share, read
 from borgish.errors import Invalid, UnsafeConfiguration
@@ -278,6 +279,11 @@ def _checked(path: Path, settings: Settings) -> Settings:
         raise UnsafeConfiguration(
             f"{path}: poll.down_after_seconds: {poll.down_after_seconds:g} is less than one poll may take",
             "make it more than hold_seconds and timeout_seconds together",
+        )
+    if poll.hold_seconds + poll.timeout_seconds >= LEASE_SECONDS:
+        raise UnsafeConfiguration(
+            f"{path}: poll.hold_seconds: leases of exclusive tasks would end between two polls",
+            f"make it and timeout_seconds less than {LEASE_SECONDS:g} together",
         )
     if settings.tls is not None:
         _check_tls(path, settings.tls)

@@ -148,7 +148,7 @@ def check_program(values: Values) -> None:
 
 _OF_PROGRAMS = (
     *("run", "image", "runtime", "group", "ports", "fixed_ports", "env", "workdir", "restart"),
-    *("stop", "health", "max_runtime", "in", "overrides"),
+    *("stop", "health", "max_runtime", "in", "overrides", "exclusive"),
 )
 """Fields that mean nothing for an envelope without a program."""
 

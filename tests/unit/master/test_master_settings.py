@@ -105,6 +105,13 @@ def test_a_machine_is_not_down_before_one_poll_can_have_failed(tmp_path: Path) -
     assert read_settings(file).poll.hold_seconds == 20
 
 
+def test_between_two_polls_no_lease_ends(tmp_path: Path) -> None:
+    file = tmp_path / "cell.toml"
+    file.write_text('name = "local"\n[poll]\nhold_seconds = 28\ndown_after_seconds = 60\n')
+    with pytest.raises(UnsafeConfiguration, match="leases of exclusive tasks"):
+        read_settings(file)
+
+
 def test_what_is_kept_of_checkpoints_and_journal(tmp_path: Path) -> None:
     file = tmp_path / "cell.toml"
     file.write_text('name = "local"\n')
