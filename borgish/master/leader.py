@@ -168,11 +168,12 @@ class Leader:
         request_id: str = "",
         digest: str = "",
         then: Cell | None = None,
+        expected: int | None = None,
     ) -> Accepted:
-        """Hand in a command; return when it is durable. ``then``: see ``decide``. Raises what it was refused
-        with, and Fenced while most machines obey another master."""
+        """Hand in a command; return when it is durable. ``then`` and ``expected``: see ``CommandRequest``.
+        Raises what it was refused with, and Fenced while most machines obey another master."""
         self.link.fencing.check()
-        return await self.inbox.ask(command, actor, request_id, digest, then)
+        return await self.inbox.ask(command, actor, request_id, digest, then, expected)
 
     async def join(self, request: JoinRequest) -> JoinReply:
         """Take a machine into the cell, or back into it.

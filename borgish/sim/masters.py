@@ -225,6 +225,7 @@ class MasterHost:
         request_id: str,
         digest: str,
         then: Cell | None = None,
+        expected: int | None = None,
     ) -> None:
         """Give a command to the one that leads here."""
         store = self.store
@@ -234,7 +235,7 @@ class MasterHost:
                 self._judge_lease(store, "acknowledges a command")
             answer(reply)
 
-        self.ask(lambda leader: leader.command(command, actor, request_id, digest, then), answered)
+        self.ask(lambda leader: leader.command(command, actor, request_id, digest, then, expected), answered)
 
 
 class _Clients:

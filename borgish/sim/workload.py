@@ -16,8 +16,9 @@ from borgish.cell.commands import (
     SubmitJob,
     UncordonMachine,
 )
+from borgish.cell.generations import Thing, generation_of, thing_of
 from borgish.cell.model import Cell
-from borgish.errors import BorgishError, Refused, StoreFull
+from borgish.errors import BorgishError, PreconditionFailed, Refused, StoreFull
 from borgish.master.leader import Leader
 from borgish.resources import Resources
 from borgish.sim.faults import FaultInjector
@@ -29,6 +30,7 @@ from borgish.vocabulary import JobKind, RestartPolicy, Runtime
 from borgish.wire.api import Accepted
 
 ASK_AGAIN_SECONDS = 5.0
+LOOKS_SECONDS_MAX = 20.0
 JOBS_MAX = 12
 TASKS_MAX = 8
 ALLOCS = 4  # the number of the job that is an alloc set
@@ -55,7 +57,10 @@ class Clients:
         master: Callable[[], MasterHost],
         machines: list[str],
         pause_seconds: float,
+        careful_share: float = 0.0,
     ) -> None:
+        """``careful_share`` of the commands about one thing are given on the condition that it is still as it
+        was seen."""
         self.calls: list[Call] = []
         self.problems: list[str] = []
         self._clock = clock
@@ -64,6 +69,8 @@ class Clients:
         self._machines = machines
         self._pause_seconds = pause_seconds
         self._is_working = True
+        self._careful_share = careful_share
+        self.conditions_failed = 0
         self._unanswered: set[str] = set()  # request ids
         self._requests = 0
         self._jobs = 0
@@ -99,10 +106,36 @@ class Clients:
         self._unanswered.add(request_id)
         store = self._master().store.reopen()
         then = cell_at(store, store.disk.cell, command.to).cell if isinstance(command, RollBack) else None
-        self._ask(command, then, request_id, self._clock.now().mono, answered=[])
+        thing, chance = thing_of(command), self._injector.of("careful", request_id)
+        if thing is None or not self._is_working or chance.random() >= self._careful_share:
+            self._ask(command, then, request_id, self._clock.now().mono, answered=[])
+        else:
+            self._look_and_ask(command, thing, request_id, chance.uniform(0.0, LOOKS_SECONDS_MAX))
+
+    def _look_and_ask(self, command: Command, thing: Thing, request_id: str, seconds: float) -> None:
+        """Look at a thing, think for a while, and change it unless somebody else has meanwhile."""
+
+        async def look(leader: Leader) -> int:
+            await leader.turn.durable()
+            return generation_of(leader.core.cell, thing)
+
+        def seen(expected: int | BorgishError) -> None:
+            known = None if isinstance(expected, BorgishError) else expected
+            self._clock.after(
+                seconds,
+                lambda: self._ask(command, None, request_id, self._clock.now().mono, [], known),
+            )
+
+        self._master().ask(look, seen)
 
     def _ask(
-        self, command: Command, then: Cell | None, request_id: str, asked_at: float, answered: list[bool]
+        self,
+        command: Command,
+        then: Cell | None,
+        request_id: str,
+        asked_at: float,
+        answered: list[bool],
+        expected: int | None = None,
     ) -> None:
         """Ask, and ask the same again until there is an answer."""
         if answered:
@@ -115,11 +148,31 @@ class Clients:
                 self.calls.append(Call(request_id, asked_at, self._clock.now().mono, reply.position))
                 self._read()
                 self._ask_another(command, then, request_id)
+            if expected is not None:
+                self._check_condition(command, request_id, expected, reply)
             answered.append(True)
             self._unanswered.discard(request_id)
 
-        self._master().command(command, take, "ann", request_id, "d", then)
-        self._clock.after(ASK_AGAIN_SECONDS, lambda: self._ask(command, then, request_id, asked_at, answered))
+        self._master().command(command, take, "ann", request_id, "d", then, expected)
+        self._clock.after(
+            ASK_AGAIN_SECONDS, lambda: self._ask(command, then, request_id, asked_at, answered, expected)
+        )
+
+    def _check_condition(
+        self, command: Command, request_id: str, expected: int, reply: Accepted | BorgishError
+    ) -> None:
+        """Who was told that somebody else was first has changed nothing, however often they asked; and who
+        was not has changed what they had seen."""
+        store, thing = self._master().store.reopen(), thing_of(command)
+        assert thing is not None
+        if isinstance(reply, Accepted) and not reply.replayed:
+            before = generation_of(cell_at(store, store.disk.cell, reply.position - 1).cell, thing)
+            if before != expected:
+                self.problems.append(f"{request_id} changed {thing.name} at {before}, not at {expected}")
+        if isinstance(reply, PreconditionFailed):
+            self.conditions_failed += 1
+            if any(entry.request_id == request_id for entry in store.entries(0)):
+                self.problems.append(f"{request_id} was refused for its condition, and is in the journal")
 
     def _read(self) -> None:
         """Read the cell. What is shown is durable, and has all that was acknowledged before."""

@@ -54,8 +54,10 @@ class World:
         faults: Faults | None = None,
         pause_seconds: float = 1.5,
         masters: int = 1,
+        careful_share: float = 0.0,
     ) -> None:
-        """Of several ``masters`` one leads by a lease, as on Postgres, and the others stand by."""
+        """Of several ``masters`` one leads by a lease, as on Postgres, and the others stand by. For
+        ``careful_share`` see ``Clients``."""
         self.injector = FaultInjector(seed, Faults() if faults is None else faults)
         self.clock = VirtualLoop(self.injector.of("threads"))
         self.checker = Checker(self.clock)
@@ -74,7 +76,9 @@ class World:
         ]
         self.checker.store, self.checker.master = store, lambda: self.master
         self.checker.machines = self.machines
-        self.clients = Clients(self.clock, self.injector, lambda: self.master, names, pause_seconds)
+        self.clients = Clients(
+            self.clock, self.injector, lambda: self.master, names, pause_seconds, careful_share
+        )
         self.liveness = Liveness(self.clock, lambda: self.master, self.machines)
         self.copies: list[MasterHost] = []
         self._backup: SimStore | None = None
