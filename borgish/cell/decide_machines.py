@@ -284,15 +284,17 @@ def _failures(cell: Cell, news: list[SeenAttempt], at: float) -> tuple[list[Task
     """Return the evictions of services' tasks that failed where they are, and the news of all others."""
     evicted: list[TasksEvicted] = []
     others: list[SeenAttempt] = []
-    for attempt in sorted(news, key=lambda a: a.task):
-        job, index = split_task_name(attempt.task)
-        task = cell.jobs[job].tasks[index]
-        why = why_moved(cell.jobs[job], task, attempt)
-        if why and not attempt.port_in_use:
-            evicted.append(moved(cell.jobs[job], task, attempt, why, at))
+    for attempt in news:
+        why = ""
+        if (attempt.early_ends or attempt.ended is Ending.FAIL) and not attempt.port_in_use:
+            key, index = split_task_name(attempt.task)
+            job = cell.jobs[key]
+            why = why_moved(job, job.tasks[index], attempt)
+        if why:
+            evicted.append(moved(job, job.tasks[index], attempt, why, at))
         else:
             others.append(attempt)
-    return evicted, others
+    return sorted(evicted, key=lambda event: (event.job, event.indexes)), others
 
 
 _NOT_STARTED = (Phase.STARTING, Phase.BACKING_OFF, Phase.CRASH_LOOPING)

@@ -34,6 +34,7 @@ LOOKS_SECONDS_MAX = 20.0
 JOBS_MAX = 12
 TASKS_MAX = 8
 ALLOCS = 4  # the number of the job that is an alloc set
+FRAGILE = 3  # that of a service which crashes on one machine
 INSIDE = (6, 8)  # those of the jobs that run in it
 EXCLUSIVE = (3, 5, 10)  # those of which no task may run twice at a time
 
@@ -259,6 +260,10 @@ class Clients:
         )
         if number == ALLOCS:
             return SubmitJob(_reserving(spec))
+        if number == FRAGILE:
+            labels = {"sim": "crashing", "sim-on": self._machines[1]}
+            restart = Restart(attempts=chance.choice([0, 3]))
+            spec = msgspec.structs.replace(spec, labels=labels, restart=restart)
         if kind == "batch":
             restart = Restart(RestartPolicy.ON_FAILURE, attempts=3)
             spec = msgspec.structs.replace(spec, restart=restart)

@@ -10,6 +10,7 @@ from borgish.api.views.tasks import last_exit, phase_of, seen_attempt, task_view
 from borgish.cell.commands import SeenAttempt
 from borgish.cell.disruption import Gate
 from borgish.cell.drains import Drains, drain_words
+from borgish.cell.failing import avoided
 from borgish.cell.model import Cell, Job, Machine, Task, exit_text
 from borgish.cell.observed import Observed
 from borgish.cell.suitability import evict_at, why_unsuitable
@@ -40,7 +41,13 @@ def why_task(
     return WhyView(
         name=task_name(job.key, index),
         state=task.state,
-        text=" ".join((_task_text(cell, observed, job, task, mine), *_held(cell, observed, job, task, now))),
+        text=" ".join(
+            (
+                _task_text(cell, observed, job, task, mine),
+                *_avoided(task, now),
+                *_held(cell, observed, job, task, now),
+            )
+        ),
         refusals=mine,
         tasks=(task_view(observed, job, index, mine, cell.machines.get(task.machine)),),
         events=tuple(about[-EVENTS_SHOWN:]),
@@ -56,7 +63,9 @@ def why_job(
     events: Sequence[EventView],
 ) -> WhyView:
     """Return why a job is as it is, with its first tasks in trouble."""
-    sentences = [_counts(observed, job), *_rollback(job), *_held_job(job), *_refused(refusals)]
+    sentences = [_counts(observed, job), *_rollback(job), *_held_job(job)]
+    # Of what is held it is said already.
+    sentences += _refused([each for each in refusals if job.held is None or each.machines])
     sentences += _unplaced(cell, observed, job, refusals)
     sentences += [_task_text(cell, observed, job, task, ()) for task in _examples(observed, job)]
     troubled = islice(_troubled(observed, job), TASKS_SHOWN)
@@ -100,11 +109,14 @@ def _held_job(job: Job) -> Iterator[str]:
     )
 
 
-def _avoided(task: Task) -> Iterator[str]:
+def _avoided(task: Task, now: Now) -> Iterator[str]:
     """Say on which machines a task failed, and until when it avoids them."""
+    avoids = avoided(task, now.wall)
     for each in task.failed:
+        if each.machine not in avoids:
+            continue
         times = {1: "once", 2: "twice"}.get(each.times, f"{each.times} times")
-        yield f"It failed {times} on {each.machine}, which it avoids until {instant(each.until)}."
+        yield f"It failed {times} on {each.machine}, which is avoided until {instant(each.until)}."
 
 
 def _task_text(cell: Cell, observed: Observed, job: Job, task: Task, refusals: Sequence[RefusalView]) -> str:
@@ -125,7 +137,6 @@ def _waiting(
     yield f"{name} waits for a machine since {instant(task.since)}."
     if task.reason:
         yield f"It was sent back from {task.machine or 'its machine'}: {task.reason}."
-    yield from _avoided(task)
     if task.promised:
         yield _sentence(_place_kept(cell, observed, task))
     elif refusals:

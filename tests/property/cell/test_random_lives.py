@@ -97,7 +97,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
     ),
     st.builds(CancelMaintenance, st.tuples(machines)),
     st.builds(RemoveMachine, machines),
-    st.builds(SetMachineDown, machines, st.just("silent")),
+    st.builds(SetMachineDown, machines, st.just("silent"), st.sampled_from([0.0, 100.0])),
     st.builds(SetMachineUp, machines),
 )
 reports = st.tuples(
@@ -113,8 +113,17 @@ def report(core: Core, pick: int, ended: Ending | None, restarts: int, port: int
         return None
     name, (job, index) = placed[pick % len(placed)]
     attempt = core.cell.jobs[job].tasks[index].attempt - (pick % 7 == 0)
+    phase, early_ends = (Phase.CRASH_LOOPING, 9) if restarts == 3 else (Phase.UP, restarts)
     seen = SeenAttempt(
-        f"{job}/{index}", attempt, Phase.UP, restarts=restarts, ended=ended, exit_code=1, port_in_use=port
+        f"{job}/{index}",
+        attempt,
+        phase,
+        restarts=restarts,
+        ended=ended,
+        exit_code=1,
+        port_in_use=port,
+        early_ends=early_ends,
+        gave_up=restarts == 2,
     )
     return Observe(name, "b", "i", (seen,), whole=pick % 3 == 0)
 

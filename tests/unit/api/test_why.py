@@ -1,11 +1,13 @@
 import msgspec
 import pytest
 
+from borgish.api.views.jobs import job_view
 from borgish.api.views.why import why_job, why_task
 from borgish.cell.commands import SeenAttempt
-from borgish.cell.model import Task
+from borgish.cell.model import FailedOn, Held, Task
 from borgish.cell.observed import Observed
 from borgish.spec.job import JobSpec
+from borgish.text import instant
 from borgish.vocabulary import Ending, Eviction, Phase, State
 from borgish.wire.api import EventView
 from tests.unit.api.cells import NOW, dead, job, see, small_cell, small_observed, small_refusals
@@ -44,6 +46,28 @@ def test_what_a_pending_task_waits_for_is_said_once() -> None:
         refused = msgspec.structs.replace(refusal, waits_for=waits_for, hint=hint)
         text = why_task(cell, small_observed(), cell.jobs["ann/web"], 2, (refused,), (), NOW).text
         assert text.lower().count("waits for room on m1.") == 1
+
+
+def test_a_task_that_failed_names_the_machines_that_it_avoids() -> None:
+    cell = small_cell()
+    task = cell.jobs["ann/web"].tasks[2]
+    over, ahead = FailedOn("m1", NOW.wall, 1), FailedOn("m2", NOW.wall + 60.0, 2)
+    task.failed = (over, ahead)
+    text = why_task(cell, small_observed(), cell.jobs["ann/web"], 2, (), (), NOW).text
+    assert f"It failed twice on m2, which is avoided until {instant(ahead.until)}." in text
+    assert "on m1, which is avoided" not in text
+
+
+def test_a_held_job_says_why_and_what_ends_it() -> None:
+    cell = small_cell()
+    found = cell.jobs["ann/web"]
+    found.held = Held("task 0 failed 3 times on 2 machines", NOW.wall, NOW.wall + 60.0)
+    text = why_job(cell, small_observed(), found, (), ()).text
+    assert "It is held since " in text
+    assert "for it fails wherever it is: task 0 failed 3 times on 2 machines." in text
+    assert "`borgctl job restart ann/web` tries all of it now" in text
+    reason = job_view(cell, small_observed(), found, ()).reason
+    assert reason == "held, since it fails wherever it is: task 0 failed 3 times on 2 machines"
 
 
 def leave(observed: Observed, on: str, *names: str) -> None:
