@@ -566,7 +566,7 @@ def _end_as(cell: Cell, job: Job, record: Task, at: float) -> None:
     change."""
     transition(cell, job, (record.index,), TaskEvent.RESTORE_TO_DEAD, at, record.reason, ending=record.ending)
     fresh = job.tasks[record.index] = copy.copy(record)
-    fresh.since, fresh.lost = at, ()
+    fresh.since, fresh.lost, fresh.failed = at, (), ()
 
 
 _APPLY: dict[type[AnyEvent], Callable[[Cell, Any, Entry], None]] = {

@@ -75,6 +75,7 @@ class Record:
         self._priority: dict[str, int] = {}  # of each job, as it was last submitted
         self._machines = machines
         self._members: set[str] = set()
+        self._joined: dict[str, float] = {}  # when a machine last joined, also one that is no more
         self._on: dict[str, str] = {}  # by task: where its last attempt was placed
         self._attempt: dict[str, int] = {}  # by task: its last attempt
         self._lost_on: dict[tuple[str, int], str] = {}  # every attempt that was lost, and where
@@ -123,7 +124,12 @@ class Record:
         recent = [each for each in self.losses if each.at > loss.at - RATE_SECONDS]
         if len(recent) > most:
             self.problems.append(f"{len(recent)} machines lost their tasks within {RATE_SECONDS:g} s")
-        away = [name for name in self._members if self._unanswered(name, loss.at) > MISSED_SECONDS]
+        away = [
+            name
+            for name in self._members
+            # Who joins again is asked anew.
+            if min(self._unanswered(name, loss.at), loss.at - self._joined[name]) > MISSED_SECONDS
+        ]
         if len(away) >= 3 and 2 * len(away) >= len(self._members):
             self.problems.append(f"{loss.machine} lost its tasks while {', '.join(sorted(away))} were away")
 
@@ -143,6 +149,7 @@ class Record:
         match event:
             case MachineJoined():
                 self._members.add(event.machine.name)
+                self._joined[event.machine.name] = at
             case MachineRemoved():
                 self._members.discard(event.machine)
             case TasksPlaced(job, indexes, machines):

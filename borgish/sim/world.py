@@ -241,9 +241,13 @@ class World:
         machine = self._any()
         if machine.is_cut_off:
             return
+
+        def turn(*, cut: bool) -> None:
+            machine.cut_off(cut=cut and bool(self.injector.faults.machine_flaps_seconds))
+
         at = 0.0
         for number, seconds in enumerate(self.injector.flaps()):
-            self.clock.after(at, partial(machine.cut_off, cut=number % 2 == 0))
+            self.clock.after(at, partial(turn, cut=number % 2 == 0))
             at += seconds
 
     def _any(self) -> Machine:

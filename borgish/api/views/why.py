@@ -65,7 +65,9 @@ def why_job(
     """Return why a job is as it is, with its first tasks in trouble."""
     sentences = [_counts(observed, job), *_rollback(job), *_held_job(job)]
     # Of what is held it is said already.
-    sentences += _refused([each for each in refusals if job.held is None or each.machines])
+    sentences += _refused(
+        [each for each in refusals if job.held is None or not each.text.startswith("held, ")]
+    )
     sentences += _unplaced(cell, observed, job, refusals)
     sentences += [_task_text(cell, observed, job, task, ()) for task in _examples(observed, job)]
     troubled = islice(_troubled(observed, job), TASKS_SHOWN)
