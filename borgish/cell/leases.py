@@ -74,6 +74,12 @@ def on_machine(cell: Cell, machine: str) -> dict[str, list[tuple[int, TaskLease]
     return found
 
 
+def leased_machines(cell: Cell) -> set[str]:
+    """Return the machines on which attempts have leases."""
+    tasks = (there for by_index in cell.leases.values() for there in by_index.values())
+    return {lease.machine for there in tasks for lease in there}
+
+
 def over(cell: Cell, job: str) -> Iterator[tuple[int, TaskLease]]:
     """Yield a job's leases of attempts that should not run any more."""
     for index, there in sorted(cell.leases.get(job, {}).items()):

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from borgish.cell.leases import leased_machines
 from borgish.cell.model import Cell, Machine
 from borgish.cell.observed import Observed
 from borgish.clock import Clock
@@ -81,9 +82,10 @@ class Link:
         To make what 200,000 tasks need as assignments takes seconds, so turns, questions and the first write
         come between. Polled all together, most of 10,000 machines answered too late to count and were polled
         again: a start took 27 s to the first answer, and 84 s of cpu to know them all. A machine that was not
-        polled yet cannot have been silent, which the inbox is reminded of.
+        polled yet cannot have been silent, which the inbox is reminded of. First are those with leases.
         """
         names = sorted(self._cell.machines, reverse=True)
+        names.sort(key=leased_machines(self._cell).__contains__)
         reminded_at = -REMINDER_SECONDS
         while names:
             await durable()
