@@ -9,6 +9,7 @@ import pytest
 from borgish.cell import decide_machines
 from borgish.cell.commands import SubmitJob
 from borgish.master.leader import Leader
+from borgish.reconcilers import settings as reconcile_settings
 from borgish.reconcilers import stranded
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
@@ -152,7 +153,7 @@ def test_a_result_that_comes_late_counts(is_planted: bool, monkeypatch: pytest.M
 
 def test_a_guard_that_counts_only_who_is_down_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     without_a_rate(monkeypatch)
-    monkeypatch.setattr(stranded, "_is_unreachable", lambda *_: False)
+    monkeypatch.setattr(reconcile_settings, "_is_unreachable", lambda *_: False)
     verdict = one_after_another(silent, 2.0)
     assert len(verdict.losses) >= 2
     assert any(RATE in problem for problem in verdict.problems)
