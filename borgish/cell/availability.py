@@ -43,8 +43,8 @@ def why_down(cell: Cell, observed: Observed, job: Job, task: Task) -> str:
 def has_reported(observed: Observed, machine: str) -> bool:
     """Return whether a machine has told this master what it runs.
 
-    Of one that has not, all counts as down, which is free to move: who moves tasks by itself leaves it alone
-    until then, or each new master would take down what is up.
+    Of one that has not, all counts as down, and may be up: it is not free to move until then, or each new
+    master would take down what is up.
     """
     seen = observed.machines.get(machine)
     return seen is not None and bool(seen.instance)

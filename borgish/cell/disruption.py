@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Set
 from typing import NamedTuple
 
 from borgish.cell.allocs import inside, is_alloc_set
-from borgish.cell.availability import Count, count_of, down_of, live_tasks, why_down
+from borgish.cell.availability import Count, count_of, down_of, has_reported, live_tasks, why_down
 from borgish.cell.commands import EvictTasks
-from borgish.cell.model import Cell, Job
+from borgish.cell.model import Cell, Job, Task
 from borgish.cell.observed import Observed
 from borgish.clock import Now
 from borgish.vocabulary import VOLUNTARY, Eviction, State, split_task_name, task_name
@@ -116,10 +116,18 @@ class Gate:
             if (
                 task.state is State.RUNNING
                 and task.index < each.tasks_wanted
-                and task.index not in self._down(each)
+                and not self._is_free(each, task)
                 and task.index not in self._taken.get(each.key, ())
             ):
                 yield each.key, task.index
+
+    def _is_free(self, job: Job, task: Task) -> bool:
+        """Return whether a running task is known to be down. Of what nobody has heard of under this master,
+        nothing is: it counts as down, and may well be up."""
+        if task.index not in self._down(job):
+            return False
+        machine = self._cell.machines.get(task.machine)
+        return machine is None or not machine.up or has_reported(self._observed, task.machine)
 
     def _down(self, job: Job) -> Set[int]:
         found = self._downs.get(job.key)

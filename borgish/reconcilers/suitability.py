@@ -7,7 +7,6 @@ attributes of all machines.
 
 from collections.abc import Iterator
 
-from borgish.cell.availability import has_reported
 from borgish.cell.commands import Command, EvictTasks
 from borgish.cell.disruption import Gate
 from borgish.cell.model import Cell, Job
@@ -22,7 +21,7 @@ def reconcile(cell: Cell, observed: Observed, _settings: ReconcileSettings, now:
     """Evict what its machine no longer suits and may be disrupted, in order of jobs."""
     room, gate = EVICTIONS_MAX, Gate(cell, observed, now)
     for key in sorted(key for key, job in cell.jobs.items() if job.running and _is_rechecked(job)):
-        for reason, indexes in _leaving(cell, observed, cell.jobs[key]).items():
+        for reason, indexes in _leaving(cell, cell.jobs[key]).items():
             if room <= 0:
                 return
             if going := gate.pass_through(key, indexes, room):
@@ -34,7 +33,7 @@ def _is_rechecked(job: Job) -> bool:
     return job.spec.recheck is Recheck.EVICT and bool(job.spec.constraints)
 
 
-def _leaving(cell: Cell, observed: Observed, job: Job) -> dict[str, list[int]]:
+def _leaving(cell: Cell, job: Job) -> dict[str, list[int]]:
     """Return the indexes of the tasks that have to leave, by the reason."""
     reasons: dict[str, str] = {}  # by machine: most tasks of a large job share theirs
     leaving: dict[str, list[int]] = {}
@@ -42,8 +41,7 @@ def _leaving(cell: Cell, observed: Observed, job: Job) -> dict[str, list[int]]:
         if task.state is not State.RUNNING:
             continue
         if task.machine not in reasons:
-            heard = has_reported(observed, task.machine)
-            reasons[task.machine] = why_unsuitable(job.spec, cell.machines[task.machine]) if heard else ""
+            reasons[task.machine] = why_unsuitable(job.spec, cell.machines[task.machine])
         if reasons[task.machine]:
             leaving.setdefault(reasons[task.machine], []).append(task.index)
     return leaving

@@ -7,7 +7,6 @@ whoever taints a whole row of machines wants them emptied, not everything stoppe
 
 from collections.abc import Iterator
 
-from borgish.cell.availability import has_reported
 from borgish.cell.commands import Command, EvictTasks
 from borgish.cell.disruption import Gate
 from borgish.cell.model import Cell, Machine
@@ -24,8 +23,6 @@ def reconcile(cell: Cell, observed: Observed, _settings: ReconcileSettings, now:
     room, gate = EVICTIONS_MAX, Gate(cell, observed, now)
     evicting = (m for m in cell.machines.values() if any(t.effect is TaintEffect.EVICT for t in m.taints))
     for machine in sorted(evicting, key=lambda machine: machine.name):
-        if not has_reported(observed, machine.name):
-            continue
         for (job, reason), indexes in leaving(cell, machine, now).items():
             if room <= 0:
                 return

@@ -318,7 +318,7 @@ unpromise     | .    P    P    P    R    R    R    R    R    R    P    R    F   
 evict         | !    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
 evict no task | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
 evict twice   | !    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
-preempt       | !    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
+preempt       | !    P    P    P    R    P    P    P    R    R    P    P    F    X    K    L
 preempt low   | !    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
 report up     | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
 report finish | .    P    P    F    F    F    F    F    F    F    P    F    F    X    K    L

@@ -49,7 +49,7 @@ def prod(name: str) -> JobSpec:
         (KillTasks("ann/room", (1,)), "killed by ann"),
         (RestartTasks("ann/room", (1,)), "restarted by ann"),
         (ScaleJob("ann/room", 1), "scaled to 1 task"),
-        (EvictTasks("ann/room", (1,), Eviction.DRAIN), "drain"),
+        (EvictTasks("ann/room", (1,), Eviction.OUT_OF_RESOURCES), "out of resources"),
         (EvictTasks("ann/room", (1,), Eviction.MACHINE_LOST, "m1 is down"), "m1 is down"),
     ],
 )
@@ -101,7 +101,7 @@ def test_the_name_of_an_alloc_is_of_its_stay_on_its_machine(desk: Desk) -> None:
     assert name == f"ann/room/1@{room.tasks[1].attempt}"
     assert is_reserved(desk.cell, "m1", name)
     assert not is_reserved(desk.cell, "m2", name)
-    desk.do(EvictTasks("ann/room", (1,), Eviction.DRAIN))
+    desk.do(EvictTasks("ann/room", (1,), Eviction.OUT_OF_RESOURCES))
     desk.do(PlaceTasks("ann/room", (1,), ("m1",)))
     assert not is_reserved(desk.cell, "m1", name)
     assert is_reserved(desk.cell, "m1", alloc_name(desk.cell.jobs["ann/room"], 1))

@@ -311,3 +311,14 @@ def test_preemption_by_production_passes_a_freeze_and_by_others_does_not() -> No
     for name, goes in (("batch", False), ("prod", True)):
         command = EvictTasks("ann/web", (0,), Eviction.PREEMPTED, "why", preemptor=f"ann/{name}/0")
         assert bool(desk.do(command)[1]) is goes
+
+
+def test_what_a_new_master_has_not_heard_of_counts_as_down_and_is_not_free() -> None:
+    desk = Desk()
+    up(desk, 3)
+    heard = desk.observed
+    desk.observed = Observed()
+    silent = ", ".join(f"{index} (not reported by m1 yet)" for index in range(3))
+    assert gate(desk).refused("ann/web", 0).endswith(f"and down are {silent}")
+    desk.observed = heard
+    assert gate(desk).refused("ann/web", 0) == ""

@@ -5,7 +5,7 @@ import pytest
 
 from borgish.bands import Bands
 from borgish.cell.apply import apply_entry
-from borgish.cell.commands import EvictTasks, JoinMachine, KillTasks, PlaceTasks, SubmitJob
+from borgish.cell.commands import EvictTasks, JoinMachine, KillTasks, Observe, PlaceTasks, SubmitJob
 from borgish.cell.events import Entry, RulesSet
 from borgish.cell.model import Cell, Rules, Snapshot
 from borgish.clock import Now
@@ -124,6 +124,8 @@ def test_the_scheduler_preempts_by_the_bands_of_the_cell(rules: Rules, state: St
         [CommandRequest(1, JoinMachine(machine(), "i", known=False), "m1"), PollsAnswered({"m1": NOW.mono})],
         NOW,
     )
+    heard = Observe("m1", "b1", "i", (), whole=True)  # before that, nobody is taken down there
+    core.step([CommandRequest(1, heard, "m1")], NOW)
     for name, priority in (("low", 120), ("high", 130)):
         job = JobSpec(name, "ann", 1, ("true",), priority=priority, resources=Resources(3000, 2**20))
         core.step([CommandRequest(1, SubmitJob(job), "ann"), PollsAnswered({"m1": NOW.mono})], NOW)

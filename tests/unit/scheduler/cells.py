@@ -50,7 +50,7 @@ def cell_of(machines: list[Machine], specs: list[JobSpec]) -> Cell:
 
 def observed_of(cell: Cell) -> Observed:
     observed = Observed()
-    observed.machines = {name: SeenMachine(first_heard=1.0) for name in cell.machines}
+    observed.machines = {name: SeenMachine(first_heard=1.0, instance="i") for name in cell.machines}
     return observed
 
 
