@@ -82,9 +82,14 @@ def leased_machines(cell: Cell) -> set[str]:
 
 def over(cell: Cell, job: str) -> Iterator[tuple[int, TaskLease]]:
     """Yield a job's leases of attempts that should not run any more."""
-    for index, there in sorted(cell.leases.get(job, {}).items()):
-        for lease in there:
-            if not cell.is_current(lease.machine, task_name(job, index), lease.attempt):
+    there = cell.jobs.get(job)
+    tasks = there.tasks if there is not None else []
+    for index, leases in sorted(cell.leases.get(job, {}).items()):
+        task = tasks[index] if index < len(tasks) else None
+        # The attempt that runs, as ``Cell.is_current`` has it; written out, since a job may have thousands.
+        attempt = task.attempt if task is not None and task.state is State.RUNNING else -1
+        for lease in leases:
+            if task is None or lease.attempt != attempt or lease.machine != task.machine:
                 yield index, lease
 
 

@@ -4,7 +4,7 @@ may be placed again (``cell/leases.py``)."""
 from collections.abc import Iterator
 
 from borgish.cell.commands import Command, EndLeases
-from borgish.cell.leases import has_lapsed, over
+from borgish.cell.leases import has_lapsed
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
 from borgish.clock import Now
@@ -13,10 +13,12 @@ from borgish.reconcilers.settings import ReconcileSettings
 
 def reconcile(cell: Cell, observed: Observed, _settings: ReconcileSettings, now: Now) -> Iterator[Command]:
     """End what has lapsed, in order of jobs."""
-    for key in sorted(observed.leases):
+    for key, known in sorted(observed.leases.items()):
+        there = cell.leases.get(key, {})
         lapsed = [
             (index, lease.attempt)
-            for index, lease in over(cell, key)
+            for index in sorted({index for index, _ in known})
+            for lease in there.get(index, ())
             if has_lapsed(observed, key, index, lease, now)
         ]
         if lapsed:

@@ -37,6 +37,11 @@ RESYNC_SECONDS = 60.0
 FAILURE_DOMAINS = ("rack", "zone")
 
 
+EXPLAINED_MAX = 20
+"""Of an exclusive job, so many tasks say in each pass until when they wait for a former attempt."""
+_OTHERS = "their former attempts may still run", "they are exclusive, so they wait"
+
+
 class SchedulerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The policy of packing, by its name in ``policies.POLICIES``, and a switch for each of the techniques of
     section 3.4 of the Borg paper.
@@ -178,8 +183,9 @@ def leased(cell: Cell, observed: Observed, plan: Plan) -> dict[str, tuple[Refusa
     found = {}
     for key in sorted(cell.leases.keys() & cell.waiting.keys()):
         waiting, by_text = cell.waiting[key], dict[tuple[str, str], list[int]]()
-        for index in sorted(waiting & cell.leases[key].keys()):
-            by_text.setdefault(why_waiting(cell, observed, key, index), []).append(index)
+        for place, index in enumerate(sorted(waiting & cell.leases[key].keys())):
+            text = why_waiting(cell, observed, key, index) if place < EXPLAINED_MAX else _OTHERS
+            by_text.setdefault(text, []).append(index)
         if cell.jobs[key].spec.gang and by_text:
             by_text = {next(iter(by_text)): sorted(waiting)}  # it waits as a whole
         refusals = (
