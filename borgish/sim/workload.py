@@ -6,15 +6,19 @@ from typing import NamedTuple
 import msgspec
 
 from borgish.cell.commands import (
+    CancelMaintenance,
     Command,
     CordonMachine,
+    DrainMachines,
     KillTasks,
+    MaintainMachines,
     RemoveMachine,
     RestartTasks,
     RollBack,
     ScaleJob,
     SubmitJob,
     UncordonMachine,
+    UndrainMachines,
 )
 from borgish.cell.generations import Thing, generation_of, thing_of
 from borgish.cell.model import Cell
@@ -88,7 +92,8 @@ class Clients:
 
     def _uncordon(self) -> None:
         for name in self._machines:
-            self._send(UncordonMachine(name))
+            for each in (UncordonMachine(name), UndrainMachines((name,)), CancelMaintenance((name,))):
+                self._send(each)
 
     def _uncordon_again(self) -> None:
         """What was asked in the storm, a rollback even, may be answered only now: until nothing is left."""
@@ -221,7 +226,22 @@ class Clients:
         name = chance.choice(self._machines)
         if kind < 0.92:
             return RemoveMachine(name)
-        return CordonMachine(name) if kind < 0.96 else UncordonMachine(name)
+        if kind < 0.98:
+            return CordonMachine(name) if kind < 0.96 else UncordonMachine(name)
+        return self._drain()
+
+    def _drain(self) -> Command:
+        """Some machines or all: drained by a person or for maintenance, or no more."""
+        chance = self._injector.of("drain", str(self._requests))
+        names = tuple(chance.sample(self._machines, chance.randint(1, len(self._machines))))
+        kind = chance.random()
+        if kind < 0.4:
+            return UndrainMachines(names)
+        if kind < 0.8:
+            deadline = chance.choice([0.0, 20.0, 3600.0])
+            return DrainMachines(names, "", "", deadline, kind < 0.5, JOBS_MAX * TASKS_MAX)
+        begins = self._clock.now().wall + chance.choice([0.0, 10.0, 30.0])
+        return MaintainMachines(names, "", begins, begins + chance.choice([5.0, 30.0, 3600.0]), 15.0)
 
     def _has_journal(self) -> bool:
         return bool(self._master().store.disk.entries)

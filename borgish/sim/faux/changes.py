@@ -10,6 +10,7 @@ import msgspec
 from borgish.cell.commands import (
     Command,
     CordonMachine,
+    DrainMachines,
     KillTasks,
     RemoveQuota,
     RestartTasks,
@@ -18,6 +19,7 @@ from borgish.cell.commands import (
     SubmitJob,
     TaintMachine,
     UncordonMachine,
+    UndrainMachines,
     UntaintMachine,
 )
 from borgish.cell.events import Entry
@@ -142,10 +144,9 @@ CHANGES = {
     "scale": Change(_scale, lambda a, cell: ScaleJob(find_job(cell, a.job), a.tasks)),
     "drain": Change(
         _machine,
-        lambda a, cell: TaintMachine(
-            find_machine(cell, a.machine), "drain", "by-fauxmaster", TaintEffect.EVICT, ALL
-        ),
+        lambda a, cell: DrainMachines((find_machine(cell, a.machine),), deadline_seconds=0.0),
     ),
+    "undrain": Change(_machine, lambda a, cell: UndrainMachines((find_machine(cell, a.machine),))),
     "cordon": Change(_machine, lambda a, cell: CordonMachine(find_machine(cell, a.machine), "by fauxmaster")),
     "uncordon": Change(_machine, lambda a, cell: UncordonMachine(find_machine(cell, a.machine))),
     "taint": Change(_taint, _taint_command),

@@ -10,6 +10,7 @@ import msgspec
 from borgish.api.views.history import COMMAND_WORDS, HistoryFilter, history_view
 from borgish.api.views.machines import machine_state
 from borgish.cell.diff import Kind, difference
+from borgish.cell.drains import drain_words
 from borgish.cell.events import AnyEvent, Entry
 from borgish.cell.model import Cell
 from borgish.errors import Invalid, NotFound
@@ -87,6 +88,7 @@ def _show_machine(cell: Cell, name: str) -> Answer:
     tasks = [f"{key}/{index}" for key, index in sorted(cell.placed[found])]
     about = [f"  {key}={value}" for key, value in sorted(machine.attributes.items())]
     marks = [f"  tainted {taint}" for taint in machine.taints]
+    marks += [f"  {drain_words(drain)}" for drain in machine.drains]
     lines = (_machine_line(cell, found), *about, *marks, *cut([f"  runs {task}" for task in tasks]))
     return Answer(lines, {"machine": found, "attributes": machine.attributes, "tasks": tasks})
 

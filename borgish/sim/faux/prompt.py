@@ -17,7 +17,7 @@ from borgish.sim.faux.verbs import VERBS, HelpRequested, read
 LEAVE = ("quit", "exit", "q")
 HISTORY_FILE = Path("~/.fauxmaster_history")
 HISTORY_LINES = 1000
-_OF_MACHINES = ("drain", "cordon", "uncordon", "taint", "untaint")
+_OF_MACHINES = ("drain", "undrain", "cordon", "uncordon", "taint", "untaint")
 _OF_JOBS = ("kill", "restart", "scale", "why")
 
 

@@ -55,7 +55,8 @@ def test_questions_leave_no_trace(asker: Asker) -> None:
 
 
 CHANGES = (
-    ("drain m1", "m1 is tainted drain"),
+    ("drain m1", "m1 is drained: "),
+    ("undrain m1", "m1 is not drained"),
     ("cordon m1", "m1 takes no new tasks"),
     ("uncordon m6", "m6 takes tasks again"),
     ("kill web/0", "1 task of ann/web killed"),
@@ -88,7 +89,7 @@ def test_a_refused_change_leaves_no_copy(asker: Asker) -> None:
 
 def test_a_drain_empties_the_machine_and_all_goes_elsewhere(asker: Asker) -> None:
     out = asker.ok("open", "noon.checkpoint", "-c", "drain m3", "-c", "show m3", "-c", "why")
-    assert "m3 is tainted drain" in out
+    assert "m3 is drained: 1 task to leave" in out
     assert "tasks placed there: 0" in out
     assert out.endswith("nothing waits\n")
 
