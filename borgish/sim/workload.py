@@ -232,7 +232,7 @@ class Clients:
 
     def _drain(self) -> Command:
         """Some machines or all: drained by a person or for maintenance, or no more."""
-        chance = self._injector.of("drain", str(self._requests))
+        chance = self._injector.of("drain", self._requests)
         names = tuple(chance.sample(self._machines, chance.randint(1, len(self._machines))))
         kind = chance.random()
         if kind < 0.4:

@@ -35,7 +35,8 @@ ALWAYS = {
 SITUATIONS = {
     "": ALWAYS
     | {"TasksEnded fail", "TasksEnded finish late", "TasksEvicted machine lost", "TasksEvicted vanished"}
-    | {"MachineDown", "MachineLost", "MachineUp", "MachineRemoved", "JobForgotten", "RolloutPaused"},
+    | {"MachineDown", "MachineLost", "MachineUp", "MachineRemoved", "JobForgotten", "RolloutPaused"}
+    | {"MachineDrained", "TasksEvicted drain"},
     " by a new leader": ALWAYS | {"JobForgotten", "MachineRemoved", "MachineUp"},
     " in a rollback": ALWAYS | {"MachineDown", "MachineLost", "TasksEvicted machine lost"},
     " while a machine is down": (ALWAYS - {"TasksEvicted alloc moved"})

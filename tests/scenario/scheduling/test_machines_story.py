@@ -1,6 +1,6 @@
 """Machines that are marked or change under their tasks, and what a placed task is told of its place."""
 
-from borgish.cell.commands import Observe, TaintMachine, UntaintMachine
+from borgish.cell.commands import DrainMachines, Observe, TaintMachine, UndrainMachines, UntaintMachine
 from borgish.link.conversation import Outgoing
 from borgish.master.step import CommandRequest
 from borgish.vocabulary import TaintEffect, task_name
@@ -75,6 +75,33 @@ def test_taints_keep_away_send_away_and_are_tolerated_for_a_while() -> None:
     story.show()
     assert story.where("ann/patient") == [""]  # it tolerates no such taint where it is not already
     story.end("machines-tainted")
+
+
+def test_a_machine_is_drained_one_task_at_a_time_and_given_back() -> None:
+    story = Story()
+    story.machines("m1", "m2")
+    story.submit("name: web\ntasks: 4\nrun: [serve]\nspread: [{max: 2}]")
+    story.submit("name: sum\ntasks: 1\nrun: [add]\nrestart: {policy: on_failure}")
+    story.all_report()
+    on = story.where("ann/sum")[0]
+    story.machine("m3")
+    story.all_report()
+    story.do(DrainMachines((on,), reason="new disk", deadline_seconds=600.0), words=f"{on}, for a new disk")
+    for _ in range(3):
+        story.wait(1.0)
+        story.all_report()
+    story.show()
+    assert on not in story.where("ann/web")
+    assert story.where("ann/sum") == [on]
+    story.tell("ten minutes pass")
+    story.wait(600.0)
+    story.wait(1.0)
+    story.show()
+    assert on not in story.where("ann/sum")
+    story.do(UndrainMachines((on,)), words=on)
+    story.submit("name: more\ntasks: 3\nrun: [serve]\nspread: [{max: 1}]")
+    assert on in story.where("ann/more")
+    story.end("machine-drained")
 
 
 def test_a_machine_that_changes_moves_those_who_asked_for_it() -> None:
