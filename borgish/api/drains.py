@@ -9,7 +9,7 @@ from litestar import post
 from borgish.api.auth import POLICY, Policy
 from borgish.api.moments import moment_ahead
 from borgish.api.openapi import CONSUMES
-from borgish.api.parameters import checked_reason
+from borgish.api.parameters import checked_affected, checked_reason
 from borgish.api.preconditions import IF_MATCH
 from borgish.api.request import ApiRequest
 from borgish.cell.commands import CancelMaintenance, DrainMachines, MaintainMachines, UndrainMachines
@@ -29,8 +29,6 @@ async def drain(request: ApiRequest) -> Accepted:
     _check_machines(asked)
     reason = checked_reason(asked.reason)
     _check_seconds("deadline_seconds", asked.deadline_seconds, DEADLINE_SECONDS_MAX)
-    if asked.max_affected is not None and asked.max_affected < 0:
-        raise Invalid("max_affected is below 0", "Say how many running tasks may be stopped")
     return await request.command(
         DrainMachines(
             asked.machines,
@@ -38,7 +36,7 @@ async def drain(request: ApiRequest) -> Accepted:
             reason,
             asked.deadline_seconds,
             asked.force,
-            asked.max_affected,
+            checked_affected(asked),
         )
     )
 

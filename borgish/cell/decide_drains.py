@@ -7,6 +7,7 @@ while any of them has begun; who leaves it then, and when, is ``cell.drains``.
 from collections.abc import Iterable
 
 from borgish.cell.admission import show_moment
+from borgish.cell.affected import check_affected
 from borgish.cell.commands import (
     CancelMaintenance,
     Decision,
@@ -37,11 +38,8 @@ def drain(cell: Cell, _o: Observed, command: DrainMachines, actor: str, now: Now
         machine.name: (fresh, *_windows(machine)) for machine in machines if not _is_so(machine, fresh)
     }
     running = sum(len(cell.placed[name]) for name in changed)
-    if command.force and running > (command.max_affected or 0):
-        raise Conflict(
-            f"this would stop {task_count(running)} at once, whatever their budgets say",
-            f"if that is meant, add --max-affected {running}; without --force they move within the budgets",
-        )
+    if command.force and running:
+        check_affected(cell, running, command.max_affected or 0)  # what no budget holds is never unasked
     left = f"{task_count(running)} to leave" if running else "nothing runs there"
     return _decision(machines, changed, command.where, f"drained: {left}", "drained already")
 

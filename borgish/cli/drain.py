@@ -16,7 +16,7 @@ from borgish.cli.errors import DONE, FAILED, NOT_PLACED, print_error
 from borgish.cli.machine import app
 from borgish.cli.render import Column, Form, FormOption, Progress, plural, show_list
 from borgish.cli.screen import print_err, print_out
-from borgish.cli.session import session_of
+from borgish.cli.session import MaxAffected, session_of
 from borgish.clock import SystemClock
 from borgish.errors import Invalid, NotFound, Unreachable
 from borgish.resources import parse_seconds
@@ -53,12 +53,9 @@ def drain(
         typer.Option("--deadline", help="How long what runs to completion may go on; 0s: it moves at once."),
     ] = "1h",
     force: Annotated[
-        bool, typer.Option("--force", help="Stop all that runs there at once; budgets are not asked.")
+        bool, typer.Option("--force", help="Stop all at once, as --max-affected says; ask no budget.")
     ] = False,
-    max_affected: Annotated[
-        int | None,
-        typer.Option("--max-affected", min=0, metavar="N", help="With --force: at most so many tasks stop."),
-    ] = None,
+    max_affected: MaxAffected = None,
     reason: ReasonOption = "",
     timeout: Annotated[
         str, typer.Option("--timeout", help="How long to follow: 60s, 2h. Default: until all are empty.")

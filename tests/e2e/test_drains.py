@@ -85,7 +85,7 @@ def test_what_is_wrong_about_a_drain_is_said(three: RealCell) -> None:
     three.ok("job", "submit", "-", "--user", "ann", "--settle", 0, stdin=WEB)
     forced = three.borgctl("machine", "drain", "m1", "m2", "m3", "--force")
     assert forced.code == 1
-    assert "would stop 4 tasks at once" in forced.err
+    assert "would stop 4 of 4 running tasks" in forced.err
     assert "--max-affected 4" in forced.err
     # Of all machines at once: nobody has a place to go to, and nobody is harmed.
     blocked = three.borgctl("machine", "drain", "m1", "m2", "m3", "--timeout", "2s")

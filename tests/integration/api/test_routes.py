@@ -196,7 +196,7 @@ def test_drains_and_windows_become_commands_about_all_that_are_meant(api: Runnin
         ("/v1/drains", {"machines": ["m1"], "reason": "x" * 501}, "longer than 500"),
         ("/v1/drains", {"machines": ["m1"], "reason": "\0"}, "NUL"),
         ("/v1/drains", {"machines": ["m1"], "deadline_seconds": -1}, "outside 0 to"),
-        ("/v1/drains", {"machines": ["m1"], "max_affected": -1}, "below 0"),
+        ("/v1/drains", {"machines": ["m1"], "max_affected": -1}, "must not be negative"),
         ("/v1/windows", {"machines": ["m1"], "begins": "soon", "ends": "2h"}, "begins: 'soon' is neither"),
         ("/v1/windows", {"machines": ["m1"], "begins": "", "ends": "2h"}, "a beginning and an end"),
         ("/v1/windows", {"machines": ["m1"]}, "missing required field"),

@@ -102,7 +102,7 @@ def test_the_same_again_changes_nothing_and_another_reason_does(desk: Desk) -> N
 
 def test_force_says_how_many_it_stops_and_asks_for_that_number(desk: Desk) -> None:
     desk.submit_and_place(spec(tasks=3, resources=Resources(10, 1024)))
-    with pytest.raises(Conflict, match=r"would stop 3 tasks at once.*add --max-affected 3"):
+    with pytest.raises(Conflict, match=r"would stop 3 of 3 running tasks.*--max-affected 3"):
         desk.do(DrainMachines(("m1",), force=True, max_affected=2))
     desk.do(DrainMachines(("m1",), force=True, max_affected=3))
     desk.report(*(seen(desk, index) for index in range(3)), whole=True)
