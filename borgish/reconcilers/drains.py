@@ -9,11 +9,15 @@ from collections.abc import Iterator
 
 from borgish.cell.commands import Command, EvictTasks, TurnWindows
 from borgish.cell.drains import Drains, drain_words, turned
-from borgish.cell.model import Cell
+from borgish.cell.model import Cell, Machine
 from borgish.cell.observed import Observed
 from borgish.clock import Now
 from borgish.reconcilers.settings import EVICTIONS_MAX, ReconcileSettings
 from borgish.vocabulary import Eviction
+
+MACHINES_MAX = 500
+"""So many machines are looked at in one resync, where more are drained those after them in the next: a cell
+that is drained whole has 200,000 tasks that cannot leave."""
 
 
 def reconcile(cell: Cell, observed: Observed, _settings: ReconcileSettings, now: Now) -> Iterator[Command]:
@@ -22,9 +26,7 @@ def reconcile(cell: Cell, observed: Observed, _settings: ReconcileSettings, now:
     if turning := tuple(machine.name for machine in marked if turned(machine, now) != machine.drains):
         yield TurnWindows(turning)
     room, drains = EVICTIONS_MAX, Drains(cell, observed, now)
-    for machine in marked:
-        if not (machine.is_draining and machine.up):
-            continue
+    for machine in _in_turn([m for m in marked if m.is_draining and m.up and cell.placed[m.name]], now):
         going: dict[str, list[int]] = {}
         for each in drains.leaving(machine):
             if not each.why and room > 0:
@@ -33,3 +35,8 @@ def reconcile(cell: Cell, observed: Observed, _settings: ReconcileSettings, now:
         why = next(drain_words(drain) for drain in machine.drains if drain.begun)
         for job, indexes in going.items():
             yield EvictTasks(job, tuple(indexes), Eviction.DRAIN, f"{machine.name} is to be empty: {why}")
+
+
+def _in_turn(machines: list[Machine], now: Now) -> list[Machine]:
+    first = int(now.mono) * MACHINES_MAX % len(machines) if len(machines) > MACHINES_MAX else 0
+    return (machines[first:] + machines[:first])[:MACHINES_MAX]

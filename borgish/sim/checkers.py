@@ -7,8 +7,16 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
 from borgish.cell.allocs import inside, is_alloc_set
-from borgish.cell.events import Entry, TasksEvicted, TasksPlaced
-from borgish.cell.model import Cell, Job
+from borgish.cell.events import (
+    AnyEvent,
+    Entry,
+    MachineDrained,
+    MachineJoined,
+    RolledBack,
+    TasksEvicted,
+    TasksPlaced,
+)
+from borgish.cell.model import Cell, Drain, Job
 from borgish.sim.loop import VirtualLoop
 from borgish.sim.machines import Machine
 from borgish.sim.masters import MasterHost
@@ -40,6 +48,7 @@ class Checker(Watcher):
         self.machines: Mapping[str, Machine] = {}
         self._on: dict[str, str] = {}  # tasks on the disk, and the machines they were last placed on
         self._placed: dict[str, str] = {}  # attempts on the disk, and their machines
+        self._drains: dict[str, tuple[Drain, ...]] = {}  # of machines on the disk
         self._read = 0
         self._ends: dict[str, int] = {}  # in a row, of each attempt's main program
         self._stopping: set[tuple[str, int, str]] = set()  # runs that were asked to end, by which borglet
@@ -130,15 +139,27 @@ class Checker(Watcher):
         for entry in entries:
             self._read = entry.position
             for event in entry.events:
+                self._take_drains(event)
                 if isinstance(event, TasksPlaced):
                     self._take_placed(event, entry.position)
                 elif isinstance(event, TasksEvicted) and event.cause is Eviction.MACHINE_LOST:
                     self._judge_lost(event, entry)
 
+    def _take_drains(self, event: AnyEvent) -> None:
+        match event:
+            case MachineDrained(name, drains):
+                self._drains[name] = drains
+            case MachineJoined(machine):
+                self._drains[machine.name] = machine.drains
+            case RolledBack():
+                self._drains |= {restored.machine: restored.drains for restored in event.machines}
+
     def _take_placed(self, event: TasksPlaced, position: int) -> None:
         for index, machine in zip(event.indexes, event.machines, strict=True):
             name = task_name(event.job, index)
             self._on[name] = self._placed[attempt_key(name, position)] = machine
+            if any(drain.begun for drain in self._drains.get(machine, ())):
+                self.problems.append(f"{name} is placed on {machine}, which is drained")
 
     def _judge_lost(self, event: TasksEvicted, entry: Entry) -> None:
         """What is lost is on a machine that could not be reached."""

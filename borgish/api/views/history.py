@@ -154,7 +154,7 @@ def _of_machine(event: AnyEvent, entry: Entry, machine: str) -> AnyEvent | None:
     if isinstance(event, MachineJoined):
         return event if event.machine.name == machine else None
     is_about = getattr(event, "machine", "") == machine or entry.subject == machine
-    return event if is_about or _was_lost_with(event, machine) else None
+    return event if is_about or _was_evicted_from(event, machine) else None
 
 
 def _part_of_rollback(
@@ -177,12 +177,13 @@ def _part_of_rollback(
     )
 
 
-def _was_lost_with(event: AnyEvent, machine: str) -> bool:
-    """Return whether tasks were evicted since their machine was down; the reason alone names it."""
-    return (
-        isinstance(event, TasksEvicted)
-        and event.cause is Eviction.MACHINE_LOST
-        and event.reason.startswith(f"{machine} is down")
+def _was_evicted_from(event: AnyEvent, machine: str) -> bool:
+    """Return whether tasks left since their machine was down or drained; the reason alone names it."""
+    if not isinstance(event, TasksEvicted):
+        return False
+    of_drain = event.cause is Eviction.DRAIN and event.reason.startswith(f"{machine} is to be empty")
+    return of_drain or (
+        event.cause is Eviction.MACHINE_LOST and event.reason.startswith(f"{machine} is down")
     )
 
 

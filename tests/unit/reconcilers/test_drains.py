@@ -211,6 +211,15 @@ def test_two_thirds_at_once_stay_within_the_budgets(three: Lived) -> None:
     assert (on(three, "m1"), on(three, "m2")) == (0, 0)
 
 
+def test_of_many_machines_each_has_its_turn(three: Lived, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drains, "MACHINES_MAX", 1)
+    run(three, spec(tasks=9, disruption=Disruption(Share(9))))
+    three.do(DrainMachines(("m1", "m2")))
+    assert sorted((on(three, "m1"), on(three, "m2"))) == [0, 3]
+    three.step()
+    assert (on(three, "m1"), on(three, "m2")) == (0, 0)
+
+
 def test_force_asks_no_budget(three: Lived) -> None:
     run(three, spec(tasks=9), once("sum", 3))
     there = on(three, "m1")
