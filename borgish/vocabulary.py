@@ -156,6 +156,13 @@ class TaintEffect(StrEnum):
     EVICT = "evict"  # none is placed there, and what runs has to leave
 
 
+class OnFailure(StrEnum):
+    """What follows when what an update changed does not come up."""
+
+    PAUSE = "pause"  # it waits for somebody
+    UNDO = "undo"  # the job is what it was before
+
+
 class Appclass(StrEnum):
     """Whether somebody waits for the answer; independent of priority."""
 

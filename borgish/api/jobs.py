@@ -22,18 +22,27 @@ from borgish.api.preconditions import ETAG, IF_MATCH
 from borgish.api.request import ApiRequest, find_job
 from borgish.api.services import Reading
 from borgish.api.views.jobs import job_detail, job_view, version_detail, version_views
-from borgish.cell.commands import KillTasks, RestartTasks, ScaleJob, SubmitJob
+from borgish.cell.commands import (
+    KillTasks,
+    PauseUpdate,
+    RestartTasks,
+    ResumeUpdate,
+    ScaleJob,
+    SubmitJob,
+    UndoUpdate,
+)
 from borgish.spec.job import JobSpec
 from borgish.spec.read import read_job
 from borgish.vocabulary import BODY_BYTES_MAX, job_key
 from borgish.wire.api import (
     Accepted,
-    IndexesRequest,
     JobDetail,
     JobList,
     KillRequest,
     PlanView,
+    RestartRequest,
     ScaleRequest,
+    UndoRequest,
     VersionDetail,
     VersionList,
 )
@@ -142,13 +151,13 @@ async def kill_tasks(request: ApiRequest, user: Owner, name: JobName) -> Accepte
 
 @post(
     "/v1/jobs/{user:str}/{name:str}/restart",
-    opt={POLICY: Policy.OWN, CONSUMES: IndexesRequest, IF_MATCH: True},
+    opt={POLICY: Policy.OWN, CONSUMES: RestartRequest, IF_MATCH: True},
     status_code=200,
 )
 async def restart_tasks(request: ApiRequest, user: Owner, name: JobName) -> Accepted:
-    """Give tasks of a job a fresh attempt; without indexes, all of them."""
-    asked = await request.json_as(IndexesRequest)
-    return await request.command(RestartTasks(job_key(user, name), asked.indexes))
+    """Give tasks of a job a fresh attempt, a few at a time; without indexes, all of them."""
+    asked = await request.json_as(RestartRequest)
+    return await request.command(RestartTasks(job_key(user, name), asked.indexes, asked.now))
 
 
 @post(
@@ -160,6 +169,35 @@ async def scale_job(request: ApiRequest, user: Owner, name: JobName) -> Accepted
     """Give a job another number of tasks."""
     asked = await request.json_as(ScaleRequest)
     return await request.command(ScaleJob(job_key(user, name), asked.tasks))
+
+
+@post(
+    "/v1/jobs/{user:str}/{name:str}/undo",
+    opt={POLICY: Policy.OWN, CONSUMES: UndoRequest, IF_MATCH: True},
+    status_code=200,
+)
+async def undo_update(request: ApiRequest, user: Owner, name: JobName) -> Accepted:
+    """Give a job an earlier version of its specification again, as an update."""
+    asked = await request.json_as(UndoRequest)
+    return await request.command(UndoUpdate(job_key(user, name), asked.version))
+
+
+@post("/v1/jobs/{user:str}/{name:str}/pause", opt={POLICY: Policy.OWN, IF_MATCH: True}, status_code=200)
+async def pause_update(request: ApiRequest, user: Owner, name: JobName) -> Accepted:
+    """Let the update or the restart of a job reach no more tasks."""
+    return await request.command(PauseUpdate(job_key(user, name)))
+
+
+@post("/v1/jobs/{user:str}/{name:str}/resume", opt={POLICY: Policy.OWN, IF_MATCH: True}, status_code=200)
+async def resume_update(request: ApiRequest, user: Owner, name: JobName) -> Accepted:
+    """Let the update or the restart of a job go on that was paused."""
+    return await request.command(ResumeUpdate(job_key(user, name)))
+
+
+@post("/v1/jobs/{user:str}/{name:str}/promote", opt={POLICY: Policy.OWN, IF_MATCH: True}, status_code=200)
+async def promote_update(request: ApiRequest, user: Owner, name: JobName) -> Accepted:
+    """Let an update whose canaries are up go on with the other tasks."""
+    return await request.command(ResumeUpdate(job_key(user, name), promote=True))
 
 
 async def _asked(request: ApiRequest, user: str) -> JobSpec:
@@ -176,4 +214,5 @@ async def _asked(request: ApiRequest, user: str) -> JobSpec:
 JOBS = (
     *(submit_job, plan_job, list_jobs, show_job, list_versions, show_version),
     *(kill_tasks, restart_tasks, scale_job),
+    *(undo_update, pause_update, resume_update, promote_update),
 )

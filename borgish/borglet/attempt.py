@@ -109,8 +109,14 @@ class Attempt(msgspec.Struct, kw_only=True):
     # -- inputs: which event is it? -------------------------------------------------------------
 
     def learn(self, spec: AttemptSpec, now: Now) -> None:
-        """Take the spec of an attempt of which only a run was known."""
-        if self.spec is not None or self.ended:
+        """Take the spec of an attempt of which only a run was known, or what was changed of it in place."""
+        if self.ended:
+            return
+        if (there := self.spec) is not None:
+            if (there.restart, there.stop, there.labels) != (spec.restart, spec.stop, spec.labels):
+                self.spec = msgspec.structs.replace(
+                    there, restart=spec.restart, stop=spec.stop, labels=spec.labels
+                )
             return
         self.spec = spec
         if self.stage is Stage.WAITING and self.last_exit is not None:

@@ -12,17 +12,17 @@ mistake. Warnings are journalled with the answer, each on a line of its own, so 
 them again.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
 
-from borgish.cell.model import NOTHING, Cell, Quota, quota_key
+from borgish.cell.model import NOTHING, Cell, Job, Quota, quota_key
 from borgish.errors import Conflict, OverQuota
-from borgish.resources import Resources, by_kind, show_kind, show_number
+from borgish.resources import Kind, Resources, by_kind, show_kind, show_number
 from borgish.spec.constraints import contradiction, contradiction_words
 from borgish.spec.job import MACHINE, Affinity, Constraint, JobSpec
 from borgish.spec.mistakes import resource_typos
-from borgish.vocabulary import Band
+from borgish.vocabulary import Band, State
 
 _ATTRIBUTES_SHOWN = 8
 _MET_WITHOUT = ("!=", "not in", "not present")  # a machine without the attribute meets these
@@ -44,11 +44,41 @@ def admit(cell: Cell, spec: JobSpec, indexes: Sequence[int], wall: float) -> Non
     used = cell.demand.of(quota_key(spec.user, band))
     missing = list(_missing(band, asked_by(spec, indexes), used, limits))
     if missing:
-        raise OverQuota(
-            f"{spec.key} asks for {', and for '.join(missing)}{_why_nothing(cell, spec.user, band, wall)}",
-            "ask for less, end something else, or write `priority: free`, which is not limited; an admin "
-            f"gives more with `borgctl quota set {spec.user} --band {band} --cpu N --ram N`",
-        )
+        raise _over_quota(cell, spec, f"asks for {', and for '.join(missing)}", band, wall)
+
+
+def _over_quota(cell: Cell, spec: JobSpec, what: str, band: Band, wall: float) -> OverQuota:
+    return OverQuota(
+        f"{spec.key} {what}{_why_nothing(cell, spec.user, band, wall)}",
+        "ask for less, end something else, or write `priority: free`, which is not limited; an admin "
+        f"gives more with `borgctl quota set {spec.user} --band {band} --cpu N --ram N`",
+    )
+
+
+def admit_change(cell: Cell, job: Job, spec: JobSpec, more: Sequence[int], wall: float) -> None:
+    """Raise OverQuota unless a live job may ask for what another specification makes of it.
+
+    ``more`` are those of its tasks that ask for nothing yet. Only what it asks for more than now is compared.
+    """
+    band = cell.rules.bands.of(spec.priority)
+    limits = limits_of(cell, spec.user, band, wall)
+    if limits is None:
+        return
+    asking = [task.index for task in job.tasks[: spec.tasks] if task.state is not State.DEAD]
+    key = quota_key(spec.user, band)
+    used = cell.demand.of(key)
+    wanted = asked_by(spec, [*asking, *more])
+    if band is cell.rules.bands.of(job.spec.priority):
+        # Its own demand is in the sum already.
+        own = asked_by(job.spec, [task.index for task in job.tasks if task.state is not State.DEAD])
+        before = by_kind(own)
+        used = used.plus(own, -1)
+        wanted_more = {kind for kind, amount in by_kind(wanted).items() if amount > before.get(kind, 0)}
+    else:
+        wanted_more = set(by_kind(wanted))
+    missing = list(_missing(band, wanted, used, limits, wanted_more))
+    if missing:
+        raise _over_quota(cell, spec, f"would ask for {', and for '.join(missing)}", band, wall)
 
 
 def asked_by(spec: JobSpec, indexes: Sequence[int]) -> Resources:
@@ -113,12 +143,15 @@ def _in_force(quota: Quota, wall: float) -> Resources:
     return Resources() if has_ended(quota, wall) else quota.limits
 
 
-def _missing(band: Band, asked: Resources, used: Resources, limits: Resources) -> Iterator[str]:
+def _missing(
+    band: Band, asked: Resources, used: Resources, limits: Resources, kinds: Container[Kind] | None = None
+) -> Iterator[str]:
+    """Yield what is missing, of these ``kinds``; None: of all that is asked for."""
     there, allowed = by_kind(used), by_kind(limits)
     where = f" in {band}"
     for kind, amount in by_kind(asked).items():
         limit, now = allowed.get(kind, 0), there.get(kind, 0)
-        if amount and now + amount > limit:
+        if amount and now + amount > limit and (kinds is None or kind in kinds):
             yield (
                 f"{show_kind(kind, amount)}{where}; quota {show_number(kind, limit)}, "
                 f"used {show_number(kind, now)}: {show_kind(kind, now + amount - limit)} missing"

@@ -81,7 +81,7 @@ from borgish.cell.model import (
     TaskLease,
     Version,
 )
-from borgish.cell.rollback import same_program
+from borgish.spec.changes import same_program
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import RESULTS, VOLUNTARY, Ending, Eviction, RolloutKind, State
 
@@ -496,9 +496,10 @@ def _rollout_went_on(cell: Cell, event: RolloutWentOn, entry: Entry) -> None:
     job = cell.jobs[event.job]
     rollout = job.rollout
     assert rollout is not None, f"{job.key} does not lag behind"
-    # Those that found a place since are up, or were: who is pending in their stead was stopped.
-    waiting = min(rollout.waiting, job.pending)
     transition(cell, job, event.pending, TaskEvent.RESTORE_TO_PENDING, entry.at, rollout.reason)
+    if event.kind is RolloutKind.RESTART:
+        for index in event.pending:
+            job.tasks[index].lost = ()  # its user wants it to run anew
     killed = tuple(index for index in event.ended if index not in rollout.records)
     transition(cell, job, killed, TaskEvent.RESTORE_TO_DEAD, entry.at, rollout.reason, ending=Ending.KILL)
     for index in event.ended:
@@ -510,7 +511,7 @@ def _rollout_went_on(cell: Cell, event: RolloutWentOn, entry: Entry) -> None:
     _go_on(
         cell,
         job,
-        msgspec.structs.replace(rollout, attempts=left, waiting=waiting, paused="", disruptions=disruptions),
+        msgspec.structs.replace(rollout, attempts=left, paused="", disruptions=disruptions, has_begun=True),
     )
 
 
@@ -566,7 +567,7 @@ def _end_as(cell: Cell, job: Job, record: Task, at: float) -> None:
     change."""
     transition(cell, job, (record.index,), TaskEvent.RESTORE_TO_DEAD, at, record.reason, ending=record.ending)
     fresh = job.tasks[record.index] = copy.copy(record)
-    fresh.since, fresh.lost, fresh.failed = at, (), ()
+    fresh.since, fresh.lost, fresh.failed, fresh.promised = at, (), (), ""
 
 
 _APPLY: dict[type[AnyEvent], Callable[[Cell, Any, Entry], None]] = {

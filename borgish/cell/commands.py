@@ -7,7 +7,7 @@ from borgish.cell.events import AnyEvent
 from borgish.cell.model import Machine, Rules
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import Band, Ending, Eviction, Phase, Runtime, TaintEffect
+from borgish.vocabulary import Band, Ending, Eviction, Hold, Phase, Runtime, TaintEffect
 
 
 class Command(msgspec.Struct, frozen=True, tag_field="type"):
@@ -59,10 +59,37 @@ class KillTasks(Command, frozen=True, tag=True):
 
 
 class RestartTasks(Command, frozen=True, tag=True):
-    """A fresh attempt for each: the running are evicted, the dead submitted again."""
+    """A fresh attempt for each: the running are stopped a few at a time, the dead submitted again.
+
+    ``hurried``: all at once, whatever the budgets say.
+    """
 
     job: str
     indexes: tuple[int, ...] | None = None
+    hurried: bool = False
+
+
+class UndoUpdate(Command, frozen=True, tag=True):
+    """Give a job the specification that it had in an earlier version, with as many tasks as it has now.
+
+    ``version`` 0: that before the present one; of an update that is under way, before the update.
+    """
+
+    job: str
+    version: int = 0
+
+
+class PauseUpdate(Command, frozen=True, tag=True):
+    """Let an update or a restart reach no more tasks until it is resumed."""
+
+    job: str
+
+
+class ResumeUpdate(Command, frozen=True, tag=True):
+    """Let what was paused go on; ``promote``: only canaries that are up, and all other tasks after them."""
+
+    job: str
+    promote: bool = False
 
 
 class EvictTasks(Command, frozen=True, tag=True):
@@ -149,15 +176,30 @@ class RollBack(Command, frozen=True, tag=True):
 
 
 class AdvanceRollouts(Command, frozen=True, tag=True):
-    """Reconcilers: stop these of the tasks that lag behind a rollback, and note what needs no stop."""
+    """Reconcilers: stop these of the tasks that rollouts have yet to reach, and note what needs no stop."""
 
     stop: dict[str, tuple[int, ...]]  # by job
+    down: tuple[tuple[str, int], ...] = ()  # of these, those that are down already: job and index
 
 
 class PauseRollouts(Command, frozen=True, tag=True):
-    """Reconcilers: note why a rollback does not go on, by job."""
+    """Reconcilers: note why rollouts do not go on, by job; with ``hold``, until somebody says so."""
 
     reasons: dict[str, str]
+    hold: Hold | None = None
+
+
+class FailUpdate(Command, frozen=True, tag=True):
+    """Reconcilers: what an update changed does not come up. It is paused or undone, as the job says."""
+
+    job: str
+    reason: str
+
+
+class FinishRollouts(Command, frozen=True, tag=True):
+    """Reconcilers: all that these rollouts were to change is up, or they may disrupt no more tasks."""
+
+    outcomes: dict[str, str]  # by job, for people
 
 
 class JoinMachine(Command, frozen=True, tag=True):

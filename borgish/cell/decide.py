@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from borgish.cell import decide_cell, decide_drains, decide_machines
+from borgish.cell import decide_cell, decide_drains, decide_machines, update
 from borgish.cell.admission import admit, job_warnings
 from borgish.cell.affected import check_affected, stopped_with
 from borgish.cell.allocs import check_inside, evicted_with, has_its_alloc, may_preempt
@@ -26,6 +26,8 @@ from borgish.cell.commands import (
     DrainMachines,
     EndLeases,
     EvictTasks,
+    FailUpdate,
+    FinishRollouts,
     ForgetFailures,
     ForgetJob,
     FreezeCell,
@@ -36,6 +38,7 @@ from borgish.cell.commands import (
     MaintainMachines,
     Observe,
     PauseRollouts,
+    PauseUpdate,
     PlaceTasks,
     PromisePlaces,
     ReleaseJob,
@@ -44,6 +47,7 @@ from borgish.cell.commands import (
     RemoveMachine,
     RemoveQuota,
     RestartTasks,
+    ResumeUpdate,
     RollBack,
     ScaleJob,
     SetBudget,
@@ -54,6 +58,7 @@ from borgish.cell.commands import (
     TaintMachine,
     TurnWindows,
     UncordonMachine,
+    UndoUpdate,
     UndrainMachines,
     UnfreezeCell,
     UntaintMachine,
@@ -77,10 +82,10 @@ from borgish.cell.lifecycle import TaskEvent, allows, check_row, check_transitio
 from borgish.cell.model import Cell, Job, task_count
 from borgish.cell.observed import Observed
 from borgish.cell.rollback_checks import check_kept, decide_rollback
-from borgish.cell.rollout import decide_advance, decide_pause
+from borgish.cell.rollout import decide_advance, decide_finish, decide_pause
+from borgish.cell.update import decide_update, restart_rollout, tasks_to_run
 from borgish.clock import Now
 from borgish.errors import Conflict, Invalid, NotFound
-from borgish.spec.diff import differences
 from borgish.vocabulary import TASKS_PER_JOB_MAX, Ending, Eviction, State
 
 
@@ -122,21 +127,15 @@ def _submit(cell: Cell, _o: Observed, command: SubmitJob, _actor: str, now: Now)
         version = 1 if job is None else job.version + (job.spec != spec)
         return Decision((JobSubmitted(spec, version),), key, text, tuple(job_warnings(cell, spec)))
     check_kept(job)
-    wanted = msgspec.structs.replace(job.spec, tasks=job.tasks_wanted)
-    if wanted == spec:
+    if msgspec.structs.replace(job.spec, tasks=job.tasks_wanted) == spec:
         return _submit_again(cell, job, now)
-    differ = "; ".join(differences(wanted, spec, cell.rules.bands))
-    raise Conflict(
-        f"{key} is {job.state} with another specification ({differ})",
-        f"change the number of tasks with `borgctl job scale {key} N`, or end it first with "
-        f"`borgctl job kill {key}`",
-    )
+    return decide_update(cell, job, spec, now)
 
 
 def _submit_again(cell: Cell, job: Job, now: Now) -> Decision:
     """Bring back what was killed of a live job. What finished or failed keeps its outcome."""
     text = f"{job.key} is there already, exactly like this"
-    killed = tuple(index for index in _to_run(job) if job.tasks[index].ending is Ending.KILL)
+    killed = tuple(index for index in tasks_to_run(job) if job.tasks[index].ending is Ending.KILL)
     tried = forgotten(cell, job, range(len(job.tasks)))
     if tried:
         text = f"{text}; what failed is tried again now"
@@ -147,13 +146,6 @@ def _submit_again(cell: Cell, job: Job, now: Now) -> Decision:
     again = f"{task_count(len(killed))} that {'was' if len(killed) == 1 else 'were'} killed"
     text = f"{text}; {again} {'is' if len(killed) == 1 else 'are'} pending again"
     return Decision((TasksResubmitted(job.key, killed), *tried), job.key, text)
-
-
-def _to_run(job: Job) -> list[int]:
-    """Return the tasks of a job without those that a rollback has ended for good, or is about to end."""
-    rollout = job.rollout
-    ending = {index for index in rollout.attempts if rollout.ends(index)} if rollout is not None else ()
-    return [index for index in range(job.tasks_wanted) if index not in ending]
 
 
 def _scale(cell: Cell, _o: Observed, command: ScaleJob, _actor: str, now: Now) -> Decision:
@@ -199,7 +191,7 @@ def _restart(cell: Cell, _o: Observed, command: RestartTasks, actor: str, now: N
     check_kept(job)
     chosen = _chosen(job, command.indexes)
     if job.rollout is not None:
-        to_run = set(_to_run(job))
+        to_run = set(tasks_to_run(job))
         chosen = [index for index in chosen if index in to_run]
         if not chosen:
             raise Conflict(
@@ -210,11 +202,16 @@ def _restart(cell: Cell, _o: Observed, command: RestartTasks, actor: str, now: N
     dead = movable(job, chosen, TaskEvent.SUBMIT)
     admit(cell, job.spec, dead, now.wall)
     reason = f"restarted by {actor}"
-    evicted = (TasksEvicted(job.key, running, Eviction.RESTART, reason),) * bool(running)
     again = (TasksResubmitted(job.key, dead),) * bool(dead)
     tried = forgotten(cell, job, chosen)  # also of those that wait: their user wants them to be tried now
     text = f"{task_count(len(running) + len(dead))} of {job.key} restarted"
-    return Decision((*evicted, *evicted_with(cell, job, running, reason), *again, *tried), job.key, text)
+    if command.hurried or not running:
+        evicted = (TasksEvicted(job.key, running, Eviction.RESTART, reason),) * bool(running)
+        moved = evicted_with(cell, job, running, reason)
+        return Decision((*evicted, *moved, *again, *tried), job.key, text)
+    began = restart_rollout(cell, job, running, actor, now)
+    text = f"{text}, a few at a time" if len(running) > 1 else text
+    return Decision((began, *again, *tried), job.key, text)
 
 
 def _forget(cell: Cell, _o: Observed, command: ForgetJob, _actor: str, _now: Now) -> Decision:
@@ -351,8 +348,13 @@ _DECIDE: dict[type[Command], Callable[[Cell, Observed, Any, str, Now], Decision]
     LoseMachine: decide_machines.lose,
     SetMachineUp: decide_machines.up,
     Observe: decide_machines.observe,
+    UndoUpdate: update.undo,
+    PauseUpdate: update.pause,
+    ResumeUpdate: update.resume,
+    FailUpdate: update.fail,
     AdvanceRollouts: decide_advance,
     PauseRollouts: decide_pause,
+    FinishRollouts: decide_finish,
 }
 COMMANDS: tuple[type[Command], ...] = (*_DECIDE, EvictTasks, RollBack)
 """Every kind of command there is."""

@@ -21,6 +21,7 @@ from borgish.cell.commands import (
     SetBudget,
     SetQuota,
     SubmitJob,
+    UndoUpdate,
 )
 from borgish.configuration import Amount
 from borgish.errors import StoreFull
@@ -31,7 +32,7 @@ FULL_SHARE = 0.25
 writes it twice."""
 MARGIN = 1.1
 """A level is left for a better one only with so much more than its floor, or it would change all the time."""
-ASKS_FOR_MORE = (SubmitJob, ScaleJob, RestartTasks, RollBack, SetQuota, SetBudget)
+ASKS_FOR_MORE = (SubmitJob, ScaleJob, RestartTasks, RollBack, SetQuota, SetBudget, UndoUpdate)
 
 _MIB = 1024 * 1024
 

@@ -21,16 +21,19 @@ from borgish.cell.commands import (
     DrainMachines,
     KillTasks,
     MaintainMachines,
+    PauseUpdate,
     RemoveBudget,
     RemoveMachine,
     RemoveQuota,
     RestartTasks,
+    ResumeUpdate,
     ScaleJob,
     SetBudget,
     SetQuota,
     SubmitJob,
     TaintMachine,
     UncordonMachine,
+    UndoUpdate,
     UndrainMachines,
     UntaintMachine,
 )
@@ -76,7 +79,10 @@ def _look_again(thing: Thing, *, is_gone: bool) -> str:
     return f"look again with `borgctl {thing.kind} show {name}`, and decide anew"
 
 
-def _job(command: ScaleJob | KillTasks | RestartTasks) -> str:
+_OfJob = ScaleJob | KillTasks | RestartTasks | UndoUpdate | PauseUpdate | ResumeUpdate
+
+
+def _job(command: _OfJob) -> str:
     return command.job
 
 
@@ -93,6 +99,9 @@ _DECIDE: Mapping[type[Command], tuple[ThingKind, Callable[[Any], str]]] = {
     ScaleJob: (ThingKind.JOB, _job),
     KillTasks: (ThingKind.JOB, _job),
     RestartTasks: (ThingKind.JOB, _job),
+    UndoUpdate: (ThingKind.JOB, _job),
+    PauseUpdate: (ThingKind.JOB, _job),
+    ResumeUpdate: (ThingKind.JOB, _job),
     CordonMachine: (ThingKind.MACHINE, _machine),
     UncordonMachine: (ThingKind.MACHINE, _machine),
     TaintMachine: (ThingKind.MACHINE, _machine),

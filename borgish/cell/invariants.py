@@ -161,7 +161,7 @@ def devices_are_held_once(cell: Cell) -> Iterator[str]:
 def tasks_have_their_devices(cell: Cell) -> Iterator[str]:
     """A running task has as many devices as it needs: one for a part, else so many whole ones."""
     for key, job, task in _running(cell):
-        needs = job.spec.needs(task.index).devices
+        needs = job.spec_of(task).needs(task.index).devices
         wanted = [kind for kind, millis in needs.items() for _ in range(-(-millis // DEVICE_MILLIS))]
         if sorted(device.partition(":")[0] for device in task.devices) != sorted(wanted):
             yield f"{key}/{task.index} has the devices {task.devices} and needs {needs}"
@@ -169,7 +169,7 @@ def tasks_have_their_devices(cell: Cell) -> Iterator[str]:
 
 def _devices(job: Job, task: Task) -> Iterator[tuple[str, int]]:
     """Yield the devices of a task, and how much of each it has."""
-    needs = job.spec.needs(task.index).devices
+    needs = job.spec_of(task).needs(task.index).devices
     for device in task.devices:
         yield device, min(DEVICE_MILLIS, needs.get(device.partition(":")[0], 0))
 

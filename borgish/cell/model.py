@@ -116,12 +116,12 @@ class Rollout(msgspec.Struct, frozen=True):
     position: int = 0  # of the entry that began it: it changed the tasks that were placed later
     to: int = 0  # of a rollback: the position that it goes back to
     paused: str = ""  # what it waits for, or was held for, after the last task it reached
-    waiting: int = 0  # so many of its tasks did not run when it began and may be pending still
     kind: RolloutKind = RolloutKind.ROLLBACK
     undo_to: int = 0  # of an update: the version before it
     hold: Hold | None = None  # it goes on when somebody says so
     promoted: bool = False  # somebody looked at the canaries and liked them
     disruptions: int = 0  # so many running tasks that were well it has stopped
+    has_begun: bool = False  # it has reached a task
     at: float = 0.0  # when it began; seconds since 1970
 
     def ends(self, index: int) -> bool:
@@ -199,6 +199,11 @@ class Job(msgspec.Struct):
         return Version(
             self.spec, self.versioned_at or self.submitted_at, self.versioned_by or self.submitted_by
         )
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether its running tasks may be of several versions."""
+        return self.rollout is not None or bool(self.last_rollout and self.last_rollout.skipped)
 
     def spec_of(self, task: Task) -> JobSpec:
         """Return what a task of this job runs: an update or a rollback may not have reached it yet."""

@@ -31,7 +31,7 @@ from borgish.cell.commands import (
     PromisePlaces,
     RemoveMachine,
 )
-from borgish.cell.events import AnyEvent, Entry, Facts, Recorded, TasksEvicted
+from borgish.cell.events import AnyEvent, Entry, Facts, Recorded, RolloutWentOn, TasksEvicted
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed, SeenMachine
 from borgish.cell.reported import report_facts, report_of
@@ -43,8 +43,6 @@ Events = Sequence[AnyEvent]
 
 PASSES: Mapping[str, type[Command]] = {"preempt": EvictTasks, "promise": PromisePlaces, "place": PlaceTasks}
 """By the cause of the entry of a pass, what its commands are."""
-
-_encode = msgspec.json.Encoder(order="deterministic").encode  # sets too: the same journal in every process
 
 
 def record(decided: Sequence[tuple[Command, Events]], facts: Facts | None = None) -> Recorded:
@@ -104,7 +102,7 @@ def observed_of(facts: Facts | None, command: Command, now: Now) -> Observed:
     No program is said to run on a machine that was let go of: such a one is not while it is up, and while it
     is down nobody asks for them.
     """
-    if isinstance(command, EvictTasks):
+    if isinstance(command, EvictTasks | AdvanceRollouts):
         observed = Observed(known=False)
         observed.spared = frozenset(facts.spared if facts else ())
         return observed
@@ -128,6 +126,10 @@ def _spared(decided: Sequence[tuple[Command, Events]]) -> Iterator[str]:
             # The first event is the command's own: the others are of what was in allocs.
             gone = events[0].indexes if events and isinstance(events[0], TasksEvicted) else ()
             yield from (task_name(command.job, index) for index in command.indexes if index not in gone)
+        elif isinstance(command, AdvanceRollouts):
+            reached = {event.job: event.reached for event in events if isinstance(event, RolloutWentOn)}
+            for job, indexes in command.stop.items():
+                yield from (task_name(job, index) for index in indexes if index not in reached.get(job, ()))
 
 
 def _parts(events: Events) -> Iterator[list[AnyEvent]]:
@@ -155,10 +157,16 @@ def _not_in_events(command: Command, events: Events) -> dict[str, Any]:
     return kept
 
 
+def _plain(value: object) -> Any:
+    """Return a value as JSON has it, a set in an order that is the same in every process."""
+    plain = sorted(value) if isinstance(value, frozenset) else value
+    return msgspec.json.decode(msgspec.json.encode(plain))
+
+
 def _difference(value: object, implied: object, kind: object) -> Any:
     """Return a value as JSON has it; of a struct that is implied, only the fields that are not as implied."""
     if not (isinstance(value, msgspec.Struct) and kind is type(implied)):
-        return msgspec.json.decode(_encode(value))
+        return _plain(value)
     kept = {}
     for name, field in _fields(type(value)).items():
         one, other = getattr(value, name), getattr(implied, name, msgspec.NODEFAULT)

@@ -26,10 +26,11 @@ from borgish.cell.allocs import evicted_with
 from borgish.cell.budgets import Budget
 from borgish.cell.events import JobRestored, MachineRestored
 from borgish.cell.model import Cell, Drain, Job, Machine, Quota, Rollout, Taint, Task, Version
+from borgish.spec.changes import SpecChange, TaskChange
 from borgish.spec.constraints import matches
 from borgish.spec.diff import differences
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import Appclass, Ending, Recheck, State
+from borgish.vocabulary import Ending, State
 
 
 class Change(StrEnum):
@@ -254,9 +255,7 @@ def _changing(job: Job, before: Job, machines: Mapping[str, Machine], info: Roll
         for task in before.tasks
         if task.state is not State.DEAD and actions.get(task.index) is not _Action.KEEP_RESULT
     )
-    running = {task.index for task in job.tasks if task.state is State.RUNNING}
-    waiting = sum(index not in running for index in live)
-    rollout = _rollout(behind, len(before.tasks), ending, info, waiting)
+    rollout = _rollout(behind, len(before.tasks), ending, info)
     if changed <= rollout.attempts.keys() and _is_under_way(job, before, rollout):
         return None
     # Tasks too many stay while one of them runs, and those of them that wait are dead meanwhile.
@@ -291,13 +290,11 @@ def _changing(job: Job, before: Job, machines: Mapping[str, Machine], info: Roll
     )
 
 
-def _rollout(
-    behind: Iterable[Task], tasks: int, records: dict[int, Task], info: RollbackInfo, waiting: int = 0
-) -> Rollout:
+def _rollout(behind: Iterable[Task], tasks: int, records: dict[int, Task], info: RollbackInfo) -> Rollout:
     """Return the rollout by which running tasks are reached."""
     attempts = {task.index: task.attempt for task in behind}
     hurried, reason, position, to = info.hurried, info.reason, info.position, info.to
-    return Rollout(attempts, tasks, records, hurried, reason, position, to, waiting=waiting, at=info.at)
+    return Rollout(attempts, tasks, records, hurried, reason, position, to, at=info.at)
 
 
 def _is_under_way(job: Job, before: Job | None, rollout: Rollout) -> bool:
@@ -345,16 +342,14 @@ def _actions(job: Job, before: Job, machines: Mapping[str, Machine]) -> dict[int
     """Return the action of each task that is there now and was there then; of most, that it stays."""
     if job.spec == before.spec and not job.dead and not before.dead and job.rollout is None:
         return {}
-    compared: dict[int, tuple[bool, bool]] = {}  # by the identity of a specification: the same, alike
+    compared: dict[int, SpecChange] = {}  # by the identity of a specification
     actions = {}
     for task, then in zip(job.tasks, before.tasks, strict=False):
         index, spec = task.index, job.spec_of_last(task)
         if id(spec) not in compared:
-            is_same = spec == before.spec
-            compared[id(spec)] = is_same, is_same or _without_tasks(spec) == _without_tasks(before.spec)
-        is_same, alike = compared[id(spec)]
-        same = alike and spec.overrides.get(index) == before.spec.overrides.get(index)
-        if same and not is_same and task.state is State.RUNNING:
+            compared[id(spec)] = SpecChange(spec, before.spec)
+        same = compared[id(spec)].of(index) < TaskChange.RESTART
+        if same and spec is not before.spec and task.state is State.RUNNING:
             # The right program, perhaps in a place that is not right: constraints are no matter of a program.
             attributes = machines[task.machine].attributes
             same = all(matches(constraint, attributes) for constraint in before.spec.constraints)
@@ -391,32 +386,3 @@ def _has_ended_since(task: Task, then: Task) -> bool:
 def same_version(a: JobSpec, b: JobSpec) -> bool:
     """Return whether nothing differs but the number of tasks, which is no version of its own."""
     return msgspec.structs.replace(a, tasks=b.tasks) == b
-
-
-def same_program(a: JobSpec, b: JobSpec, index: int) -> bool:
-    """Return whether a task of one spec runs just what it runs by the other.
-
-    How many tasks there are, their priority and appclass, where they may run, and what is noted about the
-    job is no matter of the program; all else is.
-    """
-    return _without_tasks(a) == _without_tasks(b) and a.overrides.get(index) == b.overrides.get(index)
-
-
-def _without_tasks(spec: JobSpec) -> JobSpec:
-    return msgspec.structs.replace(
-        spec,
-        tasks=0,
-        overrides={},
-        priority=0,
-        appclass=Appclass.BATCH,
-        annotations={},
-        constraints=(),
-        prefer=(),
-        spread=(),
-        near=(),
-        apart=(),
-        tolerations=(),
-        recheck=Recheck.KEEP,
-        gang=False,
-        preempt_within_seconds=0.0,
-    )

@@ -1,19 +1,34 @@
-"""How a rollback goes on after it was decided: what it has left to do, what it waits for, and each next part.
+"""How a rollout goes on after it was decided (an update, a restart, a rollback of the cell): what it has left
+to do, what it waits for, and each next part.
 
-It waits before it stops more tasks of a job: all that it changed has to be up, and to stay so. That is read
-from what is seen now and not remembered, so a new master comes to the same answer, and a rollback goes on by
-itself as soon as the reason is gone.
+It waits before it stops more tasks of a job: what it changed has to be up, and to stay so. That is read from
+what is seen now and not remembered, so a new master comes to the same answer, and a rollback goes on by
+itself as soon as the reason is gone. An update whose tasks fail is held, or undone (``cell/update.py``).
 """
+
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from borgish.cell.allocs import evicted_with
-from borgish.cell.commands import AdvanceRollouts, Decision, PauseRollouts, SeenAttempt
-from borgish.cell.events import RolloutPaused, RolloutWentOn, TasksEvicted
-from borgish.cell.model import Cell, Job, Rollout, Task, exit_text
+from borgish.cell.commands import AdvanceRollouts, Decision, FinishRollouts, PauseRollouts, SeenAttempt
+from borgish.cell.disruption import Gate
+from borgish.cell.events import (
+    AnyEvent,
+    PlacesPromised,
+    RolloutFinished,
+    RolloutPaused,
+    RolloutWentOn,
+    TasksEvicted,
+)
+from borgish.cell.model import Cell, Job, Machine, Rollout, Task, exit_text
 from borgish.cell.observed import Observed
+from borgish.cell.suitability import unmet_constraints
 from borgish.clock import Now
-from borgish.vocabulary import Ending, JobKind, Phase, State, task_name
+from borgish.resources import show_seconds
+from borgish.spec.changes import SpecChange, TaskChange
+from borgish.spec.job import JobSpec
+from borgish.vocabulary import Ending, JobKind, Phase, RolloutKind, State, task_name
 
 STEADY_SECONDS = 5.0
 """A task counts as up when it has been so long without a break: what crashes is up for a moment, too."""
@@ -59,25 +74,31 @@ def remaining(job: Job) -> Remaining:
     return found
 
 
-def decide_advance(cell: Cell, _o: Observed, command: AdvanceRollouts, _actor: str, _now: Now) -> Decision:
-    """Return what follows for each job named: tasks named are stopped, if they still lag behind.
+def decide_advance(
+    cell: Cell, observed: Observed, command: AdvanceRollouts, _actor: str, now: Now
+) -> Decision:
+    """Return what follows for each job named: tasks named are stopped, if they are still to be reached and
+    the gate lets them go.
 
     With an alloc leaves what runs in it.
     """
+    gate = Gate(cell, observed, now)
     stopped: dict[str, list[int]] = {}
-    advanced: list[RolloutWentOn] = []
+    advanced: list[AnyEvent] = []
     for key, named in command.stop.items():
         job = cell.jobs.get(key)
-        if job is None or job.rollout is None:
+        if job is None or (rollout := job.rollout) is None:
             continue
-        ends, found = job.rollout.ends, remaining(job)
-        stopped[key] = [index for index in found.to_stop if index in set(named)]
+        ends, found = rollout.ends, remaining(job)
+        stopped[key], _ = let_go(job, gate, [index for index in found.to_stop if index in set(named)])
+        disrupted = sum((key, index) not in command.down for index in stopped[key])
         pending = sorted([*found.to_rerun, *(index for index in stopped[key] if not ends(index))])
         ended = sorted([*found.to_end, *(index for index in stopped[key] if ends(index))])
         if reached := sorted([*pending, *ended, *found.done]):
             advanced.append(
-                RolloutWentOn(key, tuple(reached), tuple(pending), tuple(ended), kind=job.rollout.kind)
+                RolloutWentOn(key, tuple(reached), tuple(pending), tuple(ended), disrupted, rollout.kind)
             )
+        advanced += _kept_places(cell, job, [index for index in stopped[key] if not ends(index)])
     evicted: list[TasksEvicted] = []
     for key, indexes in stopped.items():
         rollout = cell.jobs[key].rollout
@@ -86,18 +107,101 @@ def decide_advance(cell: Cell, _o: Observed, command: AdvanceRollouts, _actor: s
             left = tuple(index for index in event.indexes if index not in stopped.get(event.job, ()))
             if left:
                 evicted.append(msgspec.structs.replace(event, indexes=left))
-    return Decision((*advanced, *evicted), "", "a rollback went on")
+    return Decision((*advanced, *evicted), "", "rollouts went on")
+
+
+def let_go(job: Job, gate: Gate, indexes: Sequence[int]) -> tuple[list[int], str]:
+    """Return those of the tasks, in their order, that the gate lets be stopped by the job's rollout, and why
+    it does not let others; they are taken. Of a gang all or none, since it changes as a whole."""
+    rollout = job.rollout
+    if rollout is None or rollout.hurried:
+        return list(indexes), ""
+    limit, chosen, why = max_at_a_time(job), [], ""
+    for index in indexes:
+        if refused := gate.refused(job.key, index, at_a_time=limit):
+            why = why or refused
+            if job.spec.gang:
+                return [], why
+            continue
+        gate.take(job.key, index)
+        chosen.append(index)
+    return chosen, why
+
+
+def max_at_a_time(job: Job) -> int:
+    """Return how many tasks of a job its rollout may have down, or not settled, at once."""
+    tasks = max(1, job.tasks_wanted)
+    if job.spec.gang:
+        return tasks
+    rollout, update = job.rollout, job.spec.update
+    if rollout is not None and rollout.kind is not RolloutKind.ROLLBACK and update.at_a_time is not None:
+        return update.at_a_time.of(tasks)
+    return job.spec.disruption.max_unavailable.of(tasks)
+
+
+def _kept_places(cell: Cell, job: Job, indexes: Iterable[int]) -> Iterator[PlacesPromised]:
+    """Yield that those of the stopped tasks which an update only restarts have their places kept for them."""
+    rollout = job.rollout
+    if rollout is None or rollout.kind is not RolloutKind.UPDATE or job.spec.inside:
+        return
+    pairs, changes = [], Changes(cell, job)
+    for index in indexes:
+        task = job.tasks[index]
+        machine = cell.machines[task.machine]
+        stays = changes.of(task) <= TaskChange.RESTART
+        if stays and machine.up and not machine.cordoned:
+            pairs.append((index, machine.name))
+    if pairs:
+        yield PlacesPromised(job.key, tuple(i for i, _ in pairs), tuple(m for _, m in pairs))
+
+
+class Changes:
+    """What a job's specification, or another one, means for each of its tasks that run, where they run."""
+
+    def __init__(self, cell: Cell, job: Job, spec: JobSpec | None = None) -> None:
+        self._cell, self._job, self._spec = cell, job, spec or job.spec
+        self._of: dict[int, SpecChange] = {}  # by version
+        self._moves: dict[str, bool] = {}  # by machine: whether a task that stays the same may not stay
+
+    def of(self, task: Task) -> TaskChange:
+        """Return what becomes of one."""
+        if task.version not in self._of:
+            self._of[task.version] = SpecChange(self._job.spec_of_last(task), self._spec)
+        change = self._of[task.version].of(task.index)
+        if change is TaskChange.NONE or change is TaskChange.MOVE:
+            return change
+        if task.machine not in self._moves:
+            self._moves[task.machine] = self._suits_no_more(self._cell.machines[task.machine])
+        return TaskChange.MOVE if self._moves[task.machine] else change
+
+    def _suits_no_more(self, machine: Machine) -> bool:
+        unmet = next(unmet_constraints(self._spec, machine), None)
+        return unmet is not None or self._spec.runtime not in machine.runtimes
 
 
 def decide_pause(cell: Cell, _o: Observed, command: PauseRollouts, _actor: str, _now: Now) -> Decision:
     """Return what follows: it is noted once, for history and for those who look at the job, and again only
-    after the rollback went on."""
+    after the rollout went on."""
     paused = tuple(
-        RolloutPaused(key, reason, kind=rollout.kind)
+        RolloutPaused(key, reason, command.hold, rollout.kind)
         for key, reason in command.reasons.items()
-        if key in cell.rolling and (rollout := cell.jobs[key].rollout) is not None and not rollout.paused
+        if key in cell.rolling
+        and (rollout := cell.jobs[key].rollout) is not None
+        and (rollout.hold is None if command.hold else not rollout.paused)
     )
-    return Decision(paused, "", "a rollback is paused")
+    return Decision(paused, "", "a rollout is paused")
+
+
+def decide_finish(cell: Cell, _o: Observed, command: FinishRollouts, _actor: str, _now: Now) -> Decision:
+    """Return what follows: what is left of these rollouts stays as it is."""
+    finished = tuple(
+        RolloutFinished(key, outcome, rollout.kind)
+        for key, outcome in command.outcomes.items()
+        if key in cell.rolling
+        and (rollout := cell.jobs[key].rollout) is not None
+        and rollout.kind is not RolloutKind.ROLLBACK
+    )
+    return Decision(finished, "", "a rollout is over")
 
 
 # What it waits for
@@ -110,6 +214,7 @@ class NotReady(msgspec.Struct, frozen=True):
     failed: bool  # it has run and failed, rather than not run yet
     since: float  # of the task's state; seconds since 1970
     tasks: int = 1  # how many are not up
+    fatal: bool = False  # it will not come up by itself, or has not for too long
 
     def pauses(self, now: Now) -> bool:
         """Return whether this is worth a report, rather than the time that a start takes."""
@@ -126,20 +231,28 @@ def not_ready(cell: Cell, observed: Observed, job: Job, now: Now) -> NotReady | 
         return None
     first: NotReady | None = None
     count = 0
-    without_place = _without_place(cell, observed, job, rollout)
     for task in job.tasks:
-        if task.index in without_place:
-            continue
         found = _task_not_ready(cell, observed, job, rollout, task, now)
         if found is None:
             continue
         count += 1
-        if first is None or (found.failed and not first.failed):
+        if first is None or (found.fatal, found.failed) > (first.fatal, first.failed):
             first = found
     if first is None:
         return _all_unreachable(cell, job)
     more = f"; {count - 1} more {'is' if count == 2 else 'are'} not up" if count > 1 else ""
     return msgspec.structs.replace(first, reason=f"{first.reason}{more}", tasks=count)
+
+
+def changed_tasks(job: Job) -> int:
+    """Return how many of a job's tasks its rollout has reached, or were placed since it began, or will be."""
+    rollout = job.rollout
+    assert rollout is not None
+    return sum(
+        task.index not in rollout.attempts
+        and (task.state is State.PENDING or (task.state is State.RUNNING and task.attempt > rollout.position))
+        for task in job.tasks[: rollout.tasks]
+    )
 
 
 def stoppable(cell: Cell, job: Job, running: list[int]) -> list[int]:
@@ -148,19 +261,6 @@ def stoppable(cell: Cell, job: Job, running: list[int]) -> list[int]:
     The others are left to ``reconcilers/stranded.py``, or decided on when their machine is back.
     """
     return [index for index in running if cell.machines[job.tasks[index].machine].up]
-
-
-def _without_place(cell: Cell, observed: Observed, job: Job, rollout: Rollout) -> frozenset[int]:
-    """Return as many of the pending tasks as would be pending without any stop, those that wait longest.
-
-    They may need the very room that the next stop frees: waiting for them would wait for ever. They are
-    counted and not named, for one of them may have taken the place of a task that was stopped. Until the
-    scheduler has refused them, they may well be placed in a moment, and come up.
-    """
-    if not observed.refused.get(job.key):
-        return frozenset()
-    pending = sorted(cell.waiting.get(job.key, ()), key=lambda index: (job.tasks[index].since, index))
-    return frozenset(pending[: rollout.waiting])
 
 
 def _all_unreachable(cell: Cell, job: Job) -> NotReady | None:
@@ -175,32 +275,53 @@ def _all_unreachable(cell: Cell, job: Job) -> NotReady | None:
 def _task_not_ready(
     cell: Cell, observed: Observed, job: Job, rollout: Rollout, task: Task, now: Now
 ) -> NotReady | None:
+    found = _not_settled(cell, observed, job, rollout, task, now)
+    if found is None or rollout.kind is RolloutKind.ROLLBACK:
+        return found
+    late_seconds = now.wall - max(found.since, rollout.at) - job.spec.update.deadline_seconds
+    if late_seconds < 0 or found.fatal:
+        return found
+    deadline = show_seconds(job.spec.update.deadline_seconds)
+    return msgspec.structs.replace(found, reason=f"{found.reason}, for more than {deadline}", fatal=True)
+
+
+def _not_settled(
+    cell: Cell, observed: Observed, job: Job, rollout: Rollout, task: Task, now: Now
+) -> NotReady | None:
     if rollout.ends(task.index) or rollout.attempts.get(task.index) == task.attempt:
         return None
     if task.state is State.PENDING:
         refused = observed.refused.get(job.key, "")
+        if task.failed:
+            last = task.failed[-1]
+            return NotReady(f"task {task.index} failed on {last.machine}", True, task.since, fatal=True)
         reason = f"task {task.index} waits for a machine{refused and f': {refused}'}"
         return NotReady(reason, failed=False, since=task.since)
     if task.attempt <= rollout.position:
-        return None  # not changed by this rollback, so nothing is learned from it
+        return None  # not changed by this rollout, so nothing is learned from it
     if task.state is State.DEAD:
         if task.ending in (Ending.FINISH, Ending.KILL):
             return None
         how = exit_text(task.exit_code, task.signal) or task.reason
-        return NotReady(f"task {task.index} failed{how and f' ({how})'}", failed=True, since=task.since)
+        reason = f"task {task.index} failed{how and f' ({how})'}"
+        return NotReady(reason, failed=True, since=task.since, fatal=True)
     if not cell.machines[task.machine].up:
         reason = f"task {task.index} was placed on {task.machine}, which is down"
         return NotReady(reason, failed=False, since=task.since)
     if job.spec.kind is JobKind.ALLOC_SET:
         return None  # reserved; there is nothing to come up
     seen = observed.attempt(task.machine, task_name(job.key, task.index), task.attempt)
-    if seen is not None and _is_steady(job, seen, now):
+    if seen is not None and _is_steady(job, rollout, seen, now):
         return None
     failed = seen is not None and (seen.restarts > 0 or seen.phase is Phase.UNHEALTHY)
-    return NotReady(f"task {task.index} {_trouble(job, task, seen)}", failed=failed, since=task.since)
+    # It is given one restart in place; the next end is one too many.
+    fatal = seen is not None and (
+        seen.restarts > 1 or seen.early_ends > 1 or seen.phase is Phase.CRASH_LOOPING
+    )
+    return NotReady(f"task {task.index} {_trouble(job, task, seen)}", failed, since=task.since, fatal=fatal)
 
 
-def _is_steady(job: Job, seen: SeenAttempt, now: Now) -> bool:
+def _is_steady(job: Job, rollout: Rollout, seen: SeenAttempt, now: Now) -> bool:
     """Return whether a program does its work, for a while. One that runs to completion need not be ready for
     anybody: it has only to run."""
     if seen.ended is not None:
@@ -208,7 +329,9 @@ def _is_steady(job: Job, seen: SeenAttempt, now: Now) -> bool:
     is_up = seen.phase is Phase.HEALTHY or (
         seen.phase is Phase.UP and (job.spec.health is None or not job.spec.is_service)
     )
-    return is_up and now.mono - seen.since >= (RECOVERED_SECONDS if seen.restarts else STEADY_SECONDS)
+    is_update = rollout.kind is not RolloutKind.ROLLBACK
+    seconds = job.spec.update.settle_seconds if is_update else STEADY_SECONDS
+    return is_up and now.mono - seen.since >= max(seconds, RECOVERED_SECONDS if seen.restarts else 0.0)
 
 
 def _trouble(job: Job, task: Task, seen: SeenAttempt | None) -> str:

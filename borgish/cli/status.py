@@ -83,7 +83,12 @@ def in_full(view: StatusView, url: str, pid: int, masters: str = "") -> str:
             *(("drained", line) for line in view.draining),
             ("jobs", str(view.jobs)),
             ("tasks", _task_counts(view)),
-            ("rollback", f"{plural(view.rollout, 'task')} still to be stopped" if view.rollout else ""),
+            (
+                "changes",
+                f"{plural(view.to_change, 'task')} still to be restarted or stopped"
+                if view.to_change
+                else "",
+            ),
             *(("paused", reason) for reason in view.rollbacks_paused),
             ("freeze", view.frozen),
             (

@@ -137,23 +137,22 @@ class Outgoing:
     def __init__(self, cell: Cell, machine: str) -> None:
         self._cell = cell
         self._machine = machine
-        self._rendered: dict[SeenKey, AttemptSpec] = {}
+        self._rendered: dict[tuple[SeenKey, int], AttemptSpec] = {}  # with the version of the job
 
     def assignment(self, observed: Observed, generation: int, now: Now) -> Assignment:
         """Return all that the machine should run, and what it reported and should stop."""
-        run = {(spec.task, spec.attempt): spec for spec in self._run()}
-        self._rendered = run
+        run = self._rendered = dict(self._run())
         stop = tuple(stop_orders(self._cell, observed, self._machine, now))
         return Assignment(generation, tuple(run.values()), stop)
 
-    def _run(self) -> Iterator[AttemptSpec]:
+    def _run(self) -> Iterator[tuple[tuple[SeenKey, int], AttemptSpec]]:
         for key, index in sorted(self._cell.placed.get(self._machine, ())):
             job = self._cell.jobs[key]
             if job.spec.kind is JobKind.ALLOC_SET:
                 continue  # reserved here, nothing to run
             task = job.tasks[index]
-            name = task_name(key, index)
-            yield self._rendered.get((name, task.attempt)) or attempt_spec(self._cell, job, task)
+            rendered = (task_name(key, index), task.attempt), task.version
+            yield rendered, self._rendered.get(rendered) or attempt_spec(self._cell, job, task)
 
 
 def attempt_spec(cell: Cell, job: Job, task: Task) -> AttemptSpec:

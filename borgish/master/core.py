@@ -28,6 +28,7 @@ from borgish.cell.events import (
     AnyEvent,
     EntriesLost,
     Entry,
+    JobChanged,
     MachineJoined,
     MachineRemoved,
     MachineUp,
@@ -232,7 +233,7 @@ class Core:
         """
         decision = decide(self.cell, self.observed, SubmitJob(spec), actor, now)
         plan = Plan()
-        if decision.events:
+        if decision.events and not any(isinstance(event, JobChanged) for event in decision.events):
             unread = sorted(self._unread())
             again = coming_back(decision)
             plan = self._scheduler.dry_run(self.cell, self.observed, spec, unread, now, again)

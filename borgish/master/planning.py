@@ -13,8 +13,9 @@ import msgspec
 
 from borgish.cell.allocs import inside, is_alloc_set
 from borgish.cell.commands import Decision
-from borgish.cell.events import TasksResubmitted
+from borgish.cell.events import JobChanged, TasksResubmitted
 from borgish.cell.model import Cell
+from borgish.cell.update import UpdatePlan, update_plan
 from borgish.errors import Conflict, Invalid
 from borgish.scheduler.plan import Plan
 from borgish.spec.job import JobSpec
@@ -35,6 +36,7 @@ class DryRun(msgspec.Struct, frozen=True):
     decision: Decision
     plan: Plan
     victims: dict[str, tuple[str, ...]]
+    update: UpdatePlan | None = None  # of a job that runs, with another specification
     token: str = ""  # "" where nothing would be done
 
     @property
@@ -46,7 +48,7 @@ class DryRun(msgspec.Struct, frozen=True):
     def digest(self) -> bytes:
         """What tells outcomes apart. Numbers of ports are the machines' choice, and not part of it."""
         placements = [msgspec.structs.replace(each, ports=()) for each in self.plan.placements]
-        return _digest((placements, self.plan.preemptions, self.plan.promises, self.victims))
+        return _digest((placements, self.plan.preemptions, self.plan.promises, self.victims, self.update))
 
 
 class PlanToken(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -67,7 +69,10 @@ def coming_back(decision: Decision) -> tuple[int, ...]:
 
 def dry_run(cell: Cell, spec: JobSpec, decision: Decision, plan: Plan) -> DryRun:
     """Return a plan with its token."""
-    found = DryRun(spec, decision, plan, _victims(cell, plan))
+    job = cell.jobs.get(spec.key)
+    changed = any(isinstance(event, JobChanged) for event in decision.events)
+    update = update_plan(cell, job, spec) if job is not None and changed else None
+    found = DryRun(spec, decision, plan, _victims(cell, plan), update)
     return msgspec.structs.replace(found, token=_token(cell, found)) if decision.events else found
 
 

@@ -18,10 +18,11 @@ from borgish.master.step import Step
 from borgish.master.turn import Turn
 from borgish.scheduler.plan import Refusal
 from borgish.scheduler.preemption import LIMIT_SHARE
+from borgish.spec.changes import TaskChange
 from borgish.spec.diff import differences
 from borgish.spec.job import JobSpec
 from borgish.text import instant, show_indexes
-from borgish.vocabulary import State, task_name
+from borgish.vocabulary import task_name
 from borgish.wire.api import EventView, PlannedPlace, PlanView, RefusalView, StatusView
 
 T = TypeVar("T")
@@ -175,7 +176,7 @@ def plan_view(cell: Cell, found: DryRun) -> PlanView:
     places = tuple(sorted(_places(found), key=lambda place: place.index))
     return PlanView(
         job=spec.key,
-        text=_text(found, places) if found.decision.events else found.decision.text,
+        text=_text(found, places) if found.decision.events and not found.update else found.decision.text,
         position=cell.position,
         timeline=cell.timeline,
         token=found.token,
@@ -184,7 +185,25 @@ def plan_view(cell: Cell, found: DryRun) -> PlanView:
         refusals=refusals,
         changes=_changes(cell, spec),
         notes=(*found.decision.notes, *((MORE_LATER,) * plan.more)),
+        updates=_updates(found),
     )
+
+
+_BECOMES = {
+    TaskChange.NONE: "stays as it is",
+    TaskChange.IN_PLACE: "changes in place",
+    TaskChange.RESTART: "restarts where it is",
+    TaskChange.MOVE: "moves",
+}
+
+
+def _updates(found: DryRun) -> dict[str, str]:
+    """Return what becomes of which tasks of a job that runs, by their indexes."""
+    if (update := found.update) is None:
+        return {}
+    parts = {_BECOMES[change]: indexes for change, indexes in update.changes.items()}
+    parts |= {"is placed anew": update.waiting, "runs again": update.again}
+    return {words: show_indexes(indexes) for words, indexes in parts.items() if indexes}
 
 
 def _places(found: DryRun) -> Iterator[PlannedPlace]:
@@ -228,6 +247,6 @@ def _text(found: DryRun, places: tuple[PlannedPlace, ...]) -> str:
 def _changes(cell: Cell, spec: JobSpec) -> tuple[str, ...]:
     """Return what is other than in the job of that name that has ended."""
     before = cell.jobs.get(spec.key)
-    if before is None or before.state is not State.DEAD:
+    if before is None or before.spec == spec:
         return ()
     return differences(before.spec, spec, cell.rules.bands)

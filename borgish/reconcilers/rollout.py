@@ -1,71 +1,153 @@
-"""A rollback reaches the tasks that lag behind it, a few of each job at a time.
+"""A rollout (an update, a restart, a rollback of the cell) reaches the tasks of a job a few at a time.
 
-So many tasks a second at most, and of one job so many that a share of it is not up, so that neither a cell
-nor a small job is down all at once. More are stopped as those before them come up and stay so (see
-``cell/rollout.py``), and none while one has failed: a version that crashes costs a job that share
-and no more. Why it waits is noted. A rollback with ``hurried`` has none of this. A task whose machine is down
-is left to ``stranded``: it is either moved from there, or decided on when the machine is back.
+So many tasks a second at most, and of one job no more than the gate lets go (``cell/disruption.py``) and than
+are not settled at once. More are stopped as those before them come up and stay so (``cell/rollout.py``), and
+none while one has failed: a version that crashes costs a job that share and no more. What is down already is
+changed first. Canaries come before all else and wait for somebody. Why it waits is noted. A rollout that is
+``hurried`` has none of this. A task whose machine is down is left to ``stranded``: it is either moved from
+there, or decided on when the machine is back.
 """
 
-import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from borgish.cell.commands import AdvanceRollouts, Command, PauseRollouts
-from borgish.cell.model import Cell, Job
+import msgspec
+
+from borgish.cell.availability import down_of
+from borgish.cell.commands import AdvanceRollouts, Command, FailUpdate, FinishRollouts, PauseRollouts
+from borgish.cell.disruption import Gate
+from borgish.cell.model import Cell, Job, task_count
 from borgish.cell.observed import Observed
-from borgish.cell.rollout import NotReady, not_ready, remaining, stoppable
+from borgish.cell.rollout import (
+    NotReady,
+    changed_tasks,
+    let_go,
+    max_at_a_time,
+    not_ready,
+    remaining,
+    stoppable,
+)
 from borgish.clock import Now
 from borgish.reconcilers.settings import ReconcileSettings
-
-JOB_SHARE = 0.1
-"""Of one job, at most this share of its tasks has been changed and is not up yet, and at least one task."""
+from borgish.vocabulary import Hold, RolloutKind
 
 
 def reconcile(cell: Cell, observed: Observed, settings: ReconcileSettings, now: Now) -> Iterator[Command]:
-    """Go on with every rollback; how often this is called, once a second, is its pace."""
+    """Go on with every rollout; how often this is called, once a second, is its pace."""
     return _go_on(cell, observed, settings, now, is_resync=True)
 
 
 def reconcile_hurried(
     cell: Cell, observed: Observed, settings: ReconcileSettings, now: Now
 ) -> Iterator[Command]:
-    """Go on with the rollbacks that have no pace, and wherever nothing has to be stopped for it."""
+    """Go on with the rollouts that have no pace or begin just now, and wherever nothing has to be stopped."""
     return _go_on(cell, observed, settings, now, is_resync=False)
+
+
+class _Wanted(msgspec.Struct):
+    """What is asked for, job by job."""
+
+    stop: dict[str, tuple[int, ...]] = {}
+    down: list[tuple[str, int]] = []
+    pause: dict[str, str] = {}
+    canary: dict[str, str] = {}
+    finish: dict[str, str] = {}
+    fail: dict[str, str] = {}
+
+    def commands(self) -> Iterator[Command]:
+        if self.stop:
+            yield AdvanceRollouts(self.stop, tuple(self.down))
+        if self.pause:
+            yield PauseRollouts(self.pause)
+        if self.canary:
+            yield PauseRollouts(self.canary, Hold.CANARY)
+        if self.finish:
+            yield FinishRollouts(self.finish)
+        for key, reason in self.fail.items():
+            yield FailUpdate(key, reason)
 
 
 def _go_on(
     cell: Cell, observed: Observed, settings: ReconcileSettings, now: Now, *, is_resync: bool
 ) -> Iterator[Command]:
+    # A clock that leaps ahead must not have an update miss its deadline.
+    wall = now.wall_unless_set_on(Now(settings.led_since_wall, settings.led_since))
+    judged = Now(wall, now.mono) if settings.led_since_wall else now
     left = settings.rollback_stops_max
-    stop: dict[str, tuple[int, ...]] = {}
-    pause: dict[str, str] = {}
+    wanted, gate = _Wanted(), Gate(cell, observed, now)
     for key in sorted(cell.rolling):
         job, found = cell.jobs[key], remaining(cell.jobs[key])
-        assert job.rollout is not None
-        # Those that end first, since they make room for the others.
-        ends = job.rollout.ends
-        running = sorted(stoppable(cell, job, found.to_stop), key=lambda index: not ends(index))
-        chosen: list[int] = []
-        if job.rollout.hurried:
+        rollout = job.rollout
+        assert rollout is not None
+        running, chosen = stoppable(cell, job, found.to_stop), []
+        if rollout.hurried:
             chosen = running
-        elif is_resync:
-            waits = not_ready(cell, observed, job, now)
-            room = _room(job, waits)
-            chosen = running[: min(left, room)]
-            if waits is not None and waits.pauses(now) and not (room and running) and not job.rollout.paused:
-                pause[key] = waits.reason
+        elif rollout.hold is None and (is_resync or (rollout.at == now.wall and not rollout.has_begun)):
+            waits = not_ready(cell, observed, job, judged)
+            chosen = _next(cell, observed, job, running, waits, gate, left, wanted)
+            is_stuck = not chosen and key not in wanted.fail and not rollout.paused
+            if is_stuck and waits is not None and waits.pauses(now):
+                wanted.pause[key] = waits.reason
         left = max(0, left - len(chosen))
         if chosen or found.stops_nothing:
-            stop[key] = tuple(chosen)
-    if stop:
-        yield AdvanceRollouts(stop)
-    if pause:
-        yield PauseRollouts(pause)
+            wanted.stop[key] = tuple(chosen)
+            known = down_of(cell, observed, job)
+            wanted.down += [(key, index) for index in chosen if index in known]
+    return wanted.commands()
+
+
+def _next(
+    cell: Cell,
+    observed: Observed,
+    job: Job,
+    running: Sequence[int],
+    waits: NotReady | None,
+    gate: Gate,
+    left: int,
+    wanted: _Wanted,
+) -> list[int]:
+    """Return which of the running tasks are stopped next, at most ``left``; or ask for what else follows."""
+    rollout, down = job.rollout, down_of(cell, observed, job)
+    assert rollout is not None
+    is_update = rollout.kind is not RolloutKind.ROLLBACK
+    if is_update and waits is not None and waits.fatal:
+        wanted.fail[job.key] = waits.reason
+        return []
+    if is_update and waits is None and not rollout.attempts:
+        wanted.finish[job.key] = "complete"
+        return []
+    if waits is not None and waits.failed:
+        return []
+    # Those that end first, since they make room for the others; then what is down already, which is free.
+    ends = rollout.ends
+    free = [index for index in running if index in down]
+    others = sorted((index for index in running if index not in down), key=lambda index: not ends(index))
+    room = _room(job, waits)
+    update = job.spec.update
+    if is_update and update.canaries and not rollout.promoted:
+        canaries_left = max(0, update.canaries - changed_tasks(job))
+        if not canaries_left and waits is None and running:
+            wanted.canary[job.key] = f"{task_count(update.canaries)} of the new version up and well"
+            return []
+        free, room = free[:canaries_left], min(room, canaries_left - len(free[:canaries_left]))
+    if is_update and update.max_disruptions:
+        room = min(room, update.max_disruptions - rollout.disruptions)
+        if room <= 0 and not free and waits is None:
+            wanted.finish[job.key] = (
+                f"complete but for {task_count(len(rollout.attempts))}: max_disruptions "
+                f"({update.max_disruptions}) reached"
+            )
+            return []
+    if job.spec.gang and room < len(others):
+        return []
+    asked = [*free, *others[: max(0, room)]][:left]
+    chosen, refused = let_go(job, gate, asked)
+    if refused and not chosen and waits is None and not rollout.paused:
+        wanted.pause[job.key] = refused
+    return chosen
 
 
 def _room(job: Job, waits: NotReady | None) -> int:
-    """Return how many more tasks of a job may be stopped now."""
-    share = max(1, math.floor(JOB_SHARE * len(job.tasks)))
+    """Return how many more tasks of a job, of those that are up, may be stopped now."""
     if waits is None:
-        return share
-    return 0 if waits.failed else max(0, share - waits.tasks)
+        return max_at_a_time(job)
+    return 0 if waits.failed else max(0, max_at_a_time(job) - waits.tasks)

@@ -261,7 +261,7 @@ def _too_large_a_gang(cell: Cell, fleet: Fleet, kind: TaskClass, failures: Failu
     job = cell.jobs.get(kind.key.alone)
     if job is None or not job.spec.gang:
         return ""
-    runs = job.rollout is None  # else what runs has other needs
+    runs = not job.is_mixed  # else what runs has other needs
     if any(override.resources for override in job.spec.overrides.values()):
         return _too_much(fleet, job, runs=runs)
     tasks = job.pending + (job.running if runs else 0)

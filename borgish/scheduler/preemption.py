@@ -40,7 +40,7 @@ WORK_SECONDS_MAX = 86_400.0  # more work lost than this costs no more
 
 
 ALLOCS = object()
-"""What marks allocs: each differs from the others by what is in it."""
+"""What marks allocs, and tasks of several versions: each differs from the others."""
 
 
 BEYOND_BUDGET_PRICE = 1000.0
@@ -385,7 +385,7 @@ class Preemptions:
         groups = alike.values() if self._budget is None else sorted(alike.values(), key=min)
         for same in groups:
             _, key, index = same[0]
-            priority = jobs[key].spec.priority
+            priority = jobs[key].spec_of(jobs[key].tasks[index]).priority
             if jobs[key].spec.kind is JobKind.ALLOC_SET:
                 priority = priority_of(self._cell, jobs[key], index)
             if priority < kind.reach:
@@ -411,7 +411,9 @@ class Preemptions:
         # What is in an alloc has no room of its own.
         if spec.priority >= self._fleet.bands.production or spec.inside:
             group_key = None
-        if job.rollout is not None:  # those run different things, and some of them leave in a moment
+        elif job.is_mixed:  # those run different things
+            group_key = ALLOCS
+        if job.rollout is not None and job.rollout.hold is None:  # some of them leave in a moment
             group_key = None
         self._group_keys[key] = group_key
         return group_key
@@ -439,7 +441,8 @@ class Preemptions:
     def _group(self, tasks: list[tuple[str, int]], priority: int, *, is_beyond: bool = False) -> VictimGroup:
         key, index = tasks[0]
         job = self._cell.jobs[key]
-        task, needs = job.tasks[index], job.spec.needs(index)
+        task = job.tasks[index]
+        needs = job.spec_of(task).needs(index)
         amounts: Amounts = {}
         self._fleet.kinds.add(amounts, needs)
         devices: dict[str, int] = {}

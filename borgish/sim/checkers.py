@@ -196,12 +196,13 @@ def settled_problems(cell: Cell, machines: Mapping[str, Machine]) -> list[str]:
 
 
 def _is_rightly_paused(cell: Cell, job: Job) -> bool:
-    """Return whether a rollback is paused since no alloc has room for a task that it stopped: others have
-    taken it, and people have to decide what goes on."""
+    """Return whether a rollout is held for somebody to decide, or people have to decide what goes on: since
+    no alloc has room for a task, which uses the budget up, or since an alloc has more in it than the budgets
+    of that let go."""
     rollout = job.rollout
-    if rollout is None or not rollout.paused or job.pending <= rollout.waiting:
-        return False
-    return bool(job.spec.inside) and not _has_room(cell, job.spec)
+    if rollout is not None and (rollout.hold is not None or (rollout.paused and is_alloc_set(job))):
+        return True
+    return bool(rollout and job.spec.inside) and not _has_room(cell, job.spec)
 
 
 def _waiting(cell: Cell) -> Iterator[str]:

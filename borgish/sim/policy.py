@@ -25,7 +25,7 @@ from borgish.cell.events import (
     follows,
 )
 from borgish.sim.machines import Machine
-from borgish.vocabulary import Ending, Eviction, split_task_name, task_name
+from borgish.vocabulary import Ending, Eviction, RolloutKind, split_task_name, task_name
 
 SILENT_SECONDS = 10.0
 """Nobody is moved whose host gave a sign of life in so long,"""
@@ -200,13 +200,21 @@ class Record:
                 for index in indexes:
                     self._lost.pop(task_name(job, index), None)
                     self._finished.discard(task_name(job, index))
-            case RolloutWentOn(job, pending=pending):
+            case RolloutWentOn(job, pending=pending, kind=kind):
                 self._finished -= {task_name(job, index) for index in pending}
+                if kind is RolloutKind.RESTART:
+                    for index in pending:
+                        self._lost.pop(task_name(job, index), None)
             case JobSubmitted():
                 self._priority[event.spec.key] = event.spec.priority
                 self._forget(event.spec.key, 0)
             case JobChanged():
                 self._forget(event.job, event.spec.tasks)
+                if event.version:  # another program may have other results
+                    self._forget_lost(event.job)
+
+    def _forget_lost(self, job: str) -> None:
+        self._lost = {name: lost for name, lost in self._lost.items() if split_task_name(name)[0] != job}
 
     def _evicted(self, name: str, cause: Eviction) -> None:
         if cause is Eviction.MACHINE_LOST:

@@ -28,9 +28,10 @@ from borgish.resources import Resources
 from borgish.sim.faults import FaultInjector
 from borgish.sim.loop import VirtualLoop
 from borgish.sim.masters import MasterHost
-from borgish.spec.job import JobSpec, Program, Restart
+from borgish.spec.job import JobSpec, Program, Restart, Update
+from borgish.spec.shares import Share
 from borgish.store.replay import cell_at
-from borgish.vocabulary import JobKind, RestartPolicy, Runtime
+from borgish.vocabulary import JobKind, OnFailure, RestartPolicy, Runtime
 from borgish.wire.api import Accepted
 
 ASK_AGAIN_SECONDS = 5.0
@@ -41,6 +42,9 @@ ALLOCS = 4  # the number of the job that is an alloc set
 FRAGILE = 3  # that of a service which crashes on one machine
 INSIDE = (6, 8)  # those of the jobs that run in it
 EXCLUSIVE = (3, 5, 10)  # those of which no task may run twice at a time
+
+
+ON_FAILURE = (OnFailure.PAUSE, OnFailure.UNDO)
 
 
 class Call(NamedTuple):
@@ -276,6 +280,9 @@ class Clients:
             labels={"sim": kind},
             group=(Program("beside", ("sim",)),) * (number % 4 == 3),
             inside=f"ann/job-{ALLOCS}" if number in INSIDE else "",
+            update=Update(
+                Share(1 + number % 3), settle_seconds=float(number % 4), on_failure=ON_FAILURE[number % 2]
+            ),
             exclusive=number in EXCLUSIVE,
         )
         if number == ALLOCS:

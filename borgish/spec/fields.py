@@ -20,6 +20,7 @@ from borgish.spec.job import (
     Spread,
     Stop,
     Toleration,
+    Update,
 )
 from borgish.spec.kinds import (
     Choice,
@@ -57,6 +58,7 @@ from borgish.vocabulary import (
     TASKS_PER_JOB_MAX,
     Appclass,
     JobKind,
+    OnFailure,
     Recheck,
     RestartPolicy,
     Runtime,
@@ -318,6 +320,38 @@ DISRUPTION = Record(
     lambda values: Disruption(**values.given),
 )
 
+UPDATE_FIELDS = (
+    Field(
+        "at_a_time",
+        TaskShare(),
+        "so many tasks, or so much of them, change at once; as many as may be unavailable, unless given",
+    ),
+    Field(
+        "settle",
+        duration(0, 3600, "10s"),
+        "a changed task counts when it was healthy, or up and not probed, for so long; 10s unless given",
+        "settle_seconds",
+    ),
+    Field(
+        "deadline",
+        duration(1, 7 * _DAY_SECONDS, "10m"),
+        "a changed task that has not settled by then has failed; 10m unless given",
+        "deadline_seconds",
+    ),
+    Field("canaries", Whole(0, TASKS_PER_JOB_MAX), "so many tasks change first and wait for a promotion"),
+    Field(
+        "max_disruptions",
+        Whole(0, TASKS_PER_JOB_MAX),
+        "what would disrupt more tasks is skipped; no limit unless given",
+    ),
+    Field(
+        "on_failure",
+        Choice(OnFailure),
+        "pause, or undo: what was before comes back; pause unless given",
+    ),
+)
+UPDATE = Record("update", UPDATE_FIELDS, "{at_a_time: 1}", lambda values: Update(**values.given))
+
 JOB_FIELDS = (
     Field("name", Name(), "the job's name, like web", required=True),
     Field("kind", Choice(JobKind), "job, or alloc_set: reserved envelopes for the tasks of other jobs"),
@@ -373,6 +407,7 @@ JOB_FIELDS = (
         "longest grace period of the tasks that it preempts; their own unless given",
         "preempt_within_seconds",
     ),
+    Field("update", UPDATE, "how its running tasks change with it"),
     Field("disruption", DISRUPTION, "how many of its tasks may be down on purpose, and how often"),
     Field(
         "overrides",

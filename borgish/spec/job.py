@@ -7,7 +7,7 @@ import msgspec
 
 from borgish.resources import Resources
 from borgish.spec.shares import Rate, Share
-from borgish.vocabulary import Appclass, JobKind, Recheck, RestartPolicy, Runtime
+from borgish.vocabulary import Appclass, JobKind, OnFailure, Recheck, RestartPolicy, Runtime
 
 MACHINE = "machine"
 """What spread and affinity are over when no attribute is named: each machine is a value of its own."""
@@ -125,6 +125,24 @@ class Disruption(msgspec.Struct, frozen=True):
     max_rate: Rate | None = None
 
 
+class Update(msgspec.Struct, frozen=True):
+    """How running tasks are changed when the job is (section 2.3 of the Borg paper; Kubernetes' rollout,
+    Nomad's update stanza).
+
+    At most ``at_a_time`` tasks are down or not settled at once; None: as many as may be unavailable. A
+    changed task has settled when it was healthy, or up where nothing probes it, for ``settle_seconds``
+    without a break. One that has not after ``deadline_seconds`` has failed. The first ``canaries`` wait for
+    a promotion; what would disrupt more than ``max_disruptions`` tasks (0: no limit) is skipped.
+    """
+
+    at_a_time: Share | None = None
+    settle_seconds: float = 10.0
+    deadline_seconds: float = 600.0
+    canaries: int = 0
+    max_disruptions: int = 0
+    on_failure: OnFailure = OnFailure.PAUSE
+
+
 class Program(msgspec.Struct, frozen=True, omit_defaults=True):
     """One more program of each task (a sidecar): starts, runs and ends with it, in its limits."""
 
@@ -181,6 +199,7 @@ class JobSpec(msgspec.Struct, frozen=True):
     preempt_within_seconds: float = 0.0  # the most notice its victims get; 0: all of their own grace
     disruption: Disruption = Disruption()
     exclusive: bool = False  # never two processes of one index, rather than always one (``cell.leases``)
+    update: Update = Update()
 
     @property
     def key(self) -> str:

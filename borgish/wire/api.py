@@ -16,8 +16,10 @@ from borgish.vocabulary import (
     TAINT_VALUE_PATTERN,
     TASKS_PER_JOB_MAX,
     Band,
+    Hold,
     Outcome,
     Phase,
+    RolloutKind,
     State,
     TaintEffect,
 )
@@ -126,6 +128,31 @@ class JobView(msgspec.Struct, frozen=True):
     reason: str  # the first thing in the way, for people; ""
     killed: int = 0
     outcome: Outcome | None = None  # of a dead one
+    version: int = 1  # of its specification
+
+
+class RolloutView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An update, a restart or a rollback that reaches the tasks of a job a few at a time."""
+
+    kind: RolloutKind
+    reason: str
+    since: str
+    left: int  # running tasks that it has yet to reach
+    changed: int  # those that it reached, or that were placed since it began
+    at_a_time: int  # so many may be down, or not settled, at once
+    waits: str = ""  # what it waits for, or was held for; "" when it goes on
+    hold: Hold | None = None  # it goes on when somebody says so
+    ways_out: tuple[str, ...] = ()  # commands, each with what it does
+
+
+class LastRolloutView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How the last update or restart of a job came out."""
+
+    kind: RolloutKind
+    version: int
+    outcome: str
+    at: str
+    skipped: str = ""  # indexes of the tasks that it left as they are: 0-4,7
 
 
 class JobDetail(msgspec.Struct, frozen=True):
@@ -136,6 +163,9 @@ class JobDetail(msgspec.Struct, frozen=True):
     refusals: tuple["RefusalView", ...]
     as_of: AsOf | None = None
     not_up: dict[Phase, int] = {}  # how many of its running tasks are not up, by phase; {} of the past
+    rollout: RolloutView | None = None  # that is under way
+    last_rollout: LastRolloutView | None = None
+    versions: dict[int, int] = {}  # how many running tasks are of which version
 
 
 class VersionView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -226,8 +256,9 @@ class PlanView(msgspec.Struct, frozen=True, omit_defaults=True):
     token: str = ""  # "": nothing would be done
     places: tuple[PlannedPlace, ...] = ()  # by index; no more than one for each task
     refusals: tuple[RefusalView, ...] = ()  # why the other tasks would wait
-    changes: tuple[str, ...] = ()  # against the job of that name that has ended
+    changes: tuple[str, ...] = ()  # against the job of that name that is there
     notes: tuple[str, ...] = ()  # what is doubtful
+    updates: dict[str, str] = {}  # of a job that runs: what becomes of which tasks, by their indexes
 
 
 class DrainView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -359,7 +390,7 @@ class StatusView(msgspec.Struct, frozen=True):
     store: str  # sqlite or postgresql
     last_checkpoint: CheckpointView | None
     as_of: AsOf | None = None
-    rollout: int = 0  # running tasks that a rollback has still to stop
+    to_change: int = 0  # running tasks that updates, restarts and rollbacks have yet to reach
     refusing: tuple[str, ...] = ()  # which commands the master refuses now, a sentence for each reason
     store_free_bytes: int | None = None  # on the database's disk; null where the master cannot tell
     machines_silent: int = 0  # of those that are up; they missed their last polls and get no new tasks
@@ -517,6 +548,20 @@ class RemoveRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How many tasks that it holds may be given up; none: a small share of the cell's."""
 
     max_affected: MaxAffected | None = None
+
+
+class RestartRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which tasks of a job: by index, or all of them when absent. ``now``: all at once, whatever the budgets
+    say."""
+
+    indexes: Annotated[tuple[TaskIndex, ...], documented(maxItems=TASKS_PER_JOB_MAX)] | None = None
+    now: bool = False
+
+
+class UndoRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which version is to come back; 0: the one before, or before the update that is under way."""
+
+    version: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class CordonRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -139,7 +139,7 @@ def test_all_is_as_before_and_then_undone(made: RealCell, tmp_path: Path) -> Non
     kept = made.items("checkpoint", "show", f"before-rollback-{before.position}")
     assert kept["checkpoint"]["reason"] == "before a rollback"
     becomes(lambda: versions(made, "ann/web"), ["good"] * 3)
-    becomes(lambda: status_of(made).rollout, 0)
+    becomes(lambda: status_of(made).to_change, 0)
     made.ok("job", "wait", "web", "--settle", 0)
     assert lives(made, "ann/db") == untouched
     assert machines(made) == {"m1": "up", "m2": "up"}
@@ -184,7 +184,7 @@ def test_a_rollback_to_what_crashes_costs_one_task_and_is_undone(tmp_path: Path)
 
         made.ok("rollback", bad, "--max-affected", 5)
         wait_until(lambda: status_of(made).rollbacks_paused, PATIENCE_SECONDS)
-        assert status_of(made).rollout == 4
+        assert status_of(made).to_change == 4
         (said,) = status_of(made).rollbacks_paused
         assert said.startswith("ann/web: task 0 was restarted ")
         assert said.endswith(" (exit code 3)")
@@ -198,7 +198,7 @@ def test_a_rollback_to_what_crashes_costs_one_task_and_is_undone(tmp_path: Path)
         assert untouched.items() <= lives(made, "ann/web").items()
 
         made.ok("rollback", good)
-        becomes(lambda: status_of(made).rollout, 0)
+        becomes(lambda: status_of(made).to_change, 0)
         made.ok("job", "wait", "ann/web")
         assert versions(made, "ann/web") == ["good"] * 5
         assert untouched.items() <= lives(made, "ann/web").items()
@@ -220,14 +220,14 @@ def test_a_rollback_outlives_its_master(made: RealCell) -> None:
         wait_until(lambda: "serving local" in master.said(), PATIENCE_SECONDS)
         wait_until(lambda: set(machines(made).values()) == {"down"}, PATIENCE_SECONDS)
         made.ok("rollback", good, "--only", "ann/many", "--max-affected", 20, "--now")
-        assert status_of(made).rollout == 20  # with none of them to be reached, nothing is decided yet
+        assert status_of(made).to_change == 20  # with none of them to be reached, nothing is decided yet
         refused = made.borgctl("rollback", good)
         assert "a rollback to that is under way: 20 tasks still to be stopped" in refused.err
         master.process.kill()
         master.ended()
     made.ok("up")
     becomes(lambda: versions(made, "ann/many"), ["good"] * 20)
-    becomes(lambda: status_of(made).rollout, 0)
+    becomes(lambda: status_of(made).to_change, 0)
     made.ok("job", "wait", "many", "--settle", 0)
     after = {name: life for name, life in lives(made).items() if not name.startswith("ann/many")}
     assert after == others

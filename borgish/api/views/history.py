@@ -70,7 +70,12 @@ COMMAND_WORDS = {
     "UnfreezeCell": "unfreeze",
     "RollBack": "rollback",
     "AdvanceRollouts": "go on",
-    "PauseRollouts": "pause",
+    "PauseRollouts": "wait",
+    "FinishRollouts": "finish",
+    "FailUpdate": "fail",
+    "UndoUpdate": "undo",
+    "PauseUpdate": "pause",
+    "ResumeUpdate": "resume",
 }
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from borgish.api.views.rollouts import last_rollout_view, rollout_line, rollout_view, running_versions
 from borgish.api.views.tally import is_up
 from borgish.api.views.tasks import phase_of, seen_attempt
 from borgish.bands import Bands
@@ -56,6 +57,7 @@ def job_view(
         reason=_reason(observed, job, refusals, up),
         killed=job.dead - job.finished - failed,
         outcome=job_outcome(job, failed),
+        version=job.version,
     )
 
 
@@ -75,7 +77,15 @@ def job_detail(
     spec = job.spec if secrets else _without_values(job.spec)
     not_up = count_not_up(observed, job)
     view = job_view(cell, observed, job, refusals, job.running - not_up.total())
-    return JobDetail(view, spec, tuple(refusals), not_up=dict(not_up))
+    return JobDetail(
+        view,
+        spec,
+        tuple(refusals),
+        not_up=dict(not_up),
+        rollout=rollout_view(job),
+        last_rollout=last_rollout_view(job),
+        versions=running_versions(job),
+    )
 
 
 def version_views(job: Job, bands: Bands) -> dict[int, VersionView]:
@@ -134,9 +144,7 @@ def tasks_not_up(observed: Observed, job: Job) -> Iterator[Task]:
 def _reason(observed: Observed, job: Job, refusals: Sequence[RefusalView], up: int | None) -> str:
     """Return the first thing in the way: what cannot be placed, does not run well, or failed."""
     if job.rollout is not None:
-        behind = len(job.rollout.attempts)
-        paused = f"; paused: {job.rollout.paused}" if job.rollout.paused else ""
-        return f"{job.rollout.reason}: {behind} task{'s' * (behind != 1)} still to be stopped{paused}"
+        return rollout_line(job.rollout)
     if job.held is not None:
         return f"held, since it fails wherever it is: {job.held.reason}"
     if refusals:

@@ -67,7 +67,7 @@ def status_view(cell: Cell, observed: Observed, tally: Tally, daemon: Daemon, no
         bands=_bands(jobs, cell.rules.bands),
         store=daemon.store,
         last_checkpoint=daemon.last_checkpoint,
-        rollout=sum(len(rollout.attempts) for key in cell.rolling if (rollout := cell.jobs[key].rollout)),
+        to_change=sum(len(rollout.attempts) for key in cell.rolling if (rollout := cell.jobs[key].rollout)),
         refusing=tuple(words for words in (daemon.refused, refusing(daemon.free_space)) if words),
         store_free_bytes=daemon.free_space.free_bytes,
         machines_silent=sum(not is_answering(machine, observed) for machine in machines_up),
@@ -142,7 +142,7 @@ def _running_needs(job: Job) -> Resources:
     """
     if job.spec.inside:
         return Resources()
-    if job.rollout is not None:
+    if job.is_mixed:
         running = (task for task in job.tasks if task.state is State.RUNNING)
         return total((job.spec_of(task).needs(task.index), 1) for task in running)
     own = [

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from borgish.api.views.jobs import count_failed, count_not_up, job_outcome, tasks_not_up
+from borgish.api.views.rollouts import ways_out
 from borgish.api.views.tasks import last_exit, phase_of, seen_attempt, task_view
 from borgish.cell.commands import SeenAttempt
 from borgish.cell.disruption import Gate
@@ -63,7 +64,7 @@ def why_job(
     events: Sequence[EventView],
 ) -> WhyView:
     """Return why a job is as it is, with its first tasks in trouble."""
-    sentences = [_counts(observed, job), *_rollback(job), *_held_job(job)]
+    sentences = [_counts(observed, job), *_rollout(job), *_held_job(job)]
     # Of what is held it is said already.
     sentences += _refused(
         [each for each in refusals if job.held is None or not each.text.startswith("held, ")]
@@ -85,19 +86,18 @@ def why_job(
     )
 
 
-def _rollback(job: Job) -> Iterator[str]:
-    """Say how far a rollback is, and what can be done about one that is paused."""
+def _rollout(job: Job) -> Iterator[str]:
+    """Say how far an update, a restart or a rollback is, and what can be done about it."""
     if (rollout := job.rollout) is None:
         return
     behind = len(rollout.attempts)
     yield f"It was {rollout.reason}: {behind} task{'s' * (behind != 1)} still to be stopped."
-    if rollout.paused:
+    if rollout.paused and rollout.hold is None:
         yield f"That is paused: {rollout.paused}. It goes on by itself when all that it changed is up."
-    if rollout.paused and rollout.to:
-        yield (
-            f"`borgctl rollback {rollout.position - 1} --only {job.key}` undoes it, and "
-            f"`borgctl rollback {rollout.to} --only {job.key} --now` goes on regardless."
-        )
+    elif rollout.paused:
+        yield f"That waits for somebody: {rollout.paused}."
+    if rollout.paused and (ways := list(ways_out(job, rollout))):
+        yield f"{', and '.join(ways)}."
 
 
 def _held_job(job: Job) -> Iterator[str]:

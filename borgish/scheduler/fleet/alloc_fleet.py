@@ -193,4 +193,4 @@ class AllocFleet(Fleet):
 
 def _with_reservation(machine: Machine, allocs: Job, index: int) -> Machine:
     """Return a machine as it is in an alloc: its facts, and what the alloc reserves."""
-    return msgspec.structs.replace(machine, capacity=allocs.spec.needs(index))
+    return msgspec.structs.replace(machine, capacity=allocs.spec_of(allocs.tasks[index]).needs(index))

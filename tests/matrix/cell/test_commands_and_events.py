@@ -14,6 +14,7 @@ OF_BORGISH = {
     *("BeginEpoch", "EvictTasks", "ForgetJob", "PlaceTasks", "PromisePlaces", "AdvanceRollouts"),
     *("PauseRollouts", "JoinMachine", "SetMachineDown", "LoseMachine", "SetMachineUp", "ReleaseMachine"),
     *("Observe", "EndLeases", "HoldJob", "ReleaseJob", "ForgetFailures"),
+    *("FailUpdate", "FinishRollouts"),
 }
 OF_THE_CELL = {"RollBack", "FreezeCell", "UnfreezeCell"}
 """They decide about many things, each of which has its generation by the event, or about the cell."""

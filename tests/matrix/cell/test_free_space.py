@@ -34,7 +34,7 @@ COMMANDS = {
     if isinstance(each, type) and issubclass(each, Command) and each is not Command
 }
 # Written out, so that a command that is added has to be put into one of these.
-ASK_FOR_MORE = {"SubmitJob", "ScaleJob", "RestartTasks", "RollBack", "SetQuota", "SetBudget"}
+ASK_FOR_MORE = {"SubmitJob", "ScaleJob", "RestartTasks", "RollBack", "SetQuota", "SetBudget", "UndoUpdate"}
 STOP_OR_HEAL = {
     *("BeginEpoch", "KillTasks", "EvictTasks", "ForgetJob", "PlaceTasks", "PromisePlaces", "AdvanceRollouts"),
     *("JoinMachine", "CordonMachine", "UncordonMachine", "TaintMachine", "UntaintMachine", "RemoveQuota"),
@@ -43,6 +43,7 @@ STOP_OR_HEAL = {
     *("DrainMachines", "UndrainMachines", "MaintainMachines", "CancelMaintenance", "TurnWindows"),
     *("RemoveBudget", "FreezeCell", "UnfreezeCell"),
     *("HoldJob", "ReleaseJob", "ForgetFailures"),
+    *("FinishRollouts", "FailUpdate", "PauseUpdate", "ResumeUpdate"),
 }
 REPORTS = {"Observe"}
 

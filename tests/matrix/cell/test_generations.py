@@ -14,11 +14,13 @@ from borgish.cell.commands import (
     JoinMachine,
     KillTasks,
     Observe,
+    PauseUpdate,
     PlaceTasks,
     RemoveBudget,
     RemoveMachine,
     RemoveQuota,
     RestartTasks,
+    ResumeUpdate,
     RollBack,
     ScaleJob,
     SetBudget,
@@ -28,6 +30,7 @@ from borgish.cell.commands import (
     SubmitJob,
     TaintMachine,
     UncordonMachine,
+    UndoUpdate,
     UntaintMachine,
 )
 from borgish.cell.generations import DECIDED_BY_PEOPLE, Outdated, Thing, ThingKind, check_generation, thing_of
@@ -49,11 +52,16 @@ LIMITS = Resources(1000, 1024**3)
 
 WHERE = (Constraint("app", "==", ("web",)),)
 
+OTHER = SubmitJob(spec(run=("other",)))
+
 DECISIONS: dict[str, tuple[Thing, list[Command], Command]] = {
     "SubmitJob": (JOB, [KillTasks("ann/web", (0,))], SubmitJob(spec())),
     "ScaleJob": (JOB, [], ScaleJob("ann/web", 3)),
     "KillTasks": (JOB, [], KillTasks("ann/web", (0,))),
     "RestartTasks": (JOB, [], RestartTasks("ann/web", (0,))),
+    "UndoUpdate": (JOB, [OTHER], UndoUpdate("ann/web")),
+    "PauseUpdate": (JOB, [OTHER], PauseUpdate("ann/web")),
+    "ResumeUpdate": (JOB, [OTHER, PauseUpdate("ann/web")], ResumeUpdate("ann/web")),
     "CordonMachine": (MACHINE, [], CordonMachine("m1")),
     "UncordonMachine": (MACHINE, [CordonMachine("m1")], UncordonMachine("m1")),
     "TaintMachine": (MACHINE, [], TaintMachine("m1", "repair")),

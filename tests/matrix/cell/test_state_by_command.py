@@ -21,6 +21,8 @@ from borgish.cell.commands import (
     DrainMachines,
     EndLeases,
     EvictTasks,
+    FailUpdate,
+    FinishRollouts,
     ForgetFailures,
     ForgetJob,
     FreezeCell,
@@ -31,6 +33,7 @@ from borgish.cell.commands import (
     MaintainMachines,
     Observe,
     PauseRollouts,
+    PauseUpdate,
     PlaceTasks,
     PromisePlaces,
     ReleaseJob,
@@ -39,6 +42,7 @@ from borgish.cell.commands import (
     RemoveMachine,
     RemoveQuota,
     RestartTasks,
+    ResumeUpdate,
     RollBack,
     ScaleJob,
     SeenAttempt,
@@ -50,6 +54,7 @@ from borgish.cell.commands import (
     TaintMachine,
     TurnWindows,
     UncordonMachine,
+    UndoUpdate,
     UndrainMachines,
     UnfreezeCell,
     UntaintMachine,
@@ -174,6 +179,18 @@ def reported(phase: Phase = Phase.UP, ended: Ending | None = None) -> Callable[[
     return live
 
 
+def up_before(*commands: Command, last: Command) -> Callable[[Desk], None]:
+    """Return the same, where both tasks are up before the last command."""
+
+    def live(desk: Desk) -> None:
+        by(*commands)(desk)
+        both = [SeenAttempt(f"{JOB}/{i}", desk.attempt(), Phase.UP) for i in (0, 1)]
+        desk.do(Observe("m1", "b1", "m1", tuple(both)))
+        desk.do(last)
+
+    return live
+
+
 def lost(desk: Desk) -> None:
     """No command does this; older journals have it."""
     by(SUBMIT, PLACE)(desk)
@@ -181,8 +198,8 @@ def lost(desk: Desk) -> None:
 
 
 DOWN = (SetMachineDown("m1", "silent"),)
-BEHIND = (SUBMIT, PLACE, KILL, OTHER, PLACE, roll_back(SUBMIT, PLACE))
-ENDING = (SUBMIT, PLACE, KILL, RestartTasks(JOB), PLACE, roll_back(SUBMIT, PLACE, KILL))
+ENDING = (SUBMIT, PLACE, KILL, RestartTasks(JOB, hurried=True), PLACE)
+TO_KILLED = roll_back(SUBMIT, PLACE, KILL)
 EVICT = EvictTasks(JOB, (0, 1), Eviction.VANISHED)
 
 SITUATIONS: dict[str, Callable[[Desk], None]] = {
@@ -195,10 +212,13 @@ SITUATIONS: dict[str, Callable[[Desk], None]] = {
     "up": reported(),
     "sick": reported(Phase.BACKING_OFF),
     "down": by(SUBMIT, PLACE, *DOWN),  # its machine is
-    "lag": by(*BEHIND),  # runs, and is to run an older version
-    "lagD": by(*ENDING),  # runs, and is to end
-    "lagP": by(*ENDING, EVICT),  # waits, and is to end
-    "lag-": by(SUBMIT, PLACE, roll_back()),  # runs, and its job is to go
+    "lag": up_before(
+        SUBMIT, PLACE, KILL, OTHER, PLACE, last=roll_back(SUBMIT, PLACE)
+    ),  # runs, and is to run an older version
+    "lagD": up_before(*ENDING, last=TO_KILLED),  # runs, and is to end
+    "lagP": by(*ENDING, TO_KILLED, EVICT),  # waits, and is to end
+    "lag-": up_before(SUBMIT, PLACE, last=roll_back()),  # runs, and its job is to go
+    "upd": up_before(SUBMIT, PLACE, last=OTHER),  # runs, and is to run a newer version
     "fin": reported(ended=Ending.FINISH),
     "fail": reported(ended=Ending.FAIL),
     "kill": by(SUBMIT, PLACE, KILL),
@@ -234,8 +254,15 @@ ASKED: dict[str, Command | Callable[[Desk], Command]] = {
     "kill task": KillTasks(JOB, (TASK,)),
     "kill job": KillTasks(JOB),
     "kill no task": KillTasks(JOB, (7,)),
-    "restart task": RestartTasks(JOB, (TASK,)),
-    "restart job": RestartTasks(JOB),
+    "restart task": RestartTasks(JOB, (TASK,), hurried=True),
+    "restart job": RestartTasks(JOB, hurried=True),
+    "restart few": RestartTasks(JOB),
+    "undo": UndoUpdate(JOB),
+    "pause update": PauseUpdate(JOB),
+    "resume": ResumeUpdate(JOB),
+    "promote": ResumeUpdate(JOB, promote=True),
+    "fail": FailUpdate(JOB, "it crashes"),
+    "finish": FinishRollouts({JOB: "complete"}),
     "forget": ForgetJob(JOB),
     "end leases": EndLeases(JOB, (TASK,), (3,)),
     "hold": HoldJob(JOB, "it crashes"),
@@ -295,72 +322,79 @@ ASKED: dict[str, Command | Callable[[Desk], Command]] = {
 }
 
 MATRIX = """
-                none pend prom wait run  up   sick down lag  lagD lagP lag- fin  fail kill lost
-submit        | P    P    P    P    R    R    R    R    R    R    P    !    P    P    P    P
-submit other  | P    !    !    !    !    !    !    !    !    !    !    !    P    P    P    P
-scale up      | !    P    P    P    R    R    R    R    R    R    P    !    !    !    !    !
-scale down    | !    .    .    .    .    .    .    .    .    .    .    !    !    !    !    !
-kill task     | !    K    K    K    K    K    K    K    K    K    K    K    F    X    K    L
-kill job      | !    K    K    K    K    K    K    K    K    K    K    K    F    X    K    L
-kill no task  | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
-restart task  | !    P    P    P    P    P    P    P    P    !    !    !    P    P    P    P
-restart job   | !    P    P    P    P    P    P    P    P    !    !    !    P    P    P    P
-forget        | !    !    !    !    !    !    !    !    !    !    !    !    .    .    .    .
-end leases    | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
-hold          | !    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
-let go        | !    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
-forgive       | !    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
-place         | .    R    R    R    R    R    R    R    R    R    R    R    F    X    K    L
-place twice   | .    !    !    R    R    R    R    R    R    R    !    R    F    X    K    L
-place nowhere | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
-promise       | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
-unpromise     | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
-evict         | !    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
-evict no task | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
-evict twice   | !    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
-preempt       | !    P    P    P    R    P    P    P    R    R    P    P    F    X    K    L
-preempt low   | !    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
-report up     | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
-report finish | .    P    P    F    F    F    F    F    F    F    P    F    F    X    K    L
-report fail   | .    P    P    X    X    X    X    X    X    X    P    X    F    X    K    L
-report kill   | .    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
-report lost   | .    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
-report stuck  | .    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
-report port   | .    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
-report boot   | .    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
-report gone   | .    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
-report twice  | .    P    P    F    !    !    !    !    !    !    P    !    F    X    K    L
-down          | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
-release       | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
-up            | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
-lose          | .    P    P    P    R    R    R    P    R    R    P    R    F    X    K    L
-remove        | .    P    P    P    !    !    !    P    !    !    P    !    F    X    K    L
-join          | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
-cordon        | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
-uncordon      | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
-taint         | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
-untaint       | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
-drain         | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
-drain, forced | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
-undrain       | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
-maintain      | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
-cancel        | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
-turn          | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
-back to none  | .    .    .    .    R    R    R    R    R    R    .    R    .    .    .    .
-back to pend  | P    P    P    P    R    R    R    R    R    R    P    R    F    X    P    P
-back to run   | P    P    P    P    R    R    R    R    R    R    P    R    F    X    P    P
-back to kill  | K    K    K    K    R    R    R    R    R    R    K    R    F    X    K    K
-back, hurried | P    P    P    P    R    R    R    R    R    R    P    R    F    X    P    P
-go on         | .    P    P    P    R    R    R    R    P    K    K    K    F    X    K    L
-go on all     | .    P    P    P    R    R    R    R    P    K    K    .    F    X    K    L
-pause         | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
-set quota     | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
-remove quota  | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
-set budget    | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
-delete budget | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
-freeze        | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
-unfreeze      | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
-begin         | .    P    P    P    R    R    R    R    R    R    P    R    F    X    K    L
+                none pend prom wait run  up   sick down lag  lagD lagP lag- upd  fin  fail kill lost
+submit        | P    P    P    P    R    R    R    R    R    R    P    !    R    P    P    P    P
+submit other  | P    P    P    P    R    R    R    R    R    R    P    !    R    P    P    P    P
+scale up      | !    P    P    P    R    R    R    R    R    R    P    !    R    !    !    !    !
+scale down    | !    .    .    .    .    .    .    .    .    .    .    !    .    !    !    !    !
+kill task     | !    K    K    K    K    K    K    K    K    K    K    K    K    F    X    K    L
+kill job      | !    K    K    K    K    K    K    K    K    K    K    K    K    F    X    K    L
+kill no task  | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+restart task  | !    P    P    P    P    P    P    P    P    !    !    !    P    P    P    P    P
+restart job   | !    P    P    P    P    P    P    P    P    !    !    !    P    P    P    P    P
+restart few   | !    P    P    P    R    R    R    R    R    !    !    !    R    P    P    P    P
+undo          | !    !    !    !    !    !    !    !    R    !    !    !    R    !    !    !    !
+pause update  | !    !    !    !    !    !    !    !    !    !    !    !    R    !    !    !    !
+resume        | !    !    !    !    !    !    !    !    !    !    !    !    R    !    !    !    !
+promote       | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+fail          | !    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
+finish        | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
+forget        | !    !    !    !    !    !    !    !    !    !    !    !    !    .    .    .    .
+end leases    | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
+hold          | !    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
+let go        | !    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
+forgive       | !    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
+place         | .    R    R    R    R    R    R    R    R    R    R    R    R    F    X    K    L
+place twice   | .    !    !    R    R    R    R    R    R    R    !    R    R    F    X    K    L
+place nowhere | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
+promise       | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
+unpromise     | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
+evict         | !    P    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
+evict no task | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+evict twice   | !    P    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
+preempt       | !    P    P    P    R    P    P    P    P    P    P    P    P    F    X    K    L
+preempt low   | !    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
+report up     | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
+report finish | .    P    P    F    F    F    F    F    F    F    P    F    F    F    X    K    L
+report fail   | .    P    P    X    X    X    X    X    X    X    P    X    X    F    X    K    L
+report kill   | .    P    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
+report lost   | .    P    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
+report stuck  | .    P    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
+report port   | .    P    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
+report boot   | .    P    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
+report gone   | .    P    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
+report twice  | .    P    P    F    !    !    !    !    !    !    P    !    !    F    X    K    L
+down          | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
+release       | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
+up            | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
+lose          | .    P    P    P    R    R    R    P    R    R    P    R    R    F    X    K    L
+remove        | .    P    P    P    !    !    !    P    !    !    P    !    !    F    X    K    L
+join          | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
+cordon        | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
+uncordon      | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
+taint         | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
+untaint       | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+drain         | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
+drain, forced | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
+undrain       | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
+maintain      | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
+cancel        | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
+turn          | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
+back to none  | .    .    .    .    R    R    R    R    R    R    .    R    R    .    .    .    .
+back to pend  | P    P    P    P    R    R    R    R    R    R    P    R    R    F    X    P    P
+back to run   | P    P    P    P    R    R    R    R    R    R    P    R    R    F    X    P    P
+back to kill  | K    K    K    K    R    R    R    R    R    R    K    R    R    F    X    K    K
+back, hurried | P    P    P    P    R    R    R    R    R    R    P    R    R    F    X    P    P
+go on         | .    P    P    P    R    R    R    R    P    K    K    K    P    F    X    K    L
+go on all     | .    P    P    P    R    R    R    R    R    R    K    .    R    F    X    K    L
+pause         | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
+set quota     | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
+remove quota  | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+set budget    | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
+delete budget | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+freeze        | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
+unfreeze      | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
+begin         | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
 """
 """What the task is after it: P pending, R running; F finished, X failed, K killed, L lost; ``.`` no more, or
 not yet; ``!`` it was refused, in words."""

@@ -54,6 +54,7 @@ JOB = {"name": "web", "run": ["serve"]}
 PLACED = "it says where tasks go, or who goes first: the scheduler has used it when there is an attempt"
 
 GATE = "it says whether a task may be taken down: nobody asks its machine"
+ROLLOUT = "the master changes tasks a few at a time"
 
 
 def carried(field: str, before: Any, after: Any, where: str, **both: Any) -> Sample:
@@ -144,6 +145,12 @@ FIELDS = {
     "preempt_within": master_only(
         "preempt_within", "1s", "2s", "it is the victims' notice, and reaches their machines in a StopOrder"
     ),
+    "update.at_a_time": master_only("update.at_a_time", 2, "20%", ROLLOUT),
+    "update.settle": master_only("update.settle", "5s", "6s", ROLLOUT),
+    "update.deadline": master_only("update.deadline", "5m", "6m", ROLLOUT),
+    "update.canaries": master_only("update.canaries", 1, 2, ROLLOUT),
+    "update.max_disruptions": master_only("update.max_disruptions", 5, 6, ROLLOUT),
+    "update.on_failure": master_only("update.on_failure", "pause", "undo", ROLLOUT),
     "disruption.max_unavailable": master_only("disruption.max_unavailable", 1, "20%", GATE),
     "disruption.max_rate": master_only("disruption.max_rate", "5 per 10m", "6 per 10m", GATE),
     "overrides.*.run": carried("overrides.0.run", ["a"], ["b"], "run"),

@@ -119,20 +119,26 @@ def affinity(chance: Random) -> Affinity:
     return Affinity(labels, over(chance), chance.choice([0, 0, 5]))
 
 
+def unless_it_lives(cell: Cell, spec: JobSpec) -> JobSpec:
+    """Return the specification that a live job has, instead of another: here none is updated."""
+    job = cell.jobs.get(spec.key)
+    return spec if job is None or job.state is State.DEAD else job.spec
+
+
 def command(chance: Random, cell: Cell) -> Command:
     """Return something that somebody asks, or that happens to a machine."""
     kind, job, name = chance.random(), chance.choice(sorted(cell.jobs)), chance.choice(MACHINES)
     some_tasks = chance.choice([None, (0,), (0, 1)])
     if kind < 0.5:
-        return SubmitJob(job_spec(chance))
+        return SubmitJob(unless_it_lives(cell, job_spec(chance)))
     if kind < 0.55:
-        return SubmitJob(room_spec(chance, chance.choice(["r0", "r1"])))
+        return SubmitJob(unless_it_lives(cell, room_spec(chance, chance.choice(["r0", "r1"]))))
     if kind < 0.65:
         return ScaleJob(job, chance.randint(1, 5))
     if kind < 0.75:
         return KillTasks(job, some_tasks)
     if kind < 0.85:
-        return RestartTasks(job, some_tasks)
+        return RestartTasks(job, some_tasks, hurried=True)
     if kind < 0.93:
         return chance.choice([CordonMachine(name), UncordonMachine(name), UncordonMachine(name)])
     return chance.choice([SetMachineDown(name, "silent"), SetMachineUp(name), SetMachineUp(name)])

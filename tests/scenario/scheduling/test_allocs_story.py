@@ -52,7 +52,7 @@ def test_an_alloc_that_moves_takes_its_tasks_with_it() -> None:
     story = moved_in()
     before = story.where("ann/room")[0]
     story.do(CordonMachine(before), words=f"{before}, where room/0 is")
-    story.do(RestartTasks("ann/room", (0,)), words="room/0")
+    story.do(RestartTasks("ann/room", (0,), hurried=True), words="room/0")
     assert before not in story.where("ann/server")
     story.all_report()
     story.leave(before)

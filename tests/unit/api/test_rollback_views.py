@@ -25,10 +25,10 @@ def status(lived: Lived) -> StatusView:
 def test_the_status_says_why() -> None:
     lived, _, why = paused()
     view = status(lived)
-    assert (view.rollout, view.rollbacks_paused) == (4, (f"ann/web: {why}",))
+    assert (view.to_change, view.rollbacks_paused) == (4, (f"ann/web: {why}",))
     lines = in_full(view, "http://x", 0).splitlines()
-    assert [line.split(maxsplit=1)[1] for line in lines if line.startswith(("rollback", "paused"))] == [
-        "4 tasks still to be stopped",
+    assert [line.split(maxsplit=1)[1] for line in lines if line.startswith(("changes", "paused"))] == [
+        "4 tasks still to be restarted or stopped",
         f"ann/web: {why}",
     ]
     assert status(Lived()).rollbacks_paused == ()

@@ -50,10 +50,13 @@ def spec(name: str = "web", tasks: int = 3, **changes: Any) -> JobSpec:
 CRASHES = ("crash",)
 """What a job runs whose tasks are up for a second, and never again."""
 
+LOOPS = ("loop",)
+"""What a job runs whose tasks crash over and over."""
+
 STEPS_MAX = 5000
 """No test needs so many; one that waits for what never happens fails, rather than hangs."""
 
-QUIET_STEPS = 8
+QUIET_STEPS = 13
 """A rollback waits so long for what it started to stay up, before it goes on."""
 
 
@@ -112,6 +115,8 @@ class Lived:
             current.add(found)
             if job.spec_of(task).run == CRASHES and known is not None and self.crashes:
                 fresh = SeenAttempt(*found, Phase.STARTING, restarts=1, exit_code=1)
+            elif job.spec_of(task).run == LOOPS and known is not None:
+                fresh = SeenAttempt(*found, Phase.CRASH_LOOPING, restarts=3, exit_code=1)
             else:
                 phase = Phase.UP if job.spec.health is None else Phase.HEALTHY
                 fresh = SeenAttempt(*found, phase, restarts=known.restarts if known else 0)

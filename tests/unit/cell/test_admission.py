@@ -149,8 +149,8 @@ def test_dead_tasks_ask_for_nothing_until_they_are_restarted(desk: Desk) -> None
     desk.do(KillTasks("ann/web", (0, 1)))
     desk.do(SubmitJob(spec(1, "api")))
     with pytest.raises(OverQuota, match="asks for 2 cpu in production; quota 3, used 2: 1 cpu missing"):
-        desk.do(RestartTasks("ann/web"))
-    desk.do(RestartTasks("ann/web", (1,)))
+        desk.do(RestartTasks("ann/web", hurried=True))
+    desk.do(RestartTasks("ann/web", (1,), hurried=True))
     assert desk.used().cpu_millis == 3000
 
 

@@ -47,7 +47,7 @@ def prod(name: str) -> JobSpec:
     ("command", "why"),
     [
         (KillTasks("ann/room", (1,)), "killed by ann"),
-        (RestartTasks("ann/room", (1,)), "restarted by ann"),
+        (RestartTasks("ann/room", (1,), hurried=True), "restarted by ann"),
         (ScaleJob("ann/room", 1), "scaled to 1 task"),
         (EvictTasks("ann/room", (1,), Eviction.OUT_OF_RESOURCES), "out of resources"),
         (EvictTasks("ann/room", (1,), Eviction.MACHINE_LOST, "m1 is down"), "m1 is down"),

@@ -74,7 +74,7 @@ def test_what_is_known_of_an_attempt_that_may_yet_end_by_itself(desk: Desk) -> N
 def test_what_is_asked_for_again_waits_since_then(desk: Desk) -> None:
     desk.do(KillTasks("ann/web"))
     since = desk.cell.jobs["ann/web"].tasks[0].since
-    desk.do(RestartTasks("ann/web"))
+    desk.do(RestartTasks("ann/web", hurried=True))
     assert {task.since for task in desk.cell.jobs["ann/web"].tasks} == {since}
 
 
@@ -135,7 +135,7 @@ def test_what_is_to_be_written_is_noted(desk: Desk) -> None:
     touched = desk.cell.take_touched()
     assert (touched.jobs, touched.tasks) == ({"ann/web"}, {"ann/web": {1}})
     assert touched.placements == {"m1"}
-    desk.do(RestartTasks("ann/web", (1,)))
+    desk.do(RestartTasks("ann/web", (1,), hurried=True))
     desk.do(PromisePlaces("ann/web", (1,), ("m1",)))
     desk.cell.take_touched()
     desk.do(KillTasks("ann/web", (1,)))

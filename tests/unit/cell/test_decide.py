@@ -79,6 +79,10 @@ class Desk:
             apply_entry(self.cell, entry)
         if isinstance(command, Observe):
             record_report(self.cell, self.observed, command, NOW)
+        elif isinstance(command, PlaceTasks):  # what something is placed on has been heard
+            for name in command.machines:
+                found = self.observed.machines.setdefault(name, SeenMachine())
+                found.instance = found.instance or "i1"
         assert violations(self.cell) == []
         return decision.text, len(decision.events)
 
@@ -114,11 +118,11 @@ def test_the_same_job_again_changes_nothing(desk: Desk) -> None:
     assert desk.do(SubmitJob(spec()))[1] == 0
 
 
-def test_another_job_of_the_same_name_is_refused_with_the_difference(desk: Desk) -> None:
+def test_another_specification_of_a_live_job_updates_it(desk: Desk) -> None:
     desk.do(SubmitJob(spec()))
-    with pytest.raises(Conflict, match="tasks: 2 -> 5") as refused:
-        desk.do(SubmitJob(spec(tasks=5)))
-    assert "borgctl job scale" in refused.value.hint
+    text, _ = desk.do(SubmitJob(spec(tasks=5, run=("other",))))
+    assert text == "ann/web is updated to version 2: 5 tasks instead of 2"
+    assert (desk.cell.jobs["ann/web"].version, len(desk.states())) == (2, 5)
 
 
 def test_the_same_job_again_brings_back_killed_tasks_only(desk: Desk) -> None:
@@ -220,12 +224,12 @@ def test_an_answer_says_how_many_tasks_it_is_about(desk: Desk) -> None:
     said = [
         desk.do(command)[0]
         for command in (
-            RestartTasks("ann/web", (0, 1)),
+            RestartTasks("ann/web", (0, 1), hurried=True),
             PromisePlaces("ann/web", (0,), ("m1",)),
             PlaceTasks("ann/web", (0, 1), ("m1", "m9")),
             EvictTasks("ann/web", (0, 2), Eviction.OUT_OF_RESOURCES),
             KillTasks("ann/web", (1,)),
-            RestartTasks("ann/web"),
+            RestartTasks("ann/web", hurried=True),
             ScaleJob("ann/web", 1),
         )
     ]
@@ -246,7 +250,7 @@ def test_killing_is_final_until_restarted(desk: Desk) -> None:
     task = desk.cell.jobs["ann/web"].tasks[1]
     assert (task.state, task.ending, task.reason) == (State.DEAD, Ending.KILL, "killed by bob")
     assert desk.do(KillTasks("ann/web", (1,)))[1] == 0
-    desk.do(RestartTasks("ann/web"))
+    desk.do(RestartTasks("ann/web", hurried=True))
     assert desk.states() == [State.PENDING, State.PENDING]
 
 
@@ -255,7 +259,7 @@ def test_killing_is_final_until_restarted(desk: Desk) -> None:
     [
         ScaleJob("ann/no", 1),
         KillTasks("ann/no"),
-        RestartTasks("ann/no"),
+        RestartTasks("ann/no", hurried=True),
         EvictTasks("ann/no", (0,), Eviction.DRAIN),
         ForgetJob("ann/no"),
         CordonMachine("m9"),
@@ -333,7 +337,7 @@ def test_restarts_before_the_end_count_though_told_with_it(desk: Desk) -> None:
 def test_a_superseded_attempt_has_no_consequences(desk: Desk) -> None:
     desk.submit_and_place(spec())
     old = seen(desk)
-    desk.do(RestartTasks("ann/web", (0,)))
+    desk.do(RestartTasks("ann/web", (0,), hurried=True))
     desk.do(PlaceTasks("ann/web", (0,), ("m1",)))
     desk.report(msgspec.structs.replace(old, ended=Ending.FINISH, exit_code=0))
     assert desk.states() == [State.RUNNING, State.RUNNING]

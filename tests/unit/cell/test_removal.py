@@ -49,6 +49,7 @@ def test_an_empty_machine_goes_before_this_master_has_heard_it() -> None:
 def test_one_that_another_master_set_down_stays_until_this_one_found_it_silent() -> None:
     desk = Desk()
     desk.submit_and_place(spec())
+    desk.observed.machines.clear()
     desk.do(SetMachineDown("m1", "silent"))
     for seconds in (None, SILENT_SECONDS - 0.1):
         if seconds is not None:

@@ -1,6 +1,5 @@
 """How a rollback goes: on which timeline, at what pace, and when it is refused."""
 
-import msgspec
 import pytest
 
 from borgish.cell.commands import (
@@ -11,7 +10,6 @@ from borgish.cell.commands import (
     SubmitJob,
 )
 from borgish.cell.events import RolledBack
-from borgish.cell.rollback import same_program
 from borgish.errors import Conflict, Invalid, NotFound
 from borgish.spec.job import Restart
 from borgish.vocabulary import Ending, Eviction, RestartPolicy, State
@@ -105,20 +103,6 @@ def test_a_job_is_not_down_all_at_once() -> None:
         left.add(lived.attempts().count(bad))
         lived.step()
     assert left | {lived.attempts().count(bad)} == set(range(0, 21, 2))
-
-
-def test_those_that_waited_before_it_are_no_more_than_those_that_wait() -> None:
-    lived = big(5)
-    good = lived.position
-    deploy(lived, tasks=5, run=("false",))
-    lived.roll_back(good)
-    job = lived.cell.jobs["ann/web"]
-    assert job.rollout is not None
-    before, job.rollout = len(job.rollout.attempts), msgspec.structs.replace(job.rollout, waiting=2)
-    while len(job.rollout.attempts) == before:
-        lived.step()
-        assert job.rollout is not None
-    assert job.rollout.waiting == 0
 
 
 def test_a_job_that_goes_goes_little_by_little() -> None:
@@ -260,16 +244,3 @@ def test_a_cell_of_another_name_or_of_a_later_time_is_refused(lived: Lived) -> N
     then.name = "other"
     with pytest.raises(Invalid, match="of cell other"):
         lived.do(RollBack(then.position, 0.0), then=then)
-
-
-def test_every_field_of_a_spec_is_the_programs_unless_said_otherwise() -> None:
-    unnoticed = {"tasks", "priority", "appclass", "annotations", "constraints", "prefer", "spread", "near"}
-    unnoticed |= {"apart", "tolerations", "recheck", "gang", "preempt_within_seconds"}
-    a = spec()
-    for field in msgspec.structs.fields(a):
-        if field.name in ("overrides", "restart", "stop", "health", "resources"):
-            continue
-        value = getattr(a, field.name)
-        other: object = (not value) if isinstance(value, bool) else None
-        b = msgspec.structs.replace(a, **{field.name: other})
-        assert same_program(a, b, 0) is (field.name in unnoticed), field.name

@@ -15,7 +15,7 @@ def full_room(tasks: int, count: int) -> Lived:
     return lived
 
 
-def test_what_had_no_place_before_does_not_hold_it_up() -> None:
+def test_what_had_no_place_before_uses_the_budget_up_until_it_is_hurried() -> None:
     lived = full_room(2, 3)
     good = lived.position
     deploy(lived, tasks=3, run=("other",), resources=Resources(4000, GIB // 64, 0))
@@ -23,17 +23,20 @@ def test_what_had_no_place_before_does_not_hold_it_up() -> None:
     lived.roll_back(good)
     for _ in range(60):
         lived.step()
-        assert lived.cell.jobs["ann/web"].running >= 1
+        assert lived.cell.jobs["ann/web"].running >= 2
+    assert "waits for a machine" in paused(lived)
+    lived.roll_back(good, hurried=True)
+    lived.settle()
     job = lived.cell.jobs["ann/web"]
     assert (job.rollout, job.running, job.pending) == (None, 2, 1)
 
 
-def test_what_waits_takes_the_place_of_what_was_stopped_and_it_goes_on() -> None:
+def test_what_waits_keeps_the_budget_used_up_until_it_is_hurried() -> None:
     lived = full_room(2, 3)
     good = lived.position
     deploy(lived, tasks=3, run=("other",), resources=Resources(4000, GIB // 64, 0))
     lived.settle()
-    lived.do(RestartTasks("ann/web", (0,)))
+    lived.do(RestartTasks("ann/web", (0,), hurried=True))
     lived.do(KillTasks("ann/web", (0,)))
     lived.settle()
     lived.do(SubmitJob(spec(tasks=3, run=("other",), resources=Resources(4000, GIB // 64, 0))))
@@ -42,12 +45,15 @@ def test_what_waits_takes_the_place_of_what_was_stopped_and_it_goes_on() -> None
     lived.roll_back(good)
     for _ in range(60):
         lived.step()
-        assert lived.cell.jobs["ann/web"].running >= 1
+        assert lived.cell.jobs["ann/web"].running >= 2
+    assert "waits for a machine" in paused(lived)
+    lived.roll_back(good, hurried=True)
+    lived.settle()
     job = lived.cell.jobs["ann/web"]
     assert (job.rollout, job.running, job.pending) == (None, 2, 1)
 
 
-def test_what_waits_for_the_room_of_the_next_stop_gets_it() -> None:
+def test_what_waits_for_the_room_of_the_next_stop_gets_it_when_it_is_hurried() -> None:
     lived = full_room(4, 4)
     good = lived.position
     deploy(lived, tasks=1, run=("other",), resources=Resources(8000, GIB // 64, 0))
@@ -55,26 +61,34 @@ def test_what_waits_for_the_room_of_the_next_stop_gets_it() -> None:
     lived.roll_back(good)
     for _ in range(60):
         lived.step()
+    assert "waits for a machine" in paused(lived)
+    lived.roll_back(good, hurried=True)
+    lived.settle()
     job = lived.cell.jobs["ann/web"]
     assert (job.rollout, job.running) == (None, 4)
 
 
-def test_a_version_that_fits_nowhere_costs_one_task_though_others_waited_before() -> None:
+def test_a_version_that_fits_nowhere_costs_nothing_where_others_wait_already() -> None:
     lived = Lived()
     lived.do(SubmitJob(spec(tasks=FIVE, resources=Resources(100, 100 * GIB, 0))))  # fits nowhere
     bad = lived.position
     deploy(lived, tasks=FIVE)
     for name in ("m1", "m2"):
         lived.do(CordonMachine(name))
-    lived.do(RestartTasks("ann/web", (3, 4)))
+    lived.do(RestartTasks("ann/web", (3, 4), hurried=True))
     lived.settle()
     lived.roll_back(bad, only=frozenset({"ann/web"}))
     for _ in range(120):
         lived.step()
     job = lived.cell.jobs["ann/web"]
-    assert (job.running, job.pending) == (2, 3)
-    assert job.rollout is not None
-    assert job.rollout.paused
+    assert (job.running, job.pending) == (3, 2)
+    assert "waits for a machine" in paused(lived)
+
+
+def paused(lived: Lived) -> str:
+    rollout = lived.cell.jobs["ann/web"].rollout
+    assert rollout is not None
+    return rollout.paused
 
 
 def test_a_submission_brings_back_nothing_that_it_ended() -> None:

@@ -129,5 +129,6 @@ def test_the_scheduler_preempts_by_the_bands_of_the_cell(rules: Rules, state: St
     for name, priority in (("low", 120), ("high", 130)):
         job = JobSpec(name, "ann", 1, ("true",), priority=priority, resources=Resources(3000, 2**20))
         core.step([CommandRequest(1, SubmitJob(job), "ann"), PollsAnswered({"m1": NOW.mono})], NOW)
+        core.step([CommandRequest(1, Observe("m1", "b1", "i", ()), "m1")], NOW)  # it is heard
     (task,) = core.cell.jobs["ann/low"].tasks
     assert task.state is state

@@ -197,7 +197,7 @@ def test_what_runs_and_should_not_is_ordered_to_stop(driver: Driver) -> None:
     old = SeenAttempt("ann/web/0", task.attempt, Phase.UP)
     name = task.machine
     driver.report(name, old)
-    step = driver.step(CommandRequest(1, RestartTasks("ann/web", (0,)), "ann"))
+    step = driver.step(CommandRequest(1, RestartTasks("ann/web", (0,), hurried=True), "ann"))
     assert name in step.assignments
     assignment = Outgoing(driver.core.cell, name).assignment(driver.core.observed, 2, driver.now)
     assert [order.key for order in assignment.stop] == [f"ann/web/0@{old.attempt}"]

@@ -246,11 +246,16 @@ def test_a_plan_of_killed_tasks_places_them_and_no_others(planner: Planner) -> N
     assert planner.where("ann/web").keys() == {1, 2}
 
 
-def test_a_job_that_lives_otherwise_is_refused_as_its_submission_is(planner: Planner) -> None:
+def test_of_a_job_that_lives_otherwise_it_says_what_becomes_of_which_tasks(planner: Planner) -> None:
     planner.submit(spec("ann/web", 3))
-    with pytest.raises(Conflict, match=r"another specification \(tasks: 3 -> 4") as caught:
-        planner.plan(spec("ann/web", 4))
-    assert "`borgctl job kill ann/web`" in caught.value.hint
+    wanted = msgspec.structs.replace(spec("ann/web", 4), run=("other",))
+    view = planner.view(wanted)
+    assert view.text == (
+        "ann/web is updated to version 2: 4 tasks instead of 3, 3 tasks to restart, a few at a time"
+    )
+    assert view.updates == {"restarts where it is": "0-2"}
+    assert any(line.startswith("run:") for line in view.changes)
+    assert "updated to version 2" in planner.submit(wanted, view.token).text
 
 
 def test_a_plan_beyond_a_quota_is_refused_as_its_submission_is(planner: Planner) -> None:
@@ -359,11 +364,11 @@ def test_what_is_no_token_is_called_so(planner: Planner, token: str) -> None:
         planner.submit(spec("ann/web"), token)
 
 
-def test_a_job_that_came_to_live_otherwise_is_refused_as_ever(planner: Planner) -> None:
+def test_a_plan_of_a_job_that_came_to_live_otherwise_is_refused(planner: Planner) -> None:
     wanted = spec("ann/web", 3)
     token = planner.plan(wanted).token
     planner.submit(spec("ann/web", 1))
-    with pytest.raises(Conflict, match="another specification"):
+    with pytest.raises(Conflict, match="the cell changed since this plan was made"):
         planner.submit(wanted, token)
 
 

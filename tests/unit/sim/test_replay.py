@@ -89,7 +89,7 @@ def test_what_people_ask_comes_out_as_it_was(kept: KeptCell) -> None:
     kept.do(ScaleJob("ann/web", 2))
     kept.do(KillTasks("ann/web", (1,)))
     kept.do(SubmitJob(kept.core.cell.jobs["ann/web"].spec))  # brings it back
-    kept.do(RestartTasks("ann/web"))
+    kept.do(RestartTasks("ann/web", hurried=True))
     kept.do(CordonMachine("m1", "to be mended"), "root")
     kept.do(UncordonMachine("m1"), "root")
     kept.do(TaintMachine("m1", "old", "yes", TaintEffect.AVOID), "root")

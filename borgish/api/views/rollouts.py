@@ -1,0 +1,83 @@
+"""Updates, restarts and rollbacks of jobs as the API shows them: how far they are, and what to type."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from borgish.cell.model import Job, Rollout
+from borgish.cell.rollout import changed_tasks, max_at_a_time
+from borgish.text import instant, show_indexes
+from borgish.vocabulary import Hold, RolloutKind, State
+from borgish.wire.api import LastRolloutView, RolloutView
+
+
+def rollout_view(job: Job) -> RolloutView | None:
+    """Return the rollout of a job that is under way."""
+    if (rollout := job.rollout) is None:
+        return None
+    return RolloutView(
+        rollout.kind,
+        rollout.reason,
+        instant(rollout.at),
+        len(rollout.attempts),
+        changed_tasks(job),
+        max_at_a_time(job),
+        rollout.paused,
+        rollout.hold,
+        tuple(ways_out(job, rollout)),
+    )
+
+
+def last_rollout_view(job: Job) -> LastRolloutView | None:
+    """Return how the last one came out."""
+    if (last := job.last_rollout) is None:
+        return None
+    at = instant(last.at)
+    return LastRolloutView(last.kind, last.version, last.outcome, at, show_indexes(last.skipped))
+
+
+def running_versions(job: Job) -> dict[int, int]:
+    """Return how many of a job's running tasks are of which version."""
+    counts = Counter(task.version for task in job.tasks if task.state is State.RUNNING)
+    return dict(sorted(counts.items()))
+
+
+def rollout_line(rollout: Rollout) -> str:
+    """Return how far a rollout is, in one line."""
+    behind = len(rollout.attempts)
+    left = f"{behind} task{'s' * (behind != 1)} still to be {_DONE[rollout.kind]}"
+    if not behind:
+        left = "what it changed has yet to settle"
+    words = {None: "waits", Hold.CANARY: "canary"}.get(rollout.hold, "paused")
+    if rollout.kind is RolloutKind.ROLLBACK:
+        words = "paused"
+    return f"{rollout.reason}: {left}{f'; {words}: {rollout.paused}' if rollout.paused else ''}"
+
+
+_DONE = {
+    RolloutKind.UPDATE: "restarted",
+    RolloutKind.RESTART: "restarted",
+    RolloutKind.ROLLBACK: "stopped",
+}
+
+
+def ways_out(job: Job, rollout: Rollout) -> Iterator[str]:
+    """Yield the commands for who is not content with how a rollout goes, each with what it does."""
+    update, key = "borgctl job update", job.key
+    if rollout.kind is RolloutKind.ROLLBACK:
+        if rollout.paused and rollout.to:
+            yield f"`borgctl rollback {rollout.position - 1} --only {key}` undoes it"
+            yield f"`borgctl rollback {rollout.to} --only {key} --now` goes on regardless"
+        return
+    match rollout.hold:
+        case Hold.CANARY:
+            yield f"`{update} promote {key}` goes on with the other tasks"
+        case Hold.FAILED:
+            yield f"`{update} resume {key}` tries on"
+        case Hold.PAUSED:
+            yield f"`{update} resume {key}` goes on"
+        case None:
+            yield f"`{update} pause {key}` pauses it"
+    if rollout.undo_to:
+        yield f"`{update} undo {key}` goes back to version {rollout.undo_to}"
+    if rollout.hold is Hold.FAILED:
+        yield "`borgctl job submit FILE` goes on with a mended version"

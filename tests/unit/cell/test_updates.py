@@ -1,0 +1,549 @@
+"""A job that runs gets another specification: tasks change a few at a time, and what does not come up is held
+or undone."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from borgish.cell.commands import (
+    CordonMachine,
+    JoinMachine,
+    KillTasks,
+    PauseUpdate,
+    RestartTasks,
+    ResumeUpdate,
+    ScaleJob,
+    SetQuota,
+    SubmitJob,
+    UndoUpdate,
+)
+from borgish.cell.events import RolloutFinished, RolloutPaused
+from borgish.cell.model import VERSIONS_KEPT, Rollout
+from borgish.errors import Conflict, NotFound, OverQuota
+from borgish.master.core import Core
+from borgish.reconcilers.settings import ReconcileSettings
+from borgish.resources import Resources
+from borgish.spec.job import Constraint, Disruption, Health, JobSpec, Override, Restart, Update
+from borgish.spec.shares import Share
+from borgish.vocabulary import (
+    Band,
+    Ending,
+    Hold,
+    JobKind,
+    OnFailure,
+    Phase,
+    RestartPolicy,
+    RolloutKind,
+    State,
+)
+from tests.unit.cell.lived import CRASHES, FIVE, GIB, LOOPS, Lived, machine, spec
+
+JOB = "ann/web"
+NEW = ("new",)
+
+
+def web(**changes: Any) -> JobSpec:
+    return spec(**{"tasks": FIVE, "update": Update(settle_seconds=2.0), **changes})
+
+
+@pytest.fixture
+def lived() -> Lived:
+    lived = Lived()
+    lived.do(SubmitJob(web()))
+    lived.settle()
+    return lived
+
+
+def up(lived: Lived) -> int:
+    """Return how many tasks are up."""
+    seen = lived.core.observed
+    found = (seen.attempt(t.machine, f"{JOB}/{t.index}", t.attempt) for t in lived.cell.jobs[JOB].tasks)
+    return sum(each is not None and each.phase in (Phase.UP, Phase.HEALTHY) for each in found)
+
+
+def versions(lived: Lived) -> list[int]:
+    return [task.version for task in lived.cell.jobs[JOB].tasks]
+
+
+def runs(lived: Lived) -> set[tuple[str, ...]]:
+    job = lived.cell.jobs[JOB]
+    return {job.spec_of(task).run for task in job.tasks if task.state is State.RUNNING}
+
+
+def rollout(lived: Lived) -> Rollout:
+    found = lived.cell.jobs[JOB].rollout
+    assert found is not None
+    return found
+
+
+# What changes how
+
+
+def test_it_reaches_one_task_after_the_other(lived: Lived) -> None:
+    text = lived.do(SubmitJob(web(run=NEW)))
+    assert text == "ann/web is updated to version 2: 5 tasks to restart, a few at a time"
+    changed = {versions(lived).count(2)}
+    while lived.cell.rolling:
+        lived.step()
+        changed.add(versions(lived).count(2))
+        assert up(lived) >= FIVE - 1
+    assert changed == {1, 2, 3, 4, 5}
+    assert runs(lived) == {NEW}
+    last = lived.cell.jobs[JOB].last_rollout
+    assert last is not None
+    assert (last.kind, last.version, last.outcome, last.skipped) == (RolloutKind.UPDATE, 2, "complete", ())
+
+
+@pytest.mark.parametrize(("at_a_time", "most"), [(Share(2), 2), (Share(percent=60), 3), (Share(5), 5)])
+def test_as_many_at_a_time_as_it_says(lived: Lived, at_a_time: Share, most: int) -> None:
+    lived.do(SubmitJob(web(run=NEW, update=Update(at_a_time, settle_seconds=3.0))))
+    least = FIVE
+    while lived.cell.rolling:
+        lived.step()
+        least = min(least, up(lived))
+    assert least >= FIVE - most
+    assert runs(lived) == {NEW}
+
+
+def test_a_restart_stays_on_its_machine_with_its_ports(lived: Lived) -> None:
+    before = [task.machine for task in lived.cell.jobs[JOB].tasks]
+    lived.do(SubmitJob(web(run=NEW)))
+    lived.settle()
+    assert [task.machine for task in lived.cell.jobs[JOB].tasks] == before
+    assert versions(lived) == [2] * FIVE
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"priority": 7},
+        {"labels": {"app": "web"}},
+        {"annotations": {"note": "x"}},
+        {"restart": Restart(attempts=3)},
+        {"update": Update(canaries=1)},
+        {"constraints": (Constraint("arch", "==", ("amd64",)),)},
+        {"disruption": Disruption(Share(2))},
+    ],
+)
+def test_what_needs_no_stop_is_changed_in_place(lived: Lived, changes: dict[str, Any]) -> None:
+    attempts = lived.attempts()
+    text = lived.do(SubmitJob(web(**changes)))
+    assert text == "ann/web is updated to version 2: nothing has to be restarted for it"
+    assert lived.cell.rolling == set()
+    assert versions(lived) == [2] * FIVE
+    lived.settle()
+    assert lived.attempts() == attempts
+
+
+def test_what_its_machine_does_not_suit_any_more_moves() -> None:
+    lived = Lived(())
+    for name, arch in (("m1", "amd64"), ("m2", "arm64")):
+        lived.do(JoinMachine(machine(name, attributes={"arch": arch}), name, known=True))
+    lived.do(SubmitJob(web(constraints=(Constraint("arch", "==", ("amd64",)),))))
+    lived.settle()
+    lived.do(SubmitJob(web(constraints=(Constraint("arch", "==", ("arm64",)),))))
+    lived.settle()
+    assert {task.machine for task in lived.cell.jobs[JOB].tasks} == {"m2"}
+
+
+def test_limits_that_no_longer_fit_there_move_a_task() -> None:
+    lived = Lived(("m1", "m2"))
+    lived.do(SubmitJob(spec("other", 1, resources=Resources(4000, GIB, 0))))
+    lived.do(SubmitJob(web(tasks=2, resources=Resources(3500, GIB, 0))))
+    lived.settle()
+    lived.do(SubmitJob(web(tasks=1, resources=Resources(7000, GIB, 0))))
+    lived.settle()
+    (task,) = lived.cell.jobs[JOB].tasks
+    (other,) = lived.cell.jobs["ann/other"].tasks
+    assert task.state is State.RUNNING
+    assert task.machine != other.machine
+
+
+def test_of_one_task_only_that_one_restarts(lived: Lived) -> None:
+    attempts = lived.attempts()
+    lived.do(SubmitJob(web(overrides={3: Override(env={"ROLE": "first"})})))
+    lived.settle()
+    changed = [index for index, attempt in enumerate(lived.attempts()) if attempt != attempts[index]]
+    assert changed == [3]
+    assert versions(lived) == [2] * FIVE
+
+
+@pytest.mark.parametrize(("tasks", "text"), [(7, "7 tasks instead of 5"), (3, "3 tasks instead of 5")])
+def test_with_another_number_of_tasks(lived: Lived, tasks: int, text: str) -> None:
+    assert text in lived.do(SubmitJob(web(tasks=tasks, run=NEW)))
+    lived.settle()
+    assert lived.states() == [State.RUNNING] * tasks
+    assert versions(lived) == [2] * tasks
+
+
+def test_the_number_of_tasks_alone_is_no_version(lived: Lived) -> None:
+    lived.do(SubmitJob(web(tasks=7)))
+    assert (lived.cell.jobs[JOB].version, lived.cell.rolling) == (1, set())
+
+
+def test_the_kind_of_a_job_cannot_be_changed(lived: Lived) -> None:
+    with pytest.raises(Conflict, match="the kind of ann/web cannot be changed while it runs"):
+        lived.do(SubmitJob(web(kind=JobKind.ALLOC_SET)))
+
+
+def test_what_waits_takes_the_new_version_at_no_cost() -> None:
+    lived = Lived()
+    lived.do(SubmitJob(web(tasks=2, resources=Resources(100, 100 * GIB, 0))))  # fits nowhere
+    lived.settle()
+    lived.do(SubmitJob(web(tasks=2)))
+    lived.settle()
+    assert lived.states() == [State.RUNNING] * 2
+    assert lived.cell.rolling == set()
+
+
+def test_what_failed_or_was_killed_runs_again_and_what_finished_does_not() -> None:
+    lived = Lived()
+    once = Restart(RestartPolicy.NEVER)
+    lived.do(SubmitJob(web(restart=once)))
+    for index, ending in enumerate((Ending.FINISH, Ending.FAIL)):
+        lived.ended(JOB, index, ending)
+    lived.do(KillTasks(JOB, (2,)))
+    assert "2 tasks pending again" in lived.do(SubmitJob(web(restart=once, run=NEW)))
+    lived.settle()
+    ran = State.RUNNING
+    assert lived.states() == [State.DEAD, ran, ran, ran, ran]
+
+
+def test_a_gang_changes_as_a_whole() -> None:
+    lived = Lived()
+    lived.do(SubmitJob(web(gang=True)))
+    lived.settle()
+    lived.do(SubmitJob(web(gang=True, run=NEW)))
+    lived.step()
+    assert versions(lived) in ([2] * FIVE, [1] * FIVE)
+    lived.settle()
+    assert runs(lived) == {NEW}
+
+
+def test_more_than_the_quota_is_refused_and_less_is_not(lived: Lived) -> None:
+    lived.do(SubmitJob(web(priority=100)))
+    lived.do(SetQuota("ann", Band.BATCH, Resources(500, GIB, 0)))
+    with pytest.raises(OverQuota, match="ann/web would ask for 550m cpu in batch"):
+        lived.do(SubmitJob(web(priority=100, resources=Resources(110, GIB // 64, 0))))
+    lived.do(SubmitJob(web(priority=100, resources=Resources(90, GIB // 64, 0))))
+
+
+# What goes wrong
+
+
+def test_a_version_that_crashes_is_held_and_costs_one_task(lived: Lived) -> None:
+    lived.do(SubmitJob(web(run=LOOPS)))
+    lived.settle()
+    found = rollout(lived)
+    assert found.hold is Hold.FAILED
+    assert found.paused == "task 0 was restarted 3 times on m2 (exit code 1)"
+    assert versions(lived).count(2) == 1
+    assert up(lived) == FIVE - 1
+
+
+def test_resumed_it_is_tried_again_and_held_again(lived: Lived) -> None:
+    lived.do(SubmitJob(web(run=LOOPS)))
+    lived.settle()
+    assert lived.do(ResumeUpdate(JOB)) == "the update of ann/web goes on"
+    lived.settle()
+    assert rollout(lived).hold is Hold.FAILED
+
+
+def test_a_mended_version_goes_on_from_where_it_is(lived: Lived) -> None:
+    lived.do(SubmitJob(web(run=LOOPS)))
+    lived.settle()
+    lived.do(SubmitJob(web(run=NEW)))
+    while lived.cell.rolling:
+        lived.step()
+        assert up(lived) >= FIVE - 2  # the one that crashed, and one at a time
+    assert runs(lived) == {NEW}
+    assert versions(lived) == [3] * FIVE
+
+
+def test_it_undoes_itself_where_its_job_says_so(lived: Lived) -> None:
+    lived.do(SubmitJob(web(run=LOOPS, update=Update(settle_seconds=2.0, on_failure=OnFailure.UNDO))))
+    lived.settle()
+    job = lived.cell.jobs[JOB]
+    assert (job.version, job.spec.run, lived.cell.rolling) == (3, web().run, set())
+    assert up(lived) == FIVE
+    (text,) = (entry.text for entry in lived.entries if "undone" in entry.text)
+    assert text.startswith(
+        "ann/web is undone since task 0 was restarted 3 times on m2 (exit code 1): version 3"
+    )
+
+
+def test_an_undone_version_that_fails_as_well_is_held(lived: Lived) -> None:
+    undoes = Update(settle_seconds=2.0, on_failure=OnFailure.UNDO)
+    lived.do(SubmitJob(web(run=LOOPS, update=undoes)))
+    while lived.cell.jobs[JOB].version < 3:
+        lived.step()
+    for name in ("m1", "m2"):
+        lived.do(CordonMachine(name))
+    lived.do(RestartTasks(JOB, (1,), hurried=True))  # what it goes back to does not come up either
+    for _ in range(700):
+        lived.step()
+    assert (lived.cell.jobs[JOB].version, rollout(lived).hold) == (3, Hold.FAILED)
+
+
+def test_what_does_not_come_up_in_time_has_failed() -> None:
+    lived = Lived()
+    lived.do(SubmitJob(web()))
+    lived.settle()
+    late = Update(settle_seconds=2.0, deadline_seconds=60.0)
+    lived.do(SubmitJob(web(resources=Resources(100, 100 * GIB, 0), update=late)))  # fits nowhere
+    for _ in range(70):
+        lived.step()
+    assert rollout(lived).hold is Hold.FAILED
+    assert "task 0 waits for a machine" in rollout(lived).paused
+    assert rollout(lived).paused.endswith("for more than 60s")
+    assert up(lived) == FIVE - 1
+
+
+def test_a_single_restart_is_given_time(lived: Lived) -> None:
+    lived.do(SubmitJob(web(run=CRASHES)))
+    for _ in range(20):
+        lived.step()
+    assert rollout(lived).hold is None
+    lived.crashes = False
+    for _ in range(300):
+        lived.step()
+    assert (lived.cell.rolling, runs(lived)) == (set(), {CRASHES})
+
+
+# Canaries
+
+
+def test_canaries_wait_until_somebody_likes_them(lived: Lived) -> None:
+    two = Update(Share(5), settle_seconds=2.0, canaries=2)
+    lived.do(SubmitJob(web(run=NEW, update=two)))
+    lived.settle()
+    assert versions(lived).count(2) == 2
+    assert rollout(lived).hold is Hold.CANARY
+    with pytest.raises(Conflict, match="waits for its canaries to be promoted"):
+        lived.do(ResumeUpdate(JOB))
+    lived.do(ResumeUpdate(JOB, promote=True))
+    lived.settle()
+    assert runs(lived) == {NEW}
+
+
+def test_a_canary_that_crashes_is_undone(lived: Lived) -> None:
+    careful = Update(settle_seconds=2.0, canaries=1, on_failure=OnFailure.UNDO)
+    lived.do(SubmitJob(web(run=LOOPS, update=careful)))
+    lived.settle()
+    assert (lived.cell.jobs[JOB].version, lived.cell.rolling) == (3, set())
+    assert runs(lived) == {web().run}
+
+
+def test_without_canaries_there_is_nothing_to_promote(lived: Lived) -> None:
+    lived.do(SubmitJob(web(run=NEW)))
+    with pytest.raises(Conflict, match="ann/web has no canaries"):
+        lived.do(ResumeUpdate(JOB, promote=True))
+
+
+# People
+
+
+def test_what_would_disrupt_too_much_is_skipped(lived: Lived) -> None:
+    few = Update(settle_seconds=2.0, max_disruptions=2)
+    lived.do(SubmitJob(web(run=NEW, update=few)))
+    lived.settle()
+    assert versions(lived).count(2) == 2
+    last = lived.cell.jobs[JOB].last_rollout
+    assert last is not None
+    assert last.outcome == "complete but for 3 tasks: max_disruptions (2) reached"
+    assert len(last.skipped) == 3
+    lived.do(SubmitJob(web(run=NEW)))  # the rest, with the next version
+    lived.settle()
+    assert versions(lived) == [3] * FIVE
+
+
+def test_paused_it_reaches_nobody_until_it_is_resumed(lived: Lived) -> None:
+    lived.do(SubmitJob(web(run=NEW)))
+    lived.do(PauseUpdate(JOB), actor="bob")
+    changed = versions(lived)
+    lived.settle()
+    assert versions(lived).count(2) == changed.count(2) or changed.count(2) == 0
+    assert rollout(lived).paused == "paused by bob"
+    lived.do(ResumeUpdate(JOB))
+    lived.settle()
+    assert runs(lived) == {NEW}
+
+
+def test_without_an_update_there_is_nothing_to_steer(lived: Lived) -> None:
+    for command in (PauseUpdate(JOB), ResumeUpdate(JOB)):
+        with pytest.raises(Conflict, match="no update of ann/web is under way"):
+            lived.do(command)
+
+
+def test_undone_it_is_an_update_back(lived: Lived) -> None:
+    lived.do(SubmitJob(web(run=NEW)))
+    lived.settle()
+    text = lived.do(UndoUpdate(JOB))
+    assert text.startswith("ann/web is undone by ann: version 3 is version 1 again")
+    lived.settle()
+    assert runs(lived) == {web().run}
+    assert list(lived.cell.jobs[JOB].earlier) == [1, 2]
+    assert lived.do(UndoUpdate(JOB, 2)).startswith("ann/web is undone by ann: version 4 is version 2 again")
+    with pytest.raises(NotFound, match="version 9 of ann/web is not known"):
+        lived.do(UndoUpdate(JOB, 9))
+    with pytest.raises(Conflict, match="version 4 is what ann/web is already"):
+        lived.do(UndoUpdate(JOB, 4))
+
+
+def test_what_has_no_version_before_cannot_be_undone(lived: Lived) -> None:
+    with pytest.raises(NotFound, match="ann/web has no version before"):
+        lived.do(UndoUpdate(JOB))
+
+
+def test_in_the_midst_it_is_undone_to_what_was_before_it(lived: Lived) -> None:
+    lived.do(SubmitJob(web(run=NEW)))
+    for _ in range(6):
+        lived.step()
+    lived.do(SubmitJob(web(run=("newer",))))
+    lived.step()
+    lived.do(UndoUpdate(JOB))
+    lived.settle()
+    assert runs(lived) == {web().run}
+
+
+def test_undone_it_keeps_its_number_of_tasks(lived: Lived) -> None:
+    lived.do(SubmitJob(web(run=NEW)))
+    lived.settle()
+    lived.do(ScaleJob(JOB, 8))
+    lived.do(UndoUpdate(JOB))
+    lived.settle()
+    assert lived.states() == [State.RUNNING] * 8
+
+
+def test_so_many_versions_are_kept_and_those_that_run(lived: Lived) -> None:
+    one = Update(Share(1))
+    lived.do(SubmitJob(web(tasks=2 * VERSIONS_KEPT, update=one)))
+    for number in range(VERSIONS_KEPT + 2):  # each reaches one task more
+        lived.do(SubmitJob(web(tasks=2 * VERSIONS_KEPT, run=NEW, env={"N": str(number)}, update=one)))
+    job = lived.cell.jobs[JOB]
+    running = set(versions(lived))
+    assert min(running) < job.version - VERSIONS_KEPT  # it is kept since it runs
+    assert set(range(job.version - VERSIONS_KEPT + 1, job.version)) | running == {*job.earlier, job.version}
+
+
+# What else happens meanwhile
+
+
+def test_a_new_master_goes_on(lived: Lived) -> None:
+    lived.do(SubmitJob(web(run=NEW)))
+    for _ in range(4):
+        lived.step()
+    lived.core = Core(lived.then(lived.position), ReconcileSettings(), lived.now)
+    lived.step()
+    assert up(lived) == FIVE - 1 or versions(lived).count(2) <= 2
+    lived.settle()
+    assert runs(lived) == {NEW}
+
+
+def test_a_rollback_of_the_cell_takes_its_place(lived: Lived) -> None:
+    good = lived.position
+    lived.do(SubmitJob(web(run=LOOPS)))
+    lived.settle()
+    lived.roll_back(good)
+    lived.settle()
+    assert (runs(lived), lived.cell.rolling) == ({web().run}, set())
+    job = lived.cell.jobs[JOB]
+    assert (job.version, versions(lived)) == (3, [3] * FIVE)
+
+
+def test_a_rollback_leads_into_the_midst_of_an_update(lived: Lived) -> None:
+    lived.do(SubmitJob(web(run=NEW)))
+    for _ in range(4):
+        lived.step()
+    middle = lived.position
+    lived.settle()
+    lived.do(SubmitJob(web(run=("newer",))))
+    lived.settle()
+    lived.roll_back(middle)
+    lived.settle()
+    assert (runs(lived), lived.cell.rolling) == ({NEW}, set())
+
+
+def test_killed_in_the_midst_it_is_over(lived: Lived) -> None:
+    lived.do(SubmitJob(web(run=NEW)))
+    lived.step()
+    lived.do(KillTasks(JOB))
+    lived.settle()
+    assert lived.cell.rolling == set()
+    lived.do(SubmitJob(web(run=NEW)))
+    lived.settle()
+    assert (lived.cell.jobs[JOB].version, runs(lived)) == (2, {NEW})
+
+
+def test_scaled_in_the_midst_it_goes_on(lived: Lived) -> None:
+    for tasks in (9, 2):
+        lived.do(SubmitJob(web(run=(str(tasks),))))
+        lived.step()
+        lived.do(ScaleJob(JOB, tasks))
+        lived.settle()
+        assert (runs(lived), len(lived.states())) == ({(str(tasks),)}, tasks)
+        assert lived.cell.rolling == set()
+
+
+def test_what_is_down_already_uses_the_budget_up(lived: Lived) -> None:
+    for name in ("m1", "m2"):
+        lived.do(CordonMachine(name))
+    lived.do(RestartTasks(JOB, (0,), hurried=True))
+    lived.do(SubmitJob(web(run=NEW)))
+    for _ in range(40):
+        lived.step()
+    assert (up(lived), runs(lived)) == (FIVE - 1, {web().run})
+    assert "task 0 waits for a machine" in rollout(lived).paused
+
+
+# Restarts
+
+
+def test_a_restart_reaches_one_task_after_the_other(lived: Lived) -> None:
+    before = lived.attempts()
+    assert lived.do(RestartTasks(JOB)) == "5 tasks of ann/web restarted, a few at a time"
+    while lived.cell.rolling:
+        lived.step()
+        assert up(lived) >= FIVE - 1
+    assert not set(before) & set(lived.attempts())
+    assert lived.cell.jobs[JOB].version == 1
+
+
+def test_restarted_in_the_midst_of_an_update_it_reaches_those_as_well(lived: Lived) -> None:
+    lived.do(SubmitJob(web(run=NEW)))
+    for _ in range(4):
+        lived.step()
+    middle = lived.attempts()
+    lived.do(RestartTasks(JOB, (0,)))
+    lived.settle()
+    assert (runs(lived), lived.cell.rolling) == ({NEW}, set())
+    assert lived.attempts()[0] != middle[0]
+
+
+def test_an_update_says_once_why_it_waits_and_how_it_ended(lived: Lived) -> None:
+    lived.do(SubmitJob(web(run=LOOPS)))
+    lived.settle()
+    lived.do(UndoUpdate(JOB))
+    lived.settle()
+    events = [event for entry in lived.entries for event in entry.events]
+    assert [event.hold for event in events if isinstance(event, RolloutPaused)] == [Hold.FAILED], events
+    assert [event.outcome for event in events if isinstance(event, RolloutFinished)] == ["complete"]
+
+
+def test_a_probe_has_to_answer(lived: Lived) -> None:
+    probed = web(run=NEW, health=Health(http="/", port="http"), ports=("http",))
+    lived.do(SubmitJob(probed))
+    lived.settle()
+    assert versions(lived) == [2] * FIVE
+
+
+def test_the_journal_gives_the_same_cell_again(lived: Lived) -> None:
+    lived.do(SubmitJob(web(run=NEW)))
+    lived.step()
+    lived.do(SubmitJob(web(run=LOOPS)))
+    lived.settle()
+    lived.do(UndoUpdate(JOB))
+    lived.settle()
+    again = lived.then(lived.position)
+    assert msgspec.json.encode(again.snapshot()) == msgspec.json.encode(lived.cell.snapshot())
