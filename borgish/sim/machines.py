@@ -258,7 +258,7 @@ class Machine:
         self.disk.cut_power()
         self.boots += 1
         self.booted_at = self._loop.now().mono
-        self.programs.by_key.clear()
+        self.programs.vanish()
 
     def lose_disk(self) -> None:
         """Come to be another machine of the same name."""

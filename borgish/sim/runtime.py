@@ -64,6 +64,7 @@ class Programs:
 
     def __init__(self, loop: VirtualLoop, injector: FaultInjector, machine: str) -> None:
         self.by_key: dict[str, Program] = {}  # the latest run of each attempt
+        self.lives: dict[str, list[Program]] = {}  # all runs of each attempt, in order
         self.forgotten: set[str] = set()  # attempts that were let go of, for good
         self.results: dict[tuple[str, int], tuple[float, int]] = {}
         """By (task, attempt): when its main program last ended by itself, unasked, and its exit code."""
@@ -87,7 +88,8 @@ class Programs:
         assert there is None or not there.is_alive, f"{spec.key} runs twice"
         self._pid += 1
         state = RunState(spec.key, run, self._pid, self._loop.now().wall)
-        self.by_key[spec.key] = Program(spec, state, self._loop.now().mono)
+        program = self.by_key[spec.key] = Program(spec, state, self._loop.now().mono)
+        self.lives.setdefault(spec.key, []).append(program)
         if not self.are_lasting:
             self._plan_end(spec, run)
         if spec.lease_seconds:
@@ -173,6 +175,22 @@ class Programs:
         self.by_key.pop(key, None)
         self.leases.pop(key, None)
         self.forgotten.add(key)
+
+    def vanish(self) -> None:
+        """Be gone, all of them, without a word of how they ended."""
+        for program in self.by_key.values():
+            program.ended = program.ended or self._loop.now().mono
+        self.by_key.clear()
+
+    def ran(self, key: str, since: float, until: float) -> bool:
+        """Return whether one run of an attempt lasted all of that time, as it truly was."""
+        return any(
+            life.began <= since and (not life.ended or life.ended > until) for life in self.lives.get(key, ())
+        )
+
+    def had_begun(self, key: str, at: float) -> bool:
+        """Return whether an attempt had been started by then."""
+        return any(life.began <= at for life in self.lives.get(key, ()))
 
     def is_alive(self, key: str) -> bool:
         """Whether a program runs."""

@@ -11,6 +11,7 @@ import msgspec
 
 from borgish.cell.free_space import AMPLE, FreeSpace, Level
 from borgish.sim.checkers import Checker, request_problems, settled_problems
+from borgish.sim.disruptions import disruption_problems
 from borgish.sim.faults import FaultInjector, Faults
 from borgish.sim.liveness import BACK_SECONDS, RUNS_SECONDS, Liveness
 from borgish.sim.loop import VirtualLoop
@@ -277,6 +278,9 @@ class World:
             self.machines,
         )
         problems += record.problems
+        problems += disruption_problems(
+            list(store.reopen().entries(0)), store.sim_disk.decided_at, self.machines
+        )
         if self.master.core is None:
             problems.append("there is no master")
         else:

@@ -1,0 +1,87 @@
+"""Machines that are emptied one after another: nobody is taken down beyond a budget, and it is judged."""
+
+from functools import partial
+from itertools import count
+
+import msgspec
+import pytest
+
+from borgish.cell.budgets import Budget
+from borgish.cell.commands import Command, FreezeCell, SetBudget, SubmitJob, TaintMachine, UntaintMachine
+from borgish.cell.disruption import Gate
+from borgish.cell.events import TasksEvicted
+from borgish.resources import Resources
+from borgish.sim.faults import NO_FAULTS, Faults
+from borgish.sim.world import World
+from borgish.spec.job import Constraint, Disruption, JobSpec
+from borgish.spec.shares import Share
+from borgish.vocabulary import Eviction, Runtime, TaintEffect
+from tests.profiles import seeds
+
+MACHINES_AND_MASTERS = msgspec.structs.replace(
+    NO_FAULTS, machine_cut_off_seconds=25.0, master_dies_seconds=30.0, task_lives_seconds=60.0
+)
+NEVER = 1e9
+SHOP = SetBudget(Budget("shop", (Constraint("app", "==", ("shop",)),), Share(2)))
+
+
+def spec(name: str) -> JobSpec:
+    return JobSpec(
+        name,
+        "ann",
+        8,
+        ("sim",),
+        runtime=Runtime.FAKE,
+        resources=Resources(100, 64 * 1024**2),
+        labels={"sim": "service", "app": "shop"},
+        disruption=Disruption(Share(2)),
+    )
+
+
+def emptied(faults: Faults, seed: int, *first: Command) -> World:
+    """Let two jobs run on four machines, of which each gets an evicting taint for a while."""
+    world, numbers = World(seed, machines=4, faults=faults, pause_seconds=NEVER), count()
+
+    def ask(command: Command) -> None:
+        world.master.command(command, lambda _: None, "ann", f"t{next(numbers)}", "d")
+
+    for at, command in enumerate((SubmitJob(spec("web")), SubmitJob(spec("api")), *first)):
+        world.clock.after(5.0 + at, partial(ask, command))
+    for turn, name in enumerate(world.machines):
+        taint = TaintMachine(name, "repair", effect=TaintEffect.EVICT, max_affected=100)
+        world.clock.after(30.0 + 15.0 * turn, partial(ask, taint))
+        world.clock.after(44.0 + 15.0 * turn, partial(ask, UntaintMachine(name, "repair")))
+    return world
+
+
+def evicted(world: World) -> int:
+    """Return how many tasks left for a taint."""
+    return sum(
+        len(event.indexes)
+        for entry in world.master.store.reopen().entries(0)
+        for event in entry.events
+        if isinstance(event, TasksEvicted) and event.cause is Eviction.TAINTED
+    )
+
+
+@pytest.mark.parametrize("faults", [NO_FAULTS, MACHINES_AND_MASTERS], ids=["calm", "faults"])
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=1, nightly=8))
+def test_machines_are_emptied_within_the_budgets(faults: Faults, seed: int) -> None:
+    world = emptied(faults, seed, SHOP)
+    assert world.run(storm_seconds=100.0, calm_seconds=100.0).problems == ()
+    assert evicted(world) > 4
+
+
+@pytest.mark.parametrize(
+    ("first", "says"),
+    [
+        (SubmitJob(spec("third")), "of ann/"),
+        (SHOP, "of the budget shop"),
+        (FreezeCell("holidays"), "while the cell was frozen"),
+    ],
+    ids=["of a job", "across jobs", "frozen"],
+)
+def test_an_open_gate_is_found(first: Command, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Gate, "refused", lambda *_, **__: "")
+    problems = emptied(NO_FAULTS, 1, first).run(storm_seconds=100.0, calm_seconds=100.0).problems
+    assert any(says in problem for problem in problems), problems
