@@ -248,8 +248,8 @@ def drains_text(drains: tuple[Drain, ...]) -> str:
     """Return why a machine is to be empty, or will be."""
     begun = "; ".join(drain_words(drain) for drain in drains if drain.begun)
     planned = "; ".join(drain_words(drain) for drain in drains if not drain.begun)
-    words = f"is to be empty: {begun}" if begun else "is not drained"
-    return f"{words}; planned: {planned}" if planned else words
+    parts = [f"is to be empty: {begun}"] * bool(begun) + [f"is planned for {planned}"] * bool(planned)
+    return "; ".join(parts) or "is not drained"
 
 
 def _quota_set(event: QuotaSet, entry: Entry) -> Iterator[_Line]:
@@ -308,9 +308,8 @@ def _rolled_back(event: RolledBack, entry: Entry) -> Iterator[_Line]:
 def restored_machine_text(mark: MachineRestored) -> str:
     """Return what a rollback says of a machine."""
     is_draining = any(drain.begun for drain in mark.drains)
-    words = "is cordoned" if mark.cordoned else "takes new tasks" if not is_draining else ""
-    if mark.drains:
-        words = f"{words} and {drains_text(mark.drains)}" if words else drains_text(mark.drains)
+    parts = ["is cordoned"] if mark.cordoned else ["takes new tasks"] * (not is_draining)
+    words = " and ".join([*parts, *[drains_text(mark.drains)] * bool(mark.drains)])
     return f"{words}, with the taints {', '.join(map(str, mark.taints))}," if mark.taints else words
 
 

@@ -1,16 +1,25 @@
 """A machine that is drained, as it is shown: its state, why, what is left, and what that waits for."""
 
+import pytest
+
+from borgish.api.views.events import restored_machine_text
+from borgish.api.views.history import HistoryFilter, history_view
 from borgish.api.views.machines import STAYING_SHOWN, machine_view
 from borgish.api.views.tally import Tally
 from borgish.api.views.why import why_task
 from borgish.cell.commands import DrainMachines, MaintainMachines, SubmitJob
-from borgish.cell.drains import NOT_HEARD
+from borgish.cell.drains import NOT_HEARD, drain_words
+from borgish.cell.events import MachineRestored
+from borgish.cell.model import Drain, Window
 from borgish.cell.observed import Observed
 from borgish.resources import Resources
 from borgish.spec.job import Override, Restart
 from borgish.vocabulary import RestartPolicy
 from borgish.wire.api import MachineView
 from tests.unit.cell.lived import Lived, spec
+
+PERSON = Drain("ann", 1.0, 2.0, "disk")
+WINDOW = Drain("bob", 1.0, 2.0, window=Window(3600.0, 7200.0, 0.0), begun=False)
 
 
 def view(lived: Lived, name: str = "m1", observed: Observed | None = None) -> MachineView:
@@ -73,3 +82,37 @@ def test_a_window_to_come_is_no_trouble_and_is_shown() -> None:
     shown = view(lived)
     assert (shown.state, shown.reason, shown.drains[0].begun) == ("up", "", False)
     assert shown.drains[0].begins == "1970-01-01T02:30:00.000Z"
+
+
+@pytest.mark.parametrize(
+    ("mark", "words"),
+    [
+        (MachineRestored("m1", drains=(PERSON,)), "is to be empty: drained by ann: disk"),
+        (MachineRestored("m1", drains=()), "takes new tasks"),
+        (
+            MachineRestored("m1", drains=(WINDOW,)),
+            f"takes new tasks and is planned for {drain_words(WINDOW)}",
+        ),
+        (
+            MachineRestored("m1", cordoned=True, drains=(PERSON,)),
+            "is cordoned and is to be empty: drained by ann: disk",
+        ),
+    ],
+)
+def test_what_a_rollback_does_to_drains_in_words(mark: MachineRestored, words: str) -> None:
+    assert restored_machine_text(mark) == words
+
+
+def test_what_left_is_in_the_history_of_its_machine() -> None:
+    lived = Lived()
+    lived.do(SubmitJob(spec(tasks=2)))
+    lived.settle()
+    lived.do(DrainMachines(("m1",)))
+    lived.settle()
+    lines = [
+        line.text
+        for entry in lived.entries
+        if (shown := history_view(entry, HistoryFilter(machine="m1"))) is not None
+        for line in shown.events
+    ]
+    assert any("drain: m1 is to be empty: drained by ann" in line for line in lines), lines
