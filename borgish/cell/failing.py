@@ -35,7 +35,8 @@ AVOIDED_SECONDS_MAX = 3600.0
 AVOIDED_MAX = 8
 """Of one task, so many machines are remembered."""
 HELD_AFTER = 3
-"""Failures of one task, or machines on which at least half of the tasks failed."""
+"""Failures of one task, or machines on which it or half of its job failed; all machines, where there are
+fewer."""
 TRIAL_SECONDS = 60.0
 
 
@@ -108,17 +109,22 @@ def why_held(cell: Cell, job: Job, at: float) -> str:
     failing = [job.tasks[index] for index in sorted(cell.failing.get(job.key, ()))]
     failing = [task for task in failing if avoided(task, at)]
     machines = {machine for task in failing for machine in avoided(task, at)}
-    often = next((task for task in failing if sum(each.times for each in task.failed) >= HELD_AFTER), None)
+    everywhere = min(HELD_AFTER, len(cell.machines))
+    often = next((task for task in failing if _is_often(task, everywhere)), None)
     if often is not None:
         times = sum(each.times for each in often.failed)
-        text = f"task {often.index} failed {times} times on {_machines(len(often.failed))}"
+        text = f"task {often.index} failed {times} time{'s' * (times != 1)} on {_machines(len(often.failed))}"
         return f"{text}: {often.reason}" if often.state is State.PENDING else text
     several = len(failing) >= HELD_AFTER and 2 * len(failing) >= job.tasks_wanted
-    if not several or len(machines) < min(HELD_AFTER, len(cell.machines)):
+    if not several or len(machines) < everywhere:
         return ""
     text = f"{task_count(len(failing))} of {len(job.tasks)} failed on {_machines(len(machines))}"
     last = next((task.reason for task in failing if task.state is State.PENDING), "")
     return f"{text}: {last}" if last else text
+
+
+def _is_often(task: Task, everywhere: int) -> bool:
+    return len(task.failed) >= everywhere or sum(each.times for each in task.failed) >= HELD_AFTER
 
 
 def _machines(count: int) -> str:

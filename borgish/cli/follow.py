@@ -49,7 +49,7 @@ def verdict(job: JobView, goal: Goal) -> int | None:
     up = job.up or 0
     if up + job.finished >= job.tasks:
         return DONE
-    return FAILED if up + job.dead >= job.tasks else None
+    return FAILED if up + job.dead >= job.tasks or job.held else None
 
 
 def verdict_in_time(job: JobView, goal: Goal) -> int:

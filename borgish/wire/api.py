@@ -129,6 +129,7 @@ class JobView(msgspec.Struct, frozen=True):
     killed: int = 0
     outcome: Outcome | None = None  # of a dead one
     version: int = 1  # of its specification
+    held: bool = False  # its tasks fail wherever they are: what failed is tried once a minute
 
 
 class RolloutView(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -45,8 +45,8 @@ BAD = {
 }
 FOLLOWED = "12s"
 TROUBLE = {
-    "no-command": "1 failed",
-    "no-folder": "1 failed",
+    "no-command": "held",
+    "no-folder": "held",
     "crashes": "restarts in",
     "dies-soon": "restarts in",
     "too-big": "machines fit",
@@ -111,14 +111,15 @@ def test_the_daemons_live_on(tried: Tried) -> None:
         ("no-folder", "cannot work in '/no/such/folder': No such file or directory"),
     ],
 )
-def test_what_cannot_start_is_tried_and_then_dead(tried: Tried, name: str, words: str) -> None:
+def test_what_cannot_start_is_tried_everywhere_and_then_held(tried: Tried, name: str, words: str) -> None:
     said, why, task = tried.outcomes[name]
     assert said.code == 1, said
-    assert f"0 of 1 task up, 1 failed: task 0: cannot start: {words}" in said.err
-    assert f"hint: borgctl why ann/{name}/0" in said.err
-    assert f"ann/{name}/0 is dead" in why
+    assert "0 of 1 task up, 1 pending: held, since it fails wherever it is: task 0 failed 2 times" in said.err
+    assert f"cannot start: {words}" in said.err
+    assert f"ann/{name}/0 is pending" in why
+    assert "on 2 machines" in why
     assert words in why
-    assert (task["state"], task["pid"], task["exit_code"]) == ("dead", None, None)
+    assert (task["state"], task["pid"], task["exit_code"]) == ("pending", None, None)
     assert words in task["reason"]
 
 
@@ -209,7 +210,7 @@ def held(*ports: int) -> Iterator[None]:
 
 def test_the_bad_can_be_killed_and_nothing_of_them_stays(tried: Tried) -> None:
     made = tried.made
-    for name in ("crashes", "sick", "too-big"):
+    for name in ("no-command", "no-folder", "crashes", "dies-soon", "sick", "too-big"):
         made.ok("job", "kill", name)
     wait_until(lambda: status_of(made).pending == 0, PATIENCE_SECONDS)
     wait_until(lambda: not {"ann/crashes/0", "ann/sick/0"} & lives(made).keys(), PATIENCE_SECONDS)

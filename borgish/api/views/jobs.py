@@ -58,6 +58,7 @@ def job_view(
         killed=job.dead - job.finished - failed,
         outcome=job_outcome(job, failed),
         version=job.version,
+        held=job.held is not None,
     )
 
 

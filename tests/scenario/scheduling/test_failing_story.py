@@ -65,12 +65,14 @@ def test_a_service_gets_away_is_held_and_goes_on_when_it_is_mended() -> None:
     story.end("failing-held")
 
 
-def test_one_machine_and_no_other_is_backed_off() -> None:
+def test_where_no_other_machine_fits_it_is_backed_off() -> None:
     story = Story()
     story.machine("m1")
-    story.submit("name: web\nrun: [serve]")
+    story.machines("m2", "m3", cpu=1)
+    story.submit("name: web\nrun: [serve]\nresources: {cpu: 3}")
     crashes(story, "ann/web", 0, early_ends=6)
     crashes(story, "ann/web", 0, early_ends=7)
+    story.leave("m1")
     pass_by(story, 59)
     assert story.where("ann/web") == [""]
     pass_by(story, 1)
