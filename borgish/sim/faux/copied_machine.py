@@ -1,6 +1,6 @@
 """A machine of a copied cell: it runs what the record of a real one says that it ran, and never joins."""
 
-from borgish.borglet.entry import Entry
+from borgish.borglet.entry import Entry, Head
 from borgish.borglet.runtimes.base import RunState
 from borgish.borglet.state_folder import Membership
 from borgish.borglet.transitions import Stage
@@ -24,6 +24,7 @@ class CopiedMachine(Machine):
         )
         super().__init__(record.name, loop, injector, Watcher(), network, facts)
         self.programs.are_lasting = True
+        self.disk.head = Head(record.name, 0, 1)  # its borglet has obeyed a master before
         self._record = record
 
     @property
