@@ -195,7 +195,7 @@ def remove(cell: Cell, observed: Observed, command: RemoveMachine, _actor: str, 
         if placed:
             raise Conflict(
                 f"{machine.name} is up and runs {task_count(placed)}",
-                "Move them elsewhere and ask again, or stop its borglet and wait until it counts as down",
+                f"Move them with `borgctl machine drain {machine.name}`, or stop its borglet and wait",
             )
         if ending:
             raise Conflict(

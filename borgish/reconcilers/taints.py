@@ -1,5 +1,5 @@
-"""Tasks leave machines with a taint that evicts: at once, or when the time that they tolerate is over. It is
-the way to drain a machine: ``borgctl machine taint M drain --effect evict``.
+"""Tasks leave machines with a taint that evicts: at once, or when the time that they tolerate is over. To
+empty a machine whatever its tasks tolerate is a drain.
 
 Within the budgets of their jobs (``cell.disruption``), and a few at each resync, so that there is a rate:
 whoever taints a whole row of machines wants them emptied, not everything stopped at once.
