@@ -70,7 +70,7 @@ def test_every_change_takes_a_condition_or_is_known_to_have_none() -> None:
             tagged.append(path)
     assert found[False] == WITHOUT
     assert len(tagged) == len(SHOWN)
-    assert len(found[True]) == 17
+    assert len(found[True]) == 21
 
 
 @pytest.mark.parametrize("path", SHOWN)

@@ -51,7 +51,7 @@ def test_a_cell_in_a_storm_goes_on_in_a_copy(seed: int) -> None:
             if not up:
                 continue
             drained = chance.choice(up)
-            copy.ask(TaintMachine(drained, "drain", "x", TaintEffect.EVICT))
+            copy.ask(TaintMachine(drained, "drain", "x", TaintEffect.EVICT, max_affected=1000))
             copy.settle()
             expect_sound(copy)
             gate = Gate(copy.cell, copy.core.observed, copy.clock.now())

@@ -23,7 +23,7 @@ def example(name: str) -> JobSpec:
 def test_all_are_known() -> None:
     assert [
         *("allocs", "batch", "container", "dedicated", "devices", "exclusive", "gang", "in-allocs"),
-        *("placed", "preemptor", "sidecar", "spread", "ticker", "web"),
+        *("placed", "preemptor", "retried", "sidecar", "spread", "ticker", "web"),
     ] == ALL
 
 
