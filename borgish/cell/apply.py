@@ -59,6 +59,7 @@ from borgish.cell.lifecycle import (
     forget_failures,
     forget_job,
     grow,
+    movable,
     require_row,
     shrink,
     touch,
@@ -114,14 +115,18 @@ def _rules_set(cell: Cell, event: RulesSet, _entry: Entry) -> None:
         cell.demand.changed.add(key)
 
 
-def _entries_lost(cell: Cell, event: EntriesLost, _entry: Entry) -> None:
+def _entries_lost(cell: Cell, event: EntriesLost, entry: Entry) -> None:
     cell.timeline = event.timeline
     if event.first <= event.last:
         cell.lost = (*cell.lost, (event.first, event.last))
-    # What was lost may have placed any of these somewhere.
+    # What was lost may have placed any of these somewhere else, and their machines would start them again.
     for key, job in cell.jobs.items():
-        for index in range(len(job.tasks) if job.spec.exclusive else 0):
-            _lease(cell, key, index, TaskLease(0, "", job.spec.stop.grace_seconds))
+        if job.spec.exclusive:
+            for index in range(len(job.tasks)):
+                _lease(cell, key, index, TaskLease(0, "", job.spec.stop.grace_seconds))
+            running = movable(job, range(len(job.tasks)), TaskEvent.EVICT)
+            reason = "where it runs was lost with a part of the journal"
+            transition(cell, job, running, TaskEvent.EVICT, entry.at, reason)
 
 
 # Jobs
