@@ -60,7 +60,9 @@ def _is_held(cell: Cell, event: TasksEvicted) -> bool:
 
 
 def _was_up(cell: Cell, job: Job, task: Task, machines: Mapping[str, Machine], at: float) -> bool:
-    if job.spec.kind is JobKind.ALLOC_SET or not cell.machines[task.machine].up:
+    there = cell.machines[task.machine]
+    is_forced = any(drain.begun and drain.force for drain in there.drains)  # people said so
+    if job.spec.kind is JobKind.ALLOC_SET or not there.up or is_forced:
         return False
     machine = machines[task.machine]
     key = attempt_key(task_name(job.key, task.index), task.attempt)
