@@ -98,9 +98,8 @@ async def show_job(request: ApiRequest, user: Owner, name: JobName) -> JobDetail
     def view(reading: Reading) -> JobDetail:
         job = find_job(reading.cell, job_key(user, name))
         request.tag(job.generation)
-        return job_detail(
-            reading.cell, reading.observed, job, reading.refusals.get(job.key, ()), secrets=secrets
-        )
+        refusals = reading.refusals.get(job.key, ())
+        return job_detail(reading.cell, reading.observed, job, refusals, reading.now, secrets=secrets)
 
     return await request.read(view)
 
@@ -157,7 +156,8 @@ async def kill_tasks(request: ApiRequest, user: Owner, name: JobName) -> Accepte
 async def restart_tasks(request: ApiRequest, user: Owner, name: JobName) -> Accepted:
     """Give tasks of a job a fresh attempt, a few at a time; without indexes, all of them."""
     asked = await request.json_as(RestartRequest)
-    return await request.command(RestartTasks(job_key(user, name), asked.indexes, asked.now))
+    allowed = checked_affected(asked)
+    return await request.command(RestartTasks(job_key(user, name), asked.indexes, asked.now, allowed))
 
 
 @post(

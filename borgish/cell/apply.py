@@ -543,7 +543,9 @@ def _rollout_finished(cell: Cell, event: RolloutFinished, entry: Entry) -> None:
     rollout = job.rollout
     assert rollout is not None, f"nothing of {job.key} is rolled out"
     skipped = tuple(sorted(rollout.attempts))
-    job.last_rollout = LastRollout(rollout.kind, job.version, event.outcome, entry.at, skipped)
+    job.last_rollout = LastRollout(
+        rollout.kind, job.version, event.outcome, entry.at, skipped, rollout.reason
+    )
     _end_rollout(cell, job, rollout.tasks)
 
 

@@ -61,12 +61,13 @@ class KillTasks(Command, frozen=True, tag=True):
 class RestartTasks(Command, frozen=True, tag=True):
     """A fresh attempt for each: the running are stopped a few at a time, the dead submitted again.
 
-    ``hurried``: all at once, whatever the budgets say.
+    ``hurried``: all at once, whatever the budgets say; ``max_affected``, see ``KillTasks``, is for that.
     """
 
     job: str
     indexes: tuple[int, ...] | None = None
     hurried: bool = False
+    max_affected: int | None = None
 
 
 class UndoUpdate(Command, frozen=True, tag=True):

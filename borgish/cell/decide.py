@@ -206,6 +206,7 @@ def _restart(cell: Cell, _o: Observed, command: RestartTasks, actor: str, now: N
     tried = forgotten(cell, job, chosen)  # also of those that wait: their user wants them to be tried now
     text = f"{task_count(len(running) + len(dead))} of {job.key} restarted"
     if command.hurried or not running:
+        check_affected(cell, stopped_with(cell, job, running), command.max_affected)
         evicted = (TasksEvicted(job.key, running, Eviction.RESTART, reason),) * bool(running)
         moved = evicted_with(cell, job, running, reason)
         return Decision((*evicted, *moved, *again, *tried), job.key, text)

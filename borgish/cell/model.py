@@ -137,6 +137,7 @@ class LastRollout(msgspec.Struct, frozen=True):
     outcome: str  # for people
     at: float  # seconds since 1970
     skipped: tuple[int, ...] = ()  # tasks that it left as they are, for their version
+    reason: str = ""  # of the rollout: who restarted it, or why it was undone
 
 
 class Version(msgspec.Struct, frozen=True):

@@ -23,7 +23,7 @@ COMMANDS = {
     "up": "up:up_app",
     "down": "up:down_app",
     "status": "status:app",
-    "job": "job:app",
+    "job": "update:app",
     "plan": "submit:plan_app",
     "task": "task:app",
     "why": "events:why_app",
@@ -58,12 +58,15 @@ _MEANT = {
     "nodes": "machine list",
     "ps": "task list",
     "restart": "job restart",
+    "rollout": "job update",
     "run": "job submit",
     "scale": "job scale",
     "start": "up",
     "stop": "down",
     "submit": "job submit",
     "top": "dashboard",
+    "undo": "job undo",
+    "update": "job update",
 }
 """What other systems call a command of ours, or where it is."""
 

@@ -34,7 +34,7 @@ _HEAD = """\
 
 
 def edit_job(
-    session: Session, job: str, timeout_seconds: float, *, detach: bool, settle_seconds: float | None
+    session: Session, job: str, timeout_seconds: float | None, *, detach: bool, settle_seconds: float | None
 ) -> int:
     """Have a job edited, submit it on the condition that it is still the one shown, follow it; return the
     exit code."""

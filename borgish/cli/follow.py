@@ -5,7 +5,8 @@ shows one line of progress, and waits for changes. What is missing in the end is
 
 A submission ends when what came up has stayed up: being up for an instant says little of a program that is
 not probed. A program that ended is given its restart in place; when it ends again, back-off holds it back,
-and the submission fails.
+and the submission fails. While an update reaches the tasks it is what is followed: it knows itself what has
+settled, and what has failed.
 """
 
 import sys
@@ -14,14 +15,15 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from borgish.cli.changes import Changes, Deadline
-from borgish.cli.errors import DONE, FAILED, NOT_ALLOWED, NOT_PLACED, print_error
+from borgish.cli.errors import DONE, FAILED, NOT_ALLOWED, NOT_PLACED, print_error, print_hint
 from borgish.cli.render import Progress, outcomes, plural
+from borgish.cli.rollouts import last_words, rollout_line
 from borgish.cli.screen import print_err, print_out
 from borgish.client import quoted
 from borgish.errors import Invalid, Unreachable
 from borgish.text import safe, span
-from borgish.vocabulary import HELD_BACK, State
-from borgish.wire.api import JobDetail, JobView, TaskView
+from borgish.vocabulary import HELD_BACK, Hold, State
+from borgish.wire.api import JobDetail, JobView, RolloutView, TaskView
 
 if TYPE_CHECKING:
     from borgish.client import Client
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 # than that its process exists, so less time is enough.
 SETTLE_SECONDS = 3.0
 SETTLE_PROBED_SECONDS = 1.0
+TIMEOUT_SECONDS = 60.0
 
 
 class Goal(StrEnum):
@@ -40,12 +43,20 @@ class Goal(StrEnum):
     FINISHED = "finished"
 
 
-def verdict(job: JobView, goal: Goal) -> int | None:
-    """Return the exit code when the wait is over; None when it may still come."""
+def verdict(job: JobView, goal: Goal, rollout: RolloutView | None = None) -> int | None:
+    """Return the exit code when the wait is over; None when it may still come.
+
+    A job is not up while a ``rollout`` has tasks of it to reach. That somebody has to promote canaries is
+    what was asked for, and ends the wait well.
+    """
     if goal is Goal.DEAD:
         return DONE if job.state is State.DEAD else None
     if goal is Goal.FINISHED:
         return (DONE if job.finished == job.tasks else FAILED) if job.state is State.DEAD else None
+    if rollout is not None and job.state is not State.DEAD:
+        if rollout.hold is None:
+            return None
+        return DONE if rollout.hold is Hold.CANARY else FAILED
     up = job.up or 0
     if up + job.finished >= job.tasks:
         return DONE
@@ -66,35 +77,44 @@ def follow(
     client: "Client",
     jobs: Sequence[str],
     goal: Goal,
-    timeout_seconds: float,
+    timeout_seconds: float | None = None,
     settle_seconds: float | None = None,
     *,
-    until_death: bool = False,
+    submitted: bool = False,
 ) -> list[int]:
     """Wait until each job is as wanted and return the exit codes; say what is missing where it is not.
 
-    What is up has to stay so for ``settle_seconds`` (None: as long as fits the job). With ``until_death`` it
-    is over for a job as soon as a program of it died, was restarted and died again.
+    Without ``timeout_seconds`` an update has all its time, and the rest a minute. What is up has to stay so
+    for ``settle_seconds`` (None: as long as fits the job). When it was just ``submitted`` it is over for a
+    job as soon as a program of it died, was restarted and died again; Ctrl-C detaches.
     """
-    deadline = Deadline(timeout_seconds)
     changes = Changes(client, "tasks,event", jobs[0] if len(jobs) == 1 else "")
     progress = Progress()
-    courses = [Course(client, job, goal, deadline, settle_seconds, until_death=until_death) for job in jobs]
+    courses = [
+        Course(client, job, goal, timeout_seconds, settle_seconds, submitted=submitted) for job in jobs
+    ]
     codes: list[int] = []
     try:
         while courses:
             for course in list(courses):
                 code = course.look(progress)
-                if code is None and not deadline.left:
+                if code is None and not course.left:
                     code = course.time_is_over()
                 if code is not None:
                     progress.end()
-                    course.conclude(code, timeout_seconds)
+                    course.conclude(code)
                     courses.remove(course)
                     codes.append(code)
             if courses:
                 progress.show(courses[0].line)
                 changes.wait(min(course.wait_seconds for course in courses))
+    except KeyboardInterrupt:
+        if not submitted:
+            raise
+        progress.end()
+        for course in courses:
+            course.detach()
+        return []
     finally:
         changes.close()
         progress.end()
@@ -109,18 +129,23 @@ class Course:
         client: "Client",
         job: str,
         goal: Goal,
-        deadline: Deadline,
+        timeout_seconds: float | None,
         settle_seconds: float | None,
         *,
-        until_death: bool,
+        submitted: bool,
     ) -> None:
         self.line = ""
         self._client = client
         self._job = job
         self._goal = goal
-        self._deadline = deadline
+        self._timeout_seconds = TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
+        self._is_patient = timeout_seconds is None
+        self._clock = Deadline(float("inf"))
+        self._rolled_at: float | None = None  # when a rollout was last seen under way
+        self._version = 0  # that was to come, when it was first looked at
+        self._is_lost = False  # the master did not answer when it was last asked
         self._settle_seconds = settle_seconds
-        self._until_death = until_death
+        self._submitted = submitted
         self._detail: JobDetail | None = None
         self._settled_at: float | None = None  # when it will have been up for long enough
         self._programs: dict[int, tuple[int, int]] = {}  # by task: attempt and restarts when it came up
@@ -128,29 +153,45 @@ class Course:
         self._announced = ""
 
     @property
+    def left(self) -> float:
+        """Seconds until it is given up. A rollout has its own deadline, and ends by itself."""
+        if not self._is_patient:
+            return max(0.0, self._timeout_seconds - self._clock.spent)
+        if self._is_rolling and not self._is_lost:
+            return float("inf")
+        return max(0.0, (self._rolled_at or 0.0) + self._timeout_seconds - self._clock.spent)
+
+    @property
     def wait_seconds(self) -> float:
         """How long until it should be read again, whether or not anything changes."""
-        left = self._deadline.left
-        return (
-            left if self._settled_at is None else min(left, max(0.0, self._settled_at - self._deadline.spent))
-        )
+        if self._settled_at is None:
+            return self.left
+        return min(self.left, max(0.0, self._settled_at - self._clock.spent))
 
     def look(self, progress: Progress) -> int | None:
         """Look at the job; return the exit code when its wait is over."""
-        asked_at = self._deadline.spent  # what is seen is no older
+        asked_at = self._clock.spent  # what is seen is no older
         try:
-            self._detail = look(self._client, self._job)
-            self.line = one_line(self._detail.job)
-            code = verdict(self._detail.job, self._goal)
+            detail = self._detail = look(self._client, self._job)
+            self._is_lost = False
+            self._version = self._version or detail.job.version
+            if detail.rollout is not None:
+                self._rolled_at, self._settled_at = asked_at, None
+            self.line = self._words(detail)
+            code = verdict(detail.job, self._goal, detail.rollout)
             if self._goal is not Goal.UP:
                 return code
+            if self._is_replaced:
+                return FAILED
+            if detail.rollout is not None:
+                return code
             if code == DONE:
-                return self._settled(self._detail, asked_at, progress)
+                return self._settled(detail, asked_at, progress)
             self._settled_at = None
-            return FAILED if code is None and self._until_death and self._is_dying(self._detail) else code
+            return FAILED if code is None and self._submitted and self._is_dying(detail) else code
         except Unreachable:
             self.line = f"{self._job}: the master does not answer; still trying"
-            self._settled_at = None
+            self._settled_at, self._is_lost = None, True
             return None
 
     def time_is_over(self) -> int:
@@ -160,36 +201,83 @@ class Course:
         if self._settled_at is not None:  # it is up; but for how long?
             self._died = self._restarted(self._running())
             return FAILED if self._died else DONE
-        return verdict_in_time(self._detail.job, self._goal)
+        return NOT_PLACED if self._is_rolling else verdict_in_time(self._detail.job, self._goal)
 
-    def conclude(self, code: int, timeout_seconds: float) -> None:
+    def conclude(self, code: int) -> None:
         """Say how it came out."""
         from borgish.cli.problems import print_problems
 
-        if self._detail is None:
-            waited = span(timeout_seconds)
+        detail = self._detail
+        if detail is None:
+            waited = span(self._timeout_seconds)
             print_error(f"{self._job}: the master did not answer for {waited}; the job may continue")
             return
-        text = one_line(self._detail.job)
+        text = self._words(detail)
         if code == DONE:
             if text != self._announced:
-                print_out(f"{text} after {self._deadline.spent:.1f}s")
-            return
-        late = verdict(self._detail.job, self._goal) is None and not self._died
-        print_err(f"{text}{f' after {span(self._deadline.spent)}' if late else ''}")
-        print_problems(self._client, self._detail, self._died)
+                after = (
+                    "" if self._is_rolling else f" after {self._clock.spent:.1f}s"
+                )  # canaries have come up
+                print_out(f"{text}{after}")
+        else:
+            late = verdict(detail.job, self._goal, detail.rollout) is None and not self._died
+            late = late and not self._is_replaced
+            print_err(f"{text}{f' after {span(self._clock.spent)}' if late else ''}")
+            print_problems(self._client, detail, self._died)
+        if self._is_rolling and detail.rollout is not None:
+            follow_on = f"`borgctl job wait {self._job}` follows it"
+            for way in (follow_on,) if self._is_replaced else detail.rollout.ways_out:
+                print_hint(way)
+
+    def detach(self) -> None:
+        """Say how to go on following it, and how to stop it."""
+        follow_it = f"{self._job} goes on. Follow: borgctl job wait {self._job}"
+        if self._is_rolling:
+            update = "borgctl job update"
+            print_err(f"{follow_it}   Look: {update} status {self._job}   Back: {update} undo {self._job}")
+        else:
+            print_err(f"{follow_it}   End it: borgctl job kill {self._job}")
+
+    @property
+    def _is_replaced(self) -> bool:
+        """Whether the job has another version than the one whose update was followed."""
+        return (
+            self._rolled_at is not None
+            and self._detail is not None
+            and self._detail.job.version != self._version
+        )
+
+    @property
+    def _is_rolling(self) -> bool:
+        detail = self._detail
+        is_up_wanted = self._goal is Goal.UP and detail is not None and detail.rollout is not None
+        return is_up_wanted and detail is not None and detail.job.state is not State.DEAD
+
+    def _words(self, detail: JobDetail) -> str:
+        """Return where the job is, as one line."""
+        job, rollout, last = detail.job, detail.rollout, detail.last_rollout
+        if self._goal is not Goal.UP or job.state is State.DEAD:
+            return one_line(job)
+        if self._is_replaced:
+            why = f": {safe(rollout.reason)}" if rollout is not None else ""
+            return f"{job.name}: version {job.version} replaces version {self._version}{why}"
+        if rollout is not None:
+            return rollout_line(detail, rollout)
+        if self._rolled_at is not None and last is not None:
+            return f"{last_words(detail, last)}; {one_line(job).removeprefix(f'{job.name}: ')}"
+        return one_line(job)
 
     def _settled(self, detail: JobDetail, asked_at: float, progress: Progress) -> int | None:
         """Return DONE when what is up stayed so for long enough; say at once that it is up."""
         settle_seconds = self._settle_seconds
         if settle_seconds is None:
             settle_seconds = SETTLE_PROBED_SECONDS if detail.spec.health else SETTLE_SECONDS
-        if not detail.job.running or not settle_seconds:
-            return DONE
+        if not detail.job.running or not settle_seconds or self._rolled_at is not None:
+            return DONE  # what an update has changed was watched by it
         if not self._announced:
             self._announced = self.line
             progress.end()
-            print_out(f"{self.line} after {self._deadline.spent:.1f}s")
+            print_out(f"{self.line} after {self._clock.spent:.1f}s")
             sys.stdout.flush()
         self.line = f"{self.line}; watching for {settle_seconds:g}s whether it stays so"
         if self._settled_at is not None and asked_at < self._settled_at:
@@ -198,7 +286,7 @@ class Course:
         if self._settled_at is not None and not self._restarted(running):
             return DONE
         self._programs = {task.index: _program(task) for task in running}
-        self._settled_at = self._deadline.spent + settle_seconds
+        self._settled_at = self._clock.spent + settle_seconds
         return None
 
     def _running(self) -> list[TaskView]:

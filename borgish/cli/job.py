@@ -1,4 +1,5 @@
-"""``borgctl job``: submit, check, list, show, history, edit, kill, restart, scale, wait; how jobs read."""
+"""``borgctl job``: submit, check, list, show, history, edit, kill, scale, wait; how jobs read. Updates and
+restarts are in ``update``."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,7 +25,7 @@ from borgish.resources import parse_seconds, show_bytes, show_cpu
 from borgish.spec.job import Health, JobSpec
 from borgish.text import age, safe
 from borgish.vocabulary import Phase, State
-from borgish.wire.api import Accepted, IndexesRequest, JobDetail, JobView, KillRequest, ScaleRequest, TaskView
+from borgish.wire.api import Accepted, JobDetail, JobView, KillRequest, ScaleRequest, TaskView
 
 if TYPE_CHECKING:
     from borgish.client import Client
@@ -42,7 +43,13 @@ SettleOption = Annotated[
     str | None,
     typer.Option("--settle", help="How long tasks must stay up. Default: 3s, and 1s where a probe answers."),
 ]
-TimeoutOption = Annotated[str, typer.Option("--timeout", help="How long to wait: 500ms, 60s, 5m.")]
+TimeoutOption = Annotated[
+    str,
+    typer.Option(
+        "--timeout",
+        help="How long to wait: 500ms, 60s, 5m. Default: 60s, and as long as an update goes on.",
+    ),
+]
 
 
 @app.command()
@@ -50,7 +57,7 @@ def submit(
     context: typer.Context,
     files: Files,
     user: UserOption = "",
-    timeout: TimeoutOption = "60s",
+    timeout: TimeoutOption = "",
     settle: SettleOption = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return as soon as it is accepted.")] = False,
     plan: Annotated[
@@ -67,12 +74,15 @@ def submit(
     """Submit jobs and follow them until they are up, and stay so for a moment.
 
     Says at once when every task is up; ends when all stayed so or finished, or says exactly what is missing
-    and what failing programs wrote last. Ctrl-C detaches: the jobs go on.
-    Exit code 3: not all tasks were placed in time; 1: placed, but not up, or not for long.
+    and what failing programs wrote last. A job that runs is updated by another specification: that is
+    followed until it is complete, waits for its canaries to be promoted, or is paused or undone since a task
+    failed. Ctrl-C detaches: the jobs go on.
+    Exit code 3: not all tasks were placed, or changed, in time; 1: not up, or not for long, or paused, undone
+    or replaced.
     """
     from borgish.cli.submit import plan_files, submit_files
 
-    seconds, session = seconds_of(timeout, "--timeout"), session_of(context)
+    seconds, session = _timeout_of(timeout), session_of(context)
     settle_seconds = None if settle is None else seconds_of(settle, "--settle")
     if plan and (dry_run or len(files) > 1):
         raise typer.BadParameter(
@@ -170,25 +180,6 @@ def kill(
 
 
 @app.command()
-def restart(
-    context: typer.Context,
-    job: JobName,
-    indexes: Annotated[
-        str | None, typer.Argument(metavar="[INDEXES]", help="Which tasks: 0-2,5. Default: all.")
-    ] = None,
-    if_generation: IfGeneration = None,
-) -> None:
-    """Give tasks a fresh attempt.
-
-    The running are stopped and placed anew, the dead run again.
-    """
-    client = session_of(context).client()
-    chosen = None if indexes is None else indexes_of(indexes)
-    path = tasks_path(_found(client, job), "restart")
-    say_accepted(client.post(path, IndexesRequest(chosen), Accepted, expected=if_generation))
-
-
-@app.command()
 def scale(
     context: typer.Context,
     job: JobName,
@@ -207,7 +198,7 @@ def scale(
 def edit(
     context: typer.Context,
     job: JobName,
-    timeout: TimeoutOption = "60s",
+    timeout: TimeoutOption = "",
     settle: SettleOption = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return as soon as it is accepted.")] = False,
 ) -> None:
@@ -217,7 +208,7 @@ def edit(
     """
     from borgish.cli.edit import edit_job
 
-    seconds = seconds_of(timeout, "--timeout")
+    seconds = _timeout_of(timeout)
     settle_seconds = None if settle is None else seconds_of(settle, "--settle")
     raise typer.Exit(
         edit_job(session_of(context), job, seconds, detach=detach, settle_seconds=settle_seconds)
@@ -229,15 +220,19 @@ def wait(
     context: typer.Context,
     job: JobName,
     goal: Annotated[str, typer.Option("--for", metavar="up|dead|finished", help="What to wait for.")] = "up",
-    timeout: TimeoutOption = "60s",
+    timeout: TimeoutOption = "",
     settle: SettleOption = None,
 ) -> None:
-    """Wait for a job. Exit code 0: it is so; 1: it cannot become so, or is not up; 3: not in time."""
+    """Wait for a job, also for an update of it.
+
+    Exit code 0: it is so, or canaries wait to be promoted; 1: it cannot become so, is not up, or its update
+    is paused or replaced; 3: not in time.
+    """
     from borgish.cli.follow import Goal, follow, look, refuse_unreachable_goal
 
     if goal not in set(Goal):
         raise typer.BadParameter("must be up, dead or finished", param_hint="--for")
-    seconds = seconds_of(timeout, "--timeout")
+    seconds = _timeout_of(timeout)
     client = session_of(context).client()
     name = _found(client, job)
     refuse_unreachable_goal(look(client, name), Goal(goal))
@@ -278,6 +273,10 @@ def seconds_of(text: str, option: str) -> float:
         return parse_seconds(f"{text}s" if text.replace(".", "", 1).isdecimal() else text)
     except ValueError as error:
         raise typer.BadParameter(f"'{text}' {error}", param_hint=option) from None
+
+
+def _timeout_of(text: str) -> float | None:
+    return seconds_of(text, "--timeout") if text else None
 
 
 def indexes_of(text: str) -> tuple[int, ...]:
@@ -327,6 +326,7 @@ JOB_COLUMNS: tuple[Column[JobView], ...] = (
     Column("PRIORITY", lambda job: str(job.priority), right=True, wide=True),
     Column("APPCLASS", lambda job: job.appclass, wide=True),
     Column("KIND", lambda job: "service" if job.service else "to completion", wide=True),
+    Column("VERSION", lambda job: str(job.version), right=True, wide=True),
     Column("GENERATION", lambda job: str(job.generation), right=True, wide=True),
     Column("BY", lambda job: job.submitted_by, wide=True),
     Column("AGE", lambda job: age(job.submitted_at), right=True),
@@ -358,11 +358,15 @@ def _more(job: JobView, count: int) -> str:
 
 
 def _what_it_is(detail: JobDetail) -> str:
-    job = detail.job
+    from borgish.cli.rollouts import last_words, versions_words
+
+    job, last = detail.job, detail.last_rollout
     return fields(
         [
             ("job", job.name),
             ("state", f"{job_state(job)}, generation {job.generation}"),
+            ("version", versions_words(detail)),
+            ("skipped", last_words(detail, last) if last and last.skipped and not detail.rollout else ""),
             ("tasks", _counts(detail)),
             ("reason", job.reason),
             ("priority", f"{job.priority} ({job.band}), {job.appclass}"),

@@ -53,7 +53,7 @@ def submit_files(
     session: Session,
     paths: Sequence[Path],
     user: str,
-    timeout_seconds: float,
+    timeout_seconds: float | None,
     *,
     detach: bool,
     plan: str = "",
@@ -105,18 +105,13 @@ def submit_file(
 
 
 def follow_all(
-    client: "Client", jobs: Sequence[str], timeout_seconds: float, settle_seconds: float | None
+    client: "Client", jobs: Sequence[str], timeout_seconds: float | None, settle_seconds: float | None
 ) -> list[int]:
     """Follow jobs until they are up; return the exit codes. Ctrl-C detaches."""
     from borgish.cli.follow import Goal, follow
 
     sys.stdout.flush()
-    try:
-        return follow(client, jobs, Goal.UP, timeout_seconds, settle_seconds, until_death=True)
-    except KeyboardInterrupt:
-        for job in jobs:
-            print_err(f"{job} goes on. Follow: borgctl job wait {job}   End it: borgctl job kill {job}")
-        return []
+    return follow(client, jobs, Goal.UP, timeout_seconds, settle_seconds, submitted=True)
 
 
 def read_files(session: Session, paths: Sequence[Path], user: str) -> list[JobFile] | None:
@@ -186,6 +181,11 @@ LEAVING_SHOWN = 4
 _Row = tuple[PlannedPlace, str]
 """Places that are alike, and the indexes of their tasks."""
 
+_UPDATE_COLUMNS: tuple[Column[tuple[str, str]], ...] = (
+    Column("TASKS", lambda pair: pair[1]),
+    Column("WHAT BECOMES OF THEM", lambda pair: pair[0]),
+)
+
 
 @plan_app.command()
 def plan(
@@ -250,15 +250,18 @@ def planned(view: PlanView, source: str, *, wide: bool = False, token: bool = Tr
         Column("WHEN", lambda row: _when(row[0])),
     ]
     parts = [f"{safe(view.text)}\n"]
+    if view.updates:
+        parts.append(draw(list(view.updates.items()), _UPDATE_COLUMNS))
     if view.places:
         parts.append(draw(list(_rows(view.places)), [c for c in columns if wide or not c.wide]))
     if view.refusals:
         parts.append("\n".join(line for each in view.refusals for line in refusal_lines(each)) + "\n")
     if view.changes:
-        parts.append("".join(f"  {safe(line)}\n" for line in ("Against the job that ended:", *view.changes)))
+        against = "Against the job as it is:" if view.updates else "Against the job that ended:"
+        parts.append("".join(f"  {safe(line)}\n" for line in (against, *view.changes)))
     if notes := [note for note in view.notes if not any(note in each.hint for each in view.refusals)]:
         parts.append("".join(f"note: {safe(note)}\n" for note in notes))
-    if token and view.token and view.places:
+    if token and view.token and (view.places or view.updates):
         parts.append(f"To do just that: borgctl job submit --plan {safe(view.token)} {safe(source)}\n")
     return "\n".join(parts)
 

@@ -176,7 +176,7 @@ def plan_view(cell: Cell, found: DryRun) -> PlanView:
     places = tuple(sorted(_places(found), key=lambda place: place.index))
     return PlanView(
         job=spec.key,
-        text=_text(found, places) if found.decision.events and not found.update else found.decision.text,
+        text=_text(found, places) if found.decision.events else found.decision.text,
         position=cell.position,
         timeline=cell.timeline,
         token=found.token,
@@ -225,6 +225,8 @@ def _count(found: DryRun) -> int:
 
 def _text(found: DryRun, places: tuple[PlannedPlace, ...]) -> str:
     """Return one sentence: ``ann/web: of 4 tasks 3 would be placed at once, and 1 would wait``."""
+    if found.update is not None:  # ann/web is updated to version 3: 4 tasks to restart
+        return found.decision.text.replace(f"{found.spec.key} is ", f"{found.spec.key} would be ", 1)
     count = _count(found)
     later = [place for place in places if place.kept]
     victims = sum(len(place.victims) for place in later)
@@ -245,7 +247,7 @@ def _text(found: DryRun, places: tuple[PlannedPlace, ...]) -> str:
 
 
 def _changes(cell: Cell, spec: JobSpec) -> tuple[str, ...]:
-    """Return what is other than in the job of that name that has ended."""
+    """Return what is other than in the job of that name that is there."""
     before = cell.jobs.get(spec.key)
     if before is None or before.spec == spec:
         return ()

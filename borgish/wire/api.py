@@ -101,6 +101,7 @@ class TaskView(msgspec.Struct, frozen=True, omit_defaults=True):
     devices: tuple[str, ...] = ()  # those it was given, like gpu:0
     programs: tuple[ProgramView, ...] = ()  # beside its main one, as its machine last told of them
     outcome: Outcome | None = None  # of a dead one
+    version: int = 1  # of its job's specifications, that it runs, or ran last
 
 
 class JobView(msgspec.Struct, frozen=True):
@@ -141,7 +142,7 @@ class RolloutView(msgspec.Struct, frozen=True, omit_defaults=True):
     left: int  # running tasks that it has yet to reach
     changed: int  # those that it reached, or that were placed since it began
     at_a_time: int  # so many may be down, or not settled, at once
-    waits: str = ""  # what it waits for, or was held for; "" when it goes on
+    waits: str = ""  # what it waits for just now, or was held for; "" when it goes on
     hold: Hold | None = None  # it goes on when somebody says so
     ways_out: tuple[str, ...] = ()  # commands, each with what it does
 
@@ -154,6 +155,7 @@ class LastRolloutView(msgspec.Struct, frozen=True, omit_defaults=True):
     outcome: str
     at: str
     skipped: str = ""  # indexes of the tasks that it left as they are: 0-4,7
+    reason: str = ""  # who restarted it, or why it was undone
 
 
 class JobDetail(msgspec.Struct, frozen=True):
@@ -553,10 +555,11 @@ class RemoveRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class RestartRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which tasks of a job: by index, or all of them when absent. ``now``: all at once, whatever the budgets
-    say."""
+    say; then ``max_affected`` is how many running ones may be stopped, none: a small share of the cell's."""
 
     indexes: Annotated[tuple[TaskIndex, ...], documented(maxItems=TASKS_PER_JOB_MAX)] | None = None
     now: bool = False
+    max_affected: MaxAffected | None = None
 
 
 class UndoRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

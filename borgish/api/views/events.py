@@ -108,7 +108,11 @@ def _job_submitted(event: JobSubmitted, entry: Entry) -> Iterator[_Line]:
 
 
 def _job_changed(event: JobChanged, entry: Entry) -> Iterator[_Line]:
-    yield _Line("changed", f"{entry.actor} changed {event.job}: {event.spec.tasks} tasks", event.job)
+    tasks = f"{event.spec.tasks} task{'s' * (event.spec.tasks != 1)}"
+    version = f"version {event.version}, " if event.version else ""
+    undone = event.rollout is not None and event.rollout.reason.startswith("undone")
+    why = f", {event.rollout.reason}" if event.rollout is not None and undone else ""
+    yield _Line("changed", f"{entry.actor} changed {event.job}: {version}{tasks}{why}", event.job)
 
 
 def _job_forgotten(event: JobForgotten, _entry: Entry) -> Iterator[_Line]:
@@ -123,7 +127,9 @@ def _placed(event: TasksPlaced, _entry: Entry) -> Iterator[_Line]:
 
 def _promised(event: PlacesPromised, _entry: Entry) -> Iterator[_Line]:
     machines = sorted({machine for machine in event.machines if machine})
-    kept = f"have places kept on {_named(machines)}" if machines else "have no places kept any more"
+    one = len(event.indexes) == 1
+    has, places = ("has", "its place") if one else ("have", "their places")
+    kept = f"{has} {places} kept on {_named(machines)}" if machines else f"{has} no place kept any more"
     yield _Line("promised", f"{_tasks(event.job, event.indexes)} {kept}", event.job, event.indexes)
 
 

@@ -11,6 +11,7 @@ from borgish.api.views.tasks import phase_of, seen_attempt
 from borgish.bands import Bands
 from borgish.cell.model import Cell, Job, Task, Version
 from borgish.cell.observed import Observed
+from borgish.clock import Now
 from borgish.errors import NotFound
 from borgish.spec.diff import differences
 from borgish.spec.job import JobSpec
@@ -72,7 +73,7 @@ def job_outcome(job: Job, failed: int) -> Outcome | None:
 
 
 def job_detail(
-    cell: Cell, observed: Observed, job: Job, refusals: Sequence[RefusalView], *, secrets: bool
+    cell: Cell, observed: Observed, job: Job, refusals: Sequence[RefusalView], now: Now, *, secrets: bool
 ) -> JobDetail:
     """Return all of a job. Without ``secrets`` the values of its environment are hidden."""
     spec = job.spec if secrets else _without_values(job.spec)
@@ -83,7 +84,7 @@ def job_detail(
         spec,
         tuple(refusals),
         not_up=dict(not_up),
-        rollout=rollout_view(job),
+        rollout=rollout_view(cell, observed, job, now),
         last_rollout=last_rollout_view(job),
         versions=running_versions(job),
     )

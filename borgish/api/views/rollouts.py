@@ -3,17 +3,22 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from borgish.cell.model import Job, Rollout
-from borgish.cell.rollout import changed_tasks, max_at_a_time
+from borgish.cell.model import Cell, Job, Rollout
+from borgish.cell.observed import Observed
+from borgish.cell.rollout import changed_tasks, max_at_a_time, not_ready
+from borgish.clock import Now
 from borgish.text import instant, show_indexes
 from borgish.vocabulary import Hold, RolloutKind, State
 from borgish.wire.api import LastRolloutView, RolloutView
 
 
-def rollout_view(job: Job) -> RolloutView | None:
-    """Return the rollout of a job that is under way."""
+def rollout_view(cell: Cell, observed: Observed, job: Job, now: Now) -> RolloutView | None:
+    """Return the rollout of a job that is under way, with what it waits for just now."""
     if (rollout := job.rollout) is None:
         return None
+    waits = rollout.paused
+    if rollout.hold is None and observed.known and (found := not_ready(cell, observed, job, now)):
+        waits = found.reason
     return RolloutView(
         rollout.kind,
         rollout.reason,
@@ -21,7 +26,7 @@ def rollout_view(job: Job) -> RolloutView | None:
         len(rollout.attempts),
         changed_tasks(job),
         max_at_a_time(job),
-        rollout.paused,
+        waits,
         rollout.hold,
         tuple(ways_out(job, rollout)),
     )
@@ -32,7 +37,7 @@ def last_rollout_view(job: Job) -> LastRolloutView | None:
     if (last := job.last_rollout) is None:
         return None
     at = instant(last.at)
-    return LastRolloutView(last.kind, last.version, last.outcome, at, show_indexes(last.skipped))
+    return LastRolloutView(last.kind, last.version, last.outcome, at, show_indexes(last.skipped), last.reason)
 
 
 def running_versions(job: Job) -> dict[int, int]:
@@ -50,6 +55,8 @@ def rollout_line(rollout: Rollout) -> str:
     words = {None: "waits", Hold.CANARY: "canary"}.get(rollout.hold, "paused")
     if rollout.kind is RolloutKind.ROLLBACK:
         words = "paused"
+    if rollout.hold is Hold.PAUSED:
+        return f"{rollout.reason}: {left}; {rollout.paused}"  # paused by ann
     return f"{rollout.reason}: {left}{f'; {words}: {rollout.paused}' if rollout.paused else ''}"
 
 

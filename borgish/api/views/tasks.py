@@ -50,6 +50,7 @@ def task_view(
         programs=tuple(map(_program, seen.programs)) if seen else (),
         alloc=task_name(job.spec.inside, task.alloc) if task.alloc >= 0 else "",
         outcome=OUTCOMES.get(task.ending) if task.ending else None,
+        version=task.version,
     )
 
 

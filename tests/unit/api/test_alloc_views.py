@@ -65,5 +65,7 @@ def test_the_environment_of_sidecars_is_hidden_from_those_who_may_not_see_it(cel
     guest.spec = msgspec.structs.replace(
         guest.spec, group=(Program("proxy", ("p",), env={"KEY": "hunter4"}),)
     )
-    assert b"hunter4" in msgspec.json.encode(job_detail(cell, small_observed(), guest, (), secrets=True))
-    assert b"hunter4" not in msgspec.json.encode(job_detail(cell, small_observed(), guest, (), secrets=False))
+    assert b"hunter4" in msgspec.json.encode(job_detail(cell, small_observed(), guest, (), NOW, secrets=True))
+    assert b"hunter4" not in msgspec.json.encode(
+        job_detail(cell, small_observed(), guest, (), NOW, secrets=False)
+    )

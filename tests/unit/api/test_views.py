@@ -154,11 +154,11 @@ def test_what_lives_has_no_outcome() -> None:
 def test_values_of_the_environment_are_hidden_from_those_who_may_not_see_them() -> None:
     cell = small_cell()
     web = cell.jobs["ann/web"]
-    shown = job_detail(cell, small_observed(), web, (), secrets=False)
+    shown = job_detail(cell, small_observed(), web, (), NOW, secrets=False)
     text = msgspec.json.encode(shown).decode()
     assert "hunter" not in text
     assert shown.spec.env.keys() == {"PASSWORD"}
-    assert job_detail(cell, small_observed(), web, (), secrets=True).spec == web.spec
+    assert job_detail(cell, small_observed(), web, (), NOW, secrets=True).spec == web.spec
 
 
 def test_a_machine_shows_what_is_committed_used_and_left_over() -> None:
@@ -234,7 +234,7 @@ def test_a_job_tells_which_of_its_tasks_crash_loops() -> None:
     reason = "exit code 3; restarts in 4 s"
     looping = SeenAttempt("bob/db/0", 14, Phase.CRASH_LOOPING, reason=reason, early_ends=3)
     see(observed, "m2", "bob/db", 0, looping)
-    detail = job_detail(cell, observed, cell.jobs["bob/db"], (), secrets=True)
+    detail = job_detail(cell, observed, cell.jobs["bob/db"], (), NOW, secrets=True)
     assert detail.not_up == {Phase.CRASH_LOOPING: 1}
     assert (detail.job.state, detail.job.up) == (State.RUNNING, 0)
     assert detail.job.reason == f"task 0 crash-looping: {reason}"

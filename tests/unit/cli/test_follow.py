@@ -254,8 +254,8 @@ def test_ctrl_c_detaches(
     def interrupted(*_: object, **__: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("borgish.cli.follow.follow", interrupted)
-    master.answers["POST /v1/jobs"] = Accepted(5, "ann/web", "submitted")
+    monkeypatch.setattr("borgish.cli.follow.Changes.wait", interrupted)
+    Course(master, job(up=1))
     assert run("job", "submit", file) == 0
     assert "borgctl job kill ann/web" in capsys.readouterr().err
 

@@ -291,7 +291,8 @@ def test_changes_say_what_was_done(master: FakeMaster, run: Run, capsys: Out) ->
     calls: list[tuple[tuple[str, ...], object]] = [
         (("job", "kill", "web"), {"indexes": None, "max_affected": None}),
         (("task", "kill", "web/2"), {"indexes": [2], "max_affected": None}),
-        (("job", "restart", "web", "0-1"), {"indexes": [0, 1]}),
+        (("job", "restart", "web", "0-1"), {"indexes": [0, 1], "now": False, "max_affected": None}),
+        (("job", "restart", "web", "--now"), {"indexes": None, "now": True, "max_affected": None}),
         (("job", "scale", "web", "5"), {"tasks": 5}),
     ]
     for arguments, body in calls:
