@@ -95,7 +95,8 @@ class Checker(Watcher):
         least = (
             min(spec.restart.backoff_seconds * 2.0 ** (ends - 2), BACKOFF_SECONDS_MAX) if ends > 1 else 0.0
         )
-        waited = self.master().now().mono - before.ended
+        # It counts by its machine's clock.
+        waited = (self.master().now().mono - before.ended) * self.machines[machine].clock_rate
         if waited < least - 0.01:
             self.problems.append(f"{spec.key} is started {waited:.2f} s after end {ends} in a row")
 
