@@ -81,6 +81,7 @@ class Record:
         self._lost_on: dict[tuple[str, int], str] = {}  # every attempt that was lost, and where
         self._lost: dict[str, list[tuple[int, str]]] = {}  # by task: those of which a result is awaited
         self._rolled_back = 0  # position of the last rollback
+        self._changed_at: dict[str, int] = {}  # by job: position of its last update
         self._finished: set[str] = set()  # tasks that are never to run again, unless somebody asks for it
         before: Entry | None = None
         for entry in entries:
@@ -167,6 +168,8 @@ class Record:
                 self._lost.clear()
                 self._finished.clear()
             case _:
+                if isinstance(event, JobChanged) and event.version:
+                    self._changed_at[event.job] = entry.position
                 self._run_anew(event)
 
     def _place(self, name: str, machine: str, attempt: int) -> None:
@@ -219,7 +222,9 @@ class Record:
     def _evicted(self, name: str, cause: Eviction) -> None:
         if cause is Eviction.MACHINE_LOST:
             self._lost_on[name, self._attempt[name]] = self._on[name]
-            if self._attempt[name] > self._rolled_back:  # what was placed before may be another program
+            # What was placed before may be another program.
+            changed_at = max(self._rolled_back, self._changed_at.get(split_task_name(name)[0], 0))
+            if self._attempt[name] > changed_at:
                 self._lost.setdefault(name, []).append((self._attempt[name], self._on[name]))
         elif cause is Eviction.RESTART:
             self._lost.pop(name, None)

@@ -20,7 +20,7 @@ from tests.profiles import seeds
 
 Happens = Callable[[World], None]
 NOBODY_REMOVES = 2
-"""A seed with which nobody removes a machine that is silent: the others would be fewer than half of the rest."""
+"""A seed with which nobody removes a machine that is silent: the others would be fewer than half."""
 
 CALM_SECONDS = 120.0
 """Enough where no program crashes, so that no restart is backed off for long."""
