@@ -151,7 +151,7 @@ def test_daemons_killed_in_the_middle_of_starting_start_nothing_twice(
     becomes(lambda: living(file), {index: [life.pid] for index, life in by_index(demo, job).items()})
     assert len(living(file)) == 12
     assert {name: life for name, life in lives(demo).items() if not name.startswith("ann/")} == steady
-    demo.ok("job", "kill", f"ann/{job}")
+    demo.ok("job", "kill", f"ann/{job}", "--max-affected", 12)
     becomes(lambda: living(file), {})
     becomes(lambda: {task.state for task in tasks_of(demo, f"ann/{job}").values()}, {"dead"})
 
