@@ -190,10 +190,10 @@ def plan_view(cell: Cell, found: DryRun) -> PlanView:
 
 
 _BECOMES = {
-    TaskChange.NONE: "stays as it is",
-    TaskChange.IN_PLACE: "changes in place",
-    TaskChange.RESTART: "restarts where it is",
-    TaskChange.MOVE: "moves",
+    TaskChange.NONE: "stay as they are",
+    TaskChange.IN_PLACE: "change in place",
+    TaskChange.RESTART: "restart where they are",
+    TaskChange.MOVE: "move",
 }
 
 
@@ -202,7 +202,7 @@ def _updates(found: DryRun) -> dict[str, str]:
     if (update := found.update) is None:
         return {}
     parts = {_BECOMES[change]: indexes for change, indexes in update.changes.items()}
-    parts |= {"is placed anew": update.waiting, "runs again": update.again}
+    parts |= {"are placed anew": update.waiting, "run again": update.again}
     return {words: show_indexes(indexes) for words, indexes in parts.items() if indexes}
 
 

@@ -3,7 +3,15 @@
 import pytest
 
 from borgish.cell.affected import FEW
-from borgish.cell.commands import Command, KillTasks, LoseMachine, RemoveMachine, SetMachineDown, TaintMachine
+from borgish.cell.commands import (
+    Command,
+    KillTasks,
+    LoseMachine,
+    RemoveMachine,
+    RestartTasks,
+    SetMachineDown,
+    TaintMachine,
+)
 from borgish.cell.model import Rules
 from borgish.cell.observed import SeenMachine
 from borgish.errors import Conflict
@@ -23,7 +31,11 @@ def full(tasks: int, others: int = 0) -> Desk:
     return desk
 
 
-STOPPING: list[Command] = [KillTasks("ann/web"), TaintMachine("m1", "repair", effect=TaintEffect.EVICT)]
+STOPPING: list[Command] = [
+    KillTasks("ann/web"),
+    RestartTasks("ann/web", hurried=True),
+    TaintMachine("m1", "repair", effect=TaintEffect.EVICT),
+]
 
 
 @pytest.mark.parametrize("command", STOPPING)
@@ -47,6 +59,10 @@ def test_no_more_than_was_said_are_stopped() -> None:
     with pytest.raises(Conflict, match=r"1 of 11 running tasks, and --max-affected allows 0"):
         desk.do(KillTasks("ann/web", (3,), max_affected=0))
     assert desk.do(KillTasks("ann/web", max_affected=11))[1] == 1
+
+
+def test_a_restart_a_few_at_a_time_needs_no_word() -> None:
+    assert full(FEW + 1).do(RestartTasks("ann/web"))[1] == 1
 
 
 def test_the_share_is_the_cells_own() -> None:

@@ -72,6 +72,27 @@ def test_what_would_wait_and_what_is_doubtful(master: FakeMaster, run: Run, caps
     assert "To do just that" not in shown  # there is nothing to be sure of
 
 
+def test_what_becomes_of_the_tasks_of_a_job_that_runs(
+    master: FakeMaster, run: Run, capsys: Out, file: Path
+) -> None:
+    text, becomes = "ann/web would be updated to version 3", {"restart where they are": "0-3", "move": "4"}
+    view = PlanView("ann/web", text, 20, 1, 5, "plan-abc", changes=("run: a -> b",), updates=becomes)
+    master.answers["POST /v1/plan"] = view
+    assert run("plan", file) == 0
+    assert capsys.readouterr().out == (
+        "ann/web would be updated to version 3\n"
+        "\n"
+        "TASKS  WHAT BECOMES OF THEM\n"
+        "0-3    restart where they are\n"
+        "4      move\n"
+        "\n"
+        "  Against the job as it is:\n"
+        "  run: a -> b\n"
+        "\n"
+        f"To do just that: borgctl job submit --plan plan-abc {file}\n"
+    )
+
+
 def test_a_note_that_is_a_hint_already_is_not_said_again(
     master: FakeMaster, run: Run, capsys: Out, file: Path
 ) -> None:

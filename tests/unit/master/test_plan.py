@@ -251,9 +251,9 @@ def test_of_a_job_that_lives_otherwise_it_says_what_becomes_of_which_tasks(plann
     wanted = msgspec.structs.replace(spec("ann/web", 4), run=("other",))
     view = planner.view(wanted)
     assert view.text == (
-        "ann/web is updated to version 2: 4 tasks instead of 3, 3 tasks to restart, a few at a time"
+        "ann/web would be updated to version 2: 4 tasks instead of 3, 3 tasks to restart, a few at a time"
     )
-    assert view.updates == {"restarts where it is": "0-2"}
+    assert view.updates == {"restart where they are": "0-2"}
     assert any(line.startswith("run:") for line in view.changes)
     assert "updated to version 2" in planner.submit(wanted, view.token).text
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from borgish.bands import DEFAULT_BANDS
-from borgish.spec.job import JobSpec
+from borgish.spec.job import JobSpec, Update
 from borgish.spec.read import read_job
-from borgish.vocabulary import Appclass, Band, JobKind, Recheck, RestartPolicy, Runtime
+from borgish.spec.shares import Share
+from borgish.vocabulary import Appclass, Band, JobKind, OnFailure, Recheck, RestartPolicy, Runtime
 
 JOBS = Path(__file__).parents[3] / "configs" / "jobs"
 ALL = sorted(path.stem for path in JOBS.glob("*.yaml"))
@@ -23,7 +24,7 @@ def example(name: str) -> JobSpec:
 def test_all_are_known() -> None:
     assert [
         *("allocs", "batch", "container", "dedicated", "devices", "exclusive", "gang", "in-allocs"),
-        *("placed", "preemptor", "retried", "sidecar", "spread", "ticker", "web"),
+        *("placed", "preemptor", "retried", "rolling", "sidecar", "spread", "ticker", "web"),
     ] == ALL
 
 
@@ -70,6 +71,12 @@ def test_sidecar_has_a_program_beside_its_main_one() -> None:
 def test_exclusive_is_a_service_that_ends_in_time() -> None:
     spec = example("exclusive")
     assert (spec.exclusive, spec.is_service, spec.stop.grace_seconds) == (True, True, 5.0)
+
+
+def test_rolling_begins_with_a_canary_and_undoes_what_fails() -> None:
+    spec = example("rolling")
+    assert spec.update == Update(Share(2), 5.0, 120.0, 1, 0, OnFailure.UNDO)
+    assert spec.disruption.max_unavailable == Share(1)
 
 
 def test_devices_asks_for_whole_ones() -> None:
