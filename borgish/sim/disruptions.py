@@ -6,15 +6,15 @@ what was truly up, for a while and on a machine that the master heard, counts as
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from borgish.cell.apply import apply_entry
 from borgish.cell.availability import live_tasks
-from borgish.cell.events import Entry, TasksEvicted
+from borgish.cell.events import Entry, RolloutWentOn, TasksEvicted
 from borgish.cell.model import Cell, Job, Snapshot, Task
 from borgish.sim.machines import Machine
 from borgish.spec.shares import Share
-from borgish.vocabulary import VOLUNTARY, Eviction, JobKind, State, split_task_name, task_name
+from borgish.vocabulary import VOLUNTARY, Eviction, JobKind, RolloutKind, State, split_task_name, task_name
 from borgish.wire.link import attempt_key
 
 UP_SECONDS = 15.0
@@ -32,7 +32,9 @@ def disruption_problems(
     for entry in entries:
         at = decided_at[entry.position]
         if leaving := set(_taken_down(cell, entry, machines, at)):
-            problems += [f"entry {entry.position}: {text}" for text in _broken(cell, leaving, machines, at)]
+            by_rollout = {event.job for event in entry.events if isinstance(event, RolloutWentOn)}
+            broken = _broken(cell, leaving, machines, at, by_rollout)
+            problems += [f"entry {entry.position}: {text}" for text in broken]
         apply_entry(cell, entry)
         cell.take_touched()
     return problems
@@ -44,10 +46,18 @@ def _taken_down(
     """Yield the tasks that were up and are sent away on purpose by an entry."""
     for event in entry.events:
         if isinstance(event, TasksEvicted) and _is_held(cell, event):
-            job = cell.jobs[event.job]
-            for index in event.indexes:
-                if index < job.tasks_wanted and _was_up(cell, job, job.tasks[index], machines, at):
-                    yield event.job, index
+            job, indexes = cell.jobs[event.job], event.indexes
+        elif isinstance(event, RolloutWentOn) and not _is_hurried(cell.jobs[event.job]):
+            job, indexes = cell.jobs[event.job], (*event.pending, *event.ended)
+        else:
+            continue
+        for index in indexes:
+            if index < job.tasks_wanted and _was_up(cell, job, job.tasks[index], machines, at):
+                yield event.job, index
+
+
+def _is_hurried(job: Job) -> bool:
+    return job.rollout is not None and job.rollout.hurried
 
 
 def _is_held(cell: Cell, event: TasksEvicted) -> bool:
@@ -74,12 +84,18 @@ def _heard(answered_at: Sequence[float], at: float) -> bool:
     return place > 0 and at - answered_at[place - 1] < HEARD_SECONDS
 
 
-def _broken(cell: Cell, leaving: Tasks, machines: Mapping[str, Machine], at: float) -> Iterator[str]:
+def _broken(
+    cell: Cell, leaving: Tasks, machines: Mapping[str, Machine], at: float, by_rollout: Container[str]
+) -> Iterator[str]:
     if cell.freeze is not None:
         yield f"{len(leaving)} tasks were taken down while the cell was frozen"
     for key in sorted({key for key, _ in leaving}):
         job = cell.jobs[key]
-        yield from _over([job], job.spec.disruption.max_unavailable, f"of {key}", leaving, machines, at)
+        share = job.spec.disruption.max_unavailable
+        if key in by_rollout and job.rollout is not None and job.rollout.kind is not RolloutKind.ROLLBACK:
+            share = job.spec.update.at_a_time or share  # its own update goes as far as it says
+        if not (key in by_rollout and job.spec.gang):
+            yield from _over([job], share, f"of {key}", leaving, machines, at)
     for name, budget in sorted(cell.budgets.items()):
         about = [job for job in cell.jobs.values() if budget.chooses(job.spec)]
         if {job.key for job in about} & {key for key, _ in leaving}:

@@ -1,5 +1,6 @@
 """Machines that are emptied one after another: nobody is taken down beyond a budget, and it is judged."""
 
+from collections.abc import Sequence
 from functools import partial
 from itertools import count
 
@@ -7,13 +8,23 @@ import msgspec
 import pytest
 
 from borgish.cell.budgets import Budget
-from borgish.cell.commands import Command, FreezeCell, SetBudget, SubmitJob, TaintMachine, UntaintMachine
+from borgish.cell.commands import (
+    Command,
+    FreezeCell,
+    RestartTasks,
+    SetBudget,
+    SubmitJob,
+    TaintMachine,
+    UndoUpdate,
+    UntaintMachine,
+)
 from borgish.cell.disruption import Gate
-from borgish.cell.events import TasksEvicted
+from borgish.cell.events import RolloutWentOn, TasksEvicted
+from borgish.cell.model import Job
 from borgish.resources import Resources
 from borgish.sim.faults import NO_FAULTS, Faults
 from borgish.sim.world import World
-from borgish.spec.job import Constraint, Disruption, JobSpec
+from borgish.spec.job import Constraint, Disruption, JobSpec, Update
 from borgish.spec.shares import Share
 from borgish.vocabulary import Eviction, Runtime, TaintEffect
 from tests.profiles import seeds
@@ -25,16 +36,17 @@ NEVER = 1e9
 SHOP = SetBudget(Budget("shop", (Constraint("app", "==", ("shop",)),), Share(2)))
 
 
-def spec(name: str) -> JobSpec:
+def spec(name: str, version: str = "1") -> JobSpec:
     return JobSpec(
         name,
         "ann",
         8,
-        ("sim",),
+        ("sim", version),
         runtime=Runtime.FAKE,
         resources=Resources(100, 64 * 1024**2),
         labels={"sim": "service", "app": "shop"},
         disruption=Disruption(Share(2)),
+        update=Update(settle_seconds=1.0),
     )
 
 
@@ -51,6 +63,22 @@ def emptied(faults: Faults, seed: int, *first: Command) -> World:
         taint = TaintMachine(name, "repair", effect=TaintEffect.EVICT, max_affected=100)
         world.clock.after(30.0 + 15.0 * turn, partial(ask, taint))
         world.clock.after(44.0 + 15.0 * turn, partial(ask, UntaintMachine(name, "repair")))
+    return world
+
+
+def changed(faults: Faults, seed: int) -> World:
+    """Let both jobs be updated, restarted and undone beside it."""
+    world = emptied(faults, seed, SHOP)
+    what = (
+        (32.0, SubmitJob(spec("web", "2"))),
+        (34.0, RestartTasks("ann/api")),
+        (55.0, SubmitJob(spec("api", "2"))),
+        (58.0, SubmitJob(spec("web", "3"))),
+        (75.0, UndoUpdate("ann/web")),
+    )
+    for number, (at, command) in enumerate(what):
+        ask = partial(world.master.command, command, lambda _: None, "ann", f"c{number}", "d")
+        world.clock.after(at, ask)
     return world
 
 
@@ -85,3 +113,23 @@ def test_an_open_gate_is_found(first: Command, says: str, monkeypatch: pytest.Mo
     monkeypatch.setattr(Gate, "refused", lambda *_, **__: "")
     problems = emptied(NO_FAULTS, 1, first).run(storm_seconds=100.0, calm_seconds=100.0).problems
     assert any(says in problem for problem in problems), problems
+
+
+@pytest.mark.parametrize("faults", [NO_FAULTS, MACHINES_AND_MASTERS], ids=["calm", "faults"])
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=1, nightly=8))
+def test_updates_restarts_and_drains_at_once_keep_to_the_budgets(faults: Faults, seed: int) -> None:
+    world = changed(faults, seed)
+    assert world.run(storm_seconds=140.0, calm_seconds=150.0).problems == ()
+    entries = world.master.store.reopen().entries(0)
+    reached = [event for entry in entries for event in entry.events if isinstance(event, RolloutWentOn)]
+    assert len(reached) > 4
+
+
+def test_an_update_that_asks_nobody_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asks_nobody(_job: Job, _gate: Gate, indexes: Sequence[int]) -> tuple[list[int], str]:
+        return list(indexes), ""
+
+    monkeypatch.setattr("borgish.cell.rollout.let_go", asks_nobody)
+    monkeypatch.setattr("borgish.reconcilers.rollout.let_go", asks_nobody)
+    problems = changed(NO_FAULTS, 1).run(storm_seconds=140.0, calm_seconds=60.0).problems
+    assert any("tasks were down after it" in problem for problem in problems), problems
