@@ -1,5 +1,5 @@
-"""Whatever happens at once, nobody is taken down on purpose beyond a budget: evicting taints, drains, lost
-machines, programs that fail, and preemption among jobs below production."""
+"""Whatever happens at once, nobody is taken down on purpose beyond a budget: updates, restarts, taints that
+evict, drains, lost machines, programs that fail, and preemption among jobs below production."""
 
 import copy
 from collections.abc import Iterator
@@ -18,24 +18,27 @@ from borgish.cell.commands import (
     JoinMachine,
     KillTasks,
     Observe,
+    RestartTasks,
+    ResumeUpdate,
     SeenAttempt,
     SetBudget,
     SetMachineDown,
     SetMachineUp,
     SubmitJob,
     TaintMachine,
+    UndoUpdate,
     UndrainMachines,
     UnfreezeCell,
     UntaintMachine,
 )
-from borgish.cell.events import Entry, TasksEvicted
+from borgish.cell.events import Entry, RolloutWentOn, TasksEvicted
 from borgish.cell.model import Cell, Job, Snapshot
 from borgish.clock import Now
 from borgish.master.core import Core
 from borgish.master.step import CommandRequest, PollsAnswered
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
-from borgish.spec.job import Constraint, Disruption, JobSpec
+from borgish.spec.job import Constraint, Disruption, JobSpec, Update
 from borgish.spec.shares import Share
 from borgish.vocabulary import VOLUNTARY, Eviction, Phase, TaintEffect, split_task_name
 from tests.profiles import examples
@@ -46,16 +49,17 @@ names = st.sampled_from(["a", "b", "c"])
 machines = st.sampled_from(MACHINES)
 
 
-def spec(name: str, tasks: int, priority: int, most: int, app: str) -> JobSpec:
+def spec(name: str, tasks: int, priority: int, most: int, app: str, run: str = "one") -> JobSpec:
     return JobSpec(
         name,
         "u",
         tasks,
-        ("true",),
+        (run,),
         priority=priority,
         resources=Resources(600, 64 * 1024**2),
         labels={"app": app},
         disruption=Disruption(Share(most)),
+        update=Update(Share(2) if run == "two" else None, settle_seconds=1.0),
     )
 
 
@@ -74,7 +78,11 @@ commands: st.SearchStrategy[Command] = st.one_of(
         st.sampled_from([0, 100, 150]),
         st.integers(1, 3),
         st.sampled_from(["x", "y"]),
+        st.sampled_from(["one", "two"]),
     ).map(SubmitJob),
+    st.builds(lambda name: RestartTasks(f"u/{name}"), names),
+    st.builds(lambda name: UndoUpdate(f"u/{name}"), names),
+    st.builds(lambda name: ResumeUpdate(f"u/{name}"), names),
     st.builds(lambda name: KillTasks(f"u/{name}"), names),
     st.builds(
         lambda name, key: TaintMachine(name, key, effect=TaintEffect.EVICT),
@@ -113,9 +121,11 @@ class Told:
             if leaving:
                 assert self.cell.freeze is None
                 self.disruptions += 1
+                changed = {event.job for event in entry.events if isinstance(event, RolloutWentOn)}
                 for key in {key for key, _ in leaving}:
                     job = self.cell.jobs[key]
-                    self._judge([job], job.spec.disruption.max_unavailable, leaving)
+                    own = job.spec.update.at_a_time if key in changed else None
+                    self._judge([job], own or job.spec.disruption.max_unavailable, leaving)
                 for budget in self.cell.budgets.values():
                     about = [job for job in self.cell.jobs.values() if budget.chooses(job.spec)]
                     if any(job.key == key for job in about for key, _ in leaving):
@@ -128,6 +138,9 @@ class Told:
             if isinstance(event, TasksEvicted) and event.cause in VOLUNTARY - {Eviction.RESTART}:
                 down = find_down(self.cell, self.core.observed, self.cell.jobs[event.job])
                 yield from ((event.job, index) for index in event.indexes if index not in down)
+            elif isinstance(event, RolloutWentOn):
+                down = find_down(self.cell, self.core.observed, self.cell.jobs[event.job])
+                yield from ((event.job, index) for index in event.pending if index not in down)
 
     def _judge(self, jobs: list[Job], share: Share, leaving: set[tuple[str, int]]) -> None:
         down = {(job.key, i) for job in jobs for i in find_down(self.cell, self.core.observed, job)}
