@@ -4,6 +4,8 @@ Pure. Walking the journal is the master's (``master/history.py``); the words for
 ``event_views.py``. An event about many tasks is cut down to those asked about before it is put in words.
 """
 
+from collections.abc import Iterator
+
 import msgspec
 
 from borgish.api.views.events import event_views, restored_machine_text
@@ -27,7 +29,7 @@ from borgish.clock import Now
 from borgish.errors import Refused
 from borgish.resources import show_amounts
 from borgish.text import instant
-from borgish.vocabulary import Eviction
+from borgish.vocabulary import Eviction, RolloutKind
 from borgish.wire.api import AsOf
 from borgish.wire.api_past import HistoryView, JobRollback, RollbackPlan
 
@@ -222,7 +224,7 @@ def rollback_plan(cell: Cell, then: Cell, command: RollBack, to: AsOf, now: Now)
         started=found.started,
         kept=found.running - found.stopped,
         results_kept=sum(job.results_kept for job in found.jobs),
-        jobs=tuple(_job(job) for job in found.jobs),
+        jobs=tuple(_job(cell, job) for job in found.jobs),
         machines=tuple(f"{mark.machine} {restored_machine_text(mark)} again" for mark in found.machines),
         quotas=(
             *(f"{quota.key} is {show_amounts(quota.limits)} again" for quota in found.quotas),
@@ -239,7 +241,17 @@ def rollback_plan(cell: Cell, then: Cell, command: RollBack, to: AsOf, now: Now)
     )
 
 
-def _job(job: JobPlan) -> JobRollback:
-    return JobRollback(
-        job.job, job.change, job.differences, job.stopped, job.started, job.kept, job.results_kept
-    )
+def _job(cell: Cell, job: JobPlan) -> JobRollback:
+    lines = (*_versions(cell, job), *job.differences)
+    return JobRollback(job.job, job.change, lines, job.stopped, job.started, job.kept, job.results_kept)
+
+
+def _versions(cell: Cell, job: JobPlan) -> Iterator[str]:
+    """Say what becomes of a job's version, and of an update that is under way."""
+    there, restored = cell.jobs.get(job.job), job.restored
+    if there is None or restored is None:
+        return
+    if restored.version != there.version:
+        yield f"version: {there.version} -> {restored.version}"
+    if there.rollout is not None and there.rollout.kind is not RolloutKind.ROLLBACK:
+        yield f"the {there.rollout.kind} under way is over"

@@ -248,3 +248,9 @@ async def test_not_across_a_migration(bench: Bench) -> None:
     assert f"`borgctl rollback {migrated}`" in hint
     await bench.back(str(migrated), max_affected=9)
     assert bench.core.cell.jobs["ann/web"].spec == spec(tasks=4, run=("bad",))
+
+
+async def test_the_plan_says_what_becomes_of_versions_and_of_an_update(bench: Bench) -> None:
+    await bench.do(SubmitJob(spec(tasks=4, run=("newer",))))
+    (job,) = (await bench.plan(str(GOOD))).jobs
+    assert job.lines[:2] == ("version: 3 -> 4", "the update under way is over")
