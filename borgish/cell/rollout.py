@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from borgish.cell.allocs import evicted_with
+from borgish.cell.allocs import evicted_with, priority_of
 from borgish.cell.commands import AdvanceRollouts, Decision, FinishRollouts, PauseRollouts, SeenAttempt
 from borgish.cell.disruption import Gate
 from borgish.cell.events import (
@@ -23,9 +23,10 @@ from borgish.cell.events import (
 )
 from borgish.cell.model import Cell, Job, Machine, Rollout, Task, exit_text
 from borgish.cell.observed import Observed
+from borgish.cell.room import free_on
 from borgish.cell.suitability import unmet_constraints
 from borgish.clock import Now
-from borgish.resources import show_seconds
+from borgish.resources import Resources, show_seconds
 from borgish.spec.changes import SpecChange, TaskChange
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Ending, JobKind, Phase, RolloutKind, State, task_name
@@ -162,6 +163,7 @@ class Changes:
         self._cell, self._job, self._spec = cell, job, spec or job.spec
         self._of: dict[int, SpecChange] = {}  # by version
         self._moves: dict[str, bool] = {}  # by machine: whether a task that stays the same may not stay
+        self._free: dict[str, Resources] = {}  # by machine: what no task at least as important has
 
     def of(self, task: Task) -> TaskChange:
         """Return what becomes of one."""
@@ -172,7 +174,21 @@ class Changes:
             return change
         if task.machine not in self._moves:
             self._moves[task.machine] = self._suits_no_more(self._cell.machines[task.machine])
-        return TaskChange.MOVE if self._moves[task.machine] else change
+        if self._moves[task.machine] or (change is TaskChange.RESTART and not self._fits_still(task)):
+            return TaskChange.MOVE
+        return change
+
+    def _fits_still(self, task: Task) -> bool:
+        """Return whether a task finds room for its new limits where it is, as far as that is known."""
+        before, needs = self._job.spec_of(task).needs(task.index), self._spec.needs(task.index)
+        if task.alloc >= 0 or needs.within(before):
+            return True
+        if task.machine not in self._free:
+            least = min(
+                priority_of(self._cell, self._job, task.index), self._cell.rules.bands.production
+            )  # it may preempt the others
+            self._free[task.machine] = free_on(self._cell, self._cell.machines[task.machine], least)
+        return needs.within(self._free[task.machine].plus(before))
 
     def _suits_no_more(self, machine: Machine) -> bool:
         unmet = next(unmet_constraints(self._spec, machine), None)

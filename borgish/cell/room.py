@@ -56,17 +56,21 @@ class Room:
 
     def _free_of(self, machine: Machine, priority: int) -> Resources:
         """Return what a task could have, if it preempts all that it may."""
-        cell = self._cell
-        least = min(priority, cell.rules.bands.production)
+        least = min(priority, self._cell.rules.bands.production)
         if (machine.name, least) not in self._free:
-            free = machine.capacity
-            for key, index in cell.placed[machine.name]:
-                job = cell.jobs[key]
-                task = job.tasks[index]
-                if task.alloc < 0 and priority_of(cell, job, index) >= least:
-                    free = free.plus(job.spec_of(task).needs(index), -1)
-            self._free[machine.name, least] = free
+            self._free[machine.name, least] = free_on(self._cell, machine, least)
         return self._free[machine.name, least]
+
+
+def free_on(cell: Cell, machine: Machine, priority: int) -> Resources:
+    """Return what no task of this priority or above has on a machine. Walks the tasks there."""
+    free = machine.capacity
+    for key, index in cell.placed[machine.name]:
+        job = cell.jobs[key]
+        task = job.tasks[index]
+        if task.alloc < 0 and priority_of(cell, job, index) >= priority:
+            free = free.plus(job.spec_of(task).needs(index), -1)
+    return free
 
 
 def _suits(job: Job, machine: Machine) -> bool:

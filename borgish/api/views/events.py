@@ -56,7 +56,7 @@ from borgish.cell.events import (
 from borgish.cell.model import Drain, exit_text
 from borgish.resources import show_amounts, show_bytes, show_cpu
 from borgish.text import instant, tasks_text
-from borgish.vocabulary import OUTCOMES, Band, Ending, Eviction, Hold
+from borgish.vocabulary import OUTCOMES, Band, Ending, Eviction, Hold, RolloutKind
 from borgish.wire.api import EventView
 
 LINES_PER_EVENT_MAX = 5
@@ -341,7 +341,12 @@ def _rollout_went_on(event: RolloutWentOn, _entry: Entry) -> Iterator[_Line]:
 
 def _rollout_paused(event: RolloutPaused, _entry: Entry) -> Iterator[_Line]:
     bad = event.hold is not Hold.CANARY
-    yield _Line(event.kind, f"the {event.kind} of {event.job} is paused: {event.reason}", event.job, bad=bad)
+    words = "waits" if event.hold is None and event.kind is not RolloutKind.ROLLBACK else "is paused"
+    if event.hold is Hold.CANARY:
+        words = "waits to be promoted"
+    who_paused = event.hold is Hold.PAUSED  # paused by ann
+    text = f"is {event.reason}" if who_paused else f"{words}: {event.reason}"
+    yield _Line(event.kind, f"the {event.kind} of {event.job} {text}", event.job, bad=bad)
 
 
 def _rollout_resumed(event: RolloutResumed, entry: Entry) -> Iterator[_Line]:

@@ -56,6 +56,8 @@ def test_who_paused_it_is_said_once() -> None:
     assert rollout is not None
     assert (rollout.hold, rollout.waits) == (Hold.PAUSED, "paused by ann")
     assert shown(lived).job.reason.count("paused") == 1
+    line = next(event for entry in lived.entries for event in event_views(entry) if "paused" in event.text)
+    assert line.text == "the update of ann/web is paused by ann"
 
 
 def test_why_it_was_undone_outlives_it() -> None:

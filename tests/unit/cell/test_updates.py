@@ -20,10 +20,12 @@ from borgish.cell.commands import (
 )
 from borgish.cell.events import RolloutFinished, RolloutPaused
 from borgish.cell.model import VERSIONS_KEPT, Rollout
+from borgish.cell.update import update_plan
 from borgish.errors import Conflict, NotFound, OverQuota
 from borgish.master.core import Core
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
+from borgish.spec.changes import TaskChange
 from borgish.spec.job import Constraint, Disruption, Health, JobSpec, Override, Restart, Update
 from borgish.spec.shares import Share
 from borgish.vocabulary import (
@@ -158,6 +160,19 @@ def test_limits_that_no_longer_fit_there_move_a_task() -> None:
     (other,) = lived.cell.jobs["ann/other"].tasks
     assert task.state is State.RUNNING
     assert task.machine != other.machine
+
+
+@pytest.mark.parametrize(
+    ("more", "change"), [(-1, TaskChange.RESTART), (0, TaskChange.RESTART), (1, TaskChange.MOVE)]
+)
+def test_it_is_foreseen_who_moves_for_limits(more: int, change: TaskChange) -> None:
+    lived = Lived(("m1",))
+    lived.do(SubmitJob(spec("other", 1, resources=Resources(4000, GIB, 0))))
+    lived.do(SubmitJob(web(tasks=1, resources=Resources(500, GIB, 0))))
+    lived.settle()
+    beside_other = lived.cell.machines["m1"].capacity.cpu_millis - 4000
+    wanted = web(tasks=1, resources=Resources(beside_other + more, GIB, 0))
+    assert update_plan(lived.cell, lived.cell.jobs[JOB], wanted).changes == {change: (0,)}
 
 
 def test_of_one_task_only_that_one_restarts(lived: Lived) -> None:
