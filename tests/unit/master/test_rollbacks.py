@@ -139,7 +139,7 @@ async def test_a_dry_run_says_what_it_would_do_and_does_nothing(bench: Bench) ->
     plan = await bench.plan(str(GOOD), max_affected=3)
     assert (plan.to.position, plan.stopped, plan.started, plan.kept) == (GOOD, 4, 4, 0)
     assert [(job.name, job.change, job.lines) for job in plan.jobs] == [
-        ("ann/web", "changes", ('run: ["bad"] -> ["sleep", "1"]',))
+        ("ann/web", "changes", ("version: 2 -> 3", 'run: ["bad"] -> ["sleep", "1"]'))
     ]
     assert "stop 4 of 4 running tasks, and --max-affected allows 3" in plan.refusal
     assert "--max-affected 4" in plan.hint
