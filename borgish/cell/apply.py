@@ -529,11 +529,13 @@ def _rollout_paused(cell: Cell, event: RolloutPaused, _entry: Entry) -> None:
     touch(cell, job, ())
 
 
-def _rollout_resumed(cell: Cell, event: RolloutResumed, _entry: Entry) -> None:
+def _rollout_resumed(cell: Cell, event: RolloutResumed, entry: Entry) -> None:
     job = cell.jobs[event.job]
     assert job.rollout is not None, f"nothing of {job.key} is rolled out"
     promoted = job.rollout.promoted or event.promoted
-    job.rollout = msgspec.structs.replace(job.rollout, paused="", hold=None, promoted=promoted)
+    job.rollout = msgspec.structs.replace(
+        job.rollout, paused="", hold=None, promoted=promoted, resumed=entry.at
+    )
     touch(cell, job, ())
 
 

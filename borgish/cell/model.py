@@ -123,6 +123,7 @@ class Rollout(msgspec.Struct, frozen=True):
     disruptions: int = 0  # so many running tasks that were well it has stopped
     has_begun: bool = False  # it has reached a task
     at: float = 0.0  # when it began; seconds since 1970
+    resumed: float = 0.0  # when somebody last let it go on
 
     def ends(self, index: int) -> bool:
         """Return whether the task is to be over, rather than to run anew."""

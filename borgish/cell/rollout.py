@@ -294,7 +294,8 @@ def _task_not_ready(
     found = _not_settled(cell, observed, job, rollout, task, now)
     if found is None or rollout.kind is RolloutKind.ROLLBACK:
         return found
-    late_seconds = now.wall - max(found.since, rollout.at) - job.spec.update.deadline_seconds
+    since = max(found.since, rollout.at, rollout.resumed)
+    late_seconds = now.wall - since - job.spec.update.deadline_seconds
     if late_seconds < 0 or found.fatal:
         return found
     deadline = show_seconds(job.spec.update.deadline_seconds)

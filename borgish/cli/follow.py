@@ -219,6 +219,9 @@ class Course:
                     "" if self._is_rolling else f" after {self._clock.spent:.1f}s"
                 )  # canaries have come up
                 print_out(f"{text}{after}")
+            last = detail.last_rollout if self._rolled_at is not None else None
+            if last is not None and last.skipped and not self._is_rolling:
+                print_hint(f"`borgctl job restart {self._job} {last.skipped}` changes those that were left")
         else:
             late = verdict(detail.job, self._goal, detail.rollout) is None and not self._died
             late = late and not self._is_replaced

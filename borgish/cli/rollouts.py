@@ -46,7 +46,9 @@ def status_in_full(detail: JobDetail) -> str:
     if last is not None:
         what = last.reason or f"version {last.version}"
         pairs.append((f"last {last.kind}", f"{what}: {last.outcome}, {age(last.at)} ago"))
-        pairs.append(("skipped", f"{last.skipped}, left as they were" if last.skipped else ""))
+        if last.skipped:
+            way = "" if rollout else f": `borgctl job restart {detail.job.name} {last.skipped}` changes them"
+            pairs.append(("skipped", f"{last.skipped}, left as they were{way}"))
     text = fields(pairs)
     return text if rollout or last else f"{text}no update has been made yet\n"
 

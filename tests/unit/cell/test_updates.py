@@ -313,6 +313,13 @@ def test_what_does_not_come_up_in_time_has_failed() -> None:
     assert "task 0 waits for a machine" in rollout(lived).paused
     assert rollout(lived).paused.endswith("for more than 60s")
     assert up(lived) == FIVE - 1
+    lived.do(ResumeUpdate(JOB))  # as long again
+    for _ in range(50):
+        lived.step()
+    assert rollout(lived).hold is None
+    for _ in range(20):
+        lived.step()
+    assert rollout(lived).hold is Hold.FAILED
 
 
 def test_a_single_restart_is_given_time(lived: Lived) -> None:

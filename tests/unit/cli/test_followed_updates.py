@@ -95,7 +95,9 @@ def test_what_was_skipped_is_said(master: FakeMaster, run: Run, capsys: Out, fil
     last = msgspec.structs.replace(COMPLETE, outcome="complete but for 1 task: why", skipped="2")
     looks(master, rolling(), over(last=last))
     assert run("job", "submit", file) == 0
-    assert "version 2: complete but for 1 task: why; left as they were: 2; 3 of 3" in capsys.readouterr().out
+    shown = capsys.readouterr()
+    assert "version 2: complete but for 1 task: why; left as they were: 2; 3 of 3" in shown.out
+    assert shown.err.endswith("hint: `borgctl job restart ann/web 2` changes those that were left\n")
 
 
 def test_it_is_not_given_up_while_it_goes_on(

@@ -74,7 +74,7 @@ def test_how_the_last_one_came_out_names_what_was_skipped() -> None:
     lines = status_in_full(detail(None, last_rollout=last, versions={3: 20})).splitlines()
     assert [line.split("  ")[0] for line in lines] == ["job", "version", "last update", "skipped"]
     assert "updated: complete but for 2 tasks, " in lines[2]
-    assert lines[3].endswith("3-4, left as they were")
+    assert lines[3].endswith("3-4, left as they were: `borgctl job restart ann/web 3-4` changes them")
 
 
 def test_the_status_says_what_it_waits_for_and_what_to_type(
