@@ -37,6 +37,9 @@ STEADY_SECONDS = 5.0
 RECOVERED_SECONDS = 30.0
 """Likewise one that had to be restarted, since the pauses between its crashes grow."""
 
+TRY_ON_SECONDS = 60.0
+"""So long what has failed gets to come up, and to stay so, when somebody lets it go on all the same."""
+
 PAUSED_AFTER_SECONDS = 30.0
 """A rollback is paused when what it waits for is not up so long after it was placed or sent back; sooner when
 that has failed."""
@@ -295,6 +298,9 @@ def _task_not_ready(
     if found is None or rollout.kind is RolloutKind.ROLLBACK:
         return found
     since = max(found.since, rollout.at, rollout.resumed)
+    is_tried_on = task.since < rollout.resumed and now.wall - rollout.resumed < TRY_ON_SECONDS
+    if found.fatal and is_tried_on and task.state is State.RUNNING:
+        return msgspec.structs.replace(found, fatal=False)
     late_seconds = now.wall - since - job.spec.update.deadline_seconds
     if late_seconds < 0 or found.fatal:
         return found

@@ -20,6 +20,7 @@ from borgish.cell.commands import (
 )
 from borgish.cell.events import RolloutFinished, RolloutPaused
 from borgish.cell.model import VERSIONS_KEPT, Rollout
+from borgish.cell.rollout import TRY_ON_SECONDS
 from borgish.cell.update import update_plan
 from borgish.errors import Conflict, NotFound, OverQuota
 from borgish.master.core import Core
@@ -261,7 +262,12 @@ def test_resumed_it_is_tried_again_and_held_again(lived: Lived) -> None:
     lived.do(SubmitJob(web(run=LOOPS)))
     lived.settle()
     assert lived.do(ResumeUpdate(JOB)) == "the update of ann/web goes on"
-    lived.settle()
+    for _ in range(int(TRY_ON_SECONDS) - 5):
+        lived.step()
+    assert rollout(lived).hold is None  # what was in its way may be gone, and it needs time to show
+    assert versions(lived).count(2) == 1
+    for _ in range(10):
+        lived.step()
     assert rollout(lived).hold is Hold.FAILED
 
 
