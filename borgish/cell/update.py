@@ -200,8 +200,10 @@ def _undo(cell: Cell, job: Job, version: int, why: str, now: Now) -> Decision:
     overrides = {index: each for index, each in earlier.overrides.items() if index < tasks}
     spec = msgspec.structs.replace(earlier, tasks=tasks, overrides=overrides)
     if same_version(job.spec, spec):
+        others = [str(each) for each, was in job.earlier.items() if not same_version(job.spec, was.spec)]
         raise Conflict(
-            f"{job.key} is just what it was in version {number}", f"earlier versions that differ: {kept}"
+            f"{job.key} is just what it was in version {number}",
+            f"earlier versions that differ: {', '.join(others) or 'none'}",
         )
     reason = f"{why}: version {job.version + 1} is version {number} again"
     return decide_update(cell, job, spec, now, reason=reason, undoes=True)

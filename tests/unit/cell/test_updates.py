@@ -575,3 +575,13 @@ def test_the_journal_gives_the_same_cell_again(lived: Lived) -> None:
     lived.settle()
     again = lived.then(lived.position)
     assert msgspec.json.encode(again.snapshot()) == msgspec.json.encode(lived.cell.snapshot())
+
+
+def test_what_it_is_already_is_said_with_those_that_differ(lived: Lived) -> None:
+    lived.do(SubmitJob(web(run=NEW)))
+    lived.settle()
+    lived.do(UndoUpdate(JOB))
+    lived.settle()
+    with pytest.raises(Conflict, match="ann/web is just what it was in version 1") as refused:
+        lived.do(UndoUpdate(JOB, 1))
+    assert refused.value.hint == "earlier versions that differ: 2"
