@@ -25,6 +25,7 @@ GROUPS = {
     "store": "appends, checkpoints and loads",
     "time": "start, checkpoints, rollback and reads of the past, of a large cell",
     "kills": "kill -9 of the master at random moments, and what was lost",
+    "change": "updates and drains: decisions, time, and failed requests",
     "failover": "kill -9 of the leader: how soon a standby commits a write",
 }
 """Each is a module here with ``figures(sizes)``."""

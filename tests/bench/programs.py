@@ -10,9 +10,10 @@ import secrets
 import select
 import time
 from pathlib import Path
+from typing import Any
 
 from borgish.client import Client
-from borgish.wire.api import Accepted, JobDetail, TaskList, TaskView
+from borgish.wire.api import Accepted, JobDetail, KillRequest, TaskList, TaskView
 
 SIGN_SECONDS_MAX = 60.0
 UP_SECONDS_MAX = 120.0
@@ -50,7 +51,10 @@ class SignsOfLife:
 class BenchJob:
     """A job of its own name, submitted, watched and ended through the API."""
 
-    def __init__(self, client: Client, tasks: int, run: list[str], image: str = "") -> None:
+    def __init__(
+        self, client: Client, tasks: int, run: list[str], image: str = "", more: dict[str, Any] | None = None
+    ) -> None:
+        """``more``: fields of the job file."""
         self.name = f"bench-{secrets.token_hex(4)}"
         self.key = f"bench/{self.name}"
         self._client = client
@@ -63,10 +67,11 @@ class BenchJob:
             "resources": {"cpu": "5m", "ram": "16MiB", "disk": "1MiB"},
             "stop": {"grace": "1s"},
         }
-        self._text = json.dumps(fields | ({"image": image} if image else {})).encode()
+        self._fields = fields | ({"image": image} if image else {}) | (more or {})
 
-    def submit(self) -> None:
-        self._client.post("/v1/jobs", self._text, Accepted)
+    def submit(self, **changed: Any) -> None:
+        """Submit it, or update it to what is changed."""
+        self._client.post("/v1/jobs", json.dumps(self._fields | changed).encode(), Accepted)
 
     def until_up(self) -> None:
         """Return when the master says that all of it is up."""
@@ -83,7 +88,7 @@ class BenchJob:
     def end(self) -> None:
         """Kill it and wait until no machine has any of it."""
         pids = [task.pid for task in self.tasks() if task.pid]
-        self._client.post(f"/v1/jobs/{self.key}/kill", None, Accepted)
+        self._client.post(f"/v1/jobs/{self.key}/kill", KillRequest(max_affected=self._tasks), Accepted)
         began = time.perf_counter()
         while left := [pid for pid in pids if Path(f"/proc/{pid}").exists()]:
             if time.perf_counter() - began > UP_SECONDS_MAX:

@@ -40,6 +40,14 @@ class Sizes(msgspec.Struct, frozen=True):
     checkpoint_machines: int = 10_000
     checkpoint_tasks: int = 200_000
     rolled_back: int = 1_000  # tasks
+    updated_machines: int = 100
+    updated_tasks: int = 1_000
+    updates: int = 100  # at once, in a cell of ``checkpoint_tasks``
+    drains: int = 20
+    changing_seconds: int = 30
+    live_machines: int = 5
+    live_tasks: int = 20
+    drained_tasks: int = 30  # of one machine
 
 
 FULL = Sizes()
@@ -78,4 +86,12 @@ TINY = Sizes(
     checkpoint_machines=4,
     checkpoint_tasks=50,
     rolled_back=5,
+    updated_machines=3,
+    updated_tasks=20,
+    updates=2,
+    drains=1,
+    changing_seconds=5,
+    live_machines=2,
+    live_tasks=2,
+    drained_tasks=2,
 )
