@@ -133,6 +133,7 @@ def note_tasks(observed: Observed, job: str, indexes: Iterable[int]) -> None:
         return
     if (there := known.jobs.get(job)) is not None:
         there.changed.update(indexes)
+    known.rollouts.pop(job, None)
     for budget in known.budgets.values():
         if job in budget.members or job in budget.jobs:
             budget.changed.add(job)

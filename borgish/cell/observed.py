@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Set
 import msgspec
 
 from borgish.cell.commands import Observe, SeenAttempt
-from borgish.cell.model import Cell, Job
+from borgish.cell.model import Cell, Job, Rollout
 from borgish.clock import Now
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Phase, Runtime
@@ -89,15 +89,43 @@ class KnownBudget(msgspec.Struct, eq=False):
     changed: set[str] = set()  # jobs to be counted again before the next answer
 
 
+class Remaining(msgspec.Struct):
+    """Tasks of a job that lag behind, by what is to be done about each."""
+
+    to_stop: list[int] = []  # running; some of them at a time
+    to_rerun: list[int] = []  # ended by themselves
+    to_end: list[int] = []  # pending, and are not to run
+    done: list[int] = []  # as they are to be already
+
+    @property
+    def stops_nothing(self) -> bool:
+        """Whether there is something to do that stops nothing."""
+        return bool(self.to_rerun or self.to_end or self.done)
+
+
+class KnownRollout(msgspec.Struct, eq=False):
+    """Which tasks a rollout has yet to reach, as long as it is this one and nothing of its job changes.
+
+    ``unsettled`` are those that it waits for. What has settled stays so without a change. None: nobody has
+    asked.
+    """
+
+    job: Job
+    rollout: Rollout
+    remaining: Remaining | None = None
+    unsettled: list[int] | None = None
+
+
 class Known(msgspec.Struct, eq=False):
-    """What ``cell.availability`` keeps of the jobs and budgets that it was asked about, and who tells it of
-    changes.
+    """What ``cell.availability`` and ``cell.rollout`` keep of the jobs and budgets that they were asked
+    about, and who tells of changes.
 
     ``machines_down`` are those that were not up, as far as they were told of.
     """
 
     jobs: dict[str, KnownJob] = {}
     budgets: dict[str, KnownBudget] = {}
+    rollouts: dict[str, KnownRollout] = {}
     machines_down: set[str] = set()
 
 

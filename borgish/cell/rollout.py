@@ -22,7 +22,7 @@ from borgish.cell.events import (
     TasksEvicted,
 )
 from borgish.cell.model import Cell, Job, Machine, Rollout, Task, exit_text
-from borgish.cell.observed import Observed
+from borgish.cell.observed import KnownRollout, Observed, Remaining
 from borgish.cell.room import free_on
 from borgish.cell.suitability import unmet_constraints
 from borgish.clock import Now
@@ -45,20 +45,6 @@ PAUSED_AFTER_SECONDS = 30.0
 that has failed."""
 
 
-class Remaining(msgspec.Struct):
-    """Tasks of a job that lag behind, by what is to be done about each."""
-
-    to_stop: list[int] = []  # running; some of them at a time
-    to_rerun: list[int] = []  # ended by themselves
-    to_end: list[int] = []  # pending, and are not to run
-    done: list[int] = []  # as they are to be already
-
-    @property
-    def stops_nothing(self) -> bool:
-        """Whether there is something to do that stops nothing."""
-        return bool(self.to_rerun or self.to_end or self.done)
-
-
 def remaining(job: Job) -> Remaining:
     """Return what a rollback has yet to do about a job."""
     found = Remaining()
@@ -76,6 +62,26 @@ def remaining(job: Job) -> Remaining:
             case _:
                 found.done.append(index)
     return found
+
+
+def known_remaining(observed: Observed, job: Job) -> Remaining:
+    """Return the same, looking at the tasks only where something of them has changed."""
+    there = _known(observed, job)
+    if there is None:
+        return remaining(job)
+    if there.remaining is None:
+        there.remaining = remaining(job)
+    return there.remaining
+
+
+def _known(observed: Observed, job: Job) -> KnownRollout | None:
+    known, rollout = observed.availability, job.rollout
+    if known is None or rollout is None:
+        return None
+    there = known.rollouts.get(job.key)
+    if there is None or there.job is not job or there.rollout is not rollout:
+        there = known.rollouts[job.key] = KnownRollout(job, rollout)
+    return there
 
 
 def decide_advance(
@@ -243,20 +249,25 @@ class NotReady(msgspec.Struct, frozen=True):
 def not_ready(cell: Cell, observed: Observed, job: Job, now: Now) -> NotReady | None:
     """Return what a rollback waits for in a job that lags behind it, None when all that it changed is up.
 
-    Of several tasks the first that failed is reported, or else the first. Walks the tasks of the job.
+    Of several tasks the first that failed is reported, or else the first. Walks the tasks of the job where
+    something of them has changed.
     """
     rollout = job.rollout
     if rollout is None or rollout.hurried:
         return None
+    known, unsettled = _known(observed, job), []
+    again = known.unsettled if known is not None else None
     first: NotReady | None = None
-    count = 0
-    for task in job.tasks:
+    for task in job.tasks if again is None else [job.tasks[index] for index in again]:
         found = _task_not_ready(cell, observed, job, rollout, task, now)
         if found is None:
             continue
-        count += 1
+        unsettled.append(task.index)
         if first is None or (found.fatal, found.failed) > (first.fatal, first.failed):
             first = found
+    if known is not None:
+        known.unsettled = unsettled
+    count = len(unsettled)
     if first is None:
         return _all_unreachable(cell, job)
     more = f"; {count - 1} more {'is' if count == 2 else 'are'} not up" if count > 1 else ""

@@ -20,10 +20,10 @@ from borgish.cell.observed import Observed
 from borgish.cell.rollout import (
     NotReady,
     changed_tasks,
+    known_remaining,
     let_go,
     max_at_a_time,
     not_ready,
-    remaining,
     stoppable,
 )
 from borgish.clock import Now
@@ -75,14 +75,16 @@ def _go_on(
     left = settings.rollback_stops_max
     wanted, gate = _Wanted(), Gate(cell, observed, now)
     for key in sorted(cell.rolling):
-        job, found = cell.jobs[key], remaining(cell.jobs[key])
+        job = cell.jobs[key]
+        found = known_remaining(observed, job)
         rollout = job.rollout
         assert rollout is not None
-        running, chosen = stoppable(cell, job, found.to_stop), []
+        chosen: list[int] = []
         if rollout.hurried:
-            chosen = running
+            chosen = stoppable(cell, job, found.to_stop)
         elif rollout.hold is None and (is_resync or (rollout.at == now.wall and not rollout.has_begun)):
             waits = not_ready(cell, observed, job, judged)
+            running = stoppable(cell, job, found.to_stop)
             chosen = _next(cell, observed, job, running, waits, gate, left, wanted)
             is_stuck = not chosen and key not in wanted.fail and not rollout.paused
             if is_stuck and waits is not None and waits.pauses(now):

@@ -21,7 +21,8 @@ from borgish.vocabulary import Eviction, TaintEffect
 def reconcile(cell: Cell, observed: Observed, _settings: ReconcileSettings, now: Now) -> Iterator[Command]:
     """Evict what may not stay and may be disrupted, in order of machines and jobs."""
     room, gate = EVICTIONS_MAX, Gate(cell, observed, now)
-    evicting = (m for m in cell.machines.values() if any(t.effect is TaintEffect.EVICT for t in m.taints))
+    tainted = [machine for machine in cell.machines.values() if machine.taints]  # seldom any of very many
+    evicting = (m for m in tainted if any(taint.effect is TaintEffect.EVICT for taint in m.taints))
     for machine in sorted(evicting, key=lambda machine: machine.name):
         for (job, reason), indexes in leaving(cell, machine, now).items():
             if room <= 0:

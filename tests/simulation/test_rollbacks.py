@@ -7,7 +7,7 @@ import pytest
 
 from borgish.cell.commands import Command, KillTasks, RollBack, SubmitJob
 from borgish.cell.model import Cell, Job
-from borgish.cell.rollout import Remaining
+from borgish.cell.observed import Remaining
 from borgish.reconcilers import rollout as rollout_loop
 from borgish.resources import Resources
 from borgish.sim.faults import NO_FAULTS

@@ -25,6 +25,7 @@ from borgish.cell.commands import (
 )
 from borgish.cell.model import Cell, Snapshot
 from borgish.cell.observed import Observed
+from borgish.cell.rollout import known_remaining, not_ready, remaining
 from borgish.clock import Now
 from borgish.master.core import Core
 from borgish.master.step import CommandRequest, PollsAnswered
@@ -118,11 +119,16 @@ def test_what_is_kept_is_what_is_found(moves: list[tuple[Command | Said, set[str
         for key in sorted(ask & core.cell.jobs.keys()):
             job = core.cell.jobs[key]
             assert down_of(core.cell, core.observed, job) == find_down(core.cell, core.observed, job), key
+        anew = Observed()
+        anew.machines, anew.refused = core.observed.machines, core.observed.refused
+        for key in sorted(core.cell.rolling):
+            job = core.cell.jobs[key]
+            assert known_remaining(core.observed, job) == remaining(job)
+            kept = not_ready(core.cell, core.observed, job, now)
+            assert kept == not_ready(core.cell, anew, job, now)
         for name in sorted({key.removeprefix("u/") for key in ask} & core.cell.budgets.keys()):
             members = {
                 key for key, job in core.cell.jobs.items() if core.cell.budgets[name].chooses(job.spec)
             }
             assert core.cell.members.of(name) == members
-            anew = Observed()
-            anew.machines = core.observed.machines
             assert count_of(core.cell, core.observed, name) == count_of(core.cell, anew, name)
