@@ -5,20 +5,26 @@ from typing import NamedTuple
 
 import msgspec
 
+from borgish.cell.budgets import Budget
 from borgish.cell.commands import (
     CancelMaintenance,
     Command,
     CordonMachine,
     DrainMachines,
+    FreezeCell,
     KillTasks,
     MaintainMachines,
     RemoveMachine,
     RestartTasks,
     RollBack,
     ScaleJob,
+    SetBudget,
     SubmitJob,
+    TaintMachine,
     UncordonMachine,
     UndrainMachines,
+    UnfreezeCell,
+    UntaintMachine,
 )
 from borgish.cell.generations import Thing, generation_of, thing_of
 from borgish.cell.model import Cell
@@ -28,16 +34,17 @@ from borgish.resources import Resources
 from borgish.sim.faults import FaultInjector
 from borgish.sim.loop import VirtualLoop
 from borgish.sim.masters import MasterHost
-from borgish.spec.job import JobSpec, Program, Restart, Update
+from borgish.spec.job import Constraint, Disruption, JobSpec, Program, Restart, Update
 from borgish.spec.shares import Share
 from borgish.store.replay import cell_at
-from borgish.vocabulary import JobKind, OnFailure, RestartPolicy, Runtime
+from borgish.vocabulary import JobKind, OnFailure, RestartPolicy, Runtime, TaintEffect
 from borgish.wire.api import Accepted
 
 ASK_AGAIN_SECONDS = 5.0
 LOOKS_SECONDS_MAX = 20.0
 JOBS_MAX = 12
 TASKS_MAX = 8
+TAINT = "leave"
 ALLOCS = 4  # the number of the job that is an alloc set
 FRAGILE = 3  # that of a service which crashes on one machine
 INSIDE = (6, 8)  # those of the jobs that run in it
@@ -95,8 +102,15 @@ class Clients:
         self._clock.after(4 * ASK_AGAIN_SECONDS, self._uncordon_again)
 
     def _uncordon(self) -> None:
+        self._send(UnfreezeCell())
         for name in self._machines:
-            for each in (UncordonMachine(name), UndrainMachines((name,)), CancelMaintenance((name,))):
+            untaint = UntaintMachine(name, TAINT)
+            for each in (
+                untaint,
+                UncordonMachine(name),
+                UndrainMachines((name,)),
+                CancelMaintenance((name,)),
+            ):
                 self._send(each)
 
     def _uncordon_again(self) -> None:
@@ -232,7 +246,20 @@ class Clients:
             return RemoveMachine(name)
         if kind < 0.98:
             return CordonMachine(name) if kind < 0.96 else UncordonMachine(name)
-        return self._drain()
+        return self._drain() if kind < 0.99 else self._disrupt()
+
+    def _disrupt(self) -> Command:
+        """Let tasks leave a machine, or let fewer of them be down, or none at all for a while."""
+        chance = self._injector.of("disrupt", self._requests)
+        name, kind = chance.choice(self._machines), chance.random()
+        if kind < 0.4:
+            return TaintMachine(name, TAINT, effect=TaintEffect.EVICT, max_affected=JOBS_MAX * TASKS_MAX)
+        if kind < 0.6:
+            return UntaintMachine(name, TAINT)
+        if kind < 0.8:
+            where = (Constraint("sim", "==", (chance.choice(["service", "batch", "stubborn"]),)),)
+            return SetBudget(Budget("sim", where, Share(chance.randint(1, 3))))
+        return FreezeCell() if kind < 0.9 else UnfreezeCell()
 
     def _drain(self) -> Command:
         """Some machines or all: drained by a person or for maintenance, or no more."""
@@ -277,6 +304,7 @@ class Clients:
             runtime=Runtime.FAKE,
             resources=Resources(chance.choice([100, 250, 500]), 64 * 1024**2),
             ports=("a",) * chance.randint(0, 1),
+            disruption=Disruption(Share(1 + number % 3)),
             labels={"sim": kind},
             group=(Program("beside", ("sim",)),) * (number % 4 == 3),
             inside=f"ann/job-{ALLOCS}" if number in INSIDE else "",
