@@ -269,7 +269,7 @@ def not_ready(cell: Cell, observed: Observed, job: Job, now: Now) -> NotReady | 
         known.unsettled = unsettled
     count = len(unsettled)
     if first is None:
-        return _all_unreachable(cell, job)
+        return _all_unreachable(cell, observed, job)
     more = f"; {count - 1} more {'is' if count == 2 else 'are'} not up" if count > 1 else ""
     return msgspec.structs.replace(first, reason=f"{first.reason}{more}", tasks=count)
 
@@ -293,8 +293,8 @@ def stoppable(cell: Cell, job: Job, running: list[int]) -> list[int]:
     return [index for index in running if cell.machines[job.tasks[index].machine].up]
 
 
-def _all_unreachable(cell: Cell, job: Job) -> NotReady | None:
-    to_stop = remaining(job).to_stop
+def _all_unreachable(cell: Cell, observed: Observed, job: Job) -> NotReady | None:
+    to_stop = known_remaining(observed, job).to_stop
     if not to_stop or stoppable(cell, job, to_stop):
         return None
     task = job.tasks[to_stop[0]]

@@ -120,9 +120,10 @@ def _next(
     if waits is not None and waits.failed:
         return []
     # Those that end first, since they make room for the others; then what is down already, which is free.
-    ends = rollout.ends
     free = [index for index in running if index in down]
-    others = sorted((index for index in running if index not in down), key=lambda index: not ends(index))
+    others = [index for index in running if index not in down]
+    if rollout.records or rollout.tasks < len(job.tasks):
+        others.sort(key=lambda index: not rollout.ends(index))
     room = _room(job, waits)
     update = job.spec.update
     if is_update and update.canaries and not rollout.promoted:
@@ -141,8 +142,8 @@ def _next(
             return []
     if job.spec.gang and room < len(others):
         return []
-    asked = [*free, *others[: max(0, room)]][:left]
-    chosen, refused = let_go(job, gate, asked)
+    asked = [*free, *others[: max(0, room)]]
+    chosen, refused = let_go(job, gate, asked if job.spec.gang else asked[:left])
     if refused and not chosen and waits is None and not rollout.paused:
         wanted.pause[job.key] = refused
     return chosen
