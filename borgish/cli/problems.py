@@ -77,7 +77,16 @@ def last_exit(task: TaskView) -> str:
 
 def log_tail(client: "Client", task: TaskView) -> list[str]:
     """Return the last lines that the program which ended wrote; none where they cannot be had."""
-    params = {"tail": _TAIL_LINES, "previous": int(_runs_again(task))}
+    runs_again = _runs_again(task)
+    found = _log_tail(client, task, previous=runs_again)
+    if not found and not runs_again and task.restarts:
+        # It may have been started again since it was seen, and that run have written nothing yet.
+        found = _log_tail(client, task, previous=True)
+    return found
+
+
+def _log_tail(client: "Client", task: TaskView, *, previous: bool) -> list[str]:
+    params = {"tail": _TAIL_LINES, "previous": int(previous)}
     output = b""
     try:
         for piece in client.stream(f"{quoted('tasks', *task.name.split('/'))}/logs", params):
