@@ -10,7 +10,7 @@ from borgish.cli.screen import print_err
 from borgish.client import quoted
 from borgish.errors import BorgishError
 from borgish.text import safe, show_indexes
-from borgish.vocabulary import HELD_BACK, Outcome, Phase, State
+from borgish.vocabulary import HELD_BACK, Hold, Outcome, Phase, State
 from borgish.wire.api import JobDetail, RefusalView, TaskView
 
 if TYPE_CHECKING:
@@ -27,9 +27,17 @@ def print_problems(client: "Client", detail: JobDetail, died: Sequence[TaskView]
     """Say, to stderr, what keeps the job from being up; of those that ``died`` as they were seen then."""
     seen = {task.index: task for task in died}
     tasks = [seen.get(task.index, task) for task in every_task(client, job=detail.job.name)]
-    trouble = [task for task in tasks if is_trouble(task) or task.index in seen]
+    trouble = [
+        task for task in tasks if is_trouble(task) or task.index in seen or _fails_update(detail, task)
+    ]
     for line in problem_lines(detail.refusals, tasks, trouble, lambda task: log_tail(client, task)):
         print_err(line)
+
+
+def _fails_update(detail: JobDetail, task: TaskView) -> bool:
+    """Whether an update is held for a task that was restarted; it may be up for a moment between two ends."""
+    is_failed = detail.rollout is not None and detail.rollout.hold is Hold.FAILED
+    return is_failed and task.restarts > 0 and task.version == detail.job.version
 
 
 def problem_lines(
