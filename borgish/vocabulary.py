@@ -89,7 +89,6 @@ class Eviction(StrEnum):
     """Why a running task was sent back to pending."""
 
     RESTART = "restart"  # its user asked for a fresh attempt
-    UPDATE = "update"  # it is to run another version of its job
     MACHINE_LOST = "machine lost"
     DRAIN = "drain"
     PREEMPTED = "preempted"

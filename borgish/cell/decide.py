@@ -79,6 +79,7 @@ from borgish.cell.events import (
 from borgish.cell.failing import decide_forget, decide_hold, decide_release, forgotten
 from borgish.cell.leases import over
 from borgish.cell.lifecycle import TaskEvent, allows, check_row, check_transitions, movable
+from borgish.cell.lookup import find_job
 from borgish.cell.model import Cell, Job, task_count
 from borgish.cell.observed import Observed
 from borgish.cell.rollback_checks import check_kept, decide_rollback
@@ -149,7 +150,7 @@ def _submit_again(cell: Cell, job: Job, now: Now) -> Decision:
 
 
 def _scale(cell: Cell, _o: Observed, command: ScaleJob, _actor: str, now: Now) -> Decision:
-    job = _job(cell, command.job)
+    job = find_job(cell, command.job)
     check_row(job.key, job.state, TaskEvent.UPDATE)
     check_kept(job)
     if not 1 <= command.tasks <= TASKS_PER_JOB_MAX:
@@ -175,7 +176,7 @@ def _scale(cell: Cell, _o: Observed, command: ScaleJob, _actor: str, now: Now) -
 
 
 def _kill(cell: Cell, _o: Observed, command: KillTasks, actor: str, _now: Now) -> Decision:
-    job = _job(cell, command.job)
+    job = find_job(cell, command.job)
     chosen = movable(job, _chosen(job, command.indexes), TaskEvent.KILL)
     if not chosen:
         return Decision((), job.key, "nothing to kill: all of it is dead already")
@@ -187,7 +188,7 @@ def _kill(cell: Cell, _o: Observed, command: KillTasks, actor: str, _now: Now) -
 
 
 def _restart(cell: Cell, _o: Observed, command: RestartTasks, actor: str, now: Now) -> Decision:
-    job = _job(cell, command.job)
+    job = find_job(cell, command.job)
     check_kept(job)
     chosen = _chosen(job, command.indexes)
     if job.rollout is not None:
@@ -216,7 +217,7 @@ def _restart(cell: Cell, _o: Observed, command: RestartTasks, actor: str, now: N
 
 
 def _forget(cell: Cell, _o: Observed, command: ForgetJob, _actor: str, _now: Now) -> Decision:
-    job = _job(cell, command.job)
+    job = find_job(cell, command.job)
     check_row(job.key, job.state, TaskEvent.FORGET)
     return Decision((JobForgotten(job.key),), job.key, f"{job.key} forgotten")
 
@@ -266,7 +267,7 @@ def _promise(cell: Cell, _o: Observed, command: PromisePlaces, _actor: str, _now
 
 def _evict(cell: Cell, command: EvictTasks, gate: Gate) -> Decision:
     """Send tasks back to pending, but those that may not be taken down on purpose."""
-    job = _job(cell, command.job)
+    job = find_job(cell, command.job)
     _chosen(job, command.indexes)
     running = movable(job, dict.fromkeys(command.indexes), TaskEvent.EVICT)
     for_task, notice_seconds = command.preemptor, command.notice_seconds
@@ -295,13 +296,6 @@ def _end_leases(cell: Cell, _o: Observed, command: EndLeases, _actor: str, _now:
 
 
 # What commands name
-
-
-def _job(cell: Cell, key: str) -> Job:
-    job = cell.jobs.get(key)
-    if job is None:
-        raise NotFound(f"there is no job {key}", "`borgctl job list` shows those there are")
-    return job
 
 
 def _chosen(job: Job, indexes: Iterable[int] | None) -> list[int]:

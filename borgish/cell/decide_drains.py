@@ -18,10 +18,11 @@ from borgish.cell.commands import (
 )
 from borgish.cell.drains import turned
 from borgish.cell.events import MachineDrained
+from borgish.cell.lookup import find_machine
 from borgish.cell.model import Cell, Drain, Machine, Window, task_count
 from borgish.cell.observed import Observed
 from borgish.clock import Now
-from borgish.errors import Conflict, Invalid, NotFound
+from borgish.errors import Conflict, Invalid
 from borgish.spec.constraints import EXAMPLES, matches, parse_constraint
 from borgish.spec.job import MACHINE
 
@@ -104,10 +105,7 @@ def _chosen(cell: Cell, names: tuple[str, ...], where: str) -> list[Machine]:
             "name them, like m3, or write --where with a condition, like rack == r2",
         )
     if not where:
-        for name in names:
-            if name not in cell.machines:
-                raise NotFound(f"there is no machine {name}", "`borgctl machine list` shows those there are")
-        return [cell.machines[name] for name in sorted(set(names))]
+        return [find_machine(cell, name) for name in sorted(set(names))]
     try:
         condition = parse_constraint(where)
     except ValueError as error:

@@ -48,6 +48,7 @@ from borgish.cell.events import (
 from borgish.cell.failing import moved, why_moved
 from borgish.cell.flapping import quarantine
 from borgish.cell.leases import lease_of, on_machine
+from borgish.cell.lookup import find_machine
 from borgish.cell.model import Cell, Machine, Taint, TaskLease, task_count
 from borgish.cell.observed import Observed
 from borgish.cell.suitability import evict_at
@@ -102,7 +103,7 @@ def _is_held(observed: Observed, there: Machine, command: JoinMachine) -> bool:
 
 def cordon(cell: Cell, _o: Observed, command: CordonMachine, _actor: str, _now: Now) -> Decision:
     """Place nothing new on a machine. Raises NotFound."""
-    machine = _machine(cell, command.machine)
+    machine = find_machine(cell, command.machine)
     if machine.cordoned:
         return Decision((), machine.name, f"{machine.name} is cordoned already")
     text = f"{machine.name} takes no new tasks; what runs there goes on"
@@ -111,7 +112,7 @@ def cordon(cell: Cell, _o: Observed, command: CordonMachine, _actor: str, _now: 
 
 def uncordon(cell: Cell, _o: Observed, command: UncordonMachine, _actor: str, _now: Now) -> Decision:
     """Place tasks on it again, also where it is quarantined. Raises NotFound."""
-    machine = _machine(cell, command.machine)
+    machine = find_machine(cell, command.machine)
     if not machine.cordoned and not machine.quarantined_until:
         return Decision((), machine.name, f"{machine.name} is not cordoned")
     return Decision((MachineUncordoned(machine.name),), machine.name, f"{machine.name} takes tasks again")
@@ -119,7 +120,7 @@ def uncordon(cell: Cell, _o: Observed, command: UncordonMachine, _actor: str, _n
 
 def taint(cell: Cell, _o: Observed, command: TaintMachine, _actor: str, now: Now) -> Decision:
     """Add a taint, or change the one that is there under the key. Raises NotFound."""
-    machine = _machine(cell, command.machine)
+    machine = find_machine(cell, command.machine)
     there = {taint.key: taint for taint in machine.taints}
     before = there.get(command.key)
     text = f"{machine.name} is tainted {command.key}"
@@ -135,7 +136,7 @@ def taint(cell: Cell, _o: Observed, command: TaintMachine, _actor: str, now: Now
 
 def untaint(cell: Cell, _o: Observed, command: UntaintMachine, _actor: str, _now: Now) -> Decision:
     """Remove a taint. Raises NotFound, also where the machine has no such taint."""
-    machine = _machine(cell, command.machine)
+    machine = find_machine(cell, command.machine)
     taints = tuple(taint for taint in machine.taints if taint.key != command.key)
     if taints == machine.taints:
         known = ", ".join(taint.key for taint in machine.taints) or "none"
@@ -147,7 +148,7 @@ def untaint(cell: Cell, _o: Observed, command: UntaintMachine, _actor: str, _now
 def down(cell: Cell, _o: Observed, command: SetMachineDown, _actor: str, _now: Now) -> Decision:
     """Note that a machine does not answer; one that does so again and again is quarantined. Raises
     NotFound."""
-    machine = _machine(cell, command.machine)
+    machine = find_machine(cell, command.machine)
     text = f"{machine.name} is down: {command.reason}"
     if not machine.up:
         return Decision((), machine.name, text)
@@ -159,14 +160,14 @@ def down(cell: Cell, _o: Observed, command: SetMachineDown, _actor: str, _now: N
 
 def release(cell: Cell, _o: Observed, command: ReleaseMachine, _actor: str, _now: Now) -> Decision:
     """End a machine's quarantine. Raises NotFound."""
-    machine = _machine(cell, command.machine)
+    machine = find_machine(cell, command.machine)
     events = (MachineReleased(machine.name),) * bool(machine.quarantined_until)
     return Decision(events, machine.name, f"the quarantine of {machine.name} is over")
 
 
 def lose(cell: Cell, _o: Observed, command: LoseMachine, _actor: str, _now: Now) -> Decision:
     """Give up a machine that is down, whole: all that it holds is evicted. Raises NotFound."""
-    machine = _machine(cell, command.machine)
+    machine = find_machine(cell, command.machine)
     placed = len(cell.placed[machine.name])
     if machine.up or not placed:
         return Decision((), machine.name, f"{machine.name} holds nothing that is lost")
@@ -177,7 +178,7 @@ def lose(cell: Cell, _o: Observed, command: LoseMachine, _actor: str, _now: Now)
 
 def up(cell: Cell, _o: Observed, command: SetMachineUp, _actor: str, _now: Now) -> Decision:
     """Note that a machine answers again. Raises NotFound."""
-    machine = _machine(cell, command.machine)
+    machine = find_machine(cell, command.machine)
     events = (MachineUp(machine.name),) * (not machine.up)
     return Decision(events, machine.name, f"{machine.name} is up")
 
@@ -187,7 +188,7 @@ def remove(cell: Cell, observed: Observed, command: RemoveMachine, _actor: str, 
 
     What the cell still wants of a machine that is down runs elsewhere; what runs there nobody stops then.
     """
-    machine = _machine(cell, command.machine)
+    machine = find_machine(cell, command.machine)
     seen = observed.machines.get(machine.name)
     placed = len(cell.placed[machine.name])
     if machine.up:
@@ -243,13 +244,6 @@ def evicted_as_lost(cell: Cell, machine: str, reason: str) -> Iterator[TasksEvic
             f"{machine} is down: {reason}",
             results_count=results_count,
         )
-
-
-def _machine(cell: Cell, name: str) -> Machine:
-    machine = cell.machines.get(name)
-    if machine is None:
-        raise NotFound(f"there is no machine {name}", "`borgctl machine list` shows those there are")
-    return machine
 
 
 # Reports

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from borgish.cell.allocs import inside, is_alloc_set
 from borgish.cell.availability import Count, count_of, down_of, has_reported, live_tasks, why_down
 from borgish.cell.commands import EvictTasks
-from borgish.cell.model import Cell, Job, Task
+from borgish.cell.model import Cell, Job, Task, task_count
 from borgish.cell.observed import Observed
 from borgish.clock import Now
 from borgish.vocabulary import VOLUNTARY, Eviction, State, split_task_name, task_name
@@ -189,7 +189,7 @@ class Gate:
 
 
 def _used_up(of: str, allowed: int, live: int, source: str, wanted: int, users: Iterable[str]) -> str:
-    text = f"{of} at most {allowed} of {live} task{'s' * (live != 1)} may be down ({source})"
+    text = f"{of} at most {allowed} of {task_count(live)} may be down ({source})"
     named = [*users]
     if not named:
         return f"{text}, and {wanted} would go down together"

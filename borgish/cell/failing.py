@@ -22,10 +22,10 @@ from collections.abc import Iterable, Sequence
 
 from borgish.cell.commands import Decision, ForgetFailures, HoldJob, ReleaseJob, SeenAttempt
 from borgish.cell.events import FailuresForgotten, JobHeld, JobReleased, TasksEvicted
+from borgish.cell.lookup import find_job
 from borgish.cell.model import Cell, FailedOn, Held, Job, Task, exit_text, task_count
 from borgish.cell.observed import Observed
 from borgish.clock import Now
-from borgish.errors import NotFound
 from borgish.vocabulary import HELD_BACK, Ending, Eviction, State
 
 MOVED_AFTER_STARTS = 7
@@ -166,7 +166,7 @@ def is_trial_due(job: Job, held: Held, at: float) -> bool:
 
 def decide_hold(cell: Cell, _o: Observed, command: HoldJob, _actor: str, now: Now) -> Decision:
     """Hold a job of which tasks failed. Raises NotFound."""
-    job = _job(cell, command.job)
+    job = find_job(cell, command.job)
     held = JobHeld(job.key, command.reason, now.wall + TRIAL_SECONDS)
     events = (held,) * (job.held is None and job.key in cell.failing)
     return Decision(events, job.key, f"{job.key} is held: {command.reason}")
@@ -174,13 +174,13 @@ def decide_hold(cell: Cell, _o: Observed, command: HoldJob, _actor: str, now: No
 
 def decide_release(cell: Cell, _o: Observed, command: ReleaseJob, _actor: str, _now: Now) -> Decision:
     """Hold a job no longer. Raises NotFound."""
-    job = _job(cell, command.job)
+    job = find_job(cell, command.job)
     return Decision((JobReleased(job.key),) * (job.held is not None), job.key, f"{job.key} is held no longer")
 
 
 def decide_forget(cell: Cell, _o: Observed, command: ForgetFailures, _actor: str, _now: Now) -> Decision:
     """Forget that tasks failed. Raises NotFound."""
-    job = _job(cell, command.job)
+    job = find_job(cell, command.job)
     text = f"{task_count(len(command.indexes))} of {job.key} avoid no machine any more"
     return Decision(forgotten(cell, job, command.indexes), job.key, text)
 
@@ -189,10 +189,3 @@ def forgotten(cell: Cell, job: Job, indexes: Iterable[int]) -> tuple[FailuresFor
     """Return the event by which these tasks avoid no machine any more, where any of them does."""
     failing = tuple(sorted(cell.failing.get(job.key, set()).intersection(indexes)))
     return (FailuresForgotten(job.key, failing),) if failing else ()
-
-
-def _job(cell: Cell, key: str) -> Job:
-    job = cell.jobs.get(key)
-    if job is None:
-        raise NotFound(f"there is no job {key}", "`borgctl job list` shows those there are")
-    return job

@@ -41,12 +41,12 @@ TRY_ON_SECONDS = 60.0
 """So long what has failed gets to come up, and to stay so, when somebody lets it go on all the same."""
 
 PAUSED_AFTER_SECONDS = 30.0
-"""A rollback is paused when what it waits for is not up so long after it was placed or sent back; sooner when
+"""A rollout is paused when what it waits for is not up so long after it was placed or sent back; sooner when
 that has failed."""
 
 
 def remaining(job: Job) -> Remaining:
-    """Return what a rollback has yet to do about a job."""
+    """Return what a rollout has yet to do about a job."""
     found = Remaining()
     if (rollout := job.rollout) is None:
         return found
@@ -99,8 +99,8 @@ def decide_advance(
         job = cell.jobs.get(key)
         if job is None or (rollout := job.rollout) is None:
             continue
-        ends, found = rollout.ends, remaining(job)
-        stopped[key], _ = let_go(job, gate, [index for index in found.to_stop if index in set(named)])
+        ends, found, wanted = rollout.ends, remaining(job), set(named)
+        stopped[key], _ = let_go(job, gate, [index for index in found.to_stop if index in wanted])
         disrupted = sum((key, index) not in command.down for index in stopped[key])
         pending = sorted([*found.to_rerun, *(index for index in stopped[key] if not ends(index))])
         ended = sorted([*found.to_end, *(index for index in stopped[key] if ends(index))])
@@ -176,9 +176,7 @@ class Changes:
 
     def of(self, task: Task) -> TaskChange:
         """Return what becomes of one."""
-        if task.version not in self._of:
-            self._of[task.version] = SpecChange(self._job.spec_of_last(task), self._spec)
-        change = self._of[task.version].of(task.index)
+        change = self.of_program(task)
         if change is TaskChange.NONE or change is TaskChange.MOVE:
             return change
         if task.machine not in self._moves:
@@ -186,6 +184,12 @@ class Changes:
         if self._moves[task.machine] or (change is TaskChange.RESTART and not self._fits_still(task)):
             return TaskChange.MOVE
         return change
+
+    def of_program(self, task: Task) -> TaskChange:
+        """Return what it means for what one runs or ran last, wherever that is."""
+        if task.version not in self._of:
+            self._of[task.version] = SpecChange(self._job.spec_of_last(task), self._spec)
+        return self._of[task.version].of(task.index)
 
     def _fits_still(self, task: Task) -> bool:
         """Return whether a task finds room for its new limits where it is, as far as that is known."""
@@ -233,7 +237,7 @@ def decide_finish(cell: Cell, _o: Observed, command: FinishRollouts, _actor: str
 
 
 class NotReady(msgspec.Struct, frozen=True):
-    """What a rollback waits for in one job."""
+    """What a rollout waits for in one job."""
 
     reason: str  # task 3 was restarted 2 times on m1 (exit code 1)
     failed: bool  # it has run and failed, rather than not run yet
@@ -247,7 +251,7 @@ class NotReady(msgspec.Struct, frozen=True):
 
 
 def not_ready(cell: Cell, observed: Observed, job: Job, now: Now) -> NotReady | None:
-    """Return what a rollback waits for in a job that lags behind it, None when all that it changed is up.
+    """Return what the rollout of a job waits for, None when all that it changed is up.
 
     Of several tasks the first that failed is reported, or else the first. Walks the tasks of the job where
     something of them has changed.

@@ -25,6 +25,7 @@ from borgish.cell.events import (
 )
 from borgish.cell.failing import forgotten
 from borgish.cell.lifecycle import TaskEvent, check_row
+from borgish.cell.lookup import find_job
 from borgish.cell.model import Cell, Job, Rollout, Task, task_count
 from borgish.cell.observed import Observed
 from borgish.cell.rollback import same_version
@@ -32,7 +33,7 @@ from borgish.cell.rollback_checks import check_kept
 from borgish.cell.rollout import Changes
 from borgish.clock import Now
 from borgish.errors import Conflict, NotFound, Refused
-from borgish.spec.changes import FIELDS, Fixed, TaskChange, changed_fields, task_change
+from borgish.spec.changes import FIELDS, Fixed, SpecChange, TaskChange, changed_fields
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Ending, Hold, OnFailure, RolloutKind, State
 
@@ -63,20 +64,19 @@ def update_plan(cell: Cell, job: Job, spec: JobSpec) -> UpdatePlan:
             waiting.append(task.index)
         elif task.state is State.RUNNING:
             changes.setdefault(means.of(task), []).append(task.index)
-        elif task.index in to_run and _runs_again(job, task, spec):
+        elif task.index in to_run and _runs_again(task, means):
             again.append(task.index)
     return UpdatePlan(
         {change: tuple(indexes) for change, indexes in sorted(changes.items())}, tuple(again), tuple(waiting)
     )
 
 
-def _runs_again(job: Job, task: Task, spec: JobSpec) -> bool:
+def _runs_again(task: Task, means: Changes) -> bool:
     """Return whether a task that is dead gets another try: what was killed does, and what failed or was lost
     where the program is another. What has finished has its result."""
     if task.ending is Ending.KILL:
         return True
-    differs = task_change(job.spec_of_last(task), spec, task.index) >= TaskChange.RESTART
-    return differs and task.ending is not Ending.FINISH
+    return task.ending is not Ending.FINISH and means.of_program(task) >= TaskChange.RESTART
 
 
 def tasks_to_run(job: Job) -> list[int]:
@@ -108,9 +108,10 @@ def decide_update(
     admit_change(cell, job, spec, [*found.again, *grown], now.wall)
     is_new = not same_version(job.spec, spec)
     version = job.version + 1 if is_new else 0
-    if not is_new:
+    if is_new:
+        reason = reason or f"updated to version {version}"
+    else:
         reason = f"scaled from {job.tasks_wanted} to {task_count(spec.tasks)}"
-    reason = reason or f"updated to version {version}"
     rollout = _rollout_of(cell, job, spec, found, reason, now, undoes=undoes) if is_new else None
     moved = evicted_with(cell, job, fewer, reason)
     again = (TasksResubmitted(job.key, found.again),) * bool(found.again)
@@ -138,13 +139,13 @@ def _rollout_of(
     attempts = {index: job.tasks[index].attempt for index in found.stopped}
     if before is not None:  # what a rollback was to end
         attempts |= {i: a for i, a in before.attempts.items() if i in records and i < spec.tasks}
-    changed = max(
-        task_change(job.spec, spec, 0), *(task_change(job.spec, spec, i) for i in spec.overrides), 0
-    )
-    if not attempts and before is None and changed < TaskChange.RESTART:
+    change = SpecChange(job.spec, spec)
+    restarts = any(change.of(index) >= TaskChange.RESTART for index in (0, *spec.overrides))
+    if not attempts and before is None and not restarts:
         return None
-    is_update = before is not None and before.kind is RolloutKind.UPDATE and before.undo_to
-    undo_to = before.undo_to if is_update and before is not None else job.version
+    undo_to = job.version
+    if before is not None and before.kind is RolloutKind.UPDATE and before.undo_to:
+        undo_to = before.undo_to  # what was before the first of several
     if undo_to in job.earlier and same_version(job.earlier[undo_to].spec, spec):
         undoes = True
     return Rollout(
@@ -179,7 +180,7 @@ def _in_words(job: Job, spec: JobSpec, found: UpdatePlan, rollout: Rollout | Non
 
 def undo(cell: Cell, _o: Observed, command: UndoUpdate, actor: str, now: Now) -> Decision:
     """Give a job an earlier version again, under a new number. Raises NotFound and Conflict."""
-    job = _job(cell, command.job)
+    job = find_job(cell, command.job)
     check_row(job.key, job.state, TaskEvent.UPDATE)
     return _undo(cell, job, command.version, f"undone by {actor}", now)
 
@@ -211,7 +212,7 @@ def _undo(cell: Cell, job: Job, version: int, why: str, now: Now) -> Decision:
 
 def fail(cell: Cell, _o: Observed, command: FailUpdate, _actor: str, now: Now) -> Decision:
     """Pause or undo an update whose tasks do not come up, as its job says."""
-    job = _job(cell, command.job)
+    job = find_job(cell, command.job)
     rollout = job.rollout
     if rollout is None or rollout.hold is not None or rollout.kind is RolloutKind.ROLLBACK:
         return Decision((), job.key, "nothing to pause")
@@ -285,17 +286,10 @@ def resume(cell: Cell, _o: Observed, command: ResumeUpdate, _actor: str, _now: N
 
 
 def _under_way(cell: Cell, key: str) -> tuple[Job, Rollout]:
-    job = _job(cell, key)
+    job = find_job(cell, key)
     if job.rollout is None or job.rollout.kind is RolloutKind.ROLLBACK:
         raise Conflict(
             f"no update of {job.key} is under way",
             f"`borgctl job update status {job.key}` shows how the last one came out",
         )
     return job, job.rollout
-
-
-def _job(cell: Cell, key: str) -> Job:
-    job = cell.jobs.get(key)
-    if job is None:
-        raise NotFound(f"there is no job {key}", "`borgctl job list` shows those there are")
-    return job

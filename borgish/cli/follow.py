@@ -215,9 +215,8 @@ class Course:
         text = self._words(detail)
         if code == DONE:
             if text != self._announced:
-                after = (
-                    "" if self._is_rolling else f" after {self._clock.spent:.1f}s"
-                )  # canaries have come up
+                # Canaries that have come up are not the end of it.
+                after = "" if self._is_rolling else f" after {self._clock.spent:.1f}s"
                 print_out(f"{text}{after}")
             last = detail.last_rollout if self._rolled_at is not None else None
             if last is not None and last.skipped and not self._is_rolling:
@@ -253,8 +252,9 @@ class Course:
     @property
     def _is_rolling(self) -> bool:
         detail = self._detail
-        is_up_wanted = self._goal is Goal.UP and detail is not None and detail.rollout is not None
-        return is_up_wanted and detail is not None and detail.job.state is not State.DEAD
+        if self._goal is not Goal.UP or detail is None:
+            return False
+        return detail.rollout is not None and detail.job.state is not State.DEAD
 
     def _words(self, detail: JobDetail) -> str:
         """Return where the job is, as one line."""

@@ -408,7 +408,7 @@ class Leader:
             down_after_refused_seconds=self._settings.poll.down_after_refused_seconds,
             dead_jobs_seconds=self._settings.keep.dead_jobs_hours * 3600,
             lost_share_max=self._settings.eviction.lost_share_max,
-            rollback_stops_max=self._settings.rollback.stops_per_second,
+            rollout_stops_max=self._settings.rollback.stops_per_second,
         )
 
     def _poll_settings(self) -> PollSettings:

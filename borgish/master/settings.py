@@ -89,7 +89,7 @@ class QuotaSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rollback(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How fast a rollback stops running tasks."""
+    """How fast rollbacks, updates and restarts stop running tasks."""
 
     stops_per_second: Count = 50
 

@@ -72,7 +72,7 @@ def _go_on(
     # A clock that leaps ahead must not have an update miss its deadline.
     wall = now.wall_unless_set_on(Now(settings.led_since_wall, settings.led_since))
     judged = Now(wall, now.mono) if settings.led_since_wall else now
-    left = settings.rollback_stops_max
+    left = settings.rollout_stops_max
     wanted, gate = _Wanted(), Gate(cell, observed, now)
     for key in sorted(cell.rolling):
         job = cell.jobs[key]

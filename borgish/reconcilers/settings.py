@@ -31,7 +31,7 @@ class ReconcileSettings(msgspec.Struct, frozen=True):
     recently_back_seconds: float = 10.0  # after coming back, a machine still counts towards a mass failure
     lost_share_max: float = 0.02  # of the machines, given up in LOST_SECONDS; one may be in any case
     dead_jobs_seconds: float = 24 * 3600.0  # dead jobs are kept so long
-    rollback_stops_max: int = 50  # tasks that a rollback stops in a second
+    rollout_stops_max: int = 50  # tasks that rollouts stop in a second
 
     def is_gone(self, seen: SeenMachine, now: Now) -> bool:
         """Return whether a machine has given this master no answer for so long that it counts as down."""

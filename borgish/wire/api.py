@@ -553,11 +553,10 @@ class RemoveRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_affected: MaxAffected | None = None
 
 
-class RestartRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RestartRequest(IndexesRequest, frozen=True, forbid_unknown_fields=True):
     """Which tasks of a job: by index, or all of them when absent. ``now``: all at once, whatever the budgets
     say; then ``max_affected`` is how many running ones may be stopped, none: a small share of the cell's."""
 
-    indexes: Annotated[tuple[TaskIndex, ...], documented(maxItems=TASKS_PER_JOB_MAX)] | None = None
     now: bool = False
     max_affected: MaxAffected | None = None
 
@@ -589,7 +588,7 @@ class DrainRequest(UndrainRequest, frozen=True, forbid_unknown_fields=True):
     reason: Reason = ""
     deadline_seconds: Annotated[float, documented(minimum=0, maximum=366 * 86400)] = 3600.0
     force: bool = False
-    max_affected: Annotated[int, documented(minimum=0)] | None = None  # with force: so many tasks may stop
+    max_affected: MaxAffected | None = None  # with force: so many tasks may stop
 
 
 class MaintainRequest(UndrainRequest, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -53,7 +53,7 @@ from borgish.cell.events import (
     TasksRestarted,
     TasksResubmitted,
 )
-from borgish.cell.model import Drain, exit_text
+from borgish.cell.model import Drain, exit_text, task_count
 from borgish.resources import show_amounts, show_bytes, show_cpu
 from borgish.text import instant, tasks_text
 from borgish.vocabulary import OUTCOMES, Band, Ending, Eviction, Hold, RolloutKind
@@ -103,12 +103,12 @@ def _entries_lost(event: EntriesLost, _entry: Entry) -> Iterator[_Line]:
 
 def _job_submitted(event: JobSubmitted, entry: Entry) -> Iterator[_Line]:
     spec = event.spec
-    count = f"{spec.tasks} task{'s' * (spec.tasks != 1)}"
+    count = task_count(spec.tasks)
     yield _Line("submitted", f"{entry.actor} submitted {spec.key}: {count}", spec.key)
 
 
 def _job_changed(event: JobChanged, entry: Entry) -> Iterator[_Line]:
-    tasks = f"{event.spec.tasks} task{'s' * (event.spec.tasks != 1)}"
+    tasks = task_count(event.spec.tasks)
     version = f"version {event.version}, " if event.version else ""
     undone = event.rollout is not None and event.rollout.reason.startswith("undone")
     why = f", {event.rollout.reason}" if event.rollout is not None and undone else ""
@@ -321,7 +321,7 @@ def restored_machine_text(mark: MachineRestored) -> str:
 
 def _becomes(one: JobRestored) -> str:
     tasks = one.rollout.tasks if one.rollout else one.tasks
-    return f"is restored, with {tasks} task{'s' * (tasks != 1)}" if tasks else "will be removed"
+    return f"is restored, with {task_count(tasks)}" if tasks else "will be removed"
 
 
 def _rollout_began(event: RolloutBegan, _entry: Entry) -> Iterator[_Line]:

@@ -92,13 +92,12 @@ def job_detail(
 
 def version_views(job: Job, bands: Bands) -> dict[int, VersionView]:
     """Return the versions of a job that are kept, by number, in order."""
-    running = Counter(task.version for task in job.tasks if task.state is State.RUNNING)
-    views, before = dict[int, VersionView](), None
+    running, views, before = running_versions(job), dict[int, VersionView](), None
     for number, version in versions(job).items():
         changes = differences(before.spec, version.spec, bands) if before is not None else ()
         present = number == job.version
         at = instant(version.at)
-        views[number] = VersionView(number, at, version.by, running[number], present, changes)
+        views[number] = VersionView(number, at, version.by, running.get(number, 0), present, changes)
         before = version
     return views
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from borgish.cell.model import Cell, Job, Rollout
+from borgish.cell.model import Cell, Job, Rollout, task_count
 from borgish.cell.observed import Observed
 from borgish.cell.rollout import changed_tasks, max_at_a_time, not_ready
 from borgish.clock import Now
@@ -49,7 +49,7 @@ def running_versions(job: Job) -> dict[int, int]:
 def rollout_line(rollout: Rollout) -> str:
     """Return how far a rollout is, in one line."""
     behind = len(rollout.attempts)
-    left = f"{behind} task{'s' * (behind != 1)} still to be {_DONE[rollout.kind]}"
+    left = f"{task_count(behind)} still to be {_DONE[rollout.kind]}"
     if not behind:
         left = "what it changed has yet to settle"
     words = {None: "waits", Hold.CANARY: "canary"}.get(rollout.hold, "paused")

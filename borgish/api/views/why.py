@@ -12,7 +12,7 @@ from borgish.cell.commands import SeenAttempt
 from borgish.cell.disruption import Gate
 from borgish.cell.drains import Drains, drain_words
 from borgish.cell.failing import avoided
-from borgish.cell.model import Cell, Job, Machine, Task, exit_text
+from borgish.cell.model import Cell, Job, Machine, Task, exit_text, task_count
 from borgish.cell.observed import Observed
 from borgish.cell.suitability import evict_at, why_unsuitable
 from borgish.clock import Now
@@ -91,7 +91,7 @@ def _rollout(job: Job) -> Iterator[str]:
     if (rollout := job.rollout) is None:
         return
     behind = len(rollout.attempts)
-    yield f"It was {rollout.reason}: {behind} task{'s' * (behind != 1)} still to be stopped."
+    yield f"It was {rollout.reason}: {task_count(behind)} still to be stopped."
     if rollout.paused and rollout.hold is None:
         yield f"That is paused: {rollout.paused}. It goes on by itself when all that it changed is up."
     elif rollout.paused:
@@ -287,7 +287,7 @@ def _counts(observed: Observed, job: Job) -> str:
     parts += [(n, "not healthy yet" if phase is Phase.UP else str(phase)) for phase, n in not_up.items()]
     parts += [(job.pending, "pending"), *((n, OUTCOMES[e]) for e, n in endings.items() if e)]
     shown = ", ".join(f"{count} {word}" for count, word in parts if count)
-    return f"{job.key} has {len(job.tasks)} task{'s' * (len(job.tasks) != 1)}: {shown or 'nothing'}."
+    return f"{job.key} has {task_count(len(job.tasks))}: {shown or 'nothing'}."
 
 
 def _troubled(observed: Observed, job: Job) -> Iterator[Task]:

@@ -22,7 +22,7 @@ def in_seconds(seconds: float) -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) + seconds
 
 
-def leased(case: RuntimeCase, program: Program = Program(), **changes: object) -> AttemptSpec:  # noqa: B008
+def leased(case: RuntimeCase, program: Program = Program(), **changes: object) -> AttemptSpec:  # noqa: B008 - frozen
     return case.spec(program, lease_seconds=30.0, **changes)
 
 

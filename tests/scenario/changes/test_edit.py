@@ -3,12 +3,12 @@
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from borgish.cli import borgctl, edit
+from borgish.cli import edit
 from borgish.wire.api import Accepted, IndexesRequest, ScaleRequest
 from tests.scenario.quota.real import CoreApi
 
@@ -18,36 +18,14 @@ Say = Callable[..., tuple[int, str, str]]
 Edit = Callable[[str], str]
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[CoreApi]:
-    api = CoreApi()
-    yield api
-    api.stop()
-
-
 @pytest.fixture
-def api(running: CoreApi) -> CoreApi:
+def api(running: CoreApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CoreApi:
     """A job that is dead, so that it can be submitted otherwise."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     running.do(running.master.reset)
     running.client().post("/v1/jobs", JOB, Accepted, content_type="application/yaml")
     running.client().post(f"{WEB}/kill", IndexesRequest(), Accepted)
     return running
-
-
-@pytest.fixture
-def say(
-    api: CoreApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Say:
-    monkeypatch.setenv("BORGISH_URL", api.serving.url)
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-
-    def call(who: str, *words: object) -> tuple[int, str, str]:
-        token = tmp_path / f"{who}.token"
-        token.write_text(f"bgt_{who}\n")
-        code = borgctl.run(["--token-file", str(token), *map(str, words)])
-        return code, *capsys.readouterr()
-
-    return call
 
 
 @pytest.fixture

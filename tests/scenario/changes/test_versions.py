@@ -1,13 +1,11 @@
 """The versions of a job as borgctl shows them, over the real API and core."""
 
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from borgish.cell.model import VERSIONS_KEPT
-from borgish.cli import borgctl
 from borgish.spec.read import read_job
 from borgish.wire.api import Accepted, IndexesRequest, ScaleRequest, VersionDetail, VersionList
 from tests.scenario.quota.real import CoreApi
@@ -22,34 +20,6 @@ env: {{SECRET: x{n}}}
 resources: {{cpu: 1m, ram: 4MiB}}
 """
 Say = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[CoreApi]:
-    api = CoreApi()
-    yield api
-    api.stop()
-
-
-@pytest.fixture
-def api(running: CoreApi) -> CoreApi:
-    running.do(running.master.reset)
-    return running
-
-
-@pytest.fixture
-def say(
-    api: CoreApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Say:
-    monkeypatch.setenv("BORGISH_URL", api.serving.url)
-
-    def call(who: str, *words: object) -> tuple[int, str, str]:
-        token = tmp_path / f"{who}.token"
-        token.write_text(f"bgt_{who}\n")
-        code = borgctl.run(["--token-file", str(token), *map(str, words)])
-        return code, *capsys.readouterr()
-
-    return call
 
 
 def submit(api: CoreApi, n: int, who: str = "bgt_ann") -> None:

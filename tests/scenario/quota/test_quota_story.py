@@ -1,7 +1,7 @@
 """Quotas from the admin's first word to the user's refusal: borgctl, the API, the core that decides."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,7 +9,6 @@ import pytest
 from borgish.bands import Bands
 from borgish.cell.invariants import violations
 from borgish.cell.model import Cell, Rules
-from borgish.cli import borgctl
 from borgish.errors import UnsafeConfiguration
 from borgish.vocabulary import Band, State
 from borgish.wire.api import Accepted, QuotaRequest
@@ -17,36 +16,6 @@ from tests.scenario.quota.real import CoreApi
 
 Say = Callable[..., tuple[int, str, str]]
 MIB = 1024**2
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[CoreApi]:
-    api = CoreApi()
-    yield api
-    api.stop()
-
-
-@pytest.fixture
-def api(running: CoreApi) -> CoreApi:
-    running.do(running.master.reset)
-    return running
-
-
-@pytest.fixture
-def say(
-    api: CoreApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Say:
-    """Call borgctl as somebody; returns exit code, stdout, stderr."""
-    monkeypatch.setenv("BORGISH_URL", api.serving.url)
-
-    def call(who: str, *words: object) -> tuple[int, str, str]:
-        token = tmp_path / f"{who}.token"
-        token.write_text(f"bgt_{who}\n")
-        capsys.readouterr()
-        code = borgctl.run(["--token-file", str(token), *map(str, words)])
-        return code, *capsys.readouterr()
-
-    return call
 
 
 def job(path: Path, name: str, tasks: int, priority: str = "production", more: str = "") -> Path:

@@ -20,7 +20,7 @@ LEASED = msgspec.structs.replace(make_spec(), lease_seconds=30.0)
 class Bench:
     """A core that is polled as a master does it, with a hand on its clock."""
 
-    def __init__(self, *specs: AttemptSpec, head: Head | None = Head("m1", 1, 1)) -> None:  # noqa: B008
+    def __init__(self, *specs: AttemptSpec, head: Head | None = Head("m1", 1, 1)) -> None:  # noqa: B008 - frozen
         self.now = T0
         self.core = BorgletCore("m1", "boot", "i1", FACTS, head=head, now=T0)
         self.core.adopted(Runtime.FAKE, [], T0)

@@ -141,7 +141,9 @@ def test_what_ends_by_itself_meanwhile_runs_anew(lived: Lived) -> None:
     good = lived.position
     deploy(lived, run=("false",), restart=BATCH)
     lived.roll_back(good)
-    behind = max(lived.cell.jobs["ann/web"].rollout.attempts)  # type: ignore[union-attr]
+    rollout = lived.cell.jobs["ann/web"].rollout
+    assert rollout is not None
+    behind = max(rollout.attempts)
     lived.ended("ann/web", behind, Ending.FAIL, 1)
     lived.settle()
     assert lived.states() == [RUNS] * 3

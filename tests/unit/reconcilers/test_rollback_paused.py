@@ -217,7 +217,7 @@ def test_all_jobs_together_are_stopped_at_one_pace() -> None:
     command = RollBack(good, at, max_affected=2)
     decision = decide(cell, observed, command, "ann", lived.now, lived.then(good))
     apply_entry(cell, Entry(cell.position + 1, lived.now.wall, 2, 1, "ann", "test", decision.events))
-    (asked,) = reconcile(cell, observed, ReconcileSettings(rollback_stops_max=1), lived.now)
+    (asked,) = reconcile(cell, observed, ReconcileSettings(rollout_stops_max=1), lived.now)
     assert asked == AdvanceRollouts({"ann/a": (0,)})
 
 
