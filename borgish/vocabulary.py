@@ -108,6 +108,15 @@ VOLUNTARY = frozenset(
 """Evictions on purpose, of which ``disruption.max_rate`` of a job is the limit."""
 
 
+class HandoverCause(StrEnum):
+    """Why a running task is to be replaced by one that is up before."""
+
+    ROLLOUT = "rollout"  # an update, a restart or a rollback is to reach it
+    DRAIN = "drain"  # its machine is to be empty
+    TAINTED = "tainted"  # its machine got a taint it does not tolerate, or not that long
+    UNSUITABLE = "unsuitable"  # its machine no longer meets its constraints
+
+
 class RolloutKind(StrEnum):
     """Why the running tasks of a job are changed, a few at a time."""
 

@@ -198,7 +198,7 @@ class Programs(Protocol):
     """Reaches the programs of tasks on their machines; ``program`` "" is a task's main one."""
 
     async def logs(
-        self, task: str, *, previous: bool, follow: bool, tail: int, program: str = ""
+        self, task: str, *, previous: bool, incoming: bool, follow: bool, tail: int, program: str = ""
     ) -> AsyncIterator[bytes]:
         """Return the output of one of a task's programs, from the machine it runs, or last ran, on."""
         ...

@@ -30,7 +30,7 @@ from borgish.api.parameters import (
 )
 from borgish.api.request import ApiRequest, find_job, find_machine, find_task
 from borgish.api.services import Reading
-from borgish.api.views.tasks import task_view
+from borgish.api.views.tasks import task_view_of
 from borgish.cell.model import Cell, Job
 from borgish.errors import Invalid
 from borgish.vocabulary import job_key, split_task_name, task_name
@@ -94,14 +94,18 @@ async def task_logs(
     program: ProgramName = "",
     *,
     previous: Flag = False,
+    incoming: Flag = False,
     follow: Flag = False,
     tail: Tail = 0,
 ) -> Stream:
-    """Show the output of a task's program, or of the one before it, from the machine it is on."""
+    """Show the output of a task's program, or of the one before it, from the machine it is on; of its
+    incoming attempt, while it is being replaced."""
     await request.read(lambda reading: find_task(reading.cell, user, name, index))
     task = task_name(job_key(user, name), index)
     programs = request.services.programs
-    pieces = await programs.logs(task, previous=previous, follow=follow, tail=tail, program=program)
+    pieces = await programs.logs(
+        task, previous=previous, incoming=incoming, follow=follow, tail=tail, program=program
+    )
     return Stream(await _begun(pieces), media_type="application/octet-stream")
 
 
@@ -177,8 +181,8 @@ async def _exec_call(request: ApiRequest) -> ExecCall:
 
 
 def _view(reading: Reading, job: Job, index: int) -> TaskView:
-    machine = reading.cell.machines.get(job.tasks[index].machine)
-    return task_view(reading.observed, job, index, reading.refusals.get(job.key, ()), machine)
+    refusals = reading.refusals.get(job.key, ())
+    return task_view_of(reading.cell, reading.observed, job, index, refusals)
 
 
 async def _begun(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -16,7 +16,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
 
-from borgish.cell.model import NOTHING, Cell, Job, Quota, quota_key
+from borgish.cell.model import Cell, Job
+from borgish.cell.quotas import NOTHING, Quota, quota_key
 from borgish.errors import Conflict, OverQuota
 from borgish.resources import Kind, Resources, by_kind, show_kind, show_number
 from borgish.spec.constraints import contradiction, contradiction_words

@@ -24,6 +24,9 @@ from borgish.cell.events import (
     EntriesLost,
     Entry,
     FailuresForgotten,
+    HandoversBegan,
+    HandoversEnded,
+    IncomingEnded,
     JobChanged,
     JobForgotten,
     JobHeld,
@@ -44,6 +47,7 @@ from borgish.cell.events import (
     RulesSet,
     TasksEnded,
     TasksEvicted,
+    TasksHandedOver,
     TasksPlaced,
     TasksRestarted,
     TasksResubmitted,
@@ -55,12 +59,14 @@ from borgish.cell.leases import lease_of, unleased
 from borgish.cell.lifecycle import (
     OF_ENDING,
     TaskEvent,
+    drop_handovers,
     drop_promises,
     forget_failures,
     forget_job,
     grow,
     movable,
     require_row,
+    set_handover,
     shrink,
     touch,
     transition,
@@ -71,17 +77,18 @@ from borgish.cell.model import (
     VERSIONS_KEPT,
     Answer,
     Cell,
+    Handover,
     Held,
     Job,
     LastRollout,
     LostAttempt,
     Machine,
-    Quota,
     Rollout,
     Task,
     TaskLease,
     Version,
 )
+from borgish.cell.quotas import Quota
 from borgish.spec.changes import same_program
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import RESULTS, VOLUNTARY, Ending, Eviction, RolloutKind, State
@@ -199,6 +206,7 @@ def _job_changed(cell: Cell, event: JobChanged, entry: Entry) -> None:
         _keep_version(cell, job, job.version, job.present)
         job.version, job.versioned_at, job.versioned_by = event.version, entry.at, entry.actor
         drop_promises(cell, job, range(len(job.tasks)))
+        drop_handovers(cell, job, range(len(job.tasks)))
         _forget_lost(job, event.spec)
     job.spec = event.spec
     job.generation = entry.position
@@ -233,12 +241,25 @@ def _tasks_placed(cell: Cell, event: TasksPlaced, entry: Entry) -> None:
     allocs: Iterable[int] = event.allocs or repeat(-1)
     places = zip(event.indexes, event.machines, ports, devices, allocs, strict=False)
     for index, machine, given, task_devices, alloc in places:
+        if given:
+            _advance_ports(cell, cell.machines[machine], given)
+        if index in event.incoming:
+            handover = cell.handovers[job.key][index]
+            placed = msgspec.structs.replace(
+                handover,
+                attempt=entry.position,
+                machine=machine,
+                ports=given,
+                devices=task_devices,
+                version=job.version,
+                placed_at=entry.at,
+            )
+            set_handover(cell, job, index, placed)
+            continue
         task = job.tasks[index]
         task.previous_attempt, task.previous_machine = task.attempt, task.machine
         task.attempt, task.machine, task.ports, task.restarts = entry.position, machine, given, 0
         task.devices, task.alloc, task.version = task_devices, alloc, job.version
-        if given:
-            _advance_ports(cell, cell.machines[machine], given)
         if job.spec.exclusive:
             _lease(cell, job.key, index, lease_of(job.spec, cell.machines[machine], entry.position))
         if job.held is not None and task.failed:
@@ -246,7 +267,8 @@ def _tasks_placed(cell: Cell, event: TasksPlaced, entry: Entry) -> None:
             job.held = msgspec.structs.replace(
                 job.held, trial_at=trial_at, index=index, attempt=entry.position
             )
-    transition(cell, job, event.indexes, TaskEvent.SCHEDULE, entry.at)
+    pending = tuple(index for index in event.indexes if index not in event.incoming)
+    transition(cell, job, pending if event.incoming else event.indexes, TaskEvent.SCHEDULE, entry.at)
 
 
 def _places_promised(cell: Cell, event: PlacesPromised, _entry: Entry) -> None:
@@ -280,7 +302,9 @@ def _tasks_restarted(cell: Cell, event: TasksRestarted, entry: Entry) -> None:
 def _tasks_evicted(cell: Cell, event: TasksEvicted, entry: Entry) -> None:
     job = cell.jobs[event.job]
     reason, notice_seconds = event.reason or event.cause, event.notice_seconds
-    transition(cell, job, event.indexes, TaskEvent.EVICT, entry.at, reason, notice_seconds=notice_seconds)
+    pending = tuple(index for index in event.indexes if index not in event.taken_over)
+    transition(cell, job, pending, TaskEvent.EVICT, entry.at, reason, notice_seconds=notice_seconds)
+    transition(cell, job, event.taken_over, TaskEvent.HAND_OVER, entry.at, notice_seconds=notice_seconds)
     if event.cause in VOLUNTARY:
         note_disrupted(job, len(event.indexes), entry.at)
     for index in event.indexes:
@@ -298,6 +322,28 @@ def _tasks_evicted(cell: Cell, event: TasksEvicted, entry: Entry) -> None:
         cell.failing.setdefault(job.key, set()).add(index)
     for index, code, signal in zip(event.indexes, event.exit_codes, event.signals, strict=False):
         job.tasks[index].exit_code, job.tasks[index].signal = code, signal
+
+
+def _handovers_began(cell: Cell, event: HandoversBegan, entry: Entry) -> None:
+    job = cell.jobs[event.job]
+    for index in event.indexes:
+        set_handover(cell, job, index, Handover(event.cause, event.reason, entry.at))
+
+
+def _tasks_handed_over(cell: Cell, event: TasksHandedOver, entry: Entry) -> None:
+    transition(cell, cell.jobs[event.job], event.indexes, TaskEvent.HAND_OVER, entry.at)
+
+
+def _incoming_ended(cell: Cell, event: IncomingEnded, _entry: Entry) -> None:
+    job = cell.jobs[event.job]
+    for place, index in enumerate(event.indexes):
+        before = cell.handovers[job.key][index]
+        failed = with_failure(before.failed, event.failed[place]) if event.failed else before.failed
+        set_handover(cell, job, index, Handover(before.cause, before.reason, before.since, failed=failed))
+
+
+def _handovers_ended(cell: Cell, event: HandoversEnded, _entry: Entry) -> None:
+    drop_handovers(cell, cell.jobs[event.job], event.indexes)
 
 
 def _failures_forgotten(cell: Cell, event: FailuresForgotten, _entry: Entry) -> None:
@@ -479,6 +525,7 @@ def _restore(cell: Cell, one: JobRestored, reason: str, at: float, by: str) -> N
         job = cell.jobs[one.job] = Job(one.job, one.uid, one.spec, one.submitted_at, one.submitted_by)
         job.version, job.earlier = one.version, dict(one.earlier)
         cell.touched.versions.add(job.key)
+    drop_handovers(cell, job, range(len(job.tasks)))
     if job.spec != one.spec:
         drop_promises(cell, job, range(len(job.tasks)))
         _forget_lost(job, one.spec)
@@ -590,6 +637,10 @@ _APPLY: dict[type[AnyEvent], Callable[[Cell, Any, Entry], None]] = {
     PlacesPromised: _places_promised,
     TasksRestarted: _tasks_restarted,
     TasksEvicted: _tasks_evicted,
+    HandoversBegan: _handovers_began,
+    TasksHandedOver: _tasks_handed_over,
+    IncomingEnded: _incoming_ended,
+    HandoversEnded: _handovers_ended,
     FailuresForgotten: _failures_forgotten,
     JobHeld: _job_held,
     JobReleased: _job_released,

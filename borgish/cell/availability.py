@@ -9,9 +9,11 @@ until it has.
 from collections.abc import Iterable, Set
 from typing import NamedTuple
 
+from borgish.cell.commands import SeenAttempt
 from borgish.cell.model import Cell, Job, Task, Touched
 from borgish.cell.observed import Known, KnownBudget, KnownJob, Observed
-from borgish.vocabulary import JobKind, Phase, State, task_name
+from borgish.clock import Now
+from borgish.vocabulary import Ending, JobKind, Phase, State, task_name
 
 
 def why_down(cell: Cell, observed: Observed, job: Job, task: Task) -> str:
@@ -38,6 +40,22 @@ def why_down(cell: Cell, observed: Observed, job: Job, task: Task) -> str:
     if seen.phase is Phase.UP and spec.health is not None and spec.is_service:
         return "not healthy yet"
     return "" if seen.phase in (Phase.UP, Phase.HEALTHY) else str(seen.phase)
+
+
+RECOVERED_SECONDS = 30.0
+"""A program that had to be restarted has settled when it was up for so long, since the pauses between its
+crashes grow."""
+
+
+def is_settled(job: Job, seen: SeenAttempt, seconds: float, now: Now) -> bool:
+    """Return whether an attempt that runs the job's present version does its work, and has for so long. One
+    that runs to completion need not be ready for anybody: it has only to run."""
+    if seen.ended is not None:
+        return seen.ended is Ending.FINISH
+    is_up = seen.phase is Phase.HEALTHY or (
+        seen.phase is Phase.UP and (job.spec.health is None or not job.spec.is_service)
+    )
+    return is_up and now.mono - seen.since >= max(seconds, RECOVERED_SECONDS if seen.restarts else 0.0)
 
 
 def has_reported(observed: Observed, machine: str) -> bool:

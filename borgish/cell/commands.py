@@ -7,7 +7,7 @@ from borgish.cell.events import AnyEvent
 from borgish.cell.model import Machine, Rules
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import Band, Ending, Eviction, Hold, Phase, Runtime, TaintEffect
+from borgish.vocabulary import Band, Ending, Eviction, HandoverCause, Hold, Phase, Runtime, TaintEffect
 
 
 class Command(msgspec.Struct, frozen=True, tag_field="type"):
@@ -105,6 +105,41 @@ class EvictTasks(Command, frozen=True, tag=True):
     reason: str = ""
     notice_seconds: float = -1.0
     preemptor: str = ""
+
+
+class BeginHandovers(Command, frozen=True, tag=True):
+    """Reconcilers: let running tasks be replaced by incoming attempts, which take over when they are up."""
+
+    job: str
+    indexes: tuple[int, ...]
+    cause: HandoverCause
+    reason: str = ""
+
+
+class HandOverTasks(Command, frozen=True, tag=True):
+    """Reconcilers: these incoming attempts are up, and take over."""
+
+    job: str
+    indexes: tuple[int, ...]
+    attempts: tuple[int, ...]
+
+
+class EndIncoming(Command, frozen=True, tag=True):
+    """Reconcilers: look for other incoming attempts than these. ``has_failed``: elsewhere."""
+
+    job: str
+    indexes: tuple[int, ...]
+    attempts: tuple[int, ...]
+    reason: str
+    has_failed: bool = False
+
+
+class EndHandovers(Command, frozen=True, tag=True):
+    """Reconcilers: nothing wants these running tasks replaced any more."""
+
+    job: str
+    indexes: tuple[int, ...]
+    reason: str = ""
 
 
 class HoldJob(Command, frozen=True, tag=True):

@@ -19,11 +19,14 @@ from borgish.cell.allocs import check_inside, evicted_with, has_its_alloc, may_p
 from borgish.cell.commands import (
     AdvanceRollouts,
     BeginEpoch,
+    BeginHandovers,
     CancelMaintenance,
     Command,
     CordonMachine,
     Decision,
     DrainMachines,
+    EndHandovers,
+    EndIncoming,
     EndLeases,
     EvictTasks,
     FailUpdate,
@@ -31,6 +34,7 @@ from borgish.cell.commands import (
     ForgetFailures,
     ForgetJob,
     FreezeCell,
+    HandOverTasks,
     HoldJob,
     JoinMachine,
     KillTasks,
@@ -77,6 +81,13 @@ from borgish.cell.events import (
     TasksResubmitted,
 )
 from borgish.cell.failing import decide_forget, decide_hold, decide_release, forgotten
+from borgish.cell.handover import (
+    decide_begin,
+    decide_end,
+    decide_end_incoming,
+    decide_hand_over,
+    with_successors,
+)
 from borgish.cell.leases import over
 from borgish.cell.lifecycle import TaskEvent, allows, check_row, check_transitions, movable
 from borgish.cell.lookup import find_job
@@ -111,6 +122,8 @@ def decide(
         decision = _evict(cell, command, gate or Gate(cell, observed, now))
     else:
         decision = _DECIDE[type(command)](cell, observed, command, actor, now)
+    if cell.handovers:
+        decision = msgspec.structs.replace(decision, events=with_successors(cell, decision.events))
     check_transitions(cell, decision.events)
     return decision
 
@@ -228,7 +241,7 @@ def _forget(cell: Cell, _o: Observed, command: ForgetJob, _actor: str, _now: Now
 def _place(cell: Cell, _o: Observed, command: PlaceTasks, _actor: str, _now: Now) -> Decision:
     """Drop what went stale: a task that is not pending any more, a machine that is not there."""
     job = cell.jobs.get(command.job)
-    waiting = cell.waiting.get(command.job, set())
+    waiting, handovers = cell.waiting.get(command.job, set()), cell.handovers.get(command.job, {})
     keep = [
         place
         for place, (index, machine) in enumerate(zip(command.indexes, command.machines, strict=True))
@@ -248,16 +261,17 @@ def _place(cell: Cell, _o: Observed, command: PlaceTasks, _actor: str, _now: Now
         tuple(command.ports[k] for k in keep) if command.ports else (),
         tuple(command.devices[k] for k in keep) if command.devices else (),
         tuple(command.allocs[k] for k in keep) if command.allocs else (),
+        tuple(command.indexes[k] for k in keep if command.indexes[k] in handovers),
     )
     return Decision((event,), command.job, f"{task_count(len(keep))} of {command.job} placed")
 
 
 def _promise(cell: Cell, _o: Observed, command: PromisePlaces, _actor: str, _now: Now) -> Decision:
-    waiting = cell.waiting.get(command.job, set())
+    waiting, handovers = cell.waiting.get(command.job, set()), cell.handovers.get(command.job, {})
     pairs = [
         (index, machine)
         for index, machine in zip(command.indexes, command.machines, strict=True)
-        if index in waiting and (not machine or machine in cell.machines)
+        if index in waiting and index not in handovers and (not machine or machine in cell.machines)
     ]
     if not pairs:
         return Decision((), command.job, "nothing left to promise")
@@ -321,6 +335,10 @@ _DECIDE: dict[type[Command], Callable[[Cell, Observed, Any, str, Now], Decision]
     KillTasks: _kill,
     RestartTasks: _restart,
     ForgetJob: _forget,
+    BeginHandovers: decide_begin,
+    HandOverTasks: decide_hand_over,
+    EndIncoming: decide_end_incoming,
+    EndHandovers: decide_end,
     HoldJob: decide_hold,
     ReleaseJob: decide_release,
     ForgetFailures: decide_forget,

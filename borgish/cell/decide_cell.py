@@ -26,8 +26,9 @@ from borgish.cell.events import (
     QuotaSet,
     RulesSet,
 )
-from borgish.cell.model import Cell, Quota, Rules, quota_key
+from borgish.cell.model import Cell, Rules
 from borgish.cell.observed import Observed
+from borgish.cell.quotas import Quota, quota_key
 from borgish.clock import Now
 from borgish.errors import Invalid, NotFound, UnsafeConfiguration
 from borgish.resources import by_kind, show_amounts

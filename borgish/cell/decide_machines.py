@@ -47,6 +47,7 @@ from borgish.cell.events import (
 )
 from borgish.cell.failing import moved, why_moved
 from borgish.cell.flapping import quarantine
+from borgish.cell.handover import ends_of_incoming, lost_with
 from borgish.cell.leases import lease_of, on_machine
 from borgish.cell.lookup import find_machine
 from borgish.cell.model import Cell, Machine, Taint, TaskLease, task_count
@@ -169,7 +170,7 @@ def lose(cell: Cell, _o: Observed, command: LoseMachine, _actor: str, _now: Now)
     """Give up a machine that is down, whole: all that it holds is evicted. Raises NotFound."""
     machine = find_machine(cell, command.machine)
     placed = len(cell.placed[machine.name])
-    if machine.up or not placed:
+    if machine.up or not (placed or machine.name in cell.arriving):
         return Decision((), machine.name, f"{machine.name} holds nothing that is lost")
     evicted = evicted_as_lost(cell, machine.name, command.reason)
     text = f"{machine.name} is given up: {task_count(placed)} evicted"
@@ -193,9 +194,9 @@ def remove(cell: Cell, observed: Observed, command: RemoveMachine, _actor: str, 
     placed = len(cell.placed[machine.name])
     if machine.up:
         ending = sum(attempt.ended is None for attempt in seen.attempts.values()) if seen else 0
-        if placed:
+        if held := placed + len(cell.arriving.get(machine.name, ())):
             raise Conflict(
-                f"{machine.name} is up and runs {task_count(placed)}",
+                f"{machine.name} is up and runs {task_count(held)}",
                 f"Move them with `borgctl machine drain {machine.name}`, or stop its borglet and wait",
             )
         if ending:
@@ -224,11 +225,13 @@ def remove(cell: Cell, observed: Observed, command: RemoveMachine, _actor: str, 
     return Decision((*evicted, MachineRemoved(machine.name), *ended), machine.name, text, notes)
 
 
-def evicted_as_lost(cell: Cell, machine: str, reason: str) -> Iterator[TasksEvicted]:
-    """Yield the evictions of all that a machine holds that is down, job by job.
+def evicted_as_lost(cell: Cell, machine: str, reason: str) -> Iterator[AnyEvent]:
+    """Yield the evictions of all that a machine holds that is down, job by job, and before them the ends of
+    its incoming attempts.
 
     Of what runs to completion the result counts, should it be reported when the machine is back.
     """
+    yield from lost_with(cell, machine, reason)
     groups: dict[tuple[str, bool], list[int]] = {}
     for key, index in sorted(cell.placed[machine]):
         job = cell.jobs[key]
@@ -263,6 +266,7 @@ def observe(cell: Cell, _o: Observed, report: Observe, _actor: str, now: Now) ->
             reason = f"{machine.name} was rebooted"
             events.append(TasksEvicted(job, tuple(index for index, _ in rows), Eviction.VANISHED, reason))
     events.extend(_restarts(cell, news))  # first: of a task that has ended since, the count is history too
+    events.extend(ends_of_incoming(cell, report, now) if cell.handovers else ())
     failed, news = _failures(cell, news, now.wall)
     ended = [a for a in news if a.ended in RESULTS]
     events.extend(failed)

@@ -13,7 +13,7 @@ import msgspec
 from borgish.cell.admission import show_moment
 from borgish.cell.allocs import inside, is_alloc_set
 from borgish.cell.availability import has_reported
-from borgish.cell.disruption import Gate
+from borgish.cell.handover import Departure, Departures, Way
 from borgish.cell.model import Cell, Drain, Job, Machine
 from borgish.cell.observed import Observed
 from borgish.cell.room import Room
@@ -50,6 +50,7 @@ class Leaving(msgspec.Struct, frozen=True):
     job: str
     index: int
     why: str
+    is_replaced: bool = False  # it may go as soon as an incoming attempt is up
 
 
 class Drains:
@@ -57,7 +58,7 @@ class Drains:
 
     def __init__(self, cell: Cell, observed: Observed, now: Now) -> None:
         self._cell, self._observed, self._now = cell, observed, now
-        self._gate = Gate(cell, observed, now)
+        self._departures = Departures(cell, observed, now)
         self._room = Room(cell, now)
 
     def leaving(self, machine: Machine) -> Iterator[Leaving]:
@@ -67,20 +68,21 @@ class Drains:
         for key, index in sorted(self._cell.placed[machine.name]):
             job = self._cell.jobs[key]
             if job.tasks[index].alloc < 0:
-                yield Leaving(key, index, "" if force else self._why(machine, job, index, deadline))
+                way, why = (Way.TAKEN_DOWN, "") if force else self._of(machine, job, index, deadline)
+                yield Leaving(key, index, why, is_replaced=way is Way.REPLACED)
 
-    def _why(self, machine: Machine, job: Job, index: int, deadline: float) -> str:
-        """Return why a task stays; if it need not, it is taken."""
+    def _of(self, machine: Machine, job: Job, index: int, deadline: float) -> Departure:
+        """Return how a task may go; one that may be taken down is taken."""
         if not has_reported(self._observed, machine.name):
-            return NOT_HEARD
+            return Departure(Way.STAYS, NOT_HEARD)
         if self._now.wall < deadline and self._completes(job, index):
-            return f"it may finish until {show_moment(deadline)}"
-        if refused := self._gate.refused(job.key, index):
-            return refused
-        if not self._room.take(job, index):
-            return NO_ROOM
-        self._gate.take(job.key, index)
-        return ""
+            return Departure(Way.STAYS, f"it may finish until {show_moment(deadline)}")
+        departure = self._departures.of(job, index)
+        if departure.way is Way.TAKEN_DOWN:
+            if not self._room.take(job, index):
+                return Departure(Way.STAYS, NO_ROOM)
+            self._departures.gate.take(job.key, index)
+        return departure
 
     def _completes(self, job: Job, index: int) -> bool:
         """Return whether a task, or anything that is in it, runs to completion."""
@@ -92,14 +94,15 @@ class Drains:
 def is_drained(cell: Cell, observed: Observed, machine: Machine) -> bool:
     """Return whether a machine is empty: nothing is to run there, and it has reported that nothing does."""
     is_heard = has_reported(observed, machine.name)
-    return is_heard and not cell.placed[machine.name] and not ending(cell, observed, machine)
+    is_held = cell.placed[machine.name] or machine.name in cell.arriving
+    return is_heard and not is_held and not ending(cell, observed, machine)
 
 
 def ending(cell: Cell, observed: Observed, machine: Machine) -> int:
     """Return how many attempts run on a machine that should not, as it last reported."""
     seen = observed.machines.get(machine.name)
     return sum(
-        attempt.ended is None and not cell.is_current(machine.name, *key)
+        attempt.ended is None and not cell.is_wanted(machine.name, *key)
         for key, attempt in (seen.attempts.items() if seen else ())
     )
 

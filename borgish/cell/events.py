@@ -9,21 +9,11 @@ from typing import Any
 import msgspec
 
 from borgish.cell.budgets import Budget
-from borgish.cell.model import (
-    Drain,
-    FailedOn,
-    Machine,
-    Quota,
-    Rollout,
-    Rules,
-    Taint,
-    Task,
-    TaskLease,
-    Version,
-)
+from borgish.cell.model import Drain, FailedOn, Machine, Rollout, Rules, Taint, Task, TaskLease, Version
+from borgish.cell.quotas import Quota
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import Ending, Eviction, Hold, RolloutKind, Runtime
+from borgish.vocabulary import Ending, Eviction, HandoverCause, Hold, RolloutKind, Runtime
 
 
 class Event(msgspec.Struct, frozen=True, tag_field="type", omit_defaults=True):
@@ -84,7 +74,7 @@ class JobForgotten(Event, frozen=True, tag=True):
 
 
 class TasksPlaced(Event, frozen=True, tag=True):
-    """Pending -> Running."""
+    """Pending -> Running; or where the incoming attempts of running tasks are to run."""
 
     job: str
     indexes: tuple[int, ...]
@@ -92,6 +82,7 @@ class TasksPlaced(Event, frozen=True, tag=True):
     ports: tuple[tuple[int, ...], ...] = ()  # empty when the job has none
     devices: tuple[tuple[str, ...], ...] = ()  # empty when the job has none
     allocs: tuple[int, ...] = ()  # empty when the job is in no alloc set
+    incoming: tuple[int, ...] = ()  # of the indexes, those that run and have these as incoming attempts
 
 
 class PlacesPromised(Event, frozen=True, tag=True):
@@ -117,7 +108,7 @@ class TasksRestarted(Event, frozen=True, tag=True):
 
 
 class TasksEvicted(Event, frozen=True, tag=True):
-    """Running -> Pending."""
+    """Running -> Pending; where an incoming attempt takes over at once, running on."""
 
     job: str
     indexes: tuple[int, ...]
@@ -129,6 +120,40 @@ class TasksEvicted(Event, frozen=True, tag=True):
     failed: tuple[FailedOn, ...] = ()  # what is remembered of each; empty: nothing of any
     exit_codes: tuple[int | None, ...] = ()  # of their last programs; empty: no news
     signals: tuple[int | None, ...] = ()
+    taken_over: tuple[int, ...] = ()  # of the indexes, those whose incoming attempts are the current ones now
+
+
+class HandoversBegan(Event, frozen=True, tag=True):
+    """Running tasks are to be replaced: each gets an incoming attempt, and is stopped when that is up."""
+
+    job: str
+    indexes: tuple[int, ...]
+    cause: HandoverCause
+    reason: str = ""
+
+
+class TasksHandedOver(Event, frozen=True, tag=True):
+    """Running -> Running: the incoming attempts are the current ones now. Those before them are to stop."""
+
+    job: str
+    indexes: tuple[int, ...]
+
+
+class IncomingEnded(Event, frozen=True, tag=True):
+    """Incoming attempts are over before they took over, and others are looked for."""
+
+    job: str
+    indexes: tuple[int, ...]
+    reason: str = ""
+    failed: tuple[FailedOn, ...] = ()  # what is remembered of each; empty: nothing of any
+
+
+class HandoversEnded(Event, frozen=True, tag=True):
+    """Tasks are not to be replaced any more: what they run goes on, and incoming attempts are to stop."""
+
+    job: str
+    indexes: tuple[int, ...]
+    reason: str = ""
 
 
 class FailuresForgotten(Event, frozen=True, tag=True):
@@ -423,6 +448,10 @@ AnyEvent = (
     | PlacesPromised
     | TasksRestarted
     | TasksEvicted
+    | HandoversBegan
+    | TasksHandedOver
+    | IncomingEnded
+    | HandoversEnded
     | FailuresForgotten
     | JobHeld
     | JobReleased

@@ -38,7 +38,8 @@ from borgish.cell.commands import (
     UntaintMachine,
 )
 from borgish.cell.events import AnyEvent, Entry, JobForgotten, MachineDrained, RolledBack
-from borgish.cell.model import Cell, Job, Machine, Quota, quota_key
+from borgish.cell.model import Cell, Job, Machine
+from borgish.cell.quotas import Quota, quota_key
 from borgish.errors import Invalid, PreconditionFailed
 
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from borgish.cell.allocs import is_alloc_set
 from borgish.cell.failing import AVOIDED_MAX
-from borgish.cell.model import Cell, Demand, Job, Task
+from borgish.cell.model import Cell, Job, Task
+from borgish.cell.quotas import Demand
 from borgish.resources import DEVICE_MILLIS, Resources
 from borgish.vocabulary import Ending, State, task_name
 
@@ -43,6 +44,15 @@ def indexes_follow_records(cell: Cell) -> Iterator[str]:
                 placed.setdefault(task.machine, set()).add((key, task.index))
             elif task.state is State.PENDING:
                 waiting.setdefault(key, set()).add(task.index)
+    arriving: dict[str, set[tuple[str, int]]] = {}
+    for key, handovers in cell.handovers.items():
+        for index, handover in handovers.items():
+            if handover.attempt:
+                arriving.setdefault(handover.machine, set()).add((key, index))
+            else:
+                waiting.setdefault(key, set()).add(index)
+    if arriving != cell.arriving:
+        yield "the index of incoming attempts does not follow from the handovers"
     if placed != cell.placed:
         yield "the index of placed tasks does not follow from the tasks"
     if waiting != cell.waiting:
@@ -67,6 +77,24 @@ def running_tasks_have_a_place(cell: Cell) -> Iterator[str]:
             yield f"{name} runs on {task.machine}, which is not in the cell"
         if len(task.ports) != len(job.spec_of(task).ports):
             yield f"{name} has {len(task.ports)} ports and needs {len(job.spec_of(task).ports)}"
+
+
+def handovers_are_of_running_services(cell: Cell) -> Iterator[str]:
+    """Only what runs of a job that wants it is to be replaced, by an attempt that is later than its own."""
+    for key, handovers in cell.handovers.items():
+        job = cell.jobs.get(key)
+        if job is None or not handovers:
+            yield f"{key} has handovers {handovers}"
+            continue
+        for index, handover in handovers.items():
+            name = f"{key}/{index}"
+            task = job.tasks[index] if index < len(job.tasks) else None
+            if task is None or task.state is not State.RUNNING:
+                yield f"{name} is to be replaced and is {task.state if task else 'gone'}"
+            elif handover.attempt and handover.attempt <= task.attempt:
+                yield f"{name} runs as attempt {task.attempt} and is to be replaced by {handover.attempt}"
+            if not job.spec.update.handover or job.spec.exclusive or not job.spec.is_service:
+                yield f"{name} is to be replaced, and its job does not want that"
 
 
 def exclusive_tasks_have_leases(cell: Cell) -> Iterator[str]:
@@ -97,6 +125,8 @@ def _held(cell: Cell, machine: str) -> Resources:
         task = job.tasks[index]
         if task.alloc < 0:
             held = held.plus(job.spec_of(task).needs(index))
+    for key, index in sorted(cell.arriving.get(machine, ())):
+        held = held.plus(cell.jobs[key].spec.needs(index))
     return held
 
 
@@ -233,10 +263,15 @@ def failures_are_of_live_services(cell: Cell) -> Iterator[str]:
 
 
 def _running(cell: Cell) -> Iterator[tuple[str, Job, Task]]:
+    """Yield all that should run: of incoming attempts the tasks as they will be."""
     for key, job in cell.jobs.items():
         for task in job.tasks:
             if task.state is State.RUNNING:
                 yield key, job, task
+    for key, handovers in cell.handovers.items():
+        for index, handover in handovers.items():
+            if handover.attempt:
+                yield key, cell.jobs[key], handover.task(index)
 
 
 CHECKS = (
@@ -253,6 +288,7 @@ CHECKS = (
     ports_are_held_once,
     lost_attempts_are_of_live_tasks,
     exclusive_tasks_have_leases,
+    handovers_are_of_running_services,
     drains_are_kept_once,
     failures_are_of_live_services,
 )

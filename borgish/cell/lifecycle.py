@@ -20,11 +20,12 @@ from borgish.cell.events import (
     RolloutWentOn,
     TasksEnded,
     TasksEvicted,
+    TasksHandedOver,
     TasksPlaced,
     TasksRestarted,
     TasksResubmitted,
 )
-from borgish.cell.model import Cell, Job, Task
+from borgish.cell.model import Cell, Handover, Job, Task
 from borgish.errors import Conflict
 from borgish.vocabulary import Ending, State, task_name
 
@@ -36,6 +37,7 @@ class TaskEvent(StrEnum):
     SCHEDULE = "schedule"
     UPDATE = "update"
     EVICT = "evict"
+    HAND_OVER = "hand over"  # its incoming attempt takes over
     FINISH = "finish"
     FAIL = "fail"
     KILL = "kill"
@@ -61,6 +63,7 @@ TABLE: dict[tuple[State | None, TaskEvent], State | None] = {
     (State.PENDING, TaskEvent.RESTORE_TO_DEAD): State.DEAD,
     (State.PENDING, TaskEvent.REMOVE): None,
     (State.RUNNING, TaskEvent.UPDATE): State.RUNNING,
+    (State.RUNNING, TaskEvent.HAND_OVER): State.RUNNING,
     (State.RUNNING, TaskEvent.EVICT): State.PENDING,
     (State.RUNNING, TaskEvent.RESTORE_TO_PENDING): State.PENDING,
     (State.RUNNING, TaskEvent.FINISH): State.DEAD,
@@ -103,7 +106,7 @@ def _move(event: TaskEvent) -> _Move:
 # ``apply`` ask for every task that is placed.
 _MOVES = {event: _move(event) for event in TaskEvent}
 
-_GOES_ON = (TaskEvent.SCHEDULE, TaskEvent.EVICT, TaskEvent.UPDATE)
+_GOES_ON = (TaskEvent.SCHEDULE, TaskEvent.EVICT, TaskEvent.HAND_OVER, TaskEvent.UPDATE)
 """After these a task still avoids the machines on which it failed."""
 
 _HINTS = {TaskEvent.UPDATE: "submit it again to bring it back"}
@@ -165,11 +168,19 @@ def _moved_by(event: AnyEvent) -> Iterable[tuple[str, Sequence[int], TaskEvent]]
     """Return which tasks of which job an event moves, and how."""
     match event:
         case TasksPlaced():
-            return ((event.job, event.indexes, TaskEvent.SCHEDULE),)
+            return (
+                (event.job, _but(event.indexes, event.incoming), TaskEvent.SCHEDULE),
+                (event.job, event.incoming, TaskEvent.UPDATE),
+            )
         case TasksRestarted():
             return ((event.job, event.indexes, TaskEvent.UPDATE),)
         case TasksEvicted():
-            return ((event.job, event.indexes, TaskEvent.EVICT),)
+            return (
+                (event.job, _but(event.indexes, event.taken_over), TaskEvent.EVICT),
+                (event.job, event.taken_over, TaskEvent.HAND_OVER),
+            )
+        case TasksHandedOver():
+            return ((event.job, event.indexes, TaskEvent.HAND_OVER),)
         case TasksEnded():
             return ((event.job, event.indexes, OF_ENDING[event.ending]),)
         case TasksResubmitted():
@@ -187,6 +198,10 @@ def _moved_by(event: AnyEvent) -> Iterable[tuple[str, Sequence[int], TaskEvent]]
             )
             return (*pending, *dead)
     return ()
+
+
+def _but(indexes: tuple[int, ...], others: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(index for index in indexes if index not in others) if others else indexes
 
 
 # Moving tasks; for ``apply`` only
@@ -217,6 +232,7 @@ def transition(
     """
     sources, target = _MOVES[event]
     key = job.key
+    handovers = cell.handovers.get(key)
     for index in indexes:
         task = job.tasks[index]
         state = task.state
@@ -233,6 +249,10 @@ def transition(
             job.running -= 1
             cell.placed[task.machine].discard((key, index))
             cell.touched.placements.add(task.machine)
+            if handovers and index in handovers:
+                incoming = end_handover(cell, job, index)
+                if event is TaskEvent.HAND_OVER:
+                    _take_over(task, incoming)
             task.notice_seconds = notice_seconds
         else:
             job.dead -= 1
@@ -262,6 +282,61 @@ def _settle(cell: Cell, job: Job, indexes: Sequence[int], event: TaskEvent) -> N
         _drop_failures(cell, job, indexes)
     if _MOVES[event].target is not None:
         touch(cell, job, indexes)
+
+
+def _take_over(task: Task, incoming: Handover) -> None:
+    """Let a task be about its incoming attempt."""
+    task.previous_attempt, task.previous_machine = task.attempt, task.machine
+    task.attempt, task.machine, task.ports = incoming.attempt, incoming.machine, incoming.ports
+    task.devices, task.version, task.restarts = incoming.devices, incoming.version, 0
+
+
+def set_handover(cell: Cell, job: Job, index: int, handover: Handover) -> None:
+    """Let this be what is to take over from a task's current attempt."""
+    if index in cell.handovers.get(job.key, ()):
+        end_handover(cell, job, index)
+    cell.handovers.setdefault(job.key, {})[index] = handover
+    if handover.attempt:
+        cell.arriving.setdefault(handover.machine, set()).add((job.key, index))
+        cell.touched.placements.add(handover.machine)
+    else:
+        cell.waiting.setdefault(job.key, set()).add(index)
+    _touch_handover(cell, job, index)
+
+
+def drop_handovers(cell: Cell, job: Job, indexes: Iterable[int]) -> None:
+    """Let nothing take over from these of a job's tasks."""
+    for index in cell.handovers.get(job.key, {}).keys() & set(indexes):
+        end_handover(cell, job, index)
+
+
+def end_handover(cell: Cell, job: Job, index: int) -> Handover:
+    """Let nothing take over from a task's current attempt; return what was to."""
+    there, task = cell.handovers[job.key], job.tasks[index]
+    ended = there.pop(index)
+    if not there:
+        del cell.handovers[job.key]
+    if ended.attempt:
+        # Who asks why it did not take over finds its logs as those of the attempt before.
+        task.previous_attempt, task.previous_machine = ended.attempt, ended.machine
+        task.notice_seconds = -1.0
+        arriving = cell.arriving[ended.machine]
+        arriving.discard((job.key, index))
+        if not arriving:
+            del cell.arriving[ended.machine]
+        cell.touched.placements.add(ended.machine)
+    else:
+        waiting = cell.waiting[job.key]
+        waiting.discard(index)
+        if not waiting:
+            del cell.waiting[job.key]
+    _touch_handover(cell, job, index)
+    return ended
+
+
+def _touch_handover(cell: Cell, job: Job, index: int) -> None:
+    cell.touched.handovers.setdefault(job.key, set()).add(index)
+    touch(cell, job, (index,))
 
 
 def grow(cell: Cell, job: Job, tasks: int, at: float) -> None:

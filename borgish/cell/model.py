@@ -6,15 +6,23 @@ records, the scheduler reads those machines, the link makes those assignments an
 there are 200,000 of, hence ``gc=False`` and plain fields.
 """
 
-from collections.abc import Mapping
-
 import msgspec
 
 from borgish.bands import Bands
 from borgish.cell.budgets import Budget, Freeze, Members
+from borgish.cell.quotas import Demand, Quota
 from borgish.resources import Resources
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import Band, Ending, Hold, RolloutKind, Runtime, State, TaintEffect, split_task_name
+from borgish.vocabulary import (
+    Ending,
+    HandoverCause,
+    Hold,
+    RolloutKind,
+    Runtime,
+    State,
+    TaintEffect,
+    split_task_name,
+)
 
 REQUESTS_KEPT = 10_000
 LOSSES_KEPT_SECONDS = 60.0
@@ -97,6 +105,43 @@ def exit_text(code: int | None, signal: int | None) -> str:
     if signal is not None:
         return f"signal {signal}"
     return f"exit code {code}" if code is not None else ""
+
+
+class Handover(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The *incoming* attempt of a running task, which takes over when it is up (a surge of one, in
+    Kubernetes' words): where it is to run, or that it looks for a place. See ``cell.handover``.
+
+    It charges its machine, and counts nowhere else.
+    """
+
+    cause: HandoverCause
+    reason: str  # why the current attempt is to go, for people
+    since: float  # when it was wanted; seconds since 1970
+    attempt: int = 0  # 0: it waits for a machine
+    machine: str = ""
+    ports: tuple[int, ...] = ()
+    devices: tuple[str, ...] = ()
+    version: int = 0  # of its job's specifications
+    placed_at: float = 0.0  # seconds since 1970
+    failed: tuple[FailedOn, ...] = ()  # where incoming attempts failed, which the next one avoids
+
+    def task(self, index: int) -> Task:
+        """Return the task as it is when this takes over."""
+        return Task(
+            index,
+            State.RUNNING,
+            self.attempt,
+            self.machine,
+            self.ports,
+            self.placed_at,
+            devices=self.devices,
+            version=self.version,
+            failed=self.failed,
+        )
+
+
+Handovers = dict[str, dict[int, Handover]]
+"""By job and index."""
 
 
 class Rollout(msgspec.Struct, frozen=True):
@@ -299,36 +344,6 @@ class Machine(msgspec.Struct):
         return not (self.cordoned or self.quarantined_until or self.is_draining)
 
 
-class Quota(msgspec.Struct, frozen=True):
-    """How much one user's jobs in one band may ask for at a time (section 2.5)."""
-
-    user: str
-    band: Band
-    limits: Resources
-    until: float = 0.0  # seconds since 1970, from then on it is nothing; 0: without end
-    generation: int = 0  # see ``cell.generations``
-
-    @property
-    def terms(self) -> tuple[Resources, float]:
-        """What was decided."""
-        return self.limits, self.until
-
-    @property
-    def key(self) -> str:
-        return quota_key(self.user, self.band)
-
-
-def quota_key(user: str, band: Band) -> str:
-    """Return the name of a user's quota in a band: ``user/band``."""
-    return f"{user}/{band}"
-
-
-def split_quota_key(key: str) -> tuple[str, str]:
-    """Return the user and the band in a quota's name."""
-    user, _, band = key.partition("/")
-    return user, band
-
-
 class Rules(msgspec.Struct, frozen=True):
     """What decisions depend on of the cell's configuration.
 
@@ -366,6 +381,7 @@ class Snapshot(msgspec.Struct):
     leases: Leases = {}  # of exclusive tasks
     budgets: dict[str, Budget] = {}  # by name
     freeze: Freeze | None = None
+    handovers: Handovers = {}
 
 
 class Touched(msgspec.Struct):
@@ -382,6 +398,7 @@ class Touched(msgspec.Struct):
     tasks_gone: dict[str, int] = {}  # by job: indexes from this one on are no more
     versions: set[str] = set()  # jobs whose earlier versions are others
     leases: dict[str, set[int]] = {}  # by job: indexes whose leases are others
+    handovers: dict[str, set[int]] = {}  # by job: indexes whose incoming attempts are others
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in self.__struct_fields__)
@@ -422,8 +439,11 @@ class Cell:
         self.leases: Leases = snapshot.leases
         self.budgets: dict[str, Budget] = snapshot.budgets
         self.freeze: Freeze | None = snapshot.freeze
+        self.handovers: Handovers = snapshot.handovers
         self.placed: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of running tasks
-        self.waiting: dict[str, set[int]] = {}  # by job: indexes of pending tasks
+        # By job: indexes of tasks that look for a machine, pending ones and those whose incoming attempts do.
+        self.waiting: dict[str, set[int]] = {}
+        self.arriving: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of incoming attempts
         self.promised: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of promised places
         self.failing: dict[str, set[int]] = {}  # by job: indexes of tasks that failed and do not run well yet
         self.rolling: set[str] = set()  # jobs with tasks that a rollback has not reached yet
@@ -449,6 +469,7 @@ class Cell:
             self.leases,
             self.budgets,
             self.freeze,
+            self.handovers,
         )
 
     def reindex(self) -> None:
@@ -470,6 +491,13 @@ class Cell:
                     self.waiting.setdefault(job.key, set()).add(task.index)
                     if task.promised:
                         self.promised.setdefault(task.promised, set()).add((job.key, task.index))
+        self.arriving = {}
+        for key, handovers in self.handovers.items():
+            for index, handover in handovers.items():
+                if handover.attempt:
+                    self.arriving.setdefault(handover.machine, set()).add((key, index))
+                else:
+                    self.waiting.setdefault(key, set()).add(index)
 
     def task(self, name: str) -> Task | None:
         """Return a task by its name, or None."""
@@ -486,6 +514,20 @@ class Cell:
             and found.attempt == attempt
             and found.machine == machine
         )
+
+    def handover(self, job: str, index: int) -> Handover | None:
+        """Return what is to take over from a task's current attempt, or None."""
+        there = self.handovers.get(job)
+        return there.get(index) if there is not None else None
+
+    def is_incoming(self, machine: str, task: str, attempt: int) -> bool:
+        """Return whether this attempt is to take over from the current one when it is up."""
+        found = self.handover(*split_task_name(task)) if self.handovers else None
+        return found is not None and (found.attempt, found.machine) == (attempt, machine)
+
+    def is_wanted(self, machine: str, task: str, attempt: int) -> bool:
+        """Return whether this attempt should be running there: it is the task's current or incoming one."""
+        return self.is_current(machine, task, attempt) or self.is_incoming(machine, task, attempt)
 
     def may_end_late(self, machine: str, task: str, attempt: int) -> bool:
         """Return whether an attempt was lost with its machine, and its result counts should it come."""
@@ -507,113 +549,3 @@ class Cell:
         """Return what was touched since the last call, and start anew."""
         touched, self.touched = self.touched, Touched()
         return touched
-
-
-_Claim = tuple[str, Resources, int]
-"""What one job asks for: whose quota that is of, amounts, and how many times."""
-
-NOTHING = Resources()
-
-
-class Demand:
-    """What each user asks for in each band at a time: sums by quota key (``user/band``), of limits of all
-    tasks that are not dead. Who asks for nothing has none.
-
-    It follows from the jobs. ``apply`` names each job that it wrote to and settles once an entry, so that
-    admission reads a sum instead of walking over jobs. A job in an alloc set asks for nothing: the set does.
-    """
-
-    def __init__(self, jobs: Mapping[str, Job], bands: Bands) -> None:
-        self._sums: dict[str, _Sum] = {}
-        self._claims: dict[str, _Claim] = {}  # by job: what of it is in the sums
-        self.changed: set[str] = set(jobs)  # jobs that are, or are about to be, written to or gone
-        self.settle(jobs, bands)
-
-    def of(self, key: str) -> Resources:
-        """Return what a user asks for in a band."""
-        found = self._sums.get(key)
-        return found.amounts() if found else NOTHING
-
-    @property
-    def totals(self) -> dict[str, Resources]:
-        """What is asked for, by quota key."""
-        return {key: found.amounts() for key, found in self._sums.items()}
-
-    def settle(self, jobs: Mapping[str, Job], bands: Bands) -> None:
-        """Count the jobs anew that were ``changed``."""
-        for key in self.changed:
-            job = jobs.get(key)
-            before, now = self._claims.get(key), _claim(job, bands) if job else None
-            if before == now:
-                continue
-            if before is not None:
-                del self._claims[key]
-                self._add(before, -1)
-            if now is not None:
-                self._claims[key] = now
-                self._add(now, 1)
-        self.changed.clear()
-
-    def _add(self, claim: _Claim, sign: int) -> None:
-        key, amounts, times = claim
-        found = self._sums.get(key)
-        if found is None:
-            found = self._sums[key] = _Sum()
-        found.add(amounts, sign * times)
-        if not found:
-            del self._sums[key]
-
-
-class _Sum:
-    """Amounts that are added to in place: a cell that is read has 100,000 jobs to add up."""
-
-    __slots__ = ("_cpu_millis", "_devices", "_disk_bytes", "_named", "_ram_bytes")
-
-    def __init__(self) -> None:
-        self._cpu_millis = self._ram_bytes = self._disk_bytes = 0
-        self._named: dict[str, int] = {}
-        self._devices: dict[str, int] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._cpu_millis or self._ram_bytes or self._disk_bytes or self._named or self._devices)
-
-    def add(self, amounts: Resources, times: int) -> None:
-        self._cpu_millis += times * amounts.cpu_millis
-        self._ram_bytes += times * amounts.ram_bytes
-        self._disk_bytes += times * amounts.disk_bytes
-        if amounts.named:
-            _add_named(self._named, amounts.named, times)
-        if amounts.devices:
-            _add_named(self._devices, amounts.devices, times)
-
-    def amounts(self) -> Resources:
-        return Resources(
-            self._cpu_millis, self._ram_bytes, self._disk_bytes, dict(self._named), dict(self._devices)
-        )
-
-
-def _add_named(total: dict[str, int], amounts: Mapping[str, int], times: int) -> None:
-    for name, amount in amounts.items():
-        now = total.get(name, 0) + times * amount
-        if now:
-            total[name] = now
-        else:
-            total.pop(name, None)
-
-
-def _claim(job: Job, bands: Bands) -> _Claim | None:
-    spec, live = job.spec, job.pending + job.running
-    if not live or spec.inside:
-        return None
-    key = quota_key(spec.user, bands.of(spec.priority))
-    own = [
-        override.resources
-        for index, override in spec.overrides.items()
-        if override.resources and index < len(job.tasks) and job.tasks[index].state is not State.DEAD
-    ]
-    if not own:
-        return key, spec.resources, live
-    total = NOTHING.plus(spec.resources, live - len(own))
-    for amounts in own:
-        total = total.plus(amounts)
-    return key, total, 1

@@ -15,6 +15,7 @@ from borgish.cell.events import (
     AnyEvent,
     Entry,
     Facts,
+    IncomingEnded,
     LeasesEnded,
     LeasesFound,
     MachineFacts,
@@ -94,6 +95,8 @@ def _events_by_task(events: Iterable[AnyEvent]) -> dict[str, dict[str, Any]]:
                 rows = zip(event.reasons, event.exit_codes, event.signals, event.started_at, strict=True)
             case TasksEvicted(job, indexes) | LeasesFound(job, indexes) | LeasesEnded(job, indexes):
                 names, rows = (), ((),) * len(indexes)
+            case IncomingEnded(job, indexes):
+                names, rows = (), ((),) * len(indexes)
             case _:
                 continue
         for index, row in zip(indexes, rows, strict=True):
@@ -101,7 +104,9 @@ def _events_by_task(events: Iterable[AnyEvent]) -> dict[str, dict[str, Any]]:
             of_task.update(zip(names, row, strict=True))
             if isinstance(event, TasksEnded):
                 of_task["ended"] = event.ending
-            elif isinstance(event, TasksEvicted) and event.cause is Eviction.FAILED:
+            elif isinstance(event, IncomingEnded) or (
+                isinstance(event, TasksEvicted) and event.cause is Eviction.FAILED
+            ):
                 of_task["phase"] = _AS_IT_IS
     return by_task
 

@@ -25,7 +25,8 @@ import msgspec
 from borgish.cell.allocs import evicted_with
 from borgish.cell.budgets import Budget
 from borgish.cell.events import JobRestored, MachineRestored
-from borgish.cell.model import Cell, Drain, Job, Machine, Quota, Rollout, Taint, Task, Version
+from borgish.cell.model import Cell, Drain, Job, Machine, Rollout, Taint, Task, Version
+from borgish.cell.quotas import Quota
 from borgish.spec.changes import SpecChange, TaskChange
 from borgish.spec.constraints import matches
 from borgish.spec.diff import differences

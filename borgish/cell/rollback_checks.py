@@ -20,7 +20,8 @@ from borgish.cell.affected import check_affected
 from borgish.cell.allocs import refused_inside
 from borgish.cell.commands import Decision, RollBack
 from borgish.cell.events import RolledBack
-from borgish.cell.model import Cell, Job, Quota, quota_key, split_quota_key, task_count
+from borgish.cell.model import Cell, Job, task_count
+from borgish.cell.quotas import Quota, quota_key, split_quota_key
 from borgish.cell.rollback import Plan, plan
 from borgish.clock import Now
 from borgish.errors import Conflict, Invalid, NotFound, OverQuota, Refused

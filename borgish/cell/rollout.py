@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from borgish.cell.allocs import evicted_with, priority_of
+from borgish.cell.availability import is_settled
 from borgish.cell.commands import AdvanceRollouts, Decision, FinishRollouts, PauseRollouts, SeenAttempt
 from borgish.cell.disruption import Gate
 from borgish.cell.events import (
@@ -21,6 +22,7 @@ from borgish.cell.events import (
     RolloutWentOn,
     TasksEvicted,
 )
+from borgish.cell.handover import handover_words
 from borgish.cell.model import Cell, Job, Machine, Rollout, Task, exit_text
 from borgish.cell.observed import KnownRollout, Observed, Remaining
 from borgish.cell.room import free_on
@@ -33,9 +35,6 @@ from borgish.vocabulary import Ending, JobKind, Phase, RolloutKind, State, task_
 
 STEADY_SECONDS = 5.0
 """A task counts as up when it has been so long without a break: what crashes is up for a moment, too."""
-
-RECOVERED_SECONDS = 30.0
-"""Likewise one that had to be restarted, since the pauses between its crashes grow."""
 
 TRY_ON_SECONDS = 60.0
 """So long what has failed gets to come up, and to stay so, when somebody lets it go on all the same."""
@@ -146,7 +145,8 @@ def max_at_a_time(job: Job) -> int:
     rollout, update = job.rollout, job.spec.update
     if rollout is not None and rollout.kind is not RolloutKind.ROLLBACK and update.at_a_time is not None:
         return update.at_a_time.of(tasks)
-    return job.spec.disruption.max_unavailable.of(tasks)
+    # Who is replaced before is never down, so there is always one to go on with.
+    return max(int(update.handover), job.spec.disruption.max_unavailable.of(tasks))
 
 
 def _kept_places(cell: Cell, job: Job, indexes: Iterable[int]) -> Iterator[PlacesPromised]:
@@ -283,7 +283,7 @@ def changed_tasks(job: Job) -> int:
     rollout = job.rollout
     assert rollout is not None
     return sum(
-        task.index not in rollout.attempts
+        rollout.attempts.get(task.index) != task.attempt
         and (task.state is State.PENDING or (task.state is State.RUNNING and task.attempt > rollout.position))
         for task in job.tasks[: rollout.tasks]
     )
@@ -309,7 +309,19 @@ def _all_unreachable(cell: Cell, observed: Observed, job: Job) -> NotReady | Non
 def _task_not_ready(
     cell: Cell, observed: Observed, job: Job, rollout: Rollout, task: Task, now: Now
 ) -> NotReady | None:
+    is_reached = rollout.attempts.get(task.index) != task.attempt
+    handover = None if is_reached else cell.handover(job.key, task.index)
+    if rollout.ends(task.index) or (handover is None and not is_reached):
+        return None
+    if handover is not None:
+        words = f"task {task.index}: {handover_words(observed, job, task.index, handover)}"
+        has_failed = bool(handover.failed)
+        if not handover.attempt:
+            return NotReady(words, has_failed, handover.since, fatal=has_failed)
+        task = handover.task(task.index)
     found = _not_settled(cell, observed, job, rollout, task, now)
+    if found is None and handover is not None:
+        return NotReady(words, failed=False, since=task.since)  # it is about to take over
     if found is None or rollout.kind is RolloutKind.ROLLBACK:
         return found
     since = max(found.since, rollout.at, rollout.resumed)
@@ -326,8 +338,6 @@ def _task_not_ready(
 def _not_settled(
     cell: Cell, observed: Observed, job: Job, rollout: Rollout, task: Task, now: Now
 ) -> NotReady | None:
-    if rollout.ends(task.index) or rollout.attempts.get(task.index) == task.attempt:
-        return None
     if task.state is State.PENDING:
         refused = observed.refused.get(job.key, "")
         if task.failed:
@@ -349,7 +359,9 @@ def _not_settled(
     if job.spec.kind is JobKind.ALLOC_SET:
         return None  # reserved; there is nothing to come up
     seen = observed.attempt(task.machine, task_name(job.key, task.index), task.attempt)
-    if seen is not None and _is_steady(job, rollout, seen, now):
+    is_update = rollout.kind is not RolloutKind.ROLLBACK
+    seconds = job.spec.update.settle_seconds if is_update else STEADY_SECONDS
+    if seen is not None and is_settled(job, seen, seconds, now):
         return None
     failed = seen is not None and (seen.restarts > 0 or seen.phase is Phase.UNHEALTHY)
     # It is given one restart in place; the next end is one too many.
@@ -357,19 +369,6 @@ def _not_settled(
         seen.restarts > 1 or seen.early_ends > 1 or seen.phase is Phase.CRASH_LOOPING
     )
     return NotReady(f"task {task.index} {_trouble(job, task, seen)}", failed, since=task.since, fatal=fatal)
-
-
-def _is_steady(job: Job, rollout: Rollout, seen: SeenAttempt, now: Now) -> bool:
-    """Return whether a program does its work, for a while. One that runs to completion need not be ready for
-    anybody: it has only to run."""
-    if seen.ended is not None:
-        return seen.ended is Ending.FINISH
-    is_up = seen.phase is Phase.HEALTHY or (
-        seen.phase is Phase.UP and (job.spec.health is None or not job.spec.is_service)
-    )
-    is_update = rollout.kind is not RolloutKind.ROLLBACK
-    seconds = job.spec.update.settle_seconds if is_update else STEADY_SECONDS
-    return is_up and now.mono - seen.since >= max(seconds, RECOVERED_SECONDS if seen.restarts else 0.0)
 
 
 def _trouble(job: Job, task: Task, seen: SeenAttempt | None) -> str:

@@ -70,6 +70,8 @@ def free_on(cell: Cell, machine: Machine, priority: int) -> Resources:
         task = job.tasks[index]
         if task.alloc < 0 and priority_of(cell, job, index) >= priority:
             free = free.plus(job.spec_of(task).needs(index), -1)
+    for key, index in cell.arriving.get(machine.name, ()):  # which nobody preempts
+        free = free.plus(cell.jobs[key].spec.needs(index), -1)
     return free
 
 

@@ -167,7 +167,8 @@ def _in_words(job: Job, spec: JobSpec, found: UpdatePlan, rollout: Rollout | Non
     if spec.tasks != job.tasks_wanted:
         words.append(f"{task_count(spec.tasks)} instead of {job.tasks_wanted}")
     if found.stopped:
-        words.append(f"{task_count(len(found.stopped))} to restart, a few at a time")
+        way = "replace, each when its incoming attempt is up" if spec.update.handover else "restart"
+        words.append(f"{task_count(len(found.stopped))} to {way}, a few at a time")
     elif rollout is None and job.running:
         words.append("nothing has to be restarted for it")
     if found.again:

@@ -4,6 +4,8 @@ stay up how it ended, what it wrote last and where to look."""
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from borgish.cli.lookup import every_task
 from borgish.cli.render import cut, plural, safe_output, state_text
 from borgish.cli.screen import print_err
@@ -26,12 +28,37 @@ _TAIL_WIDTH = 200
 def print_problems(client: "Client", detail: JobDetail, died: Sequence[TaskView] = ()) -> None:
     """Say, to stderr, what keeps the job from being up; of those that ``died`` as they were seen then."""
     seen = {task.index: task for task in died}
-    tasks = [seen.get(task.index, task) for task in every_task(client, job=detail.job.name)]
+    is_failed = detail.rollout is not None and detail.rollout.hold is Hold.FAILED
+    every = every_task(client, job=detail.job.name)
+    tasks = [_as_incoming(task) if is_failed else seen.get(task.index, task) for task in every]
     trouble = [
         task for task in tasks if is_trouble(task) or task.index in seen or _fails_update(detail, task)
     ]
     for line in problem_lines(detail.refusals, tasks, trouble, lambda task: log_tail(client, task)):
         print_err(line)
+
+
+def _as_incoming(task: TaskView) -> TaskView:
+    """Return a task as its incoming attempt is: of an update with handover that is what fails."""
+    incoming = task.incoming
+    if incoming is None or not incoming.attempt:
+        return task
+    return msgspec.structs.replace(
+        task,
+        phase=incoming.phase,
+        machine=incoming.machine,
+        attempt=incoming.attempt,
+        restarts=incoming.restarts,
+        reason=incoming.reason or incoming.text,
+        exit_code=incoming.exit_code,
+        signal=incoming.signal,
+        version=incoming.version,
+        pid=None,
+    )
+
+
+def _is_incoming(task: TaskView) -> bool:
+    return task.incoming is not None and task.attempt == task.incoming.attempt
 
 
 def _fails_update(detail: JobDetail, task: TaskView) -> bool:
@@ -95,6 +122,8 @@ def log_tail(client: "Client", task: TaskView) -> list[str]:
 
 def _log_tail(client: "Client", task: TaskView, *, previous: bool) -> list[str]:
     params = {"tail": _TAIL_LINES, "previous": int(previous)}
+    if _is_incoming(task):
+        params["incoming"] = 1
     output = b""
     try:
         for piece in client.stream(f"{quoted('tasks', *task.name.split('/'))}/logs", params):
@@ -138,7 +167,8 @@ def _where_to_look(task: TaskView, tail: Callable[[TaskView], Sequence[str]]) ->
     if task.pid is None and not last_exit(task):
         return [f"    hint: borgctl why {safe(task.name)}"]  # it never ran, so it wrote nothing
     output = [f"    | {line}" for line in tail(task)] if last_exit(task) else []
-    return [*output, f"    hint: borgctl task logs {safe(task.name)}{' --previous' * _runs_again(task)}"]
+    options = " --incoming" * _is_incoming(task) + " --previous" * _runs_again(task)
+    return [*output, f"    hint: borgctl task logs {safe(task.name)}{options}"]
 
 
 def _runs_again(task: TaskView) -> bool:

@@ -14,7 +14,7 @@ from borgish.cli.session import noun, session_of
 from borgish.resources import DEVICE_MILLIS, show_bytes, show_cpu, show_devices
 from borgish.text import age
 from borgish.vocabulary import Outcome, Phase, State, task_name
-from borgish.wire.api import ExecCall, ProgramView, TaskView
+from borgish.wire.api import ExecCall, IncomingView, ProgramView, TaskView
 
 if TYPE_CHECKING:
     from borgish.client import Client
@@ -68,6 +68,9 @@ def logs(
     task: TaskName,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new output.")] = False,
     previous: Annotated[bool, typer.Option("--previous", help="Output of the previous run.")] = False,
+    incoming: Annotated[
+        bool, typer.Option("--incoming", help="Of the attempt that is to take over, while it is replaced.")
+    ] = False,
     tail: Annotated[
         int | None, typer.Option("--tail", min=1, max=TAIL_LINES_MAX, help="Only the last N lines.")
     ] = None,
@@ -80,7 +83,14 @@ def logs(
     output cannot act on the terminal. Into a file or pipe the bytes go unchanged.
     """
     client = session_of(context).client()
-    params = {"previous": int(previous), "follow": int(follow), "tail": tail, "program": program}
+    params = {
+        "previous": int(previous),
+        "follow": int(follow),
+        "tail": tail,
+        "program": program,
+    }
+    if incoming:  # which an older borgmaster does not know
+        params["incoming"] = 1
     pass_on(client.stream(f"{_path(client, task)}/logs", params))
 
 
@@ -211,6 +221,12 @@ def program_text(program: ProgramView) -> str:
     return f"{program.name}: {', '.join(filter(None, parts))}"
 
 
+def incoming_text(incoming: IncomingView) -> str:
+    """Return what is to take over from a task, what it waits for, and why the task is replaced."""
+    ports = ",".join(f"{name}={port}" for name, port in incoming.ports.items())
+    return f"{incoming.text}{ports and f' ({ports})'}; {incoming.why}"
+
+
 TASK_COLUMNS: tuple[Column[TaskView], ...] = (
     Column("NAME", lambda task: task.name),
     Column("STATE", lambda task: state_text(task.state, task.outcome), task_style),
@@ -226,7 +242,7 @@ TASK_COLUMNS: tuple[Column[TaskView], ...] = (
     Column("RAM", lambda task: _usage_text(task, cpu=False), right=True, wide=True),
     Column("EXIT", lambda task: last_exit(task) or "-", wide=True),
     Column("AGE", lambda task: age(task.since), right=True),
-    Column("REASON", lambda task: task.reason),
+    Column("REASON", lambda task: task.reason or (task.incoming.text if task.incoming else "")),
 )
 
 
@@ -256,6 +272,7 @@ def task_in_full(task: TaskView, *, wide: bool) -> str:
             ("pid", str(task.pid) if task.pid else ""),
             ("programs", "; ".join(map(program_text, task.programs))),
             ("ports", show_ports(task)),
+            ("incoming", incoming_text(task.incoming) if task.incoming else ""),
             ("devices", devices_text(task)),
             ("started", f"{age(task.started_at)} ago" if task.started_at else ""),
             ("restarts", str(task.restarts)),

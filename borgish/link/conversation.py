@@ -146,13 +146,18 @@ class Outgoing:
         return Assignment(generation, tuple(run.values()), stop)
 
     def _run(self) -> Iterator[tuple[tuple[SeenKey, int], AttemptSpec]]:
-        for key, index in sorted(self._cell.placed.get(self._machine, ())):
-            job = self._cell.jobs[key]
-            if job.spec.kind is JobKind.ALLOC_SET:
-                continue  # reserved here, nothing to run
-            task = job.tasks[index]
-            rendered = (task_name(key, index), task.attempt), task.version
+        for job, task in self._wanted():
+            rendered = (task_name(job.key, task.index), task.attempt), task.version
             yield rendered, self._rendered.get(rendered) or attempt_spec(self._cell, job, task)
+
+    def _wanted(self) -> Iterator[tuple[Job, Task]]:
+        """Yield what should run on the machine, in order; of incoming attempts the tasks as they will be."""
+        jobs = self._cell.jobs
+        for key, index in sorted(self._cell.placed.get(self._machine, ())):
+            if jobs[key].spec.kind is not JobKind.ALLOC_SET:  # that is reserved here, nothing to run
+                yield jobs[key], jobs[key].tasks[index]
+        for key, index in sorted(self._cell.arriving.get(self._machine, ())):
+            yield jobs[key], self._cell.handovers[key][index].task(index)
 
 
 def attempt_spec(cell: Cell, job: Job, task: Task) -> AttemptSpec:
@@ -196,7 +201,7 @@ def stop_orders(cell: Cell, observed: Observed, machine: str, now: Now) -> Itera
     if seen is None:
         return
     for (task, attempt), report in sorted(seen.attempts.items()):
-        if report.ended is not None or cell.is_current(machine, task, attempt):
+        if report.ended is not None or cell.is_wanted(machine, task, attempt):
             continue
         orphaned_at = seen.orphans.get((task, attempt))
         if orphaned_at is None:

@@ -164,7 +164,7 @@ class Core:
             for name in sorted(self._reported)
             if (seen := self.observed.machines.get(name)) is not None
             and any(
-                attempt.ended is None and not self.cell.is_current(name, *key)
+                attempt.ended is None and not self.cell.is_wanted(name, *key)
                 for key, attempt in seen.attempts.items()
             )
         }

@@ -20,15 +20,17 @@ class Programs:
         self._link = link
 
     async def logs(
-        self, task: str, *, previous: bool, follow: bool, tail: int, program: str = ""
+        self, task: str, *, previous: bool, incoming: bool, follow: bool, tail: int, program: str = ""
     ) -> AsyncIterator[bytes]:
-        """Return the output of one of a task's programs.
+        """Return the output of one of a task's programs; ``incoming``: of its incoming attempt.
 
-        Raises NotFound where there is no such task or program, or it was not placed yet, and
+        Raises NotFound where there is no such task, attempt or program, or it was not placed yet, and
         Conflict for an alloc, which runs nothing.
         """
         found = await self._task(task, program)
-        if found.restarts == 0 and previous and found.previous_attempt and not program:
+        if incoming:
+            machine, attempt = self._incoming(task)
+        elif found.restarts == 0 and previous and found.previous_attempt and not program:
             machine, attempt, previous = found.previous_machine, found.previous_attempt, False
         else:
             machine, attempt = found.machine, found.attempt
@@ -37,6 +39,15 @@ class Programs:
         return self._link.logs(
             machine, task, attempt, previous=previous, follow=follow, tail=tail, program=program
         )
+
+    def _incoming(self, task: str) -> tuple[str, int]:
+        """Return the machine of a task's incoming attempt, and its id, 0 while it has none."""
+        handover = self._core.cell.handover(*split_task_name(task))
+        if handover is None:
+            raise NotFound(
+                f"{task} has no incoming attempt", "`--previous` shows what the one before this one wrote"
+            )
+        return handover.machine, handover.attempt
 
     async def exec(
         self, task: str, run: tuple[str, ...], timeout_seconds: float, program: str = ""

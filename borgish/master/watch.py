@@ -18,7 +18,7 @@ import msgspec
 
 from borgish.api.services import Reader, Reading, WatchMessage
 from borgish.api.views.status import EVENTS_SHOWN
-from borgish.api.views.tasks import task_view
+from borgish.api.views.tasks import task_view_of
 from borgish.errors import BorgishError, Gone
 from borgish.wire.api import EventView, TaskView
 
@@ -234,8 +234,5 @@ def _task_views(job: str, indexes: list[int], reading: Reading) -> list[TaskView
     found = reading.cell.jobs.get(job)
     if found is None:
         return []
-    refusals, machines = reading.refusals.get(job, ()), reading.cell.machines
-    tasks = (found.tasks[index] for index in indexes if index < len(found.tasks))
-    return [
-        task_view(reading.observed, found, task.index, refusals, machines.get(task.machine)) for task in tasks
-    ]
+    refusals, there = reading.refusals.get(job, ()), (i for i in indexes if i < len(found.tasks))
+    return [task_view_of(reading.cell, reading.observed, found, index, refusals) for index in there]

@@ -23,6 +23,7 @@ from borgish.clock import Now
 from borgish.reconcilers import (
     drains,
     failing,
+    handovers,
     jobs,
     leases,
     machines,
@@ -52,6 +53,7 @@ RECONCILERS: tuple[Reconciler, ...] = (
     Reconciler("drains", drains.reconcile),
     Reconciler("suitability", suitability.reconcile),
     Reconciler("rollout", rollout.reconcile, between=rollout.reconcile_hurried),
+    Reconciler("handovers", handovers.reconcile),
     Reconciler("leases", leases.reconcile),
     Reconciler("failing", failing.reconcile),
     Reconciler("jobs", jobs.reconcile),

@@ -7,13 +7,13 @@ there, or decided on when the machine is back.
 
 from collections.abc import Iterator
 
-from borgish.cell.commands import Command, EvictTasks, TurnWindows
+from borgish.cell.commands import BeginHandovers, Command, EvictTasks, TurnWindows
 from borgish.cell.drains import Drains, drain_words, turned
 from borgish.cell.model import Cell, Machine
 from borgish.cell.observed import Observed
 from borgish.clock import Now
 from borgish.reconcilers.settings import EVICTIONS_MAX, ReconcileSettings
-from borgish.vocabulary import Eviction
+from borgish.vocabulary import Eviction, HandoverCause
 
 MACHINES_MAX = 500
 """So many machines are looked at in one resync, where more are drained those after them in the next: a cell
@@ -27,14 +27,17 @@ def reconcile(cell: Cell, observed: Observed, _settings: ReconcileSettings, now:
         yield TurnWindows(turning)
     room, drains = EVICTIONS_MAX, Drains(cell, observed, now)
     for machine in _in_turn([m for m in marked if m.is_draining and m.up and cell.placed[m.name]], now):
-        going: dict[str, list[int]] = {}
+        going, replaced = dict[str, list[int]](), dict[str, list[int]]()
         for each in drains.leaving(machine):
             if not each.why and room > 0:
-                going.setdefault(each.job, []).append(each.index)
+                (replaced if each.is_replaced else going).setdefault(each.job, []).append(each.index)
                 room -= 1
         why = next(drain_words(drain) for drain in machine.drains if drain.begun)
+        reason = f"{machine.name} is to be empty: {why}"
         for job, indexes in going.items():
-            yield EvictTasks(job, tuple(indexes), Eviction.DRAIN, f"{machine.name} is to be empty: {why}")
+            yield EvictTasks(job, tuple(indexes), Eviction.DRAIN, reason)
+        for job, indexes in replaced.items():
+            yield BeginHandovers(job, tuple(indexes), HandoverCause.DRAIN, reason)
 
 
 def _in_turn(machines: list[Machine], now: Now) -> list[Machine]:

@@ -8,14 +8,22 @@ changed first. Canaries come before all else and wait for somebody. Why it waits
 there, or decided on when the machine is back.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from borgish.cell.availability import down_of
-from borgish.cell.commands import AdvanceRollouts, Command, FailUpdate, FinishRollouts, PauseRollouts
+from borgish.cell.commands import (
+    AdvanceRollouts,
+    BeginHandovers,
+    Command,
+    FailUpdate,
+    FinishRollouts,
+    PauseRollouts,
+)
 from borgish.cell.disruption import Gate
-from borgish.cell.model import Cell, Job, task_count
+from borgish.cell.handover import is_late
+from borgish.cell.model import Cell, Handover, Job, task_count
 from borgish.cell.observed import Observed
 from borgish.cell.rollout import (
     NotReady,
@@ -28,7 +36,7 @@ from borgish.cell.rollout import (
 )
 from borgish.clock import Now
 from borgish.reconcilers.settings import ReconcileSettings
-from borgish.vocabulary import Hold, RolloutKind
+from borgish.vocabulary import HandoverCause, Hold, RolloutKind
 
 
 def reconcile(cell: Cell, observed: Observed, settings: ReconcileSettings, now: Now) -> Iterator[Command]:
@@ -52,6 +60,7 @@ class _Wanted(msgspec.Struct):
     canary: dict[str, str] = {}
     finish: dict[str, str] = {}
     fail: dict[str, str] = {}
+    hand_over: dict[str, tuple[int, ...]] = {}
 
     def commands(self) -> Iterator[Command]:
         if self.stop:
@@ -64,6 +73,8 @@ class _Wanted(msgspec.Struct):
             yield FinishRollouts(self.finish)
         for key, reason in self.fail.items():
             yield FailUpdate(key, reason)
+        for key, indexes in self.hand_over.items():
+            yield BeginHandovers(key, indexes, HandoverCause.ROLLOUT)
 
 
 def _go_on(
@@ -85,11 +96,12 @@ def _go_on(
         elif rollout.hold is None and (is_resync or (rollout.at == now.wall and not rollout.has_begun)):
             waits = not_ready(cell, observed, job, judged)
             running = stoppable(cell, job, found.to_stop)
-            chosen = _next(cell, observed, job, running, waits, gate, left, wanted)
-            is_stuck = not chosen and key not in wanted.fail and not rollout.paused
+            chosen = _next(cell, observed, job, running, waits, gate, left, wanted, now)
+            goes_on = chosen or key in wanted.hand_over
+            is_stuck = not goes_on and key not in wanted.fail and not rollout.paused
             if is_stuck and waits is not None and waits.pauses(now):
                 wanted.pause[key] = waits.reason
-        left = max(0, left - len(chosen))
+        left = max(0, left - len(chosen) - len(wanted.hand_over.get(key, ())))
         if chosen or found.stops_nothing:
             wanted.stop[key] = tuple(chosen)
             known = down_of(cell, observed, job)
@@ -106,6 +118,7 @@ def _next(
     gate: Gate,
     left: int,
     wanted: _Wanted,
+    now: Now,
 ) -> list[int]:
     """Return which of the running tasks are stopped next, at most ``left``; or ask for what else follows."""
     rollout, down = job.rollout, down_of(cell, observed, job)
@@ -120,19 +133,27 @@ def _next(
     if waits is not None and waits.failed:
         return []
     # Those that end first, since they make room for the others; then what is down already, which is free.
-    free = [index for index in running if index in down]
+    handovers = cell.handovers.get(job.key, {})
+    taking_over = {index for index, handover in handovers.items() if handover.attempt}
+    free = [index for index in running if index in down and index not in taking_over]
     others = [index for index in running if index not in down]
     if rollout.records or rollout.tasks < len(job.tasks):
         others.sort(key=lambda index: not rollout.ends(index))
     room = _room(job, waits)
     update = job.spec.update
     if is_update and update.canaries and not rollout.promoted:
-        canaries_left = max(0, update.canaries - changed_tasks(job))
+        canaries_left = _canaries_left(job, handovers)
         if not canaries_left and waits is None and running:
             wanted.canary[job.key] = f"{task_count(update.canaries)} of the new version up and well"
             return []
         free, room = free[:canaries_left], min(room, canaries_left - len(free[:canaries_left]))
-    if is_update and update.max_disruptions:
+    if update.handover:
+        staying = [index for index in others if not rollout.ends(index)]
+        _hand_over(cell, job, staying, min(room, left), wanted)
+        late = _late(job, handovers, staying, waits, now)
+        # What ends has nobody to hand over to.
+        free, others = [*free, *late], [index for index in others if rollout.ends(index)]
+    elif is_update and update.max_disruptions:
         room = min(room, update.max_disruptions - rollout.disruptions)
         if room <= 0 and not free and waits is None:
             wanted.finish[job.key] = (
@@ -147,6 +168,35 @@ def _next(
     if refused and not chosen and waits is None and not rollout.paused:
         wanted.pause[job.key] = refused
     return chosen
+
+
+def _canaries_left(job: Job, handovers: Iterable[int]) -> int:
+    """Return how many more tasks are to be changed, or begin to be, before somebody says so."""
+    rollout = job.rollout
+    assert rollout is not None
+    changing = sum(rollout.attempts.get(index) == job.tasks[index].attempt for index in handovers)
+    return max(0, job.spec.update.canaries - changed_tasks(job) - changing)
+
+
+def _hand_over(cell: Cell, job: Job, staying: Sequence[int], most: int, wanted: _Wanted) -> None:
+    """Ask for incoming attempts of so many more tasks at most."""
+    rollout, handovers = job.rollout, cell.handovers.get(job.key, {})
+    fresh = tuple([index for index in staying if index not in handovers][: max(0, most)])
+    if fresh and cell.freeze is None:
+        wanted.hand_over[job.key] = fresh
+    elif fresh and rollout is not None and not rollout.paused:
+        wanted.pause[job.key] = f"the cell is {cell.freeze}"
+
+
+def _late(
+    job: Job, handovers: Mapping[int, Handover], staying: Sequence[int], waits: NotReady | None, now: Now
+) -> list[int]:
+    """Return those for which no machine had room for so long that they are taken down within the budgets, as
+    they would be without handover; only as many as have settled before."""
+    late = [index for index in staying if index in handovers and is_late(job, handovers[index], now)]
+    changing = (waits.tasks if waits is not None else 0) - sum(index in handovers for index in staying)
+    most = job.spec.disruption.max_unavailable.of(max(1, job.tasks_wanted))
+    return late[: max(0, most - changing)]
 
 
 def _room(job: Job, waits: NotReady | None) -> int:

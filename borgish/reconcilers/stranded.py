@@ -29,7 +29,11 @@ from borgish.reconcilers.settings import LOST_SECONDS, ReconcileSettings, is_mas
 
 def reconcile(cell: Cell, observed: Observed, settings: ReconcileSettings, now: Now) -> Iterator[Command]:
     """Give up machines that are down."""
-    down = (name for name, machine in cell.machines.items() if not machine.up and cell.placed[name])
+    down = (
+        name
+        for name, machine in cell.machines.items()
+        if not machine.up and (cell.placed[name] or name in cell.arriving)
+    )
     # This master, too, has to be without an answer: the one before may have set it down.
     lost = [name for name in down if settings.is_gone(observed.machines[name], now)]
     if (

@@ -7,26 +7,29 @@ attributes of all machines.
 
 from collections.abc import Iterator
 
-from borgish.cell.commands import Command, EvictTasks
-from borgish.cell.disruption import Gate
+from borgish.cell.commands import BeginHandovers, Command, EvictTasks
+from borgish.cell.handover import Departures
 from borgish.cell.model import Cell, Job
 from borgish.cell.observed import Observed
 from borgish.cell.suitability import why_unsuitable
 from borgish.clock import Now
 from borgish.reconcilers.settings import EVICTIONS_MAX, ReconcileSettings
-from borgish.vocabulary import Eviction, Recheck, State
+from borgish.vocabulary import Eviction, HandoverCause, Recheck, State
 
 
 def reconcile(cell: Cell, observed: Observed, _settings: ReconcileSettings, now: Now) -> Iterator[Command]:
     """Evict what its machine no longer suits and may be disrupted, in order of jobs."""
-    room, gate = EVICTIONS_MAX, Gate(cell, observed, now)
+    room, departures = EVICTIONS_MAX, Departures(cell, observed, now)
     for key in sorted(key for key, job in cell.jobs.items() if job.running and _is_rechecked(job)):
         for reason, indexes in _leaving(cell, cell.jobs[key]).items():
             if room <= 0:
                 return
-            if going := gate.pass_through(key, indexes, room):
+            going, replaced = departures.split(key, indexes, room)
+            if going:
                 yield EvictTasks(key, tuple(going), Eviction.UNSUITABLE, reason)
-                room -= len(going)
+            if replaced:
+                yield BeginHandovers(key, tuple(replaced), HandoverCause.UNSUITABLE, reason)
+            room -= len(going) + len(replaced)
 
 
 def _is_rechecked(job: Job) -> bool:

@@ -7,29 +7,32 @@ whoever taints a whole row of machines wants them emptied, not everything stoppe
 
 from collections.abc import Iterator
 
-from borgish.cell.commands import Command, EvictTasks
-from borgish.cell.disruption import Gate
+from borgish.cell.commands import BeginHandovers, Command, EvictTasks
+from borgish.cell.handover import Departures
 from borgish.cell.model import Cell, Machine
 from borgish.cell.observed import Observed
 from borgish.cell.suitability import evict_at
 from borgish.clock import Now
 from borgish.reconcilers.settings import EVICTIONS_MAX, ReconcileSettings
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import Eviction, TaintEffect
+from borgish.vocabulary import Eviction, HandoverCause, TaintEffect
 
 
 def reconcile(cell: Cell, observed: Observed, _settings: ReconcileSettings, now: Now) -> Iterator[Command]:
     """Evict what may not stay and may be disrupted, in order of machines and jobs."""
-    room, gate = EVICTIONS_MAX, Gate(cell, observed, now)
+    room, departures = EVICTIONS_MAX, Departures(cell, observed, now)
     tainted = [machine for machine in cell.machines.values() if machine.taints]  # seldom any of very many
     evicting = (m for m in tainted if any(taint.effect is TaintEffect.EVICT for taint in m.taints))
     for machine in sorted(evicting, key=lambda machine: machine.name):
         for (job, reason), indexes in leaving(cell, machine, now).items():
             if room <= 0:
                 return
-            if going := gate.pass_through(job, indexes, room):
+            going, replaced = departures.split(job, indexes, room)
+            if going:
                 yield EvictTasks(job, tuple(going), Eviction.TAINTED, reason)
-                room -= len(going)
+            if replaced:
+                yield BeginHandovers(job, tuple(replaced), HandoverCause.TAINTED, reason)
+            room -= len(going) + len(replaced)
 
 
 def leaving(cell: Cell, machine: Machine, now: Now) -> dict[tuple[str, str], list[int]]:

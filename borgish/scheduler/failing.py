@@ -27,7 +27,7 @@ def _avoid(cell: Cell, classes: Classes, fleet: Fleet, waiting: Waiting, at: flo
     """The trial of a held job prefers other machines and, where none of these has room, takes any: it is to
     wait for no longer than a minute."""
     job = waiting.job
-    for index in cell.failing[job.key].intersection(waiting.indexes):
+    for index in cell.failing[job.key].intersection(waiting.indexes) - cell.handovers.get(job.key, {}).keys():
         if names := avoided(job.tasks[index], at):
             kind = classes.of(cell, job, index, fleet, names)
             if job.held is None or np.any(feasible(fleet, kind)):

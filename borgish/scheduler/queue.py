@@ -20,7 +20,7 @@ from zlib import crc32
 import msgspec
 
 from borgish.bands import Bands
-from borgish.cell.failing import may_be_placed
+from borgish.cell.failing import avoided, may_be_placed
 from borgish.cell.leases import constraints
 from borgish.cell.model import Cell, Job
 from borgish.scheduler.affinity import has_rules, rules_of, selects
@@ -28,6 +28,9 @@ from borgish.scheduler.fleet import BAND_INDEX, CPU, DISK, PORTS, RAM, Fleet, de
 from borgish.scheduler.task_class import ClassKey, TaskClass, Wanted
 from borgish.spec.job import Affinity, JobSpec
 from borgish.vocabulary import Runtime
+
+NO_REACH = -1
+"""Of who may preempt nobody: below every priority."""
 
 CLASSES_KEPT = 4096  # more are forgotten after a pass that had no use for them
 _Item = TypeVar("_Item")
@@ -52,21 +55,33 @@ class Classes:
     def __len__(self) -> int:
         return len(self._classes)
 
-    def of(self, cell: Cell, job: Job, index: int, fleet: Fleet, avoids: tuple[str, ...] = ()) -> TaskClass:
+    def of(
+        self,
+        cell: Cell,
+        job: Job,
+        index: int,
+        fleet: Fleet,
+        avoids: tuple[str, ...] = (),
+        *,
+        is_incoming: bool = False,
+    ) -> TaskClass:
         """Return the class of one task, with its rules as they are now; below 0: of a job's usual tasks.
 
-        ``avoids`` are machines on which the task is not to be placed.
+        ``avoids`` are machines on which the task is not to be placed. ``is_incoming``: of a task's incoming
+        attempt, which preempts nobody.
         """
         job_key, spec = job.key, job.spec
         if self.shared and not has_own_needs(spec, index):
             index = -1
         known = self._known.get(job_key)
-        is_usual = index < 0 and not avoids
+        is_usual = index < 0 and not avoids and not is_incoming
         if is_usual and known is not None and known.spec is spec and known.terms == fleet.topology.terms:
             return self._with_rules(known.kind, cell, spec, fleet)
         key = _key(spec, index, fleet)
         if avoids:
             key = key._replace(wanted=key.wanted._replace(avoids=avoids))
+        if is_incoming:
+            key = key._replace(reach=NO_REACH)
         if spec.gang or has_rules(spec) or any(selects(term, spec) for term in fleet.topology.terms):
             key = key._replace(alone=job_key)
         if not self.shared:
@@ -221,6 +236,10 @@ def levels(
             for index in (own if classes.shared else indexes)
             if not classes.shared or has_own_needs(spec, index)
         }
+        if handovers := cell.handovers.get(key):
+            for index in handovers.keys() & set(indexes):
+                avoids = avoided(handovers[index].task(index), at)
+                unusual[index] = classes.of(cell, job, index, fleet, avoids, is_incoming=True)
         waiting = Waiting(job, indexes, classes.of(cell, job, -1, fleet), unusual)
         by_priority.setdefault(spec.priority, {}).setdefault(spec.user, []).append(waiting)
     found = []

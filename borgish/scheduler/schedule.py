@@ -202,8 +202,7 @@ def leaving(cell: Cell, observed: Observed) -> frozenset[str]:
         for name in cell.promised
         if (seen := observed.machines.get(name)) is not None
         and any(
-            attempt.ended is None and not cell.is_current(name, *key)
-            for key, attempt in seen.attempts.items()
+            attempt.ended is None and not cell.is_wanted(name, *key) for key, attempt in seen.attempts.items()
         )
     )
 

@@ -141,6 +141,7 @@ class Update(msgspec.Struct, frozen=True):
     canaries: int = 0
     max_disruptions: int = 0
     on_failure: OnFailure = OnFailure.PAUSE
+    handover: bool = False
 
 
 class Program(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -9,7 +9,8 @@ from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.cell.budgets import Budget
 from borgish.cell.events import Entry
 from borgish.cell.free_space import FreeSpace
-from borgish.cell.model import Cell, Job, Machine, Quota, Task, TaskLease, Touched, split_quota_key
+from borgish.cell.model import Cell, Handover, Job, Machine, Task, TaskLease, Touched
+from borgish.cell.quotas import Quota, split_quota_key
 from borgish.errors import BorgishError, Fenced, OutcomeUnknown, StoreDamaged, Unreachable
 from borgish.store.usage import UsageBlock
 
@@ -38,6 +39,8 @@ class Records(msgspec.Struct):
     quotas: list[Quota] = []
     quotas_gone: list[tuple[str, str]] = []  # (user, band)
     leases: list[tuple[str, int, tuple[TaskLease, ...]]] = []  # (job, index, all it has), none being none
+    handovers: list[tuple[str, int, Handover]] = []  # (job, index, what takes over)
+    handovers_gone: list[tuple[str, int]] = []  # (job, index)
     budgets: list[Budget] = []
     budgets_gone: list[str] = []
     bands: Bands = DEFAULT_BANDS  # of the cell, to tell a job's band by its priority
@@ -174,6 +177,7 @@ class Store(Protocol):
 
 def records_of(cell: Cell, touched: Touched) -> Records:
     """Return the records behind the names that a step touched."""
+    handed = [(key, index) for key, there in sorted(touched.handovers.items()) for index in sorted(there)]
     return Records(
         jobs=[cell.jobs[key] for key in sorted(touched.jobs) if key in cell.jobs],
         versions=sorted(touched.versions),
@@ -193,6 +197,8 @@ def records_of(cell: Cell, touched: Touched) -> Records:
             for key, indexes in sorted(touched.leases.items())
             for index in sorted(indexes)
         ],
+        handovers=[(*each, found) for each in handed if (found := cell.handover(*each)) is not None],
+        handovers_gone=[each for each in handed if cell.handover(*each) is None],
         budgets=[cell.budgets[name] for name in sorted(touched.budgets) if name in cell.budgets],
         budgets_gone=[name for name in sorted(touched.budgets) if name not in cell.budgets],
         bands=cell.rules.bands,

@@ -53,6 +53,7 @@ from borgish.store.tables import (
     checkpoints,
     columns_as_written,
     entry_row,
+    handover_row,
     job_row,
     journal,
     leadership,
@@ -337,6 +338,8 @@ class SqlStore:
             *((sql.tasks, task_rows(job, tasks)) for job, tasks in records.tasks),
             (sql.leases_gone, [(job, index) for job, index, _ in records.leases]),
             (sql.leases, [row for leased in records.leases for row in lease_rows(*leased)]),
+            (sql.handovers_gone, list(records.handovers_gone)),
+            (sql.handovers, [handover_row(*each) for each in records.handovers]),
         ]
 
     def _renew(self, connection: Connection, timeline: int | None = None) -> None:

@@ -37,10 +37,11 @@ from sqlalchemy.sql.expression import ClauseElement
 from borgish.bands import Bands
 from borgish.cell.budgets import Budget
 from borgish.cell.events import Entry
-from borgish.cell.model import Cell, Job, Machine, Quota, Task, TaskLease
+from borgish.cell.model import Cell, Handover, Job, Machine, Task, TaskLease
+from borgish.cell.quotas import Quota
 from borgish.store.codec import decode_command, decode_events, encode_command, encode_events
 
-REVISION = "0006"
+REVISION = "0007"
 """The newest migration: what a store must be at before it is used."""
 
 metadata = MetaData(
@@ -213,6 +214,25 @@ leases = Table(
     Column("machine", Text, nullable=False),
     Column("grace_seconds", Double, nullable=False),
     Column("lapses", Boolean, nullable=False),
+)
+
+# The incoming attempts of running tasks that are to be replaced (``cell.handover``); attempt 0 waits for a
+# machine.
+handovers = Table(
+    "handovers",
+    metadata,
+    Column("job", Text, primary_key=True),
+    Column("idx", Integer, primary_key=True, autoincrement=False),
+    Column("cause", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("since", Double, nullable=False),
+    Column("attempt", BigInteger, nullable=False),
+    Column("machine", Text, nullable=False),
+    Column("ports", JSON, nullable=False),
+    Column("devices", JSON, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("placed_at", Double, nullable=False),
+    Column("failed", JSON, nullable=False),
 )
 
 budgets = Table(
@@ -401,6 +421,24 @@ def lease_rows(job: str, index: int, there: Iterable[TaskLease]) -> list[Row]:
     return [(job, index, each.attempt, each.machine, each.grace_seconds, each.lapses) for each in there]
 
 
+def handover_row(job: str, index: int, handover: Handover) -> Row:
+    """Return a row of ``tables.handovers``."""
+    return (
+        job,
+        index,
+        str(handover.cause),
+        without_nul(handover.reason),
+        handover.since,
+        handover.attempt,
+        handover.machine,
+        json_text(handover.ports),
+        json_text(handover.devices),
+        handover.version,
+        handover.placed_at,
+        json_text(handover.failed),
+    )
+
+
 def budget_row(budget: Budget) -> Row:
     """Return a row of ``tables.budgets``."""
     where = json_text([str(each) for each in budget.where])
@@ -409,7 +447,9 @@ def budget_row(budget: Budget) -> Row:
 
 RowsByKey = dict[tuple[object, ...], Row]
 
-CELL_TABLES = {table.name: table for table in (jobs, versions, tasks, machines, quotas, leases, budgets)}
+CELL_TABLES = {
+    table.name: table for table in (jobs, versions, tasks, machines, quotas, leases, handovers, budgets)
+}
 """Those whose rows follow from the cell, and that can be written anew from it."""
 
 
@@ -428,6 +468,14 @@ def cell_rows(cell: Cell) -> dict[str, RowsByKey]:
                 for key, by_index in cell.leases.items()
                 for index, there in by_index.items()
                 for row in lease_rows(key, index, there)
+            ),
+        ),
+        "handovers": _by_key(
+            handovers,
+            (
+                handover_row(key, index, handover)
+                for key, by_index in cell.handovers.items()
+                for index, handover in by_index.items()
             ),
         ),
         "budgets": _by_key(budgets, (budget_row(budget) for budget in cell.budgets.values())),
@@ -479,6 +527,14 @@ class Statements:
         self.leases_gone = _text(
             dialect,
             delete(leases).where(leases.c.job == bindparam("whose"), leases.c.idx == bindparam("at")),
+            ["whose", "at"],
+        )
+        self.handovers = _upsert(dialect, handovers)
+        self.handovers_gone = _text(
+            dialect,
+            delete(handovers).where(
+                handovers.c.job == bindparam("whose"), handovers.c.idx == bindparam("at")
+            ),
             ["whose", "at"],
         )
         self.budgets = _upsert(dialect, budgets)

@@ -74,6 +74,23 @@ class ProgramView(msgspec.Struct, frozen=True):
     reason: str
 
 
+class IncomingView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The attempt that takes over from a task's present one when it is up (``update.handover``)."""
+
+    why: str  # the task is replaced
+    text: str  # what it waits for
+    since: str
+    attempt: int = 0  # 0: it waits for a machine
+    machine: str | None = None
+    phase: Phase | None = None  # None without a machine, and of the past
+    ports: dict[str, int] = {}
+    restarts: int = 0
+    reason: str = ""  # of the phase, for people
+    exit_code: int | None = None  # of its last program that ended
+    signal: int | None = None
+    version: int = 0  # of its job's specifications
+
+
 class TaskView(msgspec.Struct, frozen=True, omit_defaults=True):
     """One task, complete."""
 
@@ -102,6 +119,7 @@ class TaskView(msgspec.Struct, frozen=True, omit_defaults=True):
     programs: tuple[ProgramView, ...] = ()  # beside its main one, as its machine last told of them
     outcome: Outcome | None = None  # of a dead one
     version: int = 1  # of its job's specifications, that it runs, or ran last
+    incoming: IncomingView | None = None  # while it is being replaced
 
 
 class JobView(msgspec.Struct, frozen=True):

@@ -16,6 +16,9 @@ from borgish.cell.events import (
     EntriesLost,
     Entry,
     FailuresForgotten,
+    HandoversBegan,
+    HandoversEnded,
+    IncomingEnded,
     JobChanged,
     JobForgotten,
     JobHeld,
@@ -49,6 +52,7 @@ from borgish.cell.events import (
     RulesSet,
     TasksEnded,
     TasksEvicted,
+    TasksHandedOver,
     TasksPlaced,
     TasksRestarted,
     TasksResubmitted,
@@ -120,9 +124,14 @@ def _job_forgotten(event: JobForgotten, _entry: Entry) -> Iterator[_Line]:
 
 
 def _placed(event: TasksPlaced, _entry: Entry) -> Iterator[_Line]:
-    machines = sorted(set(event.machines))
-    text = f"{_tasks(event.job, event.indexes)} placed on {_named(machines)}"
-    yield _Line("placed", text, event.job, event.indexes, machines[0] if len(machines) == 1 else "")
+    pairs = list(zip(event.indexes, event.machines, strict=True))
+    for whose, is_incoming in (("", False), ("incoming attempt of ", True)):
+        there = [pair for pair in pairs if (pair[0] in event.incoming) is is_incoming]
+        if not there:
+            continue
+        indexes, machines = tuple(index for index, _ in there), sorted({name for _, name in there})
+        text = f"{whose}{_tasks(event.job, indexes)} placed on {_named(machines)}"
+        yield _Line("placed", text, event.job, indexes, machines[0] if len(machines) == 1 else "")
 
 
 def _promised(event: PlacesPromised, _entry: Entry) -> Iterator[_Line]:
@@ -147,8 +156,36 @@ def _restarted(event: TasksRestarted, _entry: Entry) -> Iterator[_Line]:
 
 def _evicted(event: TasksEvicted, _entry: Entry) -> Iterator[_Line]:
     reason = f": {event.reason}" if event.reason and event.reason != event.cause else ""
-    text = f"{_tasks(event.job, event.indexes)} sent back to pending, {event.cause}{reason}"
-    yield _Line("evicted", text, event.job, event.indexes, bad=event.cause is not Eviction.RESTART)
+    bad = event.cause is not Eviction.RESTART
+    pending = tuple(index for index in event.indexes if index not in event.taken_over)
+    if pending or not event.indexes:
+        text = f"{_tasks(event.job, pending)} sent back to pending, {event.cause}{reason}"
+        yield _Line("evicted", text, event.job, pending, bad=bad)
+    if event.taken_over:
+        text = f"{_tasks(event.job, event.taken_over)} taken over by the incoming attempt"
+        text = f"{text}, {event.cause}{reason}"
+        yield _Line("evicted", text, event.job, event.taken_over, bad=bad)
+
+
+def _handovers_began(event: HandoversBegan, _entry: Entry) -> Iterator[_Line]:
+    why = f": {event.reason}" if event.reason else f" by its {event.cause}"
+    text = f"{_tasks(event.job, event.indexes)} to be replaced by an incoming attempt{why}"
+    yield _Line("handover", text, event.job, event.indexes)
+
+
+def _handed_over(event: TasksHandedOver, _entry: Entry) -> Iterator[_Line]:
+    text = f"{_tasks(event.job, event.indexes)} handed over to the incoming attempt, which is up"
+    yield _Line("handover", text, event.job, event.indexes)
+
+
+def _incoming_ended(event: IncomingEnded, _entry: Entry) -> Iterator[_Line]:
+    text = f"the incoming attempt of {_tasks(event.job, event.indexes)} is given up: {event.reason}"
+    yield _Line("handover", text, event.job, event.indexes, bad=True)
+
+
+def _handovers_ended(event: HandoversEnded, _entry: Entry) -> Iterator[_Line]:
+    text = f"{_tasks(event.job, event.indexes)} no longer to be replaced: {event.reason}"
+    yield _Line("handover", text, event.job, event.indexes)
 
 
 def _failures_forgotten(event: FailuresForgotten, _entry: Entry) -> Iterator[_Line]:
@@ -401,6 +438,10 @@ _LINES: dict[type[AnyEvent], Callable[[Any, Entry], Iterator[_Line]]] = {
     PlacesPromised: _promised,
     TasksRestarted: _restarted,
     TasksEvicted: _evicted,
+    HandoversBegan: _handovers_began,
+    TasksHandedOver: _handed_over,
+    IncomingEnded: _incoming_ended,
+    HandoversEnded: _handovers_ended,
     FailuresForgotten: _failures_forgotten,
     JobHeld: _job_held,
     JobReleased: _job_released,

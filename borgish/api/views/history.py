@@ -13,6 +13,7 @@ from borgish.cell.commands import RollBack
 from borgish.cell.events import (
     AnyEvent,
     Entry,
+    HandoversBegan,
     JobRestored,
     JobSubmitted,
     MachineJoined,
@@ -29,7 +30,7 @@ from borgish.clock import Now
 from borgish.errors import Refused
 from borgish.resources import show_amounts
 from borgish.text import instant
-from borgish.vocabulary import Eviction, RolloutKind
+from borgish.vocabulary import Eviction, HandoverCause, RolloutKind
 from borgish.wire.api import AsOf
 from borgish.wire.api_past import HistoryView, JobRollback, RollbackPlan
 
@@ -46,6 +47,10 @@ COMMAND_WORDS = {
     "HoldJob": "hold",
     "ReleaseJob": "release",
     "ForgetFailures": "forgive",
+    "BeginHandovers": "replace",
+    "HandOverTasks": "hand over",
+    "EndIncoming": "replace anew",
+    "EndHandovers": "keep",
     "PlaceTasks": "place",
     "JoinMachine": "join",
     "CordonMachine": "cordon",
@@ -185,13 +190,20 @@ def _part_of_rollback(
 
 
 def _was_evicted_from(event: AnyEvent, machine: str) -> bool:
-    """Return whether tasks left since their machine was down or drained; the reason alone names it."""
+    """Return whether tasks left, or are to leave, since their machine was down or drained; the reason alone
+    names it."""
+    if isinstance(event, HandoversBegan):
+        return event.cause is HandoverCause.DRAIN and event.reason.startswith(f"{machine} is to be empty")
     if not isinstance(event, TasksEvicted):
         return False
     of_drain = event.cause is Eviction.DRAIN and event.reason.startswith(f"{machine} is to be empty")
     return of_drain or (
         event.cause is Eviction.MACHINE_LOST and event.reason.startswith(f"{machine} is down")
     )
+
+
+_SOME_INDEXES = frozenset({"incoming", "taken_over"})
+"""Of the tuples of events, those that are not parallel: they name some of the ``indexes``."""
 
 
 def _only(event: AnyEvent, rows: list[int]) -> AnyEvent | None:
@@ -202,8 +214,10 @@ def _only(event: AnyEvent, rows: list[int]) -> AnyEvent | None:
     cut = {
         name: tuple(column[row] for row in rows)
         for name, column in columns
-        if isinstance(column, tuple) and column
+        if isinstance(column, tuple) and column and name not in _SOME_INDEXES
     }
+    for name in _SOME_INDEXES & {name for name, _ in columns}:
+        cut[name] = tuple(index for index in getattr(event, name) if index in cut["indexes"])
     return msgspec.structs.replace(event, **cut)
 
 

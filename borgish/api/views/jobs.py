@@ -145,7 +145,7 @@ def tasks_not_up(observed: Observed, job: Job) -> Iterator[Task]:
 def _reason(observed: Observed, job: Job, refusals: Sequence[RefusalView], up: int | None) -> str:
     """Return the first thing in the way: what cannot be placed, does not run well, or failed."""
     if job.rollout is not None:
-        return rollout_line(job.rollout)
+        return rollout_line(job, job.rollout)
     if job.held is not None:
         return f"held, since it fails wherever it is: {job.held.reason}"
     if refusals:

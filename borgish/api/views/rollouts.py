@@ -46,10 +46,11 @@ def running_versions(job: Job) -> dict[int, int]:
     return dict(sorted(counts.items()))
 
 
-def rollout_line(rollout: Rollout) -> str:
-    """Return how far a rollout is, in one line."""
+def rollout_line(job: Job, rollout: Rollout) -> str:
+    """Return how far the rollout of a job is, in one line."""
     behind = len(rollout.attempts)
-    left = f"{task_count(behind)} still to be {_DONE[rollout.kind]}"
+    done = "replaced" if job.spec.update.handover else _DONE[rollout.kind]
+    left = f"{task_count(behind)} still to be {done}"
     if not behind:
         left = "what it changed has yet to settle"
     words = {None: "waits", Hold.CANARY: "canary"}.get(rollout.hold, "paused")

@@ -6,6 +6,7 @@ anew only for machines that were ``drop``ped. A tally that nobody drops from mus
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import chain
 
 import msgspec
 
@@ -86,7 +87,13 @@ def _committed(cell: Cell, machine: str) -> Resources:
     """Return the sum of limits. What is in an alloc is in that alloc's."""
     jobs = cell.jobs
     placed = ((jobs[key], jobs[key].tasks[index]) for key, index in cell.placed.get(machine, ()))
-    return total((job.spec_of(task).needs(task.index), 1) for job, task in placed if task.alloc < 0)
+    arriving = ((jobs[key], index) for key, index in cell.arriving.get(machine, ()))
+    return total(
+        chain(
+            ((job.spec_of(task).needs(task.index), 1) for job, task in placed if task.alloc < 0),
+            ((job.spec.needs(index), 1) for job, index in arriving),
+        )
+    )
 
 
 def _reserved(cell: Cell, machine: str) -> dict[str, int]:

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 
 from borgish.cell.commands import SeenAttempt, SeenProgram
-from borgish.cell.model import Job, Machine, Task
+from borgish.cell.handover import handover_cause, handover_words
+from borgish.cell.model import Cell, Handover, Job, Machine, Task
 from borgish.cell.observed import Observed
 from borgish.cell.suitability import why_unsuitable
 from borgish.text import has_index, instant, instant_or_none
 from borgish.vocabulary import OUTCOMES, JobKind, Phase, State, task_name
-from borgish.wire.api import ProgramView, RefusalView, TaskView, UsageView
+from borgish.wire.api import IncomingView, ProgramView, RefusalView, TaskView, UsageView
 
 
 def task_view(
@@ -17,10 +18,12 @@ def task_view(
     index: int,
     refusals: Sequence[RefusalView] = (),
     machine: Machine | None = None,
+    handover: Handover | None = None,
 ) -> TaskView:
     """Return one task, complete. ``refusals`` are those of its job, for the reason of a pending one.
 
-    ``machine`` is the one that it is on, for whether it should stay there.
+    ``machine`` is the one that it is on, for whether it should stay there; ``handover`` what is to take over
+    from it.
     """
     task = job.tasks[index]
     name = task_name(job.key, index)
@@ -51,6 +54,35 @@ def task_view(
         alloc=task_name(job.spec.inside, task.alloc) if task.alloc >= 0 else "",
         outcome=OUTCOMES.get(task.ending) if task.ending else None,
         version=task.version,
+        incoming=_incoming(observed, job, index, handover) if handover is not None else None,
+    )
+
+
+def task_view_of(
+    cell: Cell, observed: Observed, job: Job, index: int, refusals: Sequence[RefusalView] = ()
+) -> TaskView:
+    """Return one task as it is in a cell."""
+    machine = cell.machines.get(job.tasks[index].machine)
+    return task_view(observed, job, index, refusals, machine, cell.handover(job.key, index))
+
+
+def _incoming(observed: Observed, job: Job, index: int, handover: Handover) -> IncomingView:
+    task = handover.task(index)
+    seen = seen_attempt(observed, task_name(job.key, index), task) if handover.attempt else None
+    is_known = observed.known and handover.attempt
+    return IncomingView(
+        why=handover_cause(job, handover),
+        text=handover_words(observed, job, index, handover),
+        since=instant(handover.since),
+        attempt=handover.attempt,
+        machine=handover.machine or None,
+        phase=phase_of(job, task, seen) if is_known else None,
+        ports=_ports(job, task) if handover.attempt else {},
+        restarts=seen.restarts if seen else 0,
+        reason=seen.reason if seen else "",
+        exit_code=seen.exit_code if seen else None,
+        signal=seen.signal if seen else None,
+        version=handover.version,
     )
 
 

@@ -7,11 +7,11 @@ from itertools import islice
 
 from borgish.api.views.jobs import count_failed, count_not_up, job_outcome, tasks_not_up
 from borgish.api.views.rollouts import ways_out
-from borgish.api.views.tasks import last_exit, phase_of, seen_attempt, task_view
+from borgish.api.views.tasks import last_exit, phase_of, seen_attempt, task_view_of
 from borgish.cell.commands import SeenAttempt
-from borgish.cell.disruption import Gate
 from borgish.cell.drains import Drains, drain_words
 from borgish.cell.failing import avoided
+from borgish.cell.handover import Departures, Way, handover_cause, handover_words
 from borgish.cell.model import Cell, Job, Machine, Task, exit_text, task_count
 from borgish.cell.observed import Observed
 from borgish.cell.suitability import evict_at, why_unsuitable
@@ -50,7 +50,7 @@ def why_task(
             )
         ),
         refusals=mine,
-        tasks=(task_view(observed, job, index, mine, cell.machines.get(task.machine)),),
+        tasks=(task_view_of(cell, observed, job, index, mine),),
         events=tuple(about[-EVENTS_SHOWN:]),
         outcome=OUTCOMES.get(task.ending) if task.ending else None,
     )
@@ -77,10 +77,7 @@ def why_job(
         state=job.state,
         text=" ".join(sentences),
         refusals=tuple(refusals),
-        tasks=tuple(
-            task_view(observed, job, task.index, refusals, cell.machines.get(task.machine))
-            for task in troubled
-        ),
+        tasks=tuple(task_view_of(cell, observed, job, task.index, refusals) for task in troubled),
         events=tuple(events[-EVENTS_SHOWN:]),
         outcome=job_outcome(job, count_failed(job)),
     )
@@ -206,7 +203,12 @@ def _running(
         yield f"It is in the alloc {task_name(job.spec.inside, task.alloc)}."
     if phase is Phase.UP and job.spec.health is not None:
         yield "Its probe has not answered yet."
-    if job.rollout is not None and job.rollout.attempts.get(task.index) == task.attempt:
+    handover = cell.handover(job.key, task.index)
+    if handover is not None:
+        yield _sentence(f"it is being replaced: {handover_cause(job, handover)}")
+        yield _sentence(handover_words(observed, job, task.index, handover))
+        yield "It runs on until that is up."
+    elif job.rollout is not None and job.rollout.attempts.get(task.index) == task.attempt:
         when = "when that goes on" if job.rollout.paused else "in a moment"
         yield f"Its job was {job.rollout.reason}, and it is to be stopped for that {when}."
     machine = cell.machines.get(task.machine)
@@ -238,14 +240,17 @@ def _held(cell: Cell, observed: Observed, job: Job, task: Task, now: Now) -> Ite
     if machine.is_draining:
         leaving = Drains(cell, observed, now).leaving(machine)
         held = next((each.why for each in leaving if (each.job, each.index) == (job.key, task.index)), "")
+        held = "" if cell.handover(job.key, task.index) is not None else held  # it is said already
         words = "; ".join(drain_words(drain) for drain in machine.drains if drain.begun)
         yield f"{machine.name} is to be empty: {words}.{f' It stays for now: {held}.' * bool(held)}"
     at = evict_at(job.spec.tolerations, machine.taints, task.since)
     has_to_leave = (at is not None and at <= now.wall) or (
         job.spec.recheck is Recheck.EVICT and why_unsuitable(job.spec, machine)
     )
-    if has_to_leave and (refused := Gate(cell, observed, now).refused(job.key, task.index)):
-        yield f"It is not taken down yet: {refused}."
+    is_replaced = cell.handover(job.key, task.index) is not None
+    departure = Departures(cell, observed, now).of(job, task.index) if has_to_leave else None
+    if departure is not None and departure.way is Way.STAYS and not is_replaced:
+        yield f"It is not taken down yet: {departure.why}."
 
 
 def _restarts(name: str, task: Task, seen: SeenAttempt | None) -> Iterator[str]:
@@ -331,5 +336,5 @@ def _leaving(cell: Cell, observed: Observed, machine: str) -> list[str]:
     seen = observed.machines.get(machine)
     attempts = seen.attempts.items() if seen else ()
     return sorted(
-        {name for (name, n), each in attempts if each.ended is None and not cell.is_current(machine, name, n)}
+        {name for (name, n), each in attempts if each.ended is None and not cell.is_wanted(machine, name, n)}
     )

@@ -8,7 +8,7 @@ What runs inside an alloc holds nothing of the machine but its ports: the alloc 
 holds what it needs. What has yet to leave when its alloc has left already holds its needs of the machine.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -88,6 +88,12 @@ def usage_of(cell: Cell, observed: Observed, machine: str, kinds: Kinds, mono: f
             _count_task(usage, cell, job, task, kinds)
         else:
             usage.jobs[key] = usage.jobs.get(key, 0) + 1
+    arriving = cell.arriving.get(machine, ())
+    for key, index in arriving:
+        job, task = cell.jobs[key], cell.handovers[key][index].task(index)
+        usage.ports.update(task.ports)
+        # At a priority that nobody preempts: nothing of the cell makes way by ending an incoming attempt.
+        _count_task(usage, cell, job, task, kinds, max(job.spec.priority, cell.rules.bands.production))
     for key, index in sorted(cell.promised.get(machine, ())):
         job = cell.jobs[key]
         _count_needs(usage, job.spec, index, kinds, job.spec.priority)
@@ -96,7 +102,9 @@ def usage_of(cell: Cell, observed: Observed, machine: str, kinds: Kinds, mono: f
         usage.devices_kept += job.spec.needs(index).devices.items()
     seen = observed.machines.get(machine)
     if seen is not None:
-        for attempt in _leaving(seen, cell, placed):
+        current = {(task_name(key, index), cell.jobs[key].tasks[index].attempt) for key, index in placed}
+        current |= {(task_name(key, index), cell.handovers[key][index].attempt) for key, index in arriving}
+        for attempt in _leaving(seen, current):
             usage.ports.update(attempt.ports)
             if not (attempt.alloc and is_reserved(cell, machine, attempt.alloc)):
                 _count_attempt(usage, attempt, kinds)
@@ -112,23 +120,26 @@ def usage_of(cell: Cell, observed: Observed, machine: str, kinds: Kinds, mono: f
 def usage_of_alloc(cell: Cell, observed: Observed, allocs: Job, index: int, kinds: Kinds) -> MachineUsage:
     """Count one alloc that is on a machine. Its ports are the machine's, and not counted."""
     usage = MachineUsage({}, {}, set(), {}, {}, float("inf"))
-    current = []
+    current = set[tuple[str, int]]()
     for job, task in inside(cell, allocs, index):
         _count_task(usage, cell, job, task, kinds)
-        current.append((job.key, task.index))
+        current.add((task_name(job.key, task.index), task.attempt))
     seen = observed.machines.get(allocs.tasks[index].machine)
     if seen is not None:
         name = alloc_name(allocs, index)
-        for attempt in _leaving(seen, cell, current):
+        for attempt in _leaving(seen, current):
             if attempt.alloc == name:
                 _count_attempt(usage, attempt, kinds)
     return usage
 
 
-def _count_task(usage: MachineUsage, cell: Cell, job: Job, task: Task, kinds: Kinds) -> None:
+def _count_task(
+    usage: MachineUsage, cell: Cell, job: Job, task: Task, kinds: Kinds, priority: int | None = None
+) -> None:
     usage.jobs[job.key] = usage.jobs.get(job.key, 0) + 1
     spec, is_alloc = job.spec_of(task), job.spec.kind is JobKind.ALLOC_SET
-    priority = priority_of(cell, job, task.index) if is_alloc else spec.priority
+    if priority is None:
+        priority = priority_of(cell, job, task.index) if is_alloc else spec.priority
     held = _count_needs(usage, spec, task.index, kinds, priority)
     if task.ports:
         held[PORTS] = held.get(PORTS, 0) + len(task.ports)
@@ -149,11 +160,8 @@ def count_devices(used: dict[str, int], devices: tuple[str, ...], needs: dict[st
         used[device] = used.get(device, 0) + millis
 
 
-def _leaving(seen: SeenMachine, cell: Cell, placed: Iterable[tuple[str, int]]) -> Iterator[SeenAttempt]:
-    """Yield the attempts seen there that have not ended, but for those of tasks that should be there."""
-    if not seen.attempts:
-        return
-    current = {(task_name(key, index), cell.jobs[key].tasks[index].attempt) for key, index in placed}
+def _leaving(seen: SeenMachine, current: Container[tuple[str, int]]) -> Iterator[SeenAttempt]:
+    """Yield the attempts seen there that have not ended, but for those that should be there."""
     for key, attempt in seen.attempts.items():
         if attempt.ended is None and key not in current:
             yield attempt

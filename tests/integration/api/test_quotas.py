@@ -7,7 +7,8 @@ from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.cell.apply import apply_entry
 from borgish.cell.commands import RemoveQuota, SetQuota, SubmitJob
 from borgish.cell.events import Entry, QuotaSet
-from borgish.cell.model import Quota, Rules
+from borgish.cell.model import Rules
+from borgish.cell.quotas import Quota
 from borgish.client import Client, quoted
 from borgish.errors import Forbidden, Invalid, NotFound
 from borgish.resources import Resources

@@ -269,7 +269,7 @@ def test_logs_are_streamed_as_they_are(api: RunningApi, admin: Client) -> None:
         b"".join(admin.stream(path, {"previous": True, "tail": 5, "program": "proxy"}))
         == b"one\n\x1b[31mtwo\xff\n"
     )
-    assert api.master.log_calls == [("ann/web/0", "proxy", True, False, 5)]
+    assert api.master.log_calls == [("ann/web/0", "proxy", True, False, False, 5)]
 
 
 def test_logs_that_cannot_be_had_say_why(api: RunningApi, admin: Client) -> None:

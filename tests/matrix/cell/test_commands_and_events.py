@@ -15,6 +15,7 @@ OF_BORGISH = {
     *("PauseRollouts", "JoinMachine", "SetMachineDown", "LoseMachine", "SetMachineUp", "ReleaseMachine"),
     *("Observe", "EndLeases", "HoldJob", "ReleaseJob", "ForgetFailures"),
     *("FailUpdate", "FinishRollouts"),
+    *("BeginHandovers", "HandOverTasks", "EndIncoming", "EndHandovers"),
 }
 OF_THE_CELL = {"RollBack", "FreezeCell", "UnfreezeCell"}
 """They decide about many things, each of which has its generation by the event, or about the cell."""

@@ -40,6 +40,7 @@ STOP_OR_HEAL = {
     *("JoinMachine", "CordonMachine", "UncordonMachine", "TaintMachine", "UntaintMachine", "RemoveQuota"),
     *("RemoveMachine", "SetMachineDown", "SetMachineUp", "LoseMachine", "ReleaseMachine", "PauseRollouts"),
     "EndLeases",
+    *("BeginHandovers", "HandOverTasks", "EndIncoming", "EndHandovers"),
     *("DrainMachines", "UndrainMachines", "MaintainMachines", "CancelMaintenance", "TurnWindows"),
     *("RemoveBudget", "FreezeCell", "UnfreezeCell"),
     *("HoldJob", "ReleaseJob", "ForgetFailures"),

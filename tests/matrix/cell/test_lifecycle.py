@@ -19,7 +19,7 @@ _ENDS = {"finish": D, "fail": D, "kill": D, "lost": D, "restore to dead": D, "re
 PAPER: dict[State | None, dict[str, State | None]] = {
     None: {"submit": P},
     P: {"schedule": R, "update": P, **_ENDS},
-    R: {"update": R, "evict": P, "restore to pending": P, **_ENDS},
+    R: {"update": R, "hand over": R, "evict": P, "restore to pending": P, **_ENDS},
     D: {"submit": P, "restore to pending": P, "restore to dead": D, "remove": None, "forget": None},
 }
 

@@ -20,12 +20,12 @@ from borgish.cell.model import (
     LastRollout,
     LostAttempt,
     Machine,
-    Quota,
     Rollout,
     Snapshot,
     Task,
     Version,
 )
+from borgish.cell.quotas import Quota
 from borgish.resources import Resources
 from borgish.spec.job import Constraint
 from borgish.spec.shares import Share

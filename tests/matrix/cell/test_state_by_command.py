@@ -15,10 +15,13 @@ from borgish.cell.budgets import Budget
 from borgish.cell.commands import (
     AdvanceRollouts,
     BeginEpoch,
+    BeginHandovers,
     CancelMaintenance,
     Command,
     CordonMachine,
     DrainMachines,
+    EndHandovers,
+    EndIncoming,
     EndLeases,
     EvictTasks,
     FailUpdate,
@@ -26,6 +29,7 @@ from borgish.cell.commands import (
     ForgetFailures,
     ForgetJob,
     FreezeCell,
+    HandOverTasks,
     HoldJob,
     JoinMachine,
     KillTasks,
@@ -67,9 +71,9 @@ from borgish.cell.observed import Observed, record_report, watch
 from borgish.clock import Now
 from borgish.errors import Refused
 from borgish.resources import Resources
-from borgish.spec.job import Constraint, Restart
+from borgish.spec.job import Constraint, Restart, Update
 from borgish.spec.shares import Share
-from borgish.vocabulary import Band, Ending, Eviction, Phase, RestartPolicy, State
+from borgish.vocabulary import Band, Ending, Eviction, HandoverCause, Phase, RestartPolicy, State
 from tests.sentences import check_refusal, check_sentence
 from tests.unit.cell.lived import machine, spec
 
@@ -124,6 +128,16 @@ class Desk:
         )
         return Observe("m1", boot, "m1", (attempt,))
 
+    def report_incoming(self, *, ended: Ending | None = None) -> Observe:
+        """Return a report of m2 about the task's incoming attempt."""
+        seen = SeenAttempt(f"{JOB}/{TASK}", self.incoming(), Phase.UP, ended=ended, exit_code=1)
+        return Observe("m2", "b1", "m2", (seen,))
+
+    def incoming(self) -> int:
+        """Return the id of the task's incoming attempt; 0 where it has none."""
+        handover = self.cell.handover(JOB, TASK)
+        return handover.attempt if handover is not None else 0
+
     def attempt(self) -> int:
         """Return the id of the task's last attempt; 0 where it has none."""
         task = self.cell.task(f"{JOB}/{TASK}")
@@ -142,7 +156,10 @@ ONCE = spec(tasks=2, priority=100, restart=Restart(RestartPolicy.ON_FAILURE))
 """It runs to completion, so that its results count."""
 SUBMIT = SubmitJob(ONCE)
 OTHER = SubmitJob(msgspec.structs.replace(ONCE, run=("sleep", "2")))
+SERVICE = SubmitJob(spec(tasks=2, priority=100, update=Update(handover=True)))
 PLACE = PlaceTasks(JOB, (0, 1), ("m1", "m1"))
+HAND = BeginHandovers(JOB, (0, 1), HandoverCause.DRAIN, "m1 is to be empty")
+PLACE_INCOMING = PlaceTasks(JOB, (0, 1), ("m2", "m2"))
 KILL = KillTasks(JOB)
 
 
@@ -219,6 +236,8 @@ SITUATIONS: dict[str, Callable[[Desk], None]] = {
     "lagP": by(*ENDING, TO_KILLED, EVICT),  # waits, and is to end
     "lag-": up_before(SUBMIT, PLACE, last=roll_back()),  # runs, and its job is to go
     "upd": up_before(SUBMIT, PLACE, last=OTHER),  # runs, and is to run a newer version
+    "hand": by(SERVICE, PLACE, HAND),  # runs, is to be replaced, and no incoming attempt has a machine
+    "inco": by(SERVICE, PLACE, HAND, PLACE_INCOMING),  # runs, and its incoming attempt is on m2
     "fin": reported(ended=Ending.FINISH),
     "fail": reported(ended=Ending.FAIL),
     "kill": by(SUBMIT, PLACE, KILL),
@@ -268,6 +287,14 @@ ASKED: dict[str, Command | Callable[[Desk], Command]] = {
     "hold": HoldJob(JOB, "it crashes"),
     "let go": ReleaseJob(JOB),
     "forgive": ForgetFailures(JOB, (TASK,)),
+    "replace": BeginHandovers(JOB, (TASK,), HandoverCause.DRAIN, "m1 is to be empty"),
+    "hand over": lambda desk: HandOverTasks(JOB, (TASK,), (desk.incoming(),)),
+    "end incoming": lambda desk: EndIncoming(JOB, (TASK,), (desk.incoming(),), "stuck", has_failed=True),
+    "end handover": EndHandovers(JOB, (TASK,), "m1 is not to be empty"),
+    "incoming up": lambda desk: desk.report_incoming(),
+    "incoming fail": lambda desk: desk.report_incoming(ended=Ending.FAIL),
+    "incoming gone": lambda desk: Observe("m2", "b1", "m2", (), ((f"{JOB}/{TASK}", desk.incoming()),)),
+    "incoming lost": LoseMachine("m2", "silent", 1.0),
     "place": PlaceTasks(JOB, (TASK,), ("m2",)),
     "place twice": PlaceTasks(JOB, (TASK, TASK), ("m1", "m2")),
     "place nowhere": PlaceTasks(JOB, (TASK,), ("m9",)),
@@ -322,95 +349,106 @@ ASKED: dict[str, Command | Callable[[Desk], Command]] = {
 }
 
 MATRIX = """
-                none pend prom wait run  up   sick down lag  lagD lagP lag- upd  fin  fail kill lost
-submit        | P    P    P    P    R    R    R    R    R    R    P    !    R    P    P    P    P
-submit other  | P    P    P    P    R    R    R    R    R    R    P    !    R    P    P    P    P
-scale up      | !    P    P    P    R    R    R    R    R    R    P    !    R    !    !    !    !
-scale down    | !    .    .    .    .    .    .    .    .    .    .    !    .    !    !    !    !
-kill task     | !    K    K    K    K    K    K    K    K    K    K    K    K    F    X    K    L
-kill job      | !    K    K    K    K    K    K    K    K    K    K    K    K    F    X    K    L
-kill no task  | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
-restart task  | !    P    P    P    P    P    P    P    P    !    !    !    P    P    P    P    P
-restart job   | !    P    P    P    P    P    P    P    P    !    !    !    P    P    P    P    P
-restart few   | !    P    P    P    R    R    R    R    R    !    !    !    R    P    P    P    P
-undo          | !    !    !    !    !    !    !    !    R    !    !    !    R    !    !    !    !
-pause update  | !    !    !    !    !    !    !    !    !    !    !    !    R    !    !    !    !
-resume        | !    !    !    !    !    !    !    !    !    !    !    !    R    !    !    !    !
-promote       | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
-fail          | !    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
-finish        | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
-forget        | !    !    !    !    !    !    !    !    !    !    !    !    !    .    .    .    .
-end leases    | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
-hold          | !    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
-let go        | !    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
-forgive       | !    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
-place         | .    R    R    R    R    R    R    R    R    R    R    R    R    F    X    K    L
-place twice   | .    !    !    R    R    R    R    R    R    R    !    R    R    F    X    K    L
-place nowhere | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
-promise       | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
-unpromise     | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
-evict         | !    P    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
-evict no task | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
-evict twice   | !    P    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
-preempt       | !    P    P    P    R    P    P    P    P    P    P    P    P    F    X    K    L
-preempt low   | !    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
-report up     | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
-report finish | .    P    P    F    F    F    F    F    F    F    P    F    F    F    X    K    L
-report fail   | .    P    P    X    X    X    X    X    X    X    P    X    X    F    X    K    L
-report kill   | .    P    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
-report lost   | .    P    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
-report stuck  | .    P    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
-report port   | .    P    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
-report boot   | .    P    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
-report gone   | .    P    P    P    P    P    P    P    P    P    P    P    P    F    X    K    L
-report twice  | .    P    P    F    !    !    !    !    !    !    P    !    !    F    X    K    L
-down          | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
-release       | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
-up            | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
-lose          | .    P    P    P    R    R    R    P    R    R    P    R    R    F    X    K    L
-remove        | .    P    P    P    !    !    !    P    !    !    P    !    !    F    X    K    L
-join          | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
-cordon        | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
-uncordon      | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
-taint         | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
-untaint       | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
-drain         | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
-drain, forced | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
-undrain       | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
-maintain      | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
-cancel        | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
-turn          | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
-back to none  | .    .    .    .    R    R    R    R    R    R    .    R    R    .    .    .    .
-back to pend  | P    P    P    P    R    R    R    R    R    R    P    R    R    F    X    P    P
-back to run   | P    P    P    P    R    R    R    R    R    R    P    R    R    F    X    P    P
-back to kill  | K    K    K    K    R    R    R    R    R    R    K    R    R    F    X    K    K
-back, hurried | P    P    P    P    R    R    R    R    R    R    P    R    R    F    X    P    P
-go on         | .    P    P    P    R    R    R    R    P    K    K    K    P    F    X    K    L
-go on all     | .    P    P    P    R    R    R    R    R    R    K    .    R    F    X    K    L
-pause         | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
-set quota     | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
-remove quota  | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
-set budget    | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
-delete budget | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
-freeze        | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
-unfreeze      | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
-begin         | .    P    P    P    R    R    R    R    R    R    P    R    R    F    X    K    L
+                none pend prom wait run  up   sick down lag  lagD lagP lag- upd  hand inco fin  fail kill lost
+submit        | P    P    P    P    R    R    R    R    R    R    P    !    R    R    R    P    P    P    P
+submit other  | P    P    P    P    R    R    R    R    R    R    P    !    R    R    R    P    P    P    P
+scale up      | !    P    P    P    R    R    R    R    R    R    P    !    R    H    H    !    !    !    !
+scale down    | !    .    .    .    .    .    .    .    .    .    .    !    .    .    .    !    !    !    !
+kill task     | !    K    K    K    K    K    K    K    K    K    K    K    K    K    K    F    X    K    L
+kill job      | !    K    K    K    K    K    K    K    K    K    K    K    K    K    K    F    X    K    L
+kill no task  | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+restart task  | !    P    P    P    P    P    P    P    P    !    !    !    P    P    I    P    P    P    P
+restart job   | !    P    P    P    P    P    P    P    P    !    !    !    P    P    I    P    P    P    P
+restart few   | !    P    P    P    R    R    R    R    R    !    !    !    R    H    H    P    P    P    P
+undo          | !    !    !    !    !    !    !    !    R    !    !    !    R    !    !    !    !    !    !
+pause update  | !    !    !    !    !    !    !    !    !    !    !    !    R    !    !    !    !    !    !
+resume        | !    !    !    !    !    !    !    !    !    !    !    !    R    !    !    !    !    !    !
+promote       | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+fail          | !    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+finish        | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+forget        | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    .    .    .    .
+end leases    | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+hold          | !    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+let go        | !    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+forgive       | !    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+replace       | !    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+hand over     | !    P    P    P    R    R    R    R    R    R    P    R    R    H    I    F    X    K    L
+end incoming  | !    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+end handover  | !    P    P    P    R    R    R    R    R    R    P    R    R    R    R    F    X    K    L
+incoming up   | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+incoming fail | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+incoming gone | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+incoming lost | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+place         | .    R    R    R    R    R    R    R    R    R    R    R    R    H    H    F    X    K    L
+place twice   | .    !    !    R    R    R    R    R    R    R    !    R    R    H    H    F    X    K    L
+place nowhere | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+promise       | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+unpromise     | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+evict         | !    P    P    P    P    P    P    P    P    P    P    P    P    P    I    F    X    K    L
+evict no task | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+evict twice   | !    P    P    P    P    P    P    P    P    P    P    P    P    P    I    F    X    K    L
+preempt       | !    P    P    P    R    P    P    P    P    P    P    P    P    H    H    F    X    K    L
+preempt low   | !    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+report up     | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+report finish | .    P    P    F    F    F    F    F    F    F    P    F    F    F    F    F    X    K    L
+report fail   | .    P    P    X    X    X    X    X    X    X    P    X    X    X    X    F    X    K    L
+report kill   | .    P    P    P    P    P    P    P    P    P    P    P    P    P    I    F    X    K    L
+report lost   | .    P    P    P    P    P    P    P    P    P    P    P    P    P    I    F    X    K    L
+report stuck  | .    P    P    P    P    P    P    P    P    P    P    P    P    P    I    F    X    K    L
+report port   | .    P    P    P    P    P    P    P    P    P    P    P    P    P    I    F    X    K    L
+report boot   | .    P    P    P    P    P    P    P    P    P    P    P    P    P    I    F    X    K    L
+report gone   | .    P    P    P    P    P    P    P    P    P    P    P    P    P    I    F    X    K    L
+report twice  | .    P    P    F    !    !    !    !    !    !    P    !    !    !    !    F    X    K    L
+down          | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+release       | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+up            | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+lose          | .    P    P    P    R    R    R    P    R    R    P    R    R    H    H    F    X    K    L
+remove        | .    P    P    P    !    !    !    P    !    !    P    !    !    !    !    F    X    K    L
+join          | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+cordon        | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+uncordon      | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+taint         | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+untaint       | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+drain         | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+drain, forced | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+undrain       | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+maintain      | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+cancel        | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+turn          | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+back to none  | .    .    .    .    R    R    R    R    R    R    .    R    R    R    R    .    .    .    .
+back to pend  | P    P    P    P    R    R    R    R    R    R    P    R    R    R    R    F    X    P    P
+back to run   | P    P    P    P    R    R    R    R    R    R    P    R    R    R    R    F    X    P    P
+back to kill  | K    K    K    K    R    R    R    R    R    R    K    R    R    R    R    F    X    K    K
+back, hurried | P    P    P    P    R    R    R    R    R    R    P    R    R    R    R    F    X    P    P
+go on         | .    P    P    P    R    R    R    R    P    K    K    K    P    H    H    F    X    K    L
+go on all     | .    P    P    P    R    R    R    R    R    R    K    .    R    H    H    F    X    K    L
+pause         | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+set quota     | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+remove quota  | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+set budget    | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+delete budget | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+freeze        | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+unfreeze      | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+begin         | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
 """
-"""What the task is after it: P pending, R running; F finished, X failed, K killed, L lost; ``.`` no more, or
+"""What the task is after it: P pending, R running, H running with a handover under way, I running as its
+incoming attempt; F finished, X failed, K killed, L lost; ``.`` no more, or
 not yet; ``!`` it was refused, in words."""
 
 _CODES = {Ending.FINISH: "F", Ending.FAIL: "X", Ending.KILL: "K", Ending.LOST: "L"}
 
 
-def code(cell: Cell) -> str:
-    """Return the letter of what the task is."""
+def code(cell: Cell, incoming: int) -> str:
+    """Return the letter of what the task is; ``incoming`` was its incoming attempt, 0 for none."""
     task = cell.task(f"{JOB}/{TASK}")
     if task is None:
         return "."
     if task.state is State.DEAD:
         assert task.ending is not None
         return _CODES[task.ending]
-    return task.state[0].upper()
+    if task.state is State.RUNNING and cell.handover(JOB, TASK) is not None:
+        return "H"
+    return "I" if incoming and task.attempt == incoming else task.state[0].upper()
 
 
 def outcome(situation: str, asked: str) -> str:
@@ -420,7 +458,7 @@ def outcome(situation: str, asked: str) -> str:
     for name, priority in (("high", 150), ("low", 50)):
         desk.do(SubmitJob(spec(name, tasks=1, priority=priority)))
     assert violations(desk.cell) == []
-    before = msgspec.json.encode(desk.cell.snapshot())
+    before, incoming = msgspec.json.encode(desk.cell.snapshot()), desk.incoming()
     given = ASKED[asked]
     try:
         desk.do(given if isinstance(given, Command) else given(desk))
@@ -429,7 +467,7 @@ def outcome(situation: str, asked: str) -> str:
         assert msgspec.json.encode(desk.cell.snapshot()) == before
         return "!"
     assert violations(desk.cell) == []
-    return code(desk.cell)
+    return code(desk.cell, incoming)
 
 
 def rows() -> Iterator[tuple[str, str, str]]:

@@ -35,8 +35,9 @@ from borgish.cell.events import (
     TasksRestarted,
     TasksResubmitted,
 )
-from borgish.cell.model import Cell, Drain, Job, Quota, Rules
+from borgish.cell.model import Cell, Drain, Job, Rules
 from borgish.cell.observed import Observed
+from borgish.cell.quotas import Quota
 from borgish.cell.rollback_checks import decide_rollback
 from borgish.cell.rollout import remaining
 from borgish.clock import Now

@@ -7,11 +7,12 @@ from borgish.bands import Bands
 from borgish.cell import events as happened
 from borgish.cell.budgets import Budget
 from borgish.cell.events import AnyEvent, Entry
-from borgish.cell.model import Drain, Quota, Rules, TaskLease, Window
+from borgish.cell.model import Drain, Rules, TaskLease, Window
+from borgish.cell.quotas import Quota
 from borgish.resources import Resources
 from borgish.spec.job import Constraint, JobSpec
 from borgish.spec.shares import Share
-from borgish.vocabulary import Band, Ending, Eviction
+from borgish.vocabulary import Band, Ending, Eviction, HandoverCause
 from borgish.wire.api import EventView
 from tests.unit.api.cells import machine
 
@@ -77,6 +78,27 @@ LATE = happened.TasksEnded("ann/x", (0,), Ending.FINISH, ("",), (0,), (None,), a
         (happened.JobForgotten("ann/x"), "forgotten", "no longer kept", False),
         (happened.TasksEnded("ann/x", (0,), Ending.FINISH, ("",), (0,), (None,)), "ended", "finished", False),
         (happened.TasksEnded("ann/x", (0,), Ending.KILL, ("killed by ann",)), "killed", "0 killed by", False),
+        (
+            happened.TasksPlaced("ann/x", (0, 1), ("m1", "m2"), incoming=(0, 1)),
+            *("placed", "incoming attempt of ann/x tasks 0-1 placed on m1, m2", False),
+        ),
+        (
+            happened.TasksEvicted("ann/x", (0,), Eviction.DRAIN, taken_over=(0,)),
+            *("evicted", "ann/x/0 taken over by the incoming attempt, drain", True),
+        ),
+        (
+            happened.HandoversBegan("ann/x", (0,), HandoverCause.DRAIN, "m1 is to be empty"),
+            *("handover", "ann/x/0 to be replaced by an incoming attempt: m1 is to be empty", False),
+        ),
+        (happened.TasksHandedOver("ann/x", (0,)), "handover", "ann/x/0 handed over to the", False),
+        (
+            happened.IncomingEnded("ann/x", (0,), "m2 is down: silent"),
+            *("handover", "attempt of ann/x/0 is given up: m2 is down: silent", True),
+        ),
+        (
+            happened.HandoversEnded("ann/x", (0,), "it need not be replaced any more"),
+            *("handover", "ann/x/0 no longer to be replaced: it need not", False),
+        ),
         (LATE, "ended", "ann/x/0 finished: exit code 0 (by attempt 7, presumed lost)", False),
         (happened.MachineTainted("m3", ()), "machine", "has no taints any more, by", False),
         (happened.TasksEvicted("ann/x", (0,), Eviction.RESTART), "evicted", "restart", False),

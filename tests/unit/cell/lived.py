@@ -71,6 +71,7 @@ class Lived:
         self.steps = 0
         self.silent: set[str] = set()
         self.crashes = True  # what runs ``CRASHES`` does
+        self.stuck: set[int] = set()  # attempts that never come up
         self.core = Core(Cell(Snapshot(NAME)), ReconcileSettings(), self.now)
         self.entries: list[Entry] = list(self.core.begin(1, "me", self.now).entries)
         for name in machines:
@@ -108,10 +109,12 @@ class Lived:
         seen = self.core.observed.machines[name].attempts
         current = set()
         changed = []
-        for key, index in sorted(self.cell.placed[name]):
+        there = [(key, self.cell.jobs[key].tasks[index]) for key, index in sorted(self.cell.placed[name])]
+        arriving = sorted(self.cell.arriving.get(name, ()))
+        there += [(key, self.cell.handovers[key][index].task(index)) for key, index in arriving]
+        for key, task in there:
             job = self.cell.jobs[key]
-            task = job.tasks[index]
-            known = seen.get(found := (f"{key}/{index}", task.attempt))
+            known = seen.get(found := (f"{key}/{task.index}", task.attempt))
             current.add(found)
             if job.spec_of(task).run == CRASHES and known is not None and self.crashes:
                 fresh = SeenAttempt(*found, Phase.STARTING, restarts=1, exit_code=1)
@@ -119,6 +122,7 @@ class Lived:
                 fresh = SeenAttempt(*found, Phase.CRASH_LOOPING, restarts=3, exit_code=1)
             else:
                 phase = Phase.UP if job.spec.health is None else Phase.HEALTHY
+                phase = Phase.STARTING if task.attempt in self.stuck else phase
                 fresh = SeenAttempt(*found, phase, restarts=known.restarts if known else 0)
             if known is None or (known.phase, known.restarts) != (fresh.phase, fresh.restarts):
                 changed.append(fresh)

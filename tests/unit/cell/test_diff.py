@@ -6,7 +6,8 @@ import pytest
 from borgish.bands import Bands
 from borgish.cell.budgets import Budget, Freeze
 from borgish.cell.diff import ALIKE_MAX, Change, Kind, difference
-from borgish.cell.model import Cell, Quota, Rules, Taint
+from borgish.cell.model import Cell, Rules, Taint
+from borgish.cell.quotas import Quota
 from borgish.resources import Resources
 from borgish.spec.job import Constraint, JobSpec
 from borgish.spec.shares import Share

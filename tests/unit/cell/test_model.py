@@ -9,9 +9,10 @@ from borgish.cell.budgets import Budget, Freeze
 from borgish.cell.model import (
     Answer,
     Cell,
+    Handover,
+    Handovers,
     Job,
     Leases,
-    Quota,
     Rollout,
     Rules,
     Snapshot,
@@ -20,13 +21,12 @@ from borgish.cell.model import (
     Touched,
     Version,
     exit_text,
-    quota_key,
-    split_quota_key,
 )
+from borgish.cell.quotas import Quota, quota_key, split_quota_key
 from borgish.resources import Resources
 from borgish.spec.job import Constraint
 from borgish.spec.shares import Share
-from borgish.vocabulary import Band, State
+from borgish.vocabulary import Band, HandoverCause, State
 from tests.unit.cell.lived import machine, spec
 from tests.unit.cell.test_decide import Desk
 
@@ -90,7 +90,8 @@ def test_a_snapshot_has_all_that_its_cell_was_made_of() -> None:
     leases: Leases = {"ann/web": {0: (TaskLease(8, "m1"),)}}
     more = ({quota.key: quota}, {"r1": answer}, Rules(quota_required=True), ((3, 5),), (7.0,), leases)
     budget = Budget("web", (Constraint("app", "==", ("web",)),), Share())
-    kept = Snapshot(*parts, *more, {"web": budget}, Freeze("ann", 5.0))
+    handovers: Handovers = {"ann/web": {0: Handover(HandoverCause.DRAIN, "m1 is to be empty", 5.0)}}
+    kept = Snapshot(*parts, *more, {"web": budget}, Freeze("ann", 5.0), handovers)
     assert all(msgspec.structs.astuple(kept)), "a field that is left out would not be missed"
     assert Cell(kept).snapshot() == kept
 
@@ -99,6 +100,7 @@ def test_what_is_touched_later_is_added_whatever_it_is() -> None:
     samples: dict[str, Any] = {
         "tasks": {"ann/web": {1}},
         "leases": {"ann/web": {1}},
+        "handovers": {"ann/web": {1}},
         "tasks_gone": {"ann/web": 1},
     }
     for name in Touched.__struct_fields__:

@@ -32,7 +32,7 @@ from borgish.cell.events import (
     TasksEvicted,
     TasksPlaced,
 )
-from borgish.cell.model import Quota
+from borgish.cell.quotas import Quota
 from borgish.cell.rollback import Change, plan
 from borgish.resources import Resources
 from borgish.spec.job import Constraint, Override, Restart

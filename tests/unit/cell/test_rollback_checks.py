@@ -8,7 +8,8 @@ import pytest
 from borgish.bands import Bands
 from borgish.cell.commands import ForgetJob, KillTasks, ScaleJob, SubmitJob
 from borgish.cell.events import JobChanged, QuotaRemoved, QuotaSet, RulesSet
-from borgish.cell.model import Quota, Rules
+from borgish.cell.model import Rules
+from borgish.cell.quotas import Quota
 from borgish.errors import Conflict, OverQuota
 from borgish.resources import Resources
 from borgish.spec.job import Override, Restart

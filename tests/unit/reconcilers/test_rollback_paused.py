@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from borgish.cell.apply import apply_entry
+from borgish.cell.availability import RECOVERED_SECONDS
 from borgish.cell.commands import (
     AdvanceRollouts,
     CordonMachine,
@@ -23,7 +24,6 @@ from borgish.cell.events import Entry, RolloutPaused
 from borgish.cell.model import Job, Rollout, Task
 from borgish.cell.rollout import (
     PAUSED_AFTER_SECONDS,
-    RECOVERED_SECONDS,
     STEADY_SECONDS,
     NotReady,
     not_ready,

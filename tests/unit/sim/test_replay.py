@@ -35,7 +35,7 @@ from borgish.cell.events import (
     TasksEnded,
     TasksPlaced,
 )
-from borgish.cell.model import Quota
+from borgish.cell.quotas import Quota
 from borgish.cell.recorded import PASSES, record
 from borgish.resources import Resources
 from borgish.sim.faux.replay import LOST, NOT_RECORDED, UNKNOWN, Replayed
