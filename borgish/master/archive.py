@@ -29,6 +29,7 @@ from borgish.cell.events import (
     RolloutWentOn,
     TasksEnded,
     TasksEvicted,
+    TasksHandedOver,
     TasksRestarted,
 )
 from borgish.cell.model import Cell, Job, Task
@@ -318,6 +319,8 @@ def _end_causes(entry: Entry) -> Iterator[tuple[tuple[str, int], _EndCause]]:
         if isinstance(event, TasksEvicted):
             end_cause = _EndCause(str(event.cause), event.reason)
             yield from (((event.job, index), end_cause) for index in event.indexes)
+        elif isinstance(event, TasksHandedOver):
+            yield from (((event.job, index), _EndCause("handed over")) for index in event.indexes)
         elif isinstance(event, TasksEnded):
             for row, index in enumerate(event.indexes):
                 if event.attempts:  # the stay that ends here is a later one, which is stopped for it

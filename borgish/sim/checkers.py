@@ -14,9 +14,10 @@ from borgish.cell.events import (
     MachineJoined,
     RolledBack,
     TasksEvicted,
+    TasksHandedOver,
     TasksPlaced,
 )
-from borgish.cell.model import Cell, Drain, Job
+from borgish.cell.model import Cell, Drain, Job, Task
 from borgish.sim.loop import VirtualLoop
 from borgish.sim.machines import Machine
 from borgish.sim.masters import MasterHost
@@ -47,6 +48,7 @@ class Checker(Watcher):
         self.master: Callable[[], MasterHost]  # that leads, or did
         self.machines: Mapping[str, Machine] = {}
         self._on: dict[str, str] = {}  # tasks on the disk, and the machines they were last placed on
+        self._incoming: dict[str, str] = {}  # tasks, and the machines of their last incoming attempts
         self._placed: dict[str, str] = {}  # attempts on the disk, and their machines
         self._drains: dict[str, tuple[Drain, ...]] = {}  # of machines on the disk
         self._read = 0
@@ -112,7 +114,7 @@ class Checker(Watcher):
         if main != key and main not in self._alive_of(machine, main):
             return
         who = split_attempt_key(key)
-        if core is not None and who is not None and core.cell.is_current(machine, who[0], who[1]):
+        if core is not None and who is not None and core.cell.is_wanted(machine, who[0], who[1]):
             self.problems.append(f"{key} is stopped on {machine} and should run there")
 
     def _await_end(self, machine: Machine, key: str) -> None:
@@ -145,6 +147,7 @@ class Checker(Watcher):
                     self._take_placed(event, entry.position)
                 elif isinstance(event, TasksEvicted) and event.cause is Eviction.MACHINE_LOST:
                     self._judge_lost(event, entry)
+                self._take_over(event)
 
     def _take_drains(self, event: AnyEvent) -> None:
         match event:
@@ -158,9 +161,16 @@ class Checker(Watcher):
     def _take_placed(self, event: TasksPlaced, position: int) -> None:
         for index, machine in zip(event.indexes, event.machines, strict=True):
             name = task_name(event.job, index)
-            self._on[name] = self._placed[attempt_key(name, position)] = machine
+            self._placed[attempt_key(name, position)] = machine
+            (self._incoming if index in event.incoming else self._on)[name] = machine
             if any(drain.begun for drain in self._drains.get(machine, ())):
                 self.problems.append(f"{name} is placed on {machine}, which is drained")
+
+    def _take_over(self, event: AnyEvent) -> None:
+        match event:
+            case TasksHandedOver(job, indexes) | TasksEvicted(job=job, taken_over=indexes):
+                for index in indexes:
+                    self._on[task_name(job, index)] = self._incoming[task_name(job, index)]
 
     def _judge_lost(self, event: TasksEvicted, entry: Entry) -> None:
         """What is lost is on a machine that could not be reached."""
@@ -178,7 +188,7 @@ def settled_problems(cell: Cell, machines: Mapping[str, Machine]) -> list[str]:
     wanted = {
         attempt_key(task_name(job.key, task.index), task.attempt, program): task.machine
         for job in cell.jobs.values()
-        for task in job.tasks
+        for task in (*job.tasks, *_incoming(cell, job))
         if task.state is State.RUNNING and not is_alloc_set(job)
         for program in ("", *(each.name for each in job.spec.group))
     }
@@ -196,6 +206,12 @@ def settled_problems(cell: Cell, machines: Mapping[str, Machine]) -> list[str]:
     ]
 
 
+def _incoming(cell: Cell, job: Job) -> Iterator[Task]:
+    """Yield tasks of a job as they will be when their incoming attempts take over."""
+    handovers = cell.handovers.get(job.key, {})
+    yield from (handover.task(index) for index, handover in handovers.items() if handover.attempt)
+
+
 def _is_rightly_paused(cell: Cell, job: Job) -> bool:
     """Return whether a rollout is held for somebody to decide, or people have to decide what goes on: since
     no alloc has room for a task, which uses the budget up, or since an alloc has more in it than the budgets
@@ -207,8 +223,13 @@ def _is_rightly_paused(cell: Cell, job: Job) -> bool:
 
 
 def _waiting(cell: Cell) -> Iterator[str]:
-    for job, indexes in sorted(cell.waiting.items()):
+    for job, waiting in sorted(cell.waiting.items()):
+        # Where an incoming attempt failed on each machine, another is tried when the time of one is over.
+        handovers = cell.handovers.get(job, {})
+        indexes = [index for index in waiting if index not in handovers or not handovers[index].failed]
         spec = cell.jobs[job].spec
+        if not indexes:
+            continue
         if not spec.inside or _has_room(cell, spec):
             yield f"{job} still waits with {len(indexes)} tasks that would fit"
 

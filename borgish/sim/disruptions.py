@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from borgish.cell.apply import apply_entry
 from borgish.cell.availability import live_tasks
-from borgish.cell.events import Entry, RolloutWentOn, TasksEvicted
+from borgish.cell.events import Entry, RolloutWentOn, TasksEvicted, TasksHandedOver
 from borgish.cell.model import Cell, Job, Snapshot, Task
 from borgish.sim.machines import Machine
 from borgish.spec.shares import Share
@@ -31,6 +31,8 @@ def disruption_problems(
     cell, problems = Cell(Snapshot("judged")), []
     for entry in entries:
         at = decided_at[entry.position]
+        handed = _handed_to_nobody(cell, entry, machines, at)
+        problems += [f"entry {entry.position}: {text}" for text in handed]
         if leaving := set(_taken_down(cell, entry, machines, at)):
             by_rollout = {event.job for event in entry.events if isinstance(event, RolloutWentOn)}
             broken = _broken(cell, leaving, machines, at, by_rollout)
@@ -38,6 +40,17 @@ def disruption_problems(
         apply_entry(cell, entry)
         cell.take_touched()
     return problems
+
+
+def _handed_to_nobody(cell: Cell, entry: Entry, machines: Mapping[str, Machine], at: float) -> Iterator[str]:
+    """Yield the tasks that are handed over to attempts whose programs had not begun so long before."""
+    for event in (each for each in entry.events if isinstance(each, TasksHandedOver)):
+        for index in event.indexes:
+            name, handover = task_name(event.job, index), cell.handovers[event.job][index]
+            key = attempt_key(name, handover.attempt)
+            settled = at - cell.jobs[event.job].spec.update.settle_seconds
+            if not machines[handover.machine].programs.had_begun(key, settled):
+                yield f"{name} is handed over to {key} on {handover.machine}, which has not settled"
 
 
 def _taken_down(
@@ -76,7 +89,9 @@ def _was_up(cell: Cell, job: Job, task: Task, machines: Mapping[str, Machine], a
         return False
     machine = machines[task.machine]
     key = attempt_key(task_name(job.key, task.index), task.attempt)
-    return _heard(machine.answered_at, at) and machine.programs.ran(key, at - UP_SECONDS, at)
+    # Also before: a borglet that has just begun reports what it has yet to find of its programs.
+    is_heard = all(_heard(machine.answered_at, each) for each in (at - HEARD_SECONDS, at))
+    return is_heard and machine.programs.ran(key, at - UP_SECONDS, at)
 
 
 def _heard(answered_at: Sequence[float], at: float) -> bool:

@@ -4,7 +4,7 @@ From the journal as it is on the disk, when its entries were committed, and what
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -20,6 +20,7 @@ from borgish.cell.events import (
     RolloutWentOn,
     TasksEnded,
     TasksEvicted,
+    TasksHandedOver,
     TasksPlaced,
     TasksResubmitted,
     follows,
@@ -78,6 +79,7 @@ class Record:
         self._joined: dict[str, float] = {}  # when a machine last joined, also one that is no more
         self._on: dict[str, str] = {}  # by task: where its last attempt was placed
         self._attempt: dict[str, int] = {}  # by task: its last attempt
+        self._incoming: dict[str, tuple[int, str]] = {}  # by task: its last incoming attempt, and where
         self._lost_on: dict[tuple[str, int], str] = {}  # every attempt that was lost, and where
         self._lost: dict[str, list[tuple[int, str]]] = {}  # by task: those of which a result is awaited
         self._rolled_back = 0  # position of the last rollback
@@ -153,14 +155,16 @@ class Record:
                 self._joined[event.machine.name] = at
             case MachineRemoved():
                 self._members.discard(event.machine)
-            case TasksPlaced(job, indexes, machines):
-                for index, machine in zip(indexes, machines, strict=True):
-                    self._place(task_name(job, index), machine, entry.position)
+            case TasksPlaced():
+                self._place(event, entry.position)
+            case TasksHandedOver(job, indexes):
+                self._take_over(job, indexes)
             case TasksEvicted(job, indexes, cause):
                 if cause is Eviction.PREEMPTED:
                     self._judge_preemption(job, event.preemptor)
                 for index in indexes:
                     self._evicted(task_name(job, index), cause)
+                self._take_over(job, event.taken_over)
             case TasksEnded():
                 self._judge_end(event, at)
             case RolledBack():
@@ -172,12 +176,21 @@ class Record:
                     self._changed_at[event.job] = entry.position
                 self._run_anew(event)
 
-    def _place(self, name: str, machine: str, attempt: int) -> None:
-        if attempt <= self._attempt.get(name, 0):
-            self.problems.append(f"attempt {attempt} of {name} comes after {self._attempt[name]}")
-        if name in self._finished:
-            self.problems.append(f"{name} had finished and is placed on {machine}")
-        self._on[name], self._attempt[name] = machine, attempt
+    def _place(self, event: TasksPlaced, attempt: int) -> None:
+        for index, machine in zip(event.indexes, event.machines, strict=True):
+            name = task_name(event.job, index)
+            if attempt <= self._attempt.get(name, 0):
+                self.problems.append(f"attempt {attempt} of {name} comes after {self._attempt[name]}")
+            if name in self._finished:
+                self.problems.append(f"{name} had finished and is placed on {machine}")
+            if index in event.incoming:
+                self._incoming[name] = attempt, machine
+            else:
+                self._on[name], self._attempt[name] = machine, attempt
+
+    def _take_over(self, job: str, indexes: Iterable[int]) -> None:
+        for name in (task_name(job, index) for index in indexes):
+            self._attempt[name], self._on[name] = self._incoming.pop(name)
 
     def _judge_pass(self, preempting: Sequence[TasksEvicted]) -> None:
         """Few leave in one pass, and nobody both leaves and has others leave."""

@@ -48,6 +48,7 @@ TAINT = "leave"
 ALLOCS = 4  # the number of the job that is an alloc set
 FRAGILE = 3  # that of a service which crashes on one machine
 INSIDE = (6, 8)  # those of the jobs that run in it
+HANDING_OVER = (0, 2, 9)  # those of services whose tasks are replaced before they are stopped
 EXCLUSIVE = (3, 5, 10)  # those of which no task may run twice at a time
 
 
@@ -309,7 +310,11 @@ class Clients:
             group=(Program("beside", ("sim",)),) * (number % 4 == 3),
             inside=f"ann/job-{ALLOCS}" if number in INSIDE else "",
             update=Update(
-                Share(1 + number % 3), settle_seconds=float(number % 4), on_failure=ON_FAILURE[number % 2]
+                Share(1 + number % 3),
+                settle_seconds=float(number % 4),
+                deadline_seconds=60.0 if number in HANDING_OVER else 600.0,
+                on_failure=ON_FAILURE[number % 2],
+                handover=number in HANDING_OVER,
             ),
             exclusive=number in EXCLUSIVE,
         )

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 from itertools import count
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from borgish.cell.budgets import Budget
 from borgish.cell.commands import (
     Command,
+    DrainMachines,
     FreezeCell,
     RestartTasks,
     SetBudget,
@@ -19,7 +21,7 @@ from borgish.cell.commands import (
     UntaintMachine,
 )
 from borgish.cell.disruption import Gate
-from borgish.cell.events import RolloutWentOn, TasksEvicted
+from borgish.cell.events import RolloutWentOn, TasksEvicted, TasksHandedOver
 from borgish.cell.model import Job
 from borgish.resources import Resources
 from borgish.sim.faults import NO_FAULTS, Faults
@@ -36,7 +38,7 @@ NEVER = 1e9
 SHOP = SetBudget(Budget("shop", (Constraint("app", "==", ("shop",)),), Share(2)))
 
 
-def spec(name: str, version: str = "1") -> JobSpec:
+def spec(name: str, version: str = "1", *, handover: bool = False) -> JobSpec:
     return JobSpec(
         name,
         "ann",
@@ -46,7 +48,7 @@ def spec(name: str, version: str = "1") -> JobSpec:
         resources=Resources(100, 64 * 1024**2),
         labels={"sim": "service", "app": "shop"},
         disruption=Disruption(Share(2)),
-        update=Update(settle_seconds=1.0),
+        update=Update(settle_seconds=2.0 if handover else 1.0, handover=handover),
     )
 
 
@@ -133,3 +135,52 @@ def test_an_update_that_asks_nobody_is_found(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("borgish.reconcilers.rollout.let_go", asks_nobody)
     problems = changed(NO_FAULTS, 1).run(storm_seconds=140.0, calm_seconds=60.0).problems
     assert any("tasks were down after it" in problem for problem in problems), problems
+
+
+def replaced(faults: Faults, seed: int) -> World:
+    """Let a job whose tasks hand over be updated, restarted and sent from each machine."""
+    world, numbers = World(seed, machines=4, faults=faults, pause_seconds=NEVER), count()
+
+    def ask(command: Command) -> None:
+        world.master.command(command, lambda _: None, "ann", f"h{next(numbers)}", "d")
+
+    what = (
+        (5.0, SubmitJob(spec("web", handover=True))),
+        (30.0, SubmitJob(spec("web", "2", handover=True))),
+        (45.0, DrainMachines((next(iter(world.machines)),))),
+        (60.0, RestartTasks("ann/web")),
+    )
+    for at, command in what:
+        world.clock.after(at, partial(ask, command))
+    return world
+
+
+def handed_over(world: World) -> int:
+    entries = world.master.store.reopen().entries(0)
+    found = [event for entry in entries for event in entry.events if isinstance(event, TasksHandedOver)]
+    return sum(len(event.indexes) for event in found)
+
+
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=2, nightly=8))
+def test_who_hands_over_is_never_down(seed: int) -> None:
+    world = replaced(NO_FAULTS, seed)
+    assert world.run(storm_seconds=120.0, calm_seconds=60.0).problems == ()
+    entries = world.master.store.reopen().entries(0)
+    assert not any(isinstance(event, TasksEvicted) for entry in entries for event in entry.events)
+    assert handed_over(world) >= 16
+
+
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=3, nightly=20))
+def test_handovers_go_on_among_faults(seed: int) -> None:
+    world = replaced(MACHINES_AND_MASTERS, seed)
+    assert world.run(storm_seconds=120.0, calm_seconds=150.0).problems == ()
+    assert handed_over(world) > 0
+
+
+def test_a_handover_to_what_is_not_up_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_placed(*given: Any) -> bool:
+        return bool(given[3].attempt)
+
+    monkeypatch.setattr("borgish.reconcilers.handovers.is_up", is_placed)
+    problems = replaced(MACHINES_AND_MASTERS, 1).run(storm_seconds=120.0, calm_seconds=60.0).problems
+    assert any("which has not settled" in problem for problem in problems), problems

@@ -210,6 +210,8 @@ def whole_report(cell: Cell, machine: str) -> Observe:
         job = cell.jobs[key]
         if not is_alloc_set(job):  # nothing to run
             attempts.append(_seen(cell, job, job.tasks[index]))
+    for key, index in sorted(cell.arriving.get(machine, ())):
+        attempts.append(_seen(cell, cell.jobs[key], cell.handovers[key][index].task(index)))
     return Observe(machine, cell.machines[machine].boot_id, f"{machine}-0", tuple(attempts), whole=True)
 
 

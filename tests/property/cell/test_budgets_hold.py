@@ -31,7 +31,9 @@ from borgish.cell.commands import (
     UnfreezeCell,
     UntaintMachine,
 )
-from borgish.cell.events import Entry, RolloutWentOn, TasksEvicted
+from borgish.cell.events import Entry, RolloutWentOn, TasksEvicted, TasksHandedOver
+from borgish.cell.handover import incoming_of
+from borgish.cell.invariants import violations
 from borgish.cell.model import Cell, Job, Snapshot
 from borgish.clock import Now
 from borgish.master.core import Core
@@ -46,6 +48,7 @@ from tests.property.cell.test_random_lives import machine
 
 MACHINES = ("m1", "m2", "m3", "m4")
 names = st.sampled_from(["a", "b", "c"])
+HANDING_OVER = ("b", "c")
 machines = st.sampled_from(MACHINES)
 
 
@@ -59,7 +62,12 @@ def spec(name: str, tasks: int, priority: int, most: int, app: str, run: str = "
         resources=Resources(600, 64 * 1024**2),
         labels={"app": app},
         disruption=Disruption(Share(most)),
-        update=Update(Share(2) if run == "two" else None, settle_seconds=1.0),
+        update=Update(
+            Share(2) if run == "two" else None,
+            settle_seconds=1.0,
+            deadline_seconds=10.0,
+            handover=name in HANDING_OVER,
+        ),
     )
 
 
@@ -117,6 +125,7 @@ class Told:
 
     def follow(self, entries: tuple[Entry, ...]) -> None:
         for entry in entries:
+            self._judge_handed_over(entry)
             leaving = set(self._leaving(entry))
             if leaving:
                 assert self.cell.freeze is None
@@ -131,6 +140,15 @@ class Told:
                     if any(job.key == key for job in about for key, _ in leaving):
                         self._judge(about, budget.max_unavailable, leaving)
             apply_entry(self.cell, copy.deepcopy(entry))
+
+    def _judge_handed_over(self, entry: Entry) -> None:
+        """Whoever takes over was up."""
+        for event in (each for each in entry.events if isinstance(each, TasksHandedOver)):
+            for index in event.indexes:
+                handover = self.cell.handovers[event.job][index]
+                seen = incoming_of(self.core.observed, self.cell.jobs[event.job], index, handover)
+                assert seen is not None
+                assert seen.phase is Phase.UP
 
     def _leaving(self, entry: Entry) -> Iterator[tuple[str, int]]:
         """Yield the tasks that are well and taken down on purpose by an entry."""
@@ -155,10 +173,13 @@ def reports(core: Core, fates: dict[str, Phase]) -> Iterator[Observe]:
         if not found.up:
             continue
         seen = []
-        for task, attempt in sorted(
+        there = [
             (f"{job}/{index}", core.cell.jobs[job].tasks[index].attempt)
             for job, index in core.cell.placed[name]
-        ):
+        ]
+        arriving = core.cell.arriving.get(name, ())
+        there += [(f"{job}/{index}", core.cell.handovers[job][index].attempt) for job, index in arriving]
+        for task, attempt in sorted(there):
             seen.append(SeenAttempt(task, attempt, fates.get(split_task_name(task)[0], Phase.UP)))
         yield Observe(name, "b", "i", tuple(seen), whole=True)
 
@@ -184,4 +205,5 @@ def test_nobody_is_taken_down_beyond_a_budget(moves: list[tuple[Command | Fate, 
         else:
             inputs.append(CommandRequest(2, move, "ann", f"r{now.mono}", "d"))
         told.follow(core.step([PollsAnswered(dict.fromkeys(MACHINES, now.mono)), *inputs], now).entries)
+        assert violations(core.cell) == []
         assert told.cell.position == core.cell.position
