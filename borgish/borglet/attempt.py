@@ -3,10 +3,12 @@
 ``transitions`` has the table of its stages, purposes and events; ``fire`` here executes it and is all that
 changes a stage. Which event an input is, and what a transition does beside that, is written here. A program
 that is stopped gets its signal (SIGTERM unless its job names another), and is killed when the grace period is
-over. Which attempts there are, and what was reported of them to the master, is the matter of ``core``.
+over. Where the master's order says so it goes on for a while before its signal, so that its clients can leave
+it first. Which attempts there are, and what was reported of them to the master, is the matter of ``core``.
 """
 
 from collections.abc import Callable
+from math import inf
 
 import msgspec
 
@@ -31,6 +33,7 @@ class Cause(msgspec.Struct, frozen=True):
     backoff: Backoff = Backoff()
     permanent_failures: int = 0
     run: RunState | None = None
+    deregister_seconds: float = 0.0  # of an order to stop
 
 
 class Attempt(msgspec.Struct, kw_only=True):
@@ -55,6 +58,8 @@ class Attempt(msgspec.Struct, kw_only=True):
     first_started: Now | None = None  # of the first run
     due: Now | None = None
     end_by: Now | None = None  # whatever its grace, it is killed then; None: nothing bounds it
+    asked: Now | None = None  # to stop, while it was up
+    deregister_seconds: float = 0.0  # from then on it goes on for so long; 0: it does not, or did
     grace_seconds: float = 0.0  # of the stop under way, once signalled
     signalled: bool = False  # the stopping run was sent its signal
     kills: int = 0  # of the stopping run
@@ -124,14 +129,25 @@ class Attempt(msgspec.Struct, kw_only=True):
         else:
             self.fire(Event.ASSIGNED, now)
 
-    def stop(self, why: str, purpose: Purpose, now: Now, *, end_by: Now | None = None) -> None:
+    def stop(
+        self,
+        why: str,
+        purpose: Purpose,
+        now: Now,
+        *,
+        end_by: Now | None = None,
+        deregister_seconds: float = 0.0,
+    ) -> None:
         """End it for a purpose: at once when nothing runs, else by its signal and grace.
 
         ``end_by``: it is killed then, should its grace be longer; of several the soonest counts.
+        ``deregister_seconds``: what is up gets its signal only so long after the first order; of several the
+        least counts.
         """
         if end_by is not None:
             self._bound(end_by)  # also when it has ended: what runs beside it may have not
-        self.fire(TO_STOP[purpose], now, Cause(why))
+        self.deregister_seconds = min(self.deregister_seconds, deregister_seconds)
+        self.fire(TO_STOP[purpose], now, Cause(why, deregister_seconds=deregister_seconds))
 
     def renew(self, stamp: float) -> bool:
         """Take a contact with the master, of then on the clock ``Now.boot``; return whether its lease holds
@@ -218,7 +234,9 @@ class Attempt(msgspec.Struct, kw_only=True):
             case Stage.UP if self.health and self.probe and not self.probe.asked:
                 return self.fire(Event.PROBE_DUE, now) if self.probe.due <= now.mono else []
             case Stage.STOPPING:
-                todo = [] if self.signalled else self.fire(Event.SIGNAL_DUE, now)  # sets what is due
+                signal_at = self.signal_at()
+                is_signal_due = signal_at is not None and signal_at <= now.mono
+                todo = self.fire(Event.SIGNAL_DUE, now) if is_signal_due else []  # sets what is due
                 is_due = self.due is not None and self.due.mono <= now.mono
                 return todo + (self.fire(Event.DUE, now) if is_due else [])
             case Stage.ENDED if self.runs_after_end:
@@ -227,7 +245,7 @@ class Attempt(msgspec.Struct, kw_only=True):
 
     def wake_at(self) -> float | None:
         """Return when (monotonic) ``advance`` is due next; None when nothing is timed."""
-        times = [self.runtime_limit()]
+        times = [self.runtime_limit(), self.signal_at()]
         waits = self.waits_for_group or self.waits_for_lease
         is_timed = self.stage is Stage.STOPPING or (self.stage is Stage.WAITING and not waits)
         if is_timed and self.due:
@@ -240,9 +258,21 @@ class Attempt(msgspec.Struct, kw_only=True):
         """Return when it will have run for too long (monotonic); None when it has no such limit."""
         if not self.spec or not self.spec.max_runtime_seconds or not self.first_started:
             return None
-        if self.ended or self.purpose >= Purpose.FAIL:
+        if self.ended or (self.purpose >= Purpose.FAIL and self.deregister_seconds <= 0):
             return None
         return self.first_started.mono + self.spec.max_runtime_seconds
+
+    def signal_at(self) -> float | None:
+        """Return when (monotonic) what is stopping gets its signal, which may be long ago; None when it has.
+
+        Of a bound on the whole stop its grace comes first: what it does then nobody else can do for it.
+        """
+        if self.stage is not Stage.STOPPING or self.signalled:
+            return None
+        if self.asked is None:
+            return -inf
+        at = self.asked.mono + self.deregister_seconds
+        return at if self.end_by is None else min(at, self.end_by.mono - self.stop_rule.grace_seconds)
 
     # -- what is reported of it ------------------------------------------------------------------
 
@@ -353,11 +383,12 @@ class Attempt(msgspec.Struct, kw_only=True):
     def _stop(self, now: Now, cause: Cause) -> None:
         self._note_purpose(now, cause)
         self.due, self.signalled = None, False
+        self.asked, self.deregister_seconds = now, cause.deregister_seconds
 
     def _signal(self, now: Now, _cause: Cause) -> list[Action]:
         own = self.stop_rule.grace_seconds
         self.grace_seconds = own if self.end_by is None else max(0.0, min(own, self.end_by.mono - now.mono))
-        self.signalled = True
+        self.signalled, self.deregister_seconds = True, 0.0
         self.due = self.due or now.later(self.grace_seconds)
         if self.purpose > Purpose.RESTART and self.spec and self.spec.programs:
             self.end_by = self.end_by or self.due  # for what runs beside it, too
@@ -404,7 +435,7 @@ class Attempt(msgspec.Struct, kw_only=True):
     def _end(self, ending: Ending, reason: str, now: Now) -> None:
         self.ended, self.reason = ending, reason
         self.due, self.started, self.pid, self.probe, self.note = None, None, 0, None, ""
-        self.port_in_use = 0
+        self.port_in_use, self.deregister_seconds = 0, 0.0
         if self.last_exit is None and ending is not Ending.KILL:
             self.last_exit = Exit(reason=reason, at=now.wall)
 

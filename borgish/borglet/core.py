@@ -338,7 +338,8 @@ class BorgletCore:
             if attempt and (self._is_open(attempt) or attempt.stage not in LIVE):
                 why = order.reason or "stopped as asked"
                 bound = now.later(order.grace_seconds) if order.grace_seconds is not None else None
-                attempt.stop(why, Purpose.KILL, now, end_by=bound)
+                seconds = order.deregister_seconds
+                attempt.stop(why, Purpose.KILL, now, end_by=bound, deregister_seconds=seconds)
                 self._touch((order.key,))
         stopped = {order.key for order in assignment.stop}
         for spec in assignment.run:

@@ -29,6 +29,9 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     first_started_mono: float = 0.0
     due_at: float = 0.0
     end_by_at: float = 0.0
+    asked_at: float = 0.0
+    asked_mono: float = 0.0
+    deregister_seconds: float = 0.0
     purpose: Purpose = Purpose.NONE
     why: str = ""
     backoff_ends: int = 0
@@ -96,6 +99,9 @@ def to_entry(attempt: Attempt) -> Entry:
         first_started_mono=_mono(attempt.first_started),
         due_at=_wall(attempt.due),
         end_by_at=_wall(attempt.end_by),
+        asked_at=_wall(attempt.asked),
+        asked_mono=_mono(attempt.asked),
+        deregister_seconds=attempt.deregister_seconds,
         purpose=attempt.purpose,
         why=attempt.why,
         backoff_ends=attempt.backoff.ends,
@@ -127,6 +133,8 @@ def from_entry(entry: Entry, now: Now) -> Attempt:
         first_started=past_moment(entry.first_started_at, entry.first_started_mono, now),
         due=min(due, late, key=lambda t: t.mono) if timed else None,
         end_by=moment(entry.end_by_at, now) if entry.end_by_at else None,
+        asked=past_moment(entry.asked_at, entry.asked_mono, now),
+        deregister_seconds=entry.deregister_seconds,
         purpose=entry.purpose,
         why=entry.why,
         backoff=Backoff(entry.backoff_ends, tuple(moment(f, now) for f in entry.failures)),

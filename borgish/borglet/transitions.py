@@ -19,7 +19,7 @@ class Stage(StrEnum):
     WAITING = "waiting"  # no program runs; a start is due, or its spec is not known yet
     STARTING = "starting"  # a start was asked for and has not been answered
     UP = "up"  # its program runs
-    STOPPING = "stopping"  # its program runs and was asked to end
+    STOPPING = "stopping"  # its program runs and is to end
     ENDED = "ended"  # final
 
 
@@ -51,7 +51,7 @@ class Event(StrEnum):
     RESTART = "restart"  # asked to stop, for this purpose
     FAIL = "fail"
     KILL = "kill"
-    SIGNAL_DUE = "signal due"  # it was asked to stop and has not been signalled
+    SIGNAL_DUE = "signal due"  # it was asked to stop, and its clients have had time to leave it
 
 
 class Do(StrEnum):

@@ -20,7 +20,15 @@ from borgish.cell.model import Cell, Job, Machine, Task
 from borgish.cell.observed import ORPHAN_SECONDS, Observed
 from borgish.clock import Now
 from borgish.spec.substitute import render
-from borgish.vocabulary import CRASH_LOOP_STARTS, NAME_PATTERN, JobKind, Phase, State, task_name
+from borgish.vocabulary import (
+    CRASH_LOOP_STARTS,
+    NAME_PATTERN,
+    JobKind,
+    Phase,
+    State,
+    split_task_name,
+    task_name,
+)
 from borgish.wire.link import (
     UNKNOWN,
     Assignment,
@@ -205,7 +213,11 @@ def stop_orders(cell: Cell, observed: Observed, machine: str, now: Now) -> Itera
             continue
         orphaned_at = seen.orphans.get((task, attempt))
         if orphaned_at is None:
-            yield StopOrder(task, attempt, _why_stopped(cell, task), _notice_seconds(cell, task, attempt))
+            why, notice_seconds = _why_stopped(cell, task), _notice_seconds(cell, task, attempt)
+            # As the job is now, and not as it was when the attempt began: it is about the clients of today.
+            job = cell.jobs.get(split_task_name(task)[0])
+            deregister_seconds = job.spec.deregister_seconds if job is not None else 0.0
+            yield StopOrder(task, attempt, why, notice_seconds, deregister_seconds)
         elif now.mono - orphaned_at >= ORPHAN_SECONDS:
             yield StopOrder(task, attempt, "this cell does not know it")
 

@@ -132,6 +132,13 @@ STOP_FIELDS = (
     Field(
         "grace", duration(0, 600, "10s"), "how long to wait before SIGKILL; 10s unless given", "grace_seconds"
     ),
+    Field(
+        "deregister",
+        duration(0, 600, "5s"),
+        "how long a task that is to end goes on before the signal, for its clients to leave it; 0s unless "
+        "given, 5s with update.handover",
+        "deregister_seconds",
+    ),
 )
 STOP = Record("stop", STOP_FIELDS, "{signal: TERM, grace: 10s}", lambda values: Stop(**values.given))
 
@@ -349,6 +356,7 @@ UPDATE_FIELDS = (
         Choice(OnFailure),
         "pause, or undo: what was before comes back; pause unless given",
     ),
+    Field("handover", Flag(), "true: a task of a service is replaced by one that is up before it is stopped"),
 )
 UPDATE = Record("update", UPDATE_FIELDS, "{at_a_time: 1}", lambda values: Update(**values.given))
 

@@ -12,6 +12,9 @@ from borgish.vocabulary import Appclass, JobKind, OnFailure, Recheck, RestartPol
 MACHINE = "machine"
 """What spread and affinity are over when no attribute is named: each machine is a value of its own."""
 
+HANDOVER_DEREGISTER_SECONDS = 5.0
+"""How long clients have to leave a task that was replaced by another, unless its job says so."""
+
 
 class Restart(msgspec.Struct, frozen=True):
     """When a program that ended is started again on its machine.
@@ -30,10 +33,16 @@ class Restart(msgspec.Struct, frozen=True):
 
 class Stop(msgspec.Struct, frozen=True):
     """How a task is asked to end: a signal by name without SIG, then SIGKILL after the grace (Kubernetes'
-    terminationGracePeriodSeconds, Nomad's kill_timeout)."""
+    terminationGracePeriodSeconds, Nomad's kill_timeout).
+
+    What is to end for good by the master's order goes on for ``deregister_seconds`` before the signal, for
+    clients that learn from the watch to leave it (Nomad's shutdown_delay). None: see
+    ``JobSpec.deregister_seconds``.
+    """
 
     signal: str = "TERM"
     grace_seconds: float = 10.0
+    deregister_seconds: float | None = None
 
 
 class Health(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -132,7 +141,8 @@ class Update(msgspec.Struct, frozen=True):
     At most ``at_a_time`` tasks are down or not settled at once; None: as many as may be unavailable. A
     changed task has settled when it was healthy, or up where nothing probes it, for ``settle_seconds``
     without a break. One that has not after ``deadline_seconds`` has failed. The first ``canaries`` wait for
-    a promotion; what would disrupt more than ``max_disruptions`` tasks (0: no limit) is skipped.
+    a promotion; what would disrupt more than ``max_disruptions`` tasks (0: no limit) is skipped. With
+    ``handover`` a task is replaced by one that is up before it is stopped.
     """
 
     at_a_time: Share | None = None
@@ -212,6 +222,14 @@ class JobSpec(msgspec.Struct, frozen=True):
     def is_service(self) -> bool:
         """Whether it is to keep running, rather than to run to completion."""
         return self.restart.policy is RestartPolicy.ALWAYS
+
+    @property
+    def deregister_seconds(self) -> float:
+        """How long a task that is to end goes on before its signal. A job that hands over without saying how
+        long has clients that are to notice nothing."""
+        if (seconds := self.stop.deregister_seconds) is not None:
+            return seconds
+        return HANDOVER_DEREGISTER_SECONDS if self.update.handover else 0.0
 
     def needs(self, index: int) -> Resources:
         """Return the limits of one task."""

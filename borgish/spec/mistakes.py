@@ -240,13 +240,14 @@ _OTHER_NAMES = {
     "alloc_set": "in",
     "hostports": "fixed_ports",
     "static_ports": "fixed_ports",
+    "shutdown_delay": "deregister",
 }
 
 # Fields of a part, which people look for in the job itself.
 _PART_OF = {
     **dict.fromkeys(("cpu", "ram", "disk", "memory", "mem", "cpus"), "resources"),
     **dict.fromkeys(("policy", "attempts", "within", "backoff", "retries"), "restart"),
-    **dict.fromkeys(("signal", "grace"), "stop"),
+    **dict.fromkeys(("signal", "grace", "deregister", "shutdown_delay"), "stop"),
     **dict.fromkeys(("http", "tcp", "interval", "timeout", "failures"), "health"),
 }
 

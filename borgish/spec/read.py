@@ -163,6 +163,28 @@ def check_alloc_set(values: Values) -> None:
             values.report(field, f"an alloc set runs no program, so {field} has no effect here", hint)
 
 
+def check_handover(values: Values) -> None:
+    """Only a task that may run twice for a moment, and has a place of its own for that, is handed over."""
+    given, node = values.given, _child(values.nodes.get("update"), "handover")
+    update = given.get("update")
+    if node is None or update is None or not update.handover:
+        return
+    place = values.place.at("update").at("handover")
+    if given.get("kind") is JobKind.ALLOC_SET:
+        place.report(node, "an alloc set runs no program, so nothing is handed over", "remove it")
+    elif given.get("restart", Restart()).policy is not RestartPolicy.ALWAYS:
+        message = "only the tasks of a service are handed over, and this job runs to completion"
+        place.report(node, message, "remove it, or write restart: {policy: always}")
+    if given.get("exclusive"):
+        message = "a second process of an exclusive task never runs, so none can take over from the first"
+        place.report(node, message, "remove handover, or exclusive")
+    if "in" in values.nodes:
+        message = "the alloc of a task is given to no second one, so none can take over inside an alloc set"
+        place.report(node, message, "remove it; jobs outside of alloc sets have it")
+    if given.get("gang"):
+        place.report(node, "a gang changes as a whole, and not task by task", "remove handover, or gang")
+
+
 def check_group(values: Values) -> None:
     """Every program of the group has something to run, in the job's runtime."""
     node = values.nodes.get("group")
@@ -302,6 +324,7 @@ CHECKS = (
     check_ports,  # first: others read the names of all ports
     check_program,
     check_alloc_set,
+    check_handover,
     check_group,
     check_health_port,
     check_overrides,

@@ -95,12 +95,15 @@ class StopOrder(msgspec.Struct, frozen=True, omit_defaults=True):
     """One attempt that should end. How (signal, grace) the borglet knows from its ledger.
 
     ``grace_seconds``: it gets no more than this, should its own grace be longer. None: its own.
+    ``deregister_seconds``: what is up goes on for so long before it gets its signal; together they take no
+    longer than ``grace_seconds``, where that is given. Both count from the first order that has them.
     """
 
     task: str
     attempt: int
     reason: str = ""
     grace_seconds: float | None = None
+    deregister_seconds: float = 0.0
 
     @property
     def key(self) -> str:

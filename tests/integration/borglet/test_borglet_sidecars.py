@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import time
 from collections.abc import Callable
 
 import msgspec
@@ -110,6 +111,31 @@ def test_the_task_ends_when_its_main_program_does_and_not_before_its_sidecars(
     done = master.until(key, ended)  # it does not listen, so its grace has to pass
     assert (done.ended, done.last_exit and done.last_exit.code) == (Ending.FAIL, 3)
     assert not alive(report.programs[0].pid)
+
+
+def test_all_of_them_go_on_until_their_clients_have_left(borglet: Borglet, master: Master) -> None:
+    """Also where the borglet is killed meanwhile: the next one goes on with what is left."""
+    asked = "trap 'echo asked; exit 0' TERM; echo armed; while :; do sleep 0.02; done"
+    key = master.place(grouped(asked, asked))
+    before = pids(master.until(key, all_up))
+    wait_until(lambda: output(master) == output(master, "side") == b"armed\n", "both are armed")
+    master.run.pop(key)
+    master.stop[key] = StopOrder("ann/web/0", 7, "drain", deregister_seconds=4.0)
+    master.generation += 1
+    began = time.perf_counter()
+    master.until(key, lambda report: report.phase is Phase.STOPPING)
+    borglet.end(signal.SIGKILL)
+    joins = len(master.joins)
+    borglet.start()
+    wait_until(lambda: len(master.joins) > joins, "joined again")
+    report = master.until(key, lambda report: report.phase is Phase.STOPPING)
+    if time.perf_counter() < began + 3.0:  # else the host was too busy to be seen at it
+        assert pids(report) == before
+        assert output(master) == output(master, "side") == b"armed\n"
+    done = master.until(key, ended)
+    assert (done.ended, done.last_exit and done.last_exit.code) == (Ending.KILL, 0)
+    assert time.perf_counter() >= began + 4.0
+    assert all(b"asked" in output(master, program) for program in ("", "side"))
 
 
 def test_a_stop_in_a_hurry_is_over_in_time_for_all_of_them(borglet: Borglet, master: Master) -> None:

@@ -122,6 +122,14 @@ def stopping(purpose: Purpose) -> Callable[[], Attempt]:
     return make
 
 
+def deregistering() -> Attempt:
+    """It goes on for a while, and then gets its signal."""
+    attempt = up()
+    attempt.stop("why", Purpose.KILL, T0, deregister_seconds=5.0)
+    attempt.advance(T0)
+    return attempt
+
+
 def ended() -> Attempt:
     attempt = up()
     attempt.ran(run(1, Exit(code=0, at=T0.wall)), T0)
@@ -158,6 +166,7 @@ STATES: dict[str, Callable[[], Attempt]] = {
     "stop_restart": stopping(Purpose.RESTART),
     "stop_fail": stopping(Purpose.FAIL),
     "stop_kill": stopping(Purpose.KILL),
+    "deregistering": deregistering,
     "ended": ended,
     "unassigned_up": unassigned_up,
     "unassigned_down": unassigned_down,

@@ -180,6 +180,14 @@ TABLE: dict[str, dict[str, str]] = {
         "ended:kill": "began_and_ended exit_0 exit_1 killed found_nothing found_ended",
         "stopping kill": "grace_over too_long",
     },
+    "deregistering": {
+        "stopping": (
+            "order_run began alive no_start never_starts port_taken old_no_start probe_hit probe_miss "
+            "old_probe found_alive found_newer"
+        ),
+        "stopping TERM": "order_stop order_fail order_restart grace_over too_long",
+        "ended:kill": "began_and_ended exit_0 exit_1 killed found_nothing found_ended",
+    },
     "ended": {
         "ended:finish": (
             "order_run order_stop order_fail order_restart began_and_ended exit_0 exit_1 killed "

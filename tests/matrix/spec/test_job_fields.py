@@ -115,6 +115,7 @@ FIELDS = {
     "restart.backoff": carried("restart.backoff", "1s", "2s", "restart.backoff_seconds"),
     "stop.signal": carried("stop.signal", "TERM", "INT", "stop.signal"),
     "stop.grace": carried("stop.grace", "1s", "2s", "stop.grace_seconds"),
+    "stop.deregister": carried("stop.deregister", "0s", "2s", "stop.deregister_seconds"),
     "health.http": carried(
         "health", {"http": "/", "port": "a"}, {"http": "/b", "port": "a"}, "health.http", **HTTP
     ),
@@ -151,6 +152,7 @@ FIELDS = {
     "update.canaries": master_only("update.canaries", 1, 2, ROLLOUT),
     "update.max_disruptions": master_only("update.max_disruptions", 5, 6, ROLLOUT),
     "update.on_failure": master_only("update.on_failure", "pause", "undo", ROLLOUT),
+    "update.handover": master_only("update.handover", False, True, ROLLOUT),
     "disruption.max_unavailable": master_only("disruption.max_unavailable", 1, "20%", GATE),
     "disruption.max_rate": master_only("disruption.max_rate", "5 per 10m", "6 per 10m", GATE),
     "overrides.*.run": carried("overrides.0.run", ["a"], ["b"], "run"),
@@ -279,6 +281,7 @@ COUNTED = "the scheduler counts it; there is nothing on a machine that could hol
 UNHELD = "no runtime holds the disk of a run to a limit"
 UNLEASED = "containers have no leases: only what their machine says of their end counts"
 UNREAD = "nothing on a machine reads it"
+ORDERED = "the order to stop says it, as the job has it then: its clients are those of that moment"
 IMPLIED = "a probe that has neither http nor command connects to its port"
 
 # What the process runtime makes of an attribute, and what the docker runtime does.
@@ -299,6 +302,7 @@ ATTRIBUTES = {
     "restart.backoff_seconds": (CORE, CORE),
     "stop.signal": (CORE, CORE),
     "stop.grace_seconds": (CORE, CORE),
+    "stop.deregister_seconds": (ORDERED, ORDERED),
     "image": (REFUSED, USED),
     "workdir": (USED, USED),
     "ports": (IN_ENV, USED),
@@ -327,7 +331,7 @@ FULL = AttemptSpec(
     runtime=Runtime.PROCESS,
     resources=Resources(1000, GIB, GIB, {"tokens": 1}, {"gpu": 1000}),
     restart=Restart(RestartPolicy.ALWAYS, 1),
-    stop=Stop(),
+    stop=Stop(deregister_seconds=1.0),
     image="busybox:1",
     workdir="/srv",
     ports={"http": 20000},

@@ -210,7 +210,11 @@ class Machine:
         if self.wanted:
             key = self.rng.choice(sorted(self.wanted))
             gone = self.wanted.pop(key)
-            self.unwanted[key] = StopOrder(gone.task, gone.attempt, "drain")
+            notice_seconds, seconds = (
+                self.rng.choice((None, None, 4.0)),
+                self.rng.choice((0.0, 0.0, 5.0, 30.0)),
+            )
+            self.unwanted[key] = StopOrder(gone.task, gone.attempt, "drain", notice_seconds, seconds)
             self.generation += 1
 
     def new_master(self) -> None:

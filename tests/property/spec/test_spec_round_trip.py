@@ -68,7 +68,7 @@ RESTARTS = st.builds(
     seconds(1000, 10_000_000),
     seconds(100, 300_000),
 )
-STOPS = st.builds(Stop, st.sampled_from(SIGNALS), seconds(0, 600_000))
+STOPS = st.builds(Stop, st.sampled_from(SIGNALS), seconds(0, 600_000), st.none() | seconds(0, 600_000))
 TIMES = {
     "interval_seconds": seconds(100, 3_600_000),
     "timeout_seconds": seconds(10, 600_000),
@@ -134,7 +134,7 @@ def lasting(amount: float) -> str:
 
 def job_file(spec: JobSpec) -> dict[str, Any]:
     """Return a job as its user would write it, every field given."""
-    health = spec.health
+    health, deregister = spec.health, spec.stop.deregister_seconds
     probe = health and {
         **{name: value for name in ("http", "tcp", "port") if (value := getattr(health, name))},
         **({"command": list(health.command)} if health.command else {}),
@@ -162,7 +162,11 @@ def job_file(spec: JobSpec) -> dict[str, Any]:
             "within": lasting(spec.restart.within_seconds),
             "backoff": lasting(spec.restart.backoff_seconds),
         },
-        "stop": {"signal": f"SIG{spec.stop.signal}", "grace": lasting(spec.stop.grace_seconds)},
+        "stop": {
+            "signal": f"SIG{spec.stop.signal}",
+            "grace": lasting(spec.stop.grace_seconds),
+            **({"deregister": lasting(deregister)} if deregister is not None else {}),
+        },
         "health": probe,
         "labels": spec.labels,
         "annotations": spec.annotations,

@@ -4,6 +4,7 @@ wall clock did while the borglet was away."""
 import msgspec
 import pytest
 
+from borgish.borglet.actions import Signal
 from borgish.borglet.attempt import KILL_AGAIN_SECONDS, Attempt
 from borgish.borglet.entry import Entry, from_entry, to_entry
 from borgish.borglet.failures import Backoff, first_probe
@@ -92,6 +93,8 @@ def test_an_attempt_comes_back_as_it_was() -> None:
         first_started=Now(NOW.wall - 900.0, NOW.mono - 20.0),
         due=NOW.later(5.0),
         end_by=NOW.later(9.0),
+        asked=Now(NOW.wall - 400.0, NOW.mono - 3.0),
+        deregister_seconds=7.0,
         purpose=Purpose.RESTART,
         why="unhealthy",
         backoff=Backoff(2, (NOW.later(-30.0),)),
@@ -102,6 +105,12 @@ def test_an_attempt_comes_back_as_it_was() -> None:
         reason="stops",
     )
     assert from_entry(to_entry(attempt), NOW) == attempt
+
+
+def test_a_stop_of_which_an_older_borglet_kept_less_gets_its_signal_at_once() -> None:
+    text = b'{"task": "ann/web/0", "attempt": 7, "spec": null, "stage": "stopping", "purpose": 3, "run": 1}'
+    attempt = from_entry(msgspec.json.decode(text, type=Entry), NOW)
+    assert [type(action) for action in attempt.advance(NOW)] == [Signal]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from borgish.master.core import Core
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
 from borgish.spec.changes import TaskChange
-from borgish.spec.job import Constraint, Disruption, Health, JobSpec, Override, Restart, Update
+from borgish.spec.job import Constraint, Disruption, Health, JobSpec, Override, Restart, Stop, Update
 from borgish.spec.shares import Share
 from borgish.vocabulary import (
     Band,
@@ -125,6 +125,8 @@ def test_a_restart_stays_on_its_machine_with_its_ports(lived: Lived) -> None:
         {"annotations": {"note": "x"}},
         {"restart": Restart(attempts=3)},
         {"update": Update(canaries=1)},
+        {"update": Update(handover=True)},
+        {"stop": Stop(deregister_seconds=5.0)},
         {"constraints": (Constraint("arch", "==", ("amd64",)),)},
         {"disruption": Disruption(Share(2))},
     ],

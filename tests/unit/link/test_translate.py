@@ -3,18 +3,20 @@
 import pytest
 
 from borgish.cell.commands import (
+    Command,
     CordonMachine,
     EvictTasks,
     JoinMachine,
     KillTasks,
     PlaceTasks,
+    ScaleJob,
     SeenAttempt,
     SubmitJob,
 )
-from borgish.cell.observed import SeenMachine
+from borgish.cell.observed import ORPHAN_SECONDS, SeenMachine
 from borgish.link.conversation import Outgoing, attempt_spec, seen_attempt, stop_orders
 from borgish.resources import Resources
-from borgish.spec.job import Program
+from borgish.spec.job import Program, Stop, Update
 from borgish.vocabulary import Eviction, JobKind, Phase
 from borgish.wire.link import AttemptReport, ProgramReport, StopOrder
 from tests.unit.cell.test_decide import NOW, Desk, machine, spec
@@ -75,6 +77,69 @@ def test_a_kill_while_it_waits_leaves_the_notice_as_it_was(desk: Desk) -> None:
     evict(desk, 2.0)
     desk.do(KillTasks("ann/web"))
     assert [order.grace_seconds for order in orders(desk)] == [2.0]
+
+
+def deregistering(seconds: float | None, *, handover: bool = False, tasks: int = 1) -> SubmitJob:
+    return SubmitJob(
+        spec(tasks=tasks, stop=Stop(deregister_seconds=seconds), update=Update(handover=handover))
+    )
+
+
+@pytest.mark.parametrize(
+    "away",
+    [
+        KillTasks("ann/web"),
+        EvictTasks("ann/web", (0,), Eviction.RESTART),
+        EvictTasks("ann/web", (0,), Eviction.DRAIN),
+        EvictTasks("ann/web", (0,), Eviction.TAINTED),
+    ],
+)
+def test_what_is_ended_on_purpose_has_its_clients_leave_it_first(desk: Desk, away: Command) -> None:
+    desk.do(deregistering(3.0))
+    desk.do(away)
+    assert [order.deregister_seconds for order in orders(desk)] == [3.0]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "handover", "expected"),
+    [(None, False, 0.0), (None, True, 5.0), (0.0, True, 0.0), (7.0, True, 7.0), (7.0, False, 7.0)],
+)
+def test_how_long_that_takes_is_as_the_job_has_it_now(
+    desk: Desk, seconds: float | None, handover: bool, expected: float
+) -> None:
+    desk.do(deregistering(60.0))
+    evict(desk, -1.0)
+    desk.do(deregistering(seconds, handover=handover))
+    assert [order.deregister_seconds for order in orders(desk)] == [expected]
+
+
+def test_a_notice_goes_with_it(desk: Desk) -> None:
+    desk.do(deregistering(3.0))
+    evict(desk, 2.0)
+    assert [(order.grace_seconds, order.deregister_seconds) for order in orders(desk)] == [(2.0, 3.0)]
+
+
+def test_a_task_that_its_job_no_longer_has_is_given_time(desk: Desk) -> None:
+    desk.do(deregistering(3.0, tasks=2))
+    desk.do(PlaceTasks("ann/web", (1,), ("m1",)))
+    gone = desk.cell.jobs["ann/web"].tasks[1].attempt
+    seen = desk.observed.machines["m1"]
+    seen.attempts["ann/web/1", gone] = SeenAttempt("ann/web/1", gone, Phase.UP)
+    desk.do(ScaleJob("ann/web", 1))
+    assert [(order.task, order.deregister_seconds) for order in orders(desk)] == [("ann/web/1", 3.0)]
+
+
+def test_what_nobody_knows_of_is_given_none(desk: Desk) -> None:
+    """A job that is gone says nothing of its clients, and an orphan may have been somebody else's."""
+    desk.do(deregistering(3.0))
+    seen = desk.observed.machines["m1"]
+    seen.attempts["ann/gone/0", 2] = SeenAttempt("ann/gone/0", 2, Phase.UP)
+    seen.attempts["ann/web/0", 1] = SeenAttempt("ann/web/0", 1, Phase.UP)
+    seen.orphans["ann/web/0", 1] = NOW.mono - ORPHAN_SECONDS
+    assert [(order.task, order.deregister_seconds) for order in orders(desk)] == [
+        ("ann/gone/0", 0.0),
+        ("ann/web/0", 0.0),
+    ]
 
 
 def test_what_should_run_is_not_told_to_stop(desk: Desk) -> None:

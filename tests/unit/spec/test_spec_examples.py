@@ -76,6 +76,7 @@ def test_exclusive_is_a_service_that_ends_in_time() -> None:
 def test_rolling_begins_with_a_canary_and_undoes_what_fails() -> None:
     spec = example("rolling")
     assert spec.update == Update(Share(2), 5.0, 120.0, 1, 0, OnFailure.UNDO)
+    assert spec.deregister_seconds == 3.0
     assert spec.disruption.max_unavailable == Share(1)
 
 

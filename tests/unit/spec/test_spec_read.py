@@ -39,7 +39,7 @@ ports: [http, admin]
 env: {LOG: debug, N: 012, YES: yes, EMPTY: ""}
 workdir: /srv
 restart: {policy: on_failure, attempts: 3, within: 5m, backoff: 500ms}
-stop: {signal: SIGINT, grace: 30s}
+stop: {signal: SIGINT, grace: 30s, deregister: 2500ms}
 health: {tcp: admin, interval: 1s, timeout: 250ms, failures: 5, grace: 1m}
 labels: {team: search}
 annotations: {note: "two\\nlines"}
@@ -67,7 +67,7 @@ def test_every_field() -> None:
         env={"LOG": "debug", "N": "012", "YES": "yes", "EMPTY": ""},
         workdir="/srv",
         restart=Restart(RestartPolicy.ON_FAILURE, 3, 300.0, 0.5),
-        stop=Stop("INT", 30.0),
+        stop=Stop("INT", 30.0, 2.5),
         health=Health(
             tcp=True,
             port="admin",
@@ -106,6 +106,38 @@ def test_json_is_a_job_file_too() -> None:
 )
 def test_the_appclass_follows_the_restart_policy(policy: str, appclass: Appclass) -> None:
     assert read_job(f"{SMALL}restart: {{policy: {policy}}}", "a").appclass is appclass
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("", 0.0),
+        ("stop: {deregister: 3s}", 3.0),
+        ("update: {handover: false}", 0.0),
+        ("update: {handover: true}", 5.0),
+        ("update: {handover: true}\nstop: {grace: 1s}", 5.0),
+        ("update: {handover: true}\nstop: {deregister: 0s}", 0.0),
+        ("update: {handover: true}\nstop: {deregister: 1m}", 60.0),
+        ("exclusive: true\nstop: {deregister: 3s}", 3.0),
+        ("restart: {policy: never}\nstop: {deregister: 3s}", 3.0),
+    ],
+)
+def test_clients_have_time_to_leave_where_the_job_says_so_or_hands_over(text: str, seconds: float) -> None:
+    assert read_job(SMALL + text, "a").deregister_seconds == seconds
+
+
+def test_an_alloc_set_has_nothing_to_hand_over() -> None:
+    text = "name: room\nkind: alloc_set\nupdate: {handover: true}\nrestart: {policy: never}"
+    assert {mistake.path for mistake in wrong(text)} == {"restart", "update.handover"}
+
+
+def test_other_mistakes_hide_none_of_what_cannot_be_handed_over() -> None:
+    text = "restart: {policy: x}\ngang: true\nexclusive: true\nupdate: {handover: true, settle: 1}"
+    assert [mistake.path for mistake in wrong(SMALL + text)] == [
+        "restart.policy",
+        *("update.handover", "update.handover"),
+        "update.settle",
+    ]
 
 
 def test_an_image_implies_docker_and_needs_no_run() -> None:
@@ -313,6 +345,23 @@ def test_a_name_that_looks_like_something_else_stays_a_name() -> None:
             "arch == amd64",
         ),
         ("constraints: [{a: b}]", 3, 15, "constraints[0]: a mapping, where a single value", "in quotes"),
+        # the order to stop, and who takes over
+        ("stop: {deregister: 5}", 3, 20, "stop.deregister: '5' needs a unit", "5s"),
+        ("stop: {deregister: 11m}", 3, 20, "stop.deregister: '11m' is outside 0ms to 10m", ""),
+        ("deregister: 5s", 3, 1, "'deregister' is not a field of the job", "stop: {deregister: ...}"),
+        ("shutdown_delay: 5s", 3, 1, "'shutdown_delay' is not", "stop: {deregister: ...}"),
+        ("stop: {shutdown_delay: 5s}", 3, 8, "'shutdown_delay' is not", "did you mean deregister?"),
+        ("update: {handover: 1}", 3, 20, "update.handover: '1' is neither true nor false", "true"),
+        *(
+            (f"{job}\nupdate: {{handover: true}}", 4, 20, f"update.handover: {message}", hint)
+            for job, message, hint in (
+                ("restart: {policy: never}", "only the tasks of a service", "restart: {policy: always}"),
+                ("restart: {policy: on_failure}", "only the tasks of a service", "remove it, or"),
+                ("exclusive: true", "a second process of an exclusive task", "or exclusive"),
+                ("in: room", "the alloc of a task is given to no second one", "outside of alloc sets"),
+                ("gang: true", "a gang changes as a whole", "or gang"),
+            )
+        ),
         # overrides
         ("overrides: {1: {}}", 3, 13, "overrides: there is no task 1; the job has 1", "the last one is 0"),
         ("overrides: {01: {}}", 3, 13, "overrides.01: '01' is not a whole number", "write 1"),
