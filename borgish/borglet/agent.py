@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Protocol
 
@@ -199,9 +200,12 @@ class Agent:
         still kept. Raises NotFound when there is none here."""
         known = self._runtime_of(key)
         some = known is not None
-        for runtime in (known,) if known else tuple(self._runtimes.values()):
+        # Of one that was let go the last run may have written nothing, as it was stopped before it began.
+        runs = (previous,) if known or previous else (False, True)
+        there = (known,) if known else tuple(self._runtimes.values())
+        for runtime, is_earlier in product(there, runs):
             with contextlib.suppress(NotFound):
-                async for chunk in runtime.logs(key, previous=previous, follow=follow, tail=tail):
+                async for chunk in runtime.logs(key, previous=is_earlier, follow=follow, tail=tail):
                     some = True
                     yield chunk
                 if some:

@@ -90,10 +90,11 @@ def handover_words(observed: Observed, job: Job, index: int, handover: Handover)
     return f"its incoming attempt {handover.attempt} on {handover.machine} {phase}"
 
 
-def handover_cause(job: Job, handover: Handover) -> str:
+def handover_cause(handover: Handover) -> str:
     """Return why a task is replaced, in words."""
-    by_rollout = job.rollout.reason if job.rollout is not None else ""
-    return handover.reason or by_rollout or str(handover.cause)
+    if handover.cause is HandoverCause.ROLLOUT:
+        return f"its job was {handover.reason}"
+    return handover.reason or str(handover.cause)
 
 
 # Leaving a machine

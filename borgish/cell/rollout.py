@@ -319,7 +319,8 @@ def _task_not_ready(
         if not handover.attempt:
             return NotReady(words, has_failed, handover.since, fatal=has_failed)
         task = handover.task(task.index)
-    found = _not_settled(cell, observed, job, rollout, task, now)
+    who = f"task {task.index}" if handover is None else f"the incoming attempt of task {task.index}"
+    found = _not_settled(cell, observed, job, rollout, task, now, who)
     if found is None and handover is not None:
         return NotReady(words, failed=False, since=task.since)  # it is about to take over
     if found is None or rollout.kind is RolloutKind.ROLLBACK:
@@ -336,14 +337,14 @@ def _task_not_ready(
 
 
 def _not_settled(
-    cell: Cell, observed: Observed, job: Job, rollout: Rollout, task: Task, now: Now
+    cell: Cell, observed: Observed, job: Job, rollout: Rollout, task: Task, now: Now, who: str
 ) -> NotReady | None:
     if task.state is State.PENDING:
         refused = observed.refused.get(job.key, "")
         if task.failed:
             last = task.failed[-1]
-            return NotReady(f"task {task.index} failed on {last.machine}", True, task.since, fatal=True)
-        reason = f"task {task.index} waits for a machine{refused and f': {refused}'}"
+            return NotReady(f"{who} failed on {last.machine}", True, task.since, fatal=True)
+        reason = f"{who} waits for a machine{refused and f': {refused}'}"
         return NotReady(reason, failed=False, since=task.since)
     if task.attempt <= rollout.position:
         return None  # not changed by this rollout, so nothing is learned from it
@@ -351,10 +352,10 @@ def _not_settled(
         if task.ending in (Ending.FINISH, Ending.KILL):
             return None
         how = exit_text(task.exit_code, task.signal) or task.reason
-        reason = f"task {task.index} failed{how and f' ({how})'}"
+        reason = f"{who} failed{how and f' ({how})'}"
         return NotReady(reason, failed=True, since=task.since, fatal=True)
     if not cell.machines[task.machine].up:
-        reason = f"task {task.index} was placed on {task.machine}, which is down"
+        reason = f"{who} was placed on {task.machine}, which is down"
         return NotReady(reason, failed=False, since=task.since)
     if job.spec.kind is JobKind.ALLOC_SET:
         return None  # reserved; there is nothing to come up
@@ -368,13 +369,13 @@ def _not_settled(
     fatal = seen is not None and (
         seen.restarts > 1 or seen.early_ends > 1 or seen.phase is Phase.CRASH_LOOPING
     )
-    return NotReady(f"task {task.index} {_trouble(job, task, seen)}", failed, since=task.since, fatal=fatal)
+    return NotReady(f"{who} {_trouble(job, task, seen)}", failed, since=task.since, fatal=fatal)
 
 
 def _trouble(job: Job, task: Task, seen: SeenAttempt | None) -> str:
     if seen is None:
         return f"was placed on {task.machine}, which has not reported it yet"
-    how = exit_text(seen.exit_code, seen.signal) or seen.exit_reason
+    how = seen.exit_reason or exit_text(seen.exit_code, seen.signal)  # that it was unhealthy, say
     if seen.restarts:
         times = "once" if seen.restarts == 1 else f"{seen.restarts} times"
         return f"was restarted {times} on {task.machine}{how and f' ({how})'}"

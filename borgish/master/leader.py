@@ -354,8 +354,10 @@ class Leader:
         await self.link.close()
         reach("shutdown.unlinked")
         self.turn.stop()
-        if self.guard.is_over:
-            return  # whoever leads has taken over, and a commit of ours may hang for long
+        if self.guard.is_over:  # whoever leads has taken over, and a commit of ours may hang for long
+            # What it raises then is no news: that the lease is over is raised here.
+            turns.add_done_callback(lambda done: done.cancelled() or done.exception())
+            return
         await asyncio.wait({turns})
         lease_watch.cancel()
         if self._checkpointing is not None:

@@ -197,11 +197,17 @@ _BECOMES = {
 }
 
 
+_STOPS = (_BECOMES[TaskChange.RESTART], _BECOMES[TaskChange.MOVE])
+
+
 def _updates(found: DryRun) -> dict[str, str]:
     """Return what becomes of which tasks of a job that runs, by their indexes."""
     if (update := found.update) is None:
         return {}
     parts = {_BECOMES[change]: indexes for change, indexes in update.changes.items()}
+    if found.spec.update.handover and update.stopped:
+        parts = {words: indexes for words, indexes in parts.items() if words not in _STOPS}
+        parts["are replaced: each is stopped when its incoming attempt is up"] = update.stopped
     parts |= {"are placed anew": update.waiting, "run again": update.again}
     return {words: show_indexes(indexes) for words, indexes in parts.items() if indexes}
 

@@ -60,7 +60,7 @@ class _Wanted(msgspec.Struct):
     canary: dict[str, str] = {}
     finish: dict[str, str] = {}
     fail: dict[str, str] = {}
-    hand_over: dict[str, tuple[int, ...]] = {}
+    hand_over: dict[str, tuple[tuple[int, ...], str]] = {}
 
     def commands(self) -> Iterator[Command]:
         if self.stop:
@@ -73,8 +73,8 @@ class _Wanted(msgspec.Struct):
             yield FinishRollouts(self.finish)
         for key, reason in self.fail.items():
             yield FailUpdate(key, reason)
-        for key, indexes in self.hand_over.items():
-            yield BeginHandovers(key, indexes, HandoverCause.ROLLOUT)
+        for key, (indexes, reason) in self.hand_over.items():
+            yield BeginHandovers(key, indexes, HandoverCause.ROLLOUT, reason)
 
 
 def _go_on(
@@ -101,7 +101,7 @@ def _go_on(
             is_stuck = not goes_on and key not in wanted.fail and not rollout.paused
             if is_stuck and waits is not None and waits.pauses(now):
                 wanted.pause[key] = waits.reason
-        left = max(0, left - len(chosen) - len(wanted.hand_over.get(key, ())))
+        left = max(0, left - len(chosen) - len(wanted.hand_over.get(key, ((), ""))[0]))
         if chosen or found.stops_nothing:
             wanted.stop[key] = tuple(chosen)
             known = down_of(cell, observed, job)
@@ -181,10 +181,11 @@ def _canaries_left(job: Job, handovers: Iterable[int]) -> int:
 def _hand_over(cell: Cell, job: Job, staying: Sequence[int], most: int, wanted: _Wanted) -> None:
     """Ask for incoming attempts of so many more tasks at most."""
     rollout, handovers = job.rollout, cell.handovers.get(job.key, {})
+    assert rollout is not None
     fresh = tuple([index for index in staying if index not in handovers][: max(0, most)])
     if fresh and cell.freeze is None:
-        wanted.hand_over[job.key] = fresh
-    elif fresh and rollout is not None and not rollout.paused:
+        wanted.hand_over[job.key] = fresh, rollout.reason
+    elif fresh and not rollout.paused:
         wanted.pause[job.key] = f"the cell is {cell.freeze}"
 
 

@@ -210,7 +210,11 @@ class Topology:
         if known is None:
             return []
         tasks = cell.jobs[key].tasks if key in cell.jobs else ()
-        running = [task.machine for task in tasks if task.state is State.RUNNING]
+        handovers = cell.handovers.get(key, {})  # who is replaced counts where the next one is
+        running = [
+            task.machine for task in tasks if task.state is State.RUNNING and task.index not in handovers
+        ]
+        running += [handover.machine for handover in handovers.values() if handover.attempt]
         there = [rows[machine] for machine in running if machine in rows]
         if len(there) != known.tasks:
             there = [row for row, at in enumerate(jobs) for _ in range(at.get(key, 0))]

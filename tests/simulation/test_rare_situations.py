@@ -36,11 +36,13 @@ SITUATIONS = {
     "": ALWAYS
     | {"TasksEnded fail", "TasksEnded finish late", "TasksEvicted machine lost", "TasksEvicted vanished"}
     | {"MachineDown", "MachineLost", "MachineUp", "MachineRemoved", "JobForgotten", "RolloutPaused"}
-    | {"MachineDrained", "TasksEvicted drain"},
+    | {"MachineDrained", "TasksEvicted drain"}
+    | {"HandoversBegan", "TasksHandedOver", "IncomingEnded", "HandoversEnded", "TasksEvicted taken over"},
     " by a new leader": ALWAYS | {"JobForgotten", "MachineRemoved", "MachineUp"},
     " in a rollback": ALWAYS | {"MachineDown", "MachineLost", "TasksEvicted machine lost"},
     " while a machine is down": (ALWAYS - {"TasksEvicted alloc moved"})
-    | {"MachineDown", "MachineLost", "MachineUp", "TasksEvicted machine lost", "TasksEnded finish late"},
+    | {"MachineDown", "MachineLost", "MachineUp", "TasksEvicted machine lost", "TasksEnded finish late"}
+    | {"HandoversBegan", "TasksHandedOver", "IncomingEnded"},
 }
 NAMED = {happening + meanwhile for meanwhile, there in SITUATIONS.items() for happening in there}
 
@@ -48,7 +50,7 @@ NAMED = {happening + meanwhile for meanwhile, there in SITUATIONS.items() for ha
 def name_of(event: AnyEvent) -> str:
     name = type(event).__name__
     if isinstance(event, TasksEvicted):
-        return f"{name} {event.cause}"
+        return f"{name} taken over" if event.taken_over else f"{name} {event.cause}"
     if isinstance(event, TasksEnded):
         return f"{name} {event.ending}" + " late" * bool(event.attempts)
     return name

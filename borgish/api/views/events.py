@@ -168,8 +168,8 @@ def _evicted(event: TasksEvicted, _entry: Entry) -> Iterator[_Line]:
 
 
 def _handovers_began(event: HandoversBegan, _entry: Entry) -> Iterator[_Line]:
-    why = f": {event.reason}" if event.reason else f" by its {event.cause}"
-    text = f"{_tasks(event.job, event.indexes)} to be replaced by an incoming attempt{why}"
+    why = event.reason or event.cause
+    text = f"{_tasks(event.job, event.indexes)} to be replaced by an incoming attempt: {why}"
     yield _Line("handover", text, event.job, event.indexes)
 
 

@@ -71,7 +71,7 @@ def _incoming(observed: Observed, job: Job, index: int, handover: Handover) -> I
     seen = seen_attempt(observed, task_name(job.key, index), task) if handover.attempt else None
     is_known = observed.known and handover.attempt
     return IncomingView(
-        why=handover_cause(job, handover),
+        why=handover_cause(handover),
         text=handover_words(observed, job, index, handover),
         since=instant(handover.since),
         attempt=handover.attempt,

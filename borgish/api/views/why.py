@@ -88,7 +88,8 @@ def _rollout(job: Job) -> Iterator[str]:
     if (rollout := job.rollout) is None:
         return
     behind = len(rollout.attempts)
-    yield f"It was {rollout.reason}: {task_count(behind)} still to be stopped."
+    done = "replaced" if job.spec.update.handover else "stopped"
+    yield f"It was {rollout.reason}: {task_count(behind)} still to be {done}."
     if rollout.paused and rollout.hold is None:
         yield f"That is paused: {rollout.paused}. It goes on by itself when all that it changed is up."
     elif rollout.paused:
@@ -205,7 +206,7 @@ def _running(
         yield "Its probe has not answered yet."
     handover = cell.handover(job.key, task.index)
     if handover is not None:
-        yield _sentence(f"it is being replaced: {handover_cause(job, handover)}")
+        yield _sentence(f"it is being replaced: {handover_cause(handover)}")
         yield _sentence(handover_words(observed, job, task.index, handover))
         yield "It runs on until that is up."
     elif job.rollout is not None and job.rollout.attempts.get(task.index) == task.attempt:
