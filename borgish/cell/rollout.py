@@ -159,7 +159,7 @@ def _kept_places(cell: Cell, job: Job, indexes: Iterable[int]) -> Iterator[Place
         task = job.tasks[index]
         machine = cell.machines[task.machine]
         stays = changes.of(task) <= TaskChange.RESTART
-        if stays and machine.up and not machine.cordoned:
+        if stays and machine.up and machine.takes_tasks:
             pairs.append((index, machine.name))
     if pairs:
         yield PlacesPromised(job.key, tuple(i for i, _ in pairs), tuple(m for _, m in pairs))

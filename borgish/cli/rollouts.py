@@ -50,7 +50,7 @@ def status_in_full(detail: JobDetail) -> str:
             way = "" if rollout else f": `borgctl job restart {detail.job.name} {last.skipped}` changes them"
             pairs.append(("skipped", f"{last.skipped}, left as they were{way}"))
     text = fields(pairs)
-    return text if rollout or last else f"{text}no update has been made yet\n"
+    return text if rollout or last else f"{text}no update is under way, and none has come to its end yet\n"
 
 
 def _progress(rollout: RolloutView) -> str:

@@ -387,8 +387,9 @@ def _rollout_paused(event: RolloutPaused, _entry: Entry) -> Iterator[_Line]:
 
 
 def _rollout_resumed(event: RolloutResumed, entry: Entry) -> Iterator[_Line]:
-    what = "promoted the canaries" if event.promoted else f"let the {event.kind} go on"
-    yield _Line(event.kind, f"{entry.actor} {what} of {event.job}", event.job)
+    going = f"let the {event.kind} of {event.job} go on"
+    what = f"promoted the canaries of {event.job}" if event.promoted else going
+    yield _Line(event.kind, f"{entry.actor} {what}", event.job)
 
 
 def _rollout_finished(event: RolloutFinished, _entry: Entry) -> Iterator[_Line]:

@@ -17,7 +17,17 @@ from borgish.cell.observed import Observed
 from borgish.cell.suitability import evict_at, why_unsuitable
 from borgish.clock import Now
 from borgish.text import has_index, instant
-from borgish.vocabulary import HELD_BACK, OUTCOMES, Ending, JobKind, Phase, Recheck, State, task_name
+from borgish.vocabulary import (
+    HELD_BACK,
+    OUTCOMES,
+    Ending,
+    JobKind,
+    Phase,
+    Recheck,
+    RolloutKind,
+    State,
+    task_name,
+)
 from borgish.wire.api import EventView, RefusalView, WhyView
 
 TASKS_SHOWN = 20
@@ -90,11 +100,14 @@ def _rollout(job: Job) -> Iterator[str]:
     behind = len(rollout.attempts)
     done = "replaced" if job.spec.update.handover else "stopped"
     yield f"It was {rollout.reason}: {task_count(behind)} still to be {done}."
+    is_rollback = rollout.kind is RolloutKind.ROLLBACK
     if rollout.paused and rollout.hold is None:
-        yield f"That is paused: {rollout.paused}. It goes on by itself when all that it changed is up."
+        waits = "is paused" if is_rollback else "waits"
+        yield f"That {waits}: {rollout.paused}. It goes on by itself when all that it changed is up."
     elif rollout.paused:
         yield f"That waits for somebody: {rollout.paused}."
-    if rollout.paused and (ways := list(ways_out(job, rollout))):
+    is_asked = is_rollback or rollout.hold is not None
+    if rollout.paused and is_asked and (ways := list(ways_out(job, rollout))):
         yield f"{', and '.join(ways)}."
 
 
