@@ -1,8 +1,7 @@
-"""People who use the tasks of a job: they follow the watch for where these are, and ask one after the other."""
+"""People who use the tasks of a job: they follow the watch for where these are, and ask one after another."""
 
 import random
 import threading
-import time
 import urllib.request
 from contextlib import suppress
 from types import TracebackType
@@ -11,6 +10,7 @@ import msgspec
 
 from borgish.cli.lookup import every_task
 from borgish.client import Client
+from borgish.clock import SystemClock
 from borgish.errors import BorgishError
 from borgish.vocabulary import Phase, State
 from borgish.wire.api import TaskView
@@ -78,6 +78,9 @@ class WebLoad:
                         self._take(msgspec.json.decode(message.data, type=list[TaskView]))
             self._ended.wait(PAUSE_SECONDS)
 
+    def _fail(self, what: str) -> None:
+        self.failures.append(f"{SystemClock().now().wall:.3f}: {what}")
+
     def _ask(self, seed: int) -> None:
         chance = random.Random(seed)
         while not self._ended.wait(PAUSE_SECONDS):
@@ -88,7 +91,7 @@ class WebLoad:
                     if view.state is State.RUNNING and view.phase is Phase.HEALTHY
                 ]
             if not usable:
-                self.failures.append(f"{time.time():.3f}: no task is healthy")
+                self._fail("no task is healthy")
                 continue
             chosen = chance.choice(usable)
             url = f"http://127.0.0.1:{chosen.ports[self._port]}/"
@@ -97,4 +100,4 @@ class WebLoad:
                 with urllib.request.urlopen(url, timeout=REQUEST_SECONDS_MAX) as reply:
                     reply.read()
             except OSError as error:
-                self.failures.append(f"{time.time():.3f}: {chosen.name}@{chosen.attempt} at {url}: {error}")
+                self._fail(f"{chosen.name}@{chosen.attempt} at {url}: {error}")

@@ -93,7 +93,10 @@ def test_the_status_says_what_it_waits_for_and_what_to_type(
 def test_the_status_of_a_job_that_was_never_changed(master: FakeMaster, run: Run, capsys: Out) -> None:
     master.has(job())
     assert run("job", "update", "status", "web") == 0
-    assert capsys.readouterr().out == "job      ann/web\nversion  1\nno update is under way, and none has come to its end yet\n"
+    assert (
+        capsys.readouterr().out
+        == "job      ann/web\nversion  1\nno update is under way, and none has come to its end yet\n"
+    )
 
 
 def test_the_status_for_programs(master: FakeMaster, run: Run, capsys: Out) -> None:
