@@ -168,7 +168,8 @@ async def restart_tasks(request: ApiRequest, user: Owner, name: JobName) -> Acce
 async def scale_job(request: ApiRequest, user: Owner, name: JobName) -> Accepted:
     """Give a job another number of tasks."""
     asked = await request.json_as(ScaleRequest)
-    return await request.command(ScaleJob(job_key(user, name), asked.tasks))
+    allowed = checked_affected(asked)
+    return await request.command(ScaleJob(job_key(user, name), asked.tasks, asked.now, allowed))
 
 
 @post(

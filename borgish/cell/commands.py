@@ -43,8 +43,13 @@ class SubmitJob(Command, frozen=True, tag=True):
 
 
 class ScaleJob(Command, frozen=True, tag=True):
+    """Give a job another number of tasks. ``hurried``: fewer also while the cell is frozen;
+    ``max_affected``: see ``KillTasks``."""
+
     job: str
     tasks: int
+    hurried: bool = False
+    max_affected: int | None = None
 
 
 class KillTasks(Command, frozen=True, tag=True):

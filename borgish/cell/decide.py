@@ -14,7 +14,7 @@ import msgspec
 
 from borgish.cell import decide_cell, decide_drains, decide_machines, update
 from borgish.cell.admission import admit, job_warnings
-from borgish.cell.affected import check_affected, stopped_with
+from borgish.cell.affected import check_affected, check_fewer, stopped_with
 from borgish.cell.allocs import check_inside, evicted_with, has_its_alloc, may_preempt
 from borgish.cell.commands import (
     AdvanceRollouts,
@@ -178,6 +178,7 @@ def _scale(cell: Cell, _o: Observed, command: ScaleJob, _actor: str, now: Now) -
         tasks=command.tasks,
         overrides={i: o for i, o in job.spec.overrides.items() if i < command.tasks},
     )
+    check_fewer(cell, job, command.tasks, hurried=command.hurried, allowed=command.max_affected)
     # While a rollback goes on, some beyond those wanted are there still: ended by it, or about to.
     ended = [task.index for task in job.tasks[job.tasks_wanted : spec.tasks] if task.state is State.DEAD]
     admit(cell, spec, [*ended, *range(len(job.tasks), spec.tasks)], now.wall)

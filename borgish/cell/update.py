@@ -8,6 +8,7 @@ rollout has to reach (``cell/rollout.py``). An update under way is replaced by t
 import msgspec
 
 from borgish.cell.admission import admit_change, job_warnings
+from borgish.cell.affected import check_fewer
 from borgish.cell.allocs import check_inside, evicted_with
 from borgish.cell.commands import (
     Decision,
@@ -103,6 +104,7 @@ def decide_update(
     _check_same_job(job, spec)
     check_inside(cell, spec)
     found = update_plan(cell, job, spec)
+    check_fewer(cell, job, spec.tasks, allowed=len(job.tasks))
     fewer = range(spec.tasks, len(job.tasks))
     grown = range(len(job.tasks), spec.tasks)
     admit_change(cell, job, spec, [*found.again, *grown], now.wall)

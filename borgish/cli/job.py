@@ -184,14 +184,16 @@ def scale(
     context: typer.Context,
     job: JobName,
     tasks: Annotated[int, typer.Argument(min=0, metavar="N", help="New number of tasks.")],
+    now: Annotated[bool, typer.Option("--now", help="Stop those too many while the cell is frozen.")] = False,
+    max_affected: MaxAffected = None,
     if_generation: IfGeneration = None,
 ) -> None:
-    """Give a job N tasks."""
+    """Give a job N tasks. Those too many, the last ones, are stopped and gone."""
     from borgish.client import quoted
 
     client = session_of(context).client()
     path = quoted("jobs", *_found(client, job).split("/"), "scale")
-    say_accepted(client.post(path, ScaleRequest(tasks), Accepted, expected=if_generation))
+    say_accepted(client.post(path, ScaleRequest(tasks, now, max_affected), Accepted, expected=if_generation))
 
 
 @app.command()

@@ -510,8 +510,16 @@ def documented(**schema: Any) -> msgspec.Meta:
 Reason = Annotated[str, documented(maxLength=500, pattern=r"^[^\x00]*$")]
 
 
-class ScaleRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+MaxAffected = Annotated[int, documented(minimum=0)]
+
+
+class ScaleRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How many tasks a job is to have. Fewer stop at once: ``now``: also while the cell is frozen;
+    ``max_affected`` is how many running ones may be stopped, none: a small share of the cell's."""
+
     tasks: Annotated[int, documented(minimum=1, maximum=TASKS_PER_JOB_MAX)]
+    now: bool = False
+    max_affected: MaxAffected | None = None
 
 
 Until = Annotated[str, documented(pattern=r"^([1-9][0-9]{0,3}[hd])?$")]  # more is understood
@@ -549,7 +557,6 @@ class FreezeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reason: Reason = ""
 
 
-MaxAffected = Annotated[int, documented(minimum=0)]
 TaskIndex = Annotated[int, documented(minimum=0, maximum=TASKS_PER_JOB_MAX - 1)]
 
 

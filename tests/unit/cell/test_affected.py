@@ -5,11 +5,14 @@ import pytest
 from borgish.cell.affected import FEW
 from borgish.cell.commands import (
     Command,
+    FreezeCell,
     KillTasks,
     LoseMachine,
     RemoveMachine,
     RestartTasks,
+    ScaleJob,
     SetMachineDown,
+    SubmitJob,
     TaintMachine,
 )
 from borgish.cell.model import Rules
@@ -89,3 +92,22 @@ def test_what_the_cell_loses_by_itself_is_no_command_of_anybody() -> None:
     desk = full(FEW + 1)
     desk.do(SetMachineDown("m1", "silent"))
     assert desk.do(LoseMachine("m1", "silent", 1.0))[1] == 2
+
+
+def test_fewer_tasks_have_to_be_said_when_many_stop() -> None:
+    desk = full(FEW + 2, 20)
+    with pytest.raises(Conflict, match=r"would stop 11 of 32 running tasks"):
+        desk.do(ScaleJob("ann/web", 1))
+    assert desk.do(ScaleJob("ann/web", 1, max_affected=FEW + 1))[1] == 1
+
+
+def test_a_freeze_holds_that_tasks_are_taken_from_a_job() -> None:
+    desk = full(3)
+    desk.do(FreezeCell("holidays"))
+    for command in (ScaleJob("ann/web", 2), SubmitJob(spec("web", 2, resources=Resources(10, 1024)))):
+        with pytest.raises(Conflict, match=r"would stop 1 task of ann/web, and the cell is frozen") as no:
+            desk.do(command)
+        assert "`borgctl job scale ann/web 2 --now` does it all the same" in no.value.hint
+    desk.do(ScaleJob("ann/web", 4))  # more of them harm nobody
+    desk.do(ScaleJob("ann/web", 3))  # nor does it to take back what does not run yet
+    assert desk.do(ScaleJob("ann/web", 2, hurried=True))[1] == 1

@@ -23,7 +23,8 @@ def example(name: str) -> JobSpec:
 
 def test_all_are_known() -> None:
     assert [
-        *("allocs", "batch", "container", "dedicated", "devices", "exclusive", "gang", "in-allocs"),
+        *("allocs", "batch", "container", "dedicated", "devices", "exclusive", "gang", "handover"),
+        "in-allocs",
         *("placed", "preemptor", "retried", "rolling", "sidecar", "spread", "ticker", "web"),
     ] == ALL
 
@@ -33,6 +34,13 @@ def test_it_is_read_and_commented(name: str) -> None:
     spec = example(name)
     assert spec.run or spec.kind is JobKind.ALLOC_SET
     assert (JOBS / f"{name}.yaml").read_text().startswith("# ")
+
+
+def test_handover() -> None:
+    spec = example("handover")
+    assert spec.update.handover
+    assert spec.update.on_failure is OnFailure.UNDO
+    assert spec.deregister_seconds == 3.0
 
 
 def test_web() -> None:
