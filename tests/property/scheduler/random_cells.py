@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from borgish.cell.commands import SeenAttempt
-from borgish.cell.model import Cell, Drain, Job, Machine, Taint
+from borgish.cell.model import Cell, Drain, Job, Machine, Taint, Task
 from borgish.cell.observed import Observed
 from borgish.resources import Resources
 from borgish.spec.constraints import matches
@@ -145,24 +145,31 @@ def strangers(draw: st.DrawFn, observed: Observed, name: str) -> None:
     seen.has_unkillable = draw(st.sampled_from([False, False, False, True]))
 
 
+def there_of(cell: Cell, name: str) -> list[tuple[Job, Task]]:
+    """Return what should run on a machine; of incoming attempts the tasks as they will be."""
+    found = [(cell.jobs[key], cell.jobs[key].tasks[index]) for key, index in cell.placed[name]]
+    arriving = cell.arriving.get(name, ())
+    return found + [(cell.jobs[key], cell.handovers[key][index].task(index)) for key, index in arriving]
+
+
 def held(cell: Cell, observed: Observed, name: str) -> Resources:
     """Return what is held on a machine: by the tasks placed there, and by attempts that are leaving."""
     total = Resources()
-    for key, index in cell.placed[name]:
-        total = total.plus(cell.jobs[key].spec.needs(index))
+    for job, placed in there_of(cell, name):
+        total = total.plus(job.spec.needs(placed.index))
     for key, index in cell.promised.get(name, ()):
         total = total.plus(cell.jobs[key].spec.needs(index))
     for (task, attempt), seen in observed.machines[name].attempts.items():
-        if seen.ended is None and not cell.is_current(name, task, attempt):
+        if seen.ended is None and not cell.is_wanted(name, task, attempt):
             total = total.plus(seen.needs)
     return total
 
 
 def ports_held(cell: Cell, observed: Observed, name: str, mono: float) -> list[int]:
     """Return the ports in use on a machine, each as often as it is used."""
-    found = [port for key, index in cell.placed[name] for port in cell.jobs[key].tasks[index].ports]
+    found = [port for _, task in there_of(cell, name) for port in task.ports]
     for (task, attempt), seen in observed.machines[name].attempts.items():
-        if seen.ended is None and not cell.is_current(name, task, attempt):
+        if seen.ended is None and not cell.is_wanted(name, task, attempt):
             found += seen.ports
     return found + [port for port, until in observed.machines[name].ports_blocked.items() if until > mono]
 
@@ -192,11 +199,9 @@ def keeps_off(taint: Taint, wanted: JobSpec) -> bool:
 def devices_free(cell: Cell, observed: Observed, name: str) -> list[int]:
     """Return the thousandths free of each device of a machine."""
     free = [1000] * (cell.machines[name].capacity.devices.get("tpu", 0) // 1000)
-    users = [
-        (cell.jobs[k].tasks[n].devices, cell.jobs[k].spec.needs(n).devices) for k, n in cell.placed[name]
-    ]
+    users = [(task.devices, job.spec.needs(task.index).devices) for job, task in there_of(cell, name)]
     for (task, attempt), seen in observed.machines[name].attempts.items():
-        if seen.ended is None and not cell.is_current(name, task, attempt):
+        if seen.ended is None and not cell.is_wanted(name, task, attempt):
             users.append((seen.devices, seen.needs.devices))
     for devices, asked in users:
         for device in devices:

@@ -1,6 +1,6 @@
 """What holds for every plan on every cell, and after every history of passes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from unittest.mock import patch
 
 import msgspec
@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 
 from borgish.cell.events import (
     AnyEvent,
+    HandoversBegan,
+    HandoversEnded,
+    IncomingEnded,
     JobSubmitted,
     MachineCordoned,
     MachineDown,
@@ -21,6 +24,7 @@ from borgish.cell.events import (
     MachineUncordoned,
     MachineUp,
     TasksEvicted,
+    TasksHandedOver,
 )
 from borgish.cell.model import Cell, Drain, Job
 from borgish.cell.observed import Observed, SeenMachine, forget_machine
@@ -38,7 +42,7 @@ from borgish.scheduler.schedule import Scheduler
 from borgish.scheduler.scoring import ScoreCache, Scored, cost_of, costs_of
 from borgish.scheduler.task_class import TaskClass
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import Eviction, split_task_name
+from borgish.vocabulary import Eviction, HandoverCause, split_task_name
 from tests.profiles import examples
 from tests.property.scheduler.random_cells import (
     MORE,
@@ -52,6 +56,7 @@ from tests.property.scheduler.random_cells import (
     spec,
     strangers,
     suits,
+    there_of,
 )
 from tests.unit.scheduler.cells import NOW, carry_out, happen, machine, preempt, touched
 
@@ -100,7 +105,8 @@ def check_preemptions(cell: Cell, plan: Plan) -> None:
 
 def check_placed(cell: Cell, observed: Observed, key: str, index: int, before: dict[str, set[int]]) -> None:
     job = cell.jobs[key]
-    task = job.tasks[index]
+    handover = cell.handover(key, index)
+    task = job.tasks[index] if handover is None else handover.task(index)
     there = cell.machines[task.machine]
     assert suits(cell, observed, task.machine, job)
     assert not over(there, held(cell, observed, task.machine), job.spec.needs(index))
@@ -112,7 +118,7 @@ def check_placed(cell: Cell, observed: Observed, key: str, index: int, before: d
     assert set(job.spec.fixed_ports.values()) <= set(task.ports)
     assert all(there.ports_low <= port <= there.ports_high for port in chosen)
     assert not before[task.machine] & set(task.ports)
-    everybody = [p for k, n in cell.placed[task.machine] for p in cell.jobs[k].tasks[n].ports]
+    everybody = [port for _, each in there_of(cell, task.machine) for port in each.ports]
     assert len(everybody) == len(set(everybody))
 
 
@@ -203,7 +209,7 @@ def change(cell: Cell, observed: Observed, data: st.DataObject, step: int) -> No
             happen(cell, MARKS[drawn](name))
         elif drawn == "stranger":
             data.draw(STRANGERS(observed, name))
-        elif drawn == "leave" and not cell.placed[name] and not cell.promised.get(name):
+        elif drawn == "leave" and not there_of(cell, name) and not cell.promised.get(name):
             happen(cell, MachineRemoved(name))
             forget_machine(observed, name)
     for job in list(cell.jobs.values()):
@@ -212,12 +218,26 @@ def change(cell: Cell, observed: Observed, data: st.DataObject, step: int) -> No
         ]
         chosen = data.draw(st.sampled_from([None, *running]))
         if chosen is not None:
-            happen(cell, TasksEvicted(job.key, (chosen,), Eviction.DRAIN))
+            happen(cell, *data.draw(st.sampled_from(list(leaving(cell, job, chosen)))))
     if data.draw(st.booleans()):
         happen(cell, MachineJoined(machine(f"x{step}", **data.draw(MORE))))
         observed.machines[f"x{step}"] = SeenMachine()
     if data.draw(st.booleans()):
         happen(cell, JobSubmitted(spec(100 + step, "dan", data.draw(SPECS))))
+
+
+def leaving(cell: Cell, job: Job, index: int) -> Iterator[tuple[AnyEvent, ...]]:
+    """Yield what may happen to a task that leaves its machine: it is evicted, or it is replaced."""
+    handover = cell.handover(job.key, index)
+    yield (TasksEvicted(job.key, (index,), Eviction.DRAIN),)
+    if handover is None:
+        yield (HandoversBegan(job.key, (index,), HandoverCause.DRAIN),)
+        return
+    yield (HandoversEnded(job.key, (index,)),)
+    if handover.attempt:
+        yield (IncomingEnded(job.key, (index,)),)
+        yield (TasksHandedOver(job.key, (index,)),)
+        yield (TasksEvicted(job.key, (index,), Eviction.DRAIN, taken_over=(index,)),)
 
 
 def waiting_of(cell: Cell, key: str) -> set[int]:

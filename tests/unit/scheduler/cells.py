@@ -61,7 +61,9 @@ def happen(cell: Cell, *events: AnyEvent) -> None:
 def carry_out(cell: Cell, plan: Plan) -> None:
     """Put the plan's placements, promises and preemptions into the cell, an entry each."""
     for each in plan.placements:
-        places = (each.indexes, each.machines, each.ports, each.devices, each.allocs)
+        handovers = cell.handovers.get(each.job, {})
+        incoming = tuple(index for index in each.indexes if index in handovers)
+        places = (each.indexes, each.machines, each.ports, each.devices, each.allocs, incoming)
         happen(cell, TasksPlaced(each.job, *places))
     for promise in plan.promises:
         happen(cell, PlacesPromised(promise.job, promise.indexes, promise.machines))
