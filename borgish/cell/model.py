@@ -169,6 +169,12 @@ class Rollout(msgspec.Struct, frozen=True):
     has_begun: bool = False  # it has reached a task
     at: float = 0.0  # when it began; seconds since 1970
     resumed: float = 0.0  # when somebody last let it go on
+    replaces: int = 0  # position of the first of those, one after the other, that this took the place of
+
+    @property
+    def changed_since(self) -> int:
+        """The position after which its tasks were changed, by it or by those that it took the place of."""
+        return self.replaces or self.position
 
     def ends(self, index: int) -> bool:
         """Return whether the task is to be over, rather than to run anew."""

@@ -209,7 +209,7 @@ def desired(job: Job | None) -> Job | None:
 
 def _vanishing(job: Job, info: RollbackInfo) -> JobPlan | None:
     """Its tasks end; when none runs it is gone at once. None when that is under way."""
-    rollout = _rollout((task for task in job.tasks if task.state is State.RUNNING), 0, {}, info)
+    rollout = _rollout(job, (task for task in job.tasks if task.state is State.RUNNING), 0, {}, info)
     if _is_under_way(job, None, rollout):
         return None
     restored = None
@@ -256,7 +256,7 @@ def _changing(job: Job, before: Job, machines: Mapping[str, Machine], info: Roll
         for task in before.tasks
         if task.state is not State.DEAD and actions.get(task.index) is not _Action.KEEP_RESULT
     )
-    rollout = _rollout(behind, len(before.tasks), ending, info)
+    rollout = _rollout(job, behind, len(before.tasks), ending, info)
     if changed <= rollout.attempts.keys() and _is_under_way(job, before, rollout):
         return None
     # Tasks too many stay while one of them runs, and those of them that wait are dead meanwhile.
@@ -291,11 +291,14 @@ def _changing(job: Job, before: Job, machines: Mapping[str, Machine], info: Roll
     )
 
 
-def _rollout(behind: Iterable[Task], tasks: int, records: dict[int, Task], info: RollbackInfo) -> Rollout:
-    """Return the rollout by which running tasks are reached."""
+def _rollout(
+    job: Job, behind: Iterable[Task], tasks: int, records: dict[int, Task], info: RollbackInfo
+) -> Rollout:
+    """Return the rollout by which running tasks of a job are reached."""
     attempts = {task.index: task.attempt for task in behind}
     hurried, reason, position, to = info.hurried, info.reason, info.position, info.to
-    return Rollout(attempts, tasks, records, hurried, reason, position, to, at=info.at)
+    replaces = job.rollout.changed_since if job.rollout is not None else 0
+    return Rollout(attempts, tasks, records, hurried, reason, position, to, at=info.at, replaces=replaces)
 
 
 def _is_under_way(job: Job, before: Job | None, rollout: Rollout) -> bool:

@@ -336,6 +336,28 @@ def _task_not_ready(
     return msgspec.structs.replace(found, reason=f"{found.reason}, for more than {deadline}", fatal=True)
 
 
+def _settle_seconds(job: Job, rollout: Rollout) -> float:
+    return STEADY_SECONDS if rollout.kind is RolloutKind.ROLLBACK else job.spec.update.settle_seconds
+
+
+def unsettled_first(observed: Observed, job: Job, running: Sequence[int], now: Now) -> list[int]:
+    """Return tasks that a rollout has yet to reach with those first that one before it has changed and that
+    have not settled since: to stop others beside them would be beyond what may be unsettled at once."""
+    rollout = job.rollout
+    if rollout is None or not rollout.replaces:
+        return list(running)
+    seconds = _settle_seconds(job, rollout)
+
+    def has_settled(index: int) -> bool:
+        task = job.tasks[index]
+        if task.attempt <= rollout.replaces:
+            return True
+        seen = observed.attempt(task.machine, task_name(job.key, index), task.attempt)
+        return seen is not None and is_settled(job, seen, seconds, now)
+
+    return sorted(running, key=has_settled)
+
+
 def _not_settled(
     cell: Cell, observed: Observed, job: Job, rollout: Rollout, task: Task, now: Now, who: str
 ) -> NotReady | None:
@@ -346,7 +368,7 @@ def _not_settled(
             return NotReady(f"{who} failed on {last.machine}", True, task.since, fatal=True)
         reason = f"{who} waits for a machine{refused and f': {refused}'}"
         return NotReady(reason, failed=False, since=task.since)
-    if task.attempt <= rollout.position:
+    if task.attempt <= rollout.changed_since:
         return None  # not changed by this rollout, so nothing is learned from it
     if task.state is State.DEAD:
         if task.ending in (Ending.FINISH, Ending.KILL):
@@ -360,9 +382,7 @@ def _not_settled(
     if job.spec.kind is JobKind.ALLOC_SET:
         return None  # reserved; there is nothing to come up
     seen = observed.attempt(task.machine, task_name(job.key, task.index), task.attempt)
-    is_update = rollout.kind is not RolloutKind.ROLLBACK
-    seconds = job.spec.update.settle_seconds if is_update else STEADY_SECONDS
-    if seen is not None and is_settled(job, seen, seconds, now):
+    if seen is not None and is_settled(job, seen, _settle_seconds(job, rollout), now):
         return None
     failed = seen is not None and (seen.restarts > 0 or seen.phase is Phase.UNHEALTHY)
     # It is given one restart in place; the next end is one too many.

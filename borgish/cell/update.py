@@ -161,6 +161,7 @@ def _rollout_of(
         undo_to=0 if undoes else undo_to,
         promoted=undoes,
         at=now.wall,
+        replaces=before.changed_since if before is not None else 0,
     )
 
 

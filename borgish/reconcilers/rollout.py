@@ -33,6 +33,7 @@ from borgish.cell.rollout import (
     max_at_a_time,
     not_ready,
     stoppable,
+    unsettled_first,
 )
 from borgish.clock import Now
 from borgish.reconcilers.settings import ReconcileSettings
@@ -136,7 +137,7 @@ def _next(
     handovers = cell.handovers.get(job.key, {})
     taking_over = {index for index, handover in handovers.items() if handover.attempt}
     free = [index for index in running if index in down and index not in taking_over]
-    others = [index for index in running if index not in down]
+    others = unsettled_first(observed, job, [index for index in running if index not in down], now)
     if rollout.records or rollout.tasks < len(job.tasks):
         others.sort(key=lambda index: not rollout.ends(index))
     room = _room(job, waits)

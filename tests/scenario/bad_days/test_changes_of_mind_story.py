@@ -4,7 +4,7 @@ import pytest
 
 from borgish.vocabulary import Hold
 from tests.scenario.bad_days.conftest import Days
-from tests.scenario.bad_days.day import CHANGED, DRAINED, MOST, SETTLE_SECONDS, TASKS, WEB, Day, web
+from tests.scenario.bad_days.day import CHANGED, MOST, SETTLE_SECONDS, TASKS, WEB, Day, web
 
 BESIDE = "ann/beside"
 
@@ -39,7 +39,7 @@ def untouched_where_not(reached: list[bool], day: Day) -> bool:
 
 
 def test_a_newer_submission_replaces_the_update_that_is_under_way(days: Days) -> None:
-    day = days(DRAINED)
+    day = days(CHANGED)
     begun(day)
     day.status()
     reached = day.versions().count(2)
@@ -58,7 +58,7 @@ def test_a_newer_submission_replaces_the_update_that_is_under_way(days: Days) ->
 
 @pytest.mark.parametrize("tenths", range(0, 210, 9))
 def test_replaced_at_any_moment(days: Days, tenths: int) -> None:
-    day = days(DRAINED)
+    day = days(CHANGED)
     begun(day, tenths)
     day.submit(web(3))
     day.until(day.is_over)
@@ -68,7 +68,7 @@ def test_replaced_at_any_moment(days: Days, tenths: int) -> None:
 
 
 def test_replaced_again_and_again(days: Days) -> None:
-    day = days(DRAINED)
+    day = days(CHANGED)
     begun(day, 5)
     for release in range(3, 20):
         day.submit(web(release))
@@ -100,7 +100,7 @@ def test_a_mended_version_replaces_one_that_crashes(days: Days) -> None:
 
 @pytest.mark.parametrize("tenths", range(0, 210, 19))
 def test_undone_at_any_moment(days: Days, tenths: int) -> None:
-    day = days(DRAINED)
+    day = days(CHANGED)
     begun(day, tenths)
     reached = [version == 2 for version in day.versions()]
     if not day.is_over():
@@ -115,7 +115,7 @@ def test_undone_at_any_moment(days: Days, tenths: int) -> None:
 
 
 def test_the_cell_is_rolled_back_during_an_update(days: Days) -> None:
-    day = days(DRAINED)
+    day = days(CHANGED)
     day.submit(beside(1))
     day.submit(web(1))
     day.wait(15.0)
@@ -140,7 +140,7 @@ def test_the_cell_is_rolled_back_during_an_update(days: Days) -> None:
 @pytest.mark.parametrize("only", ["", f" --only {WEB}"], ids=["cell", "job"])
 @pytest.mark.parametrize("tenths", range(0, 240, 19))
 def test_rolled_back_at_any_moment_of_an_update(days: Days, tenths: int, only: str) -> None:
-    day = days(DRAINED)
+    day = days(CHANGED)
     day.submit(web(1))
     day.wait(15.0)
     good = day.position
@@ -156,7 +156,7 @@ def test_rolled_back_at_any_moment_of_an_update(days: Days, tenths: int, only: s
 
 def test_an_update_that_was_rolled_back_can_be_gone_on_with(days: Days) -> None:
     """A rollback of the rollback leads back into the update, which goes on."""
-    day = days(DRAINED)
+    day = days(CHANGED)
     day.submit(web(1))
     day.wait(15.0)
     good = day.position
