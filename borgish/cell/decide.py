@@ -95,7 +95,7 @@ from borgish.cell.model import Cell, Job, task_count
 from borgish.cell.observed import Observed
 from borgish.cell.rollback_checks import check_kept, decide_rollback
 from borgish.cell.rollout import decide_advance, decide_finish, decide_pause
-from borgish.cell.update import decide_update, restart_rollout, tasks_to_run
+from borgish.cell.update import decide_update, restart_rollout, tasks_to_run, waits_for_somebody
 from borgish.clock import Now
 from borgish.errors import Conflict, Invalid, NotFound
 from borgish.vocabulary import TASKS_PER_JOB_MAX, Ending, Eviction, State
@@ -227,7 +227,7 @@ def _restart(cell: Cell, _o: Observed, command: RestartTasks, actor: str, now: N
         return Decision((*evicted, *moved, *again, *tried), job.key, text)
     began = restart_rollout(cell, job, running, actor, now)
     text = f"{text}, a few at a time" if len(running) > 1 else text
-    return Decision((began, *again, *tried), job.key, text)
+    return Decision((began, *again, *tried), job.key, text, tuple(waits_for_somebody(job)))
 
 
 def _forget(cell: Cell, _o: Observed, command: ForgetJob, _actor: str, _now: Now) -> Decision:

@@ -5,6 +5,8 @@ a stop are of the new version from then on, those that wait will be placed as su
 rollout has to reach (``cell/rollout.py``). An update under way is replaced by the next from where it is.
 """
 
+from collections.abc import Iterator
+
 import msgspec
 
 from borgish.cell.admission import admit_change, job_warnings
@@ -32,6 +34,7 @@ from borgish.cell.observed import Observed
 from borgish.cell.rollback import same_version
 from borgish.cell.rollback_checks import check_kept
 from borgish.cell.rollout import Changes
+from borgish.cell.room import Room
 from borgish.clock import Now
 from borgish.errors import Conflict, NotFound, Refused
 from borgish.spec.changes import FIELDS, Fixed, SpecChange, TaskChange, changed_fields
@@ -118,9 +121,17 @@ def decide_update(
     moved = evicted_with(cell, job, fewer, reason)
     again = (TasksResubmitted(job.key, found.again),) * bool(found.again)
     tried = forgotten(cell, job, range(spec.tasks)) if is_new else ()  # of another program nothing is known
+    notes = [*job_warnings(cell, spec), *_no_room(cell, job, spec, found, now)]
     changed = JobChanged(job.key, spec, version, rollout)
     text = f"{job.key} is {reason}{_in_words(job, spec, found, rollout) if is_new else ''}"
-    return Decision((changed, *moved, *again, *tried), job.key, text, tuple(job_warnings(cell, spec)))
+    return Decision((changed, *moved, *again, *tried), job.key, text, tuple(notes))
+
+
+def _no_room(cell: Cell, job: Job, spec: JobSpec, found: UpdatePlan, now: Now) -> Iterator[str]:
+    """Say that what has to move finds no room: it would be stopped, and wait."""
+    moving = found.changes.get(TaskChange.MOVE, ())
+    if moving and not Room(cell, now).take(msgspec.structs.replace(job, spec=spec), moving[0]):
+        yield f"task {moving[0]} has to move, and no machine that takes new tasks has room for it now"
 
 
 def _check_same_job(job: Job, spec: JobSpec) -> None:
@@ -142,7 +153,8 @@ def _rollout_of(
     if before is not None:  # what a rollback was to end
         attempts |= {i: a for i, a in before.attempts.items() if i in records and i < spec.tasks}
     change = SpecChange(job.spec, spec)
-    restarts = any(change.of(index) >= TaskChange.RESTART for index in (0, *spec.overrides))
+    own = {index for index in job.spec.overrides if index < spec.tasks} | spec.overrides.keys()
+    restarts = any(change.of(index) >= TaskChange.RESTART for index in (0, *own))
     if not attempts and before is None and not restarts:
         return None
     undo_to = job.version
@@ -252,6 +264,14 @@ def restart_rollout(cell: Cell, job: Job, running: tuple[int, ...], actor: str, 
         at=now.wall,
     )
     return RolloutBegan(job.key, rollout)
+
+
+def waits_for_somebody(job: Job) -> Iterator[str]:
+    """Say of what joins a rollout that nothing of it happens before somebody lets it go on."""
+    rollout = job.rollout
+    if rollout is not None and rollout.hold is not None:
+        way = "promote" if rollout.hold is Hold.CANARY else "resume"
+        yield f"it waits for `borgctl job update {way} {job.key}`, with the {rollout.kind} that is under way"
 
 
 # Steering

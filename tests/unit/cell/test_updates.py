@@ -24,6 +24,7 @@ from borgish.cell.rollout import TRY_ON_SECONDS
 from borgish.cell.update import update_plan
 from borgish.errors import Conflict, NotFound, OverQuota
 from borgish.master.core import Core
+from borgish.master.step import CommandRequest
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
 from borgish.spec.changes import TaskChange
@@ -40,6 +41,7 @@ from borgish.vocabulary import (
     RolloutKind,
     State,
 )
+from borgish.wire.api import Accepted
 from tests.unit.cell.lived import CRASHES, FIVE, GIB, LOOPS, Lived, machine, spec
 
 JOB = "ann/web"
@@ -588,3 +590,32 @@ def test_what_it_is_already_is_said_with_those_that_differ(lived: Lived) -> None
     with pytest.raises(Conflict, match="ann/web is just what it was in version 1") as refused:
         lived.do(UndoUpdate(JOB, 1))
     assert refused.value.hint == "earlier versions that differ: 2"
+
+
+def test_a_restart_that_waits_for_somebody_says_so(lived: Lived) -> None:
+    lived.do(SubmitJob(web(run=NEW)))
+    lived.do(PauseUpdate(JOB))
+    said = lived.core.step([CommandRequest(0, RestartTasks(JOB), "ann")], lived.now.later(1.0))
+    ((_, reply),) = said.replies
+    assert isinstance(reply, Accepted)
+    assert reply.notes == (
+        f"it waits for `borgctl job update resume {JOB}`, with the update that is under way",
+    )
+
+
+def test_limits_for_which_there_is_no_room_are_noted(lived: Lived) -> None:
+    larger = web(resources=Resources(7900, GIB, 0))
+    lived.do(SubmitJob(spec("other", tasks=2, resources=Resources(7000, GIB, 0))))
+    lived.settle()
+    ask = CommandRequest(0, SubmitJob(larger), "ann")
+    ((_, reply),) = lived.core.step([ask], lived.now.later(1.0)).replies
+    assert isinstance(reply, Accepted)
+    assert "task 0 has to move, and no machine that takes new tasks has room for it now" in reply.notes
+
+
+def test_an_update_of_tasks_that_wait_is_watched_where_one_loses_what_was_its_own() -> None:
+    lived = Lived()
+    large = web(tasks=2, resources=Resources(9000, GIB, 0))
+    lived.do(SubmitJob(msgspec.structs.replace(large, overrides={1: Override(env={"A": "1"})})))
+    lived.do(SubmitJob(large))
+    assert rollout(lived).kind is RolloutKind.UPDATE
