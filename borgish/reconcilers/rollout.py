@@ -194,10 +194,14 @@ def _late(
     job: Job, handovers: Mapping[int, Handover], staying: Sequence[int], waits: NotReady | None, now: Now
 ) -> list[int]:
     """Return those for which no machine had room for so long that they are taken down within the budgets, as
-    they would be without handover; only as many as have settled before."""
+    they would be without handover; only as many as have settled before, and as it may disrupt."""
+    rollout, update = job.rollout, job.spec.update
+    assert rollout is not None
     late = [index for index in staying if index in handovers and is_late(job, handovers[index], now)]
     changing = (waits.tasks if waits is not None else 0) - sum(index in handovers for index in staying)
     most = job.spec.disruption.max_unavailable.of(max(1, job.tasks_wanted))
+    if update.max_disruptions and rollout.kind is not RolloutKind.ROLLBACK:
+        most = min(most, update.max_disruptions - rollout.disruptions)
     return late[: max(0, most - changing)]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from borgish.client import Client
 from borgish.wire.api import Accepted, DrainRequest, JobDetail, MachineView, UndrainRequest
-from tests.bench.figure import Figure, at_most
+from tests.bench.figure import Figure, at_least
 from tests.bench.programs import BenchJob
 from tests.bench.sizes import Sizes
 from tests.cells import cell, wait_until
@@ -73,8 +73,9 @@ def _update(client: Client, loads: Client, tasks: int, *, handover: bool) -> Ite
     failed, way = len(load.failures), "handover" if handover else "no_handover"
     name, note = f"change.update.{tasks}_web", f"{failed} of {load.asked} requests failed"
     yield Figure(f"{name}.{way}", "s", [seconds], peer=f"{AT_A_TIME} at a time, settle {SETTLE}")
-    goal = at_most(0) if handover else None
-    yield Figure(f"{name}.{way}.failed", "requests", [float(failed)], goal, peer=note)
+    answered = 100 * (1 - failed / max(1, load.asked))
+    goal = at_least(100) if handover else None
+    yield Figure(f"{name}.{way}.answered", "%", [answered], goal, peer=note, decimals=2)
 
 
 def _is_updated(client: Client, job: BenchJob, tasks: int) -> bool:

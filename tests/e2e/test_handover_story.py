@@ -62,6 +62,9 @@ def test_nobody_sees_an_error(cell: RealCell) -> None:
         undone = say("job", "submit", "-", "--user", "ann", stdin=broken, code=1)
         assert "version 3 replaces version 2: undone since the incoming attempt of task 0" in undone
         say("job", "wait", "shop")
+        assert "File not found" in cell.ok("task", "logs", "--previous", "shop/0")
+        none = cell.borgctl("task", "logs", "--incoming", "shop/0")
+        assert "ann/shop/0 has no incoming attempt" in none.err
         # It never took over: what ran runs on.
         assert {index: task.attempt for index, task in tasks_of(cell, "ann/shop").items()} == before
 
