@@ -331,15 +331,18 @@ def _handovers_began(cell: Cell, event: HandoversBegan, entry: Entry) -> None:
 
 
 def _tasks_handed_over(cell: Cell, event: TasksHandedOver, entry: Entry) -> None:
-    transition(cell, cell.jobs[event.job], event.indexes, TaskEvent.HAND_OVER, entry.at)
+    job = cell.jobs[event.job]
+    transition(cell, job, event.indexes, TaskEvent.HAND_OVER, entry.at)
+    for index, restarts in zip(event.indexes, event.restarts, strict=False):
+        job.tasks[index].restarts = restarts
 
 
-def _incoming_ended(cell: Cell, event: IncomingEnded, _entry: Entry) -> None:
+def _incoming_ended(cell: Cell, event: IncomingEnded, entry: Entry) -> None:
     job = cell.jobs[event.job]
     for place, index in enumerate(event.indexes):
         before = cell.handovers[job.key][index]
         failed = with_failure(before.failed, event.failed[place]) if event.failed else before.failed
-        set_handover(cell, job, index, Handover(before.cause, before.reason, before.since, failed=failed))
+        set_handover(cell, job, index, Handover(before.cause, before.reason, entry.at, failed=failed))
 
 
 def _handovers_ended(cell: Cell, event: HandoversEnded, _entry: Entry) -> None:
@@ -583,6 +586,8 @@ def _rollout_resumed(cell: Cell, event: RolloutResumed, entry: Entry) -> None:
     job.rollout = msgspec.structs.replace(
         job.rollout, paused="", hold=None, promoted=promoted, resumed=entry.at
     )
+    for index, handover in list(cell.handovers.get(job.key, {}).items()):
+        set_handover(cell, job, index, msgspec.structs.replace(handover, failed=()))  # it is tried anew
     touch(cell, job, ())
 
 

@@ -122,11 +122,12 @@ class BeginHandovers(Command, frozen=True, tag=True):
 
 
 class HandOverTasks(Command, frozen=True, tag=True):
-    """Reconcilers: these incoming attempts are up, and take over."""
+    """Reconcilers: these incoming attempts are up, and take over; ``restarts``: local ones, of each."""
 
     job: str
     indexes: tuple[int, ...]
     attempts: tuple[int, ...]
+    restarts: tuple[int, ...] = ()
 
 
 class EndIncoming(Command, frozen=True, tag=True):

@@ -258,6 +258,7 @@ def observe(cell: Cell, _o: Observed, report: Observe, _actor: str, now: Now) ->
     if machine is None:
         return Decision((), report.machine, "not in this cell")
     events: list[AnyEvent] = [*_machine_events(machine, report)]
+    events.extend(ends_of_incoming(cell, report, now) if cell.handovers else ())  # they take over no more
     news = [a for a in report.changed if cell.is_current(machine.name, a.task, a.attempt)]
     if report.boot_id != machine.boot_id:
         gone = [a for a in news if _is_gone_with_boot(a)]
@@ -266,7 +267,6 @@ def observe(cell: Cell, _o: Observed, report: Observe, _actor: str, now: Now) ->
             reason = f"{machine.name} was rebooted"
             events.append(TasksEvicted(job, tuple(index for index, _ in rows), Eviction.VANISHED, reason))
     events.extend(_restarts(cell, news))  # first: of a task that has ended since, the count is history too
-    events.extend(ends_of_incoming(cell, report, now) if cell.handovers else ())
     failed, news = _failures(cell, news, now.wall)
     ended = [a for a in news if a.ended in RESULTS]
     events.extend(failed)

@@ -67,11 +67,11 @@ class Gate:
                 return self._why(limit, wanted, at_a_time=own)
         return ""
 
-    def pass_through(self, job: str, indexes: Iterable[int], most: int | None = None) -> list[int]:
-        """Return those of a job's tasks that may go, one after the other, and take them; so many at most."""
+    def pass_through(self, job: str, indexes: Iterable[int]) -> list[int]:
+        """Return those of a job's tasks that may go, one after the other, and take them."""
         gone: list[int] = []
         for index in indexes:
-            if (most is None or len(gone) < most) and not self.refused(job, index):
+            if not self.refused(job, index):
                 self.take(job, index)
                 gone.append(index)
         return gone

@@ -13,14 +13,13 @@ import msgspec
 from borgish.cell.admission import show_moment
 from borgish.cell.allocs import inside, is_alloc_set
 from borgish.cell.availability import has_reported
-from borgish.cell.handover import Departure, Departures, Way
+from borgish.cell.handover import NOT_HEARD, Departure, Departures, Way
 from borgish.cell.model import Cell, Drain, Job, Machine
 from borgish.cell.observed import Observed
 from borgish.cell.room import Room
 from borgish.clock import Now
 from borgish.vocabulary import State
 
-NOT_HEARD = "its machine has not reported to this borgmaster yet"
 NO_ROOM = "no machine that takes new tasks has room for it"
 
 
@@ -56,9 +55,10 @@ class Leaving(msgspec.Struct, frozen=True):
 class Drains:
     """Says who leaves drained machines now. What may go counts as gone for whoever is looked at later."""
 
-    def __init__(self, cell: Cell, observed: Observed, now: Now) -> None:
+    def __init__(self, cell: Cell, observed: Observed, now: Now, steady: Now | None = None) -> None:
+        """``steady``: see ``Departures``."""
         self._cell, self._observed, self._now = cell, observed, now
-        self._departures = Departures(cell, observed, now)
+        self._departures = Departures(cell, observed, now, steady)
         self._room = Room(cell, now)
 
     def leaving(self, machine: Machine) -> Iterator[Leaving]:

@@ -137,6 +137,7 @@ class TasksHandedOver(Event, frozen=True, tag=True):
 
     job: str
     indexes: tuple[int, ...]
+    restarts: tuple[int, ...] = ()  # local ones so far, of each; empty: none
 
 
 class IncomingEnded(Event, frozen=True, tag=True):

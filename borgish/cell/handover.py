@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from borgish.cell.availability import down_of, is_settled, live_tasks
+from borgish.cell.availability import down_of, has_reported, is_settled, live_tasks
 from borgish.cell.commands import (
     BeginHandovers,
     Decision,
@@ -48,7 +48,7 @@ from borgish.cell.events import (
 )
 from borgish.cell.failing import failed_on, why_moved
 from borgish.cell.lookup import find_job
-from borgish.cell.model import Cell, Handover, Job, Task, exit_text, task_count
+from borgish.cell.model import Cell, Handover, Job, Machine, Task, exit_text, task_count
 from borgish.cell.observed import Observed
 from borgish.cell.suitability import evict_at, why_unsuitable
 from borgish.clock import Now
@@ -68,9 +68,13 @@ def incoming_of(observed: Observed, job: Job, index: int, handover: Handover) ->
     return observed.attempt(handover.machine, task_name(job.key, index), handover.attempt)
 
 
-def is_up(observed: Observed, job: Job, index: int, handover: Handover, now: Now) -> bool:
-    """Return whether an incoming attempt has settled, and may take over."""
-    seen = incoming_of(observed, job, index, handover) if handover.attempt else None
+def is_up(cell: Cell, observed: Observed, job: Job, index: int, handover: Handover, now: Now) -> bool:
+    """Return whether an incoming attempt has settled, and may take over: as its machine says, which has to
+    answer for that."""
+    machine, heard = cell.machines.get(handover.machine), observed.machines.get(handover.machine)
+    if machine is None or not machine.up or heard is None or not heard.is_answering:
+        return False
+    seen = incoming_of(observed, job, index, handover)
     return seen is not None and is_settled(job, seen, job.spec.update.settle_seconds, now)
 
 
@@ -87,6 +91,8 @@ def handover_words(observed: Observed, job: Job, index: int, handover: Handover)
     phase = f"is {seen.phase}" if seen is not None else "has not been reported yet"
     if seen is not None and seen.phase is Phase.UP and job.spec.health is not None:
         phase = "is up and its probe has not answered yet"
+    elif seen is not None and seen.phase in (Phase.UP, Phase.HEALTHY):
+        phase = f"{phase} and takes over when it was so for {show_seconds(job.spec.update.settle_seconds)}"
     return f"its incoming attempt {handover.attempt} on {handover.machine} {phase}"
 
 
@@ -98,6 +104,8 @@ def handover_cause(handover: Handover) -> str:
 
 
 # Leaving a machine
+
+NOT_HEARD = "its machine has not reported to this borgmaster yet"
 
 
 class Way(StrEnum):
@@ -119,22 +127,29 @@ class Departures:
     """Says how tasks leave on purpose: replaced first where their job says so, else through the gate. What is
     replaced counts for whoever is asked about later."""
 
-    def __init__(self, cell: Cell, observed: Observed, now: Now) -> None:
-        self._cell, self._observed, self._now = cell, observed, now
+    def __init__(self, cell: Cell, observed: Observed, now: Now, steady: Now | None = None) -> None:
+        """``steady``: now, by a wall clock that nobody steps, where who asks has one."""
+        self._cell, self._observed, self._steady = cell, observed, steady or now
         self.gate = Gate(cell, observed, now)
         self._begun: dict[str, int] = {}  # by job
 
     def of(self, job: Job, index: int) -> Departure:
         """Return how a running task may leave. One that may be taken down is not taken through the gate."""
-        if job.spec.update.handover and index not in down_of(self._cell, self._observed, job):
+        is_down = index in down_of(self._cell, self._observed, job)
+        if job.spec.update.handover and is_down and not self._is_known_down(job.tasks[index]):
+            return Departure(Way.STAYS, NOT_HEARD)
+        if job.spec.update.handover and not is_down:
             handover = self._cell.handover(job.key, index)
             if handover is None:
                 if why := self._why_none_begins(job):
                     return Departure(Way.STAYS, why)
                 self._begun[job.key] = self._begun.get(job.key, 0) + 1
                 return Departure(Way.REPLACED)
-            if not is_late(job, handover, self._now):
-                return Departure(Way.STAYS, handover_words(self._observed, job, index, handover))
+            if not is_late(job, handover, self._steady):
+                words = handover_words(self._observed, job, index, handover)
+                if not may_take_over(job, handover):
+                    words = f"{words}, and `borgctl job update undo {job.key}` ends that"
+                return Departure(Way.STAYS, words)
         why = self.gate.refused(job.key, index)
         return Departure(Way.STAYS if why else Way.TAKEN_DOWN, why)
 
@@ -153,15 +168,31 @@ class Departures:
                 replaced.append(index)
         return down, replaced
 
+    def _is_known_down(self, task: Task) -> bool:
+        """Return whether a task that counts as down is so: what a new master has not heard of may be up."""
+        machine = self._cell.machines.get(task.machine)
+        return machine is None or not machine.up or has_reported(self._observed, task.machine)
+
     def _why_none_begins(self, job: Job) -> str:
         if self._cell.freeze is not None:
             return f"the cell is {self._cell.freeze}"
         # As many at a time as may be down: a machine with all of a job would else have it all twice at once.
         most = max(1, job.spec.disruption.max_unavailable.of(live_tasks(job)))
-        under_way = len(self._cell.handovers.get(job.key, ())) + self._begun.get(job.key, 0)
+        handovers = self._cell.handovers.get(job.key, {}).values()  # those that somebody decides about wait
+        under_way = sum(may_take_over(job, each) for each in handovers) + self._begun.get(job.key, 0)
         if under_way < most:
             return ""
-        return f"{task_count(under_way)} of {job.key} being replaced, at most {most} at a time"
+        are = "is" if under_way == 1 else "are"
+        return f"{task_count(under_way)} of {job.key} {are} being replaced, at most {most} at a time"
+
+
+def why_not_there(job: Job, machine: Machine) -> str:
+    """Return why an attempt of a job that takes over on a machine would have to leave it again."""
+    if machine.is_draining:
+        return f"{machine.name} is to be empty"
+    if evict_at(job.spec.tolerations, machine.taints) is not None:
+        return f"{machine.name} is tainted {', '.join(map(str, machine.taints))}"
+    return why_unsuitable(job.spec, machine) if job.spec.recheck is Recheck.EVICT else ""
 
 
 def is_still_wanted(cell: Cell, job: Job, task: Task, handover: Handover) -> bool:
@@ -171,12 +202,8 @@ def is_still_wanted(cell: Cell, job: Job, task: Task, handover: Handover) -> boo
         case HandoverCause.ROLLOUT:
             rollout = job.rollout
             return rollout is not None and rollout.attempts.get(task.index) == task.attempt
-        case HandoverCause.DRAIN:
-            return machine.is_draining
-        case HandoverCause.TAINTED:
-            return evict_at(job.spec.tolerations, machine.taints) is not None
-        case HandoverCause.UNSUITABLE:
-            return job.spec.recheck is Recheck.EVICT and bool(why_unsuitable(job.spec, machine))
+        case HandoverCause.DRAIN | HandoverCause.TAINTED | HandoverCause.UNSUITABLE:
+            return bool(why_not_there(job, machine))
 
 
 def may_take_over(job: Job, handover: Handover) -> bool:
@@ -218,7 +245,9 @@ def decide_hand_over(cell: Cell, _o: Observed, command: HandOverTasks, _actor: s
     """Let incoming attempts take over that are still the ones meant. Raises NotFound."""
     job = find_job(cell, command.job)
     indexes = tuple(_meant(cell, job, command.indexes, command.attempts))
-    events = (TasksHandedOver(job.key, indexes),) * bool(indexes)
+    rows = dict(zip(command.indexes, command.restarts, strict=False))
+    restarts = tuple(rows.get(index, 0) for index in indexes) if any(command.restarts) else ()
+    events = (TasksHandedOver(job.key, indexes, restarts),) * bool(indexes)
     return Decision(events, job.key, f"{task_count(len(indexes))} of {job.key} handed over")
 
 
@@ -265,14 +294,17 @@ def with_successors(cell: Cell, events: Iterable[AnyEvent]) -> tuple[AnyEvent, .
             found.append(msgspec.structs.replace(event, taken_over=taken_over) if taken_over else event)
             continue
         if isinstance(event, IncomingEnded | HandoversEnded):
-            over.update((event.job, index) for index in event.indexes)
+            left = {(event.job, index) for index in event.indexes} - over
+            over |= left
+            if len(left) < len(event.indexes):
+                continue
         found.append(event)
     return tuple(found)
 
 
 def _has_place(cell: Cell, handover: Handover) -> bool:
     machine = cell.machines.get(handover.machine)
-    return machine is not None and machine.up
+    return machine is not None and machine.up and not machine.is_draining
 
 
 # Reports

@@ -336,7 +336,6 @@ def end_handover(cell: Cell, job: Job, index: int) -> Handover:
 
 def _touch_handover(cell: Cell, job: Job, index: int) -> None:
     cell.touched.handovers.setdefault(job.key, set()).add(index)
-    cell.touched.placements.add(job.tasks[index].machine)  # where it counts as a replica, or no more
     touch(cell, job, (index,))
 
 

@@ -116,7 +116,7 @@ class Handover(msgspec.Struct, frozen=True, omit_defaults=True):
 
     cause: HandoverCause
     reason: str  # why the current attempt is to go, for people
-    since: float  # when it was wanted; seconds since 1970
+    since: float  # when it began to look for a machine, the last time; seconds since 1970
     attempt: int = 0  # 0: it waits for a machine
     machine: str = ""
     ports: tuple[int, ...] = ()

@@ -22,10 +22,10 @@ from borgish.cell.events import (
     RolloutWentOn,
     TasksEvicted,
 )
-from borgish.cell.handover import handover_words
+from borgish.cell.handover import handover_words, is_late
 from borgish.cell.model import Cell, Job, Machine, Rollout, Task, exit_text
 from borgish.cell.observed import KnownRollout, Observed, Remaining
-from borgish.cell.room import free_on
+from borgish.cell.room import Room, free_on
 from borgish.cell.suitability import unmet_constraints
 from borgish.clock import Now
 from borgish.resources import Resources, show_seconds
@@ -309,6 +309,7 @@ def _all_unreachable(cell: Cell, observed: Observed, job: Job) -> NotReady | Non
 def _task_not_ready(
     cell: Cell, observed: Observed, job: Job, rollout: Rollout, task: Task, now: Now
 ) -> NotReady | None:
+    deadline = show_seconds(job.spec.update.deadline_seconds)
     is_reached = rollout.attempts.get(task.index) != task.attempt
     handover = None if is_reached else cell.handover(job.key, task.index)
     if rollout.ends(task.index) or (handover is None and not is_reached):
@@ -317,7 +318,9 @@ def _task_not_ready(
         words = f"task {task.index}: {handover_words(observed, job, task.index, handover)}"
         has_failed = bool(handover.failed)
         if not handover.attempt:
-            return NotReady(words, has_failed, handover.since, fatal=has_failed)
+            is_over = is_late(job, handover, now) and not makes_room(cell, job, task, now)
+            words = f"{words}, for more than {deadline}" if is_over else words
+            return NotReady(words, has_failed, handover.since, fatal=has_failed or is_over)
         task = handover.task(task.index)
     who = f"task {task.index}" if handover is None else f"the incoming attempt of task {task.index}"
     found = _not_settled(cell, observed, job, rollout, task, now, who)
@@ -332,8 +335,13 @@ def _task_not_ready(
     late_seconds = now.wall - since - job.spec.update.deadline_seconds
     if late_seconds < 0 or found.fatal:
         return found
-    deadline = show_seconds(job.spec.update.deadline_seconds)
     return msgspec.structs.replace(found, reason=f"{found.reason}, for more than {deadline}", fatal=True)
+
+
+def makes_room(cell: Cell, job: Job, task: Task, now: Now) -> bool:
+    """Return whether a task that waits for room to be replaced would find some if it were stopped first: it
+    only restarts where it is, or there is room elsewhere, as far as that is known."""
+    return Changes(cell, job).of(task) <= TaskChange.RESTART or Room(cell, now).take(job, task.index)
 
 
 def _settle_seconds(job: Job, rollout: Rollout) -> float:

@@ -213,18 +213,23 @@ def stop_orders(cell: Cell, observed: Observed, machine: str, now: Now) -> Itera
             continue
         orphaned_at = seen.orphans.get((task, attempt))
         if orphaned_at is None:
-            why, notice_seconds = _why_stopped(cell, task), _notice_seconds(cell, task, attempt)
+            why, notice_seconds = _why_stopped(cell, task, attempt), _notice_seconds(cell, task, attempt)
             # As the job is now, and not as it was when the attempt began: it is about the clients of today.
-            job = cell.jobs.get(split_task_name(task)[0])
-            deregister_seconds = job.spec.deregister_seconds if job is not None else 0.0
+            job, current = cell.jobs.get(split_task_name(task)[0]), cell.task(task)
+            was_incoming = current is not None and attempt > current.attempt  # no client has known it
+            deregister_seconds = job.spec.deregister_seconds if job is not None and not was_incoming else 0.0
             yield StopOrder(task, attempt, why, notice_seconds, deregister_seconds)
         elif now.mono - orphaned_at >= ORPHAN_SECONDS:
             yield StopOrder(task, attempt, "this cell does not know it")
 
 
-def _why_stopped(cell: Cell, name: str) -> str:
+def _why_stopped(cell: Cell, name: str, attempt: int) -> str:
     task = cell.task(name)
-    return "its job is gone" if task is None else (task.reason or f"its task is {task.state} elsewhere")
+    if task is None:
+        return "its job is gone"
+    if task.state is State.RUNNING and attempt > task.attempt:
+        return "it was to take over, and is not to any more"
+    return task.reason or ("another attempt runs in its place" if task.state is State.RUNNING else task.state)
 
 
 def _notice_seconds(cell: Cell, name: str, attempt: int) -> float | None:

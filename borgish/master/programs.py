@@ -45,7 +45,8 @@ class Programs:
         handover = self._core.cell.handover(*split_task_name(task))
         if handover is None:
             raise NotFound(
-                f"{task} has no incoming attempt", "`--previous` shows what the one before this one wrote"
+                f"{task} has no incoming attempt",
+                f"`borgctl task logs {task}` shows what runs; `--previous`: what was before, or given up",
             )
         return handover.machine, handover.attempt
 

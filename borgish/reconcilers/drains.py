@@ -20,12 +20,12 @@ MACHINES_MAX = 500
 that is drained whole has 200,000 tasks that cannot leave."""
 
 
-def reconcile(cell: Cell, observed: Observed, _settings: ReconcileSettings, now: Now) -> Iterator[Command]:
+def reconcile(cell: Cell, observed: Observed, settings: ReconcileSettings, now: Now) -> Iterator[Command]:
     """Turn windows, and evict what has to leave and may, in order of machines and jobs."""
     marked = sorted((m for m in cell.machines.values() if m.drains), key=lambda machine: machine.name)
     if turning := tuple(machine.name for machine in marked if turned(machine, now) != machine.drains):
         yield TurnWindows(turning)
-    room, drains = EVICTIONS_MAX, Drains(cell, observed, now)
+    room, drains = EVICTIONS_MAX, Drains(cell, observed, now, settings.judged(now))
     for machine in _in_turn([m for m in marked if m.is_draining and m.up and cell.placed[m.name]], now):
         going, replaced = dict[str, list[int]](), dict[str, list[int]]()
         for each in drains.leaving(machine):

@@ -8,11 +8,11 @@ changed first. Canaries come before all else and wait for somebody. Why it waits
 there, or decided on when the machine is back.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from borgish.cell.availability import down_of
+from borgish.cell.availability import down_of, has_reported
 from borgish.cell.commands import (
     AdvanceRollouts,
     BeginHandovers,
@@ -23,13 +23,14 @@ from borgish.cell.commands import (
 )
 from borgish.cell.disruption import Gate
 from borgish.cell.handover import is_late
-from borgish.cell.model import Cell, Handover, Job, task_count
+from borgish.cell.model import Cell, Job, Rollout, task_count
 from borgish.cell.observed import Observed
 from borgish.cell.rollout import (
     NotReady,
     changed_tasks,
     known_remaining,
     let_go,
+    makes_room,
     max_at_a_time,
     not_ready,
     stoppable,
@@ -81,9 +82,7 @@ class _Wanted(msgspec.Struct):
 def _go_on(
     cell: Cell, observed: Observed, settings: ReconcileSettings, now: Now, *, is_resync: bool
 ) -> Iterator[Command]:
-    # A clock that leaps ahead must not have an update miss its deadline.
-    wall = now.wall_unless_set_on(Now(settings.led_since_wall, settings.led_since))
-    judged = Now(wall, now.mono) if settings.led_since_wall else now
+    judged = settings.judged(now)
     left = settings.rollout_stops_max
     wanted, gate = _Wanted(), Gate(cell, observed, now)
     for key in sorted(cell.rolling):
@@ -97,7 +96,7 @@ def _go_on(
         elif rollout.hold is None and (is_resync or (rollout.at == now.wall and not rollout.has_begun)):
             waits = not_ready(cell, observed, job, judged)
             running = stoppable(cell, job, found.to_stop)
-            chosen = _next(cell, observed, job, running, waits, gate, left, wanted, now)
+            chosen = _next(cell, observed, job, running, waits, gate, left, wanted, judged)
             goes_on = chosen or key in wanted.hand_over
             is_stuck = not goes_on and key not in wanted.fail and not rollout.paused
             if is_stuck and waits is not None and waits.pauses(now):
@@ -135,13 +134,11 @@ def _next(
         return []
     # Those that end first, since they make room for the others; then what is down already, which is free.
     handovers = cell.handovers.get(job.key, {})
-    taking_over = {index for index, handover in handovers.items() if handover.attempt}
-    free = [index for index in running if index in down and index not in taking_over]
+    free, update = _free(cell, observed, job, running), job.spec.update
     others = unsettled_first(observed, job, [index for index in running if index not in down], now)
     if rollout.records or rollout.tasks < len(job.tasks):
         others.sort(key=lambda index: not rollout.ends(index))
     room = _room(job, waits)
-    update = job.spec.update
     if is_update and update.canaries and not rollout.promoted:
         canaries_left = _canaries_left(job, handovers)
         if not canaries_left and waits is None and running:
@@ -151,16 +148,13 @@ def _next(
     if update.handover:
         staying = [index for index in others if not rollout.ends(index)]
         _hand_over(cell, job, staying, min(room, left), wanted)
-        late = _late(job, handovers, staying, waits, now)
+        late = _late(cell, job, staying, waits, gate, wanted, now)
         # What ends has nobody to hand over to.
         free, others = [*free, *late], [index for index in others if rollout.ends(index)]
     elif is_update and update.max_disruptions:
         room = min(room, update.max_disruptions - rollout.disruptions)
         if room <= 0 and not free and waits is None:
-            wanted.finish[job.key] = (
-                f"complete but for {task_count(len(rollout.attempts))}: max_disruptions "
-                f"({update.max_disruptions}) reached"
-            )
+            wanted.finish[job.key] = _skipped(job, rollout)
             return []
     if job.spec.gang and room < len(others):
         return []
@@ -169,6 +163,19 @@ def _next(
     if refused and not chosen and waits is None and not rollout.paused:
         wanted.pause[job.key] = refused
     return chosen
+
+
+def _free(cell: Cell, observed: Observed, job: Job, running: Sequence[int]) -> list[int]:
+    """Return those of the tasks that are down, so that it costs nothing to stop them; but not who is about to
+    be replaced and, of a job that hands over, not what a new master has yet to hear of: it may be up."""
+    down, handovers = down_of(cell, observed, job), cell.handovers.get(job.key, {})
+    return [
+        index
+        for index in running
+        if index in down
+        and not (index in handovers and handovers[index].attempt)
+        and not (job.spec.update.handover and not has_reported(observed, job.tasks[index].machine))
+    ]
 
 
 def _canaries_left(job: Job, handovers: Iterable[int]) -> int:
@@ -191,18 +198,38 @@ def _hand_over(cell: Cell, job: Job, staying: Sequence[int], most: int, wanted: 
 
 
 def _late(
-    job: Job, handovers: Mapping[int, Handover], staying: Sequence[int], waits: NotReady | None, now: Now
+    cell: Cell,
+    job: Job,
+    staying: Sequence[int],
+    waits: NotReady | None,
+    gate: Gate,
+    wanted: _Wanted,
+    now: Now,
 ) -> list[int]:
     """Return those for which no machine had room for so long that they are taken down within the budgets, as
-    they would be without handover; only as many as have settled before, and as it may disrupt."""
-    rollout, update = job.rollout, job.spec.update
+    they would be without handover: where that makes room, and only as many as have settled before; or ask for
+    what else follows."""
+    rollout, update, handovers = job.rollout, job.spec.update, cell.handovers.get(job.key, {})
     assert rollout is not None
-    late = [index for index in staying if index in handovers and is_late(job, handovers[index], now)]
-    changing = (waits.tasks if waits is not None else 0) - sum(index in handovers for index in staying)
-    most = job.spec.disruption.max_unavailable.of(max(1, job.tasks_wanted))
+    waiting = [index for index in staying if index in handovers]
+    late = [index for index in waiting if is_late(job, handovers[index], now)]
+    late = [index for index in late if makes_room(cell, job, job.tasks[index], now)]
+    changing = (waits.tasks if waits is not None else 0) - len(waiting)
+    most = max(0, job.spec.disruption.max_unavailable.of(max(1, job.tasks_wanted)) - changing)
+    if not late or changing:
+        return late[:most]
     if update.max_disruptions and rollout.kind is not RolloutKind.ROLLBACK:
         most = min(most, update.max_disruptions - rollout.disruptions)
-    return late[: max(0, most - changing)]
+        if most <= 0 and len(waiting) == len(late):
+            wanted.finish[job.key] = _skipped(job, rollout)
+    if most <= 0 and job.key not in wanted.finish and not rollout.paused:
+        wanted.pause[job.key] = gate.refused(job.key, late[0])
+    return late[: max(0, most)]
+
+
+def _skipped(job: Job, rollout: Rollout) -> str:
+    left, most = task_count(len(rollout.attempts)), job.spec.update.max_disruptions
+    return f"complete but for {left}: max_disruptions ({most}) reached"
 
 
 def _room(job: Job, waits: NotReady | None) -> int:

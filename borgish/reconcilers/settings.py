@@ -40,6 +40,12 @@ class ReconcileSettings(msgspec.Struct, frozen=True):
         silent_seconds = now.mono - max(seen.answered, seen.refused)
         return silent_seconds > self.down_after_seconds or now.mono - seen.answered > refused_seconds_max
 
+    def judged(self, now: Now) -> Now:
+        """Return now to judge ages by: a wall clock that leaps ahead makes nothing miss its deadline."""
+        if not self.led_since_wall:
+            return now
+        return Now(now.wall_unless_set_on(Now(self.led_since_wall, self.led_since)), now.mono)
+
     def steady_wall(self, now: Now) -> float:
         """Return the wall clock as it would be, had nobody set it since this master began to lead."""
         return self.led_since_wall + now.mono - self.led_since

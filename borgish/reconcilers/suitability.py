@@ -17,9 +17,9 @@ from borgish.reconcilers.settings import EVICTIONS_MAX, ReconcileSettings
 from borgish.vocabulary import Eviction, HandoverCause, Recheck, State
 
 
-def reconcile(cell: Cell, observed: Observed, _settings: ReconcileSettings, now: Now) -> Iterator[Command]:
+def reconcile(cell: Cell, observed: Observed, settings: ReconcileSettings, now: Now) -> Iterator[Command]:
     """Evict what its machine no longer suits and may be disrupted, in order of jobs."""
-    room, departures = EVICTIONS_MAX, Departures(cell, observed, now)
+    room, departures = EVICTIONS_MAX, Departures(cell, observed, now, settings.judged(now))
     for key in sorted(key for key, job in cell.jobs.items() if job.running and _is_rechecked(job)):
         for reason, indexes in _leaving(cell, cell.jobs[key]).items():
             if room <= 0:

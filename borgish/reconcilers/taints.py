@@ -18,9 +18,9 @@ from borgish.spec.job import JobSpec
 from borgish.vocabulary import Eviction, HandoverCause, TaintEffect
 
 
-def reconcile(cell: Cell, observed: Observed, _settings: ReconcileSettings, now: Now) -> Iterator[Command]:
+def reconcile(cell: Cell, observed: Observed, settings: ReconcileSettings, now: Now) -> Iterator[Command]:
     """Evict what may not stay and may be disrupted, in order of machines and jobs."""
-    room, departures = EVICTIONS_MAX, Departures(cell, observed, now)
+    room, departures = EVICTIONS_MAX, Departures(cell, observed, now, settings.judged(now))
     tainted = [machine for machine in cell.machines.values() if machine.taints]  # seldom any of very many
     evicting = (m for m in tainted if any(taint.effect is TaintEffect.EVICT for taint in m.taints))
     for machine in sorted(evicting, key=lambda machine: machine.name):

@@ -210,11 +210,8 @@ class Topology:
         if known is None:
             return []
         tasks = cell.jobs[key].tasks if key in cell.jobs else ()
-        handovers = cell.handovers.get(key, {})  # who is replaced counts where the next one is
-        running = [
-            task.machine for task in tasks if task.state is State.RUNNING and task.index not in handovers
-        ]
-        running += [handover.machine for handover in handovers.values() if handover.attempt]
+        running = [task.machine for task in tasks if task.state is State.RUNNING]
+        running += [each.machine for each in cell.handovers.get(key, {}).values() if each.attempt]
         there = [rows[machine] for machine in running if machine in rows]
         if len(there) != known.tasks:
             there = [row for row, at in enumerate(jobs) for _ in range(at.get(key, 0))]

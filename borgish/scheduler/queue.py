@@ -21,6 +21,7 @@ import msgspec
 
 from borgish.bands import Bands
 from borgish.cell.failing import avoided, may_be_placed
+from borgish.cell.handover import may_take_over
 from borgish.cell.leases import constraints
 from borgish.cell.model import Cell, Job
 from borgish.scheduler.affinity import has_rules, rules_of, selects
@@ -226,6 +227,8 @@ def levels(
         if key in cell.leases:  # nor do those of which another attempt may run; a gang waits for all
             free = [index for index in indexes if not cell.is_leased(key, index)]
             indexes = [] if spec.gang and len(free) < len(indexes) else free
+        if handovers := cell.handovers.get(key):  # of an update that has failed somebody is to decide first
+            indexes = [i for i in indexes if i not in handovers or may_take_over(job, handovers[i])]
         if key in cell.failing:
             indexes = may_be_placed(cell, job, indexes, at)
         if not indexes:
@@ -236,7 +239,7 @@ def levels(
             for index in (own if classes.shared else indexes)
             if not classes.shared or has_own_needs(spec, index)
         }
-        if handovers := cell.handovers.get(key):
+        if handovers:
             for index in handovers.keys() & set(indexes):
                 avoids = avoided(handovers[index].task(index), at)
                 unusual[index] = classes.of(cell, job, index, fleet, avoids, is_incoming=True)

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
 from borgish.cell.allocs import inside, is_alloc_set
+from borgish.cell.availability import live_tasks
 from borgish.cell.events import (
     AnyEvent,
     Entry,
@@ -17,6 +18,7 @@ from borgish.cell.events import (
     TasksHandedOver,
     TasksPlaced,
 )
+from borgish.cell.handover import may_take_over
 from borgish.cell.model import Cell, Drain, Job, Task
 from borgish.sim.loop import VirtualLoop
 from borgish.sim.machines import Machine
@@ -219,14 +221,28 @@ def _is_rightly_paused(cell: Cell, job: Job) -> bool:
     rollout = job.rollout
     if rollout is not None and (rollout.hold is not None or (rollout.paused and is_alloc_set(job))):
         return True
-    return bool(rollout and job.spec.inside) and not _has_room(cell, job.spec)
+    if rollout is not None and job.spec.inside and not _has_room(cell, job.spec):
+        return True
+    return rollout is not None and any(_is_used_up(cell, each) for each in cell.members.budgets_of(job.key))
+
+
+def _is_used_up(cell: Cell, budget: str) -> bool:
+    """Return whether tasks for which no alloc has room use a budget up, until somebody does something."""
+    jobs = [cell.jobs[key] for key in cell.members.of(budget)]
+    waiting = sum(job.pending for job in jobs if job.spec.inside and not _has_room(cell, job.spec))
+    return waiting >= cell.budgets[budget].max_unavailable.of(sum(map(live_tasks, jobs)))
 
 
 def _waiting(cell: Cell) -> Iterator[str]:
     for job, waiting in sorted(cell.waiting.items()):
-        # Where an incoming attempt failed on each machine, another is tried when the time of one is over.
-        handovers = cell.handovers.get(job, {})
-        indexes = [index for index in waiting if index not in handovers or not handovers[index].failed]
+        # Where an incoming attempt failed on each machine, another is tried when the time of one is over; of
+        # an update that has failed somebody is to decide first.
+        handovers = {
+            index: handover
+            for index, handover in cell.handovers.get(job, {}).items()
+            if handover.failed or not may_take_over(cell.jobs[job], handover)
+        }
+        indexes = [index for index in waiting if index not in handovers]
         spec = cell.jobs[job].spec
         if not indexes:
             continue

@@ -241,6 +241,7 @@ _OTHER_NAMES = {
     "hostports": "fixed_ports",
     "static_ports": "fixed_ports",
     "shutdown_delay": "deregister",
+    **dict.fromkeys(("max_surge", "surge", "make_before_break"), "handover"),
 }
 
 # Fields of a part, which people look for in the job itself.
@@ -248,6 +249,7 @@ _PART_OF = {
     **dict.fromkeys(("cpu", "ram", "disk", "memory", "mem", "cpus"), "resources"),
     **dict.fromkeys(("policy", "attempts", "within", "backoff", "retries"), "restart"),
     **dict.fromkeys(("signal", "grace", "deregister", "shutdown_delay"), "stop"),
+    **dict.fromkeys(("handover", "max_surge", "surge", "canaries", "settle", "on_failure"), "update"),
     **dict.fromkeys(("http", "tcp", "interval", "timeout", "failures"), "health"),
 }
 

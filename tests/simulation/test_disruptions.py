@@ -179,7 +179,7 @@ def test_handovers_go_on_among_faults(seed: int) -> None:
 
 def test_a_handover_to_what_is_not_up_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def is_placed(*given: Any) -> bool:
-        return bool(given[3].attempt)
+        return bool(given[4].attempt)
 
     monkeypatch.setattr("borgish.reconcilers.handovers.is_up", is_placed)
     problems = replaced(MACHINES_AND_MASTERS, 1).run(storm_seconds=120.0, calm_seconds=60.0).problems

@@ -99,7 +99,8 @@ def _rollout(job: Job) -> Iterator[str]:
         return
     behind = len(rollout.attempts)
     done = "replaced" if job.spec.update.handover else "stopped"
-    yield f"It was {rollout.reason}: {task_count(behind)} still to be {done}."
+    left = f"{task_count(behind)} still to be {done}" if behind else "what it changed has yet to settle"
+    yield f"It was {rollout.reason}: {left}."
     is_rollback = rollout.kind is RolloutKind.ROLLBACK
     if rollout.paused and rollout.hold is None:
         waits = "is paused" if is_rollback else "waits"

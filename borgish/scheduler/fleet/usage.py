@@ -88,8 +88,6 @@ def usage_of(cell: Cell, observed: Observed, machine: str, kinds: Kinds, mono: f
             _count_task(usage, cell, job, task, kinds)
         else:
             usage.jobs[key] = usage.jobs.get(key, 0) + 1
-        if cell.handovers and cell.handover(key, index) is not None:
-            usage.jobs[key] -= 1  # as a replica it counts where its incoming attempt is, or will be
     arriving = cell.arriving.get(machine, ())
     for key, index in arriving:
         job, task = cell.jobs[key], cell.handovers[key][index].task(index)
@@ -102,7 +100,6 @@ def usage_of(cell: Cell, observed: Observed, machine: str, kinds: Kinds, mono: f
         usage.ports_kept += len(job.spec.ports) - len(job.spec.fixed_ports)
         usage.fixed_kept.update(job.spec.fixed_ports.values())
         usage.devices_kept += job.spec.needs(index).devices.items()
-    usage.jobs = {key: count for key, count in usage.jobs.items() if count}
     seen = observed.machines.get(machine)
     if seen is not None:
         current = {(task_name(key, index), cell.jobs[key].tasks[index].attempt) for key, index in placed}

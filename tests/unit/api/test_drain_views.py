@@ -8,8 +8,9 @@ from borgish.api.views.machines import STAYING_SHOWN, machine_view
 from borgish.api.views.tally import Tally
 from borgish.api.views.why import why_task
 from borgish.cell.commands import DrainMachines, MaintainMachines, SubmitJob
-from borgish.cell.drains import NOT_HEARD, drain_words
+from borgish.cell.drains import drain_words
 from borgish.cell.events import MachineRestored
+from borgish.cell.handover import NOT_HEARD
 from borgish.cell.model import Drain, Window
 from borgish.cell.observed import Observed
 from borgish.resources import Resources

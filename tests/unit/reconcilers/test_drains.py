@@ -18,8 +18,9 @@ from borgish.cell.commands import (
     UndrainMachines,
     UnfreezeCell,
 )
-from borgish.cell.drains import NO_ROOM, NOT_HEARD, Drains, is_drained
+from borgish.cell.drains import NO_ROOM, Drains, is_drained
 from borgish.cell.events import TasksEvicted
+from borgish.cell.handover import NOT_HEARD
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
 from borgish.master.core import Core
