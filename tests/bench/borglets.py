@@ -7,7 +7,7 @@ from borgish.cell.model import Machine
 from borgish.clock import Clock, Now
 from borgish.resources import Resources
 from borgish.vocabulary import Runtime
-from borgish.wire.link import Exit, Facts, PollReply, PollRequest
+from borgish.wire.link import Exit, Facts, PollReply, PollRequest, Usage
 
 GIB = 1024**3
 FACTS = Facts(Resources(64_000, 256 * GIB, 1000 * GIB), {"os": "sim"}, (Runtime.FAKE,), 20000, 20999)
@@ -36,6 +36,10 @@ class InstantBorglet:
         """Take in a poll and return its answer."""
         self.take(request)
         return self.core.reply(request)
+
+    def usage(self) -> tuple[Usage, ...]:
+        """Return samples of all that is here."""
+        return tuple(Usage(each.task, each.attempt, 100, 64 * 1024**2) for each in self.core.report())
 
     def _do(self, action: Action, now: Now) -> None:
         match action:

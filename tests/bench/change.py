@@ -10,7 +10,7 @@ from borgish.resources import Resources
 from borgish.spec.job import JobSpec, Restart, Update
 from borgish.spec.shares import Share
 from borgish.vocabulary import RestartPolicy, Runtime
-from tests.bench import changed_live
+from tests.bench import changed_live, changed_served
 from tests.bench.figure import MEAN, Figure, at_most
 from tests.bench.sizes import Sizes
 from tests.bench.stand_in import START_SECONDS, StandIn
@@ -25,9 +25,11 @@ TASK = Resources(3_000, 128 * 1024**2)
 
 
 def figures(sizes: Sizes) -> Iterator[Figure]:
-    """Yield what one update takes, then what many take in a large cell, then how real programs fare."""
+    """Yield what one update takes, then what many take in a large cell and a whole borgmaster, then how real
+    programs fare."""
     yield from _one_update(sizes)
     yield from _in_a_large_cell(sizes)
+    yield from changed_served.figures(sizes)
     yield from changed_live.figures(sizes)
 
 
@@ -63,14 +65,19 @@ def _in_a_large_cell(sizes: Sizes) -> Iterator[Figure]:
     cell.seconds(5)  # what follows from the beginning is over
     rest = cell.seconds(seconds)
     services = [spec for spec in specs if spec.is_service]
+    before = cell.cpu_seconds
     cell.ask(*(SubmitJob(_changed(spec)) for spec in services[: sizes.updates]))
     drained = _with_batch(cell.core.cell)[: sizes.drains]
     cell.ask(DrainMachines(drained))
+    cell.seconds(1)  # all machines with a task of these jobs are read again once
+    asked = cell.cpu_seconds - before
+    steps = cell.steps
     busy = cell.seconds(seconds)
+    steps = cell.steps - steps
     there = cell.core.cell
     rolling, full = len(there.rolling), sum(bool(there.placed[name]) for name in drained)
     turn = f"change.turn.{tasks}"
-    note = f"{rolling} updates and {full} drains were not over"
+    note = f"{rolling} updates and {full} drains were not over; {steps / seconds:.0f} steps a second"
     yield Figure(f"{turn}.at_rest", "ms/s", [1000 * each for each in rest], quantile=MEAN)
     yield Figure(
         f"{turn}.{sizes.updates}_updates_{sizes.drains}_drains",
@@ -80,6 +87,7 @@ def _in_a_large_cell(sizes: Sizes) -> Iterator[Figure]:
         quantile=MEAN,
     )
     yield Figure(f"{turn}.ratio", "x", [sum(busy) / sum(rest)], at_most(1.2))
+    yield Figure(f"{turn}.asked", "ms", [1000 * asked])
 
 
 def _with_batch(cell: Cell) -> tuple[str, ...]:

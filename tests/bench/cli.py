@@ -32,7 +32,7 @@ def figures(sizes: Sizes) -> Iterator[Figure]:
     """Yield wall times of borgctl, then the master's memory, all with the cell full of tasks."""
     with (
         tempfile.TemporaryDirectory(prefix="borgish-bench-") as folder,
-        _master(Path(folder) / "cell") as pid,
+        lone_master(Path(folder) / "cell") as pid,
     ):
         client = Client.find(Path(folder) / "cell")
         token = (Path(folder) / "cell" / "tokens" / "join.token").read_text().strip()
@@ -51,7 +51,7 @@ def figures(sizes: Sizes) -> Iterator[Figure]:
 
 
 @contextmanager
-def _master(folder: Path) -> Iterator[int]:
+def lone_master(folder: Path) -> Iterator[int]:
     """Run a borgmaster of a new cell, alone; give its pid."""
     cell_folder.make(folder, 1)
     daemon = cell_folder.master_of(folder)

@@ -58,7 +58,7 @@ class ServedBorglet:
                     await mine.wait()
             except TimeoutError:
                 pass
-        return _encode(self._borglet.core.reply(request))
+        return _encode(self._borglet.core.reply(request, self._borglet.usage()))
 
 
 async def _body(reader: asyncio.StreamReader) -> bytes:

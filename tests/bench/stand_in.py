@@ -1,31 +1,58 @@
-"""A borgmaster's core in simulated time, with machines that are stood in for by their reports.
+"""A borgmaster's core in simulated time, with machines that are stood in for by what they answer.
 
-A task is reported up ``START_SECONDS`` after its machine was told of it, and gone ``STEP_SECONDS`` after.
-Only the steps of the core count, in cpu seconds: neither the store, nor HTTP, nor what borglets do is there.
+The core gets what a link would give it: a held poll of each machine ends every ``POLL_SECONDS`` and brings
+samples of what its tasks use; a machine that is told something answers at once, and again with each change,
+which is a report, and wakes the turn. Only the steps of the core count, in cpu seconds: neither the store,
+nor the polls themselves (HTTP, JSON, and what of an answer is new), nor what borglets do is there.
 """
 
+import heapq
+import itertools
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
 
 from borgish.cell.commands import Command, Observe, SeenAttempt, SubmitJob
 from borgish.cell.model import Cell, Snapshot
 from borgish.clock import Now
+from borgish.link.poller import PollSettings
 from borgish.master.core import Core
 from borgish.master.garbage import settle
-from borgish.master.step import CommandRequest, Input, PollsAnswered, Step
+from borgish.master.step import CommandRequest, Input, PollsAnswered, Step, UsageSeen
+from borgish.master.turn import TICK_SECONDS
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import Phase, task_name
+from borgish.vocabulary import Ending, Phase, task_name
 from borgish.wire.api import Accepted
 from tests.bench.borglets import BOOT, machine_record
 
 START_SECONDS = 1.0
-STEP_SECONDS = 0.5
-"""Between two steps; every other one is a resync."""
+STOP_SECONDS = 0.2
+"""From being told of a task to its being up, or to its end; on each machine up to ``SPREAD_SECONDS`` more."""
+SPREAD_SECONDS = 0.2
+ANSWER_SECONDS = 0.01
+"""From a request to an answer that need not wait, and for each machine that is told something in the same
+step ``WRITE_SECONDS`` more: a leader writes one request after the other."""
+WRITE_SECONDS = 0.0005
+POLL_SECONDS = PollSettings().hold_seconds
+TURN_SECONDS = 0.005
+"""Between two steps at least, for a step and its commit. What arrives meanwhile is taken together."""
+USED = (100, 64 * 1024**2)
 
 Key = tuple[str, int]
 """A task's name and its attempt."""
+
+
+class Answer(NamedTuple):
+    """What a machine has to say at a time: ``seen`` of its attempts, and which are ``gone``."""
+
+    at: float
+    number: int  # in the order in which they were foreseen
+    machine: str
+    seen: tuple[SeenAttempt, ...] = ()
+    gone: tuple[Key, ...] = ()
 
 
 class StandIn:
@@ -33,17 +60,20 @@ class StandIn:
 
     def __init__(self, machines: int, specs: Sequence[JobSpec]) -> None:
         self._now = Now(1_000_000.0, 1_000.0)
-        names = [f"m{number}" for number in range(machines)]
-        cell = Cell(Snapshot("bench", machines={name: machine_record(name) for name in names}))
+        self._names = [f"m{number}" for number in range(machines)]
+        cell = Cell(Snapshot("bench", machines={name: machine_record(name) for name in self._names}))
         self.core = Core(cell, ReconcileSettings(), self._now)
         self.core.begin(1, "bench", self._now)
-        self._running: dict[str, set[Key]] = defaultdict(set)  # by machine: what it was told of
-        self._starting: list[tuple[float, str, Key]] = []  # up when, in order
-        self._gone: dict[str, list[Key]] = defaultdict(list)
-        self.cpu_seconds = 0.0
-        self._step([self._observe(Observe(name, BOOT, f"{name}-1", (), whole=True)) for name in names])
+        self._spread = {name: SPREAD_SECONDS * place / machines for place, name in enumerate(self._names)}
+        self._told: dict[str, set[Key]] = {name: set() for name in self._names}
+        self._usage: dict[str, dict[Key, tuple[int, int]]] = {name: {} for name in self._names}
+        self._answers: list[Answer] = []  # a heap
+        self._numbers = itertools.count()
+        self._began, self._polled = self.at, 0  # so many held polls have ended
+        self.cpu_seconds, self.steps = 0.0, 0
+        self._step([self._observe(name, (), (), whole=True) for name in self._names])
         self.ask(*(SubmitJob(spec) for spec in specs))
-        while cell.waiting or self._starting:
+        while cell.waiting or self._answers:
             self.step()
         settle()  # as the borgmaster does when it has loaded its cell
 
@@ -62,18 +92,19 @@ class StandIn:
 
     def seconds(self, count: int) -> list[float]:
         """Let so many seconds pass; return the cpu seconds of each."""
-        found = []
-        for _ in range(count):
+        found, began = [], self.at
+        for second in range(count):
             before = self.cpu_seconds
-            for _ in range(round(1 / STEP_SECONDS)):
+            while self.at < began + second + 1:
                 self.step()
             found.append(self.cpu_seconds - before)
         return found
 
     def step(self) -> None:
-        """Let a step's time pass, and take in what machines have to report then."""
-        self._now = self._now.later(STEP_SECONDS)
-        step = self._step([PollsAnswered(dict.fromkeys(self.core.cell.machines, self.at)), *self._reports()])
+        """Let time pass until a machine reports something, or to the next tick; take in what has arrived."""
+        wait = self._answers[0].at - self.at if self._answers else TICK_SECONDS
+        self._now = self._now.later(min(max(wait, TURN_SECONDS), TICK_SECONDS))
+        step = self._step(self._arrived())
         while step.more:
             step = self._step(())
 
@@ -82,36 +113,66 @@ class StandIn:
         began = time.process_time()
         step = self.core.step(given, self._now)
         self.cpu_seconds += time.process_time() - began
-        for name in sorted(step.assignments):
-            self._tell(name)
+        self.steps += 1
+        for place, name in enumerate(sorted(step.assignments)):
+            self._tell(name, self.at + ANSWER_SECONDS + WRITE_SECONDS * place)
         return step
 
-    def _tell(self, machine: str) -> None:
+    # What machines do
+
+    def _tell(self, machine: str, at: float) -> None:
+        """Give a machine its assignment, which it answers ``at`` that time and, as it follows it, later."""
         cell = self.core.cell
         wanted = {
             (task_name(key, index), cell.jobs[key].tasks[index].attempt)
             for key, index in cell.placed[machine]
         }
-        told = self._running[machine]
-        self._gone[machine] += sorted(told - wanted)
-        self._starting += [(self.at + START_SECONDS, machine, key) for key in sorted(wanted - told)]
-        self._running[machine] = wanted
+        told = self._told[machine]
+        self._told[machine], self._usage[machine] = wanted, dict.fromkeys(sorted(wanted), USED)
+        stopped, started = sorted(told - wanted), sorted(wanted - told)
+        stopping = [SeenAttempt(*key, Phase.STOPPING, pid=4711, started_at=1.0) for key in stopped]
+        starting = [SeenAttempt(*key, Phase.STARTING) for key in started]
+        self._foresee(at, machine, (*stopping, *starting))
+        at += self._spread[machine]
+        if stopped:
+            ended = [msgspec.structs.replace(each, ended=Ending.KILL, signal=15) for each in stopping]
+            self._foresee(at + STOP_SECONDS, machine, tuple(ended))
+            self._foresee(at + STOP_SECONDS + ANSWER_SECONDS, machine, gone=tuple(stopped))
+        if started:
+            up = [SeenAttempt(*key, Phase.UP, pid=4711, started_at=1.0) for key in started]
+            self._foresee(at + START_SECONDS, machine, tuple(up))
 
-    def _reports(self) -> list[Input]:
-        changed: dict[str, list[SeenAttempt]] = defaultdict(list)
-        due = [each for each in self._starting if each[0] <= self.at]
-        self._starting = self._starting[len(due) :]
-        for _, machine, key in due:
-            if key in self._running[machine]:
-                changed[machine].append(SeenAttempt(*key, Phase.UP, pid=4711, started_at=1.0))
-        gone, self._gone = self._gone, defaultdict(list)
-        return [
-            self._observe(
-                Observe(name, BOOT, f"{name}-1", tuple(changed.get(name, ())), tuple(gone.get(name, ())))
+    def _foresee(
+        self, at: float, machine: str, seen: tuple[SeenAttempt, ...] = (), gone: tuple[Key, ...] = ()
+    ) -> None:
+        heapq.heappush(self._answers, Answer(at, next(self._numbers), machine, seen, gone))
+
+    def _arrived(self) -> list[Input]:
+        """Return what the inbox would have now, in its order."""
+        heard: dict[str, float] = {}
+        every = POLL_SECONDS / len(self._names)
+        while (at := self._began + every * self._polled) <= self.at:
+            heard[self._names[self._polled % len(self._names)]] = at
+            self._polled += 1
+        reports: list[Input] = []
+        while self._answers and self._answers[0].at <= self.at:
+            answer = heapq.heappop(self._answers)
+            heard[answer.machine] = answer.at
+            told = self._told[answer.machine]
+            # What was to come up and is not to run any more does not.
+            seen = tuple(
+                each
+                for each in answer.seen
+                if each.phase is Phase.STOPPING or (each.task, each.attempt) in told
             )
-            for name in sorted(changed.keys() | {name for name, keys in gone.items() if keys})
-        ]
+            if seen or answer.gone:
+                reports.append(self._observe(answer.machine, seen, answer.gone))
+        samples = [UsageSeen(name, self._usage[name]) for name in heard]
+        return [PollsAnswered(heard), *samples, *reports]
 
     @staticmethod
-    def _observe(report: Observe) -> CommandRequest:
-        return CommandRequest(0, report, report.machine)
+    def _observe(
+        machine: str, seen: tuple[SeenAttempt, ...], gone: tuple[Key, ...], *, whole: bool = False
+    ) -> CommandRequest:
+        report = Observe(machine, BOOT, f"{machine}-1", seen, gone, whole=whole)
+        return CommandRequest(0, report, machine)
