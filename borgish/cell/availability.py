@@ -145,13 +145,14 @@ def keep_availability(cell: Cell, observed: Observed) -> None:
 
 
 def note_tasks(observed: Observed, job: str, indexes: Iterable[int]) -> None:
-    """Note that tasks of a job have changed, or what is seen of them."""
+    """Note that something else is seen of tasks of a job."""
     known = observed.availability
     if known is None:
         return
     if (there := known.jobs.get(job)) is not None:
         there.changed.update(indexes)
-    known.rollouts.pop(job, None)
+    if (rollout := known.rollouts.get(job)) is not None:
+        rollout.seen.update(indexes)
     for budget in known.budgets.values():
         if job in budget.members or job in budget.jobs:
             budget.changed.add(job)
@@ -163,8 +164,10 @@ def note_touched(cell: Cell, observed: Observed, touched: Touched) -> None:
     if known is None:
         return
     for job, indexes in touched.tasks.items():
+        _forget_rollout(known, job)
         note_tasks(observed, job, indexes)
     for job in touched.jobs_gone | touched.tasks_gone.keys():
+        _forget_rollout(known, job)
         note_tasks(observed, job, ())
         known.jobs.pop(job, None)
     for name in touched.budgets - cell.budgets.keys():
@@ -176,3 +179,8 @@ def note_touched(cell: Cell, observed: Observed, touched: Touched) -> None:
             for job, index in cell.placed[name]:
                 note_tasks(observed, job, (index,))
     known.machines_down -= touched.machines_gone
+
+
+def _forget_rollout(known: Known, job: str) -> None:
+    known.rollouts.pop(job, None)
+    known.calm.discard(job)

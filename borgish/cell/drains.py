@@ -15,7 +15,7 @@ from borgish.cell.allocs import inside, is_alloc_set
 from borgish.cell.availability import has_reported
 from borgish.cell.handover import NOT_HEARD, Departure, Departures, Way
 from borgish.cell.model import Cell, Drain, Job, Machine
-from borgish.cell.observed import Observed
+from borgish.cell.observed import Observed, leaving_attempts
 from borgish.cell.room import Room
 from borgish.clock import Now
 from borgish.vocabulary import State
@@ -65,18 +65,21 @@ class Drains:
         """Yield the tasks of a machine that is drained, in order. What is in an alloc goes with it."""
         force = self._cell.freeze is None and _has_force(machine)
         deadline = min((drain.deadline for drain in machine.drains if drain.begun), default=0.0)
+        # Written once: most of a machine may be what finishes until then.
+        until = f"it may finish until {show_moment(deadline)}" if self._now.wall < deadline else ""
         for key, index in sorted(self._cell.placed[machine.name]):
             job = self._cell.jobs[key]
             if job.tasks[index].alloc < 0:
-                way, why = (Way.TAKEN_DOWN, "") if force else self._of(machine, job, index, deadline)
+                way, why = (Way.TAKEN_DOWN, "") if force else self._of(machine, job, index, until)
                 yield Leaving(key, index, why, is_replaced=way is Way.REPLACED)
 
-    def _of(self, machine: Machine, job: Job, index: int, deadline: float) -> Departure:
-        """Return how a task may go; one that may be taken down is taken."""
+    def _of(self, machine: Machine, job: Job, index: int, until: str) -> Departure:
+        """Return how a task may go; one that may be taken down is taken. ``until`` says how long what runs to
+        completion may go on, "" if no more."""
         if not has_reported(self._observed, machine.name):
             return Departure(Way.STAYS, NOT_HEARD)
-        if self._now.wall < deadline and self._completes(job, index):
-            return Departure(Way.STAYS, f"it may finish until {show_moment(deadline)}")
+        if until and self._completes(job, index):
+            return Departure(Way.STAYS, until)
         departure = self._departures.of(job, index)
         if departure.way is Way.TAKEN_DOWN:
             if not self._room.take(job, index):
@@ -101,10 +104,7 @@ def is_drained(cell: Cell, observed: Observed, machine: Machine) -> bool:
 def ending(cell: Cell, observed: Observed, machine: Machine) -> int:
     """Return how many attempts run on a machine that should not, as it last reported."""
     seen = observed.machines.get(machine.name)
-    return sum(
-        attempt.ended is None and not cell.is_wanted(machine.name, *key)
-        for key, attempt in (seen.attempts.items() if seen else ())
-    )
+    return sum(1 for _ in leaving_attempts(cell, machine.name, seen)) if seen is not None else 0
 
 
 def is_forced(cell: Cell, job: Job, index: int) -> bool:

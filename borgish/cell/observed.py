@@ -4,7 +4,7 @@ The observed state: not journalled, lost with the process, and rebuilt from one 
 Written only by the master's step.
 """
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 import msgspec
 
@@ -12,7 +12,7 @@ from borgish.cell.commands import Observe, SeenAttempt
 from borgish.cell.model import Cell, Job, Rollout
 from borgish.clock import Now
 from borgish.spec.job import JobSpec
-from borgish.vocabulary import Phase, Runtime
+from borgish.vocabulary import Phase, Runtime, task_name
 
 PORT_REST_SECONDS = 600.0
 """A port that a foreign program holds is not given out again for so long."""
@@ -106,26 +106,29 @@ class Remaining(msgspec.Struct):
 class KnownRollout(msgspec.Struct, eq=False):
     """Which tasks a rollout has yet to reach, as long as it is this one and nothing of its job changes.
 
-    ``unsettled`` are those that it waits for. What has settled stays so without a change. None: nobody has
-    asked.
+    ``unsettled`` are those that it waits for. What has settled stays so unless something else is ``seen`` of
+    it. None: nobody has asked.
     """
 
     job: Job
     rollout: Rollout
     remaining: Remaining | None = None
     unsettled: list[int] | None = None
+    seen: set[int] = set()  # to be looked at again, too
 
 
 class Known(msgspec.Struct, eq=False):
     """What ``cell.availability`` and ``cell.rollout`` keep of the jobs and budgets that they were asked
     about, and who tells of changes.
 
-    ``machines_down`` are those that were not up, as far as they were told of.
+    ``machines_down`` are those that were not up, as far as they were told of. ``calm`` are jobs whose
+    rollouts have nothing to do until the next resync, unless something of the job changes.
     """
 
     jobs: dict[str, KnownJob] = {}
     budgets: dict[str, KnownBudget] = {}
     rollouts: dict[str, KnownRollout] = {}
+    calm: set[str] = set()
     machines_down: set[str] = set()
 
 
@@ -152,6 +155,18 @@ class Observed:
         """Return what was last seen of an attempt on a machine."""
         seen = self.machines.get(machine)
         return seen.attempts.get((task, attempt)) if seen else None
+
+
+def leaving_attempts(cell: Cell, machine: str, seen: SeenMachine) -> Iterator[SeenAttempt]:
+    """Yield the attempts seen on a machine that have not ended and should not run there (``is_wanted``)."""
+    # Asked at every report, and of a whole machine four times faster than of each attempt.
+    jobs, placed = cell.jobs, cell.placed.get(machine, ())
+    wanted = {(task_name(key, index), jobs[key].tasks[index].attempt) for key, index in placed}
+    for key, index in cell.arriving.get(machine, ()):
+        wanted.add((task_name(key, index), cell.handovers[key][index].attempt))
+    for known, attempt in seen.attempts.items():
+        if known not in wanted and attempt.ended is None:
+            yield attempt
 
 
 # Recording what machines report: called by the master's step only, after ``decide``
@@ -212,9 +227,14 @@ def record_usage(observed: Observed, machine: str, usage: Mapping[tuple[str, int
         seen.usage = dict(usage)
 
 
-def record_report(cell: Cell, observed: Observed, report: Observe, now: Now) -> None:
-    """Record what differs on one machine from what it reported before."""
+def record_report(cell: Cell, observed: Observed, report: Observe, now: Now) -> bool:
+    """Record what differs on one machine from what it reported before.
+
+    Return whether anything does that the scheduler counts. Most reports are of what is up where it was
+    placed, which has its room there already.
+    """
     seen = observed.machines.setdefault(report.machine, SeenMachine(watched_since=now.mono))
+    counted = _counted(seen)
     seen.boot_id, seen.instance, seen.generation = report.boot_id, report.instance, report.generation
     seen.conditions, seen.unhealthy_runtimes = report.conditions, report.unhealthy_runtimes
     before = seen.attempts
@@ -234,9 +254,24 @@ def record_report(cell: Cell, observed: Observed, report: Observe, now: Now) -> 
             seen.ports_blocked[attempt.port_in_use] = now.mono + PORT_REST_SECONDS
     for key in report.gone:
         seen.attempts.pop(key, None)
-    unended = (attempt for attempt in seen.attempts.values() if attempt.ended is None)
-    seen.has_unkillable = any(attempt.phase is Phase.UNKILLABLE for attempt in unended)
+    seen.has_unkillable = any(
+        each.phase is Phase.UNKILLABLE and each.ended is None for each in seen.attempts.values()
+    )
     # An attempt that this cell does not know was placed by a history that its store has not. It stays an
     # orphan when the journal grows past that id: what this store wrote there is something else.
-    unknown = {key for key in seen.attempts if key in seen.orphans or cell.is_unknown(key[1])}
+    known = 0 if cell.lost else cell.position  # up to here all attempts are
+    unknown = {
+        key for key in seen.attempts if key in seen.orphans or (key[1] > known and cell.is_unknown(key[1]))
+    }
     seen.orphans = {key: seen.orphans.get(key, now.mono) for key in sorted(unknown)}
+    return (
+        report.whole
+        or bool(report.gone)
+        or _counted(seen) != counted
+        or not all(cell.is_wanted(report.machine, each.task, each.attempt) for each in report.changed)
+    )
+
+
+def _counted(seen: SeenMachine) -> tuple[object, ...]:
+    """Return what the scheduler reads of a machine besides its attempts that have yet to end."""
+    return seen.unhealthy_runtimes, seen.images, seen.ports_blocked, seen.has_unkillable

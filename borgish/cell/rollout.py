@@ -98,7 +98,7 @@ def decide_advance(
         job = cell.jobs.get(key)
         if job is None or (rollout := job.rollout) is None:
             continue
-        ends, found, wanted = rollout.ends, remaining(job), set(named)
+        ends, found, wanted = rollout.ends, known_remaining(observed, job), set(named)
         stopped[key], _ = let_go(job, gate, [index for index in found.to_stop if index in wanted])
         disrupted = sum((key, index) not in command.down for index in stopped[key])
         pending = sorted([*found.to_rerun, *(index for index in stopped[key] if not ends(index))])
@@ -254,15 +254,19 @@ def not_ready(cell: Cell, observed: Observed, job: Job, now: Now) -> NotReady | 
     """Return what the rollout of a job waits for, None when all that it changed is up.
 
     Of several tasks the first that failed is reported, or else the first. Walks the tasks of the job where
-    something of them has changed.
+    it has changed itself.
     """
     rollout = job.rollout
     if rollout is None or rollout.hurried:
         return None
-    known, unsettled = _known(observed, job), []
-    again = known.unsettled if known is not None else None
+    known, unsettled, tasks = _known(observed, job), [], job.tasks
+    if known is not None:
+        if known.unsettled is not None:
+            again = sorted(known.seen.union(known.unsettled))
+            tasks = [job.tasks[index] for index in again if index < len(job.tasks)]
+        known.seen.clear()
     first: NotReady | None = None
-    for task in job.tasks if again is None else [job.tasks[index] for index in again]:
+    for task in tasks:
         found = _task_not_ready(cell, observed, job, rollout, task, now)
         if found is None:
             continue

@@ -17,7 +17,7 @@ from borgish.cell.allocs import alloc_name
 from borgish.cell.commands import Observe, SeenAttempt, SeenProgram
 from borgish.cell.leases import lease_seconds
 from borgish.cell.model import Cell, Job, Machine, Task
-from borgish.cell.observed import ORPHAN_SECONDS, Observed
+from borgish.cell.observed import ORPHAN_SECONDS, Observed, leaving_attempts
 from borgish.clock import Now
 from borgish.spec.substitute import render
 from borgish.vocabulary import (
@@ -208,9 +208,7 @@ def stop_orders(cell: Cell, observed: Observed, machine: str, now: Now) -> Itera
     seen = observed.machines.get(machine)
     if seen is None:
         return
-    for (task, attempt), report in sorted(seen.attempts.items()):
-        if report.ended is not None or cell.is_wanted(machine, task, attempt):
-            continue
+    for task, attempt in sorted((each.task, each.attempt) for each in leaving_attempts(cell, machine, seen)):
         orphaned_at = seen.orphans.get((task, attempt))
         if orphaned_at is None:
             why, notice_seconds = _why_stopped(cell, task, attempt), _notice_seconds(cell, task, attempt)

@@ -44,6 +44,7 @@ from borgish.cell.observed import (
     ORPHAN_SECONDS,
     Observed,
     forget_machine,
+    leaving_attempts,
     mark_returned,
     record_answers,
     record_misses,
@@ -99,6 +100,7 @@ class Core:
         self._free_space = AMPLE
         self._scheduler = QuarantiningScheduler(Scheduler(seed, scheduling), self._failures)
         self._resync_at = self._stepped_at = now.mono
+        self._is_resync = False  # this step
         self._stale: set[str] = set(cell.machines)  # machines the scheduler has to look at again
         self._entries: list[Entry] = []
         self._reported: set[str] = set()
@@ -163,10 +165,7 @@ class Core:
             name
             for name in sorted(self._reported)
             if (seen := self.observed.machines.get(name)) is not None
-            and any(
-                attempt.ended is None and not self.cell.is_wanted(name, *key)
-                for key, attempt in seen.attempts.items()
-            )
+            and any(leaving_attempts(self.cell, name, seen))
         }
         assignments = self.cell.touched.placements | superseded
         if self.cell.timeline != timeline:
@@ -328,9 +327,9 @@ class Core:
     def _absorb(self, report: Observe, now: Now) -> None:
         before = self.observed.machines.get(report.machine)
         gone = [*before.attempts] if before and report.whole else report.gone
-        record_report(self.cell, self.observed, report, now)
+        if record_report(self.cell, self.observed, report, now):
+            self._stale.add(report.machine)
         self._reported.add(report.machine)
-        self._stale.add(report.machine)
         for name, _attempt in [*gone, *((a.task, a.attempt) for a in report.changed)]:
             job, index = split_task_name(name)
             self._seen.setdefault(job, set()).add(index)
@@ -339,7 +338,7 @@ class Core:
     # Deciding by itself
 
     def _reconcile(self, now: Now) -> None:
-        is_resync = now.mono >= self._resync_at
+        is_resync = self._is_resync = now.mono >= self._resync_at
         if is_resync:
             self._resync_at = now.mono + RESYNC_SECONDS
             self._reported |= self._with_old_orphans(now)
@@ -365,10 +364,12 @@ class Core:
         return commands
 
     def _schedule(self, now: Now) -> bool:
-        stale, self._stale = self._unread(), set()
-        if new := self.cell.touched.machines - self.observed.machines.keys():
+        # Not "- keys()", which walks all machines at each step.
+        if new := [name for name in self.cell.touched.machines if name not in self.observed.machines]:
             watch(self.observed, new, now)
-        if stale:
+        # Where nothing waits nobody asks, and a machine that is heard of several times is read once.
+        if self.cell.waiting or self._is_resync:
+            stale, self._stale = self._unread(), set()
             self._scheduler.refresh(self.cell, self.observed, sorted(stale))
         if not self.cell.waiting:
             self.refusals, self.observed.refused = {}, {}

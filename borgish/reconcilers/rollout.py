@@ -84,8 +84,10 @@ def _go_on(
 ) -> Iterator[Command]:
     judged = settings.judged(now)
     left = settings.rollout_stops_max
-    wanted, gate = _Wanted(), Gate(cell, observed, now)
-    for key in sorted(cell.rolling):
+    wanted, gate, known = _Wanted(), Gate(cell, observed, now), observed.availability
+    # A step comes with every report, and most jobs have nothing new in it.
+    calm: set[str] = known.calm if known is not None else set()
+    for key in sorted(cell.rolling if is_resync else cell.rolling - calm):
         job = cell.jobs[key]
         found = known_remaining(observed, job)
         rollout = job.rollout
@@ -104,8 +106,10 @@ def _go_on(
         left = max(0, left - len(chosen) - len(wanted.hand_over.get(key, ((), ""))[0]))
         if chosen or found.stops_nothing:
             wanted.stop[key] = tuple(chosen)
-            known = down_of(cell, observed, job)
-            wanted.down += [(key, index) for index in chosen if index in known]
+            down = down_of(cell, observed, job)
+            wanted.down += [(key, index) for index in chosen if index in down]
+        elif not rollout.hurried and rollout.at != now.wall:
+            calm.add(key)
     return wanted.commands()
 
 

@@ -17,7 +17,7 @@ import msgspec
 from borgish.cell.disruption import Gate
 from borgish.cell.leases import why_waiting
 from borgish.cell.model import Cell, Job, Task
-from borgish.cell.observed import Observed
+from borgish.cell.observed import Observed, leaving_attempts
 from borgish.clock import Now
 from borgish.scheduler.alloc_sets import AllocSets
 from borgish.scheduler.fleet import Fleet
@@ -200,10 +200,7 @@ def leaving(cell: Cell, observed: Observed) -> frozenset[str]:
     return frozenset(
         name
         for name in cell.promised
-        if (seen := observed.machines.get(name)) is not None
-        and any(
-            attempt.ended is None and not cell.is_wanted(name, *key) for key, attempt in seen.attempts.items()
-        )
+        if (seen := observed.machines.get(name)) is not None and any(leaving_attempts(cell, name, seen))
     )
 
 

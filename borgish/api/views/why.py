@@ -13,7 +13,7 @@ from borgish.cell.drains import Drains, drain_words
 from borgish.cell.failing import avoided
 from borgish.cell.handover import Departures, Way, handover_cause, handover_words
 from borgish.cell.model import Cell, Job, Machine, Task, exit_text, task_count
-from borgish.cell.observed import Observed
+from borgish.cell.observed import Observed, leaving_attempts
 from borgish.cell.suitability import evict_at, why_unsuitable
 from borgish.clock import Now
 from borgish.text import has_index, instant
@@ -349,7 +349,4 @@ def _place_kept(cell: Cell, observed: Observed, task: Task) -> str:
 def _leaving(cell: Cell, observed: Observed, machine: str) -> list[str]:
     """Return the tasks with attempts that should not be on a machine any more, and are."""
     seen = observed.machines.get(machine)
-    attempts = seen.attempts.items() if seen else ()
-    return sorted(
-        {name for (name, n), each in attempts if each.ended is None and not cell.is_wanted(machine, name, n)}
-    )
+    return sorted({each.task for each in leaving_attempts(cell, machine, seen)}) if seen else []

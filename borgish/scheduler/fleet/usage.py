@@ -8,7 +8,7 @@ What runs inside an alloc holds nothing of the machine but its ports: the alloc 
 holds what it needs. What has yet to leave when its alloc has left already holds its needs of the machine.
 """
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from borgish.cell.allocs import alloc_name, inside, is_reserved, priority_of
 from borgish.cell.commands import SeenAttempt
 from borgish.cell.model import Cell, Job, Task
-from borgish.cell.observed import Observed, SeenMachine
+from borgish.cell.observed import Observed, leaving_attempts
 from borgish.resources import DEVICE_MILLIS, Resources
 from borgish.scheduler.arrays import BoolArray, FloatArray, IntArray, Rows, copied, widened
 from borgish.spec.job import JobSpec
@@ -68,6 +68,10 @@ class Kinds:
         amounts[CPU] = amounts.get(CPU, 0) + needs.cpu_millis
         amounts[RAM] = amounts.get(RAM, 0) + needs.ram_bytes
         amounts[DISK] = amounts.get(DISK, 0) + needs.disk_bytes
+        if needs.named or needs.devices:  # seldom any
+            self._add_named(amounts, needs)
+
+    def _add_named(self, amounts: Amounts, needs: Resources) -> None:
         for name, amount in needs.named.items():
             kind = self.number(name)
             amounts[kind] = amounts.get(kind, 0) + amount
@@ -79,17 +83,16 @@ class Kinds:
 def usage_of(cell: Cell, observed: Observed, machine: str, kinds: Kinds, mono: float) -> MachineUsage:
     """Count one machine. ``mono``: on the master's monotonic clock; blocked ports are free from then on."""
     usage = MachineUsage({}, {}, set(), {}, {}, float("inf"))
-    placed = cell.placed.get(machine, ())
-    for key, index in placed:
+    for key, index in cell.placed.get(machine, ()):
         job = cell.jobs[key]
         task = job.tasks[index]
-        usage.ports.update(task.ports)
+        if task.ports:
+            usage.ports.update(task.ports)
         if task.alloc < 0:
             _count_task(usage, cell, job, task, kinds)
         else:
             usage.jobs[key] = usage.jobs.get(key, 0) + 1
-    arriving = cell.arriving.get(machine, ())
-    for key, index in arriving:
+    for key, index in cell.arriving.get(machine, ()):
         job, task = cell.jobs[key], cell.handovers[key][index].task(index)
         usage.ports.update(task.ports)
         # At a priority that nobody preempts: nothing of the cell makes way by ending an incoming attempt.
@@ -102,9 +105,7 @@ def usage_of(cell: Cell, observed: Observed, machine: str, kinds: Kinds, mono: f
         usage.devices_kept += job.spec.needs(index).devices.items()
     seen = observed.machines.get(machine)
     if seen is not None:
-        current = {(task_name(key, index), cell.jobs[key].tasks[index].attempt) for key, index in placed}
-        current |= {(task_name(key, index), cell.handovers[key][index].attempt) for key, index in arriving}
-        for attempt in _leaving(seen, current):
+        for attempt in leaving_attempts(cell, machine, seen):
             usage.ports.update(attempt.ports)
             if not (attempt.alloc and is_reserved(cell, machine, attempt.alloc)):
                 _count_attempt(usage, attempt, kinds)
@@ -127,8 +128,8 @@ def usage_of_alloc(cell: Cell, observed: Observed, allocs: Job, index: int, kind
     seen = observed.machines.get(allocs.tasks[index].machine)
     if seen is not None:
         name = alloc_name(allocs, index)
-        for attempt in _leaving(seen, current):
-            if attempt.alloc == name:
+        for key, attempt in seen.attempts.items():
+            if attempt.alloc == name and attempt.ended is None and key not in current:
                 _count_attempt(usage, attempt, kinds)
     return usage
 
@@ -137,8 +138,9 @@ def _count_task(
     usage: MachineUsage, cell: Cell, job: Job, task: Task, kinds: Kinds, priority: int | None = None
 ) -> None:
     usage.jobs[job.key] = usage.jobs.get(job.key, 0) + 1
-    spec, is_alloc = job.spec_of(task), job.spec.kind is JobKind.ALLOC_SET
+    spec = job.spec_of(task)
     if priority is None:
+        is_alloc = job.spec.kind is JobKind.ALLOC_SET
         priority = priority_of(cell, job, task.index) if is_alloc else spec.priority
     held = _count_needs(usage, spec, task.index, kinds, priority)
     if task.ports:
@@ -158,13 +160,6 @@ def count_devices(used: dict[str, int], devices: tuple[str, ...], needs: dict[st
     for device in devices:
         millis = min(DEVICE_MILLIS, needs.get(device.partition(":")[0], 0))
         used[device] = used.get(device, 0) + millis
-
-
-def _leaving(seen: SeenMachine, current: Container[tuple[str, int]]) -> Iterator[SeenAttempt]:
-    """Yield the attempts seen there that have not ended, but for those that should be there."""
-    for key, attempt in seen.attempts.items():
-        if attempt.ended is None and key not in current:
-            yield attempt
 
 
 def _count_attempt(usage: MachineUsage, attempt: SeenAttempt, kinds: Kinds) -> None:

@@ -29,7 +29,11 @@ from borgish.cell.rollout import known_remaining, not_ready, remaining
 from borgish.clock import Now
 from borgish.master.core import Core
 from borgish.master.step import CommandRequest, PollsAnswered
+from borgish.reconcilers.rollout import reconcile_hurried
 from borgish.reconcilers.settings import ReconcileSettings
+from borgish.scheduler.fleet import Fleet
+from borgish.scheduler.fleet.usage import KINDS
+from borgish.scheduler.schedule import Scheduler
 from borgish.spec.job import Constraint, Health
 from borgish.spec.shares import Share
 from borgish.vocabulary import Ending, Eviction, JobKind, Phase
@@ -104,6 +108,19 @@ def report(core: Core, said: Said) -> Observe:
     return Observe(said.machine, "b", "i", tuple(found), whole=said.whole)
 
 
+def check_rows(core: Core, now: Now) -> None:
+    """Check that the scheduler has to read again those machines only that it is told of."""
+    scheduler = core._scheduler._scheduler
+    assert isinstance(scheduler, Scheduler)
+    if scheduler._memory is None:
+        return
+    kept, anew = scheduler._memory.fleet, Fleet.of(core.cell, core.observed, 0, now.mono)
+    for name in sorted(kept.row.keys() - core._unread() - scheduler._planned):
+        row, fresh = kept.row[name], anew.row[name]
+        assert kept.free[:KINDS, row].tolist() == anew.free[:KINDS, fresh].tolist(), name
+        assert (kept.stuck[row], kept.silent[row]) == (anew.stuck[fresh], anew.silent[fresh]), name
+
+
 @settings(max_examples=examples(100))
 @given(st.lists(st.tuples(commands | reports, asked), max_size=40))
 def test_what_is_kept_is_what_is_found(moves: list[tuple[Command | Said, set[str]]]) -> None:
@@ -112,7 +129,7 @@ def test_what_is_kept_is_what_is_found(moves: list[tuple[Command | Said, set[str
     core.begin(1, "me", now)
     core.step([CommandRequest(1, JoinMachine(machine("m1", 7000), "i", known=True), "ann", "r", "d")], now)
     for move, ask in moves:
-        now = now.later(1.5)
+        now = now.later(0.6)  # most second steps are resyncs
         command = report(core, move) if isinstance(move, Said) else move
         heard = PollsAnswered(dict.fromkeys(core.cell.machines, now.mono))
         core.step([heard, CommandRequest(1, command, "ann", f"r{now.mono}", "d")], now)
@@ -126,6 +143,12 @@ def test_what_is_kept_is_what_is_found(moves: list[tuple[Command | Said, set[str
             assert known_remaining(core.observed, job) == remaining(job)
             kept = not_ready(core.cell, core.observed, job, now)
             assert kept == not_ready(core.cell, anew, job, now)
+        between = [
+            [*reconcile_hurried(core.cell, observed, ReconcileSettings(), now)]
+            for observed in (core.observed, anew)
+        ]
+        assert between[0] == between[1]
+        check_rows(core, now)
         for name in sorted({key.removeprefix("u/") for key in ask} & core.cell.budgets.keys()):
             members = {
                 key for key, job in core.cell.jobs.items() if core.cell.budgets[name].chooses(job.spec)

@@ -10,17 +10,19 @@ from borgish.cell.commands import (
     CordonMachine,
     JoinMachine,
     KillTasks,
+    Observe,
     PauseUpdate,
     RestartTasks,
     ResumeUpdate,
     ScaleJob,
+    SeenAttempt,
     SetQuota,
     SubmitJob,
     UndoUpdate,
 )
 from borgish.cell.events import RolloutFinished, RolloutPaused
 from borgish.cell.model import VERSIONS_KEPT, Rollout
-from borgish.cell.rollout import TRY_ON_SECONDS
+from borgish.cell.rollout import TRY_ON_SECONDS, not_ready
 from borgish.cell.update import update_plan
 from borgish.errors import Conflict, NotFound, OverQuota
 from borgish.master.core import Core
@@ -331,6 +333,19 @@ def test_what_does_not_come_up_in_time_has_failed() -> None:
     for _ in range(20):
         lived.step()
     assert rollout(lived).hold is Hold.FAILED
+
+
+def test_what_had_settled_is_waited_for_again_when_it_fails(lived: Lived) -> None:
+    lived.do(SubmitJob(web(run=NEW)))
+    while versions(lived).count(2) < 2:
+        lived.step()
+    first = lived.cell.jobs[JOB].tasks[versions(lived).index(2)]
+    lived.step()
+    failed = SeenAttempt(f"{JOB}/{first.index}", first.attempt, Phase.UNHEALTHY)
+    lived.step(Observe(first.machine, "b1", first.machine, (failed,)))
+    found = not_ready(lived.cell, lived.core.observed, lived.cell.jobs[JOB], lived.now)
+    assert found is not None
+    assert (found.reason.split(" is ")[0], found.failed) == (f"task {first.index}", True)
 
 
 def test_a_single_restart_is_given_time(lived: Lived) -> None:

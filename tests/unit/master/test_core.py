@@ -90,6 +90,27 @@ def driver() -> Driver:
     return Driver()
 
 
+def test_the_scheduler_reads_again_only_what_a_report_makes_room_on(driver: Driver) -> None:
+    driver.ask(SubmitJob(JobSpec("web", "ann", 1, ("sleep", "1"))))
+    driver.wait(2.0)
+    assert driver.core._unread() == set()
+    (task,) = driver.core.cell.jobs["ann/web"].tasks
+    up = SeenAttempt("ann/web/0", task.attempt, Phase.UP)
+    driver.now = driver.now.later(0.1)  # no resync
+    driver.report(task.machine, up)
+    assert driver.core._unread() == set()
+    stray = msgspec.structs.replace(up, attempt=task.attempt - 1)
+    driver.report(task.machine, stray)
+    assert driver.core._unread() == {task.machine}
+    driver.wait(2.0)
+    assert driver.core._unread() == set()
+    driver.now = driver.now.later(0.1)
+    driver.step(
+        CommandRequest(2, Observe(task.machine, "b", task.machine, (), (("ann/web/0", stray.attempt),)), "m")
+    )
+    assert driver.core._unread() == {task.machine}
+
+
 JOB = JobSpec("web", "ann", 3, ("sleep", "{{task.index}}"), ports=("http",))
 
 
