@@ -187,7 +187,7 @@ def machine_in_full(machine: MachineView) -> str:
             ("capacity", _amounts(machine.capacity)),
             ("committed", _amounts(machine.committed)),
             ("used", used if machine.usage else ""),
-            ("tasks", str(machine.tasks)),
+            ("tasks", f"{machine.tasks}{f', and {machine.incoming} to take over' * bool(machine.incoming)}"),
             ("runtimes", ", ".join(machine.runtimes)),
             ("taints", ", ".join(map(_taint, machine.taints))),
             ("attributes", ", ".join(f"{key}={value}" for key, value in sorted(machine.attributes.items()))),

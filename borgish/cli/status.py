@@ -85,9 +85,7 @@ def in_full(view: StatusView, url: str, pid: int, masters: str = "") -> str:
             ("tasks", _task_counts(view)),
             (
                 "changes",
-                f"{plural(view.to_change, 'task')} still to be restarted or stopped"
-                if view.to_change
-                else "",
+                f"{plural(view.to_change, 'task')} still to be changed or stopped" if view.to_change else "",
             ),
             *(("paused", reason) for reason in view.rollbacks_paused),
             ("freeze", view.frozen),

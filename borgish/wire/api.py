@@ -320,6 +320,7 @@ class MachineView(msgspec.Struct, frozen=True, omit_defaults=True):
     drains: tuple[DrainView, ...] = ()  # also maintenance windows to come
     staying: tuple[str, ...] = ()  # of one that is drained: what does not leave yet, and why
     ending: int = 0  # of one that is drained: programs that were told to end, and have not
+    incoming: int = 0  # attempts that are to take over from tasks; they are committed, and no tasks yet
 
 
 class EventView(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -28,7 +28,7 @@ def test_the_status_says_why() -> None:
     assert (view.to_change, view.rollbacks_paused) == (4, (f"ann/web: {why}",))
     lines = in_full(view, "http://x", 0).splitlines()
     assert [line.split(maxsplit=1)[1] for line in lines if line.startswith(("changes", "paused"))] == [
-        "4 tasks still to be restarted or stopped",
+        "4 tasks still to be changed or stopped",
         f"ann/web: {why}",
     ]
     assert status(Lived()).rollbacks_paused == ()
