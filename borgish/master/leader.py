@@ -304,6 +304,8 @@ class Leader:
         """Lead until it is to stop. Raises what ended it otherwise."""
         self._clients = clients
         turns = asyncio.create_task(self.turn.run(self._first), name="turns")
+        # Where the lease is over that is raised, and what this raises is no news that nobody has retrieved.
+        turns.add_done_callback(lambda done: done.cancelled() or done.exception())
         lease_watch = asyncio.create_task(self._watch_lease(), name="lease")
         fencing_watch = asyncio.create_task(self._watch_fencing(), name="refusals")
         ramp_up = asyncio.create_task(self.link.ramp_up(self.turn.durable), name="poll ramp-up")
@@ -355,8 +357,6 @@ class Leader:
         reach("shutdown.unlinked")
         self.turn.stop()
         if self.guard.is_over:  # whoever leads has taken over, and a commit of ours may hang for long
-            # What it raises then is no news: that the lease is over is raised here.
-            turns.add_done_callback(lambda done: done.cancelled() or done.exception())
             return
         await asyncio.wait({turns})
         lease_watch.cancel()

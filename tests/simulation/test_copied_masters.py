@@ -52,7 +52,7 @@ def test_it_would_be_found_if_they_led(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def world() -> Iterator[World]:
     """A cell without faults after half a minute, in which nobody asks for anything any more."""
-    world = World(1, faults=NO_FAULTS)
+    world = World(3, faults=NO_FAULTS)
     world.begin()
     world.clock.run_until(30.0)
     world.clients.stop()
