@@ -267,8 +267,7 @@ def _tasks_placed(cell: Cell, event: TasksPlaced, entry: Entry) -> None:
             job.held = msgspec.structs.replace(
                 job.held, trial_at=trial_at, index=index, attempt=entry.position
             )
-    pending = tuple(index for index in event.indexes if index not in event.incoming)
-    transition(cell, job, pending if event.incoming else event.indexes, TaskEvent.SCHEDULE, entry.at)
+    transition(cell, job, event.pending, TaskEvent.SCHEDULE, entry.at)
 
 
 def _places_promised(cell: Cell, event: PlacesPromised, _entry: Entry) -> None:
@@ -302,8 +301,7 @@ def _tasks_restarted(cell: Cell, event: TasksRestarted, entry: Entry) -> None:
 def _tasks_evicted(cell: Cell, event: TasksEvicted, entry: Entry) -> None:
     job = cell.jobs[event.job]
     reason, notice_seconds = event.reason or event.cause, event.notice_seconds
-    pending = tuple(index for index in event.indexes if index not in event.taken_over)
-    transition(cell, job, pending, TaskEvent.EVICT, entry.at, reason, notice_seconds=notice_seconds)
+    transition(cell, job, event.pending, TaskEvent.EVICT, entry.at, reason, notice_seconds=notice_seconds)
     transition(cell, job, event.taken_over, TaskEvent.HAND_OVER, entry.at, notice_seconds=notice_seconds)
     if event.cause in VOLUNTARY:
         note_disrupted(job, len(event.indexes), entry.at)

@@ -84,6 +84,11 @@ class TasksPlaced(Event, frozen=True, tag=True):
     allocs: tuple[int, ...] = ()  # empty when the job is in no alloc set
     incoming: tuple[int, ...] = ()  # of the indexes, those that run and have these as incoming attempts
 
+    @property
+    def pending(self) -> tuple[int, ...]:
+        """Those of the indexes that were pending."""
+        return _but(self.indexes, self.incoming)
+
 
 class PlacesPromised(Event, frozen=True, tag=True):
     """Places are kept for pending tasks until those that were preempted for them have left.
@@ -121,6 +126,11 @@ class TasksEvicted(Event, frozen=True, tag=True):
     exit_codes: tuple[int | None, ...] = ()  # of their last programs; empty: no news
     signals: tuple[int | None, ...] = ()
     taken_over: tuple[int, ...] = ()  # of the indexes, those whose incoming attempts are the current ones now
+
+    @property
+    def pending(self) -> tuple[int, ...]:
+        """Those of the indexes that are pending now."""
+        return _but(self.indexes, self.taken_over)
 
 
 class HandoversBegan(Event, frozen=True, tag=True):
@@ -532,3 +542,7 @@ def follows(entry: Entry, position: int) -> bool:
         return True
     first = entry.events[0] if entry.events else None
     return isinstance(first, EntriesLost) and (first.first, first.last) == (position + 1, entry.position - 1)
+
+
+def _but(indexes: tuple[int, ...], others: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(index for index in indexes if index not in others) if others else indexes

@@ -15,7 +15,8 @@ What else may happen while a handover goes on:
 - the incoming attempt is lost, fails, or does not come up by ``update.deadline``: another is looked for, and
   not where one failed (``cell.failing``). Of a rollout that is its failure (``cell.rollout``).
 - no machine has room: it waits and, after ``update.deadline``, the task may be taken down within its budgets
-  (``cell.disruption``), as if it had no handover.
+  (``cell.disruption``), as if it had no handover. A rollout whose task would find no room then either fails
+  instead, with nothing stopped (``cell.rollout.makes_room``).
 - what it was for is over (a drain that was taken back): the incoming attempt ends.
 
 A freeze holds back handovers as it does disruptions; what has begun goes on.

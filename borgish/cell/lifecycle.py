@@ -169,14 +169,14 @@ def _moved_by(event: AnyEvent) -> Iterable[tuple[str, Sequence[int], TaskEvent]]
     match event:
         case TasksPlaced():
             return (
-                (event.job, _but(event.indexes, event.incoming), TaskEvent.SCHEDULE),
+                (event.job, event.pending, TaskEvent.SCHEDULE),
                 (event.job, event.incoming, TaskEvent.UPDATE),
             )
         case TasksRestarted():
             return ((event.job, event.indexes, TaskEvent.UPDATE),)
         case TasksEvicted():
             return (
-                (event.job, _but(event.indexes, event.taken_over), TaskEvent.EVICT),
+                (event.job, event.pending, TaskEvent.EVICT),
                 (event.job, event.taken_over, TaskEvent.HAND_OVER),
             )
         case TasksHandedOver():
@@ -198,10 +198,6 @@ def _moved_by(event: AnyEvent) -> Iterable[tuple[str, Sequence[int], TaskEvent]]
             )
             return (*pending, *dead)
     return ()
-
-
-def _but(indexes: tuple[int, ...], others: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(index for index in indexes if index not in others) if others else indexes
 
 
 # Moving tasks; for ``apply`` only

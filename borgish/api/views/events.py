@@ -157,10 +157,9 @@ def _restarted(event: TasksRestarted, _entry: Entry) -> Iterator[_Line]:
 def _evicted(event: TasksEvicted, _entry: Entry) -> Iterator[_Line]:
     reason = f": {event.reason}" if event.reason and event.reason != event.cause else ""
     bad = event.cause is not Eviction.RESTART
-    pending = tuple(index for index in event.indexes if index not in event.taken_over)
-    if pending or not event.indexes:
-        text = f"{_tasks(event.job, pending)} sent back to pending, {event.cause}{reason}"
-        yield _Line("evicted", text, event.job, pending, bad=bad)
+    if event.pending or not event.indexes:
+        text = f"{_tasks(event.job, event.pending)} sent back to pending, {event.cause}{reason}"
+        yield _Line("evicted", text, event.job, event.pending, bad=bad)
     if event.taken_over:
         text = f"{_tasks(event.job, event.taken_over)} taken over by the incoming attempt"
         text = f"{text}, {event.cause}{reason}"
