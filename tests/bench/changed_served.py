@@ -8,12 +8,10 @@ import json
 import multiprocessing
 import os
 import signal
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from borgish.client import Client
 from borgish.wire.api import Accepted, DrainRequest, StatusView, TaskList
@@ -32,13 +30,10 @@ TICKS = os.sysconf("SC_CLK_TCK")
 def figures(sizes: Sizes) -> Iterator[Figure]:
     """Yield the cpu that a borgmaster takes in a second, at rest and while its cell is changed."""
     with (
-        tempfile.TemporaryDirectory(prefix="borgish-bench-") as folder,
-        lone_master(Path(folder) / "cell") as pid,
+        lone_master() as master,
+        _machines(master.address, master.join_token, sizes.cell_machines),
     ):
-        client = Client.find(Path(folder) / "cell")
-        token = (Path(folder) / "cell" / "tokens" / "join.token").read_text().strip()
-        with _machines(urlsplit(client.url).netloc, token, sizes.cell_machines):
-            yield from _figures(client, pid, sizes)
+        yield from _figures(master.client, master.pid, sizes)
 
 
 @contextmanager

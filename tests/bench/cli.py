@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from borgish.cli import daemons
@@ -31,37 +32,48 @@ LOOK_SECONDS = 0.02
 def figures(sizes: Sizes) -> Iterator[Figure]:
     """Yield wall times of borgctl, then the master's memory, all with the cell full of tasks."""
     with (
-        tempfile.TemporaryDirectory(prefix="borgish-bench-") as folder,
-        lone_master(Path(folder) / "cell") as pid,
+        lone_master() as master,
+        served_borglets(master.address, master.join_token, sizes.fake_borglets),
     ):
-        client = Client.find(Path(folder) / "cell")
-        token = (Path(folder) / "cell" / "tokens" / "join.token").read_text().strip()
-        with served_borglets(urlsplit(client.url).netloc, token, sizes.fake_borglets):
-            empty = memory_bytes(pid)["Rss"] / MIB
-            rate = sizes.cell_tasks / _fill(client, sizes.cell_tasks)
-            for name, arguments in (("version", ["--version"]), ("job_list", ["job", "list"])):
-                samples = [_wall(Path(folder) / "cell", arguments) for _ in range(sizes.commands)]
-                yield Figure(f"cli.{name}", "s", samples, at_most(0.3))
-            memory = [memory_bytes(pid) for _ in range(sizes.rounds)]
-            tasks = sizes.cell_tasks
-            yield Figure("cli.master_rss.empty", "MiB", [empty])
-            yield Figure(f"cli.master_rss.{tasks}_tasks", "MiB", [m["Rss"] / MIB for m in memory])
-            yield Figure(f"cli.master_pss.{tasks}_tasks", "MiB", [m["Pss"] / MIB for m in memory])
-            yield Figure(f"cli.up_over_http.{tasks}_on_{sizes.fake_borglets}", "tasks/s", [rate])
+        empty = memory_bytes(master.pid)["Rss"] / MIB
+        rate = sizes.cell_tasks / _fill(master.client, sizes.cell_tasks)
+        for name, arguments in (("version", ["--version"]), ("job_list", ["job", "list"])):
+            samples = [_wall(master.folder, arguments) for _ in range(sizes.commands)]
+            yield Figure(f"cli.{name}", "s", samples, at_most(0.3))
+        memory = [memory_bytes(master.pid) for _ in range(sizes.rounds)]
+        tasks = sizes.cell_tasks
+        yield Figure("cli.master_rss.empty", "MiB", [empty])
+        yield Figure(f"cli.master_rss.{tasks}_tasks", "MiB", [m["Rss"] / MIB for m in memory])
+        yield Figure(f"cli.master_pss.{tasks}_tasks", "MiB", [m["Pss"] / MIB for m in memory])
+        yield Figure(f"cli.up_over_http.{tasks}_on_{sizes.fake_borglets}", "tasks/s", [rate])
+
+
+class LoneMaster(NamedTuple):
+    """A borgmaster of a new cell, without machines."""
+
+    pid: int
+    folder: Path
+    client: Client
+    address: str  # host:port
+    join_token: str
 
 
 @contextmanager
-def lone_master(folder: Path) -> Iterator[int]:
-    """Run a borgmaster of a new cell, alone; give its pid."""
-    cell_folder.make(folder, 1)
-    daemon = cell_folder.master_of(folder)
-    process = daemons.start(daemon)
-    try:
-        until_served(Client.find(folder), process, daemon)
-        yield process.pid
-    finally:
-        daemons.stop([daemon], STOP_SECONDS_MAX)
-        process.wait()
+def lone_master() -> Iterator[LoneMaster]:
+    """Run a borgmaster of a new cell, alone."""
+    with tempfile.TemporaryDirectory(prefix="borgish-bench-") as parent:
+        folder = Path(parent) / "cell"
+        cell_folder.make(folder, 1)
+        daemon = cell_folder.master_of(folder)
+        process = daemons.start(daemon)
+        try:
+            client = Client.find(folder)
+            until_served(client, process, daemon)
+            token = (folder / "tokens" / "join.token").read_text().strip()
+            yield LoneMaster(process.pid, folder, client, urlsplit(client.url).netloc, token)
+        finally:
+            daemons.stop([daemon], STOP_SECONDS_MAX)
+            process.wait()
 
 
 def until_served(client: Client, process: "subprocess.Popen[bytes]", daemon: cell_folder.Daemon) -> None:
