@@ -133,6 +133,15 @@ class Hold(StrEnum):
     CANARY = "canary"  # its canaries are up
 
 
+class Ownership(StrEnum):
+    """By what somebody set a field of a job."""
+
+    APPLY = "apply"
+    SUBMIT = "submit"
+    SCALE = "scale"
+    UNDO = "undo"
+
+
 class Band(StrEnum):
     """The priority bands, highest first (EuroSys 2015, section 2.5); free is best effort."""
 

@@ -82,6 +82,42 @@ def admit_change(cell: Cell, job: Job, spec: JobSpec, more: Sequence[int], wall:
         raise _over_quota(cell, spec, f"would ask for {', and for '.join(missing)}", band, wall)
 
 
+def admit_together(
+    cell: Cell, changes: Iterable[tuple[Job | None, JobSpec, Sequence[int]]], wall: float
+) -> None:
+    """Raise OverQuota unless several jobs may become what they are to be, all at once.
+
+    Each is the job as it is, its specification then, and the indexes of its tasks that ask for something
+    then. What one gives back another may ask for. Only what is asked for more than now is compared.
+    """
+    before: dict[str, Resources] = {}
+    after: dict[str, tuple[JobSpec, Resources]] = {}
+    for job, spec, asking in changes:
+        key = quota_key(spec.user, cell.rules.bands.of(spec.priority))
+        after[key] = (spec, after.get(key, (spec, NOTHING))[1].plus(asked_by(spec, asking)))
+        if job is not None:
+            own = quota_key(job.spec.user, cell.rules.bands.of(job.spec.priority))
+            live = [task.index for task in job.tasks if task.state is not State.DEAD]
+            before[own] = before.get(own, NOTHING).plus(asked_by(job.spec, live))
+    for key, (spec, wanted) in after.items():
+        band = cell.rules.bands.of(spec.priority)
+        limits = limits_of(cell, spec.user, band, wall)
+        if limits is None:
+            continue
+        now = before.get(key, NOTHING)
+        there, used = by_kind(now), cell.demand.of(key).plus(now, -1)
+        more = {kind for kind, amount in by_kind(wanted).items() if amount > there.get(kind, 0)}
+        missing = list(_missing(band, wanted, used, limits, more))
+        if missing:
+            raise _over_quota(
+                cell,
+                spec,
+                f"and what is applied with it would ask for {', and for '.join(missing)}",
+                band,
+                wall,
+            )
+
+
 def asked_by(spec: JobSpec, indexes: Sequence[int]) -> Resources:
     """Return what these tasks of a job ask for: the sum of their limits."""
     if spec.inside:

@@ -4,7 +4,7 @@ An alloc is a task of a job of kind ``alloc_set``: placed like any, and running 
 that is *inside* such a set each run in one of its allocs, on that alloc's machine, in its room.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from borgish.cell.events import TasksEvicted
 from borgish.cell.model import Cell, Job, Task
@@ -93,14 +93,20 @@ def has_its_alloc(cell: Cell, key: str, machine: str, alloc: int) -> bool:
     return task.state is State.RUNNING and task.machine == machine
 
 
-def check_inside(cell: Cell, spec: JobSpec) -> None:
-    """Raise a ``Refused`` when a job may not be submitted into the alloc set that it names."""
-    if spec.inside:
-        allocs = cell.jobs.get(spec.inside)
-        known, dead = (None, True) if allocs is None else (allocs.spec, allocs.state is State.DEAD)
-        refused = refused_inside(spec, known, dead=dead)
-        if refused is not None:
-            raise refused
+def check_inside(cell: Cell, spec: JobSpec, beside: Mapping[str, JobSpec] | None = None) -> None:
+    """Raise a ``Refused`` when a job may not be submitted into the alloc set that it names. ``beside``: jobs
+    that are submitted with it."""
+    if not spec.inside:
+        return
+    allocs = cell.jobs.get(spec.inside)
+    if beside and spec.inside in beside:
+        known, dead = beside[spec.inside], False
+    elif allocs is not None:
+        known, dead = allocs.spec, allocs.state is State.DEAD
+    else:
+        known, dead = None, True
+    if (refused := refused_inside(spec, known, dead=dead)) is not None:
+        raise refused
 
 
 def refused_inside(spec: JobSpec, allocs: JobSpec | None, *, dead: bool) -> Refused | None:

@@ -1,5 +1,6 @@
 """The only code that changes a cell: one function per event, each total and without a choice. Those about
-machines are in ``apply_machines``.
+machines are in ``apply_machines``, those about applications in ``apply_apps``, and about quotas, budgets and
+freezes in ``apply_limits``.
 
 Replaying the journal through ``apply_entry`` gives the cell again, so nothing here may look at a
 clock, at observed state, or at anything but the cell and the event.
@@ -12,14 +13,9 @@ from typing import Any
 
 import msgspec
 
-from borgish.cell import apply_machines
-from borgish.cell.budgets import Budget, Freeze
+from borgish.cell import apply_apps, apply_limits, apply_machines
 from borgish.cell.events import (
     AnyEvent,
-    BudgetRemoved,
-    BudgetSet,
-    CellFrozen,
-    CellUnfrozen,
     Elected,
     EntriesLost,
     Entry,
@@ -36,8 +32,6 @@ from borgish.cell.events import (
     LeasesEnded,
     LeasesFound,
     PlacesPromised,
-    QuotaRemoved,
-    QuotaSet,
     RolledBack,
     RolloutBegan,
     RolloutFinished,
@@ -88,7 +82,7 @@ from borgish.cell.model import (
     TaskLease,
     Version,
 )
-from borgish.cell.quotas import Quota
+from borgish.cell.owners import owners_changed
 from borgish.spec.changes import same_program
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import RESULTS, VOLUNTARY, Ending, Eviction, RolloutKind, State
@@ -148,6 +142,7 @@ def _job_submitted(cell: Cell, event: JobSubmitted, entry: Entry) -> None:
         cell.rolling.discard(key)
     job = Job(key, entry.position, spec, entry.at, entry.actor, entry.position, version=event.version)
     if before is not None:
+        job.app, job.owners = before.app, owners_changed(before, spec, entry.cause, entry.actor, entry.at)
         job.earlier = before.earlier
         if event.version != before.version:
             _keep_version(cell, job, before.version, before.present)
@@ -208,6 +203,7 @@ def _job_changed(cell: Cell, event: JobChanged, entry: Entry) -> None:
         drop_promises(cell, job, range(len(job.tasks)))
         drop_handovers(cell, job, range(len(job.tasks)))
         _forget_lost(job, event.spec)
+    job.owners = owners_changed(job, event.spec, entry.cause, entry.actor, entry.at)
     job.spec = event.spec
     job.generation = entry.position
     shrink(cell, job, event.spec.tasks)
@@ -445,51 +441,6 @@ def _end_lease(cell: Cell, job: str, index: int, attempt: int) -> None:
     cell.touched.leases.setdefault(job, set()).add(index)
 
 
-# Quotas, budgets and freezes
-
-
-def _quota_set(cell: Cell, event: QuotaSet, entry: Entry) -> None:
-    _set_quota(cell, event.quota, entry)
-
-
-def _set_quota(cell: Cell, quota: Quota, entry: Entry) -> None:
-    cell.quotas[quota.key] = msgspec.structs.replace(quota, generation=entry.position)
-    cell.touched.quotas.add(quota.key)
-
-
-def _quota_removed(cell: Cell, event: QuotaRemoved, _entry: Entry) -> None:
-    del cell.quotas[event.key]
-    cell.touched.quotas.add(event.key)
-
-
-def _budget_set(cell: Cell, event: BudgetSet, entry: Entry) -> None:
-    _set_budget(cell, event.budget, entry)
-
-
-def _set_budget(cell: Cell, budget: Budget, entry: Entry) -> None:
-    cell.budgets[budget.name] = msgspec.structs.replace(budget, generation=entry.position)
-    cell.members.change(budget.name, budget, cell.jobs)
-    cell.touched.budgets.add(budget.name)
-
-
-def _budget_removed(cell: Cell, event: BudgetRemoved, _entry: Entry) -> None:
-    _remove_budget(cell, event.name)
-
-
-def _remove_budget(cell: Cell, name: str) -> None:
-    del cell.budgets[name]
-    cell.members.change(name, None, cell.jobs)
-    cell.touched.budgets.add(name)
-
-
-def _cell_frozen(cell: Cell, event: CellFrozen, entry: Entry) -> None:
-    cell.freeze = Freeze(entry.actor, entry.at, event.reason)
-
-
-def _cell_unfrozen(cell: Cell, _event: CellUnfrozen, _entry: Entry) -> None:
-    cell.freeze = None
-
-
 # Rollbacks
 
 
@@ -510,14 +461,17 @@ def _rolled_back(cell: Cell, event: RolledBack, entry: Entry) -> None:
             machine.reason = restored.reason
         cell.touched.machines.add(machine.name)
     for quota in event.quotas:
-        _set_quota(cell, quota, entry)
+        apply_limits.set_quota(cell, quota, entry)
     for key in event.quotas_gone:
-        del cell.quotas[key]
-        cell.touched.quotas.add(key)
+        apply_limits.remove_quota(cell, key)
     for budget in event.budgets:
-        _set_budget(cell, budget, entry)
+        apply_limits.set_budget(cell, budget, entry)
     for name in event.budgets_gone:
-        _remove_budget(cell, name)
+        apply_limits.remove_budget(cell, name)
+    for app in event.apps:
+        apply_apps.restore_app(cell, app, entry.position)
+    for name in event.apps_gone:
+        apply_apps.remove_app(cell, name)
 
 
 def _restore(cell: Cell, one: JobRestored, reason: str, at: float, by: str) -> None:
@@ -533,7 +487,7 @@ def _restore(cell: Cell, one: JobRestored, reason: str, at: float, by: str) -> N
     if one.version != job.version:
         _keep_version(cell, job, job.version, job.present)
         job.version, job.versioned_at, job.versioned_by = one.version, at, by
-    job.uid, job.spec = one.uid, one.spec
+    job.uid, job.spec, job.app, job.owners = one.uid, one.spec, one.app, one.owners
     job.submitted_at, job.submitted_by = one.submitted_at, one.submitted_by
     shrink(cell, job, one.tasks)
     grow(cell, job, one.tasks, at)
@@ -651,13 +605,9 @@ _APPLY: dict[type[AnyEvent], Callable[[Cell, Any, Entry], None]] = {
     TasksResubmitted: _tasks_resubmitted,
     LeasesFound: _leases_found,
     LeasesEnded: _leases_ended,
+    **apply_apps.APPLY,
     **apply_machines.APPLY,
-    QuotaSet: _quota_set,
-    QuotaRemoved: _quota_removed,
-    BudgetSet: _budget_set,
-    BudgetRemoved: _budget_removed,
-    CellFrozen: _cell_frozen,
-    CellUnfrozen: _cell_unfrozen,
+    **apply_limits.APPLY,
     RolledBack: _rolled_back,
     RolloutBegan: _rollout_began,
     RolloutWentOn: _rollout_went_on,

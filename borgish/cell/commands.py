@@ -6,6 +6,7 @@ from borgish.cell.budgets import Budget
 from borgish.cell.events import AnyEvent
 from borgish.cell.model import Machine, Rules
 from borgish.resources import Resources
+from borgish.spec.app import AppSpec, Document
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Band, Ending, Eviction, HandoverCause, Hold, Phase, Runtime, TaintEffect
 
@@ -96,6 +97,53 @@ class ResumeUpdate(Command, frozen=True, tag=True):
 
     job: str
     promote: bool = False
+
+
+class ApplyApp(Command, frozen=True, tag=True):
+    """Make an application what these documents say (kubectl apply): all of its jobs, or nothing.
+
+    ``prune``: its jobs that have no document any more end. ``take_over``: also fields that somebody else set,
+    and jobs of other applications. ``max_affected``: see ``KillTasks``.
+    """
+
+    app: AppSpec
+    documents: tuple[Document, ...]
+    prune: bool = False
+    take_over: bool = False
+    max_affected: int | None = None
+
+
+class UndoApp(Command, frozen=True, tag=True):
+    """Apply what an application was in an earlier version; what came since ends. ``version`` 0: that before
+    the present one."""
+
+    app: str
+    version: int = 0
+    take_over: bool = False
+    max_affected: int | None = None
+
+
+class RunApp(Command, frozen=True, tag=True):
+    """Run those jobs of an application once more that run to completion, none of which may run now.
+
+    ``stage``: only this one, and what comes after it (``JobSpec.after``); "": all.
+    """
+
+    app: str
+    stage: str = ""
+
+
+class KillApp(Command, frozen=True, tag=True):
+    """End all jobs of an application. ``max_affected``: see ``KillTasks``."""
+
+    app: str
+    max_affected: int | None = None
+
+
+class RemoveApp(Command, frozen=True, tag=True):
+    """Forget an application, all of whose jobs are over; they belong to none then."""
+
+    app: str
 
 
 class EvictTasks(Command, frozen=True, tag=True):

@@ -12,12 +12,13 @@ from typing import Any
 
 import msgspec
 
-from borgish.cell import decide_cell, decide_drains, decide_machines, update
+from borgish.cell import apps, decide_cell, decide_drains, decide_machines, update
 from borgish.cell.admission import admit, job_warnings
 from borgish.cell.affected import check_affected, check_fewer, stopped_with
 from borgish.cell.allocs import check_inside, evicted_with, has_its_alloc, may_preempt
 from borgish.cell.commands import (
     AdvanceRollouts,
+    ApplyApp,
     BeginEpoch,
     BeginHandovers,
     CancelMaintenance,
@@ -37,6 +38,7 @@ from borgish.cell.commands import (
     HandOverTasks,
     HoldJob,
     JoinMachine,
+    KillApp,
     KillTasks,
     LoseMachine,
     MaintainMachines,
@@ -47,12 +49,14 @@ from borgish.cell.commands import (
     PromisePlaces,
     ReleaseJob,
     ReleaseMachine,
+    RemoveApp,
     RemoveBudget,
     RemoveMachine,
     RemoveQuota,
     RestartTasks,
     ResumeUpdate,
     RollBack,
+    RunApp,
     ScaleJob,
     SetBudget,
     SetMachineDown,
@@ -62,6 +66,7 @@ from borgish.cell.commands import (
     TaintMachine,
     TurnWindows,
     UncordonMachine,
+    UndoApp,
     UndoUpdate,
     UndrainMachines,
     UnfreezeCell,
@@ -362,6 +367,11 @@ _DECIDE: dict[type[Command], Callable[[Cell, Observed, Any, str, Now], Decision]
     LoseMachine: decide_machines.lose,
     SetMachineUp: decide_machines.up,
     Observe: decide_machines.observe,
+    ApplyApp: apps.apply,
+    UndoApp: apps.undo,
+    RunApp: apps.run,
+    KillApp: apps.kill,
+    RemoveApp: apps.remove,
     UndoUpdate: update.undo,
     PauseUpdate: update.pause,
     ResumeUpdate: update.resume,

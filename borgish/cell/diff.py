@@ -13,7 +13,7 @@ import msgspec
 from borgish.bands import Bands
 from borgish.cell.admission import show_moment
 from borgish.cell.drains import drain_words
-from borgish.cell.model import Cell, Job, Task
+from borgish.cell.model import App, AppVersion, Cell, Job, Task
 from borgish.resources import show_amounts
 from borgish.spec.diff import differences
 from borgish.text import show_indexes
@@ -94,6 +94,15 @@ def _budgets(old: Cell, new: Cell) -> Iterator[Change]:
     )
 
 
+def _apps(old: Cell, new: Cell) -> Iterator[Change]:
+    return _records(
+        old.apps,
+        new.apps,
+        lambda app: (f"version {app.version}, {_job_count(len(app.present.documents))}",),
+        _app_lines,
+    )
+
+
 def _jobs(old: Cell, new: Cell) -> Iterator[Change]:
     return _records(old.jobs, new.jobs, _of_job, lambda a, b: _job_lines(a, b, new.rules.bands))
 
@@ -111,6 +120,7 @@ SECTIONS: tuple[tuple[str, Callable[[Cell, Cell], Iterator[Change]]], ...] = (
     ("machines", _machines),
     ("quotas", _quotas),
     ("budgets", _budgets),
+    ("apps", _apps),
     ("jobs", _jobs),
     ("tasks", _tasks),
 )
@@ -200,6 +210,33 @@ _BUDGET = (
 )
 
 
+def _job_count(count: int) -> str:
+    return f"{count} job{'' if count == 1 else 's'}"
+
+
+def _app_lines(old: App, new: App) -> tuple[str, ...]:
+    again = ("applied as a new one",) if old.uid != new.uid else ()
+    version = (f"version: {old.version} -> {new.version}",) if old.version != new.version else ()
+    return (*again, *version, *document_differences(old.present, new.present))
+
+
+def document_differences(old: AppVersion, new: AppVersion) -> Iterator[str]:
+    """Yield one line for each thing in which two versions of an application differ."""
+    for name in ("labels", "annotations"):
+        before, after = getattr(old.spec, name), getattr(new.spec, name)
+        if before != after:
+            yield f"{name}: {_pairs(before) or 'none'} -> {_pairs(after) or 'none'}"
+    was = {document.key: document for document in old.documents}
+    now = {document.key: document for document in new.documents}
+    for key in sorted(was.keys() | now.keys()):
+        if key not in was:
+            yield f"{key}: added"
+        elif key not in now:
+            yield f"{key}: removed"
+        elif was[key].spec != now[key].spec:
+            yield from (f"{key}: {line}" for line in differences(was[key].spec, now[key].spec))
+
+
 # Jobs
 
 
@@ -212,8 +249,9 @@ def _of_job(job: Job) -> tuple[str, ...]:
 def _job_lines(old: Job, new: Job, bands: Bands) -> tuple[str, ...]:
     again = (f"submitted again by {new.submitted_by}",) if old.uid != new.uid else ()
     state = (f"state: {old.state} -> {new.state}",) if old.state is not new.state else ()
+    app = (f"application: {old.app or 'none'} -> {new.app or 'none'}",) if old.app != new.app else ()
     spec = differences(old.spec, new.spec, bands) if old.spec != new.spec else ()
-    return (*again, *state, *spec)
+    return (*again, *state, *app, *spec)
 
 
 # Tasks

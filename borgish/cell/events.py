@@ -9,9 +9,22 @@ from typing import Any
 import msgspec
 
 from borgish.cell.budgets import Budget
-from borgish.cell.model import Drain, FailedOn, Machine, Rollout, Rules, Taint, Task, TaskLease, Version
+from borgish.cell.model import (
+    AppVersion,
+    Drain,
+    FailedOn,
+    Machine,
+    Owner,
+    Rollout,
+    Rules,
+    Taint,
+    Task,
+    TaskLease,
+    Version,
+)
 from borgish.cell.quotas import Quota
 from borgish.resources import Resources
+from borgish.spec.app import AppSpec, Document
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Ending, Eviction, HandoverCause, Hold, RolloutKind, Runtime
 
@@ -71,6 +84,25 @@ class JobForgotten(Event, frozen=True, tag=True):
     """A job that was dead long enough is no longer kept."""
 
     job: str
+
+
+class AppApplied(Event, frozen=True, tag=True):
+    """An application is this now. Its jobs follow from the events before this one.
+
+    With the same ``version`` as before it is what it was, and only its jobs were to be made so.
+    """
+
+    app: AppSpec
+    documents: tuple[Document, ...]
+    version: int
+    left: tuple[str, ...] = ()  # jobs that belong to it no more
+    elsewhere: tuple[str, ...] = ()  # of the documents, those whose jobs belong to another application
+
+
+class AppRemoved(Event, frozen=True, tag=True):
+    """There is no such application any more; jobs that were its own belong to none."""
+
+    app: str
 
 
 class TasksPlaced(Event, frozen=True, tag=True):
@@ -371,6 +403,8 @@ class JobRestored(msgspec.Struct, frozen=True, omit_defaults=True):
     rollout: Rollout | None = msgspec.field(default=None, name="lagging")
     version: int = 1  # of the specification
     earlier: dict[int, Version] = {}  # of a job that is no longer there: its versions before
+    app: str = ""
+    owners: dict[str, Owner] = {}
 
 
 class MachineRestored(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -382,6 +416,16 @@ class MachineRestored(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     taints: tuple[Taint, ...] = ()
     drains: tuple[Drain, ...] = ()
+
+
+class AppRestored(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a rollback makes of an application, which may be no longer there."""
+
+    key: str
+    uid: int
+    present: AppVersion  # as it was then
+    version: int  # its number now
+    earlier: dict[int, AppVersion] = {}  # of one that is no longer there: its versions before
 
 
 class RolledBack(Event, frozen=True, tag=True):
@@ -402,6 +446,8 @@ class RolledBack(Event, frozen=True, tag=True):
     quotas_gone: tuple[str, ...] = ()
     budgets: tuple[Budget, ...] = ()
     budgets_gone: tuple[str, ...] = ()
+    apps: tuple[AppRestored, ...] = ()
+    apps_gone: tuple[str, ...] = ()
 
 
 class RolloutBegan(Event, frozen=True, tag=True):
@@ -455,6 +501,8 @@ AnyEvent = (
     | JobSubmitted
     | JobChanged
     | JobForgotten
+    | AppApplied
+    | AppRemoved
     | TasksPlaced
     | PlacesPromised
     | TasksRestarted

@@ -13,14 +13,17 @@ from typing import Annotated
 import msgspec
 
 from borgish.cell.commands import (
+    ApplyApp,
     Command,
     Observe,
     RestartTasks,
     RollBack,
+    RunApp,
     ScaleJob,
     SetBudget,
     SetQuota,
     SubmitJob,
+    UndoApp,
     UndoUpdate,
 )
 from borgish.configuration import Amount
@@ -32,7 +35,10 @@ FULL_SHARE = 0.25
 writes it twice."""
 MARGIN = 1.1
 """A level is left for a better one only with so much more than its floor, or it would change all the time."""
-ASKS_FOR_MORE = (SubmitJob, ScaleJob, RestartTasks, RollBack, SetQuota, SetBudget, UndoUpdate)
+ASKS_FOR_MORE = (
+    *(SubmitJob, ScaleJob, RestartTasks, RollBack, SetQuota, SetBudget, UndoUpdate),
+    *(ApplyApp, UndoApp, RunApp),
+)
 
 _MIB = 1024 * 1024
 

@@ -15,30 +15,45 @@ from typing import Any, NamedTuple
 
 from borgish.cell.budgets import Budget
 from borgish.cell.commands import (
+    ApplyApp,
     CancelMaintenance,
     Command,
     CordonMachine,
     DrainMachines,
+    KillApp,
     KillTasks,
     MaintainMachines,
     PauseUpdate,
+    RemoveApp,
     RemoveBudget,
     RemoveMachine,
     RemoveQuota,
     RestartTasks,
     ResumeUpdate,
+    RunApp,
     ScaleJob,
     SetBudget,
     SetQuota,
     SubmitJob,
     TaintMachine,
     UncordonMachine,
+    UndoApp,
     UndoUpdate,
     UndrainMachines,
     UntaintMachine,
 )
-from borgish.cell.events import AnyEvent, Entry, JobForgotten, MachineDrained, RolledBack
-from borgish.cell.model import Cell, Job, Machine
+from borgish.cell.events import (
+    AnyEvent,
+    Entry,
+    JobChanged,
+    JobForgotten,
+    JobSubmitted,
+    MachineDrained,
+    RolledBack,
+    TasksEnded,
+    TasksResubmitted,
+)
+from borgish.cell.model import App, Cell, Job, Machine
 from borgish.cell.quotas import Quota, quota_key
 from borgish.errors import Invalid, PreconditionFailed
 
@@ -50,6 +65,7 @@ class ThingKind(StrEnum):
     MACHINE = "machine"
     QUOTA = "quota"
     BUDGET = "budget"
+    APP = "app"
 
 
 class Thing(NamedTuple):
@@ -95,6 +111,10 @@ def _quota(command: SetQuota | RemoveQuota) -> str:
     return quota_key(command.user, command.band)
 
 
+def _app(command: UndoApp | RunApp | KillApp | RemoveApp) -> str:
+    return command.app
+
+
 _DECIDE: Mapping[type[Command], tuple[ThingKind, Callable[[Any], str]]] = {
     SubmitJob: (ThingKind.JOB, lambda command: command.spec.key),
     ScaleJob: (ThingKind.JOB, _job),
@@ -112,6 +132,11 @@ _DECIDE: Mapping[type[Command], tuple[ThingKind, Callable[[Any], str]]] = {
     RemoveQuota: (ThingKind.QUOTA, _quota),
     SetBudget: (ThingKind.BUDGET, lambda command: command.budget.name),
     RemoveBudget: (ThingKind.BUDGET, lambda command: command.budget),
+    ApplyApp: (ThingKind.APP, lambda command: command.app.key),
+    UndoApp: (ThingKind.APP, _app),
+    RunApp: (ThingKind.APP, _app),
+    KillApp: (ThingKind.APP, _app),
+    RemoveApp: (ThingKind.APP, _app),
 }
 """The commands by which people decide about one thing, and which: the subject of their entry, too."""
 
@@ -137,13 +162,15 @@ def generation_of(cell: Cell, thing: Thing) -> int:
     """Return the generation of a thing; 0 when it is not there."""
     match thing.kind:
         case ThingKind.JOB:
-            there: Job | Machine | Quota | Budget | None = cell.jobs.get(thing.name)
+            there: Job | Machine | Quota | Budget | App | None = cell.jobs.get(thing.name)
         case ThingKind.MACHINE:
             there = cell.machines.get(thing.name)
         case ThingKind.QUOTA:
             there = cell.quotas.get(thing.name)
         case ThingKind.BUDGET:
             there = cell.budgets.get(thing.name)
+        case ThingKind.APP:
+            there = cell.apps.get(thing.name)
     return there.generation if there is not None else 0
 
 
@@ -173,14 +200,42 @@ def note_decision(cell: Cell, entry: Entry) -> None:
         case ThingKind.MACHINE if machine := cell.machines.get(entry.subject):
             machine.generation = entry.position
             cell.touched.machines.add(machine.name)
+        case ThingKind.APP:
+            _note_app(cell, entry)
+
+
+def _note_app(cell: Cell, entry: Entry) -> None:
+    """What is decided about an application is decided about those of its jobs that change by it."""
+    if app := cell.apps.get(entry.subject):
+        app.generation = entry.position
+        cell.touched.apps.add(app.key)
+    for key in sorted(_jobs_of(entry)):
+        if job := cell.jobs.get(key):
+            job.generation = entry.position
+            cell.touched.jobs.add(key)
+
+
+def _jobs_of(entry: Entry) -> set[str]:
+    """Return the jobs that somebody changed by an entry about their application."""
+    found = set()
+    for event in entry.events:
+        match event:
+            case JobSubmitted():
+                found.add(event.spec.key)
+            case JobChanged() | TasksEnded() | TasksResubmitted():
+                found.add(event.job)
+    return found
 
 
 def decides_about(entry: Entry, thing: Thing) -> bool:
     """Return whether somebody decided about a thing by an entry of the journal."""
     if not entry.events:
         return False
-    if DECIDED_BY_PEOPLE.get(entry.cause) is thing.kind:
+    kind = DECIDED_BY_PEOPLE.get(entry.cause)
+    if kind is thing.kind:
         return entry.subject == thing.name
+    if kind is ThingKind.APP and thing.kind is ThingKind.JOB:
+        return thing.name in _jobs_of(entry)
     if entry.cause in DECIDED_ABOUT_SEVERAL:
         drained = [event.machine for event in entry.events if isinstance(event, MachineDrained)]
         return thing.kind is ThingKind.MACHINE and thing.name in drained
@@ -202,3 +257,5 @@ def _restores(event: AnyEvent, thing: Thing) -> bool:
             return thing.name in event.quotas_gone or any(one.key == thing.name for one in event.quotas)
         case ThingKind.BUDGET:
             return thing.name in event.budgets_gone or any(one.name == thing.name for one in event.budgets)
+        case ThingKind.APP:
+            return thing.name in event.apps_gone or any(one.key == thing.name for one in event.apps)

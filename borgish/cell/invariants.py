@@ -274,6 +274,16 @@ def _running(cell: Cell) -> Iterator[tuple[str, Job, Task]]:
                 yield key, cell.jobs[key], handover.task(index)
 
 
+def jobs_belong_to_applications(cell: Cell) -> Iterator[str]:
+    """The application of a job is there, and of the same user."""
+    for key, job in cell.jobs.items():
+        if job.app and (job.app not in cell.apps or job.app.partition("/")[0] != job.spec.user):
+            yield f"{key} belongs to {job.app}, which is not there, or another user's"
+    for key, app in cell.apps.items():
+        if app.key != key or app.spec.key != key or max(app.earlier, default=0) >= app.version:
+            yield f"the application {key} is {app.spec.key}, version {app.version} after {[*app.earlier]}"
+
+
 CHECKS = (
     tasks_fill_their_jobs,
     indexes_follow_records,
@@ -290,5 +300,6 @@ CHECKS = (
     exclusive_tasks_have_leases,
     handovers_are_of_running_services,
     drains_are_kept_once,
+    jobs_belong_to_applications,
     failures_are_of_live_services,
 )

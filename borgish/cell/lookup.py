@@ -1,6 +1,6 @@
-"""The jobs and machines that commands name."""
+"""The jobs, machines and applications that commands name."""
 
-from borgish.cell.model import Cell, Job, Machine
+from borgish.cell.model import App, Cell, Job, Machine
 from borgish.errors import NotFound
 
 
@@ -18,3 +18,11 @@ def find_machine(cell: Cell, name: str) -> Machine:
     if machine is None:
         raise NotFound(f"there is no machine {name}", "`borgctl machine list` shows those there are")
     return machine
+
+
+def find_app(cell: Cell, key: str) -> App:
+    """Return an application. Raises NotFound."""
+    app = cell.apps.get(key)
+    if app is None:
+        raise NotFound(f"there is no application {key}", "`borgctl app list` shows those there are")
+    return app

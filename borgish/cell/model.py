@@ -12,11 +12,13 @@ from borgish.bands import Bands
 from borgish.cell.budgets import Budget, Freeze, Members
 from borgish.cell.quotas import Demand, Quota
 from borgish.resources import Resources
+from borgish.spec.app import AppSpec, Document
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import (
     Ending,
     HandoverCause,
     Hold,
+    Ownership,
     RolloutKind,
     Runtime,
     State,
@@ -205,6 +207,44 @@ VERSIONS_KEPT = 20
 """Of each job, its present version among them; those that tasks still run are kept beside."""
 
 
+class Owner(msgspec.Struct, frozen=True):
+    """Who last set a field of a job: a person by a command, or an application by its files (Kubernetes' field
+    manager). ``at`` is in seconds since 1970."""
+
+    by: str  # the person; of an application its key
+    how: Ownership
+    at: float
+
+
+class AppVersion(msgspec.Struct, frozen=True):
+    """What an application was by one ``apply``, in seconds since 1970: all of its documents."""
+
+    spec: AppSpec
+    documents: tuple[Document, ...]
+    at: float
+    by: str
+
+
+APP_VERSIONS_KEPT = 10
+"""Of each application, its present version among them."""
+
+
+class App(msgspec.Struct):
+    """An application: jobs that are applied together. Which jobs those are is in ``Job.app``."""
+
+    key: str  # user/name
+    uid: int  # journal position at which it was first applied
+    present: AppVersion
+    version: int = 1  # only grows
+    generation: int = 0  # see ``cell.generations``
+    earlier: dict[int, AppVersion] = {}  # those before ``version``, by number, in order
+
+    @property
+    def spec(self) -> AppSpec:
+        """The application as its files have it."""
+        return self.present.spec
+
+
 class Held(msgspec.Struct, frozen=True):
     """A job whose tasks fail wherever they are; see ``cell.failing``. Times are in seconds since 1970."""
 
@@ -238,6 +278,8 @@ class Job(msgspec.Struct):
     last_rollout: LastRollout | None = None
     # When its tasks were last taken down on purpose, in seconds since 1970: as many as ``max_rate`` asks for.
     disrupted: tuple[float, ...] = ()
+    app: str = ""  # the key of the application that it belongs to; "": none
+    owners: dict[str, Owner] = {}  # by field, as job files call it; the others are of who submitted it
 
     @property
     def state(self) -> State:
@@ -388,6 +430,7 @@ class Snapshot(msgspec.Struct):
     budgets: dict[str, Budget] = {}  # by name
     freeze: Freeze | None = None
     handovers: Handovers = {}
+    apps: dict[str, App] = {}  # by key
 
 
 class Touched(msgspec.Struct):
@@ -405,6 +448,7 @@ class Touched(msgspec.Struct):
     versions: set[str] = set()  # jobs whose earlier versions are others
     leases: dict[str, set[int]] = {}  # by job: indexes whose leases are others
     handovers: dict[str, set[int]] = {}  # by job: indexes whose incoming attempts are others
+    apps: set[str] = set()
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in self.__struct_fields__)
@@ -446,6 +490,7 @@ class Cell:
         self.budgets: dict[str, Budget] = snapshot.budgets
         self.freeze: Freeze | None = snapshot.freeze
         self.handovers: Handovers = snapshot.handovers
+        self.apps: dict[str, App] = snapshot.apps
         self.placed: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of running tasks
         # By job: indexes of tasks that look for a machine, pending ones and those whose incoming attempts do.
         self.waiting: dict[str, set[int]] = {}
@@ -476,6 +521,7 @@ class Cell:
             self.budgets,
             self.freeze,
             self.handovers,
+            self.apps,
         )
 
     def reindex(self) -> None:

@@ -24,8 +24,8 @@ import msgspec
 
 from borgish.cell.allocs import evicted_with
 from borgish.cell.budgets import Budget
-from borgish.cell.events import JobRestored, MachineRestored
-from borgish.cell.model import Cell, Drain, Job, Machine, Rollout, Taint, Task, Version
+from borgish.cell.events import AppRestored, JobRestored, MachineRestored
+from borgish.cell.model import App, Cell, Drain, Job, Machine, Rollout, Taint, Task, Version
 from borgish.cell.quotas import Quota
 from borgish.spec.changes import SpecChange, TaskChange
 from borgish.spec.constraints import matches
@@ -76,6 +76,8 @@ class Plan(msgspec.Struct, frozen=True):
     quotas_gone: tuple[str, ...]
     budgets: tuple[Budget, ...]
     budgets_gone: tuple[str, ...]
+    apps: tuple[AppRestored, ...]
+    apps_gone: tuple[str, ...]
     machines_missing: tuple[str, ...]  # that were there then; they do not come back by themselves
     running: int  # tasks of the whole cell that run now
     moved: int  # running tasks that could go on, but leave with the alloc they run in
@@ -84,7 +86,7 @@ class Plan(msgspec.Struct, frozen=True):
     def is_empty(self) -> bool:
         """Whether all is as it was."""
         cells = self.quotas or self.quotas_gone or self.budgets or self.budgets_gone
-        return not (self.jobs or self.machines or cells)
+        return not (self.jobs or self.machines or cells or self.apps or self.apps_gone)
 
     @property
     def stopped(self) -> int:
@@ -106,8 +108,11 @@ def plan(now: Cell, then: Cell, only: frozenset[str], at: float, *, hurried: boo
     """
     info = RollbackInfo(now.position + 1, then.position, hurried, reason, at)
     found: list[JobPlan | None] = []
+    apps = now.apps if only else then.apps  # as they are after it
     for key in sorted(only or now.jobs.keys() | then.jobs.keys()):
         job, before = now.jobs.get(key), desired(then.jobs.get(key))
+        if before is not None and before.app and before.app not in apps:
+            before = msgspec.structs.replace(before, app="", owners={})
         if job is not None and before is not None:
             found.append(_changing(job, before, now.machines, info))
         elif job is not None:
@@ -122,6 +127,8 @@ def plan(now: Cell, then: Cell, only: frozenset[str], at: float, *, hurried: boo
         () if only else tuple(sorted(now.quotas.keys() - then.quotas.keys())),
         () if only else tuple(_budgets(now.budgets, then.budgets)),
         () if only else tuple(sorted(now.budgets.keys() - then.budgets.keys())),
+        () if only else tuple(_apps(now.apps, then.apps)),
+        () if only else tuple(sorted(now.apps.keys() - then.apps.keys())),
         tuple(sorted(then.machines.keys() - now.machines.keys())),
         sum(job.running for job in now.jobs.values()),
         _moved(now, jobs),
@@ -132,6 +139,15 @@ def _budgets(now: Mapping[str, Budget], then: Mapping[str, Budget]) -> Iterator[
     for name, budget in sorted(then.items()):
         if name not in now or now[name].terms != budget.terms:
             yield budget
+
+
+def _apps(now: Mapping[str, App], then: Mapping[str, App]) -> Iterator[AppRestored]:
+    for key, before in sorted(then.items()):
+        there = now.get(key)
+        if there is None:
+            yield AppRestored(key, before.uid, before.present, before.version, before.earlier)
+        elif (there.spec, there.present.documents) != (before.spec, before.present.documents):
+            yield AppRestored(key, before.uid, before.present, there.version + 1)
 
 
 def _machines(
@@ -327,11 +343,13 @@ def _restored(
     return JobRestored(
         *(job.key, job.uid, spec, generation, at, by, spec.tasks, pending, dead, rollout, version),
         dict(earlier or {}),
+        job.app,
+        job.owners,
     )
 
 
 def _header(job: Job) -> tuple[object, ...]:
-    return job.spec, job.uid, job.submitted_at, job.submitted_by
+    return job.spec, job.uid, job.submitted_at, job.submitted_by, job.app
 
 
 def _killed(task: Task, reason: str) -> Task:

@@ -47,6 +47,8 @@ def decide_rollback(cell: Cell, then: Cell, command: RollBack, actor: str, now: 
         quotas_gone=found.quotas_gone,
         budgets=found.budgets,
         budgets_gone=found.budgets_gone,
+        apps=found.apps,
+        apps_gone=found.apps_gone,
     )
     text = (
         f"{_scope(cell, command)} is rolled back to position {command.to} by {actor}, on timeline "

@@ -5,7 +5,7 @@ a stop are of the new version from then on, those that wait will be placed as su
 rollout has to reach (``cell/rollout.py``). An update under way is replaced by the next from where it is.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -98,19 +98,23 @@ def decide_update(
     *,
     reason: str = "",
     undoes: bool = False,
+    beside: Mapping[str, JobSpec] | None = None,
+    admitted: bool = False,
 ) -> Decision:
     """Return what gives a live job another specification. Raises a ``Refused``.
 
-    ``undoes``: it is one of before, which needs no canaries, and is not undone in its turn.
+    ``undoes``: it is one of before, which needs no canaries, and is not undone in its turn. ``beside``: jobs
+    that are submitted with it. ``admitted``: whether its user may ask for so much is decided for all of them.
     """
     check_kept(job)
     _check_same_job(job, spec)
-    check_inside(cell, spec)
+    check_inside(cell, spec, beside)
     found = update_plan(cell, job, spec)
     check_fewer(cell, job, spec.tasks, allowed=len(job.tasks))
     fewer = range(spec.tasks, len(job.tasks))
     grown = range(len(job.tasks), spec.tasks)
-    admit_change(cell, job, spec, [*found.again, *grown], now.wall)
+    if not admitted:
+        admit_change(cell, job, spec, [*found.again, *grown], now.wall)
     is_new = not same_version(job.spec, spec)
     version = job.version + 1 if is_new else 0
     if is_new:

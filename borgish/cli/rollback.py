@@ -63,6 +63,7 @@ def planned(plan: RollbackPlan, *, wide: bool) -> str:
         "machines": [*(f"~ {words}" for words in plan.machines), *(f"! {words}" for words in missing)],
         "quotas": [f"~ {words}" for words in plan.quotas],
         "budgets": [f"~ {words}" for words in plan.budgets],
+        "applications": [f"~ {words}" for words in plan.apps],
         "freeze": [f"= {plan.freeze}"] if plan.freeze else [],
         "jobs": [_job(job) for job in plan.jobs],
     }

@@ -9,7 +9,7 @@ from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.cell.budgets import Budget
 from borgish.cell.events import Entry
 from borgish.cell.free_space import FreeSpace
-from borgish.cell.model import Cell, Handover, Job, Machine, Task, TaskLease, Touched
+from borgish.cell.model import App, Cell, Handover, Job, Machine, Task, TaskLease, Touched
 from borgish.cell.quotas import Quota, split_quota_key
 from borgish.errors import BorgishError, Fenced, OutcomeUnknown, StoreDamaged, Unreachable
 from borgish.store.usage import UsageBlock
@@ -43,6 +43,8 @@ class Records(msgspec.Struct):
     handovers_gone: list[tuple[str, int]] = []  # (job, index)
     budgets: list[Budget] = []
     budgets_gone: list[str] = []
+    apps: list[App] = []
+    apps_gone: list[str] = []
     bands: Bands = DEFAULT_BANDS  # of the cell, to tell a job's band by its priority
 
 
@@ -201,6 +203,8 @@ def records_of(cell: Cell, touched: Touched) -> Records:
         handovers_gone=[each for each in handed if cell.handover(*each) is None],
         budgets=[cell.budgets[name] for name in sorted(touched.budgets) if name in cell.budgets],
         budgets_gone=[name for name in sorted(touched.budgets) if name not in cell.budgets],
+        apps=[cell.apps[key] for key in sorted(touched.apps) if key in cell.apps],
+        apps_gone=[key for key in sorted(touched.apps) if key not in cell.apps],
         bands=cell.rules.bands,
     )
 

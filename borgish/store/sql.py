@@ -49,6 +49,7 @@ from borgish.store.replay import restore
 from borgish.store.tables import (
     ENTRY_COLUMNS,
     Row,
+    app_row,
     budget_row,
     checkpoints,
     columns_as_written,
@@ -328,6 +329,8 @@ class SqlStore:
             (sql.quotas, [quota_row(quota) for quota in records.quotas]),
             (sql.budgets_gone, [(name,) for name in records.budgets_gone]),
             (sql.budgets, [budget_row(budget) for budget in records.budgets]),
+            (sql.apps_gone, [(key,) for key in records.apps_gone]),
+            (sql.apps, [app_row(app) for app in records.apps]),
             (sql.machines_gone, [(name,) for name in records.machines_gone]),
             (sql.machines, [machine_row(machine) for machine in records.machines]),
             (sql.jobs, [job_row(job, records.bands) for job in records.jobs]),

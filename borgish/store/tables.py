@@ -37,11 +37,11 @@ from sqlalchemy.sql.expression import ClauseElement
 from borgish.bands import Bands
 from borgish.cell.budgets import Budget
 from borgish.cell.events import Entry
-from borgish.cell.model import Cell, Handover, Job, Machine, Task, TaskLease
+from borgish.cell.model import App, Cell, Handover, Job, Machine, Task, TaskLease
 from borgish.cell.quotas import Quota
 from borgish.store.codec import decode_command, decode_events, encode_command, encode_events
 
-REVISION = "0007"
+REVISION = "0010"
 """The newest migration: what a store must be at before it is used."""
 
 metadata = MetaData(
@@ -120,6 +120,7 @@ jobs = Table(
     Column("versioned_at", Double, nullable=False, server_default="0"),
     Column("versioned_by", Text, nullable=False, server_default=""),
     Column("held", Text, nullable=False, server_default=""),  # why; "": it is not
+    Column("app", Text, nullable=False, server_default=""),  # the application that it belongs to
 )
 
 # The specifications that a job had before its present one.
@@ -244,6 +245,22 @@ budgets = Table(
     Column("generation", BigInteger, nullable=False),
 )
 
+apps = Table(
+    "apps",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("user_name", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("uid", BigInteger, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("generation", BigInteger, nullable=False),
+    Column("applied_at", Double, nullable=False),
+    Column("applied_by", Text, nullable=False),
+    Column("labels", JSON, nullable=False),
+    Column("annotations", JSON, nullable=False),
+    Column("documents", JSON, nullable=False),  # the keys of its jobs, as its files name them
+)
+
 # What tasks used, each row some machines' at a moment (``store.usage``): nothing of the cell follows from it.
 usage_samples = Table(
     "usage_samples",
@@ -327,6 +344,7 @@ def job_row(job: Job, bands: Bands) -> Row:
         job.versioned_at,
         without_nul(job.versioned_by),
         without_nul(job.held.reason) if job.held else "",
+        job.app,
     )
 
 
@@ -445,10 +463,28 @@ def budget_row(budget: Budget) -> Row:
     return budget.name, where, str(budget.max_unavailable), budget.generation
 
 
+def app_row(app: App) -> Row:
+    """Return a row of ``tables.apps``."""
+    spec, present = app.spec, app.present
+    return (
+        app.key,
+        spec.user,
+        spec.name,
+        app.uid,
+        app.version,
+        app.generation,
+        present.at,
+        without_nul(present.by),
+        json_text(spec.labels),
+        json_text(spec.annotations),
+        json_text([document.key for document in present.documents]),
+    )
+
+
 RowsByKey = dict[tuple[object, ...], Row]
 
 CELL_TABLES = {
-    table.name: table for table in (jobs, versions, tasks, machines, quotas, leases, handovers, budgets)
+    table.name: table for table in (jobs, versions, tasks, machines, quotas, leases, handovers, budgets, apps)
 }
 """Those whose rows follow from the cell, and that can be written anew from it."""
 
@@ -479,6 +515,7 @@ def cell_rows(cell: Cell) -> dict[str, RowsByKey]:
             ),
         ),
         "budgets": _by_key(budgets, (budget_row(budget) for budget in cell.budgets.values())),
+        "apps": _by_key(apps, (app_row(app) for app in cell.apps.values())),
     }
 
 
@@ -541,6 +578,8 @@ class Statements:
         self.budgets_gone = _text(
             dialect, delete(budgets).where(budgets.c.name == bindparam("gone")), ["gone"]
         )
+        self.apps = _upsert(dialect, apps)
+        self.apps_gone = _text(dialect, delete(apps).where(apps.c.key == bindparam("gone")), ["gone"])
         # (timeline, or None to leave it; epoch)
         self.renew = _text(
             dialect,

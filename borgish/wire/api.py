@@ -18,6 +18,7 @@ from borgish.vocabulary import (
     Band,
     Hold,
     Outcome,
+    Ownership,
     Phase,
     RolloutKind,
     State,
@@ -149,6 +150,16 @@ class JobView(msgspec.Struct, frozen=True):
     outcome: Outcome | None = None  # of a dead one
     version: int = 1  # of its specification
     held: bool = False  # its tasks fail wherever they are: what failed is tried once a minute
+    app: str = ""  # the application that it belongs to, as user/name
+
+
+class OwnerView(msgspec.Struct, frozen=True):
+    """Who set a field of a job, by which command. Of a file of an application ``by`` is that."""
+
+    field: str
+    by: str
+    how: Ownership
+    at: str
 
 
 class RolloutView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -187,6 +198,7 @@ class JobDetail(msgspec.Struct, frozen=True):
     rollout: RolloutView | None = None  # that is under way
     last_rollout: LastRolloutView | None = None
     versions: dict[int, int] = {}  # how many running tasks are of which version
+    owners: tuple[OwnerView, ...] = ()  # of the fields of a job that an application has applied
 
 
 class VersionView(msgspec.Struct, frozen=True, omit_defaults=True):

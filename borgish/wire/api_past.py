@@ -39,7 +39,7 @@ class DiffView(msgspec.Struct, frozen=True):
     new: AsOf
     changes: dict[
         str, tuple[ChangeView, ...]
-    ]  # by section, all of them: rules, machines, quotas, budgets, jobs, tasks
+    ]  # by section, all of them: rules, machines, quotas, budgets, apps, jobs, tasks
 
 
 class CheckpointContents(msgspec.Struct, frozen=True):
@@ -129,6 +129,7 @@ class RollbackPlan(msgspec.Struct, frozen=True, omit_defaults=True):
     machines: tuple[str, ...] = ()  # in words: "m1 is cordoned again"
     quotas: tuple[str, ...] = ()
     budgets: tuple[str, ...] = ()
+    apps: tuple[str, ...] = ()
     freeze: str = ""  # where the cell is frozen: it stays so
     machines_missing: tuple[str, ...] = ()  # there then and not now; they do not come back by themselves
     refusal: str = ""

@@ -8,6 +8,8 @@ import msgspec
 from borgish.cell.drains import drain_words
 from borgish.cell.events import (
     AnyEvent,
+    AppApplied,
+    AppRemoved,
     BudgetRemoved,
     BudgetSet,
     CellFrozen,
@@ -121,6 +123,16 @@ def _job_changed(event: JobChanged, entry: Entry) -> Iterator[_Line]:
 
 def _job_forgotten(event: JobForgotten, _entry: Entry) -> Iterator[_Line]:
     yield _Line("forgotten", f"{event.job} was dead long enough and is no longer kept", event.job)
+
+
+def _app_applied(event: AppApplied, entry: Entry) -> Iterator[_Line]:
+    yield _Line("applied", f"{entry.actor} applied {event.app.key}, version {event.version}")
+    for key in event.left:
+        yield _Line("applied", f"{key} belongs to {event.app.key} no more", key)
+
+
+def _app_removed(event: AppRemoved, entry: Entry) -> Iterator[_Line]:
+    yield _Line("applied", f"{entry.actor} removed the application {event.app}")
 
 
 def _placed(event: TasksPlaced, _entry: Entry) -> Iterator[_Line]:
@@ -345,6 +357,10 @@ def _rolled_back(event: RolledBack, entry: Entry) -> Iterator[_Line]:
         yield _Line("budget", f"{text}: {event.reason}")
     for name in event.budgets_gone:
         yield _Line("budget", f"there is no budget {name}: {event.reason}")
+    for app in event.apps:
+        yield _Line("applied", f"the application {app.key} is what it was: {event.reason}")
+    for name in event.apps_gone:
+        yield _Line("applied", f"there is no application {name}: {event.reason}")
 
 
 def restored_machine_text(mark: MachineRestored) -> str:
@@ -434,6 +450,8 @@ _LINES: dict[type[AnyEvent], Callable[[Any, Entry], Iterator[_Line]]] = {
     JobSubmitted: _job_submitted,
     JobChanged: _job_changed,
     JobForgotten: _job_forgotten,
+    AppApplied: _app_applied,
+    AppRemoved: _app_removed,
     TasksPlaced: _placed,
     PlacesPromised: _promised,
     TasksRestarted: _restarted,

@@ -80,6 +80,11 @@ COMMAND_WORDS = {
     "PauseRollouts": "wait",
     "FinishRollouts": "finish",
     "FailUpdate": "fail",
+    "ApplyApp": "apply",
+    "UndoApp": "undo application",
+    "RunApp": "run application",
+    "KillApp": "kill application",
+    "RemoveApp": "remove application",
     "UndoUpdate": "undo",
     "PauseUpdate": "pause",
     "ResumeUpdate": "resume",
@@ -186,6 +191,8 @@ def _part_of_rollback(
         quotas_gone=(),
         budgets=(),
         budgets_gone=(),
+        apps=(),
+        apps_gone=(),
     )
 
 
@@ -248,11 +255,21 @@ def rollback_plan(cell: Cell, then: Cell, command: RollBack, to: AsOf, now: Now)
             *(f"{b.name} is at most {b.max_unavailable} of {b.selector} again" for b in found.budgets),
             *(f"{name} goes" for name in found.budgets_gone),
         ),
+        apps=(
+            *(f"{app.key} is version {_restored_from(cell, then, app.key)} again" for app in found.apps),
+            *(f"{key} goes" for key in found.apps_gone),
+        ),
         freeze=f"the cell stays {cell.freeze}" if cell.freeze and not command.only else "",
         machines_missing=() if command.only else found.machines_missing,
         refusal=refusal,
         hint=hint,
     )
+
+
+def _restored_from(cell: Cell, then: Cell, key: str) -> str:
+    """Return which version of an application comes back, and as which."""
+    before, there = then.apps[key].version, cell.apps.get(key)
+    return f"{before}" if there is None else f"{before}, as version {there.version + 1},"
 
 
 def _job(cell: Cell, job: JobPlan) -> JobRollback:

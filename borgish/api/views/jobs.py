@@ -17,7 +17,7 @@ from borgish.spec.diff import differences
 from borgish.spec.job import JobSpec
 from borgish.text import instant
 from borgish.vocabulary import HELD_BACK, Ending, Outcome, Phase, State, task_name
-from borgish.wire.api import JobDetail, JobView, RefusalView, VersionDetail, VersionView
+from borgish.wire.api import JobDetail, JobView, OwnerView, RefusalView, VersionDetail, VersionView
 
 HIDDEN = "***"
 TASKS_LOOKED_AT_MAX = 200  # for the reason in a list; ``why`` looks at all
@@ -60,6 +60,7 @@ def job_view(
         outcome=job_outcome(job, failed),
         version=job.version,
         held=job.held is not None,
+        app=job.app,
     )
 
 
@@ -87,6 +88,9 @@ def job_detail(
         rollout=rollout_view(cell, observed, job, now),
         last_rollout=last_rollout_view(job),
         versions=running_versions(job),
+        owners=tuple(
+            OwnerView(field, owner.by, owner.how, instant(owner.at)) for field, owner in job.owners.items()
+        ),
     )
 
 

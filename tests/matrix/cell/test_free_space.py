@@ -34,7 +34,10 @@ COMMANDS = {
     if isinstance(each, type) and issubclass(each, Command) and each is not Command
 }
 # Written out, so that a command that is added has to be put into one of these.
-ASK_FOR_MORE = {"SubmitJob", "ScaleJob", "RestartTasks", "RollBack", "SetQuota", "SetBudget", "UndoUpdate"}
+ASK_FOR_MORE = {
+    *("SubmitJob", "ScaleJob", "RestartTasks", "RollBack", "SetQuota", "SetBudget", "UndoUpdate"),
+    *("ApplyApp", "UndoApp", "RunApp"),
+}
 STOP_OR_HEAL = {
     *("BeginEpoch", "KillTasks", "EvictTasks", "ForgetJob", "PlaceTasks", "PromisePlaces", "AdvanceRollouts"),
     *("JoinMachine", "CordonMachine", "UncordonMachine", "TaintMachine", "UntaintMachine", "RemoveQuota"),
@@ -43,6 +46,7 @@ STOP_OR_HEAL = {
     *("BeginHandovers", "HandOverTasks", "EndIncoming", "EndHandovers"),
     *("DrainMachines", "UndrainMachines", "MaintainMachines", "CancelMaintenance", "TurnWindows"),
     *("RemoveBudget", "FreezeCell", "UnfreezeCell"),
+    *("KillApp", "RemoveApp"),
     *("HoldJob", "ReleaseJob", "ForgetFailures"),
     *("FinishRollouts", "FailUpdate", "PauseUpdate", "ResumeUpdate"),
 }

@@ -3,25 +3,30 @@ grows; by what borgish does by itself, and by what is seen, it does not."""
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from borgish.cell.budgets import Budget
 from borgish.cell.commands import (
+    ApplyApp,
     Command,
     CordonMachine,
     DrainMachines,
     EvictTasks,
     JoinMachine,
+    KillApp,
     KillTasks,
     Observe,
     PauseUpdate,
     PlaceTasks,
+    RemoveApp,
     RemoveBudget,
     RemoveMachine,
     RemoveQuota,
     RestartTasks,
     ResumeUpdate,
     RollBack,
+    RunApp,
     ScaleJob,
     SetBudget,
     SetMachineDown,
@@ -30,6 +35,7 @@ from borgish.cell.commands import (
     SubmitJob,
     TaintMachine,
     UncordonMachine,
+    UndoApp,
     UndoUpdate,
     UntaintMachine,
 )
@@ -37,9 +43,10 @@ from borgish.cell.generations import DECIDED_BY_PEOPLE, Outdated, Thing, ThingKi
 from borgish.cell.generations import generation_of as generation
 from borgish.errors import Invalid
 from borgish.resources import Resources
-from borgish.spec.job import Constraint
+from borgish.spec.app import AppSpec, Document
+from borgish.spec.job import Constraint, JobSpec, Restart
 from borgish.spec.shares import Share
-from borgish.vocabulary import Band, Ending, Eviction, Phase
+from borgish.vocabulary import Band, Ending, Eviction, Phase, RestartPolicy
 from tests.sentences import check_refusal
 from tests.unit.cell.test_decide import Desk, machine, seen, spec
 
@@ -47,12 +54,21 @@ JOB = Thing(ThingKind.JOB, "ann/web")
 MACHINE = Thing(ThingKind.MACHINE, "m1")
 QUOTA = Thing(ThingKind.QUOTA, "ann/batch")
 BUDGET = Thing(ThingKind.BUDGET, "web")
-THINGS = (JOB, MACHINE, QUOTA, BUDGET)
+APP = Thing(ThingKind.APP, "ann/shop")
+THINGS = (JOB, MACHINE, QUOTA, BUDGET, APP)
 LIMITS = Resources(1000, 1024**3)
 
 WHERE = (Constraint("app", "==", ("web",)),)
 
 OTHER = SubmitJob(spec(run=("other",)))
+STAGE = spec("stage", 1, restart=Restart(RestartPolicy.ON_FAILURE))
+
+
+def applied(job: JobSpec) -> ApplyApp:
+    return ApplyApp(AppSpec("shop", "ann"), (Document(job, ("name", "run")),))
+
+
+CHANGED = applied(msgspec.structs.replace(STAGE, run=("other",)))
 
 DECISIONS: dict[str, tuple[Thing, list[Command], Command]] = {
     "SubmitJob": (JOB, [KillTasks("ann/web", (0,))], SubmitJob(spec())),
@@ -71,6 +87,11 @@ DECISIONS: dict[str, tuple[Thing, list[Command], Command]] = {
     "RemoveQuota": (QUOTA, [], RemoveQuota("ann", Band.BATCH)),
     "SetBudget": (BUDGET, [], SetBudget(Budget("web", WHERE, Share(2)))),
     "RemoveBudget": (BUDGET, [], RemoveBudget("web")),
+    "ApplyApp": (APP, [], CHANGED),
+    "UndoApp": (APP, [CHANGED], UndoApp("ann/shop")),
+    "RunApp": (APP, [KillApp("ann/shop")], RunApp("ann/shop")),
+    "KillApp": (APP, [], KillApp("ann/shop")),
+    "RemoveApp": (APP, [KillApp("ann/shop")], RemoveApp("ann/shop")),
 }
 BY_ITSELF: dict[str, Callable[[Desk], Command]] = {
     "evicted": lambda _: EvictTasks("ann/web", (0,), Eviction.TAINTED),
@@ -86,10 +107,11 @@ BY_ITSELF: dict[str, Callable[[Desk], Command]] = {
 
 @pytest.fixture
 def desk() -> Desk:
-    """A machine, a quota, a budget, and a job of which one task runs."""
+    """A machine, a quota, a budget, an application, and a job of which one task runs."""
     desk = Desk()
     desk.do(SetQuota("ann", Band.BATCH, LIMITS))
     desk.do(SetBudget(Budget("web", WHERE, Share())))
+    desk.do(applied(STAGE))
     desk.do(SubmitJob(spec()))
     desk.do(PlaceTasks("ann/web", (0,), ("m1",)))
     return desk
@@ -142,8 +164,8 @@ def test_what_comes_again_goes_on_from_there(desk: Desk) -> None:
     before = generations(desk)
     leave: list[Command] = [KillTasks("ann/web"), RemoveQuota("ann", Band.BATCH), RemoveMachine("m1")]
     come: list[Command] = [SubmitJob(spec()), SetQuota("ann", Band.BATCH, LIMITS)]
-    leave.append(RemoveBudget("web"))
-    come.append(SetBudget(Budget("web", WHERE, Share())))
+    leave += [RemoveBudget("web"), KillApp("ann/shop"), RemoveApp("ann/shop")]
+    come += [SetBudget(Budget("web", WHERE, Share())), applied(STAGE)]
     for command in leave:
         desk.do(command)
     gone = desk.cell.position

@@ -11,6 +11,8 @@ from borgish.cell.budgets import Budget
 from borgish.cell.commands import JoinMachine
 from borgish.cell.diff import difference
 from borgish.cell.model import (
+    App,
+    AppVersion,
     Cell,
     Drain,
     FailedOn,
@@ -20,6 +22,7 @@ from borgish.cell.model import (
     LastRollout,
     LostAttempt,
     Machine,
+    Owner,
     Rollout,
     Snapshot,
     Task,
@@ -27,10 +30,11 @@ from borgish.cell.model import (
 )
 from borgish.cell.quotas import Quota
 from borgish.resources import Resources
+from borgish.spec.app import AppSpec, Document
 from borgish.spec.job import Constraint
 from borgish.spec.shares import Share
-from borgish.store.tables import budget_row, job_row, machine_row, quota_row, task_rows, version_rows
-from borgish.vocabulary import Band, Ending, RolloutKind, State
+from borgish.store.tables import app_row, budget_row, job_row, machine_row, quota_row, task_rows, version_rows
+from borgish.vocabulary import Band, Ending, Ownership, RolloutKind, State
 from tests.matrix.spec.test_job_fields import with_another
 from tests.unit.cell.test_decide import Desk, machine, spec
 
@@ -49,7 +53,15 @@ TASK = Task(
 JOB = Job("ann/web", 1, spec(tasks=1), 5.0, "ann", tasks=[TASK], running=1)
 QUOTA = Quota("ann", Band.BATCH, Resources(1000), 5.0)
 BUDGET = Budget("web", (Constraint("app", "==", ("web",)),), Share())
-RECORDS: dict[type[Any], Any] = {Machine: machine(), Task: TASK, Job: JOB, Quota: QUOTA, Budget: BUDGET}
+APP = App("ann/web", 7, AppVersion(AppSpec("web", "ann"), (Document(spec()),), 5.0, "ann"))
+RECORDS: dict[type[Any], Any] = {
+    Machine: machine(),
+    Task: TASK,
+    Job: JOB,
+    Quota: QUOTA,
+    Budget: BUDGET,
+    App: APP,
+}
 
 FIELDS: dict[type[Any], dict[str, str]] = {
     Machine: {
@@ -72,9 +84,15 @@ FIELDS: dict[type[Any], dict[str, str]] = {
         **dict.fromkeys(("key", "submitted_at", "submitted_by", "generation"), IN_TABLE),
         **dict.fromkeys(("version", "versioned_at", "versioned_by", "earlier", "held"), IN_TABLE),
         **dict.fromkeys(("pending", "running", "dead", "finished"), IN_TABLE),
-        **dict.fromkeys(("rollout", "last_rollout", "disrupted"), NEITHER),
+        **dict.fromkeys(("rollout", "last_rollout", "disrupted", "owners"), NEITHER),
+        "app": BOTH,
     },
     Budget: {"name": IN_TABLE, "generation": IN_TABLE, "where": BOTH, "max_unavailable": BOTH},
+    App: {
+        **dict.fromkeys(("uid", "version", "present"), BOTH),
+        **dict.fromkeys(("key", "generation"), IN_TABLE),
+        "earlier": NEITHER,
+    },
     Quota: {**dict.fromkeys(("user", "band", "generation"), IN_TABLE), "limits": BOTH, "until": BOTH},
 }
 
@@ -108,6 +126,8 @@ OTHERS: dict[str, Any] = {
     "flaps": Flaps((5.0,)),
     "earlier": {1: Version(spec(), 1.0, "ann")},
     "last_rollout": LastRollout(RolloutKind.UPDATE, 2, "complete", 1.0),
+    "owners": {"tasks": Owner("bob", Ownership.SCALE, 5.0)},
+    "present": AppVersion(AppSpec("web", "ann"), (), 6.0, "bob"),
     "rollout": Rollout({}, 1, {}, hurried=False, reason="why"),
 }
 
@@ -129,6 +149,8 @@ def rows(record: Any) -> Any:
             return job_row(record, Bands()), version_rows(record)
         case Budget():
             return budget_row(record)
+        case App():
+            return app_row(record)
         case _:
             return quota_row(record)
 
@@ -142,6 +164,8 @@ def cell_of(record: Any) -> Cell:
             return cell_of(msgspec.structs.replace(JOB, tasks=[record]))
         case Job():
             return Cell(Snapshot("test", jobs={"ann/web": record}))
+        case App():
+            return Cell(Snapshot("test", apps={"ann/web": record}))
         case Budget():
             return Cell(Snapshot("test", budgets={"web": record}))
         case _:

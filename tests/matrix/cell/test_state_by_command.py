@@ -14,6 +14,7 @@ from borgish.cell.apply import apply_entry
 from borgish.cell.budgets import Budget
 from borgish.cell.commands import (
     AdvanceRollouts,
+    ApplyApp,
     BeginEpoch,
     BeginHandovers,
     CancelMaintenance,
@@ -32,6 +33,7 @@ from borgish.cell.commands import (
     HandOverTasks,
     HoldJob,
     JoinMachine,
+    KillApp,
     KillTasks,
     LoseMachine,
     MaintainMachines,
@@ -42,12 +44,14 @@ from borgish.cell.commands import (
     PromisePlaces,
     ReleaseJob,
     ReleaseMachine,
+    RemoveApp,
     RemoveBudget,
     RemoveMachine,
     RemoveQuota,
     RestartTasks,
     ResumeUpdate,
     RollBack,
+    RunApp,
     ScaleJob,
     SeenAttempt,
     SetBudget,
@@ -58,6 +62,7 @@ from borgish.cell.commands import (
     TaintMachine,
     TurnWindows,
     UncordonMachine,
+    UndoApp,
     UndoUpdate,
     UndrainMachines,
     UnfreezeCell,
@@ -71,7 +76,8 @@ from borgish.cell.observed import Observed, record_report, watch
 from borgish.clock import Now
 from borgish.errors import Refused
 from borgish.resources import Resources
-from borgish.spec.job import Constraint, Restart, Update
+from borgish.spec.app import AppSpec, Document
+from borgish.spec.job import Constraint, JobSpec, Restart, Update
 from borgish.spec.shares import Share
 from borgish.vocabulary import Band, Ending, Eviction, HandoverCause, Phase, RestartPolicy, State
 from tests.sentences import check_refusal, check_sentence
@@ -253,6 +259,11 @@ def evict(*, by: str = "", indexes: tuple[int, ...] = (TASK,)) -> EvictTasks:
     return EvictTasks(JOB, indexes, Eviction.PREEMPTED if by else Eviction.VANISHED, preemptor=by)
 
 
+def applied(job: JobSpec) -> ApplyApp:
+    """Return the command to apply an application of this job alone."""
+    return ApplyApp(AppSpec("site", "ann"), (Document(job, ("name", "run", "tasks", "priority", "restart")),))
+
+
 def gone(desk: Desk) -> Observe:
     """m1 no longer has it."""
     return Observe("m1", "b1", "m1", (), ((f"{JOB}/{TASK}", desk.attempt()),))
@@ -268,6 +279,12 @@ LIMITS = Resources(1000, 1024**3)
 ASKED: dict[str, Command | Callable[[Desk], Command]] = {
     "submit": SUBMIT,
     "submit other": OTHER,
+    "apply": applied(ONCE),
+    "apply other": applied(OTHER.spec),
+    "undo app": UndoApp("ann/site"),
+    "run app": RunApp("ann/site"),
+    "kill app": KillApp("ann/site"),
+    "remove app": RemoveApp("ann/site"),
     "scale up": ScaleJob(JOB, 3),
     "scale down": ScaleJob(JOB, 1),
     "kill task": KillTasks(JOB, (TASK,)),
@@ -352,6 +369,12 @@ MATRIX = """
                 none pend prom wait run  up   sick down lag  lagD lagP lag- upd  hand inco fin  fail kill lost
 submit        | P    P    P    P    R    R    R    R    R    R    P    !    R    R    R    P    P    P    P
 submit other  | P    P    P    P    R    R    R    R    R    R    P    !    R    R    R    P    P    P    P
+apply         | P    P    P    P    R    R    R    R    R    R    P    !    R    R    R    F    X    P    L
+apply other   | P    P    P    P    R    R    R    R    R    R    P    !    R    R    R    P    P    P    P
+undo app      | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+run app       | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+kill app      | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+remove app    | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
 scale up      | !    P    P    P    R    R    R    R    R    R    P    !    R    H    H    !    !    !    !
 scale down    | !    .    .    .    .    .    .    .    .    .    .    !    .    .    .    !    !    !    !
 kill task     | !    K    K    K    K    K    K    K    K    K    K    K    K    K    K    F    X    K    L

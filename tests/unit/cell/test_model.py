@@ -8,6 +8,8 @@ import pytest
 from borgish.cell.budgets import Budget, Freeze
 from borgish.cell.model import (
     Answer,
+    App,
+    AppVersion,
     Cell,
     Handover,
     Handovers,
@@ -24,6 +26,7 @@ from borgish.cell.model import (
 )
 from borgish.cell.quotas import Quota, quota_key, split_quota_key
 from borgish.resources import Resources
+from borgish.spec.app import AppSpec
 from borgish.spec.job import Constraint
 from borgish.spec.shares import Share
 from borgish.vocabulary import Band, HandoverCause, State
@@ -91,7 +94,8 @@ def test_a_snapshot_has_all_that_its_cell_was_made_of() -> None:
     more = ({quota.key: quota}, {"r1": answer}, Rules(quota_required=True), ((3, 5),), (7.0,), leases)
     budget = Budget("web", (Constraint("app", "==", ("web",)),), Share())
     handovers: Handovers = {"ann/web": {0: Handover(HandoverCause.DRAIN, "m1 is to be empty", 5.0)}}
-    kept = Snapshot(*parts, *more, {"web": budget}, Freeze("ann", 5.0), handovers)
+    app = App("ann/shop", 7, AppVersion(AppSpec("shop", "ann"), (), 5.0, "ann"))
+    kept = Snapshot(*parts, *more, {"web": budget}, Freeze("ann", 5.0), handovers, {app.key: app})
     assert all(msgspec.structs.astuple(kept)), "a field that is left out would not be missed"
     assert Cell(kept).snapshot() == kept
 

@@ -1,0 +1,371 @@
+"""Applications: several jobs that are applied, undone, run and ended as one.
+
+All or nothing: what one ``apply`` asks for is decided against the cell as it is, job by job, then together
+where they share something (quotas, alloc sets, how many tasks may be stopped), and becomes one entry of the
+journal. A job that is refused refuses all of them, and every refusal is named.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from borgish.cell.admission import admit_together, job_warnings
+from borgish.cell.affected import check_affected, stopped_with
+from borgish.cell.allocs import check_inside, evicted_with, is_alloc_set
+from borgish.cell.commands import ApplyApp, Decision, KillApp, RemoveApp, RunApp, UndoApp
+from borgish.cell.events import AnyEvent, AppApplied, AppRemoved, JobSubmitted, TasksEnded, TasksResubmitted
+from borgish.cell.failing import forgotten
+from borgish.cell.lifecycle import TaskEvent, allows, movable
+from borgish.cell.lookup import find_app
+from borgish.cell.model import App, Cell, Job, task_count
+from borgish.cell.observed import Observed
+from borgish.cell.owners import OwnedByOther, merged
+from borgish.cell.rollback import same_version
+from borgish.cell.rollback_checks import check_kept
+from borgish.cell.update import decide_update, tasks_to_run
+from borgish.clock import Now
+from borgish.errors import Conflict, NotFound, Refused
+from borgish.spec.app import AppSpec, Document
+from borgish.spec.changes import TaskChange, task_change
+from borgish.spec.job import JobSpec
+from borgish.vocabulary import Ending, JobKind, State
+
+_NAMED_MAX = 5
+"""Refusals that are named one by one; of more it is said how many there are."""
+
+
+class JobChange(msgspec.Struct, frozen=True):
+    """What an ``apply`` means for one job: the specification it gets, and the events by which it does.
+
+    ``asking``: indexes of its tasks that ask for nothing yet, and would.
+    """
+
+    job: str
+    what: str  # created, updated, started again, unchanged, ended: for people
+    spec: JobSpec
+    events: tuple[AnyEvent, ...] = ()
+    asking: Sequence[int] = ()
+    notes: tuple[str, ...] = ()
+    stopped: int = 0  # running tasks that end with it
+
+
+class AppPlan(msgspec.Struct, frozen=True):
+    """What an ``apply`` would do. ``orphans``: jobs of the application that have no document and stay."""
+
+    app: AppSpec
+    version: int
+    changes: tuple[JobChange, ...]
+    events: tuple[AnyEvent, ...]
+    orphans: tuple[str, ...] = ()
+
+
+def members(cell: Cell, app: str) -> list[Job]:
+    """Return the jobs of an application, in order of their names. Walks over the jobs of the cell."""
+    return sorted((job for job in cell.jobs.values() if job.app == app), key=lambda job: job.key)
+
+
+# Apply and undo
+
+
+def apply(cell: Cell, _o: Observed, command: ApplyApp, actor: str, now: Now) -> Decision:
+    """Make an application what its documents say. Raises a ``Refused``, with nothing changed."""
+    plan = plan_apply(cell, command, actor, now)
+    words = _in_words(plan)
+    key = plan.app.key
+    if not plan.events:
+        return Decision((), key, f"{key} is there already, exactly like this", tuple(_notes(plan)))
+    text = f"{key} applied, version {plan.version}: {words}"
+    return Decision(plan.events, key, text, tuple(_notes(plan)))
+
+
+def undo(cell: Cell, observed: Observed, command: UndoApp, actor: str, now: Now) -> Decision:
+    """Apply what an application was before. Raises NotFound where that is not known, and as ``apply``."""
+    app = find_app(cell, command.app)
+    number = command.version or max(app.earlier, default=0)
+    kept = ", ".join(map(str, app.earlier)) or "none"
+    if number == app.version:
+        raise Conflict(f"version {number} is what {app.key} is already", f"earlier versions: {kept}")
+    if number not in app.earlier:
+        missing = (
+            f"version {number} of {app.key} is not known" if number else f"{app.key} has no version before"
+        )
+        hint = f"earlier versions that are kept: {kept}; `borgctl app history {app.key}`"
+        raise NotFound(missing, hint)
+    before = app.earlier[number]
+    again = ApplyApp(before.spec, before.documents, True, command.take_over, command.max_affected)
+    decision = apply(cell, observed, again, actor, now)
+    if not decision.events:
+        return decision
+    text = f"{app.key} is version {number} again, as version {app.version + 1}"
+    return msgspec.structs.replace(decision, text=f"{text}: {decision.text.partition(': ')[2]}")
+
+
+def plan_apply(cell: Cell, command: ApplyApp, actor: str, now: Now) -> AppPlan:
+    """Return what an ``apply`` does. Raises the ``Refused`` that it would be refused with."""
+    key, documents = command.app.key, command.documents
+    app, own = cell.apps.get(key), {document.key for document in documents}
+    beside = {document.key: document.spec for document in documents}
+    changes: list[JobChange] = []
+    refusals: list[Refused] = []
+    for document in documents:
+        try:
+            changes.append(_change(cell, document, command, actor, now, beside))
+        except Refused as refused:
+            refusals.append(refused)
+    if refusals:
+        raise _all(refusals, len(documents))
+    without = [job for job in members(cell, key) if job.key not in own]
+    if command.prune:
+        _check_unused(cell, key, without)
+        # What is in an alloc is evicted with it, and ends after that.
+        changes += (
+            _ended(cell, job, actor) for job in sorted(without, key=lambda job: not is_alloc_set(job))
+        )
+    _check_quotas(cell, changes, now)
+    check_affected(cell, sum(change.stopped for change in changes), command.max_affected)
+    is_same = app is not None and (app.spec, app.present.documents) == (command.app, documents)
+    version = 1 if app is None else app.version + (not is_same)
+    left = tuple(job.key for job in without) if command.prune else ()
+    events = [event for change in changes for event in change.events]
+    joins = any((job := cell.jobs.get(each)) is not None and job.app != key for each in own)
+    if events or left or joins or not is_same:
+        events.append(AppApplied(command.app, documents, version, left))
+    orphans = () if command.prune else tuple(job.key for job in without)
+    return AppPlan(command.app, version, tuple(changes), tuple(events), orphans)
+
+
+def _change(
+    cell: Cell, document: Document, command: ApplyApp, actor: str, now: Now, beside: Mapping[str, JobSpec]
+) -> JobChange:
+    key, app = document.key, command.app.key
+    job = cell.jobs.get(key)
+    if job is None:
+        check_inside(cell, document.spec, beside)
+        return _submitted(cell, document.spec, 1, "created")
+    if job.app not in ("", app) and not command.take_over:
+        raise Conflict(
+            f"{key} belongs to the application {job.app}",
+            "remove it from one of the two, or take it over with --take-over",
+        )
+    found = merged(document, job, app, actor)
+    if found.conflicts and not command.take_over:
+        raise _owned_by_others(key, found.conflicts)
+    spec = found.spec
+    if allows(job.state, TaskEvent.SUBMIT):
+        if not _runs_again(job, spec, is_member=job.app == app):
+            return JobChange(key, "unchanged", job.spec)
+        check_inside(cell, spec, beside)
+        return _submitted(cell, spec, job.version + (job.spec != spec), "started again")
+    check_kept(job)
+    if msgspec.structs.replace(job.spec, tasks=job.tasks_wanted) == spec:
+        return _brought_back(cell, job)
+    grown = range(len(job.tasks), spec.tasks)
+    decision = decide_update(cell, job, spec, now, beside=beside, admitted=True)
+    again = [each.indexes for each in decision.events if isinstance(each, TasksResubmitted)]
+    what = "scaled" if same_version(job.spec, spec) else "updated"
+    live = [task.index for task in job.tasks[: spec.tasks] if task.state is not State.DEAD]
+    asking = sorted({*live, *grown}.union(*again))
+    stopped = stopped_with(cell, job, range(spec.tasks, len(job.tasks)))
+    return JobChange(key, what, spec, decision.events, asking, decision.notes, stopped)
+
+
+def _submitted(cell: Cell, spec: JobSpec, version: int, what: str) -> JobChange:
+    event = JobSubmitted(spec, version)
+    return JobChange(spec.key, what, spec, (event,), range(spec.tasks), tuple(job_warnings(cell, spec)))
+
+
+def _runs_again(job: Job, spec: JobSpec, *, is_member: bool) -> bool:
+    """Return whether a job that is over is submitted again: a service is to run. What runs to completion does
+    so once for each program: applied again without a change it would do its work twice. One that was pruned,
+    or killed before it came to the application, has not done it."""
+    if spec.is_service or spec.kind is JobKind.ALLOC_SET:
+        return True
+    if not is_member and any(task.ending is Ending.KILL for task in job.tasks):
+        return True
+    return any(task_change(job.spec, spec, index) >= TaskChange.RESTART for index in range(spec.tasks))
+
+
+def _brought_back(cell: Cell, job: Job) -> JobChange:
+    """A service that is as it should be gets back what was killed of it."""
+    killed: tuple[int, ...] = ()
+    if job.spec.is_service:
+        killed = tuple(i for i in tasks_to_run(job) if job.tasks[i].ending is Ending.KILL)
+    if not killed:
+        return JobChange(job.key, "unchanged", job.spec)
+    check_inside(cell, job.spec)
+    tried = forgotten(cell, job, range(len(job.tasks)))
+    live = [task.index for task in job.tasks if task.state is not State.DEAD]
+    events: tuple[AnyEvent, ...] = (TasksResubmitted(job.key, killed), *tried)
+    return JobChange(job.key, "started again", job.spec, events, sorted({*live, *killed}))
+
+
+def _ended(cell: Cell, job: Job, actor: str) -> JobChange:
+    chosen = movable(job, range(len(job.tasks)), TaskEvent.KILL)
+    if not chosen:
+        return JobChange(job.key, "ended", job.spec)
+    reason = f"killed by {actor}, as {job.app} has it no more"
+    event = TasksEnded(job.key, chosen, Ending.KILL, (reason,) * len(chosen))
+    moved = evicted_with(cell, job, chosen, reason)
+    stopped = stopped_with(cell, job, chosen)
+    return JobChange(job.key, "ended", job.spec, (event, *moved), stopped=stopped)
+
+
+def _check_quotas(cell: Cell, changes: Iterable[JobChange], now: Now) -> None:
+    changed = (change for change in changes if change.events)
+    admit_together(
+        cell, ((cell.jobs.get(change.job), change.spec, change.asking) for change in changed), now.wall
+    )
+
+
+def _check_unused(cell: Cell, app: str, gone: Iterable[Job]) -> None:
+    """Raise Conflict where what is to end is used by a job that is not of this application."""
+    ending = {job.key for job in gone}
+    for job in cell.jobs.values() if ending else ():
+        if job.app != app and job.state is not State.DEAD:
+            for used in sorted(ending.intersection(uses(job.spec))):
+                raise Conflict(
+                    f"{used} is used by {job.key}, which is not of {app}",
+                    f"end {job.key} first, or let it go without {used}",
+                )
+
+
+def uses(spec: JobSpec) -> Iterator[str]:
+    """Yield the keys of the jobs that a job cannot do without."""
+    if spec.inside:
+        yield spec.inside
+
+
+def _owned_by_others(key: str, conflicts: Sequence[OwnedByOther]) -> Conflict:
+    words = [f"{each.difference}, but {each.owner.by} set that by {each.owner.how}" for each in conflicts]
+    fields = ", ".join(each.field for each in conflicts[:_NAMED_MAX])
+    return Conflict(
+        f"{key}: {_joined(words)}",
+        f"remove {fields} from the file to leave that as it is, or take it over with --take-over",
+    )
+
+
+def _all(refusals: Sequence[Refused], documents: int) -> Refused:
+    """Return one refusal for several. The first says which kind of error it is."""
+    first = refusals[0]
+    if len(refusals) == 1:
+        return first
+    words = [refused.message for refused in refusals]
+    hint = "; ".join(dict.fromkeys(refused.hint for refused in refusals[:_NAMED_MAX] if refused.hint))
+    return type(first)(f"{len(refusals)} of {documents} jobs are refused: {_joined(words)}", hint)
+
+
+def _joined(words: Sequence[str]) -> str:
+    more = len(words) - _NAMED_MAX
+    return "; ".join([*words[:_NAMED_MAX], *([f"and {more} more"] if more > 0 else [])])
+
+
+def _in_words(plan: AppPlan) -> str:
+    found: dict[str, int] = {}
+    for change in plan.changes:
+        found[change.what] = found.get(change.what, 0) + 1
+    return ", ".join(f"{count} {what}" for what, count in found.items()) or "no jobs"
+
+
+def _notes(plan: AppPlan) -> Iterator[str]:
+    for change in plan.changes:
+        yield from (f"{change.job}: {note}" for note in change.notes)
+    if plan.orphans:
+        names = _joined(plan.orphans)
+        yield f"not in the files, and left as it is: {names}; --prune ends it"
+
+
+# Run, kill, remove
+
+
+def run(cell: Cell, _o: Observed, command: RunApp, actor: str, now: Now) -> Decision:
+    """Submit the stages of an application again. Raises Conflict where one of them has not ended."""
+    app = find_app(cell, command.app)
+    stages = _stages(app, command.stage)
+    elsewhere = tuple(
+        document.key
+        for document in app.present.documents
+        if (job := cell.jobs.get(document.key)) is not None and job.app not in ("", app.key)
+    )
+    if taken := [key for key in stages if key in elsewhere]:
+        raise Conflict(
+            f"{taken[0]} belongs to the application {cell.jobs[taken[0]].app}",
+            f"apply {app.key} again with --take-over",
+        )
+    live = [key for key in stages if (job := cell.jobs.get(key)) and not allows(job.state, TaskEvent.SUBMIT)]
+    if live:
+        raise Conflict(
+            f"{_joined(live)} of {app.key} {'runs' if len(live) == 1 else 'run'} already",
+            f"`borgctl app wait {app.key} --for finished` waits for it, `borgctl app kill {app.key}` ends it",
+        )
+    changes = []
+    for key, document in stages.items():
+        job = cell.jobs.get(key)
+        spec = merged(document, job, app.key, actor).spec
+        check_inside(cell, spec)
+        version = 1 if job is None else job.version + (job.spec != spec)
+        changes.append(_submitted(cell, spec, version, "started"))
+    _check_quotas(cell, changes, now)
+    events = [event for change in changes for event in change.events]
+    applied = AppApplied(app.spec, app.present.documents, app.version, elsewhere=elsewhere)
+    text = f"{app.key} runs: {', '.join(key.partition('/')[2] for key in stages)}"
+    return Decision((*events, applied), app.key, text)
+
+
+def _stages(app: App, first: str) -> dict[str, Document]:
+    """Return the documents of the jobs that run to completion, by key: all, or one and what comes after."""
+    found = {
+        document.key: document
+        for document in app.present.documents
+        if not document.spec.is_service and document.spec.kind is JobKind.JOB
+    }
+    if not found:
+        raise Conflict(
+            f"{app.key} has no job that runs to completion",
+            "its services run until they are killed; `borgctl app status` shows them",
+        )
+    if not first:
+        return found
+    start = first if "/" in first else f"{app.spec.user}/{first}"
+    if start not in found:
+        names = ", ".join(key.partition("/")[2] for key in found)
+        raise NotFound(f"{app.key} has no stage {first}", f"its stages are {names}")
+    chosen, before = {start}, 0
+    while len(chosen) > before:
+        before = len(chosen)
+        chosen |= {key for key, document in found.items() if chosen.intersection(waits_for(document.spec))}
+    return {key: document for key, document in found.items() if key in chosen}
+
+
+def waits_for(spec: JobSpec) -> Iterator[str]:
+    """Yield the keys of the jobs after which a job is started."""
+    yield from (each.job for each in getattr(spec, "after", ()))
+
+
+def kill(cell: Cell, _o: Observed, command: KillApp, actor: str, _now: Now) -> Decision:
+    """End all jobs of an application."""
+    app = find_app(cell, command.app)
+    events: list[AnyEvent] = []
+    tasks = stopped = 0
+    for job in sorted(members(cell, app.key), key=lambda job: not is_alloc_set(job)):
+        chosen = movable(job, range(len(job.tasks)), TaskEvent.KILL)
+        if chosen:
+            reason = f"killed by {actor} with {app.key}"
+            events.append(TasksEnded(job.key, chosen, Ending.KILL, (reason,) * len(chosen)))
+            events += evicted_with(cell, job, chosen, reason)
+            tasks, stopped = tasks + len(chosen), stopped + stopped_with(cell, job, chosen)
+    if not events:
+        return Decision((), app.key, "nothing to kill: all of it is dead already")
+    check_affected(cell, stopped, command.max_affected)
+    return Decision(tuple(events), app.key, f"{task_count(tasks)} of {app.key} killed")
+
+
+def remove(cell: Cell, _o: Observed, command: RemoveApp, _actor: str, _now: Now) -> Decision:
+    """Forget an application. Raises Conflict while a job of it is alive."""
+    app = find_app(cell, command.app)
+    live = [job.key for job in members(cell, app.key) if job.state is not State.DEAD]
+    if live:
+        raise Conflict(
+            f"{_joined(live)} of {app.key} {'is' if len(live) == 1 else 'are'} not over",
+            f"end it first with `borgctl app kill {app.key}`",
+        )
+    return Decision((AppRemoved(app.key),), app.key, f"{app.key} removed")

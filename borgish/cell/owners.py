@@ -1,0 +1,152 @@
+"""Who set which field of a job, and what follows when a file of its application is applied: Kubernetes'
+server-side apply, done simply.
+
+A file owns the fields that it names. What somebody else set since, by ``job scale``, ``job edit`` or another
+file, is theirs: a file that does not name it leaves it as it is, and one that does is refused, unless it says
+the same or takes it over. A field that a file no longer names goes back to its default. How many tasks there
+are is not given back: a file that does not say so leaves it to people and to what scales by load.
+
+Of a job that no application has applied yet, what is not noted here is of who submitted it.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from borgish.cell.model import Job, Owner
+from borgish.spec.app import Document
+from borgish.spec.diff import differences
+from borgish.spec.fields import JOB_FIELDS
+from borgish.spec.job import JobSpec
+from borgish.vocabulary import Ownership
+
+BY_KEY = ("labels", "annotations", "env")
+"""Fields that have an owner for each key."""
+
+_ATTRIBUTES = {field.name: field.attribute for field in JOB_FIELDS}
+_FIXED = ("name", "user", "kind", "in")
+_FOLLOWING = {"runtime": "image", "appclass": "restart", "fixed_ports": "ports"}
+"""What a file that does not name it leaves to follow from another field."""
+
+HOW = {"SubmitJob": Ownership.SUBMIT, "ScaleJob": Ownership.SCALE, "UndoUpdate": Ownership.UNDO}
+"""By the cause of an entry: commands by which people set fields of a job."""
+
+
+class OwnedByOther(msgspec.Struct, frozen=True):
+    """A field that a file gives otherwise than somebody else has set it. ``difference``: in words."""
+
+    field: str
+    owner: Owner
+    difference: str
+
+
+class Merged(msgspec.Struct, frozen=True):
+    """What a job becomes by a document, and what stands in the way."""
+
+    spec: JobSpec
+    conflicts: tuple[OwnedByOther, ...] = ()
+
+
+def merged(document: Document, job: Job | None, app: str, actor: str) -> Merged:
+    """Return what a document makes of a job. A conflict is merged as the document has it.
+
+    ``app`` is the key of the document's application. Who applies a job for the first time that is their own
+    takes it over by that.
+    """
+    if job is None:
+        return Merged(document.spec)
+    present = msgspec.structs.replace(job.spec, tasks=job.tasks_wanted)
+    named, spec = set(document.named), document.spec
+    conflicts = []
+    for field, owner in _of_others(job, document, app, job.present.by):
+        if field not in named:
+            spec = _with_value_of(spec, present, field)
+        elif _value(spec, field) != _value(present, field) and (job.app or owner.by != actor):
+            conflicts.append(OwnedByOther(field, owner, _difference(present, spec, field)))
+    if "tasks" not in named:
+        spec = msgspec.structs.replace(spec, tasks=present.tasks)
+    kept = {index: each for index, each in spec.overrides.items() if index < spec.tasks}
+    if len(kept) < len(spec.overrides):
+        spec = msgspec.structs.replace(spec, overrides=kept)
+    return Merged(spec, tuple(conflicts))
+
+
+def owners_after(job: Job, document: Document, app: str, at: float) -> dict[str, Owner]:
+    """Return the owners of a job's fields after its document was applied. ``job`` has the new specification
+    already, and belongs to the application that it belonged to before."""
+    named = set(document.named)
+    others = _of_others(job, document, app, job.submitted_by)
+    owners = {field: owner for field, owner in others if field not in named}
+    for field in document.named:
+        before = job.owners.get(field)
+        is_mine = before is not None and before.how is Ownership.APPLY and before.by == app
+        owners[field] = before if is_mine and before is not None else Owner(app, Ownership.APPLY, at)
+    return dict(sorted(owners.items()))
+
+
+def owners_changed(job: Job, spec: JobSpec, cause: str, actor: str, at: float) -> dict[str, Owner]:
+    """Return the owners of a job's fields once somebody gave it this specification by a command."""
+    how = HOW.get(cause)
+    if how is None:
+        return job.owners
+    if not job.app and how is Ownership.SUBMIT:
+        return {}  # all of it is of who submitted it
+    owner = Owner(actor, how, at)
+    owners = {**job.owners, **dict.fromkeys(_changed(job.spec, spec), owner)}
+    return {field: each for field, each in sorted(owners.items()) if _is_set(spec, field)}
+
+
+def _of_others(job: Job, document: Document, app: str, submitter: str) -> Iterator[tuple[str, Owner]]:
+    """Yield the fields that are not this application's, and not as they are by default."""
+    for field, owner in job.owners.items():
+        if not (owner.how is Ownership.APPLY and owner.by == app):
+            yield field, owner
+    if not job.app:
+        for field in _changed(document.spec, job.spec):
+            if field not in job.owners:
+                yield field, Owner(submitter, Ownership.SUBMIT, job.present.at)
+
+
+def _changed(old: JobSpec, new: JobSpec) -> Iterator[str]:
+    """Yield the fields in which two specifications differ, as job files call them."""
+    for name, attribute in _ATTRIBUTES.items():
+        before, after = getattr(old, attribute), getattr(new, attribute)
+        if name in _FIXED or before == after:
+            continue
+        if name in BY_KEY:
+            keys = before.keys() | after.keys()
+            yield from (f"{name}.{key}" for key in sorted(keys) if before.get(key) != after.get(key))
+        else:
+            yield name
+
+
+def _value(spec: JobSpec, field: str) -> object:
+    name, _, key = field.partition(".")
+    value = getattr(spec, _ATTRIBUTES[name])
+    return value.get(key) if key else value
+
+
+def _is_set(spec: JobSpec, field: str) -> bool:
+    return _value(spec, field) is not None
+
+
+def _with_value_of(spec: JobSpec, other: JobSpec, field: str) -> JobSpec:
+    """Return a specification with one field as another has it, and what follows from that field."""
+    name, _, key = field.partition(".")
+    attribute = _ATTRIBUTES[name]
+    if not key:
+        along = [_ATTRIBUTES[each] for each, of in _FOLLOWING.items() if of == name]
+        return msgspec.structs.replace(spec, **{each: getattr(other, each) for each in (attribute, *along)})
+    values = dict(getattr(spec, attribute))
+    theirs = getattr(other, attribute)
+    if key in theirs:
+        values[key] = theirs[key]
+    else:
+        values.pop(key, None)
+    return msgspec.structs.replace(spec, **{attribute: values})
+
+
+def _difference(before: JobSpec, after: JobSpec, field: str) -> str:
+    """Return how one field differs, in words."""
+    alone = _with_value_of(before, after, field)
+    return "; ".join(differences(before, alone)) or field

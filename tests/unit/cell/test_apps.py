@@ -1,0 +1,362 @@
+"""Applications: what an apply makes of their jobs, whose fields are whose, and what it is refused for."""
+
+import msgspec
+import pytest
+
+from borgish.cell.apply import apply_entry
+from borgish.cell.commands import (
+    ApplyApp,
+    KillApp,
+    KillTasks,
+    PlaceTasks,
+    RemoveApp,
+    RollBack,
+    RunApp,
+    ScaleJob,
+    SeenAttempt,
+    SetQuota,
+    SubmitJob,
+    UndoApp,
+    UndoUpdate,
+)
+from borgish.cell.decide import decide
+from borgish.cell.events import Entry
+from borgish.cell.invariants import violations
+from borgish.cell.model import APP_VERSIONS_KEPT, Cell, Snapshot
+from borgish.cell.owners import owners_after
+from borgish.errors import Conflict, NotFound, OverQuota
+from borgish.resources import Resources
+from borgish.spec.app import AppSpec, Document
+from borgish.spec.job import JobSpec, Restart
+from borgish.vocabulary import Band, Ending, JobKind, Ownership, Phase, RestartPolicy, State
+from tests.unit.cell.test_decide import NOW, Desk, spec
+
+SHOP = AppSpec("shop", "ann", {"team": "shop"})
+KEY = "ann/shop"
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def document(job: JobSpec, *named: str) -> Document:
+    return Document(job, ("name", "run", *named))
+
+
+def batch(name: str, **changes: object) -> JobSpec:
+    return spec(name, 1, restart=Restart(RestartPolicy.ON_FAILURE), **changes)
+
+
+def applied(*documents: Document, **changes: object) -> ApplyApp:
+    return msgspec.structs.replace(ApplyApp(SHOP, documents), **changes)
+
+
+WEB, DB = document(spec("web"), "tasks"), document(spec("db", 1), "tasks")
+
+
+def end(desk: Desk, job: str, ending: Ending) -> None:
+    attempt = desk.cell.jobs[job].tasks[0].attempt
+    desk.report(SeenAttempt(f"{job}/0", attempt, Phase.UP, ended=ending))
+
+
+def test_all_jobs_come_in_one_entry(desk: Desk) -> None:
+    before = desk.cell.position
+    text, events = desk.do(applied(WEB, DB))
+    assert text == "ann/shop applied, version 1: 2 created"
+    assert (desk.cell.position, events) == (before + 1, 3)
+    assert {job.app for job in desk.cell.jobs.values()} == {KEY}
+    assert desk.cell.apps[KEY].version == 1
+    assert desk.cell.apps[KEY].generation == desk.cell.position
+
+
+def test_the_same_again_changes_nothing(desk: Desk) -> None:
+    desk.do(applied(WEB, DB))
+    assert desk.do(applied(WEB, DB)) == ("ann/shop is there already, exactly like this", 0)
+
+
+def test_a_changed_job_is_updated_and_the_others_are_left_alone(desk: Desk) -> None:
+    desk.do(applied(WEB, DB))
+    desk.do(applied(document(spec("web", run=("sleep", "2")), "tasks"), DB))
+    jobs = desk.cell.jobs
+    assert (jobs["ann/web"].version, jobs["ann/db"].version) == (2, 1)
+    assert desk.cell.apps[KEY].version == 2
+
+
+def test_one_refused_job_refuses_all_and_every_refusal_is_named(desk: Desk) -> None:
+    bad = [document(spec(name, inside="ann/room")) for name in ("web", "db")]
+    with pytest.raises(NotFound, match=r"2 of 3 jobs are refused: ann/web needs .*; ann/db needs"):
+        desk.do(applied(*bad, document(spec("ok"))))
+    assert not desk.cell.jobs
+    assert not desk.cell.apps
+
+
+def test_an_alloc_set_and_what_is_in_it_are_applied_together(desk: Desk) -> None:
+    room = document(spec("room", 2, run=(), kind=JobKind.ALLOC_SET))
+    desk.do(applied(document(spec("web", inside="ann/room")), room))
+    assert set(desk.cell.jobs) == {"ann/web", "ann/room"}
+
+
+def test_quotas_are_held_against_all_jobs_together(desk: Desk) -> None:
+    band = Band.BATCH
+    priority = desk.cell.rules.bands.floor(band)
+    desk.do(SetQuota("ann", band, Resources(300, 1 << 40)), "admin")
+    jobs = [document(spec(name, 2, priority=priority), "tasks") for name in ("web", "db")]
+    with pytest.raises(OverQuota):
+        desk.do(applied(*jobs))
+    assert not desk.cell.jobs
+    few = document(spec("db", 1, priority=priority), "tasks")
+    desk.do(applied(jobs[0], few))
+    # What one gives back another may ask for.
+    desk.do(applied(document(spec("web", 1, priority=priority), "tasks"), jobs[1]))
+    assert desk.cell.demand.of(f"ann/{band}").cpu_millis == 300
+
+
+def test_what_has_no_document_stays_unless_it_is_pruned(desk: Desk) -> None:
+    desk.do(applied(WEB, DB))
+    decision = decide(desk.cell, desk.observed, applied(WEB), "ann", NOW)
+    assert decision.notes == ("not in the files, and left as it is: ann/db; --prune ends it",)
+    desk.do(applied(WEB))
+    assert desk.cell.jobs["ann/db"].app == KEY
+    desk.do(applied(WEB, prune=True))
+    assert (desk.cell.jobs["ann/db"].state, desk.cell.jobs["ann/db"].app) == (State.DEAD, "")
+    assert desk.do(applied(WEB, prune=True))[1] == 0
+
+
+def test_what_another_job_uses_is_not_pruned(desk: Desk) -> None:
+    room = document(spec("room", 2, run=(), kind=JobKind.ALLOC_SET))
+    desk.do(applied(WEB, room))
+    desk.do(SubmitJob(spec("guest", inside="ann/room")))
+    with pytest.raises(Conflict, match="ann/room is used by ann/guest, which is not of ann/shop"):
+        desk.do(applied(WEB, prune=True))
+
+
+def test_pruning_asks_beyond_a_share_of_the_cell(desk: Desk) -> None:
+    many = document(spec("many", 12, resources=Resources(1, 1)), "tasks")
+    desk.do(applied(WEB, many))
+    tasks = tuple(range(12))
+    desk.do(PlaceTasks("ann/many", tasks, ("m1",) * 12))
+    with pytest.raises(Conflict, match="this would stop 12 of 12 running tasks"):
+        desk.do(applied(WEB, prune=True))
+    desk.do(applied(WEB, prune=True, max_affected=12))
+    assert desk.cell.jobs["ann/many"].state is State.DEAD
+
+
+def test_a_job_of_another_application_has_to_be_taken_over(desk: Desk) -> None:
+    desk.do(applied(WEB))
+    other = ApplyApp(AppSpec("other", "ann"), (WEB,))
+    with pytest.raises(Conflict, match="ann/web belongs to the application ann/shop"):
+        desk.do(other)
+    desk.do(msgspec.structs.replace(other, take_over=True))
+    assert desk.cell.jobs["ann/web"].app == "ann/other"
+    with pytest.raises(Conflict):
+        desk.do(applied(WEB))
+
+
+# Owned fields
+
+
+def test_a_number_of_tasks_that_is_not_named_stays_as_it_is(desk: Desk) -> None:
+    desk.do(applied(document(spec("web", 1))))
+    desk.do(ScaleJob("ann/web", 5), "bob")
+    assert desk.do(applied(document(spec("web", 1))))[1] == 0
+    desk.do(applied(document(spec("web", 1, run=("sleep", "2")))))
+    assert desk.cell.jobs["ann/web"].spec.tasks == 5
+
+
+def test_what_somebody_else_set_is_a_conflict_that_names_both(desk: Desk) -> None:
+    desk.do(applied(WEB))
+    desk.do(ScaleJob("ann/web", 5), "bob")
+    assert desk.cell.jobs["ann/web"].owners["tasks"].by == "bob"
+    with pytest.raises(Conflict, match="ann/web: tasks: 5 -> 2, but bob set that by scale"):
+        desk.do(applied(WEB))
+    desk.do(applied(WEB, take_over=True))
+    job = desk.cell.jobs["ann/web"]
+    assert (job.spec.tasks, job.owners["tasks"].how) == (2, Ownership.APPLY)
+
+
+def test_what_a_file_names_no_more_is_as_it_was_by_default(desk: Desk) -> None:
+    desk.do(applied(document(spec("web", env={"A": "1"}, priority=7), "env.A", "priority")))
+    desk.do(applied(document(spec("web"))))
+    assert desk.cell.jobs["ann/web"].spec.env == {}
+    assert desk.cell.jobs["ann/web"].spec.priority == 0
+    assert "priority" not in desk.cell.jobs["ann/web"].owners
+
+
+def test_labels_of_others_stay(desk: Desk) -> None:
+    desk.do(applied(document(spec("web", labels={"app": "web"}), "labels.app")))
+    job = desk.cell.jobs["ann/web"]
+    desk.do(SubmitJob(msgspec.structs.replace(job.spec, labels={"app": "web", "on-call": "bob"})), "bob")
+    assert job.owners["labels.on-call"].by == "bob"
+    desk.do(applied(document(spec("web", labels={"app": "site"}), "labels.app")))
+    assert job.spec.labels == {"app": "site", "on-call": "bob"}
+
+
+def test_an_update_undone_by_hand_is_not_overwritten(desk: Desk) -> None:
+    desk.do(applied(WEB))
+    second = document(spec("web", run=("sleep", "2")), "tasks")
+    desk.do(applied(second))
+    desk.do(UndoUpdate("ann/web"), "bob")
+    with pytest.raises(Conflict, match="but bob set that by undo"):
+        desk.do(applied(second))
+
+
+def test_who_applies_a_job_of_their_own_takes_it_over_by_that(desk: Desk) -> None:
+    desk.do(SubmitJob(spec("web", priority=7)))
+    desk.do(applied(document(spec("web", run=("sleep", "2")))))
+    job = desk.cell.jobs["ann/web"]
+    assert (job.spec.run, job.spec.priority) == (("sleep", "2"), 7)
+    assert job.owners["priority"].how is Ownership.SUBMIT
+
+
+def test_who_applies_what_somebody_else_submitted_is_asked(desk: Desk) -> None:
+    desk.do(SubmitJob(spec("web")), "bob")
+    with pytest.raises(Conflict, match="but bob set that by submit"):
+        desk.do(applied(document(spec("web", run=("sleep", "2")))))
+
+
+def test_owners_of_a_job_without_an_application_are_those_who_submit(desk: Desk) -> None:
+    desk.do(SubmitJob(spec("web")))
+    desk.do(ScaleJob("ann/web", 3), "bob")
+    desk.do(SubmitJob(spec("web", 3, run=("sleep", "2"))))
+    assert desk.cell.jobs["ann/web"].owners == {}
+
+
+# What is over
+
+
+def test_a_service_that_was_killed_comes_back(desk: Desk) -> None:
+    desk.do(applied(WEB))
+    desk.do(KillTasks("ann/web", (0,)))
+    assert desk.do(applied(WEB))[0] == "ann/shop applied, version 1: 1 started again"
+    desk.do(KillTasks("ann/web"))
+    desk.do(applied(WEB))
+    assert desk.states() == [State.PENDING] * 2
+
+
+def test_what_ran_to_completion_runs_again_only_for_another_program(desk: Desk) -> None:
+    desk.do(applied(document(batch("load"))))
+    desk.do(PlaceTasks("ann/load", (0,), ("m1",)))
+    end(desk, "ann/load", Ending.FAIL)
+    assert desk.states("ann/load") == [State.DEAD]
+    assert desk.do(applied(document(batch("load"))))[1] == 0
+    desk.do(applied(document(batch("load", labels={"a": "b"}), "labels.a")))
+    assert desk.states("ann/load") == [State.DEAD]
+    desk.do(applied(document(batch("load", run=("true",)))))
+    assert desk.states("ann/load") == [State.PENDING]
+
+
+# Undo, run, kill, remove
+
+
+def test_undo_brings_back_what_was_and_ends_what_came(desk: Desk) -> None:
+    desk.do(applied(WEB))
+    desk.do(applied(document(spec("web", run=("sleep", "2")), "tasks"), DB))
+    text, _ = desk.do(UndoApp(KEY))
+    assert text == "ann/shop is version 1 again, as version 3: 1 updated, 1 ended"
+    assert desk.cell.jobs["ann/web"].spec.run == ("sleep", "1")
+    assert desk.cell.jobs["ann/db"].state is State.DEAD
+    desk.do(UndoApp(KEY, 2))
+    assert desk.states("ann/db") == [State.PENDING]
+
+
+def test_undo_names_what_there_is(desk: Desk) -> None:
+    with pytest.raises(NotFound, match="there is no application ann/shop"):
+        desk.do(UndoApp(KEY))
+    desk.do(applied(WEB))
+    with pytest.raises(NotFound, match="ann/shop has no version before"):
+        desk.do(UndoApp(KEY))
+    with pytest.raises(Conflict, match="version 1 is what ann/shop is already"):
+        desk.do(UndoApp(KEY, 1))
+
+
+def test_versions_are_kept_up_to_a_number(desk: Desk) -> None:
+    for number in range(APP_VERSIONS_KEPT + 5):
+        desk.do(applied(document(spec("web", run=("sleep", str(number))))))
+    app = desk.cell.apps[KEY]
+    assert app.version == APP_VERSIONS_KEPT + 5
+    assert list(app.earlier) == list(range(6, app.version))
+
+
+def test_stages_run_again_together_and_only_when_none_runs(desk: Desk) -> None:
+    desk.do(applied(WEB, document(batch("load"))))
+    with pytest.raises(Conflict, match="ann/load of ann/shop runs already"):
+        desk.do(RunApp(KEY))
+    desk.do(PlaceTasks("ann/load", (0,), ("m1",)))
+    end(desk, "ann/load", Ending.FINISH)
+    assert desk.do(RunApp(KEY))[0] == "ann/shop runs: load"
+    assert (desk.cell.jobs["ann/load"].state, desk.cell.jobs["ann/load"].app) == (State.PENDING, KEY)
+    with pytest.raises(NotFound, match="ann/shop has no stage web"):
+        desk.do(RunApp(KEY, "web"))
+
+
+def test_kill_ends_all_and_remove_forgets_the_rest(desk: Desk) -> None:
+    desk.do(applied(WEB, DB))
+    with pytest.raises(Conflict, match="ann/db; ann/web of ann/shop are not over"):
+        desk.do(RemoveApp(KEY))
+    assert desk.do(KillApp(KEY))[0] == "3 tasks of ann/shop killed"
+    assert desk.do(KillApp(KEY))[1] == 0
+    desk.do(RemoveApp(KEY))
+    assert not desk.cell.apps
+    assert {job.app for job in desk.cell.jobs.values()} == {""}
+
+
+def test_a_job_of_an_application_that_is_submitted_stays_its_own(desk: Desk) -> None:
+    desk.do(applied(WEB))
+    desk.do(SubmitJob(spec("web", run=("sleep", "2"))), "bob")
+    assert desk.cell.jobs["ann/web"].app == KEY
+    desk.do(KillTasks("ann/web"))
+    desk.do(SubmitJob(spec("web", run=("sleep", "3"))), "bob")
+    job = desk.cell.jobs["ann/web"]
+    assert (job.app, job.owners["run"].by) == (KEY, "bob")
+
+
+# Rollback
+
+
+def copied(cell: Cell) -> Cell:
+    return Cell(msgspec.msgpack.decode(msgspec.msgpack.encode(cell.snapshot()), type=Snapshot))
+
+
+def roll_back(desk: Desk, then: Cell, *only: str) -> None:
+    command = RollBack(then.position, 1.0, frozenset(only), max_affected=100)
+    decision = decide(desk.cell, desk.observed, command, "ann", NOW, then)
+    apply_entry(desk.cell, Entry(desk.cell.position + 1, 5.0, 2, 1, "ann", "RollBack", decision.events))
+    assert violations(desk.cell) == []
+
+
+def test_a_rollback_restores_applications_under_new_numbers(desk: Desk) -> None:
+    desk.do(applied(WEB))
+    then = copied(desk.cell)
+    desk.do(applied(WEB, DB))
+    desk.do(ApplyApp(AppSpec("other", "ann"), (document(spec("x")),)))
+    roll_back(desk, then)
+    app = desk.cell.apps[KEY]
+    assert (app.version, [each.key for each in app.present.documents]) == (3, ["ann/web"])
+    assert set(desk.cell.apps) == {KEY}
+    assert set(desk.cell.jobs) == {"ann/web"}
+
+
+def test_a_rollback_brings_back_an_application_that_is_gone(desk: Desk) -> None:
+    desk.do(applied(WEB))
+    then = copied(desk.cell)
+    desk.do(KillApp(KEY))
+    desk.do(RemoveApp(KEY))
+    roll_back(desk, then)
+    assert desk.cell.apps[KEY].version == 1
+    assert desk.cell.jobs["ann/web"].app == KEY
+
+
+def test_a_job_alone_does_not_come_back_into_an_application_that_is_gone(desk: Desk) -> None:
+    desk.do(applied(WEB))
+    then = copied(desk.cell)
+    desk.do(KillApp(KEY))
+    desk.do(RemoveApp(KEY))
+    roll_back(desk, then, "ann/web")
+    assert desk.cell.jobs["ann/web"].app == ""
+
+
+def test_owners_after_keeps_since_when_a_field_is_its_own(desk: Desk) -> None:
+    desk.do(applied(WEB))
+    job = desk.cell.jobs["ann/web"]
+    assert owners_after(job, WEB, KEY, 9000.0)["tasks"].at == NOW.wall
