@@ -7,21 +7,26 @@ import msgspec
 
 from borgish.cell.budgets import Budget
 from borgish.cell.commands import (
+    ApplyApp,
     CancelMaintenance,
     Command,
     CordonMachine,
     DrainMachines,
     FreezeCell,
+    KillApp,
     KillTasks,
     MaintainMachines,
+    RemoveApp,
     RemoveMachine,
     RestartTasks,
     RollBack,
+    RunApp,
     ScaleJob,
     SetBudget,
     SubmitJob,
     TaintMachine,
     UncordonMachine,
+    UndoApp,
     UndrainMachines,
     UnfreezeCell,
     UntaintMachine,
@@ -34,6 +39,7 @@ from borgish.resources import Resources
 from borgish.sim.faults import FaultInjector
 from borgish.sim.loop import VirtualLoop
 from borgish.sim.masters import MasterHost
+from borgish.spec.app import AppSpec, Document
 from borgish.spec.job import Constraint, Disruption, JobSpec, Program, Restart, Update
 from borgish.spec.shares import Share
 from borgish.store.replay import cell_at
@@ -50,6 +56,10 @@ FRAGILE = 3  # that of a service which crashes on one machine
 INSIDE = (6, 8)  # those of the jobs that run in it
 HANDING_OVER = (0, 2, 9)  # those of services whose tasks are replaced before they are stopped
 EXCLUSIVE = (3, 5, 10)  # those of which no task may run twice at a time
+APPS = 3
+APPS_SHARE = 0.12  # of the commands are about applications
+NAMED = ("name", "user", "run", "resources", "labels.sim", "update", "disruption")
+"""What the files of applications name of their jobs; now and then how many tasks they have, too."""
 
 
 ON_FAILURE = (OnFailure.PAUSE, OnFailure.UNDO)
@@ -172,6 +182,8 @@ class Clients:
             if isinstance(reply, Accepted) and not answered:
                 self.calls.append(Call(request_id, asked_at, self._clock.now().mono, reply.position))
                 self._read()
+                if isinstance(command, ApplyApp):
+                    self._check_applied(command, request_id, reply.position)
                 self._ask_another(command, then, request_id)
             if expected is not None:
                 self._check_condition(command, request_id, expected, reply)
@@ -198,6 +210,15 @@ class Clients:
             self.conditions_failed += 1
             if any(entry.request_id == request_id for entry in store.entries(0)):
                 self.problems.append(f"{request_id} was refused for its condition, and is in the journal")
+
+    def _check_applied(self, command: ApplyApp, request_id: str, position: int) -> None:
+        """What was applied is there, all of it, at the entry that was acknowledged."""
+        store = self._master().store.reopen()
+        cell = cell_at(store, store.disk.cell, position).cell
+        for document in command.documents:
+            job = cell.jobs.get(document.key)
+            if job is None or job.app != command.app.key:
+                self.problems.append(f"{request_id} applied {command.app.key}, and {document.key} is not its")
 
     def _read(self) -> None:
         """Read the cell. What is shown is durable, and has all that was acknowledged before."""
@@ -232,7 +253,9 @@ class Clients:
         chance = self._injector.random
         kind = chance.random()
         if self._jobs < 2 or kind < 0.35:
-            return self._submit()
+            return SubmitJob(self._spec())
+        if self._injector.of("apps", self._requests).random() < APPS_SHARE:
+            return self._change_app()
         job = f"ann/job-{chance.randrange(self._jobs)}"
         if kind < 0.5:
             return ScaleJob(job, chance.randint(1, TASKS_MAX))
@@ -248,6 +271,23 @@ class Clients:
         if kind < 0.98:
             return CordonMachine(name) if kind < 0.96 else UncordonMachine(name)
         return self._drain() if kind < 0.99 else self._disrupt()
+
+    def _change_app(self) -> Command:
+        """Apply some jobs together, undo, run, end or forget them."""
+        chance = self._injector.of("app", self._requests)
+        app = AppSpec(f"app-{chance.randrange(APPS)}", "ann")
+        kind = chance.random()
+        if kind < 0.6:
+            specs = {spec.key: spec for spec in (self._spec() for _ in range(chance.randint(1, 4)))}
+            named = (*NAMED, *(("tasks",) * (chance.random() < 0.3)))
+            documents = tuple(Document(spec, named) for spec in specs.values())
+            stops = JOBS_MAX * TASKS_MAX
+            return ApplyApp(app, documents, chance.random() < 0.5, chance.random() < 0.5, stops)
+        if kind < 0.75:
+            return UndoApp(app.key, take_over=chance.random() < 0.7, max_affected=JOBS_MAX * TASKS_MAX)
+        if kind < 0.87:
+            return RunApp(app.key)
+        return KillApp(app.key, JOBS_MAX * TASKS_MAX) if kind < 0.96 else RemoveApp(app.key)
 
     def _disrupt(self) -> Command:
         """Let tasks leave a machine, or let fewer of them be down, or none at all for a while."""
@@ -292,7 +332,7 @@ class Clients:
             max_affected=JOBS_MAX * TASKS_MAX,
         )
 
-    def _submit(self) -> SubmitJob:
+    def _spec(self) -> JobSpec:
         chance = self._injector.random
         number = self._jobs if self._jobs < JOBS_MAX else chance.randrange(self._jobs)
         self._jobs = max(self._jobs, number + 1)
@@ -319,7 +359,7 @@ class Clients:
             exclusive=number in EXCLUSIVE,
         )
         if number == ALLOCS:
-            return SubmitJob(_reserving(spec))
+            return _reserving(spec)
         if number == FRAGILE:
             labels = {"sim": "crashing", "sim-on": self._machines[1]}
             restart = Restart(attempts=chance.choice([0, 3]))
@@ -327,7 +367,7 @@ class Clients:
         if kind == "batch":
             restart = Restart(RestartPolicy.ON_FAILURE, attempts=3)
             spec = msgspec.structs.replace(spec, restart=restart)
-        return SubmitJob(spec)
+        return spec
 
 
 def _reserving(spec: JobSpec) -> JobSpec:

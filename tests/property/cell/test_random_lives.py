@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from borgish.cell.apply import apply_entry
 from borgish.cell.commands import (
+    ApplyApp,
     CancelMaintenance,
     Command,
     CordonMachine,
@@ -15,17 +16,21 @@ from borgish.cell.commands import (
     EvictTasks,
     ForgetJob,
     JoinMachine,
+    KillApp,
     KillTasks,
     MaintainMachines,
     Observe,
+    RemoveApp,
     RemoveMachine,
     RestartTasks,
+    RunApp,
     ScaleJob,
     SeenAttempt,
     SetMachineDown,
     SetMachineUp,
     SubmitJob,
     UncordonMachine,
+    UndoApp,
     UndrainMachines,
 )
 from borgish.cell.events import Entry
@@ -36,6 +41,7 @@ from borgish.master.core import Core
 from borgish.master.step import CommandRequest, PollsAnswered
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
+from borgish.spec.app import AppSpec, Document
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Ending, Eviction, Phase, Runtime
 from tests.profiles import examples
@@ -53,6 +59,19 @@ def spec(name: str, tasks: int, cpu_millis: int, ports: int) -> JobSpec:
 
 specs = st.builds(
     spec, st.sampled_from(NAMES), st.integers(1, 5), st.sampled_from([100, 900]), st.integers(0, 2)
+)
+
+
+apps = st.sampled_from(["u/x", "u/y"])
+documents = st.builds(
+    Document, specs, st.sampled_from([("name", "run"), ("name", "run", "tasks"), ("name", "ports", "tasks")])
+)
+applies = st.builds(
+    ApplyApp,
+    st.sampled_from(["x", "y"]).map(lambda name: AppSpec(name, "u")),
+    st.lists(documents, max_size=3, unique_by=lambda document: document.key).map(tuple),
+    st.booleans(),
+    st.booleans(),
 )
 
 
@@ -75,6 +94,11 @@ def machine(name: str, port: int) -> Machine:
 
 commands: st.SearchStrategy[Command] = st.one_of(
     specs.map(SubmitJob),
+    applies,
+    st.builds(UndoApp, apps, st.integers(0, 3), st.booleans()),
+    st.builds(RunApp, apps, st.sampled_from(["", "a"])),
+    st.builds(KillApp, apps),
+    st.builds(RemoveApp, apps),
     st.builds(ScaleJob, jobs, st.integers(-1, 6)),
     st.builds(KillTasks, jobs, indexes),
     st.builds(RestartTasks, jobs, indexes),
