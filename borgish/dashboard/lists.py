@@ -11,7 +11,7 @@ import msgspec
 from borgish.dashboard.columns import Line, Piece, Role, line, machine_bar, name, percent, piece
 from borgish.text import clock_time
 from borgish.vocabulary import State
-from borgish.wire.api import EventView, JobView, MachineView, RefusalView, SummaryView, UsageView
+from borgish.wire.api import AppSummary, EventView, JobView, MachineView, RefusalView, SummaryView, UsageView
 
 _STATE_COLUMNS = 8  # cordoned, finished
 _PERCENT_COLUMNS = 4
@@ -57,8 +57,10 @@ def machines(view: SummaryView) -> Listing:
 
 
 def jobs(view: SummaryView) -> Listing:
-    """Return the jobs, those with trouble first."""
+    """Return the jobs, those with trouble first. Those of an application are together, and of one that is
+    well there is one line for all of them."""
     known, total = view.jobs, view.status.jobs
+    shown = list(_grouped(view))
 
     def draw(width: int, rows: int) -> list[Line]:
         named = _name_columns(width) + 4
@@ -68,10 +70,25 @@ def jobs(view: SummaryView) -> Listing:
             piece("BAND", _BAND_COLUMNS, Role.HEADING),
             piece("UP/TASKS", _UP_COLUMNS, Role.HEADING, right=True),
         ]
-        body = (_job(job, width, named) for job in known)
+        body = (_job_or_app(each, width, named) for each in shown)
         return _table(title, "REASON", body, "None. `borgctl job submit FILE` brings one.", width, rows)
 
-    return Listing(max(1, len(known)), draw)
+    return Listing(max(1, len(shown)), draw)
+
+
+def _grouped(view: SummaryView) -> Iterator[JobView | AppSummary]:
+    """Yield applications, each with its jobs that are not well after it, and jobs of none."""
+    apps = {app.name: app for app in view.apps}
+    members: dict[str, list[JobView]] = {}
+    for job in view.jobs:
+        members.setdefault(job.app, []).append(job)
+    for job in view.jobs:
+        if (app := apps.get(job.app)) is None:
+            yield job
+        elif job.app in members:
+            yield app
+            jobs = members.pop(job.app)
+            yield from (each for each in jobs if app.up < app.tasks and _job_role(each) in _TROUBLE)
 
 
 def pending(view: SummaryView) -> Listing:
@@ -156,10 +173,29 @@ def _trouble(machine: MachineView) -> str:
     return "; ".join(part for part in (machine.reason, *machine.conditions, orphans) if part)
 
 
+_TROUBLE = (Role.BAD, Role.WARN)
+
+
+def _job_or_app(each: JobView | AppSummary, width: int, named: int) -> Line:
+    return _job(each, width, named) if isinstance(each, JobView) else _app(each, width, named)
+
+
+def _app(app: AppSummary, width: int, named: int) -> Line:
+    role = Role.BAD if app.failed else Role.GOOD if app.up >= app.tasks else Role.WARN
+    pieces = [
+        name(app.name, named),
+        piece("app", _STATE_COLUMNS, role),
+        piece(f"v{app.version}", _BAND_COLUMNS),
+        piece(f"{app.up}/{app.tasks}", _UP_COLUMNS, right=True),
+    ]
+    counts = ((app.jobs, "jobs"), (app.pending, "pending"), (app.failed, "failed"))
+    return line(pieces, width, ", ".join(f"{count} {word}" for count, word in counts if count))
+
+
 def _job(job: JobView, width: int, named: int) -> Line:
     role = _job_role(job)
     pieces = [
-        name(job.name, named),
+        name(f"  {job.name.partition('/')[2]}" if job.app else job.name, named),
         piece(job.outcome or job.state, _STATE_COLUMNS, role),
         piece(job.band, _BAND_COLUMNS, Role(job.band)),
         piece(f"{job.up}/{job.tasks}", _UP_COLUMNS, right=True),

@@ -462,6 +462,18 @@ class HealthView(msgspec.Struct, frozen=True):
     started_at: str
 
 
+class AppSummary(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An application in the summary. ``up`` are the tasks of its jobs that are up, or have finished."""
+
+    name: str  # user/app
+    version: int
+    jobs: int
+    tasks: int
+    up: int
+    pending: int = 0
+    failed: int = 0
+
+
 class SummaryView(msgspec.Struct, frozen=True):
     """What the dashboard shows, cut to what fits a screen whatever the size of the cell."""
 
@@ -470,6 +482,7 @@ class SummaryView(msgspec.Struct, frozen=True):
     jobs: tuple[JobView, ...]  # those with trouble first, then the latest; at most 100
     pending: tuple[RefusalView, ...]  # at most 50
     events: tuple[EventView, ...]  # the latest last; at most 50
+    apps: tuple[AppSummary, ...] = ()  # those that ``jobs`` belong to, by name
 
 
 class Page(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,7 +1,7 @@
 """The whole cell at one glance, and cut to what fits a screen."""
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain, islice
 
 import msgspec
@@ -19,7 +19,15 @@ from borgish.clock import Now
 from borgish.resources import Resources
 from borgish.text import instant
 from borgish.vocabulary import Band, State
-from borgish.wire.api import BandUse, CheckpointView, EventView, RefusalView, StatusView, SummaryView
+from borgish.wire.api import (
+    AppSummary,
+    BandUse,
+    CheckpointView,
+    EventView,
+    RefusalView,
+    StatusView,
+    SummaryView,
+)
 
 MACHINES_SHOWN = 100
 JOBS_SHOWN = 100
@@ -112,7 +120,26 @@ def summary_view(
         ),
         pending=tuple(islice(chain.from_iterable(refusals.values()), REFUSALS_SHOWN)),
         events=tuple(events[-EVENTS_SHOWN:]),
+        apps=tuple(_apps(cell, tally, {job.app for job in jobs if job.app})),
     )
+
+
+def _apps(cell: Cell, tally: Tally, chosen: Set[str]) -> Iterator[AppSummary]:
+    """Yield these applications. Walks over the jobs of the cell once."""
+    members: dict[str, list[Job]] = {key: [] for key in sorted(chosen)}
+    for job in cell.jobs.values() if chosen else ():
+        if job.app in members:
+            members[job.app].append(job)
+    for key, jobs in members.items():
+        yield AppSummary(
+            name=key,
+            version=cell.apps[key].version,
+            jobs=len(jobs),
+            tasks=sum(len(job.tasks) for job in jobs),
+            up=sum(tally.up(job.key) + job.finished for job in jobs),
+            pending=sum(job.pending for job in jobs),
+            failed=sum(map(count_failed, jobs)),
+        )
 
 
 def _machine_rank(observed: Observed, tally: Tally, machine: Machine) -> tuple[bool, float]:

@@ -9,7 +9,7 @@ from borgish.dashboard import lists
 from borgish.dashboard.columns import Line, Role
 from borgish.dashboard.frame import Shown, frame, shares
 from borgish.vocabulary import Outcome, State
-from borgish.wire.api import SummaryView
+from borgish.wire.api import AppSummary, SummaryView
 from tests.unit.dashboard import summaries
 
 VIEWS = {
@@ -107,6 +107,26 @@ def test_the_colour_of_a_job(changes: dict[str, object], role: Role) -> None:
     view = SummaryView(summaries.status(jobs=1), (), (summaries.job(**changes),), (), ())
     row = lists.jobs(view).draw(80, 1)[1]
     assert row[1].role is role
+
+
+def test_an_application_that_is_well_is_one_line() -> None:
+    jobs = tuple(summaries.job(name=f"ann/{name}", app="ann/shop") for name in ("db", "web"))
+    app = AppSummary("ann/shop", 4, 2, 6, 6)
+    view = SummaryView(summaries.status(jobs=3), (), (*jobs, summaries.job(name="bob/x")), (), (), (app,))
+    rows = ["".join(piece.text for piece in row) for row in lists.jobs(view).draw(80, 9)]
+    assert [row.split()[0] for row in rows[1:]] == ["ann/shop", "bob/x"]
+    assert "v4" in rows[1]
+    assert "6/6" in rows[1]
+
+
+def test_of_an_application_with_trouble_the_jobs_that_have_it_are_below() -> None:
+    sick = summaries.job(name="ann/web", app="ann/shop", up=1, reason="its probe failed")
+    jobs = (sick, summaries.job(name="bob/x"), summaries.job(name="ann/db", app="ann/shop"))
+    app = AppSummary("ann/shop", 4, 2, 6, 4)
+    view = SummaryView(summaries.status(jobs=3), (), jobs, (), (), (app,))
+    rows = lists.jobs(view).draw(80, 9)[1:]
+    assert [row[0].text.rstrip() for row in rows] == ["ann/shop", "  web", "bob/x"]
+    assert rows[0][1].role is Role.WARN
 
 
 @pytest.mark.parametrize("outcome", [Outcome.FINISHED, Outcome.FAILED, Outcome.KILLED])
