@@ -67,6 +67,18 @@ RESULTS = frozenset({Ending.FINISH, Ending.FAIL})
 """How a program ends by itself."""
 
 
+FAILURES = frozenset({Ending.FAIL, Ending.LOST})
+"""What counts as a failed task."""
+
+
+class OnExit(StrEnum):
+    """What a rule of ``on_exit`` makes of a program's end."""
+
+    FAIL = "fail"  # the task has failed, whatever attempts are left
+    FINISH = "finish"  # as exit code 0
+    RESTART = "restart"  # another attempt, which ``restart.attempts`` does not count
+
+
 class Outcome(StrEnum):
     """How what is dead came out; states do not tell it. A job failed when any of its tasks did or was lost,
     was killed when any was, and else finished."""

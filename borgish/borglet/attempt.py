@@ -14,13 +14,19 @@ import msgspec
 
 from borgish.borglet import messages
 from borgish.borglet.actions import Action, Kill, Probe, Signal, Start
-from borgish.borglet.failures import PERMANENT_FAILURES_MAX, Backoff, ProbeState, first_probe
+from borgish.borglet.failures import (
+    PERMANENT_FAILURES_MAX,
+    Backoff,
+    ProbeState,
+    first_probe,
+    what_follows,
+)
 from borgish.borglet.runtimes.base import RunState
 from borgish.borglet.transitions import LIVE, TABLE, TO_STOP, Do, Event, Purpose, Stage
 from borgish.clock import Now
 from borgish.resources import Resources
 from borgish.spec.job import Health, Stop
-from borgish.vocabulary import Ending, Phase, RestartPolicy
+from borgish.vocabulary import Ending, OnExit, Phase, RestartPolicy
 from borgish.wire.link import AttemptReport, AttemptSpec, Exit, attempt_key
 
 KILL_AGAIN_SECONDS = 10.0
@@ -118,14 +124,16 @@ class Attempt(msgspec.Struct, kw_only=True):
         if self.ended:
             return
         if (there := self.spec) is not None:
-            if (there.restart, there.stop, there.labels) != (spec.restart, spec.stop, spec.labels):
+            new = spec.restart, spec.stop, spec.labels, spec.on_exit
+            if (there.restart, there.stop, there.labels, there.on_exit) != new:
                 self.spec = msgspec.structs.replace(
-                    there, restart=spec.restart, stop=spec.stop, labels=spec.labels
+                    there, restart=spec.restart, stop=spec.stop, labels=spec.labels, on_exit=spec.on_exit
                 )
             return
         self.spec = spec
         if self.stage is Stage.WAITING and self.last_exit is not None:
-            self._judge_exit(self.last_exit, 0.0, now, failed=not self.last_exit.ok)
+            rule = what_follows(spec.on_exit, self.last_exit)
+            self._judge_exit(self.last_exit, 0.0, now, failed=not self.last_exit.ok, rule=rule)
         else:
             self.fire(Event.ASSIGNED, now)
 
@@ -324,17 +332,29 @@ class Attempt(msgspec.Struct, kw_only=True):
             # Whatever its policy says: another may have been started elsewhere in its place.
             self.fire(Event.KILL, now, Cause(exit_.reason))
         failed = self.purpose is Purpose.RESTART or not exit_.ok  # unhealthy is failed, however it ends
-        self._judge_exit(self.last_exit, ran_seconds, now, failed=failed)
+        # An end that was asked for tells nothing of the program's own.
+        rules = self.spec.on_exit if self.spec and self.purpose is Purpose.NONE else ()
+        rule = what_follows(rules, exit_)
+        self._judge_exit(self.last_exit, ran_seconds, now, failed=failed, rule=rule)
 
-    def _judge_exit(self, exit_: Exit, ran_seconds: float, now: Now, *, failed: bool) -> None:
-        """Let it be final, or a reason for another run, by restart policy and limit."""
+    def _judge_exit(
+        self, exit_: Exit, ran_seconds: float, now: Now, *, failed: bool, rule: OnExit | None
+    ) -> None:
+        """Let it be final, or a reason for another run, by the job's rules, restart policy and limit."""
         text = messages.exit_text(exit_, self.spec)
         if self.spec is None:
             self.fire(Event.EXITED_UNASSIGNED, now, Cause(f"{text}; waits for its assignment"))
             return
         restart, backoff = self.spec.restart, self.backoff
         policy = restart.policy
-        if policy is RestartPolicy.NEVER or (policy is RestartPolicy.ON_FAILURE and not failed):
+        if rule is not None:
+            text = messages.ruled(text, rule)
+        if rule is OnExit.RESTART:
+            backoff = backoff.ended(ran_seconds)
+            event, text = Event.EXITED, messages.restarts(text, backoff.delay_seconds(restart))
+        elif rule is not None:
+            event = Event.FAILED if rule is OnExit.FAIL else Event.FINISHED
+        elif policy is RestartPolicy.NEVER or (policy is RestartPolicy.ON_FAILURE and not failed):
             event = Event.FAILED if failed else Event.FINISHED
         elif failed and (backoff := backoff.failed(restart, now)).exhausted(restart):
             event, text = Event.FAILED, messages.exhausted(text, restart)

@@ -4,10 +4,15 @@ Restarts are local first: the borglet restarts where the task is, so the common 
 and no decision of the master. Back-off doubles from 1 s to 5 min: Kubernetes' CrashLoopBackOff.
 """
 
+from collections.abc import Iterable
+from signal import Signals
+
 import msgspec
 
 from borgish.clock import Now
-from borgish.spec.job import Health, Restart
+from borgish.spec.job import ExitRule, Health, Restart
+from borgish.vocabulary import OnExit
+from borgish.wire.link import Exit
 
 DELAY_SECONDS_MAX = 300.0
 GOOD_RUN_SECONDS = 600.0
@@ -45,6 +50,27 @@ class Backoff(msgspec.Struct, frozen=True):
             return 0.0
         doublings = min(self.ends - 2, 30)  # 2**30 s is past any bound; keeps the number small
         return float(min(restart.backoff_seconds * 2**doublings, DELAY_SECONDS_MAX))
+
+
+# -- What an exit means -------------------------------------------------------------------------------------
+
+
+def what_follows(rules: Iterable[ExitRule], exit_: Exit) -> OnExit | None:
+    """Return what the first rule that matches makes of the end of a program; None when none does."""
+    for rule in rules:
+        if exit_.code is not None and any(codes.low <= exit_.code <= codes.high for codes in rule.codes):
+            return rule.do
+        if exit_.signal is not None and signal_name(exit_.signal) in rule.signals:
+            return rule.do
+    return None
+
+
+def signal_name(number: int) -> str:
+    """Return a signal's name without SIG; its number when it has none."""
+    try:
+        return Signals(number).name.removeprefix("SIG")
+    except ValueError:
+        return str(number)
 
 
 # -- Health probes of one run -------------------------------------------------------------------------------

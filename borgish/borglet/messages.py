@@ -1,10 +1,9 @@
 """What people read about an attempt: short sentences, no codes without their meaning."""
 
-from signal import Signals
-
+from borgish.borglet.failures import signal_name
 from borgish.resources import show_bytes
 from borgish.spec.job import Health, Restart
-from borgish.vocabulary import Runtime
+from borgish.vocabulary import OnExit, Runtime
 from borgish.wire.link import AttemptSpec, Exit
 
 UNKNOWN = "found running; waits for its assignment"
@@ -22,14 +21,6 @@ def span(seconds: float) -> str:
 def when(seconds: float) -> str:
     """Write when something follows: ``at once``, ``in 4 s``."""
     return f"in {span(seconds)}" if seconds > 0 else "at once"
-
-
-def signal_name(number: int) -> str:
-    """Write a signal by its name without SIG; by its number when it has none."""
-    try:
-        return Signals(number).name.removeprefix("SIG")
-    except ValueError:
-        return str(number)
 
 
 def exit_text(exit_: Exit, spec: AttemptSpec | None) -> str:
@@ -69,6 +60,18 @@ def exhausted(text: str, restart: Restart) -> str:
     """Say that a task failed too often."""
     times = "once" if restart.attempts == 1 else f"{restart.attempts} times"
     return f"{text}; failed {times} within {span(restart.within_seconds)}, the limit of its restart.attempts"
+
+
+_RULED = {
+    OnExit.FAIL: "{}, which is final by on_exit",
+    OnExit.FINISH: "{}, which is success by on_exit",
+    OnExit.RESTART: "{}, which on_exit does not count",
+}
+
+
+def ruled(text: str, do: OnExit) -> str:
+    """Say that a rule of its job decides what follows."""
+    return _RULED[do].format(text)
 
 
 def cannot_start(text: str, tries_left: int) -> str:

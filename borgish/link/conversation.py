@@ -200,6 +200,7 @@ def attempt_spec(cell: Cell, job: Job, task: Task) -> AttemptSpec:
         alloc=alloc_name(cell.jobs[spec.inside], task.alloc) if task.alloc >= 0 else "",
         programs=rendered.group,
         lease_seconds=lease_seconds(spec),
+        on_exit=spec.on_exit,
     )
 
 

@@ -64,6 +64,8 @@ FIELDS: dict[str, TaskChange | Fixed] = {
     "preempt_within_seconds": IN_PLACE,
     "disruption": IN_PLACE,
     "update": IN_PLACE,
+    "on_exit": IN_PLACE,
+    "max_failures": IN_PLACE,
     "exclusive": RESTART,  # the lease is its program's from its start on
 }
 """By the field of ``JobSpec``."""

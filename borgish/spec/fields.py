@@ -13,6 +13,7 @@ from borgish.spec.job import (
     Affinity,
     Constraint,
     Disruption,
+    ExitRule,
     Health,
     Override,
     Preference,
@@ -39,6 +40,8 @@ from borgish.spec.kinds import (
 )
 from borgish.spec.mistakes import nearest, quote
 from borgish.spec.values import (
+    ENDING_SIGNALS,
+    Codes,
     Condition,
     EnvName,
     Index,
@@ -58,6 +61,7 @@ from borgish.vocabulary import (
     TASKS_PER_JOB_MAX,
     Appclass,
     JobKind,
+    OnExit,
     OnFailure,
     Recheck,
     RestartPolicy,
@@ -126,6 +130,30 @@ RESTART = Record(
     _make_restart,
     one=_restart_example,
 )
+
+_ON_EXIT_FIELDS = (
+    Field(
+        "do",
+        Choice(OnExit),
+        "fail: the task has failed; finish: as exit code 0; restart: an attempt that does not count",
+        required=True,
+    ),
+    Field("codes", ListOf(Codes(), 32, "[42, 64-78]", unique=True), "exit codes, and ranges of them"),
+    Field("signals", ListOf(Signal(ENDING_SIGNALS), 32, "[KILL]", unique=True), "signals that ended it"),
+)
+
+
+def _make_exit_rule(values: Values) -> ExitRule | None:
+    if "codes" not in values.nodes and "signals" not in values.nodes:
+        values.place.report(values.node, "the rule says of no end what follows", "add codes: [42]")
+    for field, node in values.nodes.items():
+        if isinstance(node, Sequence) and not node.items:
+            values.report(field, "the list is empty", "remove it, or write what the rule is about")
+    return ExitRule(**values.given) if "do" in values.given else None
+
+
+_EXIT_RULE = Record("a rule of on_exit", _ON_EXIT_FIELDS, "{codes: [42], do: fail}", _make_exit_rule)
+ON_EXIT = ListOf(_EXIT_RULE, 32, "[{codes: [42], do: fail}]")
 
 STOP_FIELDS = (
     Field("signal", Signal(), "the signal that asks the task to end; TERM unless given"),
@@ -391,6 +419,7 @@ JOB_FIELDS = (
     Field("env", _ENV, "environment variables"),
     Field("workdir", _WORKDIR, "the folder to start in"),
     Field("restart", RESTART, "what follows when a task's program ends"),
+    Field("on_exit", ON_EXIT, "what some exit codes and signals mean, in a job that runs to completion"),
     Field("stop", STOP, "how a task is asked to end"),
     Field("health", HEALTH, "how the health of a task is checked"),
     Field("labels", _LABELS, "labels, by which jobs are selected"),
@@ -427,6 +456,11 @@ JOB_FIELDS = (
         duration(1, 366 * _DAY_SECONDS, "1h"),
         "a task is ended after this long",
         "max_runtime_seconds",
+    ),
+    Field(
+        "max_failures",
+        TaskShare(low=0),
+        "when more tasks than so many, or so much of them, failed, the job is ended; no limit unless given",
     ),
 )
 JOB = Record("the job", JOB_FIELDS, "name: web", lambda values: values)

@@ -7,7 +7,7 @@ import msgspec
 
 from borgish.resources import Resources
 from borgish.spec.shares import Rate, Share
-from borgish.vocabulary import Appclass, JobKind, OnFailure, Recheck, RestartPolicy, Runtime
+from borgish.vocabulary import Appclass, JobKind, OnExit, OnFailure, Recheck, RestartPolicy, Runtime
 
 MACHINE = "machine"
 """What spread and affinity are over when no attribute is named: each machine is a value of its own."""
@@ -29,6 +29,25 @@ class Restart(msgspec.Struct, frozen=True):
     attempts: int = 0
     within_seconds: float = 600.0
     backoff_seconds: float = 1.0
+
+
+class ExitCodes(msgspec.Struct, frozen=True, order=True):
+    """Exit codes from one to another, both included."""
+
+    low: int
+    high: int
+
+    def __str__(self) -> str:
+        return str(self.low) if self.low == self.high else f"{self.low}-{self.high}"
+
+
+class ExitRule(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What follows when the main program ends by itself with one of these exit codes, or by one of these
+    signals (by name without SIG): Kubernetes' podFailurePolicy."""
+
+    do: OnExit
+    codes: tuple[ExitCodes, ...] = ()
+    signals: tuple[str, ...] = ()
 
 
 class Stop(msgspec.Struct, frozen=True):
@@ -211,6 +230,9 @@ class JobSpec(msgspec.Struct, frozen=True):
     disruption: Disruption = Disruption()
     exclusive: bool = False  # never two processes of one index, rather than always one (``cell.leases``)
     update: Update = Update()
+    on_exit: tuple[ExitRule, ...] = ()  # the first that matches counts
+    # When more of its tasks failed the rest is ended (Kubernetes' maxFailedIndexes); None: no limit.
+    max_failures: Share | None = None
 
     @property
     def key(self) -> str:

@@ -148,7 +148,7 @@ def check_program(values: Values) -> None:
 
 _OF_PROGRAMS = (
     *("run", "image", "runtime", "group", "ports", "fixed_ports", "env", "workdir", "restart"),
-    *("stop", "health", "max_runtime", "in", "overrides", "exclusive"),
+    *("stop", "health", "max_runtime", "in", "overrides", "exclusive", "on_exit", "max_failures"),
 )
 """Fields that mean nothing for an envelope without a program."""
 
@@ -161,6 +161,20 @@ def check_alloc_set(values: Values) -> None:
         if field in values.nodes:
             hint = "remove it; the jobs submitted with in: NAME have their own"
             values.report(field, f"an alloc set runs no program, so {field} has no effect here", hint)
+
+
+def check_completion(values: Values) -> None:
+    """What is about how tasks come out is for a job whose tasks do: those of a service go on."""
+    # By what is written: a policy that is wrong is a mistake of its own.
+    node = values.nodes.get("restart")
+    policy = _text_at(node, "policy") if isinstance(node, Mapping) and _child(node, "policy") else "always"
+    is_known = "restart" in values.given or node is None
+    if values.given.get("kind") is JobKind.ALLOC_SET or not is_known or policy != RestartPolicy.ALWAYS:
+        return
+    for field in ("on_exit", "max_failures"):
+        if field in values.nodes:
+            message = f"{field} is for a job that runs to completion, and this one is a service"
+            values.report(field, message, "remove it, or write restart: {policy: on_failure}")
 
 
 def check_handover(values: Values) -> None:
@@ -324,6 +338,7 @@ CHECKS = (
     check_ports,  # first: others read the names of all ports
     check_program,
     check_alloc_set,
+    check_completion,
     check_handover,
     check_group,
     check_health_port,

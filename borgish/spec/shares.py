@@ -9,11 +9,13 @@ from borgish.vocabulary import TASKS_PER_JOB_MAX
 
 RATE_MAX = 1000
 SHARE_PATTERN = "^([1-9][0-9]{0,3}|[1-9][0-9]?%)$"
+SHARE_OR_NONE_PATTERN = "^([0-9]{1,4}|[0-9]{1,2}%)$"
 _DAY_SECONDS = 86_400.0
 
 
 class Share(msgspec.Struct, frozen=True):
-    """A number of tasks, or a percentage of them, rounded down; never less than one task.
+    """A number of tasks, or a percentage of them, rounded down; never less than one task, unless ``count``
+    is 0.
 
     Both are kept as they were written: a percentage goes with the number of tasks.
     """
@@ -39,15 +41,16 @@ class Rate(msgspec.Struct, frozen=True):
         return f"{self.count} per {show_seconds(self.within_seconds)}"
 
 
-def parse_share(text: str) -> Share:
-    """Return what a text like ``1`` or ``10%`` says. Raises ValueError, worded to follow the text."""
+def parse_share(text: str, low: int = 1) -> Share:
+    """Return what a text like ``1`` or ``10%`` says, at least ``low`` (0 or 1) tasks. Raises ValueError,
+    worded to follow the text."""
     number, percent = text.removesuffix("%"), text.endswith("%")
     if not re.fullmatch(r"[0-9]{1,6}", number):
         raise ValueError("is neither a number of tasks nor a percentage")
     most = 100 if percent else TASKS_PER_JOB_MAX
-    if not 1 <= int(number) <= most:
-        raise ValueError(f"is outside 1{'%' * percent} to {most}{'%' * percent}")
-    return Share(percent=int(number)) if percent else Share(int(number))
+    if not low <= int(number) <= most:
+        raise ValueError(f"is outside {low}{'%' * percent} to {most}{'%' * percent}")
+    return Share(low, int(number)) if percent else Share(int(number))
 
 
 def parse_rate(text: str) -> Rate:

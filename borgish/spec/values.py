@@ -19,16 +19,30 @@ from borgish.resources import (
 )
 from borgish.spec.constraints import EXAMPLES, EXPRESSION_CHARACTERS_MAX, parse_constraint
 from borgish.spec.document import Node, Scalar
-from borgish.spec.job import Constraint
+from borgish.spec.job import Constraint, ExitCodes
 from borgish.spec.kinds import Field, Leaf, MapOf, Name, Place, Schema, Text, Whole, Wrong, pairs, scalar
 from borgish.spec.mistakes import nearest, other_name, quote, standard_resource
-from borgish.spec.shares import SHARE_PATTERN, Rate, Share, parse_rate, parse_share
+from borgish.spec.shares import (
+    SHARE_OR_NONE_PATTERN,
+    SHARE_PATTERN,
+    Rate,
+    Share,
+    parse_rate,
+    parse_share,
+)
 from borgish.spec.substitute import OWN_PREFIX
 from borgish.vocabulary import NAME_PATTERN, TASKS_PER_JOB_MAX
 
 T = TypeVar("T")
 
 SIGNALS = ("TERM", "INT", "QUIT", "HUP", "USR1", "USR2", "WINCH", "ABRT", "KILL")
+"""Those that may ask a program to end."""
+ENDING_SIGNALS = (
+    *("TERM", "INT", "QUIT", "HUP", "USR1", "USR2", "ABRT", "KILL", "SEGV", "BUS", "FPE", "ILL", "TRAP"),
+    *("SYS", "PIPE", "ALRM", "XCPU", "XFSZ"),
+)
+"""Those by which programs end."""
+EXIT_CODE_MAX = 255
 
 
 class Amount(Leaf[T]):
@@ -74,15 +88,19 @@ class Port(Name):
 
 
 class TaskShare(Leaf[Share]):
-    """A number of tasks, or a percentage of them."""
+    """A number of tasks, or a percentage of them; at least ``low``, which is 0 or 1."""
 
     example = "1 or 10%"
 
+    def __init__(self, low: int = 1) -> None:
+        self._low = low
+
     def of(self, found: Scalar) -> Share:
-        return _parsed(parse_share, found.text, self.example)
+        return _parsed(lambda text: parse_share(text, self._low), found.text, self.example)
 
     def schema(self) -> Schema:
-        return {"type": ["integer", "string"], "pattern": SHARE_PATTERN, "minimum": 1}
+        pattern = SHARE_PATTERN if self._low else SHARE_OR_NONE_PATTERN
+        return {"type": ["integer", "string"], "pattern": pattern, "minimum": self._low}
 
 
 class TaskRate(Leaf[Rate]):
@@ -146,17 +164,48 @@ class Signal(Leaf[str]):
 
     example = "TERM"
 
+    def __init__(self, names: tuple[str, ...] = SIGNALS) -> None:
+        self._names = names
+
     def of(self, found: Scalar) -> str:
         text = found.text
         name = text.removeprefix("SIG")
-        if name not in SIGNALS:
-            close = nearest(name.lower().removeprefix("sig"), [known.lower() for known in SIGNALS]).upper()
-            hint = f"did you mean {close}?" if close else ""
-            raise Wrong(f"{quote(text)} is not one of the signals {', '.join(SIGNALS)}", hint)
+        if name not in self._names:
+            close = nearest(name.lower().removeprefix("sig"), [known.lower() for known in self._names])
+            hint = f"did you mean {close.upper()}?" if close else ""
+            raise Wrong(f"{quote(text)} is not one of the signals {', '.join(self._names)}", hint)
         return name
 
     def schema(self) -> Schema:
-        return {"enum": [*SIGNALS, *(f"SIG{name}" for name in SIGNALS)]}
+        return {"enum": [*self._names, *(f"SIG{name}" for name in self._names)]}
+
+
+_EXIT_CODES = re.compile(r"([0-9]{1,3})(?:\s*-\s*([0-9]{1,3}))?")
+
+
+class Codes(Leaf[ExitCodes]):
+    """An exit code that is no success, or a range of them."""
+
+    example = "42 or 64-78"
+
+    def of(self, found: Scalar) -> ExitCodes:
+        text = found.text
+        parts = _EXIT_CODES.fullmatch(text)
+        if parts is None:
+            raise Wrong(f"{quote(text)} is not an exit code", f"write it like {self.example}")
+        low, high = int(parts[1]), int(parts[2] or parts[1])
+        if low == 0:
+            hint = f"write codes from 1 to {EXIT_CODE_MAX}"
+            raise Wrong("exit code 0 is success, and the task is finished then", hint)
+        if high > EXIT_CODE_MAX:
+            raise Wrong(f"{quote(text)} is outside 1 to {EXIT_CODE_MAX}", f"write it like {self.example}")
+        if low > high:
+            raise Wrong(f"{quote(text)} ends before it begins", f"write {high}-{low}")
+        return ExitCodes(low, high)
+
+    def schema(self) -> Schema:
+        pattern = r"^[0-9]{1,3}( *- *[0-9]{1,3})?$"
+        return {"type": ["integer", "string"], "pattern": pattern, "minimum": 1, "maximum": EXIT_CODE_MAX}
 
 
 class Limits:

@@ -13,7 +13,7 @@ import yaml
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.resources import DEVICE_MILLIS, Resources
 from borgish.spec.fields import JOB_FIELDS
-from borgish.spec.job import Constraint, JobSpec, Program
+from borgish.spec.job import Constraint, ExitCodes, JobSpec, Program
 from borgish.spec.read import DEFAULT_RESOURCES
 from borgish.spec.shares import Rate, Share
 from borgish.vocabulary import Appclass, Runtime
@@ -79,6 +79,8 @@ def _plain(value: Any) -> Any:
     match value:
         case StrEnum() | Constraint() | Share():
             return str(value)
+        case ExitCodes():
+            return value.low if value.low == value.high else str(value)
         case Rate():
             return f"{value.count} per {_duration(value.within_seconds)}"
         case msgspec.Struct():

@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 
 from borgish.resources import Resources
-from borgish.spec.job import Health, Program, Restart, Stop
+from borgish.spec.job import ExitRule, Health, Program, Restart, Stop
 from borgish.vocabulary import Ending, Phase, Runtime
 
 # What borglets count: bounded where it is read, because it ends in columns of a database.
@@ -47,6 +47,7 @@ class AttemptSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     programs: tuple[Program, ...] = ()
     program: str = ""  # on the machine only: which of the programs this is of; "": the main one
     lease_seconds: float = 0.0  # it is ended so long after the last contact that names it; 0: it goes on
+    on_exit: tuple[ExitRule, ...] = ()
 
     @property
     def key(self) -> str:
@@ -68,6 +69,7 @@ class AttemptSpec(msgspec.Struct, frozen=True, omit_defaults=True):
             max_runtime_seconds=0.0,
             programs=(),
             program=program.name,
+            on_exit=(),
         )
 
 

@@ -8,12 +8,17 @@ from borgish.borglet.runtimes.base import RunState
 from borgish.borglet.transitions import Purpose
 from borgish.clock import Now
 from borgish.resources import Resources
-from borgish.spec.job import Health, Restart, Stop
-from borgish.vocabulary import RestartPolicy, Runtime
+from borgish.spec.job import ExitCodes, ExitRule, Health, Restart, Stop
+from borgish.vocabulary import OnExit, RestartPolicy, Runtime
 from borgish.wire.link import AttemptSpec, Exit
 
 T0 = Now(1_000_000.0, 500.0)
 KEY = "ann/web/0@7"
+RULES = (
+    ExitRule(OnExit.FAIL, (ExitCodes(42, 44),)),
+    ExitRule(OnExit.FINISH, (ExitCodes(3, 3),)),
+    ExitRule(OnExit.RESTART, (ExitCodes(44, 44), ExitCodes(75, 75)), ("USR1",)),
+)
 
 
 def spec(attempts: int = 0) -> AttemptSpec:
@@ -29,6 +34,7 @@ def spec(attempts: int = 0) -> AttemptSpec:
         ports={"http": 8080},
         health=Health(tcp=True, port="http", interval_seconds=2.0, failures=1, grace_seconds=0.0),
         max_runtime_seconds=1000.0,
+        on_exit=RULES,
     )
 
 
@@ -230,6 +236,30 @@ def killed(attempt: Attempt) -> Now:
     return T0
 
 
+def exit_3(attempt: Attempt) -> Now:
+    """A rule counts it as success."""
+    attempt.ran(run(attempt.run, Exit(code=3, at=T0.wall)), T0)
+    return T0
+
+
+def exit_44(attempt: Attempt) -> Now:
+    """Two rules match: by the first one it has failed."""
+    attempt.ran(run(attempt.run, Exit(code=44, at=T0.wall)), T0)
+    return T0
+
+
+def exit_75(attempt: Attempt) -> Now:
+    """A rule has it restarted, and not counted."""
+    attempt.ran(run(attempt.run, Exit(code=75, at=T0.wall)), T0)
+    return T0
+
+
+def usr1(attempt: Attempt) -> Now:
+    """So it is for a signal."""
+    attempt.ran(run(attempt.run, Exit(signal=10, at=T0.wall)), T0)
+    return T0
+
+
 def no_start(attempt: Attempt) -> Now:
     attempt.start_failed(_next(attempt), "engine", permanent=False, port=0, now=T0)
     return T0
@@ -312,6 +342,10 @@ INPUTS: tuple[Callable[[Attempt], Now], ...] = (
     exit_0,
     exit_1,
     killed,
+    exit_3,
+    exit_44,
+    exit_75,
+    usr1,
     no_start,
     never_starts,
     port_taken,

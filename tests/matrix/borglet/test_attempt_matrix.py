@@ -17,8 +17,9 @@ from tests.matrix.borglet.attempts import INPUTS, STATES
 TABLE: dict[str, dict[str, str]] = {
     "waiting": {
         "starting start1": (
-            "order_run order_restart alive exit_0 exit_1 killed no_start never_starts port_taken "
-            "old_no_start probe_hit probe_miss old_probe grace_over too_long found_nothing"
+            "order_run order_restart alive exit_0 exit_1 killed exit_3 exit_44 exit_75 usr1 no_start "
+            "never_starts port_taken old_no_start probe_hit probe_miss old_probe grace_over too_long "
+            "found_nothing"
         ),
         "ended:kill": "order_stop",
         "ended:fail": "order_fail",
@@ -28,8 +29,8 @@ TABLE: dict[str, dict[str, str]] = {
     },
     "starting": {
         "starting": (
-            "order_run order_stop order_fail order_restart alive exit_0 exit_1 killed old_no_start "
-            "probe_hit probe_miss old_probe grace_over too_long"
+            "order_run order_stop order_fail order_restart alive exit_0 exit_1 killed exit_3 exit_44 "
+            "exit_75 usr1 old_no_start probe_hit probe_miss old_probe grace_over too_long"
         ),
         "up": "began found_alive found_newer",
         "ended:finish": "began_and_ended",
@@ -38,8 +39,8 @@ TABLE: dict[str, dict[str, str]] = {
     },
     "starting_to_restart": {
         "starting": (
-            "order_run order_stop order_fail order_restart alive exit_0 exit_1 killed old_no_start "
-            "probe_hit probe_miss old_probe grace_over too_long"
+            "order_run order_stop order_fail order_restart alive exit_0 exit_1 killed exit_3 exit_44 "
+            "exit_75 usr1 old_no_start probe_hit probe_miss old_probe grace_over too_long"
         ),
         "stopping TERM": "began found_alive found_newer",
         "starting start2": "began_and_ended found_ended",
@@ -47,24 +48,24 @@ TABLE: dict[str, dict[str, str]] = {
     },
     "starting_to_fail": {
         "starting": (
-            "order_run order_stop order_fail order_restart alive exit_0 exit_1 killed old_no_start "
-            "probe_hit probe_miss old_probe grace_over too_long"
+            "order_run order_stop order_fail order_restart alive exit_0 exit_1 killed exit_3 exit_44 "
+            "exit_75 usr1 old_no_start probe_hit probe_miss old_probe grace_over too_long"
         ),
         "stopping TERM": "began found_alive found_newer",
-        "ended:fail": "began_and_ended no_start never_starts port_taken found_nothing found_ended",
+        "ended:fail": ("began_and_ended no_start never_starts port_taken found_nothing found_ended"),
     },
     "starting_to_stop": {
         "starting": (
-            "order_run order_stop order_fail order_restart alive exit_0 exit_1 killed old_no_start "
-            "probe_hit probe_miss old_probe grace_over too_long"
+            "order_run order_stop order_fail order_restart alive exit_0 exit_1 killed exit_3 exit_44 "
+            "exit_75 usr1 old_no_start probe_hit probe_miss old_probe grace_over too_long"
         ),
         "stopping TERM": "began found_alive found_newer",
-        "ended:kill": "began_and_ended no_start never_starts port_taken found_nothing found_ended",
+        "ended:kill": ("began_and_ended no_start never_starts port_taken found_nothing found_ended"),
     },
     "recalled_to_restart": {
         "waiting": (
-            "order_run order_restart alive exit_0 exit_1 killed no_start never_starts port_taken "
-            "old_no_start probe_hit probe_miss old_probe grace_over too_long"
+            "order_run order_restart alive exit_0 exit_1 killed exit_3 exit_44 exit_75 usr1 no_start "
+            "never_starts port_taken old_no_start probe_hit probe_miss old_probe grace_over too_long"
         ),
         "ended:kill": "order_stop",
         "ended:fail": "order_fail",
@@ -74,8 +75,9 @@ TABLE: dict[str, dict[str, str]] = {
     },
     "recalled_to_fail": {
         "waiting": (
-            "order_run order_fail order_restart alive exit_0 exit_1 killed no_start never_starts "
-            "port_taken old_no_start probe_hit probe_miss old_probe grace_over too_long"
+            "order_run order_fail order_restart alive exit_0 exit_1 killed exit_3 exit_44 exit_75 "
+            "usr1 no_start never_starts port_taken old_no_start probe_hit probe_miss old_probe "
+            "grace_over too_long"
         ),
         "ended:kill": "order_stop",
         "stopping TERM": "began found_alive found_newer",
@@ -83,16 +85,17 @@ TABLE: dict[str, dict[str, str]] = {
     },
     "recalled_to_stop": {
         "waiting": (
-            "order_run order_stop order_fail order_restart alive exit_0 exit_1 killed no_start "
-            "never_starts port_taken old_no_start probe_hit probe_miss old_probe grace_over too_long"
+            "order_run order_stop order_fail order_restart alive exit_0 exit_1 killed exit_3 exit_44 "
+            "exit_75 usr1 no_start never_starts port_taken old_no_start probe_hit probe_miss "
+            "old_probe grace_over too_long"
         ),
         "stopping TERM": "began found_alive found_newer",
         "ended:kill": "began_and_ended found_nothing found_ended",
     },
     "last_try": {
         "starting": (
-            "order_run order_stop order_fail order_restart alive exit_0 exit_1 killed old_no_start "
-            "probe_hit probe_miss old_probe grace_over too_long"
+            "order_run order_stop order_fail order_restart alive exit_0 exit_1 killed exit_3 exit_44 "
+            "exit_75 usr1 old_no_start probe_hit probe_miss old_probe grace_over too_long"
         ),
         "up": "began found_alive found_newer",
         "ended:finish": "began_and_ended",
@@ -102,8 +105,8 @@ TABLE: dict[str, dict[str, str]] = {
     },
     "no_use": {
         "starting": (
-            "order_run order_stop order_fail order_restart alive exit_0 exit_1 killed old_no_start "
-            "probe_hit probe_miss old_probe grace_over too_long"
+            "order_run order_stop order_fail order_restart alive exit_0 exit_1 killed exit_3 exit_44 "
+            "exit_75 usr1 old_no_start probe_hit probe_miss old_probe grace_over too_long"
         ),
         "up": "began found_alive found_newer",
         "ended:finish": "began_and_ended",
@@ -117,8 +120,9 @@ TABLE: dict[str, dict[str, str]] = {
             "found_alive found_newer"
         ),
         "stopping TERM": "order_stop order_fail order_restart probe_miss too_long",
-        "ended:finish": "began_and_ended exit_0",
-        "starting start2": "exit_1 killed found_nothing found_ended",
+        "ended:finish": "began_and_ended exit_0 exit_3",
+        "ended:fail": "exit_44",
+        "starting start2": "exit_1 killed exit_75 usr1 found_nothing found_ended",
         "up probe": "grace_over",
     },
     "healthy": {
@@ -127,14 +131,15 @@ TABLE: dict[str, dict[str, str]] = {
             "found_alive found_newer"
         ),
         "stopping TERM": "order_stop order_fail order_restart probe_miss too_long",
-        "ended:finish": "began_and_ended exit_0",
-        "starting start2": "exit_1 killed found_nothing found_ended",
+        "ended:finish": "began_and_ended exit_0 exit_3",
+        "ended:fail": "exit_44",
+        "starting start2": "exit_1 killed exit_75 usr1 found_nothing found_ended",
         "up probe": "grace_over",
     },
     "restarting": {
         "starting": (
-            "order_run order_stop order_fail order_restart alive exit_0 exit_1 killed old_no_start "
-            "probe_hit probe_miss old_probe grace_over too_long"
+            "order_run order_stop order_fail order_restart alive exit_0 exit_1 killed exit_3 exit_44 "
+            "exit_75 usr1 old_no_start probe_hit probe_miss old_probe grace_over too_long"
         ),
         "up": "began found_newer",
         "ended:finish": "began_and_ended",
@@ -143,8 +148,9 @@ TABLE: dict[str, dict[str, str]] = {
     },
     "backing_off": {
         "waiting": (
-            "order_run order_restart alive exit_0 exit_1 killed no_start never_starts port_taken "
-            "old_no_start probe_hit probe_miss old_probe found_nothing found_alive found_ended"
+            "order_run order_restart alive exit_0 exit_1 killed exit_3 exit_44 exit_75 usr1 no_start "
+            "never_starts port_taken old_no_start probe_hit probe_miss old_probe found_nothing "
+            "found_alive found_ended"
         ),
         "ended:kill": "order_stop",
         "ended:fail": "order_fail too_long",
@@ -159,7 +165,7 @@ TABLE: dict[str, dict[str, str]] = {
         ),
         "stopping TERM": "began found_alive found_newer",
         "starting start3": "began_and_ended",
-        "starting start2": "exit_0 exit_1 killed found_nothing found_ended",
+        "starting start2": ("exit_0 exit_1 killed exit_3 exit_44 exit_75 usr1 found_nothing found_ended"),
         "stopping kill": "grace_over too_long",
     },
     "stop_fail": {
@@ -168,7 +174,9 @@ TABLE: dict[str, dict[str, str]] = {
             "old_no_start probe_hit probe_miss old_probe"
         ),
         "stopping TERM": "began found_alive found_newer",
-        "ended:fail": "began_and_ended exit_0 exit_1 killed found_nothing found_ended",
+        "ended:fail": (
+            "began_and_ended exit_0 exit_1 killed exit_3 exit_44 exit_75 usr1 found_nothing found_ended"
+        ),
         "stopping kill": "grace_over too_long",
     },
     "stop_kill": {
@@ -177,7 +185,9 @@ TABLE: dict[str, dict[str, str]] = {
             "old_no_start probe_hit probe_miss old_probe"
         ),
         "stopping TERM": "began found_alive found_newer",
-        "ended:kill": "began_and_ended exit_0 exit_1 killed found_nothing found_ended",
+        "ended:kill": (
+            "began_and_ended exit_0 exit_1 killed exit_3 exit_44 exit_75 usr1 found_nothing found_ended"
+        ),
         "stopping kill": "grace_over too_long",
     },
     "deregistering": {
@@ -186,13 +196,15 @@ TABLE: dict[str, dict[str, str]] = {
             "old_probe found_alive found_newer"
         ),
         "stopping TERM": "order_stop order_fail order_restart grace_over too_long",
-        "ended:kill": "began_and_ended exit_0 exit_1 killed found_nothing found_ended",
+        "ended:kill": (
+            "began_and_ended exit_0 exit_1 killed exit_3 exit_44 exit_75 usr1 found_nothing found_ended"
+        ),
     },
     "ended": {
         "ended:finish": (
             "order_run order_stop order_fail order_restart began_and_ended exit_0 exit_1 killed "
-            "no_start never_starts port_taken old_no_start probe_hit probe_miss old_probe grace_over "
-            "too_long found_nothing found_ended"
+            "exit_3 exit_44 exit_75 usr1 no_start never_starts port_taken old_no_start probe_hit "
+            "probe_miss old_probe grace_over too_long found_nothing found_ended"
         ),
         "ended:finish kill": "began alive found_alive found_newer",
     },
@@ -202,16 +214,18 @@ TABLE: dict[str, dict[str, str]] = {
             "old_probe grace_over too_long found_alive found_newer"
         ),
         "stopping TERM": "order_stop order_fail order_restart",
-        "waiting": "began_and_ended exit_0 exit_1 killed found_nothing found_ended",
+        "waiting": (
+            "began_and_ended exit_0 exit_1 killed exit_3 exit_44 exit_75 usr1 found_nothing found_ended"
+        ),
     },
     "unassigned_down": {
         "starting start2": "order_run",
         "ended:kill": "order_stop",
         "ended:fail": "order_fail",
         "waiting": (
-            "order_restart began_and_ended alive exit_0 exit_1 killed no_start never_starts "
-            "port_taken old_no_start probe_hit probe_miss old_probe grace_over too_long found_nothing "
-            "found_alive found_ended"
+            "order_restart began_and_ended alive exit_0 exit_1 killed exit_3 exit_44 exit_75 usr1 "
+            "no_start never_starts port_taken old_no_start probe_hit probe_miss old_probe grace_over "
+            "too_long found_nothing found_alive found_ended"
         ),
         "up": "began found_newer",
     },

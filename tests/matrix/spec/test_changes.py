@@ -20,6 +20,7 @@ OTHERS: dict[str, Any] = {
     "restart": Restart(attempts=3),
     "stop": Stop(grace_seconds=1.0),
     "disruption": Disruption(Share(2)),
+    "max_failures": Share(2),
     "update": Update(canaries=1),
     **{field: {"a": "b"} for field in ("env", "labels", "annotations")},
 }

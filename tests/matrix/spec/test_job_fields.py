@@ -27,10 +27,10 @@ from borgish.errors import Invalid
 from borgish.link.conversation import Outgoing
 from borgish.resources import Resources
 from borgish.spec.fields import job_schema
-from borgish.spec.job import Health, Program, Restart, Stop
+from borgish.spec.job import ExitRule, Health, Program, Restart, Stop
 from borgish.spec.read import read_job
 from borgish.spec.write import write_job
-from borgish.vocabulary import JobKind, RestartPolicy, Runtime
+from borgish.vocabulary import JobKind, OnExit, RestartPolicy, Runtime
 from borgish.wire.link import AttemptSpec
 from tests.tidy.texts import ROOT
 from tests.unit.cell.test_decide import GIB, NOW, Desk, machine
@@ -79,6 +79,7 @@ def _over(kind: str, more: dict[str, Any]) -> Sample:
 
 
 HTTP = {"ports": ["a", "b"]}
+ONCE = {"restart": {"policy": "on_failure"}}
 
 FIELDS = {
     "name": carried("name", "web", "shop", "task"),
@@ -113,6 +114,22 @@ FIELDS = {
     "restart.attempts": carried("restart.attempts", 1, 2, "restart.attempts"),
     "restart.within": carried("restart.within", "1m", "2m", "restart.within_seconds"),
     "restart.backoff": carried("restart.backoff", "1s", "2s", "restart.backoff_seconds"),
+    "on_exit.do": carried(
+        "on_exit", [{"codes": [1], "do": "fail"}], [{"codes": [1], "do": "finish"}], "on_exit", **ONCE
+    ),
+    "on_exit.codes": carried(
+        "on_exit", [{"codes": [1, "3-5"], "do": "fail"}], [{"codes": [1], "do": "fail"}], "on_exit", **ONCE
+    ),
+    "on_exit.signals": carried(
+        "on_exit",
+        [{"signals": ["KILL"], "do": "fail"}],
+        [{"signals": ["SEGV"], "do": "fail"}],
+        "on_exit",
+        **ONCE,
+    ),
+    "max_failures": master_only(
+        "max_failures", 0, "20%", "it is about the job, of which a machine has a task", **ONCE
+    ),
     "stop.signal": carried("stop.signal", "TERM", "INT", "stop.signal"),
     "stop.grace": carried("stop.grace", "1s", "2s", "stop.grace_seconds"),
     "stop.deregister": carried("stop.deregister", "0s", "2s", "stop.deregister_seconds"),
@@ -321,6 +338,7 @@ ATTRIBUTES = {
     "programs": (USED, CORE),
     "program": (USED, USED),
     "lease_seconds": (USED, UNLEASED),
+    "on_exit": (CORE, CORE),
 }
 
 FULL = AttemptSpec(
@@ -350,7 +368,7 @@ def attributes(struct: type[Any], path: str = "") -> Iterator[str]:
         inner = next(
             (each for each in kinds if issubclass(each, msgspec.Struct) and each is not Program), None
         )
-        if inner is None or field.name == "programs":
+        if inner is None or field.name in ("programs", "on_exit"):
             yield f"{path}{field.name}"
         else:
             yield from attributes(inner, f"{path}{field.name}.")
@@ -366,6 +384,8 @@ def with_another(spec: Any, path: str) -> Any:
 def _other(name: str, value: Any) -> Any:
     if name == "programs":
         return (*value, Program("proxy", ("proxy",)))
+    if name == "on_exit":
+        return (*value, ExitRule(OnExit.FAIL, signals=("KILL",)))
     match value:
         case bool():
             return not value

@@ -9,7 +9,7 @@ from borgish.borglet.runtimes.base import RunState
 from borgish.clock import Now
 from borgish.errors import Conflict
 from borgish.resources import Resources
-from borgish.spec.job import Health, Restart, Stop
+from borgish.spec.job import ExitRule, Health, Restart, Stop
 from borgish.vocabulary import Ending, Phase, RestartPolicy, Runtime
 from borgish.wire.link import (
     Assignment,
@@ -36,6 +36,7 @@ def make_spec(
     health: Health | None = None,
     max_runtime_seconds: float = 0.0,
     attempt: int = 7,
+    on_exit: tuple[ExitRule, ...] = (),
 ) -> AttemptSpec:
     return AttemptSpec(
         task="ann/web/0",
@@ -49,6 +50,7 @@ def make_spec(
         ports={"http": 8080},
         health=health,
         max_runtime_seconds=max_runtime_seconds,
+        on_exit=on_exit,
     )
 
 
