@@ -216,6 +216,12 @@ class ForgetFailures(Command, frozen=True, tag=True):
     indexes: tuple[int, ...]
 
 
+class EndFailedJob(Command, frozen=True, tag=True):
+    """Reconcilers: end what is left of a job of which more tasks failed than its ``max_failures``."""
+
+    job: str
+
+
 class ForgetJob(Command, frozen=True, tag=True):
     job: str
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from borgish.cell import apps, decide_cell, decide_drains, decide_machines, update
+from borgish.cell import apps, decide_cell, decide_drains, decide_machines, max_failures, update
 from borgish.cell.admission import admit, job_warnings
 from borgish.cell.affected import check_affected, check_fewer, stopped_with
 from borgish.cell.allocs import check_inside, evicted_with, has_its_alloc, may_preempt
@@ -26,6 +26,7 @@ from borgish.cell.commands import (
     CordonMachine,
     Decision,
     DrainMachines,
+    EndFailedJob,
     EndHandovers,
     EndIncoming,
     EndLeases,
@@ -341,6 +342,7 @@ _DECIDE: dict[type[Command], Callable[[Cell, Observed, Any, str, Now], Decision]
     KillTasks: _kill,
     RestartTasks: _restart,
     ForgetJob: _forget,
+    EndFailedJob: max_failures.decide_end,
     BeginHandovers: decide_begin,
     HandOverTasks: decide_hand_over,
     EndIncoming: decide_end_incoming,

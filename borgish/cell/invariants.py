@@ -11,7 +11,7 @@ from borgish.cell.failing import AVOIDED_MAX
 from borgish.cell.model import Cell, Job, Task
 from borgish.cell.quotas import Demand
 from borgish.resources import DEVICE_MILLIS, Resources
-from borgish.vocabulary import Ending, State, task_name
+from borgish.vocabulary import FAILURES, Ending, State, task_name
 
 
 def violations(cell: Cell) -> list[str]:
@@ -24,14 +24,18 @@ def tasks_fill_their_jobs(cell: Cell) -> Iterator[str]:
     for key, job in cell.jobs.items():
         if [task.index for task in job.tasks] != list(range(job.spec.tasks)):
             yield f"{key} wants {job.spec.tasks} tasks and has {len(job.tasks)}"
-        if (job.pending, job.running, job.dead, job.finished) != _counts(job):
-            yield f"{key} counts {job.pending}/{job.running}/{job.dead}/{job.finished}, not {_counts(job)}"
+        counts = (job.pending, job.running, job.dead, job.finished, job.failed)
+        if counts != (true := _counts(job)):
+            yield f"{key} counts {counts}, not {true}"
+    if cell.partly_failed != {key for key, job in cell.jobs.items() if job.is_partly_failed}:
+        yield "the index of jobs that failed in part does not follow from the jobs"
 
 
-def _counts(job: Job) -> tuple[int, int, int, int]:
+def _counts(job: Job) -> tuple[int, int, int, int, int]:
     states = [task.state for task in job.tasks]
-    finished = sum(task.state is State.DEAD and task.ending is Ending.FINISH for task in job.tasks)
-    return states.count(State.PENDING), states.count(State.RUNNING), states.count(State.DEAD), finished
+    endings = [task.ending for task in job.tasks if task.state is State.DEAD]
+    finished, failed = endings.count(Ending.FINISH), sum(ending in FAILURES for ending in endings)
+    return states.count(State.PENDING), states.count(State.RUNNING), len(endings), finished, failed
 
 
 def indexes_follow_records(cell: Cell) -> Iterator[str]:

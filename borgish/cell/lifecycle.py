@@ -27,7 +27,7 @@ from borgish.cell.events import (
 )
 from borgish.cell.model import Cell, Handover, Job, Task
 from borgish.errors import Conflict
-from borgish.vocabulary import Ending, State, task_name
+from borgish.vocabulary import FAILURES, Ending, State, task_name
 
 
 class TaskEvent(StrEnum):
@@ -253,6 +253,7 @@ def transition(
         else:
             job.dead -= 1
             job.finished -= task.ending is Ending.FINISH
+            job.failed -= task.ending in FAILURES
         if target is None:
             continue
         task.state, task.since, task.reason, task.ending = target, at, reason, ending
@@ -266,6 +267,7 @@ def transition(
         else:
             job.dead += 1
             job.finished += ending is Ending.FINISH
+            job.failed += ending in FAILURES
             task.lost = ()  # what is over has its result
     _settle(cell, job, indexes, event)
 
@@ -274,10 +276,19 @@ def _settle(cell: Cell, job: Job, indexes: Sequence[int], event: TaskEvent) -> N
     """Let what is known of a job and its tasks follow from a move."""
     if not cell.waiting.get(job.key, True):
         del cell.waiting[job.key]
+    if job.failed or job.key in cell.partly_failed:
+        _note_partly_failed(cell, job)
     if event not in _GOES_ON:
         _drop_failures(cell, job, indexes)
     if _MOVES[event].target is not None:
         touch(cell, job, indexes)
+
+
+def _note_partly_failed(cell: Cell, job: Job) -> None:
+    if job.is_partly_failed:
+        cell.partly_failed.add(job.key)
+    else:
+        cell.partly_failed.discard(job.key)
 
 
 def _take_over(task: Task, incoming: Handover) -> None:
@@ -344,6 +355,7 @@ def grow(cell: Cell, job: Job, tasks: int, at: float) -> None:
     job.pending += len(fresh)
     if fresh:
         cell.waiting.setdefault(job.key, set()).update(fresh)
+        _note_partly_failed(cell, job)
     touch(cell, job, fresh)
 
 

@@ -15,6 +15,7 @@ from borgish.resources import Resources
 from borgish.spec.app import AppSpec, Document
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import (
+    FAILURES,
     Ending,
     HandoverCause,
     Hold,
@@ -269,6 +270,7 @@ class Job(msgspec.Struct):
     running: int = 0
     dead: int = 0
     finished: int = 0  # of the dead, those that ended with finish
+    failed: int = 0  # of the dead, those that failed or were lost
     rollout: Rollout | None = msgspec.field(default=None, name="lagging")  # while it goes on
     version: int = 1  # of its specification; only grows
     versioned_at: float = 0.0  # seconds since 1970; 0: when it was submitted
@@ -287,6 +289,11 @@ class Job(msgspec.Struct):
         if self.running:
             return State.RUNNING
         return State.PENDING if self.pending else State.DEAD
+
+    @property
+    def is_partly_failed(self) -> bool:
+        """Whether tasks of it failed for good while it is not dead."""
+        return self.failed > 0 and (self.running > 0 or self.pending > 0)
 
     @property
     def present(self) -> Version:
@@ -498,6 +505,7 @@ class Cell:
         self.promised: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of promised places
         self.failing: dict[str, set[int]] = {}  # by job: indexes of tasks that failed and do not run well yet
         self.rolling: set[str] = set()  # jobs with tasks that a rollback has not reached yet
+        self.partly_failed: set[str] = set()  # jobs that are not dead and have tasks that failed for good
         self.demand: Demand  # what users ask for
         self.members: Members  # of budgets
         self.touched = Touched()
@@ -533,7 +541,11 @@ class Cell:
         self.demand = Demand(self.jobs, self.rules.bands)
         self.members = Members(self.jobs, self.budgets.values())
         self.rolling = {key for key, job in self.jobs.items() if job.rollout is not None}
+        self.partly_failed = set()
         for job in self.jobs.values():
+            job.failed = job.dead and sum(task.ending in FAILURES for task in job.tasks)
+            if job.is_partly_failed:
+                self.partly_failed.add(job.key)
             for task in job.tasks:
                 if task.failed:
                     self.failing.setdefault(job.key, set()).add(task.index)

@@ -27,6 +27,7 @@ from borgish.reconcilers import (
     jobs,
     leases,
     machines,
+    max_failures,
     rollout,
     stranded,
     suitability,
@@ -56,6 +57,7 @@ RECONCILERS: tuple[Reconciler, ...] = (
     Reconciler("handovers", handovers.reconcile),
     Reconciler("leases", leases.reconcile),
     Reconciler("failing", failing.reconcile),
+    Reconciler("max_failures", max_failures.reconcile),
     Reconciler("jobs", jobs.reconcile),
 )
 """In the order in which they run."""

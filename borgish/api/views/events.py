@@ -62,7 +62,7 @@ from borgish.cell.events import (
 from borgish.cell.model import Drain, exit_text, task_count
 from borgish.resources import show_amounts, show_bytes, show_cpu
 from borgish.text import instant, tasks_text
-from borgish.vocabulary import OUTCOMES, Band, Ending, Eviction, Hold, RolloutKind
+from borgish.vocabulary import FAILURES, OUTCOMES, Band, Ending, Eviction, Hold, RolloutKind
 from borgish.wire.api import EventView
 
 LINES_PER_EVENT_MAX = 5
@@ -216,7 +216,7 @@ def _job_released(event: JobReleased, _entry: Entry) -> Iterator[_Line]:
 def _ended(event: TasksEnded, _entry: Entry) -> Iterator[_Line]:
     word = OUTCOMES[event.ending]
     kind = "killed" if event.ending is Ending.KILL else "ended"
-    bad = event.ending in (Ending.FAIL, Ending.LOST)
+    bad = event.ending in FAILURES
     unknown = (None,) * len(event.indexes)
     rows = zip(event.reasons, event.exit_codes or unknown, event.signals or unknown, strict=True)
     ends = [_how(*row) for row in rows]

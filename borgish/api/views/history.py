@@ -43,6 +43,7 @@ COMMAND_WORDS = {
     "RestartTasks": "restart",
     "EvictTasks": "evict",
     "ForgetJob": "forget",
+    "EndFailedJob": "end",
     "EndLeases": "end leases",
     "HoldJob": "hold",
     "ReleaseJob": "release",

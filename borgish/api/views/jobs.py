@@ -9,6 +9,7 @@ from borgish.api.views.rollouts import last_rollout_view, rollout_line, rollout_
 from borgish.api.views.tally import is_up
 from borgish.api.views.tasks import phase_of, seen_attempt
 from borgish.bands import Bands
+from borgish.cell.max_failures import too_many_failed
 from borgish.cell.model import Cell, Job, Task, Version
 from borgish.cell.observed import Observed
 from borgish.clock import Now
@@ -36,7 +37,6 @@ def job_view(
         up = None
     elif up is None:
         up = job.running - count_not_up(observed, job).total()
-    failed = count_failed(job)
     return JobView(
         name=job.key,
         user=spec.user,
@@ -47,7 +47,7 @@ def job_view(
         up=up,
         dead=job.dead,
         finished=job.finished,
-        failed=failed,
+        failed=job.failed,
         priority=spec.priority,
         band=cell.rules.bands.of(spec.priority),
         appclass=spec.appclass,
@@ -56,19 +56,19 @@ def job_view(
         submitted_at=instant(job.submitted_at),
         submitted_by=job.submitted_by,
         reason=_reason(observed, job, refusals, up),
-        killed=job.dead - job.finished - failed,
-        outcome=job_outcome(job, failed),
+        killed=job.dead - job.finished - job.failed,
+        outcome=job_outcome(job),
         version=job.version,
         held=job.held is not None,
         app=job.app,
     )
 
 
-def job_outcome(job: Job, failed: int) -> Outcome | None:
-    """Return how a dead job came out, of which so many tasks failed; None of any other."""
+def job_outcome(job: Job) -> Outcome | None:
+    """Return how a dead job came out; None of any other."""
     if job.state is not State.DEAD:
         return None
-    if failed:
+    if job.failed:
         return Outcome.FAILED
     return Outcome.FINISHED if job.finished == job.dead else Outcome.KILLED
 
@@ -130,13 +130,6 @@ def count_not_up(observed: Observed, job: Job) -> Counter[Phase]:
     )
 
 
-def count_failed(job: Job) -> int:
-    """Return how many tasks of a job are dead and neither finished nor were killed."""
-    if job.dead == job.finished:
-        return 0
-    return sum(1 for task in job.tasks if task.ending in (Ending.FAIL, Ending.LOST))
-
-
 def tasks_not_up(observed: Observed, job: Job) -> Iterator[Task]:
     """Yield the running tasks of a job that are not (yet) up; none where nobody knows."""
     for task in job.tasks if observed.known else ():
@@ -152,6 +145,8 @@ def _reason(observed: Observed, job: Job, refusals: Sequence[RefusalView], up: i
         return rollout_line(job, job.rollout)
     if job.held is not None:
         return f"held, since it fails wherever it is: {job.held.reason}"
+    if ended := too_many_failed(job):
+        return ended
     if refusals:
         return refusals[0].text
     looked_at = job.tasks[:TASKS_LOOKED_AT_MAX]

@@ -7,7 +7,7 @@ from itertools import chain, islice
 import msgspec
 
 import borgish
-from borgish.api.views.jobs import count_failed, job_view
+from borgish.api.views.jobs import job_view
 from borgish.api.views.machines import drained_text, has_trouble, is_answering, machine_view
 from borgish.api.views.tally import Tally, total
 from borgish.bands import Bands
@@ -54,7 +54,7 @@ def status_view(cell: Cell, observed: Observed, tally: Tally, daemon: Daemon, no
     machines_up = [machine for machine in cell.machines.values() if machine.up]
     draining = sorted((m for m in cell.machines.values() if m.is_draining), key=lambda machine: machine.name)
     dead, finished = sum(job.dead for job in jobs), sum(job.finished for job in jobs)
-    failed = sum(map(count_failed, jobs))
+    failed = sum(job.failed for job in jobs)
     return StatusView(
         cell=cell.name,
         version=borgish.__version__,
@@ -147,7 +147,7 @@ def _machine_rank(observed: Observed, tally: Tally, machine: Machine) -> tuple[b
 
 
 def _job_rank(tally: Tally, job: Job) -> tuple[bool, int]:
-    trouble = job.pending or tally.up(job.key) < job.running or count_failed(job)
+    trouble = job.pending or tally.up(job.key) < job.running or job.failed
     return not trouble, -job.uid
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from borgish.api.views.jobs import count_failed, count_not_up, job_outcome, tasks_not_up
+from borgish.api.views.jobs import count_not_up, job_outcome, tasks_not_up
 from borgish.api.views.rollouts import ways_out
 from borgish.api.views.tasks import last_exit, phase_of, seen_attempt, task_view_of
 from borgish.cell.commands import SeenAttempt
@@ -18,6 +18,7 @@ from borgish.cell.suitability import evict_at, why_unsuitable
 from borgish.clock import Now
 from borgish.text import has_index, instant
 from borgish.vocabulary import (
+    FAILURES,
     HELD_BACK,
     OUTCOMES,
     Ending,
@@ -89,7 +90,7 @@ def why_job(
         refusals=tuple(refusals),
         tasks=tuple(task_view_of(cell, observed, job, task.index, refusals) for task in troubled),
         events=tuple(events[-EVENTS_SHOWN:]),
-        outcome=job_outcome(job, count_failed(job)),
+        outcome=job_outcome(job),
     )
 
 
@@ -321,7 +322,7 @@ def _troubled(observed: Observed, job: Job) -> Iterator[Task]:
 def _examples(observed: Observed, job: Job) -> Iterator[Task]:
     """Yield the first running task that is not up, and the first that failed."""
     yield from islice(tasks_not_up(observed, job), 1)
-    failed = (task for task in job.tasks if task.ending in (Ending.FAIL, Ending.LOST))
+    failed = (task for task in job.tasks if task.ending in FAILURES)
     yield from islice(failed, 1)
 
 

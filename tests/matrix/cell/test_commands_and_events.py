@@ -13,7 +13,7 @@ OF_BORGISH = {
     "TurnWindows",
     *("BeginEpoch", "EvictTasks", "ForgetJob", "PlaceTasks", "PromisePlaces", "AdvanceRollouts"),
     *("PauseRollouts", "JoinMachine", "SetMachineDown", "LoseMachine", "SetMachineUp", "ReleaseMachine"),
-    *("Observe", "EndLeases", "HoldJob", "ReleaseJob", "ForgetFailures"),
+    *("Observe", "EndLeases", "HoldJob", "ReleaseJob", "ForgetFailures", "EndFailedJob"),
     *("FailUpdate", "FinishRollouts"),
     *("BeginHandovers", "HandOverTasks", "EndIncoming", "EndHandovers"),
 }

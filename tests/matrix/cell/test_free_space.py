@@ -47,7 +47,7 @@ STOP_OR_HEAL = {
     *("DrainMachines", "UndrainMachines", "MaintainMachines", "CancelMaintenance", "TurnWindows"),
     *("RemoveBudget", "FreezeCell", "UnfreezeCell"),
     *("KillApp", "RemoveApp"),
-    *("HoldJob", "ReleaseJob", "ForgetFailures"),
+    *("HoldJob", "ReleaseJob", "ForgetFailures", "EndFailedJob"),
     *("FinishRollouts", "FailUpdate", "PauseUpdate", "ResumeUpdate"),
 }
 REPORTS = {"Observe"}

@@ -84,7 +84,7 @@ FIELDS: dict[type[Any], dict[str, str]] = {
         **dict.fromkeys(("key", "submitted_at", "submitted_by", "generation"), IN_TABLE),
         **dict.fromkeys(("version", "versioned_at", "versioned_by", "earlier", "held"), IN_TABLE),
         **dict.fromkeys(("pending", "running", "dead", "finished"), IN_TABLE),
-        **dict.fromkeys(("rollout", "last_rollout", "disrupted", "owners"), NEITHER),
+        **dict.fromkeys(("rollout", "last_rollout", "disrupted", "owners", "failed"), NEITHER),
         "app": BOTH,
     },
     Budget: {"name": IN_TABLE, "generation": IN_TABLE, "where": BOTH, "max_unavailable": BOTH},

@@ -21,6 +21,7 @@ from borgish.cell.commands import (
     Command,
     CordonMachine,
     DrainMachines,
+    EndFailedJob,
     EndHandovers,
     EndIncoming,
     EndLeases,
@@ -304,6 +305,7 @@ ASKED: dict[str, Command | Callable[[Desk], Command]] = {
     "hold": HoldJob(JOB, "it crashes"),
     "let go": ReleaseJob(JOB),
     "forgive": ForgetFailures(JOB, (TASK,)),
+    "end failed": EndFailedJob(JOB),
     "replace": BeginHandovers(JOB, (TASK,), HandoverCause.DRAIN, "m1 is to be empty"),
     "hand over": lambda desk: HandOverTasks(JOB, (TASK,), (desk.incoming(),)),
     "end incoming": lambda desk: EndIncoming(JOB, (TASK,), (desk.incoming(),), "stuck", has_failed=True),
@@ -394,6 +396,7 @@ end leases    | .    P    P    P    R    R    R    R    R    R    P    R    R   
 hold          | !    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
 let go        | !    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
 forgive       | !    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+end failed    | !    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
 replace       | !    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
 hand over     | !    P    P    P    R    R    R    R    R    R    P    R    R    H    I    F    X    K    L
 end incoming  | !    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L

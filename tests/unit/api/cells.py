@@ -11,7 +11,7 @@ from borgish.clock import Now
 from borgish.resources import Resources
 from borgish.spec.job import Health, JobSpec, Override, Restart
 from borgish.text import show_indexes
-from borgish.vocabulary import Ending, Phase, RestartPolicy, Runtime, State, task_name
+from borgish.vocabulary import FAILURES, Ending, Phase, RestartPolicy, Runtime, State, task_name
 from borgish.wire.api import RefusalView
 
 NOW = Now(wall=1_767_225_600.0, mono=500.0)  # 2026-01-01T00:00:00Z
@@ -71,6 +71,7 @@ def job(spec: JobSpec, tasks: list[Task], uid: int) -> Job:
         running=states.count(State.RUNNING),
         dead=states.count(State.DEAD),
         finished=sum(1 for task in tasks if task.ending is Ending.FINISH),
+        failed=sum(1 for task in tasks if task.ending in FAILURES),
     )
 
 
