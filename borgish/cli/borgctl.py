@@ -143,7 +143,7 @@ def borgctl(
     A first walk: `borgctl up`, `borgctl job submit FILE`, `borgctl dashboard`, `borgctl down`.
 
     Exit codes: 0 done, 1 failed, 2 usage, 3 accepted but not all placed in the time given, 4 not
-    reachable or not allowed.
+    reachable or not allowed; of a job that was to finish, 5 killed, 6 gone.
     """
     context.obj = Session(folder, url, token_file)
 

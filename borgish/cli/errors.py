@@ -1,6 +1,7 @@
 """The one place where errors become words on stderr and an exit code.
 
-0 done, 1 failed, 2 usage, 3 accepted but not all placed in the time given, 4 not reachable or not allowed.
+0 done, 1 failed, 2 usage, 3 accepted but not all placed in the time given, 4 not reachable or not allowed; of
+a job that was to finish, 5 killed and 6 gone.
 """
 
 import os
@@ -10,7 +11,7 @@ from borgish.cli.screen import print_err, styled
 from borgish.errors import BorgishError, Invalid
 from borgish.text import safe_lines
 
-DONE, FAILED, USAGE, NOT_PLACED, NOT_ALLOWED = range(5)
+DONE, FAILED, USAGE, NOT_PLACED, NOT_ALLOWED, KILLED, GONE = range(7)
 
 
 def report(error: BaseException) -> int:

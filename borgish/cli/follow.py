@@ -15,12 +15,21 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from borgish.cli.changes import Changes, Deadline
-from borgish.cli.errors import DONE, FAILED, NOT_ALLOWED, NOT_PLACED, print_error, print_hint
+from borgish.cli.errors import (
+    DONE,
+    FAILED,
+    GONE,
+    KILLED,
+    NOT_ALLOWED,
+    NOT_PLACED,
+    print_error,
+    print_hint,
+)
 from borgish.cli.render import Progress, outcomes, plural
 from borgish.cli.rollouts import last_words, rollout_line
 from borgish.cli.screen import print_err, print_out
 from borgish.client import quoted
-from borgish.errors import Invalid, Unreachable
+from borgish.errors import Invalid, NotFound, Unreachable
 from borgish.text import safe, span
 from borgish.vocabulary import HELD_BACK, Hold, State
 from borgish.wire.api import JobDetail, JobView, RolloutView, TaskView
@@ -52,7 +61,9 @@ def verdict(job: JobView, goal: Goal, rollout: RolloutView | None = None) -> int
     if goal is Goal.DEAD:
         return DONE if job.state is State.DEAD else None
     if goal is Goal.FINISHED:
-        return (DONE if job.finished == job.tasks else FAILED) if job.state is State.DEAD else None
+        if job.state is not State.DEAD:
+            return None
+        return DONE if job.finished == job.tasks else FAILED if job.failed else KILLED
     if rollout is not None and job.state is not State.DEAD:
         if rollout.hold is None:
             return None
@@ -144,6 +155,7 @@ class Course:
         self._rolled_at: float | None = None  # when a rollout was last seen under way
         self._version = 0  # that was to come, when it was first looked at
         self._is_lost = False  # the master did not answer when it was last asked
+        self._is_gone = False  # there is no such job any more
         self._settle_seconds = settle_seconds
         self._submitted = submitted
         self._detail: JobDetail | None = None
@@ -189,6 +201,11 @@ class Course:
                 return self._settled(detail, asked_at, progress)
             self._settled_at = None
             return FAILED if code is None and self._submitted and self._is_dying(detail) else code
+        except NotFound:  # it was dead, and is forgotten; or the cell was rolled back to before it
+            if self._goal is Goal.UP:
+                raise
+            self._is_gone, self.line = True, f"{self._job} is gone"
+            return DONE if self._goal is Goal.DEAD else GONE
         except Unreachable:
             self.line = f"{self._job}: the master does not answer; still trying"
             self._settled_at, self._is_lost = None, True
@@ -208,6 +225,13 @@ class Course:
         from borgish.cli.problems import print_problems
 
         detail = self._detail
+        if self._is_gone:
+            if code == DONE:
+                print_out(self.line)
+            else:
+                print_error(f"{self.line}: it was forgotten, or rolled back, before its outcome was seen")
+                print_hint(f"`borgctl events --job {self._job}` may tell how it came out")
+            return
         if detail is None:
             waited = span(self._timeout_seconds)
             print_error(f"{self._job}: the master did not answer for {waited}; the job may continue")

@@ -229,15 +229,26 @@ def wait(
 
     Exit code 0: it is so, or canaries wait to be promoted; 1: it cannot become so, is not up, or its update
     is paused or replaced; 3: not in time.
+
+    With `--for finished` 0: all of it finished; 1: a task failed or was lost; 5: none did, but some were
+    killed; 6: there is no such job, or no more, so how it came out is not known; 3: not in time.
     """
+    from borgish.cli.errors import GONE, report
     from borgish.cli.follow import Goal, follow, look, refuse_unreachable_goal
+    from borgish.errors import NotFound
 
     if goal not in set(Goal):
         raise typer.BadParameter("must be up, dead or finished", param_hint="--for")
     seconds = _timeout_of(timeout)
     client = session_of(context).client()
-    name = _found(client, job)
-    refuse_unreachable_goal(look(client, name), Goal(goal))
+    try:
+        name = _found(client, job)
+        refuse_unreachable_goal(look(client, name), Goal(goal))
+    except NotFound as error:
+        if goal != Goal.FINISHED:
+            raise
+        report(error)
+        raise typer.Exit(GONE) from None
     settle_seconds = None if settle is None else seconds_of(settle, "--settle")
     raise typer.Exit(*follow(client, [name], Goal(goal), seconds, settle_seconds))
 
@@ -308,21 +319,14 @@ def job_style(job: JobView) -> str:
     return _STYLES.get(job.state, "yellow" if job.pending else "green")
 
 
-def job_state(job: JobView) -> str:
-    """Return the state, of a dead job with its outcome, or with counts where there are several."""
-    counts = outcomes(job.finished, job.failed, job.killed)
-    if job.outcome and len(counts) > 1:
-        return f"{job.state} ({', '.join(counts)})"
-    return state_text(job.state, job.outcome)
-
-
 JOB_COLUMNS: tuple[Column[JobView], ...] = (
     Column("NAME", lambda job: job.name),
-    Column("STATE", job_state, job_style),
+    Column("STATE", lambda job: state_text(job.state, job.outcome), job_style),
     Column("UP", lambda job: f"{job.up}/{job.tasks}", right=True),
     Column("PENDING", lambda job: str(job.pending), right=True),
-    Column("FINISHED", lambda job: str(job.finished), right=True),
-    Column("FAILED", lambda job: str(job.failed), right=True),
+    Column("FINISHED", lambda job: str(job.finished), right=True, rare=True),
+    Column("FAILED", lambda job: str(job.failed), right=True, rare=True),
+    Column("KILLED", lambda job: str(job.killed), right=True, rare=True),
     Column("DEAD", lambda job: str(job.dead), right=True, wide=True),
     Column("BAND", lambda job: job.band),
     Column("PRIORITY", lambda job: str(job.priority), right=True, wide=True),
@@ -366,7 +370,7 @@ def _what_it_is(detail: JobDetail) -> str:
     return fields(
         [
             ("job", job.name),
-            ("state", f"{job_state(job)}, generation {job.generation}"),
+            ("state", f"{state_text(job.state, job.outcome)}, generation {job.generation}"),
             ("version", versions_words(detail)),
             ("skipped", last_words(detail, last) if last and last.skipped and not detail.rollout else ""),
             ("tasks", _counts(detail)),

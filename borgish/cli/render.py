@@ -47,6 +47,7 @@ class Column(msgspec.Struct, Generic[T], frozen=True):
     style: Callable[[T], str] = lambda _: ""
     right: bool = False  # numbers
     wide: bool = False  # only in the wide table
+    rare: bool = False  # in the wide table, and where any of the items has something else than 0
 
 
 class _Cell(msgspec.Struct, frozen=True):
@@ -65,7 +66,7 @@ def show_list(
     elif form is Form.NAME:
         _names([name(item) for item in items])
     elif items:
-        print_out(draw(items, [c for c in columns if form is Form.WIDE or not c.wide]))
+        print_out(draw(items, columns if form is Form.WIDE else narrow(items, columns)))
     else:
         from borgish.cli.screen import print_err
 
@@ -119,6 +120,12 @@ def _names(names: Sequence[str]) -> None:
 
 _GAP = "  "
 _LAST_WIDTH_MIN = 12
+
+
+def narrow(items: Sequence[T], columns: Sequence[Column[T]]) -> list[Column[T]]:
+    """Return the columns that a table of these items has where it is not the wide one."""
+    narrow = (column for column in columns if not column.wide)
+    return [c for c in narrow if not c.rare or any(c.text(item) != "0" for item in items)]
 
 
 def draw(items: Sequence[T], columns: Sequence[Column[T]], file: TextIO | None = None) -> str:

@@ -200,7 +200,7 @@ def _job(job: JobView, width: int, named: int) -> Line:
         piece(job.band, _BAND_COLUMNS, Role(job.band)),
         piece(f"{job.up}/{job.tasks}", _UP_COLUMNS, right=True),
     ]
-    return line(pieces, width, job.reason or _ended(job), Role.DIM if role is Role.DIM else Role.PLAIN)
+    return line(pieces, width, _what_of_it(job), Role.DIM if role is Role.DIM else Role.PLAIN)
 
 
 def _job_role(job: JobView) -> Role:
@@ -211,9 +211,11 @@ def _job_role(job: JobView) -> Role:
     return Role.GOOD if (job.up or 0) + job.dead >= job.tasks else Role.WARN
 
 
-def _ended(job: JobView) -> str:
+def _what_of_it(job: JobView) -> str:
+    """Return how its dead tasks came out, and what is in its way."""
     counts = ((job.finished, "finished"), (job.failed, "failed"), (job.killed, "killed"))
-    return ", ".join(f"{count} {word}" for count, word in counts if count)
+    ended = ", ".join(f"{count} {word}" for count, word in counts if count)
+    return "; ".join(part for part in (ended, job.reason) if part)
 
 
 def _refusal(refusal: RefusalView, width: int, named: int) -> Iterator[Line]:

@@ -40,6 +40,9 @@ def file(tmp_path: Path) -> Path:
         (job(state=State.DEAD, up=0, running=0, dead=3), Goal.DEAD, 0),
         (job(state=State.DEAD, up=0, running=0, dead=3, finished=3), Goal.FINISHED, 0),
         (job(state=State.DEAD, up=0, running=0, dead=3, finished=2, failed=1), Goal.FINISHED, 1),
+        (job(state=State.DEAD, up=0, running=0, dead=3, finished=2, killed=1), Goal.FINISHED, 5),
+        (job(state=State.DEAD, up=0, running=0, dead=3, failed=1, killed=2), Goal.FINISHED, 1),
+        (job(up=0, running=1, dead=2, failed=2), Goal.FINISHED, None),
         (job(), Goal.FINISHED, None),
     ],
 )
@@ -178,6 +181,57 @@ def test_a_job_that_finishes_meanwhile_says_so(master: FakeMaster, run: Run, fil
     assert run("job", "submit", file, "--settle", "1h") == 1
     shown = capsys.readouterr().err
     assert "  ann/web/0 (1 task): dead (failed), exit 3\n    | wrote " in shown
+
+
+def _batch(**changes: object) -> JobDetail:
+    return JobDetail(job(service=False, **changes), to_completion(), ())
+
+
+@pytest.mark.parametrize(
+    ("counts", "code", "said"),
+    [
+        ({"finished": 3, "outcome": Outcome.FINISHED}, 0, "3 of 3 tasks finished"),
+        ({"finished": 2, "failed": 1, "outcome": Outcome.FAILED}, 1, "2 finished, 1 failed"),
+        ({"finished": 2, "killed": 1, "outcome": Outcome.KILLED}, 5, "2 finished, 1 killed"),
+    ],
+)
+@pytest.mark.parametrize("was_dead", [True, False])
+def test_the_exit_code_of_a_wait_tells_how_a_job_came_out(
+    master: FakeMaster, run: Run, capsys: Out, counts: dict[str, object], code: int, said: str, was_dead: bool
+) -> None:
+    dead = _batch(**{"up": 0, "running": 0, "dead": 3, "state": State.DEAD, **counts})
+    Course(master, *(() if was_dead else (_batch(), _batch())), dead)
+    assert run("job", "wait", "web", "--for", "finished") == code
+    shown = capsys.readouterr()
+    assert said in (shown.err if code else shown.out)
+
+
+def test_a_wait_that_is_not_over_in_time(master: FakeMaster, run: Run) -> None:
+    Course(master, _batch())
+    assert run("job", "wait", "web", "--for", "finished", "--timeout", "10ms") == 3
+
+
+@pytest.mark.parametrize(("goal", "code"), [("finished", 6), ("dead", 0), ("up", 1)])
+def test_a_job_that_is_gone_while_it_is_waited_for(
+    master: FakeMaster, run: Run, capsys: Out, goal: str, code: int
+) -> None:
+    looks = iter([_batch(up=2), _batch(up=2)])
+
+    def looked(_: Asked) -> JobDetail | Problem:
+        return next(looks, Problem("Not Found", 404, "there is no job ann/web"))
+
+    Course(master, _batch())
+    master.answers["GET /v1/jobs/ann/web"] = looked
+    assert run("job", "wait", "web", "--for", goal, "--settle", "1h") == code
+    shown = capsys.readouterr()
+    if goal == "finished":
+        assert "error: ann/web is gone: it was forgotten, or rolled back" in shown.err
+
+
+@pytest.mark.parametrize(("goal", "code"), [("finished", 6), ("dead", 1), ("up", 1)])
+def test_a_job_that_was_never_there(master: FakeMaster, run: Run, goal: str, code: int) -> None:
+    Course(master, _batch())
+    assert run("job", "wait", "nothing", "--for", goal) == code
 
 
 @pytest.mark.parametrize(("restarts", "code"), [(0, 0), (2, 1)])

@@ -276,7 +276,7 @@ def test_a_dead_job_is_shown_with_its_outcome(master: FakeMaster, run: Run, caps
     master.has(ended).answers["GET /v1/tasks"] = {"items": [failed]}
     assert run("job", "show", "web") == 0
     shown = capsys.readouterr().out
-    assert "state      dead (2 finished, 1 failed), generation 1\n" in shown
+    assert "state      dead (failed), generation 1\n" in shown
     assert "tasks      3: 2 finished, 1 failed\n" in shown
     assert "ann/web/0  dead (failed)" in shown
     assert run("job", "list", "-o", "json") == 0

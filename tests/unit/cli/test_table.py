@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from borgish.cli.render import Column, cell_width, cut, draw
+from borgish.cli.render import Column, cell_width, cut, draw, narrow
 from borgish.text import clock_time
 from borgish.vocabulary import Outcome, TaintEffect
 from borgish.wire.api import TaintView
@@ -50,13 +50,20 @@ def test_jobs() -> None:
         job(name="bob/d", state="dead", up=0, finished=1, failed=1, killed=1, dead=3, outcome="failed"),
     ]
     assert draw(jobs, columns_of("job"), io.StringIO()) == (
-        "NAME     STATE                                   UP  PENDING  FINISHED  FAILED  BAND        REASON\n"
-        "ann/web  running                                3/3        0         0       0  production\n"
-        "bob/a    dead (finished)                        0/3        0         3       0  production\n"
-        "bob/b    dead (failed)                          0/3        0         0       3  production  exit 1\n"
-        "bob/c    dead (killed)                          0/3        0         0       0  production\n"
-        "bob/d    dead (1 finished, 1 failed, 1 killed)  0/3        0         1       1  production\n"
+        "NAME     STATE             UP  PENDING  FINISHED  FAILED  KILLED  BAND        REASON\n"
+        "ann/web  running          3/3        0         0       0       0  production\n"
+        "bob/a    dead (finished)  0/3        0         3       0       0  production\n"
+        "bob/b    dead (failed)    0/3        0         0       3       0  production  exit 1\n"
+        "bob/c    dead (killed)    0/3        0         0       0       3  production\n"
+        "bob/d    dead (failed)    0/3        0         1       1       1  production\n"
     )
+
+
+def test_counts_that_are_all_0_have_no_column() -> None:
+    shown = [column.title for column in narrow([job()], columns_of("job"))]
+    assert shown == ["NAME", "STATE", "UP", "PENDING", "BAND", "REASON"]
+    shown = [column.title for column in narrow([job(), job(killed=1)], columns_of("job"))]
+    assert shown == ["NAME", "STATE", "UP", "PENDING", "KILLED", "BAND", "REASON"]
 
 
 def test_how_dead_tasks_came_out() -> None:
@@ -112,7 +119,7 @@ def test_a_terminal_of_80_columns_is_enough(kind: str, monkeypatch: pytest.Monke
         "machine": machine(reason=long),
         "event": event(1, long),
     }
-    lines = draw([items[kind]], columns_of(kind), Terminal()).splitlines()
+    lines = draw([items[kind]], narrow([items[kind]], columns_of(kind)), Terminal()).splitlines()
     assert all(cell_width(line) <= WIDTH for line in lines)
     assert lines[1].endswith("…")
 
