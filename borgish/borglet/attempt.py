@@ -198,7 +198,7 @@ class Attempt(msgspec.Struct, kw_only=True):
         if not port:
             backoff = backoff.failed(restart, now)
             failures += permanent
-        if not port and backoff.exhausted(restart):
+        if not port and backoff.exhausted(restart, self.spec.failures):
             event, text = Event.FAILED, messages.exhausted(f"cannot start: {text}", restart)
         elif not port and failures >= PERMANENT_FAILURES_MAX and not self.program:
             event, text = Event.FAILED, f"cannot start: {text}; tried {failures} times"
@@ -315,6 +315,7 @@ class Attempt(msgspec.Struct, kw_only=True):
             held_back=self.held_back,
             unkillable=self.unkillable,
             gave_up=self.gave_up,
+            failures=len(self.backoff.failures) + (self.spec.failures if self.spec else 0),
         )
 
     # -- which event is the end of a program? -----------------------------------------------------
@@ -356,7 +357,7 @@ class Attempt(msgspec.Struct, kw_only=True):
             event = Event.FAILED if rule is OnExit.FAIL else Event.FINISHED
         elif policy is RestartPolicy.NEVER or (policy is RestartPolicy.ON_FAILURE and not failed):
             event = Event.FAILED if failed else Event.FINISHED
-        elif failed and (backoff := backoff.failed(restart, now)).exhausted(restart):
+        elif failed and (backoff := backoff.failed(restart, now)).exhausted(restart, self.spec.failures):
             event, text = Event.FAILED, messages.exhausted(text, restart)
         else:
             backoff = backoff.ended(ran_seconds)

@@ -11,7 +11,7 @@ import msgspec
 
 from borgish.clock import Now
 from borgish.spec.job import ExitRule, Health, Restart
-from borgish.vocabulary import OnExit
+from borgish.vocabulary import OnExit, RestartPolicy
 from borgish.wire.link import Exit
 
 DELAY_SECONDS_MAX = 300.0
@@ -40,15 +40,17 @@ class Backoff(msgspec.Struct, frozen=True):
         recent = [f for f in self.failures if now.mono - f.mono < restart.within_seconds]
         return msgspec.structs.replace(self, failures=(*recent, now)[-restart.attempts :])
 
-    def exhausted(self, restart: Restart) -> bool:
-        """Whether the failures reach the limit, straight after ``failed``."""
-        return 0 < restart.attempts <= len(self.failures)
+    def exhausted(self, restart: Restart, before: int = 0) -> bool:
+        """Whether the failures, with those of attempts before, reach the limit, straight after ``failed``."""
+        return 0 < restart.attempts <= len(self.failures) + before
 
     def delay_seconds(self, restart: Restart) -> float:
-        """Return how long to wait: nothing after the first end, then doubling to the bound."""
-        if self.ends <= 1:
+        """Return how long to wait: doubling to the bound, of a service not at all after the first end."""
+        # A service is missed. What runs to completion mostly fails by its input, or by something it needs.
+        waits = self.ends - (restart.policy is RestartPolicy.ALWAYS)
+        if waits <= 0:
             return 0.0
-        doublings = min(self.ends - 2, 30)  # 2**30 s is past any bound; keeps the number small
+        doublings = min(waits - 1, 30)  # 2**30 s is past any bound; keeps the number small
         return float(min(restart.backoff_seconds * 2**doublings, DELAY_SECONDS_MAX))
 
 

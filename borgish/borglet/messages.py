@@ -59,7 +59,8 @@ def restarts(text: str, delay_seconds: float) -> str:
 def exhausted(text: str, restart: Restart) -> str:
     """Say that a task failed too often."""
     times = "once" if restart.attempts == 1 else f"{restart.attempts} times"
-    return f"{text}; failed {times} within {span(restart.within_seconds)}, the limit of its restart.attempts"
+    within = "" if restart.counts_for_life else f" within {span(restart.within_seconds)}"
+    return f"{text}; failed {times}{within}, the limit of its restart.attempts"
 
 
 _RULED = {

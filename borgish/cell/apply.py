@@ -291,6 +291,8 @@ def _tasks_restarted(cell: Cell, event: TasksRestarted, entry: Entry) -> None:
     for index, restarts, code, signal in rows:
         task = job.tasks[index]
         task.restarts, task.exit_code, task.signal = restarts, code, signal
+    for index, failures in zip(event.indexes, event.failures, strict=False):
+        job.tasks[index].failures = failures
     transition(cell, job, event.indexes, TaskEvent.UPDATE, entry.at)
 
 
@@ -311,6 +313,8 @@ def _tasks_evicted(cell: Cell, event: TasksEvicted, entry: Entry) -> None:
             task.lost = ()  # its user wants it to run anew
     if event.cause is Eviction.RESTART:
         forget_failures(cell, job, event.indexes)
+        for index in event.indexes:
+            job.tasks[index].failures = 0
     for index, failed in zip(event.indexes, event.failed, strict=False):
         job.tasks[index].failed = with_failure(job.tasks[index].failed, failed)
         cell.failing.setdefault(job.key, set()).add(index)

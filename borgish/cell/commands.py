@@ -477,6 +477,7 @@ class SeenAttempt(msgspec.Struct, frozen=True):
     programs: tuple[SeenProgram, ...] = ()
     early_ends: int = 0
     gave_up: bool = False
+    failures: int = 0
     since: float = 0.0  # seen in this phase after so many restarts; of the master's monotonic clock
 
 

@@ -409,6 +409,7 @@ def _restarts(cell: Cell, news: list[SeenAttempt]) -> Iterator[AnyEvent]:
         and attempt.restarts > task.restarts
     ]
     for job, rows in _by_job(restarted):
+        counts = cell.jobs[job].spec.restart.counts_for_life
         yield TasksRestarted(
             job,
             tuple(index for index, _ in rows),
@@ -417,6 +418,7 @@ def _restarts(cell: Cell, news: list[SeenAttempt]) -> Iterator[AnyEvent]:
             tuple(None if a.ended else a.exit_code for _, a in rows),
             tuple(None if a.ended else a.signal for _, a in rows),
             tuple("" if a.ended else a.exit_reason or a.reason for _, a in rows),
+            tuple(a.failures for _, a in rows) if counts else (),
         )
 
 

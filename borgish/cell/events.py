@@ -142,6 +142,7 @@ class TasksRestarted(Event, frozen=True, tag=True):
     exit_codes: tuple[int | None, ...]
     signals: tuple[int | None, ...]
     reasons: tuple[str, ...]
+    failures: tuple[int, ...] = ()  # that restart.attempts counts so far; empty: nobody counts
 
 
 class TasksEvicted(Event, frozen=True, tag=True):

@@ -280,6 +280,9 @@ def _settle(cell: Cell, job: Job, indexes: Sequence[int], event: TaskEvent) -> N
         _note_partly_failed(cell, job)
     if event not in _GOES_ON:
         _drop_failures(cell, job, indexes)
+        if _MOVES[event].target is State.PENDING:
+            for index in indexes:
+                job.tasks[index].failures = 0
     if _MOVES[event].target is not None:
         touch(cell, job, indexes)
 

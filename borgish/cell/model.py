@@ -96,6 +96,7 @@ class Task(msgspec.Struct, gc=False, omit_defaults=True):
     lost: tuple[LostAttempt, ...] = ()  # while not dead: attempts whose result counts, should it come late
     version: int = 1  # of its job's specifications, that ``attempt`` runs, or ran
     failed: tuple[FailedOn, ...] = ()  # while not dead: until it runs well; the latest last
+    failures: int = 0  # since it was submitted, where ``restart.attempts`` counts them for life
 
 
 def task_count(count: int) -> str:

@@ -38,6 +38,7 @@ _DECIDED_BY: dict[str, Any] = {
     "port_in_use": 0,
     "early_ends": 0,
     "gave_up": False,
+    "failures": 0,
 }
 """The fields of an attempt by which ``decide_machines.observe`` decides, each with what it is where nothing
 is kept."""
@@ -88,8 +89,10 @@ def _events_by_task(events: Iterable[AnyEvent]) -> dict[str, dict[str, Any]]:
     for event in events:
         match event:
             case TasksRestarted(job, indexes):
-                names = ("restarts", "exit_code", "signal", "exit_reason")
-                rows = zip(event.restarts, event.exit_codes, event.signals, event.reasons, strict=True)
+                names = ("restarts", "exit_code", "signal", "exit_reason", "failures")
+                failures = event.failures or (0,) * len(indexes)
+                said = (event.restarts, event.exit_codes, event.signals, event.reasons, failures)
+                rows = zip(*said, strict=True)
             case TasksEnded(job, indexes):
                 names = ("reason", "exit_code", "signal", "started_at")
                 rows = zip(event.reasons, event.exit_codes, event.signals, event.started_at, strict=True)

@@ -331,7 +331,8 @@ class Course:
 
         if HELD_BACK.isdisjoint(detail.not_up):
             return False
-        self._died = [task for task in self._running() if died(task)]
+        # What runs to completion waits before its second start, too.
+        self._died = [task for task in self._running() if died(task) and task.restarts]
         return bool(self._died)
 
 

@@ -201,6 +201,7 @@ def attempt_spec(cell: Cell, job: Job, task: Task) -> AttemptSpec:
         programs=rendered.group,
         lease_seconds=lease_seconds(spec),
         on_exit=spec.on_exit,
+        failures=task.failures if spec.restart.counts_for_life else 0,
     )
 
 
@@ -313,6 +314,7 @@ def seen_attempt(report: AttemptReport) -> SeenAttempt:
         programs=tuple(seen_program(program) for program in report.programs),
         early_ends=report.early_ends,
         gave_up=report.gave_up,
+        failures=report.failures,
     )
 
 

@@ -28,7 +28,7 @@ from borgish.sim.store import SimStore
 from borgish.sim.workload import Call
 from borgish.spec.job import JobSpec
 from borgish.store.memory import MemoryStore
-from borgish.vocabulary import Ending, Eviction, State, task_name
+from borgish.vocabulary import Ending, Eviction, RestartPolicy, State, task_name
 from borgish.wire.link import AttemptSpec, attempt_key, main_key, split_attempt_key
 
 GOOD_RUN_SECONDS, BACKOFF_SECONDS_MAX = 600.0, 300.0
@@ -86,7 +86,8 @@ class Checker(Watcher):
                     )
 
     def _judge_backoff(self, machine: str, spec: AttemptSpec) -> None:
-        """After each of its ends in a row a program waits twice as long as before. Starts that failed make it
+        """After each of its ends in a row a program waits twice as long as before, and a service not at all
+        after the first. Starts that failed make it
         wait longer, and are not counted here. Runs are measured by wall clocks: where one was set on
         or back meanwhile, counting begins anew."""
         before = self.machines[machine].programs.by_key.get(spec.key)
@@ -96,9 +97,8 @@ class Checker(Watcher):
             return
         is_good = before.ended - before.began >= GOOD_RUN_SECONDS
         ends = self._ends[spec.key] = 1 if is_good else self._ends.get(spec.key, 0) + 1
-        least = (
-            min(spec.restart.backoff_seconds * 2.0 ** (ends - 2), BACKOFF_SECONDS_MAX) if ends > 1 else 0.0
-        )
+        waits = ends - (spec.restart.policy is RestartPolicy.ALWAYS)
+        least = min(spec.restart.backoff_seconds * 2.0 ** (waits - 1), BACKOFF_SECONDS_MAX) if waits else 0.0
         # It counts by its machine's clock.
         waited = (self.master().now().mono - before.ended) * self.machines[machine].clock_rate
         if waited < least - 0.01:
@@ -205,6 +205,7 @@ def settled_problems(cell: Cell, machines: Mapping[str, Machine]) -> list[str]:
         *_waiting(cell),
         *_wrong_programs(cell, machines, paused),
         *_wrong_ends(cell, machines),
+        *_not_ended(cell),
     ]
 
 
@@ -288,6 +289,21 @@ def _wrong_ends(cell: Cell, machines: Mapping[str, Machine]) -> Iterator[str]:
             true = program.state.exit if program else None
             if true is not None and true.code != task.exit_code:
                 yield f"{key} ended with {true.code} and is recorded to have ended with {task.exit_code}"
+            ruled = job.spec.on_exit and _OF_RULES.get(task.exit_code)
+            if ruled and task.ending is not ruled:
+                yield f"{key} ended with {task.exit_code}, and counts as {task.ending}"
+
+
+_OF_RULES: dict[int | None, Ending] = {0: Ending.FINISH, 3: Ending.FINISH, 42: Ending.FAIL}
+"""What becomes of a task by the rules of ``workload``."""
+
+
+def _not_ended(cell: Cell) -> Iterator[str]:
+    """No job goes on of which more tasks failed than it allows."""
+    for job in cell.jobs.values():
+        limit, failed = job.spec.max_failures, [task.ending for task in job.tasks].count(Ending.FAIL)
+        if limit is not None and failed > limit.of(job.spec.tasks) and job.state is not State.DEAD:
+            yield f"{job.key} goes on although {failed} of its {job.spec.tasks} tasks failed: {limit}"
 
 
 def request_problems(store: MemoryStore, calls: Iterable[Call]) -> list[str]:

@@ -24,6 +24,8 @@ FORGET_SECONDS = 0.005
 SICK_AFTER_SECONDS = 5.0
 LOOK_SECONDS = 0.4  # after the end of a lease
 KILLED, TERMINATED = 9, 15
+FAILED_CODES = (1, 1, 3, 42, 75)
+"""With which a program that runs to completion may fail; jobs have rules for some of them (``workload``)."""
 
 
 class Watcher:
@@ -122,7 +124,8 @@ class Programs:
     def _plan_end(self, spec: AttemptSpec, run: int) -> None:
         chance = self._injector.of(spec.key, run)
         if spec.labels.get("sim") == "batch" and not spec.program:
-            lives_seconds, code = chance.uniform(0.5, 30), int(chance.random() < 0.2)
+            lives_seconds = chance.uniform(0.5, 30)
+            code = chance.choice(FAILED_CODES) if chance.random() < 0.2 else 0
         elif self._crashes(spec):
             lives_seconds, code = chance.uniform(0.2, 2), 3
         elif self._injector.faults.task_lives_seconds:

@@ -40,10 +40,10 @@ from borgish.sim.faults import FaultInjector
 from borgish.sim.loop import VirtualLoop
 from borgish.sim.masters import MasterHost
 from borgish.spec.app import AppSpec, Document
-from borgish.spec.job import Constraint, Disruption, JobSpec, Program, Restart, Update
+from borgish.spec.job import Constraint, Disruption, ExitCodes, ExitRule, JobSpec, Program, Restart, Update
 from borgish.spec.shares import Share
 from borgish.store.replay import cell_at
-from borgish.vocabulary import JobKind, OnFailure, RestartPolicy, Runtime, TaintEffect
+from borgish.vocabulary import JobKind, OnExit, OnFailure, RestartPolicy, Runtime, TaintEffect
 from borgish.wire.api import Accepted
 
 ASK_AGAIN_SECONDS = 5.0
@@ -63,6 +63,11 @@ NAMED = ("name", "user", "run", "resources", "labels.sim", "update", "disruption
 
 
 ON_FAILURE = (OnFailure.PAUSE, OnFailure.UNDO)
+RULES = (
+    ExitRule(OnExit.FAIL, (ExitCodes(42, 42),)),
+    ExitRule(OnExit.FINISH, (ExitCodes(3, 3),)),
+    ExitRule(OnExit.RESTART, (ExitCodes(75, 75),)),
+)
 
 
 class Call(NamedTuple):
@@ -366,7 +371,8 @@ class Clients:
             spec = msgspec.structs.replace(spec, labels=labels, restart=restart)
         if kind == "batch":
             restart = Restart(RestartPolicy.ON_FAILURE, attempts=3)
-            spec = msgspec.structs.replace(spec, restart=restart)
+            rules, limit = (RULES, Share(1)) if number % 2 else ((), Share(0, 50))
+            spec = msgspec.structs.replace(spec, restart=restart, on_exit=rules, max_failures=limit)
         return spec
 
 

@@ -6,10 +6,13 @@ import json
 import re
 from typing import Any
 
+import msgspec
+
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.spec.document import Node, Sequence
 from borgish.spec.job import (
     MACHINE,
+    WITHIN_SECONDS_MAX,
     Affinity,
     Constraint,
     Disruption,
@@ -102,7 +105,10 @@ RESTART_FIELDS = (
         "failures within the time of `within` that end the task, or move a service's; 0: no limit",
     ),
     Field(
-        "within", duration(1, 30 * _DAY_SECONDS, "10m"), "the time in which attempts count", "within_seconds"
+        "within",
+        duration(1, WITHIN_SECONDS_MAX, "10m"),
+        "the time in which attempts count; 10m unless given, and for good in what runs to completion",
+        "within_seconds",
     ),
     Field("backoff", duration(0.1, 300, "1s"), "the first wait; doubles up to 5m", "backoff_seconds"),
 )
@@ -110,6 +116,8 @@ RESTART_FIELDS = (
 
 def _make_restart(values: Values) -> Restart:
     restart = Restart(**values.given)
+    if restart.policy is RestartPolicy.ON_FAILURE and restart.attempts and "within" not in values.nodes:
+        restart = msgspec.structs.replace(restart, within_seconds=WITHIN_SECONDS_MAX)
     if restart.policy is RestartPolicy.NEVER and restart.attempts:
         hint = "remove it, or write policy: on_failure"
         values.report("attempts", "attempts has no effect with policy: never", hint)

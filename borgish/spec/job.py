@@ -12,6 +12,9 @@ from borgish.vocabulary import Appclass, JobKind, OnExit, OnFailure, Recheck, Re
 MACHINE = "machine"
 """What spread and affinity are over when no attribute is named: each machine is a value of its own."""
 
+WITHIN_SECONDS_MAX = 30 * 86_400.0
+"""The longest ``restart.within``; of what runs to completion it means for good, and is the default."""
+
 HANDOVER_DEREGISTER_SECONDS = 5.0
 """How long clients have to leave a task that was replaced by another, unless its job says so."""
 
@@ -21,14 +24,20 @@ class Restart(msgspec.Struct, frozen=True):
 
     ``attempts`` failures within ``within_seconds`` end the task, or have a service's go elsewhere; 0 means no
     such limit (but a service that crashes again and again goes elsewhere: ``cell.failing``). The first
-    restart is at once, then back-off doubles from ``backoff_seconds`` to 300 s and starts anew
-    after 10 minutes of running well.
+    restart of a service is at once, then back-off doubles from ``backoff_seconds`` to 300 s and starts anew
+    after 10 minutes of running well. What runs to completion has that wait before its second attempt, too.
     """
 
     policy: RestartPolicy = RestartPolicy.ALWAYS
     attempts: int = 0
     within_seconds: float = 600.0
     backoff_seconds: float = 1.0
+
+    @property
+    def counts_for_life(self) -> bool:
+        """Whether ``attempts`` counts all failures of a task, on whatever machines (Kubernetes'
+        backoffLimitPerIndex), and not those of some time in one place."""
+        return self.policy is not RestartPolicy.ALWAYS and self.within_seconds >= WITHIN_SECONDS_MAX
 
 
 class ExitCodes(msgspec.Struct, frozen=True, order=True):

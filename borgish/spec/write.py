@@ -13,10 +13,10 @@ import yaml
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.resources import DEVICE_MILLIS, Resources
 from borgish.spec.fields import JOB_FIELDS
-from borgish.spec.job import Constraint, ExitCodes, JobSpec, Program
+from borgish.spec.job import Constraint, ExitCodes, JobSpec, Program, Restart
 from borgish.spec.read import DEFAULT_RESOURCES
 from borgish.spec.shares import Rate, Share
-from borgish.vocabulary import Appclass, Runtime
+from borgish.vocabulary import Appclass, RestartPolicy, Runtime
 
 _ALWAYS = ("name", "user", "tasks")
 _LINE_CHARACTERS_MAX = 100
@@ -66,12 +66,25 @@ def _of_job(spec: JobSpec, field: str, value: Any, bands: Bands) -> Any:
                 }
                 for index, each in value.items()
             }
+        case "restart":
+            return _restart(value)
         case "group":
             return {program.name: _fields(program) for program in value}
         case "max_runtime" | "preempt_within":
             return _duration(value)
         case _:
             return _plain(value)
+
+
+def _restart(restart: Restart) -> dict[str, Any]:
+    """Return how a program is restarted; the time in which attempts count depends on the policy where it is
+    not given."""
+    found = _fields(restart)
+    if restart.policy is RestartPolicy.ON_FAILURE and restart.attempts:
+        found.pop("within", None)
+        if not restart.counts_for_life:
+            found["within"] = _duration(restart.within_seconds)
+    return found
 
 
 def _plain(value: Any) -> Any:

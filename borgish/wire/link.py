@@ -48,6 +48,7 @@ class AttemptSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     program: str = ""  # on the machine only: which of the programs this is of; "": the main one
     lease_seconds: float = 0.0  # it is ended so long after the last contact that names it; 0: it goes on
     on_exit: tuple[ExitRule, ...] = ()
+    failures: int = 0  # of attempts of its task before this one, that ``restart.attempts`` counts
 
     @property
     def key(self) -> str:
@@ -70,6 +71,7 @@ class AttemptSpec(msgspec.Struct, frozen=True, omit_defaults=True):
             programs=(),
             program=program.name,
             on_exit=(),
+            failures=0,
         )
 
 
@@ -219,6 +221,7 @@ class AttemptReport(msgspec.Struct, frozen=True, omit_defaults=True):
     held_back: bool = False  # back-off holds its next start back
     unkillable: bool = False  # it was killed and goes on
     gave_up: bool = False  # ended, since restart policy and limits allow no other start here
+    failures: Small = 0  # that ``restart.attempts`` counts, those before this attempt included
 
     @property
     def key(self) -> str:

@@ -71,7 +71,7 @@ def healthy() -> Attempt:
 def restarting() -> Attempt:
     attempt = up()
     attempt.ran(run(1, Exit(code=1, at=T0.wall)), T0)
-    attempt.advance(T0)
+    attempt.advance(T0.later(1.0))
     return attempt
 
 
@@ -105,7 +105,7 @@ def last_try() -> Attempt:
     attempt = Attempt(task="ann/web/0", attempt=7, spec=spec(attempts=2), due=T0)
     attempt.advance(T0)
     attempt.start_failed(1, "engine", permanent=False, port=0, now=T0)
-    attempt.advance(T0)
+    attempt.advance(T0.later(1.0))
     return attempt
 
 
@@ -114,7 +114,7 @@ def no_use() -> Attempt:
     attempt = starting()
     for _ in range(2):
         attempt.start_failed(1, "no command", permanent=True, port=0, now=T0)
-        attempt.advance(T0.later(1.0))
+        attempt.advance(T0.later(2.0))
     return attempt
 
 

@@ -25,7 +25,7 @@ TABLE: dict[str, dict[str, str]] = {
         "ended:fail": "order_fail",
         "up": "began found_alive found_newer",
         "ended:finish": "began_and_ended",
-        "starting start2": "found_ended",
+        "waiting": "found_ended",
     },
     "starting": {
         "starting": (
@@ -34,8 +34,8 @@ TABLE: dict[str, dict[str, str]] = {
         ),
         "up": "began found_alive found_newer",
         "ended:finish": "began_and_ended",
-        "starting start1": "no_start never_starts port_taken found_nothing",
-        "starting start2": "found_ended",
+        "starting start1": "found_nothing",
+        "waiting": "no_start never_starts port_taken found_ended",
     },
     "starting_to_restart": {
         "starting": (
@@ -43,8 +43,8 @@ TABLE: dict[str, dict[str, str]] = {
             "exit_75 usr1 old_no_start probe_hit probe_miss old_probe grace_over too_long"
         ),
         "stopping TERM": "began found_alive found_newer",
-        "starting start2": "began_and_ended found_ended",
-        "starting start1": "no_start never_starts port_taken found_nothing",
+        "starting start1": "found_nothing",
+        "waiting": "began_and_ended no_start never_starts port_taken found_ended",
     },
     "starting_to_fail": {
         "starting": (
@@ -52,7 +52,7 @@ TABLE: dict[str, dict[str, str]] = {
             "exit_75 usr1 old_no_start probe_hit probe_miss old_probe grace_over too_long"
         ),
         "stopping TERM": "began found_alive found_newer",
-        "ended:fail": ("began_and_ended no_start never_starts port_taken found_nothing found_ended"),
+        "ended:fail": "began_and_ended no_start never_starts port_taken found_nothing found_ended",
     },
     "starting_to_stop": {
         "starting": (
@@ -60,17 +60,17 @@ TABLE: dict[str, dict[str, str]] = {
             "exit_75 usr1 old_no_start probe_hit probe_miss old_probe grace_over too_long"
         ),
         "stopping TERM": "began found_alive found_newer",
-        "ended:kill": ("began_and_ended no_start never_starts port_taken found_nothing found_ended"),
+        "ended:kill": "began_and_ended no_start never_starts port_taken found_nothing found_ended",
     },
     "recalled_to_restart": {
         "waiting": (
-            "order_run order_restart alive exit_0 exit_1 killed exit_3 exit_44 exit_75 usr1 no_start "
-            "never_starts port_taken old_no_start probe_hit probe_miss old_probe grace_over too_long"
+            "order_run order_restart began_and_ended alive exit_0 exit_1 killed exit_3 exit_44 "
+            "exit_75 usr1 no_start never_starts port_taken old_no_start probe_hit probe_miss "
+            "old_probe grace_over too_long found_ended"
         ),
         "ended:kill": "order_stop",
         "ended:fail": "order_fail",
         "stopping TERM": "began found_alive found_newer",
-        "starting start2": "began_and_ended found_ended",
         "starting start1": "found_nothing",
     },
     "recalled_to_fail": {
@@ -122,8 +122,8 @@ TABLE: dict[str, dict[str, str]] = {
         "stopping TERM": "order_stop order_fail order_restart probe_miss too_long",
         "ended:finish": "began_and_ended exit_0 exit_3",
         "ended:fail": "exit_44",
-        "starting start2": "exit_1 killed exit_75 usr1 found_nothing found_ended",
         "up probe": "grace_over",
+        "waiting": "exit_1 killed exit_75 usr1 found_nothing found_ended",
     },
     "healthy": {
         "up": (
@@ -133,8 +133,8 @@ TABLE: dict[str, dict[str, str]] = {
         "stopping TERM": "order_stop order_fail order_restart probe_miss too_long",
         "ended:finish": "began_and_ended exit_0 exit_3",
         "ended:fail": "exit_44",
-        "starting start2": "exit_1 killed exit_75 usr1 found_nothing found_ended",
         "up probe": "grace_over",
+        "waiting": "exit_1 killed exit_75 usr1 found_nothing found_ended",
     },
     "restarting": {
         "starting": (
@@ -164,9 +164,10 @@ TABLE: dict[str, dict[str, str]] = {
             "old_no_start probe_hit probe_miss old_probe"
         ),
         "stopping TERM": "began found_alive found_newer",
-        "starting start3": "began_and_ended",
-        "starting start2": ("exit_0 exit_1 killed exit_3 exit_44 exit_75 usr1 found_nothing found_ended"),
         "stopping kill": "grace_over too_long",
+        "waiting": (
+            "began_and_ended exit_0 exit_1 killed exit_3 exit_44 exit_75 usr1 found_nothing found_ended"
+        ),
     },
     "stop_fail": {
         "stopping": (
@@ -219,13 +220,12 @@ TABLE: dict[str, dict[str, str]] = {
         ),
     },
     "unassigned_down": {
-        "starting start2": "order_run",
         "ended:kill": "order_stop",
         "ended:fail": "order_fail",
         "waiting": (
-            "order_restart began_and_ended alive exit_0 exit_1 killed exit_3 exit_44 exit_75 usr1 "
-            "no_start never_starts port_taken old_no_start probe_hit probe_miss old_probe grace_over "
-            "too_long found_nothing found_alive found_ended"
+            "order_run order_restart began_and_ended alive exit_0 exit_1 killed exit_3 exit_44 "
+            "exit_75 usr1 no_start never_starts port_taken old_no_start probe_hit probe_miss "
+            "old_probe grace_over too_long found_nothing found_alive found_ended"
         ),
         "up": "began found_newer",
     },

@@ -78,6 +78,7 @@ FIELDS: dict[type[Any], dict[str, str]] = {
         **dict.fromkeys(("index", "ports", "since", "reason", "started_at", "previous_attempt"), IN_TABLE),
         **dict.fromkeys(("previous_machine", "devices", "alloc", "promised", "notice_seconds"), IN_TABLE),
         "lost": NEITHER,
+        "failures": NEITHER,
     },
     Job: {
         **dict.fromkeys(("uid", "spec", "tasks"), BOTH),

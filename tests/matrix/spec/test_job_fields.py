@@ -339,6 +339,7 @@ ATTRIBUTES = {
     "program": (USED, USED),
     "lease_seconds": (USED, UNLEASED),
     "on_exit": (CORE, CORE),
+    "failures": (CORE, CORE),
 }
 
 FULL = AttemptSpec(

@@ -133,8 +133,9 @@ def test_an_unhealthy_program_that_ends_well_has_failed_all_the_same() -> None:
     bench.began()
     bench.later(0.1)
     assert bench.probed("no answer").todo == (Signal(KEY, "INT"),)
-    assert bench.ended(1, code=0).todo == (Start(make_spec(health=health, restart=TO_COMPLETION), 2),)
+    assert bench.ended(1, code=0).todo == ()
     assert bench.said.ended is None
+    assert bench.later(1.0).todo == (Start(make_spec(health=health, restart=TO_COMPLETION), 2),)
 
 
 def test_a_probe_that_succeeds_takes_the_reason_away() -> None:

@@ -6,6 +6,7 @@ from borgish.borglet import messages
 from borgish.borglet.failures import DELAY_SECONDS_MAX, FIRST_PROBE_SECONDS, Backoff, first_probe
 from borgish.clock import Now
 from borgish.spec.job import Health, Restart
+from borgish.vocabulary import RestartPolicy
 from borgish.wire.link import Exit
 from tests.unit.borglet.test_borglet_core import Bench, make_spec
 
@@ -19,6 +20,23 @@ def test_the_first_restart_is_at_once_then_delays_double_to_the_bound() -> None:
         delays.append(backoff.delay_seconds(restart))
     assert delays[:4] == [0.0, 2.0, 4.0, 8.0]
     assert delays[-1] == DELAY_SECONDS_MAX
+
+
+def test_what_runs_to_completion_waits_before_its_second_attempt_too() -> None:
+    backoff, restart, delays = Backoff(), Restart(RestartPolicy.ON_FAILURE, backoff_seconds=2.0), []
+    for _ in range(12):
+        backoff = backoff.ended(ran_seconds=1.0)
+        delays.append(backoff.delay_seconds(restart))
+    assert delays[:4] == [2.0, 4.0, 8.0, 16.0]
+    assert delays[-1] == DELAY_SECONDS_MAX
+
+
+def test_failures_of_attempts_before_count() -> None:
+    restart = Restart(RestartPolicy.ON_FAILURE, 3)
+    backoff = Backoff().failed(restart, T0)
+    assert not backoff.exhausted(restart, 1)
+    assert backoff.exhausted(restart, 2)
+    assert not backoff.exhausted(Restart(RestartPolicy.ON_FAILURE), 9)
 
 
 def test_a_very_long_row_of_ends_stays_at_the_bound() -> None:
