@@ -405,6 +405,8 @@ def _what_it_runs(spec: JobSpec) -> str:
             ("ports", ", ".join(spec.ports)),
             ("health", _probe(spec.health) if spec.health else ""),
             ("restart", spec.restart.policy),
+            ("on exit", "; ".join(map(str, spec.on_exit))),
+            ("may fail", f"{spec.max_failures} of its tasks" if spec.max_failures else ""),
             ("only where", " and ".join(map(str, spec.constraints))),
             ("labels", ", ".join(f"{key}={value}" for key, value in spec.labels.items())),
         ]

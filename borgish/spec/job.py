@@ -58,6 +58,9 @@ class ExitRule(msgspec.Struct, frozen=True, omit_defaults=True):
     codes: tuple[ExitCodes, ...] = ()
     signals: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        return f"{self.do} at {', '.join([*map(str, self.codes), *self.signals])}"
+
 
 class Stop(msgspec.Struct, frozen=True):
     """How a task is asked to end: a signal by name without SIG, then SIGKILL after the grace (Kubernetes'

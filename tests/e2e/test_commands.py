@@ -85,6 +85,45 @@ def test_logs_of_a_task_that_finished(tidied: RealCell) -> None:
     assert tidied.ok("task", "logs", "brief/0") == "all is said\n"
 
 
+ARRAY = """
+name: array
+tasks: 4
+restart: {policy: on_failure, attempts: 2, backoff: 100ms}
+on_exit: [{codes: [3], do: finish}, {codes: [42], do: fail}, {signals: [KILL], do: restart}]
+max_failures: 1
+resources: {cpu: 10m, ram: 8MiB}
+run: [sh, -c, 'case $BORGISH_INDEX in 0) exit 3;; 1) exit 42;; 2) exit $CODE;; *) sleep 1000;; esac']
+"""
+
+
+def test_a_job_of_which_too_many_tasks_fail_is_ended(tidied: RealCell) -> None:
+    submitted(tidied, f"{ARRAY}env: {{CODE: '7'}}\n", "--detach")
+    assert tidied.borgctl("job", "wait", "array", "--for", "finished").code == 1
+    shown = {task.index: (task.outcome, task.reason) for task in tasks_of(tidied, "ann/array").values()}
+    assert shown == {
+        0: ("finished", "exit code 3, which is success by on_exit"),
+        1: ("failed", "exit code 42, which is final by on_exit"),
+        2: ("failed", "exit code 7; failed 2 times, the limit of its restart.attempts"),
+        3: ("killed", "2 tasks of ann/array failed, more than its max_failures: 1"),
+    }
+    job = tidied.items("job", "show", "array")["job"]
+    assert (job["finished"], job["failed"], job["killed"], job["outcome"]) == (1, 2, 1, "failed")
+
+
+def test_a_wait_for_what_is_killed_says_so(tidied: RealCell) -> None:
+    submitted(tidied, f"{ARRAY.replace('array', 'slow')}env: {{CODE: '3'}}\n", "--detach")
+    wait_until(lambda: tidied.items("job", "show", "slow")["job"]["failed"] == 1, PATIENCE_SECONDS)
+    first = task_of(tidied, "ann/slow/3").pid
+    assert first
+    os.kill(first, signal.SIGKILL)  # a rule has it restarted
+    wait_until(lambda: task_of(tidied, "ann/slow/3").restarts == 1, PATIENCE_SECONDS)
+    tidied.ok("job", "kill", "slow", "--max-affected", 4)
+    assert tidied.borgctl("job", "wait", "slow", "--for", "finished").code == 1  # one had failed before
+    submitted(tidied, SLEEPERS.replace("sleepers", "batch") + "restart: {policy: on_failure}\n", "--detach")
+    tidied.ok("job", "kill", "batch", "--max-affected", 5)
+    assert tidied.borgctl("job", "wait", "batch", "--for", "finished").code == 5
+
+
 def test_a_command_beside_a_task_has_its_folder_environment_and_exit_code(tidied: RealCell) -> None:
     submitted(tidied, COUNTER)
     said = tidied.borgctl(

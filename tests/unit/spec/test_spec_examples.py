@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from borgish.bands import DEFAULT_BANDS
+from borgish.borglet.failures import what_follows
 from borgish.spec.job import JobSpec, Update
 from borgish.spec.read import read_job
 from borgish.spec.shares import Share
-from borgish.vocabulary import Appclass, Band, JobKind, OnFailure, Recheck, RestartPolicy, Runtime
+from borgish.vocabulary import Appclass, Band, JobKind, OnExit, OnFailure, Recheck, RestartPolicy, Runtime
+from borgish.wire.link import Exit
 
 JOBS = Path(__file__).parents[3] / "configs" / "jobs"
 ALL = sorted(path.stem for path in JOBS.glob("*.yaml"))
@@ -23,7 +25,7 @@ def example(name: str) -> JobSpec:
 
 def test_all_are_known() -> None:
     assert [
-        *("allocs", "batch", "container", "dedicated", "devices", "exclusive", "gang", "handover"),
+        *("allocs", "array", "batch", "container", "dedicated", "devices", "exclusive", "gang", "handover"),
         "in-allocs",
         *("placed", "preemptor", "retried", "rolling", "sidecar", "spread", "ticker", "web"),
     ] == ALL
@@ -49,6 +51,16 @@ def test_web() -> None:
     assert spec.health is not None
     assert spec.health.http == "/"
     assert spec.is_service
+
+
+@pytest.mark.parametrize(("index", "code"), [("0", 0), ("4", 42), ("9", 3)])
+def test_array_has_a_rule_for_each_of_its_codes(index: str, code: int) -> None:
+    spec = example("array")
+    assert (spec.tasks, spec.max_failures, spec.restart.counts_for_life) == (10, Share(2), True)
+    environment = {"PATH": os.defpath, "BORGISH_INDEX": index, **spec.env}
+    assert subprocess.run(spec.run, env=environment, check=False, timeout=30).returncode == code
+    ruled = what_follows(spec.on_exit, Exit(code=code))
+    assert ruled is {0: None, 42: OnExit.FAIL, 3: OnExit.FINISH}[code]
 
 
 def test_batch_runs_to_completion() -> None:
