@@ -5,6 +5,7 @@ and no decision of the master. Back-off doubles from 1 s to 5 min: Kubernetes' C
 """
 
 from collections.abc import Iterable
+from math import inf
 from signal import Signals
 
 import msgspec
@@ -37,7 +38,8 @@ class Backoff(msgspec.Struct, frozen=True):
         """Return this with one more failure that counts; keeps no more than the limit can ask about."""
         if not restart.attempts:
             return self
-        recent = [f for f in self.failures if now.mono - f.mono < restart.within_seconds]
+        within = inf if restart.counts_for_life else restart.within_seconds
+        recent = [f for f in self.failures if now.mono - f.mono < within]
         return msgspec.structs.replace(self, failures=(*recent, now)[-restart.attempts :])
 
     def exhausted(self, restart: Restart, before: int = 0) -> bool:

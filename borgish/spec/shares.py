@@ -9,7 +9,7 @@ from borgish.vocabulary import TASKS_PER_JOB_MAX
 
 RATE_MAX = 1000
 SHARE_PATTERN = "^([1-9][0-9]{0,3}|[1-9][0-9]?%)$"
-SHARE_OR_NONE_PATTERN = "^([0-9]{1,4}|[0-9]{1,2}%)$"
+SHARE_OR_NONE_PATTERN = "^([0-9]{1,4}|[0-9]{1,2}%|100%)$"
 _DAY_SECONDS = 86_400.0
 
 

@@ -149,7 +149,7 @@ def test_what_fails_too_often_is_dead(tried: Tried) -> None:
     said = tried.made.borgctl("job", "wait", "gives-up", "--for", "finished")
     assert said.code == 1, said
     assert "1 failed" in said.err
-    assert "exit code 5; failed 2 times within 10 min" in why
+    assert "exit code 5; failed 2 times, the limit of its restart.attempts" in why
     assert (task["state"], task["exit_code"], task["restarts"]) == ("dead", 5, 1)
 
 
