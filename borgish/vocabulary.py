@@ -170,6 +170,14 @@ class JobKind(StrEnum):
     ALLOC_SET = "alloc_set"  # envelopes of resources, for the tasks of other jobs (section 2.4)
 
 
+class Until(StrEnum):
+    """What of another job is waited for before a job starts."""
+
+    UP = "up"  # all its tasks are up
+    HEALTHY = "healthy"  # and answer their probe, where they have one
+    FINISHED = "finished"  # it ran to completion, and every task finished
+
+
 class Recheck(StrEnum):
     """What follows when a machine no longer meets the hard constraints of what runs there."""
 

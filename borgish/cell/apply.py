@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from borgish.cell import apply_apps, apply_limits, apply_machines
+from borgish.cell import apply_apps, apply_leases, apply_limits, apply_machines
+from borgish.cell.apply_leases import end_lease, lease_attempt, lease_running
 from borgish.cell.events import (
     AnyEvent,
     Elected,
@@ -26,11 +27,10 @@ from borgish.cell.events import (
     JobChanged,
     JobForgotten,
     JobHeld,
+    JobReady,
     JobReleased,
     JobRestored,
     JobSubmitted,
-    LeasesEnded,
-    LeasesFound,
     PlacesPromised,
     RolledBack,
     RolloutBegan,
@@ -49,15 +49,17 @@ from borgish.cell.events import (
 )
 from borgish.cell.failing import TRIAL_SECONDS, with_failure
 from borgish.cell.generations import note_decision
-from borgish.cell.leases import lease_of, unleased
+from borgish.cell.leases import lease_of
 from borgish.cell.lifecycle import (
     OF_ENDING,
     TaskEvent,
     drop_handovers,
     drop_promises,
+    end_wait,
     forget_failures,
     forget_job,
     grow,
+    let_wait,
     movable,
     require_row,
     set_handover,
@@ -81,6 +83,7 @@ from borgish.cell.model import (
     Task,
     TaskLease,
     Version,
+    Waits,
 )
 from borgish.cell.owners import owners_changed
 from borgish.spec.changes import same_program
@@ -95,6 +98,7 @@ def apply_entry(cell: Cell, entry: Entry) -> None:
     for event in entry.events:
         _APPLY[type(event)](cell, event, entry)
     note_decision(cell, entry)
+    cell.links.settle(cell.jobs, cell.demand.changed)
     cell.members.settle(cell.jobs, cell.budgets, cell.demand.changed)
     cell.demand.settle(cell.jobs, cell.rules.bands)
     cell.position = entry.position
@@ -124,7 +128,7 @@ def _entries_lost(cell: Cell, event: EntriesLost, entry: Entry) -> None:
     for key, job in cell.jobs.items():
         if job.spec.exclusive:
             for index in range(len(job.tasks)):
-                _lease(cell, key, index, TaskLease(0, "", job.spec.stop.grace_seconds))
+                lease_attempt(cell, key, index, TaskLease(0, "", job.spec.stop.grace_seconds))
             running = movable(job, range(len(job.tasks)), TaskEvent.EVICT)
             reason = "where it runs was lost with a part of the journal"
             transition(cell, job, running, TaskEvent.EVICT, entry.at, reason)
@@ -149,12 +153,13 @@ def _job_submitted(cell: Cell, event: JobSubmitted, entry: Entry) -> None:
         else:
             job.versioned_at, job.versioned_by = before.present.at, before.present.by
     cell.jobs[key] = job
+    job.waits = Waits(entry.at) if spec.after else None
     grow(cell, job, spec.tasks, entry.at)
     if before is not None and spec.exclusive and not before.spec.exclusive:
         for task in before.tasks:  # what was killed a moment ago may be ending yet
             if task.attempt and task.ending not in RESULTS:
                 lease = TaskLease(task.attempt, task.machine, before.spec.stop.grace_seconds)
-                _lease(cell, key, task.index, lease)
+                lease_attempt(cell, key, task.index, lease)
 
 
 def _keep_version(cell: Cell, job: Job, number: int, version: Version) -> None:
@@ -208,7 +213,9 @@ def _job_changed(cell: Cell, event: JobChanged, entry: Entry) -> None:
     job.generation = entry.position
     shrink(cell, job, event.spec.tasks)
     grow(cell, job, event.spec.tasks, entry.at)
-    _lease_running(cell, job)
+    if job.waits is not None and not event.spec.after:
+        end_wait(cell, job)
+    lease_running(cell, job)
     if event.version:
         _begin(cell, job, event.rollout)
         return
@@ -257,7 +264,7 @@ def _tasks_placed(cell: Cell, event: TasksPlaced, entry: Entry) -> None:
         task.attempt, task.machine, task.ports, task.restarts = entry.position, machine, given, 0
         task.devices, task.alloc, task.version = task_devices, alloc, job.version
         if job.spec.exclusive:
-            _lease(cell, job.key, index, lease_of(job.spec, cell.machines[machine], entry.position))
+            lease_attempt(cell, job.key, index, lease_of(job.spec, cell.machines[machine], entry.position))
         if job.held is not None and task.failed:
             trial_at = entry.at + TRIAL_SECONDS
             job.held = msgspec.structs.replace(
@@ -368,6 +375,10 @@ def _job_released(cell: Cell, event: JobReleased, _entry: Entry) -> None:
     touch(cell, job, failing)
 
 
+def _job_ready(cell: Cell, event: JobReady, _entry: Entry) -> None:
+    end_wait(cell, cell.jobs[event.job])
+
+
 def note_disrupted(job: Job, tasks: int, at: float) -> None:
     """Note that so many tasks were taken down on purpose, for ``disruption.max_rate``."""
     rate = job.spec.disruption.max_rate
@@ -383,7 +394,7 @@ def _tasks_ended(cell: Cell, event: TasksEnded, entry: Entry) -> None:
         task = job.tasks[index]
         task.reason = event.reasons[place]
         if event.ending in RESULTS:
-            _end_lease(cell, job.key, index, event.attempts[place] if event.attempts else task.attempt)
+            end_lease(cell, job.key, index, event.attempts[place] if event.attempts else task.attempt)
         if event.attempts:
             _return_to(task, next(each for each in lost[place] if each.attempt == event.attempts[place]))
         if event.exit_codes:
@@ -403,46 +414,8 @@ def _return_to(task: Task, lost: LostAttempt) -> None:
 def _tasks_resubmitted(cell: Cell, event: TasksResubmitted, entry: Entry) -> None:
     job = cell.jobs[event.job]
     transition(cell, job, event.indexes, TaskEvent.SUBMIT, entry.at)
-
-
-# Leases
-
-
-def _leases_found(cell: Cell, event: LeasesFound, _entry: Entry) -> None:
-    for index, lease in zip(event.indexes, event.leases, strict=True):
-        _lease(cell, event.job, index, lease)
-
-
-def _leases_ended(cell: Cell, event: LeasesEnded, _entry: Entry) -> None:
-    for index, attempt in zip(event.indexes, event.attempts, strict=True):
-        _end_lease(cell, event.job, index, attempt)
-
-
-def _lease_running(cell: Cell, job: Job) -> None:
-    """Let what runs of a job that has become exclusive have leases."""
-    if job.spec.exclusive:
-        for index, lease in list(unleased(cell, job)):
-            _lease(cell, job.key, index, lease)
-
-
-def _lease(cell: Cell, job: str, index: int, lease: TaskLease) -> None:
-    """Give an attempt a lease, in place of the one that it had, if any."""
-    there = cell.leases.setdefault(job, {})
-    others = (other for other in there.get(index, ()) if other.attempt != lease.attempt)
-    there[index] = (*others, lease)
-    cell.touched.leases.setdefault(job, set()).add(index)
-
-
-def _end_lease(cell: Cell, job: str, index: int, attempt: int) -> None:
-    there = cell.leases.get(job, {})
-    if index not in there:
-        return
-    there[index] = tuple(lease for lease in there[index] if lease.attempt != attempt)
-    if not there[index]:
-        del there[index]
-    if not there:
-        del cell.leases[job]
-    cell.touched.leases.setdefault(job, set()).add(index)
+    if event.in_order:
+        let_wait(cell, job, Waits(entry.at, event.indexes))
 
 
 # Rollbacks
@@ -495,11 +468,16 @@ def _restore(cell: Cell, one: JobRestored, reason: str, at: float, by: str) -> N
     job.submitted_at, job.submitted_by = one.submitted_at, one.submitted_by
     shrink(cell, job, one.tasks)
     grow(cell, job, one.tasks, at)
-    _lease_running(cell, job)
+    lease_running(cell, job)
     transition(cell, job, one.pending, TaskEvent.RESTORE_TO_PENDING, at, reason)
     for record in one.dead:
         _end_as(cell, job, record, at)
     _begin(cell, job, one.rollout)
+    if job.waits is not None:
+        end_wait(cell, job)
+    if one.waits:  # as then; but what runs goes on
+        pending = tuple(task.index for task in job.tasks if task.state is State.PENDING)
+        let_wait(cell, job, Waits(at, () if len(pending) == len(job.tasks) else pending))
 
 
 def _rollout_went_on(cell: Cell, event: RolloutWentOn, entry: Entry) -> None:
@@ -605,11 +583,11 @@ _APPLY: dict[type[AnyEvent], Callable[[Cell, Any, Entry], None]] = {
     FailuresForgotten: _failures_forgotten,
     JobHeld: _job_held,
     JobReleased: _job_released,
+    JobReady: _job_ready,
     TasksEnded: _tasks_ended,
     TasksResubmitted: _tasks_resubmitted,
-    LeasesFound: _leases_found,
-    LeasesEnded: _leases_ended,
     **apply_apps.APPLY,
+    **apply_leases.APPLY,
     **apply_machines.APPLY,
     **apply_limits.APPLY,
     RolledBack: _rolled_back,

@@ -19,6 +19,7 @@ from borgish.cell.lifecycle import TaskEvent, allows, movable
 from borgish.cell.lookup import find_app
 from borgish.cell.model import App, Cell, Job, task_count
 from borgish.cell.observed import Observed
+from borgish.cell.order import check_order, order_notes
 from borgish.cell.owners import OwnedByOther, merged
 from borgish.cell.rollback import same_version
 from borgish.cell.rollback_checks import check_kept
@@ -112,6 +113,10 @@ def plan_apply(cell: Cell, command: ApplyApp, actor: str, now: Now) -> AppPlan:
             changes.append(_change(cell, document, command, actor, now, beside))
         except Refused as refused:
             refusals.append(refused)
+    try:
+        check_order(cell, {change.job: change.spec for change in changes if change.events})
+    except Refused as refused:
+        refusals.append(refused)
     if refusals:
         raise _all(refusals, len(documents))
     without = [job for job in members(cell, key) if job.key not in own]
@@ -141,7 +146,7 @@ def _change(
     job = cell.jobs.get(key)
     if job is None:
         check_inside(cell, document.spec, beside)
-        return _submitted(cell, document.spec, 1, "created")
+        return _submitted(cell, document.spec, 1, "created", beside)
     if job.app not in ("", app) and not command.take_over:
         raise Conflict(
             f"{key} belongs to the application {job.app}",
@@ -155,7 +160,7 @@ def _change(
         if not _runs_again(job, spec, is_member=job.app == app):
             return JobChange(key, "unchanged", job.spec)
         check_inside(cell, spec, beside)
-        return _submitted(cell, spec, job.version + (job.spec != spec), "started again")
+        return _submitted(cell, spec, job.version + (job.spec != spec), "started again", beside)
     check_kept(job)
     if msgspec.structs.replace(job.spec, tasks=job.tasks_wanted) == spec:
         return _brought_back(cell, job)
@@ -169,9 +174,12 @@ def _change(
     return JobChange(key, what, spec, decision.events, asking, decision.notes, stopped)
 
 
-def _submitted(cell: Cell, spec: JobSpec, version: int, what: str) -> JobChange:
+def _submitted(
+    cell: Cell, spec: JobSpec, version: int, what: str, beside: Mapping[str, JobSpec]
+) -> JobChange:
     event = JobSubmitted(spec, version)
-    return JobChange(spec.key, what, spec, (event,), range(spec.tasks), tuple(job_warnings(cell, spec)))
+    notes = (*order_notes(cell, spec, beside), *job_warnings(cell, spec))
+    return JobChange(spec.key, what, spec, (event,), range(spec.tasks), notes)
 
 
 def _runs_again(job: Job, spec: JobSpec, *, is_member: bool) -> bool:
@@ -195,7 +203,7 @@ def _brought_back(cell: Cell, job: Job) -> JobChange:
     check_inside(cell, job.spec)
     tried = forgotten(cell, job, range(len(job.tasks)))
     live = [task.index for task in job.tasks if task.state is not State.DEAD]
-    events: tuple[AnyEvent, ...] = (TasksResubmitted(job.key, killed), *tried)
+    events: tuple[AnyEvent, ...] = (TasksResubmitted(job.key, killed, in_order=True), *tried)
     return JobChange(job.key, "started again", job.spec, events, sorted({*live, *killed}))
 
 
@@ -233,6 +241,9 @@ def uses(spec: JobSpec) -> Iterator[str]:
     """Yield the keys of the jobs that a job cannot do without."""
     if spec.inside:
         yield spec.inside
+    if spec.parent:
+        yield spec.parent
+    yield from (each.job for each in spec.after)
 
 
 def _owned_by_others(key: str, conflicts: Sequence[OwnedByOther]) -> Conflict:
@@ -297,13 +308,14 @@ def run(cell: Cell, _o: Observed, command: RunApp, actor: str, now: Now) -> Deci
             f"{_joined(live)} of {app.key} {'runs' if len(live) == 1 else 'run'} already",
             f"`borgctl app wait {app.key} --for finished` waits for it, `borgctl app kill {app.key}` ends it",
         )
-    changes = []
+    changes, beside = [], {key: document.spec for key, document in stages.items()}
     for key, document in stages.items():
         job = cell.jobs.get(key)
         spec = merged(document, job, app.key, actor).spec
         check_inside(cell, spec)
         version = 1 if job is None else job.version + (job.spec != spec)
-        changes.append(_submitted(cell, spec, version, "started"))
+        changes.append(_submitted(cell, spec, version, "started", beside))
+    check_order(cell, {change.job: change.spec for change in changes})
     _check_quotas(cell, changes, now)
     events = [event for change in changes for event in change.events]
     applied = AppApplied(app.spec, app.present.documents, app.version, elsewhere=elsewhere)

@@ -141,7 +141,9 @@ def _count(cell: Cell, observed: Observed, key: str) -> tuple[int, int]:
 def keep_availability(cell: Cell, observed: Observed) -> None:
     """Keep what is found out from now on."""
     down = {name for name, machine in cell.machines.items() if not machine.up}
-    observed.availability = Known(machines_down=down)
+    links = cell.links
+    changed = {*links.followers, *links.children}
+    observed.availability = Known(machines_down=down, changed=changed)
 
 
 def note_tasks(observed: Observed, job: str, indexes: Iterable[int]) -> None:
@@ -149,6 +151,7 @@ def note_tasks(observed: Observed, job: str, indexes: Iterable[int]) -> None:
     known = observed.availability
     if known is None:
         return
+    known.changed.add(job)
     if (there := known.jobs.get(job)) is not None:
         there.changed.update(indexes)
     if (rollout := known.rollouts.get(job)) is not None:
@@ -166,6 +169,10 @@ def note_touched(cell: Cell, observed: Observed, touched: Touched) -> None:
     for job, indexes in touched.tasks.items():
         _forget_rollout(known, job)
         note_tasks(observed, job, indexes)
+        link = cell.links.of(job)
+        known.changed.update(name for name, _ in link.awaited)
+        if link.parent:
+            known.changed.add(link.parent)
     for job in touched.jobs_gone | touched.tasks_gone.keys():
         _forget_rollout(known, job)
         note_tasks(observed, job, ())

@@ -203,6 +203,24 @@ class HoldJob(Command, frozen=True, tag=True):
     reason: str
 
 
+class EndWaits(Command, frozen=True, tag=True):
+    """Reconcilers: these jobs may start, since what they waited for is there; by job, in words."""
+
+    reasons: dict[str, str]
+
+
+class FailWaits(Command, frozen=True, tag=True):
+    """Reconcilers: what waits of these jobs has waited too long; by job, for what."""
+
+    reasons: dict[str, str]
+
+
+class EndChildren(Command, frozen=True, tag=True):
+    """Reconcilers: jobs end with their parents, which are over; by job, the parent."""
+
+    parents: dict[str, str]
+
+
 class ReleaseJob(Command, frozen=True, tag=True):
     """Reconcilers: hold a job no longer."""
 

@@ -26,12 +26,15 @@ from borgish.cell.commands import (
     CordonMachine,
     Decision,
     DrainMachines,
+    EndChildren,
     EndFailedJob,
     EndHandovers,
     EndIncoming,
     EndLeases,
+    EndWaits,
     EvictTasks,
     FailUpdate,
+    FailWaits,
     FinishRollouts,
     ForgetFailures,
     ForgetJob,
@@ -78,6 +81,7 @@ from borgish.cell.drains import is_forced
 from borgish.cell.events import (
     JobChanged,
     JobForgotten,
+    JobReady,
     JobSubmitted,
     LeasesEnded,
     PlacesPromised,
@@ -99,6 +103,14 @@ from borgish.cell.lifecycle import TaskEvent, allows, check_row, check_transitio
 from borgish.cell.lookup import find_job
 from borgish.cell.model import Cell, Job, task_count
 from borgish.cell.observed import Observed
+from borgish.cell.order import (
+    check_order,
+    decide_end_children,
+    decide_fail,
+    deferred,
+    order_notes,
+)
+from borgish.cell.order import decide_end as decide_end_wait
 from borgish.cell.rollback_checks import check_kept, decide_rollback
 from borgish.cell.rollout import decide_advance, decide_finish, decide_pause
 from borgish.cell.update import decide_update, restart_rollout, tasks_to_run, waits_for_somebody
@@ -142,10 +154,12 @@ def _submit(cell: Cell, _o: Observed, command: SubmitJob, _actor: str, now: Now)
     job = cell.jobs.get(key)
     if job is None or allows(job.state, TaskEvent.SUBMIT):
         check_inside(cell, spec)
+        check_order(cell, {key: spec})
         admit(cell, spec, range(spec.tasks), now.wall)
         text = f"{key} submitted: {task_count(spec.tasks)}"
         version = 1 if job is None else job.version + (job.spec != spec)
-        return Decision((JobSubmitted(spec, version),), key, text, tuple(job_warnings(cell, spec)))
+        notes = (*order_notes(cell, spec), *job_warnings(cell, spec))
+        return Decision((JobSubmitted(spec, version),), key, text, notes)
     check_kept(job)
     if msgspec.structs.replace(job.spec, tasks=job.tasks_wanted) == spec:
         return _submit_again(cell, job, now)
@@ -162,10 +176,12 @@ def _submit_again(cell: Cell, job: Job, now: Now) -> Decision:
     if not killed:
         return Decision(tried, job.key, text)
     check_inside(cell, job.spec)
+    check_order(cell, {job.key: job.spec})
     admit(cell, job.spec, killed, now.wall)
     again = f"{task_count(len(killed))} that {'was' if len(killed) == 1 else 'were'} killed"
     text = f"{text}; {again} {'is' if len(killed) == 1 else 'are'} pending again"
-    return Decision((TasksResubmitted(job.key, killed), *tried), job.key, text)
+    again_in_order = TasksResubmitted(job.key, killed, in_order=True)
+    return Decision((again_in_order, *tried), job.key, text, tuple(order_notes(cell, job.spec)))
 
 
 def _scale(cell: Cell, _o: Observed, command: ScaleJob, _actor: str, now: Now) -> Decision:
@@ -224,16 +240,21 @@ def _restart(cell: Cell, _o: Observed, command: RestartTasks, actor: str, now: N
     admit(cell, job.spec, dead, now.wall)
     reason = f"restarted by {actor}"
     again = (TasksResubmitted(job.key, dead),) * bool(dead)
+    # Who restarts what waits for other jobs wants it to start without them.
+    ready = deferred(cell, job)
+    at_once = (JobReady(job.key, ready, reason),) * bool(set(ready).intersection(chosen))
     tried = forgotten(cell, job, chosen)  # also of those that wait: their user wants them to be tried now
     text = f"{task_count(len(running) + len(dead))} of {job.key} restarted"
+    if at_once:
+        text = f"{text}; {task_count(len(ready))} waited for other jobs, and start without them"
     if command.hurried or not running:
         check_affected(cell, stopped_with(cell, job, running), command.max_affected)
         evicted = (TasksEvicted(job.key, running, Eviction.RESTART, reason),) * bool(running)
         moved = evicted_with(cell, job, running, reason)
-        return Decision((*evicted, *moved, *again, *tried), job.key, text)
+        return Decision((*at_once, *evicted, *moved, *again, *tried), job.key, text)
     began = restart_rollout(cell, job, running, actor, now)
     text = f"{text}, a few at a time" if len(running) > 1 else text
-    return Decision((began, *again, *tried), job.key, text, tuple(waits_for_somebody(job)))
+    return Decision((*at_once, began, *again, *tried), job.key, text, tuple(waits_for_somebody(job)))
 
 
 def _forget(cell: Cell, _o: Observed, command: ForgetJob, _actor: str, _now: Now) -> Decision:
@@ -349,6 +370,9 @@ _DECIDE: dict[type[Command], Callable[[Cell, Observed, Any, str, Now], Decision]
     EndHandovers: decide_end,
     HoldJob: decide_hold,
     ReleaseJob: decide_release,
+    EndWaits: decide_end_wait,
+    FailWaits: decide_fail,
+    EndChildren: decide_end_children,
     ForgetFailures: decide_forget,
     PlaceTasks: _place,
     PromisePlaces: _promise,

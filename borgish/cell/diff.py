@@ -251,7 +251,10 @@ def _job_lines(old: Job, new: Job, bands: Bands) -> tuple[str, ...]:
     state = (f"state: {old.state} -> {new.state}",) if old.state is not new.state else ()
     app = (f"application: {old.app or 'none'} -> {new.app or 'none'}",) if old.app != new.app else ()
     spec = differences(old.spec, new.spec, bands) if old.spec != new.spec else ()
-    return (*again, *state, *app, *spec)
+    waits = ("waits for other jobs", "waits for no other job")
+    now = waits[new.waits is None]
+    order = (f"start: {now}",) if (old.waits is None) is not (new.waits is None) else ()
+    return (*again, *state, *app, *order, *spec)
 
 
 # Tasks

@@ -221,6 +221,14 @@ class JobReleased(Event, frozen=True, tag=True):
     job: str
 
 
+class JobReady(Event, frozen=True, tag=True):
+    """Tasks of a job wait for no other job any more: they may be placed."""
+
+    job: str
+    indexes: tuple[int, ...]
+    reason: str = ""
+
+
 class TasksEnded(Event, frozen=True, tag=True):
     """Pending or Running -> Dead."""
 
@@ -239,6 +247,7 @@ class TasksResubmitted(Event, frozen=True, tag=True):
 
     job: str
     indexes: tuple[int, ...]
+    in_order: bool = False  # they wait for the jobs that theirs comes after
 
 
 class LeasesFound(Event, frozen=True, tag=True):
@@ -406,6 +415,7 @@ class JobRestored(msgspec.Struct, frozen=True, omit_defaults=True):
     earlier: dict[int, Version] = {}  # of a job that is no longer there: its versions before
     app: str = ""
     owners: dict[str, Owner] = {}
+    waits: bool = False  # what of it is pending waits for the jobs that it comes after
 
 
 class MachineRestored(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -515,6 +525,7 @@ AnyEvent = (
     | FailuresForgotten
     | JobHeld
     | JobReleased
+    | JobReady
     | TasksEnded
     | TasksResubmitted
     | LeasesFound

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from borgish.cell.allocs import is_alloc_set
 from borgish.cell.failing import AVOIDED_MAX
+from borgish.cell.links import Links
 from borgish.cell.model import Cell, Job, Task
 from borgish.cell.quotas import Demand
 from borgish.resources import DEVICE_MILLIS, Resources
@@ -42,12 +43,13 @@ def indexes_follow_records(cell: Cell) -> Iterator[str]:
     """What is placed and what waits follows from the tasks."""
     placed: dict[str, set[tuple[str, int]]] = {name: set() for name in cell.machines}
     waiting: dict[str, set[int]] = {}
+    deferred: dict[str, set[int]] = {}
     for key, job in cell.jobs.items():
         for task in job.tasks:
             if task.state is State.RUNNING:
                 placed.setdefault(task.machine, set()).add((key, task.index))
             elif task.state is State.PENDING:
-                waiting.setdefault(key, set()).add(task.index)
+                (deferred if _is_deferred(job, task) else waiting).setdefault(key, set()).add(task.index)
     arriving: dict[str, set[tuple[str, int]]] = {}
     for key, handovers in cell.handovers.items():
         for index, handover in handovers.items():
@@ -59,10 +61,33 @@ def indexes_follow_records(cell: Cell) -> Iterator[str]:
         yield "the index of incoming attempts does not follow from the handovers"
     if placed != cell.placed:
         yield "the index of placed tasks does not follow from the tasks"
-    if waiting != cell.waiting:
+    if (waiting, deferred) != (cell.waiting, cell.deferred):
         yield "the index of waiting tasks does not follow from the tasks"
     if cell.rolling != {key for key, job in cell.jobs.items() if job.rollout is not None}:
         yield "the index of jobs that lag behind a rollback does not follow from the jobs"
+
+
+def _is_deferred(job: Job, task: Task) -> bool:
+    return job.waits is not None and job.waits.covers(task.index)
+
+
+def jobs_wait_as_they_are_linked(cell: Cell) -> Iterator[str]:
+    """A job that waits names the jobs that it waits for, has tasks that do, and is found by those."""
+    links = Links(cell.jobs)
+    if (links.followers, links.children) != (cell.links.followers, cell.links.children):
+        yield "the index of jobs that wait for others, or end with them, does not follow from the jobs"
+    if links.deadlines != cell.links.deadlines:
+        yield "the index of deadlines does not follow from the jobs"
+    for key, job in cell.jobs.items():
+        if job.waits is None:
+            continue
+        if not job.spec.after or not cell.deferred.get(key):
+            yield f"{key} waits for other jobs, and names none or has no task that does"
+        for task in job.tasks:
+            if task.state is State.RUNNING and job.waits.covers(task.index):
+                yield f"{key}/{task.index} runs and waits for other jobs"
+            if task.promised and task.index in cell.deferred.get(key, ()):
+                yield f"{key}/{task.index} waits for other jobs and has a place promised"
 
 
 def demand_follows_records(cell: Cell) -> Iterator[str]:
@@ -291,6 +316,7 @@ def jobs_belong_to_applications(cell: Cell) -> Iterator[str]:
 CHECKS = (
     tasks_fill_their_jobs,
     indexes_follow_records,
+    jobs_wait_as_they_are_linked,
     demand_follows_records,
     running_tasks_have_a_place,
     machines_are_not_overfull,

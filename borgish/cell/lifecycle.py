@@ -25,7 +25,7 @@ from borgish.cell.events import (
     TasksRestarted,
     TasksResubmitted,
 )
-from borgish.cell.model import Cell, Handover, Job, Task
+from borgish.cell.model import Cell, Handover, Job, Task, Waits
 from borgish.errors import Conflict
 from borgish.vocabulary import FAILURES, Ending, State, task_name
 
@@ -240,7 +240,7 @@ def transition(
             job.pending -= 1
             if task.promised:
                 drop_promises(cell, job, (index,))
-            cell.waiting[key].discard(index)
+            cell.queue(job, index)[key].discard(index)
         elif state is State.RUNNING:
             job.running -= 1
             cell.placed[task.machine].discard((key, index))
@@ -259,7 +259,7 @@ def transition(
         task.state, task.since, task.reason, task.ending = target, at, reason, ending
         if target is State.PENDING:
             job.pending += 1
-            cell.waiting.setdefault(key, set()).add(index)
+            cell.queue(job, index).setdefault(key, set()).add(index)
         elif target is State.RUNNING:
             job.running += 1
             cell.placed[task.machine].add((key, index))
@@ -278,6 +278,9 @@ def _settle(cell: Cell, job: Job, indexes: Sequence[int], event: TaskEvent) -> N
         del cell.waiting[job.key]
     if job.failed or job.key in cell.partly_failed:
         _note_partly_failed(cell, job)
+    if job.waits is not None and not cell.deferred.get(job.key):
+        cell.deferred.pop(job.key, None)
+        job.waits = None  # nobody waits any more
     if event not in _GOES_ON:
         _drop_failures(cell, job, indexes)
         if _MOVES[event].target is State.PENDING:
@@ -356,10 +359,39 @@ def grow(cell: Cell, job: Job, tasks: int, at: float) -> None:
     fresh = range(len(job.tasks), tasks)
     job.tasks.extend(Task(index, since=at) for index in fresh)
     job.pending += len(fresh)
+    for index in fresh:
+        cell.queue(job, index).setdefault(job.key, set()).add(index)
     if fresh:
-        cell.waiting.setdefault(job.key, set()).update(fresh)
         _note_partly_failed(cell, job)
     touch(cell, job, fresh)
+
+
+def let_wait(cell: Cell, job: Job, waits: Waits) -> None:
+    """Let pending tasks of a job wait for other jobs, if it names any; what waited waits on."""
+    if not job.spec.after:
+        return
+    before, pending = job.waits, cell.waiting.pop(job.key, set())
+    if before is not None:
+        only = tuple(sorted({*before.only, *waits.only})) if before.only and waits.only else ()
+        waits = Waits(before.since, only)
+    job.waits = waits
+    for index in pending:
+        is_pending = job.tasks[index].state is State.PENDING  # else it looks for where it is replaced
+        if is_pending and waits.covers(index):
+            drop_promises(cell, job, (index,))
+        queue = cell.queue(job, index) if is_pending else cell.waiting
+        queue.setdefault(job.key, set()).add(index)
+    if not cell.deferred.get(job.key):
+        job.waits = None
+    touch(cell, job, ())
+
+
+def end_wait(cell: Cell, job: Job) -> None:
+    """Let what waited for other jobs look for machines."""
+    job.waits = None
+    if ready := cell.deferred.pop(job.key, None):
+        cell.waiting.setdefault(job.key, set()).update(ready)
+    touch(cell, job, ())
 
 
 def shrink(cell: Cell, job: Job, tasks: int) -> None:

@@ -10,6 +10,7 @@ import msgspec
 
 from borgish.bands import Bands
 from borgish.cell.budgets import Budget, Freeze, Members
+from borgish.cell.links import Links
 from borgish.cell.quotas import Demand, Quota
 from borgish.resources import Resources
 from borgish.spec.app import AppSpec, Document
@@ -257,6 +258,17 @@ class Held(msgspec.Struct, frozen=True):
     attempt: int = 0  # of that trial
 
 
+class Waits(msgspec.Struct, frozen=True, omit_defaults=True):
+    """That tasks of a job wait for other jobs before they start; see ``cell.order``."""
+
+    since: float  # seconds since 1970
+    only: tuple[int, ...] = ()  # of a job that runs: those that were submitted again; empty: all
+
+    def covers(self, index: int) -> bool:
+        """Return whether a task waits, if it is pending."""
+        return not self.only or index in self.only
+
+
 class Job(msgspec.Struct):
     """A user's job. ``tasks[i].index == i``. The counts follow from the tasks; ``apply`` keeps them."""
 
@@ -283,6 +295,7 @@ class Job(msgspec.Struct):
     disrupted: tuple[float, ...] = ()
     app: str = ""  # the key of the application that it belongs to; "": none
     owners: dict[str, Owner] = {}  # by field, as job files call it; the others are of who submitted it
+    waits: Waits | None = None  # while tasks of it are ``Cell.deferred``
 
     @property
     def state(self) -> State:
@@ -502,6 +515,7 @@ class Cell:
         self.placed: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of running tasks
         # By job: indexes of tasks that look for a machine, pending ones and those whose incoming attempts do.
         self.waiting: dict[str, set[int]] = {}
+        self.deferred: dict[str, set[int]] = {}  # by job: indexes of pending tasks that wait for other jobs
         self.arriving: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of incoming attempts
         self.promised: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of promised places
         self.failing: dict[str, set[int]] = {}  # by job: indexes of tasks that failed and do not run well yet
@@ -509,6 +523,7 @@ class Cell:
         self.partly_failed: set[str] = set()  # jobs that are not dead and have tasks that failed for good
         self.demand: Demand  # what users ask for
         self.members: Members  # of budgets
+        self.links: Links  # between jobs
         self.touched = Touched()
         self.reindex()
 
@@ -536,9 +551,10 @@ class Cell:
     def reindex(self) -> None:
         """Make the indexes from the records."""
         self.placed = {name: set() for name in self.machines}
-        self.waiting = {}
+        self.waiting, self.deferred = {}, {}
         self.promised = {}
         self.failing = {}
+        self.links = Links(self.jobs)
         self.demand = Demand(self.jobs, self.rules.bands)
         self.members = Members(self.jobs, self.budgets.values())
         self.rolling = {key for key, job in self.jobs.items() if job.rollout is not None}
@@ -553,7 +569,7 @@ class Cell:
                 if task.state is State.RUNNING:
                     self.placed.setdefault(task.machine, set()).add((job.key, task.index))
                 elif task.state is State.PENDING:
-                    self.waiting.setdefault(job.key, set()).add(task.index)
+                    self.queue(job, task.index).setdefault(job.key, set()).add(task.index)
                     if task.promised:
                         self.promised.setdefault(task.promised, set()).add((job.key, task.index))
         self.arriving = {}
@@ -563,6 +579,11 @@ class Cell:
                     self.arriving.setdefault(handover.machine, set()).add((key, index))
                 else:
                     self.waiting.setdefault(key, set()).add(index)
+
+    def queue(self, job: Job, index: int) -> dict[str, set[int]]:
+        """Return the index in which a pending task of a job is: ``deferred`` or ``waiting``."""
+        waits = job.waits
+        return self.deferred if waits is not None and waits.covers(index) else self.waiting
 
     def task(self, name: str) -> Task | None:
         """Return a task by its name, or None."""

@@ -122,7 +122,8 @@ class Known(msgspec.Struct, eq=False):
     about, and who tells of changes.
 
     ``machines_down`` are those that were not up, as far as they were told of. ``calm`` are jobs whose
-    rollouts have nothing to do until the next resync, unless something of the job changes.
+    rollouts have nothing to do until the next resync, unless something of the job changes. ``changed`` are
+    jobs of which something has since ``reconcilers.order`` looked at them.
     """
 
     jobs: dict[str, KnownJob] = {}
@@ -130,6 +131,8 @@ class Known(msgspec.Struct, eq=False):
     rollouts: dict[str, KnownRollout] = {}
     calm: set[str] = set()
     machines_down: set[str] = set()
+    changed: set[str] = set()  # jobs, for those that wait for them or end with them
+    settling: set[str] = set()  # jobs of which only time may make what others wait for
 
 
 class Observed:

@@ -340,11 +340,13 @@ def _restored(
     earlier: Mapping[int, Version] | None = None,
 ) -> JobRestored:
     at, by = job.submitted_at, job.submitted_by
+    waits = job.waits is not None  # who waited then, waits again; who did not, is placed at once
     return JobRestored(
         *(job.key, job.uid, spec, generation, at, by, spec.tasks, pending, dead, rollout, version),
         dict(earlier or {}),
         job.app,
         job.owners,
+        waits,
     )
 
 

@@ -21,6 +21,7 @@ from borgish.cell.allocs import refused_inside
 from borgish.cell.commands import Decision, RollBack
 from borgish.cell.events import RolledBack
 from borgish.cell.model import Cell, Job, task_count
+from borgish.cell.order import descendants
 from borgish.cell.quotas import Quota, quota_key, split_quota_key
 from borgish.cell.rollback import Plan, plan
 from borgish.clock import Now
@@ -50,8 +51,9 @@ def decide_rollback(cell: Cell, then: Cell, command: RollBack, actor: str, now: 
         apps=found.apps,
         apps_gone=found.apps_gone,
     )
+    who = f"{_scope(cell, command)}{_with_children(found, command)}"
     text = (
-        f"{_scope(cell, command)} is rolled back to position {command.to} by {actor}, on timeline "
+        f"{who} is rolled back to position {command.to} by {actor}, on timeline "
         f"{event.timeline}: {task_count(found.stopped)} to stop, {found.started} to start, "
         f"{found.running - found.stopped} go on"
     )
@@ -81,15 +83,16 @@ def plan_rollback(cell: Cell, then: Cell, command: RollBack, now: Now) -> Plan:
                 f"there is no job {key}, and at position {command.to} there was none",
                 "Name jobs in full, like ann/web",
             )
+    only = rolled_back_with(cell, then, command)
     found = plan(
         cell,
         then,
-        command.only,
+        only,
         now.wall,
         hurried=command.hurried,
         reason=reason_of(command),
     )
-    jobs = (cell.jobs[key] for key in cell.rolling if not command.only or key in command.only)
+    jobs = (cell.jobs[key] for key in cell.rolling if not only or key in only)
     behind = sum(len(job.rollout.attempts) for job in jobs if job.rollout is not None)
     if found.is_empty and behind:
         raise Conflict(
@@ -102,6 +105,11 @@ def plan_rollback(cell: Cell, then: Cell, command: RollBack, now: Now) -> Plan:
             "There is nothing to roll back; `borgctl history` shows what happened",
         )
     return found
+
+
+def rolled_back_with(cell: Cell, then: Cell, command: RollBack) -> frozenset[str]:
+    """Return the jobs that a rollback is about: those named, with all that ends, or ended, with them."""
+    return descendants(cell, command.only) | descendants(then, command.only)
 
 
 def check_allowed(cell: Cell, then: Cell, found: Plan, command: RollBack, now: Now) -> None:
@@ -123,6 +131,11 @@ def check_kept(job: Job) -> None:
             f"{task_count(len(job.rollout.attempts))} still to be stopped",
             f"end it at once with `borgctl job kill {job.key}`; then it can be submitted again",
         )
+
+
+def _with_children(found: Plan, command: RollBack) -> str:
+    children = [one.job for one in found.jobs if one.job not in command.only] if command.only else []
+    return f" with {', '.join(children)}" if children else ""
 
 
 def _scope(cell: Cell, command: RollBack) -> str:

@@ -25,6 +25,7 @@ from borgish.cell.events import (
 from borgish.cell.handover import handover_words, is_late
 from borgish.cell.model import Cell, Job, Machine, Rollout, Task, exit_text
 from borgish.cell.observed import KnownRollout, Observed, Remaining
+from borgish.cell.order import is_paused_for_update
 from borgish.cell.room import Room, free_on
 from borgish.cell.suitability import unmet_constraints
 from borgish.clock import Now
@@ -216,9 +217,14 @@ def decide_pause(cell: Cell, _o: Observed, command: PauseRollouts, _actor: str, 
         for key, reason in command.reasons.items()
         if key in cell.rolling
         and (rollout := cell.jobs[key].rollout) is not None
-        and (rollout.hold is None if command.hold else not rollout.paused)
+        and (rollout.hold is None if command.hold else may_pause(rollout, reason))
     )
     return Decision(paused, "", "a rollout is paused")
+
+
+def may_pause(rollout: Rollout, reason: str) -> bool:
+    """Return whether it is news that a rollout waits for this. For what other jobs it waits, may change."""
+    return not rollout.paused or (is_paused_for_update(rollout.paused) and rollout.paused != reason)
 
 
 def decide_finish(cell: Cell, _o: Observed, command: FinishRollouts, _actor: str, _now: Now) -> Decision:
@@ -374,6 +380,8 @@ def _not_settled(
     cell: Cell, observed: Observed, job: Job, rollout: Rollout, task: Task, now: Now, who: str
 ) -> NotReady | None:
     if task.state is State.PENDING:
+        if task.index in cell.deferred.get(job.key, ()):
+            return None  # nothing is learned from what starts after other jobs
         refused = observed.refused.get(job.key, "")
         if task.failed:
             last = task.failed[-1]

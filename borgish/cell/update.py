@@ -31,6 +31,7 @@ from borgish.cell.lifecycle import TaskEvent, check_row
 from borgish.cell.lookup import find_job
 from borgish.cell.model import Cell, Job, Rollout, Task, task_count
 from borgish.cell.observed import Observed
+from borgish.cell.order import check_order, order_notes
 from borgish.cell.rollback import same_version
 from borgish.cell.rollback_checks import check_kept
 from borgish.cell.rollout import Changes
@@ -109,6 +110,8 @@ def decide_update(
     check_kept(job)
     _check_same_job(job, spec)
     check_inside(cell, spec, beside)
+    if beside is None:  # else all of them are checked together
+        check_order(cell, {spec.key: spec})
     found = update_plan(cell, job, spec)
     check_fewer(cell, job, spec.tasks, allowed=len(job.tasks))
     fewer = range(spec.tasks, len(job.tasks))
@@ -123,9 +126,10 @@ def decide_update(
         reason = f"scaled from {job.tasks_wanted} to {task_count(spec.tasks)}"
     rollout = _rollout_of(cell, job, spec, found, reason, now, undoes=undoes) if is_new else None
     moved = evicted_with(cell, job, fewer, reason)
-    again = (TasksResubmitted(job.key, found.again),) * bool(found.again)
+    again = (TasksResubmitted(job.key, found.again, in_order=True),) * bool(found.again)
     tried = forgotten(cell, job, range(spec.tasks)) if is_new else ()  # of another program nothing is known
-    notes = [*job_warnings(cell, spec), *_no_room(cell, job, spec, found, now)]
+    in_order = [] if spec.after == job.spec.after and not found.again else order_notes(cell, spec)
+    notes = [*in_order, *job_warnings(cell, spec), *_no_room(cell, job, spec, found, now)]
     changed = JobChanged(job.key, spec, version, rollout)
     text = f"{job.key} is {reason}{_in_words(job, spec, found, rollout) if is_new else ''}"
     return Decision((changed, *moved, *again, *tried), job.key, text, tuple(notes))

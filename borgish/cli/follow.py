@@ -153,6 +153,7 @@ class Course:
         self._is_patient = timeout_seconds is None
         self._clock = Deadline(float("inf"))
         self._rolled_at: float | None = None  # when a rollout was last seen under way
+        self._waited_until = 0.0  # when it was last seen to wait for other jobs
         self._version = 0  # that was to come, when it was first looked at
         self._is_lost = False  # the master did not answer when it was last asked
         self._is_gone = False  # there is no such job any more
@@ -169,9 +170,11 @@ class Course:
         """Seconds until it is given up. A rollout has its own deadline, and ends by itself."""
         if not self._is_patient:
             return max(0.0, self._timeout_seconds - self._clock.spent)
-        if self._is_rolling and not self._is_lost:
+        is_waiting = self._detail is not None and self._detail.job.waiting
+        if (self._is_rolling or is_waiting) and not self._is_lost:
             return float("inf")
-        return max(0.0, (self._rolled_at or 0.0) + self._timeout_seconds - self._clock.spent)
+        counted_from = max(self._rolled_at or 0.0, self._waited_until)
+        return max(0.0, counted_from + self._timeout_seconds - self._clock.spent)
 
     @property
     def wait_seconds(self) -> float:
@@ -189,6 +192,8 @@ class Course:
             self._version = self._version or detail.job.version
             if detail.rollout is not None:
                 self._rolled_at, self._settled_at = asked_at, None
+            if detail.job.waiting:  # the time that it waits for other jobs is none in which it finds no place
+                self._waited_until = asked_at
             self.line = self._words(detail)
             code = verdict(detail.job, self._goal, detail.rollout)
             if self._goal is not Goal.UP:
@@ -347,7 +352,9 @@ def one_line(job: JobView) -> str:
         return f"{job.name}: {job.finished} of {plural(job.tasks, 'task')} finished"
     counts = [f"{job.up} of {plural(job.tasks, 'task')} up"]
     counts += outcomes(job.finished, job.failed, job.killed)
-    counts += [f"{job.pending} pending"] if job.pending else []
+    placed = job.pending - job.waiting
+    counts += [f"{placed} pending"] if placed else []
+    counts += [f"{job.waiting} waiting"] if job.waiting else []
     reason = f": {safe(job.reason)}" if job.reason else ""
     return f"{job.name}: {', '.join(counts)}{reason}"
 

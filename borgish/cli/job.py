@@ -375,6 +375,8 @@ def _what_it_is(detail: JobDetail) -> str:
             ("skipped", last_words(detail, last) if last and last.skipped and not detail.rollout else ""),
             ("tasks", _counts(detail)),
             ("reason", job.reason),
+            ("starts after", ", ".join(map(str, detail.spec.after))),
+            ("ends with", detail.spec.parent),
             ("priority", f"{job.priority} ({job.band}), {job.appclass}"),
             ("submitted", f"{age(job.submitted_at)} ago by {job.submitted_by}"),
         ]
@@ -385,7 +387,8 @@ def _counts(detail: JobDetail) -> str:
     job = detail.job
     not_up = {"not healthy yet" if phase is Phase.UP else phase: n for phase, n in detail.not_up.items()}
     running = job.running if job.up is None else 0  # else they are counted by their phases
-    live = {"up": job.up, **not_up, "pending": job.pending, "running": running}
+    pending = {"pending": job.pending - job.waiting, "waiting": job.waiting}
+    live = {"up": job.up, **not_up, **pending, "running": running}
     counts = [f"{count} {word}" for word, count in live.items() if count]
     return f"{job.tasks}: {', '.join([*counts, *outcomes(job.finished, job.failed, job.killed)])}"
 

@@ -85,7 +85,8 @@ def problem_lines(
 def refusal_lines(refusal: RefusalView) -> list[str]:
     """Return why some tasks are not placed, and the way out."""
     who = f"{refusal.job}/{refusal.indexes}" if refusal.indexes else refusal.job
-    lines = [f"  {safe(who)} ({plural(refusal.tasks, 'task')}) pending: {safe(refusal.text)}"]
+    word = "waiting" if refusal.in_order else "pending"
+    lines = [f"  {safe(who)} ({plural(refusal.tasks, 'task')}) {word}: {safe(refusal.text)}"]
     if refusal.waits_for and refusal.waits_for not in refusal.hint:
         lines.append(f"    waits for {safe(refusal.waits_for)}")
     return [*lines, f"    hint: {safe(refusal.hint)}"] if refusal.hint else lines

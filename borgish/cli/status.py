@@ -110,7 +110,8 @@ def _task_counts(view: StatusView) -> str:
     up = "" if view.up is None else f" ({view.up} up)"
     ended = ", ".join(outcomes(view.finished, view.failed, view.killed))
     dead = f"{view.dead} dead" + (f" ({ended})" if ended else "")
-    counts = f"{view.pending} pending, {view.running} running{up}, {dead}"
+    after = f" ({view.waiting} after other jobs)" if view.waiting else ""
+    counts = f"{view.pending} pending{after}, {view.running} running{up}, {dead}"
     return f"{view.tasks}: {counts}" if view.tasks else "0"
 
 

@@ -153,7 +153,9 @@ def _counts(status: StatusView, width: int) -> Line:
         words(f"{status.up} up", Role.GOOD if status.up else Role.PLAIN),
     ]
     pieces += [words(f"{starting} not up", Role.WARN)] if starting > 0 else []
-    pieces += [words(f"{status.pending} pending", Role.WARN)] if status.pending else []
+    pending = status.pending - status.waiting
+    pieces += [words(f"{pending} pending", Role.WARN)] if pending else []
+    pieces += [words(f"{status.waiting} after other jobs", Role.DIM)] if status.waiting else []
     pieces += [words(f"{status.failed} failed", Role.BAD)] if status.failed else []
     pieces += [words(f"{status.finished} finished", Role.DIM)] if status.finished else []
     pieces += [words(f"{status.killed} killed", Role.DIM)] if status.killed else []

@@ -220,7 +220,7 @@ def _what_of_it(job: JobView) -> str:
 
 def _refusal(refusal: RefusalView, width: int, named: int) -> Iterator[Line]:
     pieces = [name(refusal.job, named), piece(str(refusal.tasks), _COUNT_COLUMNS, right=True)]
-    yield line(pieces, width, refusal.text, Role.WARN)
+    yield line(pieces, width, refusal.text, Role.PLAIN if refusal.in_order else Role.WARN)
     if refusal.hint:
         yield line([Piece("    hint: ", Role.DIM)], width, refusal.hint)
 

@@ -2,10 +2,12 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import TypeVar
 
 from borgish.api.services import Reading
 from borgish.api.views.events import event_views
+from borgish.api.views.order import order_refusal
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
 from borgish.cell.events import Entry
@@ -50,16 +52,21 @@ class _Refusals(Mapping[str, tuple[RefusalView, ...]]):
     """The refusals of each job, in words when they are asked for: most reads need a few of them."""
 
     def __init__(self, core: Core) -> None:
+        self._cell, self._observed = core.cell, core.observed
         self._jobs, self._refusals = core.cell.jobs, core.refusals
 
     def __getitem__(self, job: str) -> tuple[RefusalView, ...]:
-        return tuple(self._view(refusal) for refusal in self._refusals[job])
+        if job not in self._refusals and job not in self._cell.deferred:
+            raise KeyError(job)
+        refused = [self._view(refusal) for refusal in self._refusals.get(job, ())]
+        waits = order_refusal(self._cell, self._observed, self._jobs[job]) if job in self._jobs else None
+        return (waits, *refused) if waits is not None else tuple(refused)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._refusals)
+        return chain(self._refusals, (key for key in self._cell.deferred if key not in self._refusals))
 
     def __len__(self) -> int:
-        return len(self._refusals)
+        return len(self._refusals.keys() | self._cell.deferred.keys())
 
     def _view(self, refusal: Refusal) -> RefusalView:
         tasks = self._jobs[refusal.job].tasks

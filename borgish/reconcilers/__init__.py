@@ -10,7 +10,8 @@ at every step.
 
 The order matters: a machine's state is settled before the tasks on it are evaluated, what a rollback wants of
 tasks before they are placed, and tasks before the jobs they belong to. Of the reasons to leave a machine,
-that it is down comes first. What fails is held before it is placed again.
+that it is down comes first. What fails is held before it is placed again. What ends with its parent does
+not start, and what starts after other jobs is placed by the same step.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,6 +29,8 @@ from borgish.reconcilers import (
     leases,
     machines,
     max_failures,
+    order,
+    parents,
     rollout,
     stranded,
     suitability,
@@ -58,6 +61,8 @@ RECONCILERS: tuple[Reconciler, ...] = (
     Reconciler("leases", leases.reconcile),
     Reconciler("failing", failing.reconcile),
     Reconciler("max_failures", max_failures.reconcile),
+    Reconciler("parents", parents.reconcile, between=parents.reconcile),
+    Reconciler("order", order.reconcile, between=order.reconcile_between),
     Reconciler("jobs", jobs.reconcile),
 )
 """In the order in which they run."""

@@ -25,6 +25,7 @@ from borgish.cell.disruption import Gate
 from borgish.cell.handover import is_late
 from borgish.cell.model import Cell, Job, Rollout, task_count
 from borgish.cell.observed import Observed
+from borgish.cell.order import waits_for_update
 from borgish.cell.rollout import (
     NotReady,
     changed_tasks,
@@ -32,6 +33,7 @@ from borgish.cell.rollout import (
     let_go,
     makes_room,
     max_at_a_time,
+    may_pause,
     not_ready,
     stoppable,
     unsettled_first,
@@ -95,13 +97,16 @@ def _go_on(
         chosen: list[int] = []
         if rollout.hurried:
             chosen = stoppable(cell, job, found.to_stop)
+        elif rollout.hold is None and (blocked := waits_for_update(cell, job)):
+            if may_pause(rollout, blocked):
+                wanted.pause[key] = blocked
         elif rollout.hold is None and (is_resync or (rollout.at == now.wall and not rollout.has_begun)):
             waits = not_ready(cell, observed, job, judged)
             running = stoppable(cell, job, found.to_stop)
             chosen = _next(cell, observed, job, running, waits, gate, left, wanted, judged)
             goes_on = chosen or key in wanted.hand_over
-            is_stuck = not goes_on and key not in wanted.fail and not rollout.paused
-            if is_stuck and waits is not None and waits.pauses(now):
+            is_stuck = not goes_on and key not in wanted.fail
+            if is_stuck and waits is not None and waits.pauses(now) and may_pause(rollout, waits.reason):
                 wanted.pause[key] = waits.reason
         left = max(0, left - len(chosen) - len(wanted.hand_over.get(key, ((), ""))[0]))
         if chosen or found.stops_nothing:

@@ -66,6 +66,9 @@ FIELDS: dict[str, TaskChange | Fixed] = {
     "update": IN_PLACE,
     "on_exit": IN_PLACE,
     "max_failures": IN_PLACE,
+    # Whom it waits for is a matter of its next start.
+    "after": IN_PLACE,
+    "parent": IN_PLACE,
     "exclusive": RESTART,  # the lease is its program's from its start on
 }
 """By the field of ``JobSpec``."""

@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 
 from borgish.bands import DEFAULT_BANDS, Bands
-from borgish.spec.document import Node, Sequence
+from borgish.spec.document import Node, Scalar, Sequence
 from borgish.spec.job import (
     MACHINE,
     WITHIN_SECONDS_MAX,
     Affinity,
+    After,
     Constraint,
     Disruption,
     ExitRule,
@@ -69,6 +70,7 @@ from borgish.vocabulary import (
     Recheck,
     RestartPolicy,
     Runtime,
+    Until,
 )
 
 ENV_MAX = 128
@@ -347,6 +349,44 @@ def _make_toleration(values: Values) -> Toleration | None:
 _TOLERATION = Record("a toleration", _TOLERATION_FIELDS, "{taint: maintenance, for: 1h}", _make_toleration)
 TOLERATIONS = ListOf(_TOLERATION, 32, "[{taint: dedicated, value: ml}]")
 
+# Before which jobs it does not start, and with which it ends.
+
+AFTER_MAX = 16
+_JOB = Text(127, rf"{NAME_PATTERN}(/{NAME_PATTERN})?", "a job, like db or ann/db")
+_AFTER_FIELDS = (
+    Field("job", _JOB, "the job that has to be there first, like db or ann/db", required=True),
+    Field(
+        "until",
+        Choice(Until),
+        "up, healthy or finished; finished for a job that runs to completion, else healthy, unless given",
+    ),
+    Field(
+        "within",
+        duration(1, 366 * _DAY_SECONDS, "10m"),
+        "tasks that have waited for so long fail; they wait for good unless given",
+        "within_seconds",
+    ),
+)
+
+
+def _make_after(values: Values) -> After | None:
+    return After(**values.given) if "job" in values.given else None
+
+
+class _After:
+    """One of them: its name alone, or with what is waited for."""
+
+    _record = Record("an entry of after", _AFTER_FIELDS, "{job: db, until: healthy}", _make_after)
+
+    def read(self, node: Node, place: Place, /) -> After | None:
+        return After(_JOB.read(node, place)) if isinstance(node, Scalar) else self._record.read(node, place)
+
+    def schema(self) -> Schema:
+        return {"anyOf": [_JOB.schema(), self._record.schema()]}
+
+
+AFTER = ListOf(_After(), AFTER_MAX, "[db], or [{job: db, until: healthy}]", one=lambda text: f"[{text}]")
+
 DISRUPTION_FIELDS = (
     Field(
         "max_unavailable",
@@ -453,6 +493,8 @@ JOB_FIELDS = (
         "preempt_within_seconds",
     ),
     Field("update", UPDATE, "how its running tasks change with it"),
+    Field("after", AFTER, "jobs that have to be there before its tasks start"),
+    Field("parent", _JOB, "the job that it ends with"),
     Field("disruption", DISRUPTION, "how many of its tasks may be down on purpose, and how often"),
     Field(
         "overrides",

@@ -7,7 +7,16 @@ import msgspec
 
 from borgish.resources import Resources
 from borgish.spec.shares import Rate, Share
-from borgish.vocabulary import Appclass, JobKind, OnExit, OnFailure, Recheck, RestartPolicy, Runtime
+from borgish.vocabulary import (
+    Appclass,
+    JobKind,
+    OnExit,
+    OnFailure,
+    Recheck,
+    RestartPolicy,
+    Runtime,
+    Until,
+)
 
 MACHINE = "machine"
 """What spread and affinity are over when no attribute is named: each machine is a value of its own."""
@@ -185,6 +194,23 @@ class Update(msgspec.Struct, frozen=True):
     handover: bool = False
 
 
+class After(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A job that has to be there before this one starts (section 2.3 of the Borg paper: "defer the start of a
+    job until a prior one finishes"; systemd's After, Compose's depends_on).
+
+    ``until`` None: it is finished where it runs to completion, else healthy. When the tasks have waited for
+    ``within_seconds``, they fail; 0: they wait for good.
+    """
+
+    job: str  # its key: user/name
+    until: Until | None = None
+    within_seconds: float = 0.0
+
+    def __str__(self) -> str:
+        until = f" ({self.until})" if self.until is not None else ""
+        return f"{self.job}{until}" + f" within {self.within_seconds:g}s" * bool(self.within_seconds)
+
+
 class Program(msgspec.Struct, frozen=True, omit_defaults=True):
     """One more program of each task (a sidecar): starts, runs and ends with it, in its limits."""
 
@@ -245,6 +271,8 @@ class JobSpec(msgspec.Struct, frozen=True):
     on_exit: tuple[ExitRule, ...] = ()  # the first that matches counts
     # When more of its tasks failed the rest is ended (Kubernetes' maxFailedIndexes); None: no limit.
     max_failures: Share | None = None
+    after: tuple[After, ...] = ()  # see ``cell.order``
+    parent: str = ""  # the key of the job that it ends with; "": none
 
     @property
     def key(self) -> str:

@@ -83,7 +83,11 @@ def _fill_in(given: dict[str, Any], default_user: str) -> JobSpec:
         "appclass": Appclass.LATENCY_SENSITIVE if is_service else Appclass.BATCH,
         **given,
         "resources": resources,
-        "inside": job_key(user, inside) if inside and "/" not in inside else inside,
+        "inside": _key(user, inside),
+        "after": tuple(
+            msgspec.structs.replace(each, job=_key(user, each.job)) for each in given.get("after", ())
+        ),
+        "parent": _key(user, given.get("parent", "")),
         "group": tuple(Program(name, **rest) for name, rest in given.get("group", {}).items()),
         "health": health,
         "overrides": {
@@ -92,6 +96,11 @@ def _fill_in(given: dict[str, Any], default_user: str) -> JobSpec:
         },
     }
     return JobSpec(**filled)
+
+
+def _key(user: str, named: str) -> str:
+    """Return the key of a job that is named alone, or with its user; "" for none."""
+    return job_key(user, named) if named and "/" not in named else named
 
 
 def _lay_over(base: Resources, given: dict[str, Any]) -> Resources:
@@ -197,6 +206,24 @@ def check_handover(values: Values) -> None:
         place.report(node, message, "remove it; jobs outside of alloc sets have it")
     if given.get("gang"):
         place.report(node, "a gang changes as a whole, and not task by task", "remove handover, or gang")
+
+
+def check_order(values: Values) -> None:
+    """Nothing waits for itself, for one job twice, or ends with itself. Circles are found at submit."""
+    name, user = values.given.get("name", ""), values.given.get("user", "")
+    own = {name, f"{user}/{name}"} if name else set()
+    node, seen = values.nodes.get("after"), set[str]()
+    items = node.items if isinstance(node, Sequence) else ()
+    for number, item in enumerate(items):
+        named = item.text if isinstance(item, Scalar) else _text_at(item, "job")
+        spot = values.place.at("after").item(number)
+        if named in own:
+            spot.report(item, "a job cannot wait for itself", "name the job that has to be there first")
+        elif named and named in seen:
+            spot.report(item, f"{quote(named)} is given twice", "keep one of them")
+        seen.add(named)
+    if values.given.get("parent") in own:
+        values.report("parent", "a job cannot be its own parent", "name the job that it ends with")
 
 
 def check_group(values: Values) -> None:
@@ -340,6 +367,7 @@ CHECKS = (
     check_alloc_set,
     check_completion,
     check_handover,
+    check_order,
     check_group,
     check_health_port,
     check_overrides,

@@ -121,6 +121,7 @@ jobs = Table(
     Column("versioned_by", Text, nullable=False, server_default=""),
     Column("held", Text, nullable=False, server_default=""),  # why; "": it is not
     Column("app", Text, nullable=False, server_default=""),  # the application that it belongs to
+    Column("waits_since", Double, nullable=False, server_default="0"),  # for other jobs; 0: it does not
 )
 
 # The specifications that a job had before its present one.
@@ -345,6 +346,7 @@ def job_row(job: Job, bands: Bands) -> Row:
         without_nul(job.versioned_by),
         without_nul(job.held.reason) if job.held else "",
         job.app,
+        job.waits.since if job.waits else 0.0,
     )
 
 

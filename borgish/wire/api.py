@@ -151,6 +151,7 @@ class JobView(msgspec.Struct, frozen=True):
     version: int = 1  # of its specification
     held: bool = False  # its tasks fail wherever they are: what failed is tried once a minute
     app: str = ""  # the application that it belongs to, as user/name
+    waiting: int = 0  # of the pending tasks, those that wait for the jobs that it comes after
 
 
 class OwnerView(msgspec.Struct, frozen=True):
@@ -241,6 +242,7 @@ class RefusalView(msgspec.Struct, frozen=True, omit_defaults=True):
     hint: str = ""
     since: str = ""
     impossible: bool = False  # it can never fit on the machines of the cell, not even on empty ones
+    in_order: bool = False  # they wait for the jobs that theirs comes after, not for a place
     waits_for: str = ""  # what would let it fit if it came about: "room on m1, m2 and 3 more"
 
 
@@ -433,6 +435,7 @@ class StatusView(msgspec.Struct, frozen=True):
     killed: int = 0
     rollbacks_paused: tuple[str, ...] = ()  # why, each with the name of the job; the first few
     frozen: str = ""  # by whom, since when and why nothing is taken down on purpose; "" where it may be
+    waiting: int = 0  # of the pending tasks, those that wait for the jobs that theirs come after
     machines_draining: int = 0  # also those that are empty by now
     draining: tuple[str, ...] = ()  # why, and what is left, each with the name of the machine; the first few
 

@@ -24,6 +24,7 @@ from borgish.cell.events import (
     JobChanged,
     JobForgotten,
     JobHeld,
+    JobReady,
     JobReleased,
     JobRestored,
     JobSubmitted,
@@ -211,6 +212,11 @@ def _job_held(event: JobHeld, _entry: Entry) -> Iterator[_Line]:
 
 def _job_released(event: JobReleased, _entry: Entry) -> Iterator[_Line]:
     yield _Line("released", f"{event.job} is held no longer: what had failed of it runs well", event.job)
+
+
+def _job_ready(event: JobReady, _entry: Entry) -> Iterator[_Line]:
+    text = f"{_tasks(event.job, event.indexes)} may start: {event.reason}"
+    yield _Line("ready", text, event.job, event.indexes)
 
 
 def _ended(event: TasksEnded, _entry: Entry) -> Iterator[_Line]:
@@ -463,6 +469,7 @@ _LINES: dict[type[AnyEvent], Callable[[Any, Entry], Iterator[_Line]]] = {
     FailuresForgotten: _failures_forgotten,
     JobHeld: _job_held,
     JobReleased: _job_released,
+    JobReady: _job_ready,
     TasksEnded: _ended,
     TasksResubmitted: _resubmitted,
     LeasesFound: _leases_found,

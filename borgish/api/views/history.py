@@ -47,6 +47,9 @@ COMMAND_WORDS = {
     "EndLeases": "end leases",
     "HoldJob": "hold",
     "ReleaseJob": "release",
+    "EndWaits": "start",
+    "FailWaits": "give up waiting",
+    "EndChildren": "end with parent",
     "ForgetFailures": "forgive",
     "BeginHandovers": "replace",
     "HandOverTasks": "hand over",
@@ -273,8 +276,14 @@ def _restored_from(cell: Cell, then: Cell, key: str) -> str:
     return f"{before}" if there is None else f"{before}, as version {there.version + 1},"
 
 
+def _waits(job: JobPlan) -> Iterator[str]:
+    if job.restored is not None and job.restored.waits:
+        awaited = ", ".join(map(str, job.restored.spec.after))
+        yield f"what is pending of it waits for {awaited} again; what runs goes on"
+
+
 def _job(cell: Cell, job: JobPlan) -> JobRollback:
-    lines = (*_versions(cell, job), *job.differences)
+    lines = (*_versions(cell, job), *_waits(job), *job.differences)
     return JobRollback(job.job, job.change, lines, job.stopped, job.started, job.kept, job.results_kept)
 
 

@@ -12,6 +12,7 @@ from borgish.bands import Bands
 from borgish.cell.max_failures import too_many_failed
 from borgish.cell.model import Cell, Job, Task, Version
 from borgish.cell.observed import Observed
+from borgish.cell.order import wait_line
 from borgish.clock import Now
 from borgish.errors import NotFound
 from borgish.spec.diff import differences
@@ -55,12 +56,13 @@ def job_view(
         generation=job.generation,
         submitted_at=instant(job.submitted_at),
         submitted_by=job.submitted_by,
-        reason=_reason(observed, job, refusals, up),
+        reason=_reason(cell, observed, job, refusals, up),
         killed=job.dead - job.finished - job.failed,
         outcome=job_outcome(job),
         version=job.version,
         held=job.held is not None,
         app=job.app,
+        waiting=len(cell.deferred.get(job.key, ())),
     )
 
 
@@ -139,7 +141,7 @@ def tasks_not_up(observed: Observed, job: Job) -> Iterator[Task]:
                 yield task
 
 
-def _reason(observed: Observed, job: Job, refusals: Sequence[RefusalView], up: int | None) -> str:
+def _reason(cell: Cell, observed: Observed, job: Job, refusals: Sequence[RefusalView], up: int | None) -> str:
     """Return the first thing in the way: what cannot be placed, does not run well, or failed."""
     if job.rollout is not None:
         return rollout_line(job, job.rollout)
@@ -149,6 +151,8 @@ def _reason(observed: Observed, job: Job, refusals: Sequence[RefusalView], up: i
         return ended
     if refusals:
         return refusals[0].text
+    if job.waits is not None:
+        return wait_line(cell, observed, job)
     looked_at = job.tasks[:TASKS_LOOKED_AT_MAX]
     if up is not None and up < job.running:
         for task in looked_at:

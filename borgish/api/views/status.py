@@ -85,6 +85,7 @@ def status_view(cell: Cell, observed: Observed, tally: Tally, daemon: Daemon, no
         rollbacks_paused=tuple(islice(_paused(cell), PAUSED_SHOWN)),
         frozen=str(cell.freeze or ""),
         machines_draining=len(draining),
+        waiting=sum(map(len, cell.deferred.values())),
         draining=tuple(f"{each.name}: {drained_text(cell, each)}" for each in draining[:PAUSED_SHOWN]),
     )
 
@@ -111,7 +112,7 @@ def summary_view(
     machines = heapq.nsmallest(
         MACHINES_SHOWN, cell.machines.values(), lambda m: _machine_rank(observed, tally, m)
     )
-    jobs = heapq.nsmallest(JOBS_SHOWN, cell.jobs.values(), lambda job: _job_rank(tally, job))
+    jobs = heapq.nsmallest(JOBS_SHOWN, cell.jobs.values(), lambda job: _job_rank(cell, tally, job))
     return SummaryView(
         status=status,
         machines=tuple(machine_view(cell, observed, tally, m, now, drains) for m in machines),
@@ -138,7 +139,7 @@ def _apps(cell: Cell, tally: Tally, chosen: Set[str]) -> Iterator[AppSummary]:
             tasks=sum(len(job.tasks) for job in jobs),
             up=sum(tally.up(job.key) + job.finished for job in jobs),
             pending=sum(job.pending for job in jobs),
-            failed=sum(map(count_failed, jobs)),
+            failed=sum(job.failed for job in jobs),
         )
 
 
@@ -146,8 +147,9 @@ def _machine_rank(observed: Observed, tally: Tally, machine: Machine) -> tuple[b
     return not has_trouble(machine, observed), -tally.fullness(machine.name)
 
 
-def _job_rank(tally: Tally, job: Job) -> tuple[bool, int]:
-    trouble = job.pending or tally.up(job.key) < job.running or job.failed
+def _job_rank(cell: Cell, tally: Tally, job: Job) -> tuple[bool, int]:
+    pending = job.pending - len(cell.deferred.get(job.key, ()))
+    trouble = pending or tally.up(job.key) < job.running or job.failed
     return not trouble, -job.uid
 
 

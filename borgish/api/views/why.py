@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from borgish.api.views.jobs import count_not_up, job_outcome, tasks_not_up
+from borgish.api.views.order import order_sentences
 from borgish.api.views.rollouts import ways_out
 from borgish.api.views.tasks import last_exit, phase_of, seen_attempt, task_view_of
 from borgish.cell.commands import SeenAttempt
@@ -14,6 +15,7 @@ from borgish.cell.failing import avoided
 from borgish.cell.handover import Departures, Way, handover_cause, handover_words
 from borgish.cell.model import Cell, Job, Machine, Task, exit_text, task_count
 from borgish.cell.observed import Observed, leaving_attempts
+from borgish.cell.order import wait_line
 from borgish.cell.suitability import evict_at, why_unsuitable
 from borgish.clock import Now
 from borgish.text import has_index, instant
@@ -75,7 +77,8 @@ def why_job(
     events: Sequence[EventView],
 ) -> WhyView:
     """Return why a job is as it is, with its first tasks in trouble."""
-    sentences = [_counts(observed, job), *_rollout(job), *_held_job(job)]
+    sentences = [_counts(observed, job), *order_sentences(cell, observed, job)]
+    sentences += [*_rollout(job), *_held_job(job)]
     # Of what is held it is said already.
     sentences += _refused(
         [each for each in refusals if job.held is None or not each.text.startswith("held, ")]
@@ -138,7 +141,7 @@ def _task_text(cell: Cell, observed: Observed, job: Job, task: Task, refusals: S
     name = task_name(job.key, task.index)
     match task.state:
         case State.PENDING:
-            return " ".join(_waiting(cell, observed, name, task, refusals))
+            return " ".join(_waiting(cell, observed, name, job, task, refusals))
         case State.RUNNING:
             seen = seen_attempt(observed, name, task)
             return " ".join(_running(cell, observed, name, job, task, seen))
@@ -147,15 +150,19 @@ def _task_text(cell: Cell, observed: Observed, job: Job, task: Task, refusals: S
 
 
 def _waiting(
-    cell: Cell, observed: Observed, name: str, task: Task, refusals: Sequence[RefusalView]
+    cell: Cell, observed: Observed, name: str, job: Job, task: Task, refusals: Sequence[RefusalView]
 ) -> Iterator[str]:
-    yield f"{name} waits for a machine since {instant(task.since)}."
+    waits_in_order = task.index in cell.deferred.get(job.key, ())
+    what = "other jobs" if waits_in_order else "a machine"
+    yield f"{name} waits for {what} since {instant(task.since)}."
     if task.reason:
         yield f"It was sent back from {task.machine or 'its machine'}: {task.reason}."
     if task.promised:
         yield _sentence(_place_kept(cell, observed, task))
     elif refusals:
         yield from _refused(refusals)
+    elif waits_in_order:
+        yield _sentence(wait_line(cell, observed, job))
     elif observed.known:
         yield "The scheduler has not evaluated it since; it will within a second."
     else:

@@ -13,6 +13,7 @@ OF_BORGISH = {
     "TurnWindows",
     *("BeginEpoch", "EvictTasks", "ForgetJob", "PlaceTasks", "PromisePlaces", "AdvanceRollouts"),
     *("PauseRollouts", "JoinMachine", "SetMachineDown", "LoseMachine", "SetMachineUp", "ReleaseMachine"),
+    *("EndWaits", "FailWaits", "EndChildren"),
     *("Observe", "EndLeases", "HoldJob", "ReleaseJob", "ForgetFailures", "EndFailedJob"),
     *("FailUpdate", "FinishRollouts"),
     *("BeginHandovers", "HandOverTasks", "EndIncoming", "EndHandovers"),

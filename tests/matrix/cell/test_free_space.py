@@ -47,6 +47,7 @@ STOP_OR_HEAL = {
     *("DrainMachines", "UndrainMachines", "MaintainMachines", "CancelMaintenance", "TurnWindows"),
     *("RemoveBudget", "FreezeCell", "UnfreezeCell"),
     *("KillApp", "RemoveApp"),
+    *("EndWaits", "FailWaits", "EndChildren"),
     *("HoldJob", "ReleaseJob", "ForgetFailures", "EndFailedJob"),
     *("FinishRollouts", "FailUpdate", "PauseUpdate", "ResumeUpdate"),
 }

@@ -27,6 +27,7 @@ from borgish.cell.model import (
     Snapshot,
     Task,
     Version,
+    Waits,
 )
 from borgish.cell.quotas import Quota
 from borgish.resources import Resources
@@ -81,7 +82,7 @@ FIELDS: dict[type[Any], dict[str, str]] = {
         "failures": NEITHER,
     },
     Job: {
-        **dict.fromkeys(("uid", "spec", "tasks"), BOTH),
+        **dict.fromkeys(("uid", "spec", "tasks", "waits"), BOTH),
         **dict.fromkeys(("key", "submitted_at", "submitted_by", "generation"), IN_TABLE),
         **dict.fromkeys(("version", "versioned_at", "versioned_by", "earlier", "held"), IN_TABLE),
         **dict.fromkeys(("pending", "running", "dead", "finished"), IN_TABLE),
@@ -129,6 +130,7 @@ OTHERS: dict[str, Any] = {
     "last_rollout": LastRollout(RolloutKind.UPDATE, 2, "complete", 1.0),
     "owners": {"tasks": Owner("bob", Ownership.SCALE, 5.0)},
     "present": AppVersion(AppSpec("web", "ann"), (), 6.0, "bob"),
+    "waits": Waits(5.0),
     "rollout": Rollout({}, 1, {}, hurried=False, reason="why"),
 }
 

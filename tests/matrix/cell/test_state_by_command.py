@@ -21,12 +21,15 @@ from borgish.cell.commands import (
     Command,
     CordonMachine,
     DrainMachines,
+    EndChildren,
     EndFailedJob,
     EndHandovers,
     EndIncoming,
     EndLeases,
+    EndWaits,
     EvictTasks,
     FailUpdate,
+    FailWaits,
     FinishRollouts,
     ForgetFailures,
     ForgetJob,
@@ -78,7 +81,7 @@ from borgish.clock import Now
 from borgish.errors import Refused
 from borgish.resources import Resources
 from borgish.spec.app import AppSpec, Document
-from borgish.spec.job import Constraint, JobSpec, Restart, Update
+from borgish.spec.job import After, Constraint, JobSpec, Restart, Update
 from borgish.spec.shares import Share
 from borgish.vocabulary import Band, Ending, Eviction, HandoverCause, Phase, RestartPolicy, State
 from tests.sentences import check_refusal, check_sentence
@@ -162,6 +165,7 @@ def then(*commands: Command) -> Cell:
 ONCE = spec(tasks=2, priority=100, restart=Restart(RestartPolicy.ON_FAILURE))
 """It runs to completion, so that its results count."""
 SUBMIT = SubmitJob(ONCE)
+IN_ORDER = SubmitJob(msgspec.structs.replace(ONCE, after=(After("ann/db"),)))
 OTHER = SubmitJob(msgspec.structs.replace(ONCE, run=("sleep", "2")))
 SERVICE = SubmitJob(spec(tasks=2, priority=100, update=Update(handover=True)))
 PLACE = PlaceTasks(JOB, (0, 1), ("m1", "m1"))
@@ -230,6 +234,7 @@ SITUATIONS: dict[str, Callable[[Desk], None]] = {
     # Some positions, so that what others went through is of its past.
     "none": by(CordonMachine("m2"), UncordonMachine("m2"), CordonMachine("m2"), UncordonMachine("m2")),
     "pend": by(SUBMIT),
+    "defr": by(IN_ORDER),  # waits for another job, which is not there
     "prom": by(SUBMIT, PromisePlaces(JOB, (0, 1), ("m1", "m1"))),  # has a place promised
     "wait": by(SUBMIT, PLACE, *DOWN, LoseMachine("m1", "silent", 1.0)),  # its lost attempt may end yet
     "run": by(SUBMIT, PLACE),  # was not reported yet
@@ -304,6 +309,11 @@ ASKED: dict[str, Command | Callable[[Desk], Command]] = {
     "end leases": EndLeases(JOB, (TASK,), (3,)),
     "hold": HoldJob(JOB, "it crashes"),
     "let go": ReleaseJob(JOB),
+    "start": EndWaits({JOB: "ann/db is there"}),
+    "give up": FailWaits({JOB: "waited 10m for ann/db"}),
+    "end child": EndChildren({JOB: "ann/p"}),
+    "back to defr": roll_back(IN_ORDER),
+    "in order": IN_ORDER,
     "forgive": ForgetFailures(JOB, (TASK,)),
     "end failed": EndFailedJob(JOB),
     "replace": BeginHandovers(JOB, (TASK,), HandoverCause.DRAIN, "m1 is to be empty"),
@@ -368,96 +378,102 @@ ASKED: dict[str, Command | Callable[[Desk], Command]] = {
 }
 
 MATRIX = """
-                none pend prom wait run  up   sick down lag  lagD lagP lag- upd  hand inco fin  fail kill lost
-submit        | P    P    P    P    R    R    R    R    R    R    P    !    R    R    R    P    P    P    P
-submit other  | P    P    P    P    R    R    R    R    R    R    P    !    R    R    R    P    P    P    P
-apply         | P    P    P    P    R    R    R    R    R    R    P    !    R    R    R    F    X    P    L
-apply other   | P    P    P    P    R    R    R    R    R    R    P    !    R    R    R    P    P    P    P
-undo app      | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
-run app       | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
-kill app      | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
-remove app    | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
-scale up      | !    P    P    P    R    R    R    R    R    R    P    !    R    H    H    !    !    !    !
-scale down    | !    .    .    .    .    .    .    .    .    .    .    !    .    .    .    !    !    !    !
-kill task     | !    K    K    K    K    K    K    K    K    K    K    K    K    K    K    F    X    K    L
-kill job      | !    K    K    K    K    K    K    K    K    K    K    K    K    K    K    F    X    K    L
-kill no task  | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
-restart task  | !    P    P    P    P    P    P    P    P    !    !    !    P    P    I    P    P    P    P
-restart job   | !    P    P    P    P    P    P    P    P    !    !    !    P    P    I    P    P    P    P
-restart few   | !    P    P    P    R    R    R    R    R    !    !    !    R    H    H    P    P    P    P
-undo          | !    !    !    !    !    !    !    !    R    !    !    !    R    !    !    !    !    !    !
-pause update  | !    !    !    !    !    !    !    !    !    !    !    !    R    !    !    !    !    !    !
-resume        | !    !    !    !    !    !    !    !    !    !    !    !    R    !    !    !    !    !    !
-promote       | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
-fail          | !    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-finish        | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-forget        | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    .    .    .    .
-end leases    | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-hold          | !    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-let go        | !    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-forgive       | !    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-end failed    | !    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-replace       | !    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-hand over     | !    P    P    P    R    R    R    R    R    R    P    R    R    H    I    F    X    K    L
-end incoming  | !    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-end handover  | !    P    P    P    R    R    R    R    R    R    P    R    R    R    R    F    X    K    L
-incoming up   | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-incoming fail | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-incoming gone | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-incoming lost | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-place         | .    R    R    R    R    R    R    R    R    R    R    R    R    H    H    F    X    K    L
-place twice   | .    !    !    R    R    R    R    R    R    R    !    R    R    H    H    F    X    K    L
-place nowhere | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-promise       | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-unpromise     | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-evict         | !    P    P    P    P    P    P    P    P    P    P    P    P    P    I    F    X    K    L
-evict no task | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
-evict twice   | !    P    P    P    P    P    P    P    P    P    P    P    P    P    I    F    X    K    L
-preempt       | !    P    P    P    R    P    P    P    P    P    P    P    P    H    H    F    X    K    L
-preempt low   | !    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-report up     | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-report finish | .    P    P    F    F    F    F    F    F    F    P    F    F    F    F    F    X    K    L
-report fail   | .    P    P    X    X    X    X    X    X    X    P    X    X    X    X    F    X    K    L
-report kill   | .    P    P    P    P    P    P    P    P    P    P    P    P    P    I    F    X    K    L
-report lost   | .    P    P    P    P    P    P    P    P    P    P    P    P    P    I    F    X    K    L
-report stuck  | .    P    P    P    P    P    P    P    P    P    P    P    P    P    I    F    X    K    L
-report port   | .    P    P    P    P    P    P    P    P    P    P    P    P    P    I    F    X    K    L
-report boot   | .    P    P    P    P    P    P    P    P    P    P    P    P    P    I    F    X    K    L
-report gone   | .    P    P    P    P    P    P    P    P    P    P    P    P    P    I    F    X    K    L
-report twice  | .    P    P    F    !    !    !    !    !    !    P    !    !    !    !    F    X    K    L
-down          | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-release       | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-up            | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-lose          | .    P    P    P    R    R    R    P    R    R    P    R    R    H    H    F    X    K    L
-remove        | .    P    P    P    !    !    !    P    !    !    P    !    !    !    !    F    X    K    L
-join          | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-cordon        | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-uncordon      | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-taint         | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-untaint       | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
-drain         | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-drain, forced | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-undrain       | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-maintain      | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-cancel        | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-turn          | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-back to none  | .    .    .    .    R    R    R    R    R    R    .    R    R    R    R    .    .    .    .
-back to pend  | P    P    P    P    R    R    R    R    R    R    P    R    R    R    R    F    X    P    P
-back to run   | P    P    P    P    R    R    R    R    R    R    P    R    R    R    R    F    X    P    P
-back to kill  | K    K    K    K    R    R    R    R    R    R    K    R    R    R    R    F    X    K    K
-back, hurried | P    P    P    P    R    R    R    R    R    R    P    R    R    R    R    F    X    P    P
-go on         | .    P    P    P    R    R    R    R    P    K    K    K    P    H    H    F    X    K    L
-go on all     | .    P    P    P    R    R    R    R    R    R    K    .    R    H    H    F    X    K    L
-pause         | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-set quota     | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-remove quota  | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
-set budget    | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-delete budget | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
-freeze        | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-unfreeze      | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-begin         | .    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
-"""
-"""What the task is after it: P pending, R running, H running with a handover under way, I running as its
+                none pend defr prom wait run  up   sick down lag  lagD lagP lag- upd  hand inco fin  fail kill lost
+submit        | P    P    P    P    P    R    R    R    R    R    R    P    !    R    R    R    P    P    P    P
+submit other  | P    P    P    P    P    R    R    R    R    R    R    P    !    R    R    R    P    P    P    P
+apply         | P    P    D    P    P    R    R    R    R    R    R    P    !    R    R    R    F    X    P    L
+apply other   | P    P    D    P    P    R    R    R    R    R    R    P    !    R    R    R    P    P    P    P
+undo app      | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+run app       | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+kill app      | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+remove app    | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+scale up      | !    P    D    P    P    R    R    R    R    R    R    P    !    R    H    H    !    !    !    !
+scale down    | !    .    .    .    .    .    .    .    .    .    .    .    !    .    .    .    !    !    !    !
+kill task     | !    K    K    K    K    K    K    K    K    K    K    K    K    K    K    K    F    X    K    L
+kill job      | !    K    K    K    K    K    K    K    K    K    K    K    K    K    K    K    F    X    K    L
+kill no task  | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+restart task  | !    P    P    P    P    P    P    P    P    P    !    !    !    P    P    I    P    P    P    P
+restart job   | !    P    P    P    P    P    P    P    P    P    !    !    !    P    P    I    P    P    P    P
+restart few   | !    P    P    P    P    R    R    R    R    R    !    !    !    R    H    H    P    P    P    P
+undo          | !    !    !    !    !    !    !    !    !    R    !    !    !    R    !    !    !    !    !    !
+pause update  | !    !    !    !    !    !    !    !    !    !    !    !    !    R    !    !    !    !    !    !
+resume        | !    !    !    !    !    !    !    !    !    !    !    !    !    R    !    !    !    !    !    !
+promote       | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+fail          | !    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+finish        | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+forget        | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    .    .    .    .
+end leases    | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+hold          | !    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+let go        | !    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+forgive       | !    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+end failed    | !    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+replace       | !    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+hand over     | !    P    D    P    P    R    R    R    R    R    R    P    R    R    H    I    F    X    K    L
+end incoming  | !    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+end handover  | !    P    D    P    P    R    R    R    R    R    R    P    R    R    R    R    F    X    K    L
+incoming up   | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+incoming fail | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+incoming gone | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+incoming lost | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+place         | .    R    D    R    R    R    R    R    R    R    R    R    R    R    H    H    F    X    K    L
+place twice   | .    !    D    !    R    R    R    R    R    R    R    !    R    R    H    H    F    X    K    L
+place nowhere | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+promise       | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+unpromise     | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+evict         | !    P    D    P    P    P    P    P    P    P    P    P    P    P    P    I    F    X    K    L
+evict no task | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+evict twice   | !    P    D    P    P    P    P    P    P    P    P    P    P    P    P    I    F    X    K    L
+preempt       | !    P    D    P    P    R    P    P    P    P    P    P    P    P    H    H    F    X    K    L
+preempt low   | !    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+report up     | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+report finish | .    P    D    P    F    F    F    F    F    F    F    P    F    F    F    F    F    X    K    L
+report fail   | .    P    D    P    X    X    X    X    X    X    X    P    X    X    X    X    F    X    K    L
+report kill   | .    P    D    P    P    P    P    P    P    P    P    P    P    P    P    I    F    X    K    L
+report lost   | .    P    D    P    P    P    P    P    P    P    P    P    P    P    P    I    F    X    K    L
+report stuck  | .    P    D    P    P    P    P    P    P    P    P    P    P    P    P    I    F    X    K    L
+report port   | .    P    D    P    P    P    P    P    P    P    P    P    P    P    P    I    F    X    K    L
+report boot   | .    P    D    P    P    P    P    P    P    P    P    P    P    P    P    I    F    X    K    L
+report gone   | .    P    D    P    P    P    P    P    P    P    P    P    P    P    P    I    F    X    K    L
+report twice  | .    P    D    P    F    !    !    !    !    !    !    P    !    !    !    !    F    X    K    L
+down          | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+release       | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+up            | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+lose          | .    P    D    P    P    R    R    R    P    R    R    P    R    R    H    H    F    X    K    L
+remove        | .    P    D    P    P    !    !    !    P    !    !    P    !    !    !    !    F    X    K    L
+join          | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+cordon        | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+uncordon      | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+taint         | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+untaint       | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+drain         | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+drain, forced | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+undrain       | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+maintain      | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+cancel        | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+turn          | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+back to none  | .    .    .    .    .    R    R    R    R    R    R    .    R    R    R    R    .    .    .    .
+back to pend  | P    P    P    P    P    R    R    R    R    R    R    P    R    R    R    R    F    X    P    P
+back to run   | P    P    P    P    P    R    R    R    R    R    R    P    R    R    R    R    F    X    P    P
+back to kill  | K    K    K    K    K    R    R    R    R    R    R    K    R    R    R    R    F    X    K    K
+back, hurried | P    P    P    P    P    R    R    R    R    R    R    P    R    R    R    R    F    X    P    P
+go on         | .    P    D    P    P    R    R    R    R    P    K    K    K    P    H    H    F    X    K    L
+go on all     | .    P    D    P    P    R    R    R    R    R    R    K    .    R    H    H    F    X    K    L
+pause         | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+set quota     | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+remove quota  | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+set budget    | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+delete budget | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+freeze        | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+unfreeze      | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+begin         | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+start         | .    P    P    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+give up       | .    P    X    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+end child     | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+back to defr  | D    D    D    D    D    R    R    R    R    R    R    D    R    R    R    R    F    X    D    D
+in order      | D    P    D    P    P    R    R    R    R    R    R    P    !    R    R    R    D    D    D    D
+"""  # noqa: E501
+"""What the task is after it: P pending, D pending and not to be
+placed before other jobs are there, R running, H running with a handover under way, I running as its
 incoming attempt; F finished, X failed, K killed, L lost; ``.`` no more, or
 not yet; ``!`` it was refused, in words."""
 
@@ -472,6 +488,8 @@ def code(cell: Cell, incoming: int) -> str:
     if task.state is State.DEAD:
         assert task.ending is not None
         return _CODES[task.ending]
+    if TASK in cell.deferred.get(JOB, ()):
+        return "D"
     if task.state is State.RUNNING and cell.handover(JOB, TASK) is not None:
         return "H"
     return "I" if incoming and task.attempt == incoming else task.state[0].upper()

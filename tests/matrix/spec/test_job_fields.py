@@ -22,7 +22,7 @@ from borgish.borglet.runtimes.docker_container import Owner, Place, container_co
 from borgish.borglet.runtimes.folders import RunFolder, name_of
 from borgish.borglet.runtimes.starter import Starter
 from borgish.borglet.runtimes.zygote import Answer, Zygote
-from borgish.cell.commands import JoinMachine, PlaceTasks, SubmitJob
+from borgish.cell.commands import JoinMachine, PlaceTasks, RestartTasks, SubmitJob
 from borgish.errors import Invalid
 from borgish.link.conversation import Outgoing
 from borgish.resources import Resources
@@ -54,6 +54,7 @@ JOB = {"name": "web", "run": ["serve"]}
 PLACED = "it says where tasks go, or who goes first: the scheduler has used it when there is an attempt"
 
 GATE = "it says whether a task may be taken down: nobody asks its machine"
+ORDER = "it says when tasks may start, and when they end: the master waits"
 ROLLOUT = "the master changes tasks a few at a time"
 
 
@@ -170,6 +171,8 @@ FIELDS = {
     "update.max_disruptions": master_only("update.max_disruptions", 5, 6, ROLLOUT),
     "update.on_failure": master_only("update.on_failure", "pause", "undo", ROLLOUT),
     "update.handover": master_only("update.handover", False, True, ROLLOUT),
+    "after": master_only("after", ["db"], [{"job": "db", "until": "up", "within": "10m"}], ORDER),
+    "parent": master_only("parent", "db", "cache", ORDER),
     "disruption.max_unavailable": master_only("disruption.max_unavailable", 1, "20%", GATE),
     "disruption.max_rate": master_only("disruption.max_rate", "5 per 10m", "6 per 10m", GATE),
     "overrides.*.run": carried("overrides.0.run", ["a"], ["b"], "run"),
@@ -231,7 +234,11 @@ def attempt_of(changes: dict[str, Any]) -> AttemptSpec | None:
     if job.inside:
         desk.do(SubmitJob(read_job("{name: room, kind: alloc_set, resources: {cpu: 4, ram: 4GiB}}", "ann")))
         desk.do(PlaceTasks("ann/room", (0,), ("m2",)))
+    if job.parent:
+        desk.do(SubmitJob(read_job(f"{{name: {job.parent.partition('/')[2]}, run: [serve]}}", "ann")))
     desk.do(SubmitJob(job), job.user)
+    if job.after:
+        desk.do(RestartTasks(job.key))
     ports = (tuple(job.fixed_ports.get(name, 20000 + number) for number, name in enumerate(job.ports)),)
     allocs = (0,) if job.inside else ()
     desk.do(PlaceTasks(job.key, (0,), ("m2",), ports, devices, allocs))

@@ -42,8 +42,8 @@ from borgish.master.step import CommandRequest, PollsAnswered
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
 from borgish.spec.app import AppSpec, Document
-from borgish.spec.job import JobSpec
-from borgish.vocabulary import Ending, Eviction, Phase, Runtime
+from borgish.spec.job import After, JobSpec
+from borgish.vocabulary import Ending, Eviction, Phase, Runtime, Until
 from tests.profiles import examples
 
 NAMES = ["a", "b", "c"]
@@ -52,13 +52,32 @@ machines = st.sampled_from(["m1", "m2", "m3"])
 indexes = st.none() | st.lists(st.integers(0, 4), min_size=1, max_size=3).map(tuple)
 
 
-def spec(name: str, tasks: int, cpu_millis: int, ports: int) -> JobSpec:
+def spec(
+    name: str, tasks: int, cpu_millis: int, ports: int, after: tuple[After, ...], parent: str
+) -> JobSpec:
     needs = Resources(cpu_millis, 64 * 1024**2)
-    return JobSpec(name, "u", tasks, ("true",), resources=needs, ports=("p", "q")[:ports])
+    return JobSpec(
+        *(name, "u", tasks, ("true",)),
+        resources=needs,
+        ports=("p", "q")[:ports],
+        after=after,
+        parent=parent,
+    )
+
+
+afters = st.builds(
+    After, jobs, st.sampled_from([None, *Until]), within_seconds=st.sampled_from([0.0, 0.0, 4.0])
+)
 
 
 specs = st.builds(
-    spec, st.sampled_from(NAMES), st.integers(1, 5), st.sampled_from([100, 900]), st.integers(0, 2)
+    spec,
+    st.sampled_from(NAMES),
+    st.integers(1, 5),
+    st.sampled_from([100, 900]),
+    st.integers(0, 2),
+    st.just(()) | st.lists(afters, min_size=1, max_size=2).map(tuple),
+    st.sampled_from(["", "", "u/a", "u/b"]),
 )
 
 

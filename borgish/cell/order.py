@@ -1,0 +1,363 @@
+"""Jobs that start after others, and jobs that end with another (section 2.3 of the Borg paper: "defer the
+start of a job until a prior one finishes"). Pure.
+
+``after`` of a job is about starting. What is submitted waits: a new job, one that was dead, and killed tasks
+that come back. Its tasks are pending, and nobody places them (``Cell.deferred``), until each job that is
+named is as it is to be, all of them at one moment. Then the wait is over for good: tasks that are evicted
+later do not wait again. A restart ends it too, for who wants to start without the others.
+
+A job is *up* when all its tasks are; a program that nothing probes counts after ``UP_SECONDS``, since what
+crashes is up for a moment, too. It is *healthy* when its tasks answer their probe, and as up where it has
+none. It is *finished* when it ran to completion and every task finished. A task that has finished is as good
+as one that is up.
+
+An update waits likewise: it reaches no task while an update of a job that is named in ``after`` is under way.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import inf
+
+from borgish.cell.allocs import evicted_with
+from borgish.cell.availability import RECOVERED_SECONDS, down_of, why_down
+from borgish.cell.commands import Decision, EndChildren, EndWaits, FailWaits
+from borgish.cell.events import AnyEvent, JobReady, TasksEnded
+from borgish.cell.model import Cell, Job, Task, exit_text
+from borgish.cell.observed import Observed
+from borgish.clock import Now
+from borgish.errors import Conflict, NotFound
+from borgish.resources import show_seconds
+from borgish.spec.job import After, JobSpec
+from borgish.vocabulary import OUTCOMES, Ending, JobKind, Phase, RolloutKind, State, Until, task_name
+
+UP_SECONDS = 3.0
+"""A program that nothing probes is up when it has been so long without a break."""
+PARENTS_MAX = 8
+"""So many jobs, one the parent of the other, at most."""
+WORDS_MAX = 3
+"""Jobs that are named in a line."""
+NAMED_MAX = 8
+"""Jobs that are named of a circle."""
+
+_WAITS_FOR_UPDATE = "waits for the update of "
+
+
+# Whether it holds
+
+
+def until_of(cell: Cell, after: After) -> Until | None:
+    """Return what is waited for; None where that depends on a job that is not there."""
+    if after.until is not None:
+        return after.until
+    job = cell.jobs.get(after.job)
+    if job is None:
+        return None
+    is_lasting = job.spec.is_service or job.spec.kind is JobKind.ALLOC_SET
+    return Until.HEALTHY if is_lasting else Until.FINISHED
+
+
+def is_met(cell: Cell, observed: Observed, after: After, now: Now) -> bool:
+    """Return whether a job that is waited for is as it is to be. Walks its tasks where all of them may be."""
+    job = cell.jobs.get(after.job)
+    if job is None or job.finished + job.running < job.tasks_wanted:
+        return False
+    if until_of(cell, after) is Until.FINISHED:
+        return job.finished >= job.tasks_wanted
+    probed = after.until is not Until.UP
+    if probed and down_of(cell, observed, job):
+        return False
+    return not any(_why_not_up(cell, observed, job, task, now, probed=probed) for task in _wanted(job))
+
+
+def is_settling(cell: Cell, key: str, until: Until | None) -> bool:
+    """Return whether a job may become what others wait for by time alone."""
+    job = cell.jobs.get(key)
+    if job is None or not job.running or job.finished + job.running < job.tasks_wanted:
+        return False
+    return until_of(cell, After(key, until)) is not Until.FINISHED
+
+
+def _wanted(job: Job) -> list[Task]:
+    return job.tasks[: job.tasks_wanted]
+
+
+def _why_not_up(cell: Cell, observed: Observed, job: Job, task: Task, now: Now, *, probed: bool) -> str:
+    """Return why a task does not count as up, in words; "" where it does."""
+    if task.state is State.DEAD:
+        return "" if task.ending is Ending.FINISH else _how_over(task)
+    if task.state is State.PENDING:
+        return str(State.PENDING)
+    spec = job.spec_of(task)
+    if spec.kind is JobKind.ALLOC_SET:
+        return why_down(cell, observed, job, task)
+    seen = observed.attempt(task.machine, task_name(job.key, task.index), task.attempt)
+    is_up = seen is not None and seen.ended is None and seen.phase in (Phase.UP, Phase.HEALTHY)
+    if (probed or not is_up) and (why := why_down(cell, observed, job, task)):
+        return why
+    if seen is None or seen.phase is Phase.HEALTHY:
+        return ""
+    seconds = RECOVERED_SECONDS if seen.restarts else UP_SECONDS
+    return "" if now.mono - seen.since >= seconds else "just came up"
+
+
+def _how_over(task: Task) -> str:
+    word = OUTCOMES[task.ending] if task.ending is not None else "over"
+    how = exit_text(task.exit_code, task.signal) if task.ending is Ending.FAIL else ""
+    return f"{word} ({how})" if how else str(word)
+
+
+def why_unmet(cell: Cell, observed: Observed, after: After, now: Now) -> str:
+    """Return why a job that is waited for is not as it is to be, in words; "" where it is."""
+    job = cell.jobs.get(after.job)
+    if job is None:
+        return f"there is no job {after.job}"
+    until = until_of(cell, after)
+    if until is Until.FINISHED and job.spec.is_service:
+        return f"{job.key} is a service, and never finishes"
+    if not observed.known and until is not Until.FINISHED:
+        return ""
+    if until is not Until.FINISHED and is_met(cell, observed, after, now):
+        return ""
+    found: list[tuple[bool, str]] = []  # whether it is over, and why it does not count
+    for task in _wanted(job):
+        is_over = task.state is State.DEAD
+        if until is not Until.FINISHED:
+            why = _why_not_up(cell, observed, job, task, now, probed=after.until is not Until.UP)
+        elif task.ending is Ending.FINISH:
+            why = ""
+        else:
+            why = _how_over(task) if is_over else str(task.state)
+        if why:
+            found.append((is_over, f"task {task.index} of {job.key}: {why}"))
+    first = next((words for is_over, words in found if is_over), found[0][1] if found else "")
+    return f"{first}; {len(found) - 1} more not {until}" if len(found) > 1 else first
+
+
+def after_words(cell: Cell, after: After) -> str:
+    """Return what is waited for: ``alice/db (up)``."""
+    until = until_of(cell, after)
+    return f"{after.job} ({until})" if until is not None else after.job
+
+
+LATER = Now(inf, inf)
+"""When all has settled that is up now: for words, which are read a moment later anyhow."""
+
+
+def unmet(cell: Cell, observed: Observed, job: Job) -> list[After]:
+    """Return what a job waits for still; all of it where that is not known any more."""
+    if not observed.known:
+        return list(job.spec.after)
+    return [each for each in job.spec.after if not is_met(cell, observed, each, LATER)]
+
+
+def wait_line(cell: Cell, observed: Observed, job: Job) -> str:
+    """Return what a job waits for, and why it has to, in short: ``after ann/db (up): there is no ...``."""
+    left = unmet(cell, observed, job) or list(job.spec.after)
+    words = ", ".join(after_words(cell, each) for each in left[:WORDS_MAX])
+    more = f" and {len(left) - WORDS_MAX} more" if len(left) > WORDS_MAX else ""
+    why = why_unmet(cell, observed, left[0], LATER)
+    return f"after {words}{more}{why and f': {why}'}"
+
+
+def ways_on(cell: Cell, job: Job, left: Iterable[After]) -> str:
+    """Return how a job that waits goes on."""
+    for each in left:
+        before = cell.jobs.get(each.job)
+        if before is None:
+            return f"submit {each.job}, or `borgctl job restart {job.key}` starts it without"
+        if before.state is State.DEAD or (
+            until_of(cell, each) is Until.FINISHED and before.dead > before.finished
+        ):
+            return (
+                f"it goes on by itself when {each.job} is mended and run again; "
+                f"`borgctl job restart {job.key}` starts it without"
+            )
+    return f"it goes on by itself; `borgctl job restart {job.key}` starts it at once"
+
+
+# At submit
+
+
+def order_notes(cell: Cell, spec: JobSpec, beside: Mapping[str, JobSpec] | None = None) -> Iterator[str]:
+    """Say after what a job starts, and what of that cannot come by itself. ``beside``: jobs that are
+    submitted with it, by key."""
+    if spec.after:
+        words = ", ".join(after_words(cell, each) for each in spec.after)
+        yield f"it starts after {words}"
+    for each in spec.after:
+        if beside and each.job in beside:
+            continue
+        job = cell.jobs.get(each.job)
+        if job is None:
+            yield f"there is no job {each.job} yet: it waits until that is submitted"
+        elif each.until is Until.FINISHED and job.spec.is_service:
+            yield f"{each.job} is a service and never finishes: it waits until that is another job"
+
+
+def check_order(cell: Cell, specs: Mapping[str, JobSpec]) -> None:
+    """Raise Conflict for jobs that would wait for themselves in the end, or end with themselves; NotFound and
+    Conflict for a parent that is not there.
+
+    ``specs``: those to be submitted together, by key. Walks what they wait for, over all jobs of the cell.
+    """
+
+    def spec_of(key: str) -> JobSpec | None:
+        job = cell.jobs.get(key)
+        return specs.get(key) or (job.spec if job is not None else None)
+
+    for key in sorted(specs):
+        spec = specs[key]
+        if spec.after and (circle := _circle(key, spec_of)):
+            _refuse_circle(circle)
+        if spec.parent:
+            _check_parent(cell, specs, spec, spec_of)
+
+
+def _circle(start: str, spec_of: Callable[[str], JobSpec | None]) -> list[str]:
+    """Return the shortest way from a job back to itself, both ends included; empty where there is none."""
+    came_from: dict[str, str] = {}
+    queue = [start]
+    for key in queue:  # it grows: breadth first
+        spec = spec_of(key)
+        for after in spec.after if spec is not None else ():
+            if after.job == start:
+                way = [start, key]
+                while way[-1] != start:
+                    way.append(came_from[way[-1]])
+                return way[::-1] if key != start else [start, start]
+            if after.job not in came_from:
+                came_from[after.job] = key
+                queue.append(after.job)
+    return []
+
+
+def _refuse_circle(circle: list[str]) -> None:
+    first, *others = circle
+    steps = [f"{first} waits for {others[0]}", *(f"which waits for {each}" for each in others[1:])]
+    if len(steps) > NAMED_MAX:
+        left = len(steps) - NAMED_MAX
+        steps = [*steps[: NAMED_MAX - 1], f"and so on over {left} more", steps[-1]]
+    raise Conflict(", ".join(steps), "take one of them out of its after: nobody would ever start")
+
+
+def _check_parent(
+    cell: Cell, specs: Mapping[str, JobSpec], spec: JobSpec, spec_of: Callable[[str], JobSpec | None]
+) -> None:
+    parent = spec.parent
+    if spec_of(parent) is None:
+        raise NotFound(
+            f"{spec.key} would end with {parent}, and there is no such job", "submit that first, or with it"
+        )
+    if parent not in specs and cell.jobs[parent].state is State.DEAD:
+        raise Conflict(
+            f"{spec.key} would end with {parent}, and that is dead", f"submit {parent} again first"
+        )
+    for after in spec.after:
+        of_parent = spec_of(parent)
+        until = after.until or (Until.UP if of_parent is None or of_parent.is_service else Until.FINISHED)
+        if after.job == parent and until is Until.FINISHED:
+            raise Conflict(
+                f"{spec.key} would start when {parent} has finished, and end with it",
+                "leave out parent, or wait until it is up",
+            )
+    line = [spec.key]
+    while parent:
+        line.append(parent)
+        if parent == spec.key:
+            raise Conflict(
+                f"{', which ends with '.join(line).replace(', which', '', 1)}",
+                "leave out the parent of one of them",
+            )
+        if len(line) > PARENTS_MAX:
+            raise Conflict(
+                f"{spec.key} would be the child of {PARENTS_MAX} jobs, one the child of the other",
+                f"at most {PARENTS_MAX - 1} are allowed; name one further up as parent",
+            )
+        found = spec_of(parent)
+        parent = found.parent if found is not None else ""
+
+
+def descendants(cell: Cell, keys: frozenset[str]) -> frozenset[str]:
+    """Return jobs with their children, and those of these."""
+    found, queue = set(keys), list(keys)
+    for key in queue:
+        fresh = cell.links.children.get(key, set()) - found
+        found |= fresh
+        queue += fresh
+    return frozenset(found)
+
+
+# Updates
+
+
+def waits_for_update(cell: Cell, job: Job) -> str:
+    """Return why the update of a job reaches no task now: one of a job that it comes after is under way."""
+    rollout = job.rollout
+    if rollout is None or rollout.kind is not RolloutKind.UPDATE or rollout.hurried:
+        return ""
+    for each in job.spec.after:
+        other = cell.jobs.get(each.job)
+        going = other.rollout if other is not None else None
+        if going is not None and going.kind is RolloutKind.UPDATE:
+            held = f", which waits for somebody: {going.paused}" if going.hold is not None else ""
+            return f"{_WAITS_FOR_UPDATE}{each.job}{held}"
+    return ""
+
+
+def is_paused_for_update(reason: str) -> bool:
+    """Return whether a rollout was paused for that."""
+    return reason.startswith(_WAITS_FOR_UPDATE)
+
+
+# Deciding
+
+
+def deferred(cell: Cell, job: Job) -> tuple[int, ...]:
+    """Return the tasks of a job that wait for other jobs."""
+    return tuple(sorted(cell.deferred.get(job.key, ())))
+
+
+def decide_end(cell: Cell, _o: Observed, command: EndWaits, _actor: str, _now: Now) -> Decision:
+    """Let these jobs wait no longer."""
+    ready = tuple(
+        JobReady(key, deferred(cell, cell.jobs[key]), reason)
+        for key, reason in command.reasons.items()
+        if key in cell.deferred
+    )
+    return Decision(ready, "", "jobs start")
+
+
+def decide_fail(cell: Cell, _o: Observed, command: FailWaits, _actor: str, _now: Now) -> Decision:
+    """Let what waits of these jobs end as failed."""
+    ended: list[AnyEvent] = []
+    for key, reason in command.reasons.items():
+        if key in cell.deferred:
+            indexes = deferred(cell, cell.jobs[key])
+            ended.append(TasksEnded(key, indexes, Ending.FAIL, (reason,) * len(indexes)))
+    return Decision(tuple(ended), "", "jobs have waited too long")
+
+
+def decide_end_children(cell: Cell, _o: Observed, command: EndChildren, _actor: str, _now: Now) -> Decision:
+    """Let jobs end with their parents, where these are still over."""
+    ended: list[AnyEvent] = []
+    for key, parent in command.parents.items():
+        job, over = cell.jobs.get(key), cell.jobs.get(parent)
+        if job is None or job.spec.parent != parent or (over is not None and over.state is not State.DEAD):
+            continue
+        live = tuple(task.index for task in job.tasks if task.state is not State.DEAD)
+        if live:
+            reason = parent_words(cell, parent)
+            ended.append(TasksEnded(key, live, Ending.KILL, (reason,) * len(live)))
+            ended += evicted_with(cell, job, live, reason)
+    return Decision(tuple(ended), "", "jobs end with their parents")
+
+
+def parent_words(cell: Cell, parent: str) -> str:
+    """Return why a child ends."""
+    return f"its parent {parent} {'ended' if parent in cell.jobs else 'is gone'}"
+
+
+def overdue_words(cell: Cell, observed: Observed, after: After, now: Now) -> str:
+    """Return why what waits of a job fails."""
+    why = why_unmet(cell, observed, after, now)
+    waited = f"waited {show_seconds(after.within_seconds)} for {after_words(cell, after)}"
+    return f"{waited}: {why}" if why else waited
