@@ -20,6 +20,7 @@ from borgish.cell.events import (
 )
 from borgish.cell.handover import may_take_over
 from borgish.cell.model import Cell, Drain, Job, Task
+from borgish.cell.order import waits_for_update
 from borgish.sim.loop import VirtualLoop
 from borgish.sim.machines import Machine
 from borgish.sim.masters import MasterHost
@@ -224,6 +225,8 @@ def _is_rightly_paused(cell: Cell, job: Job) -> bool:
         return True
     if rollout is not None and job.spec.inside and not _has_room(cell, job.spec):
         return True
+    if job.key in cell.deferred or waits_for_update(cell, job):
+        return True  # what starts after other jobs is down until then
     return rollout is not None and any(_is_used_up(cell, each) for each in cell.members.budgets_of(job.key))
 
 
@@ -231,6 +234,7 @@ def _is_used_up(cell: Cell, budget: str) -> bool:
     """Return whether tasks for which no alloc has room use a budget up, until somebody does something."""
     jobs = [cell.jobs[key] for key in cell.members.of(budget)]
     waiting = sum(job.pending for job in jobs if job.spec.inside and not _has_room(cell, job.spec))
+    waiting += sum(len(cell.deferred.get(job.key, ())) for job in jobs)
     return waiting >= cell.budgets[budget].max_unavailable.of(sum(map(live_tasks, jobs)))
 
 

@@ -40,10 +40,20 @@ from borgish.sim.faults import FaultInjector
 from borgish.sim.loop import VirtualLoop
 from borgish.sim.masters import MasterHost
 from borgish.spec.app import AppSpec, Document
-from borgish.spec.job import Constraint, Disruption, ExitCodes, ExitRule, JobSpec, Program, Restart, Update
+from borgish.spec.job import (
+    After,
+    Constraint,
+    Disruption,
+    ExitCodes,
+    ExitRule,
+    JobSpec,
+    Program,
+    Restart,
+    Update,
+)
 from borgish.spec.shares import Share
 from borgish.store.replay import cell_at
-from borgish.vocabulary import JobKind, OnExit, OnFailure, RestartPolicy, Runtime, TaintEffect
+from borgish.vocabulary import JobKind, OnExit, OnFailure, RestartPolicy, Runtime, TaintEffect, Until
 from borgish.wire.api import Accepted
 
 ASK_AGAIN_SECONDS = 5.0
@@ -60,7 +70,13 @@ APPS = 3
 APPS_SHARE = 0.12  # of the commands are about applications
 NAMED = ("name", "user", "run", "resources", "labels.sim", "update", "disruption")
 """What the files of applications name of their jobs; now and then how many tasks they have, too."""
-
+AFTER = {  # by number: what has to be there before a job starts
+    5: (After("ann/job-0", Until.UP),),
+    7: (After("ann/job-1"),),
+    9: (After("ann/job-2"), After("ann/job-5", None, 60.0)),
+    11: (After("ann/job-3", Until.HEALTHY, 20.0), After("ann/job-10", Until.FINISHED)),
+}
+PARENTS = {10: 1, 2: 0, 8: 2}
 
 ON_FAILURE = (OnFailure.PAUSE, OnFailure.UNDO)
 RULES = (
@@ -362,6 +378,8 @@ class Clients:
                 handover=number in HANDING_OVER,
             ),
             exclusive=number in EXCLUSIVE,
+            after=AFTER.get(number, ()),
+            parent=f"ann/job-{PARENTS[number]}" if number in PARENTS else "",
         )
         if number == ALLOCS:
             return _reserving(spec)

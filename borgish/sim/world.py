@@ -18,6 +18,7 @@ from borgish.sim.loop import VirtualLoop
 from borgish.sim.machines import Machine
 from borgish.sim.masters import SETTINGS, MasterHost
 from borgish.sim.network import Network
+from borgish.sim.order import order_problems
 from borgish.sim.policy import Loss, Record
 from borgish.sim.store import SimDisk, SimStore
 from borgish.sim.workload import Clients
@@ -280,6 +281,9 @@ class World:
         problems += record.problems
         problems += disruption_problems(
             list(store.reopen().entries(0)), store.sim_disk.decided_at, self.machines
+        )
+        problems += order_problems(
+            list(store.reopen().entries(0)), store.sim_disk.decided_at, self.machines, self.clock.now().mono
         )
         if self.master.core is None:
             problems.append("there is no master")

@@ -398,8 +398,9 @@ def test_an_update_before_it_that_is_held_is_said() -> None:
     old = lived.attempts()
     lived.do(SubmitJob(db(tasks=3, run=LOOPS)))
     lived.do(SubmitJob(web(run=("new",))))
-    assert lived.cell.jobs[WEB].rollout is not None
-    assert lived.cell.jobs[WEB].rollout.paused == "waits for the update of ann/db"
+    rollout = lived.cell.jobs[WEB].rollout
+    assert rollout is not None
+    assert rollout.paused == "waits for the update of ann/db"
     lived.settle()
     assert lived.attempts() == old
     rollout = lived.cell.jobs[WEB].rollout
@@ -414,7 +415,7 @@ def test_tasks_that_wait_do_not_hold_up_an_update() -> None:
     lived = Lived()
     lived.do(SubmitJob(db()))
     lived.settle()
-    update = {"update": Update(deadline_seconds=20.0), "disruption": Disruption(Share(3))}
+    update: dict[str, Any] = {"update": Update(deadline_seconds=20.0), "disruption": Disruption(Share(3))}
     lived.do(SubmitJob(web(**update)))
     lived.settle()
     lived.do(KillTasks(WEB, (1,)))
