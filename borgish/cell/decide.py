@@ -237,6 +237,8 @@ def _restart(cell: Cell, _o: Observed, command: RestartTasks, actor: str, now: N
             )
     running = movable(job, chosen, TaskEvent.EVICT)
     dead = movable(job, chosen, TaskEvent.SUBMIT)
+    if dead:
+        check_order(cell, {job.key: job.spec})
     admit(cell, job.spec, dead, now.wall)
     reason = f"restarted by {actor}"
     again = (TasksResubmitted(job.key, dead),) * bool(dead)

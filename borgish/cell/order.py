@@ -51,8 +51,9 @@ def until_of(cell: Cell, after: After) -> Until | None:
     job = cell.jobs.get(after.job)
     if job is None:
         return None
-    is_lasting = job.spec.is_service or job.spec.kind is JobKind.ALLOC_SET
-    return Until.HEALTHY if is_lasting else Until.FINISHED
+    if not job.spec.is_service and job.spec.kind is not JobKind.ALLOC_SET:
+        return Until.FINISHED
+    return Until.HEALTHY if job.spec.health is not None else Until.UP
 
 
 def is_met(cell: Cell, observed: Observed, after: After, now: Now) -> bool:
@@ -156,6 +157,12 @@ def wait_line(cell: Cell, observed: Observed, job: Job) -> str:
     more = f" and {len(left) - WORDS_MAX} more" if len(left) > WORDS_MAX else ""
     why = why_unmet(cell, observed, left[0], LATER)
     return f"after {words}{more}{why and f': {why}'}"
+
+
+def plan_words(cell: Cell, observed: Observed, spec: JobSpec, now: Now) -> str:
+    """Return after what a job would start if it were submitted now; "" where it would start at once."""
+    left = [each for each in spec.after if not is_met(cell, observed, each, now)]
+    return f"after {', '.join(after_words(cell, each) for each in left)}" if left else ""
 
 
 def ways_on(cell: Cell, job: Job, left: Iterable[After]) -> str:

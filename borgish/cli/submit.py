@@ -247,7 +247,7 @@ def planned(view: PlanView, source: str, *, wide: bool = False, token: bool = Tr
         Column("MACHINE", lambda row: row[0].machine),
         Column("ALLOC", _alloc, right=True, wide=all(place.alloc < 0 for place in view.places)),
         Column("DEVICES", _devices, wide=not any(place.devices for place in view.places)),
-        Column("WHEN", lambda row: _when(row[0])),
+        Column("WHEN", lambda row: _when(row[0], view.waits)),
     ]
     parts = [f"{safe(view.text)}\n"]
     if view.updates:
@@ -285,9 +285,9 @@ def _devices(row: _Row) -> str:
     return ",".join(row[0].devices)
 
 
-def _when(place: PlannedPlace) -> str:
+def _when(place: PlannedPlace, waits: str) -> str:
     if not place.kept:
-        return "at once"
+        return waits or "at once"
     if not place.victims:
         return "when the others of its gang can start"
     more = len(place.victims) - LEAVING_SHOWN

@@ -52,6 +52,7 @@ from borgish.cell.observed import (
     record_usage,
     watch,
 )
+from borgish.cell.order import plan_words
 from borgish.cell.recorded import record, recorded_of
 from borgish.clock import Now
 from borgish.errors import CellBroken, Conflict, Refused
@@ -236,7 +237,7 @@ class Core:
             unread = sorted(self._unread())
             again = coming_back(decision)
             plan = self._scheduler.dry_run(self.cell, self.observed, spec, unread, now, again)
-        return dry_run(self.cell, spec, decision, plan)
+        return dry_run(self.cell, spec, decision, plan, plan_words(self.cell, self.observed, spec, now))
 
     def _submit_as_planned(self, ask: CommandRequest, command: SubmitJob, now: Now) -> Accepted:
         """Submit a job and place it as planned, before anything else is placed. Raises Refused."""

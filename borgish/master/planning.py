@@ -37,7 +37,8 @@ class DryRun(msgspec.Struct, frozen=True):
     plan: Plan
     victims: dict[str, tuple[str, ...]]
     update: UpdatePlan | None = None  # of a job that runs, with another specification
-    token: str = ""  # "" where nothing would be done
+    token: str = ""  # "" where nothing would be done, or not at once
+    waits: str = ""  # for which jobs it would wait before it starts
 
     @property
     def again(self) -> tuple[int, ...]:
@@ -67,13 +68,15 @@ def coming_back(decision: Decision) -> tuple[int, ...]:
     return next((event.indexes for event in decision.events if isinstance(event, TasksResubmitted)), ())
 
 
-def dry_run(cell: Cell, spec: JobSpec, decision: Decision, plan: Plan) -> DryRun:
+def dry_run(cell: Cell, spec: JobSpec, decision: Decision, plan: Plan, waits: str = "") -> DryRun:
     """Return a plan with its token."""
     job = cell.jobs.get(spec.key)
     changed = any(isinstance(event, JobChanged) for event in decision.events)
     update = update_plan(cell, job, spec) if job is not None and changed else None
-    found = DryRun(spec, decision, plan, _victims(cell, plan), update)
-    return msgspec.structs.replace(found, token=_token(cell, found)) if decision.events else found
+    waits = waits if plan.placements or plan.promises else ""
+    found = DryRun(spec, decision, plan, _victims(cell, plan), update, waits=waits)
+    is_done = decision.events and not waits
+    return msgspec.structs.replace(found, token=_token(cell, found)) if is_done else found
 
 
 def _victims(cell: Cell, plan: Plan) -> dict[str, tuple[str, ...]]:

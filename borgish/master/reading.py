@@ -193,6 +193,7 @@ def plan_view(cell: Cell, found: DryRun) -> PlanView:
         changes=_changes(cell, spec),
         notes=(*found.decision.notes, *((MORE_LATER,) * plan.more)),
         updates=_updates(found),
+        waits=found.waits,
     )
 
 
@@ -256,7 +257,8 @@ def _text(found: DryRun, places: tuple[PlannedPlace, ...]) -> str:
     tasks = "1 task" if count == 1 else f"{count:,} tasks"
     if found.again:
         tasks = f"{tasks} that {'was' if count == 1 else 'were'} killed"
-    return f"{found.spec.key}: of {tasks} {', '.join(parts[:-1])}{', and ' * (len(parts) > 1)}{parts[-1]}"
+    text = f"{found.spec.key}: of {tasks} {', '.join(parts[:-1])}{', and ' * (len(parts) > 1)}{parts[-1]}"
+    return f"{text}, once it starts: {found.waits}" if found.waits else text
 
 
 def _changes(cell: Cell, spec: JobSpec) -> tuple[str, ...]:

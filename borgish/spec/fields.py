@@ -358,7 +358,8 @@ _AFTER_FIELDS = (
     Field(
         "until",
         Choice(Until),
-        "up, healthy or finished; finished for a job that runs to completion, else healthy, unless given",
+        "up, healthy or finished; unless given finished for a job that runs to completion, else healthy, "
+        "or up where nothing probes it",
     ),
     Field(
         "within",

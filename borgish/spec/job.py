@@ -198,8 +198,8 @@ class After(msgspec.Struct, frozen=True, omit_defaults=True):
     """A job that has to be there before this one starts (section 2.3 of the Borg paper: "defer the start of a
     job until a prior one finishes"; systemd's After, Compose's depends_on).
 
-    ``until`` None: it is finished where it runs to completion, else healthy. When the tasks have waited for
-    ``within_seconds``, they fail; 0: they wait for good.
+    ``until`` None: it is finished where it runs to completion, else healthy, or up where nothing probes it.
+    When the tasks have waited for ``within_seconds``, they fail; 0: they wait for good.
     """
 
     job: str  # its key: user/name

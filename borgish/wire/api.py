@@ -293,6 +293,7 @@ class PlanView(msgspec.Struct, frozen=True, omit_defaults=True):
     refusals: tuple[RefusalView, ...] = ()  # why the other tasks would wait
     changes: tuple[str, ...] = ()  # against the job of that name that is there
     notes: tuple[str, ...] = ()  # what is doubtful
+    waits: str = ""  # it would not start before: "after ann/db (up)"; "" where it would at once
     updates: dict[str, str] = {}  # of a job that runs: what becomes of which tasks, by their indexes
 
 

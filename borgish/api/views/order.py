@@ -42,3 +42,5 @@ def order_sentences(cell: Cell, observed: Observed, job: Job) -> Iterator[str]:
         first = min(bounds, key=lambda each: each.within_seconds)
         at = instant(waits.since + first.within_seconds)
         yield f"It fails at {at}, when it has waited {show_seconds(first.within_seconds)} for {first.job}."
+    hint = ways_on(cell, job, left)
+    yield f"{hint[:1].upper()}{hint[1:]}."

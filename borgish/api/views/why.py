@@ -81,7 +81,11 @@ def why_job(
     sentences += [*_rollout(job), *_held_job(job)]
     # Of what is held it is said already.
     sentences += _refused(
-        [each for each in refusals if job.held is None or not each.text.startswith("held, ")]
+        [
+            each
+            for each in refusals
+            if not each.in_order and (job.held is None or not each.text.startswith("held, "))
+        ]
     )
     sentences += _unplaced(cell, observed, job, refusals)
     sentences += [_task_text(cell, observed, job, task, ()) for task in _examples(observed, job)]

@@ -344,8 +344,9 @@ def test_a_job_ends_with_its_parent(ending: str) -> None:
     assert lived.states() == lived.states("ann/inner") == [DEAD] * 3
     assert lived.cell.jobs[WEB].tasks[0].reason == "its parent ann/db ended"
     assert lived.cell.jobs[WEB].tasks[0].ending is Ending.KILL
-    with pytest.raises(Conflict, match="ann/web would end with ann/db, and that is dead"):
-        lived.do(SubmitJob(spec(parent=DB)))
+    for again in (SubmitJob(spec(parent=DB)), RestartTasks(WEB)):
+        with pytest.raises(Conflict, match="ann/web would end with ann/db, and that is dead"):
+            lived.do(again)
 
 
 def test_a_parent_has_to_be_there_and_is_nobodys_child_in_the_end() -> None:
@@ -434,7 +435,8 @@ def test_the_reasons_are_sentences() -> None:
     lived.do(SubmitJob(web(Until.UP, 600.0)))
     said = list(order_sentences(lived.cell, lived.core.observed, lived.cell.jobs[WEB]))
     assert "it starts after ann/db (up): there is no job ann/db." in said[0]
-    assert said[-1].endswith("when it has waited 10m for ann/db.")
+    assert said[1].endswith("when it has waited 10m for ann/db.")
+    assert said[2] == "Submit ann/db, or `borgctl job restart ann/web` starts it without."
     view = order_refusal(lived.cell, lived.core.observed, lived.cell.jobs[WEB])
     assert view is not None
     check_sentence(view.hint)

@@ -14,6 +14,10 @@ from borgish.spec.read import read_job
 from borgish.spec.shares import Share
 from borgish.vocabulary import Appclass, Band, JobKind, OnExit, OnFailure, Recheck, RestartPolicy, Runtime
 from borgish.wire.link import Exit
+from borgish.spec.job import After, JobSpec, Update
+from borgish.spec.read import read_job
+from borgish.spec.shares import Share
+from borgish.vocabulary import Appclass, Band, JobKind, OnFailure, Recheck, RestartPolicy, Runtime, Until
 
 JOBS = Path(__file__).parents[3] / "configs" / "jobs"
 ALL = sorted(path.stem for path in JOBS.glob("*.yaml"))
@@ -27,6 +31,8 @@ def test_all_are_known() -> None:
     assert [
         *("allocs", "array", "batch", "container", "dedicated", "devices", "exclusive", "gang", "handover"),
         "in-allocs",
+        *("allocs", "batch", "child", "container", "dedicated", "devices", "exclusive", "gang", "handover"),
+        *("in-allocs", "ordered"),
         *("placed", "preemptor", "retried", "rolling", "sidecar", "spread", "ticker", "web"),
     ] == ALL
 
@@ -36,6 +42,12 @@ def test_it_is_read_and_commented(name: str) -> None:
     spec = example(name)
     assert spec.run or spec.kind is JobKind.ALLOC_SET
     assert (JOBS / f"{name}.yaml").read_text().startswith("# ")
+
+
+def test_ordered() -> None:
+    web = After("ann/web", Until.HEALTHY)
+    assert example("ordered").after == (web, After("ann/batch", Until.FINISHED, 600.0))
+    assert example("child").parent == "ann/web"
 
 
 def test_handover() -> None:
