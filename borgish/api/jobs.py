@@ -39,13 +39,13 @@ from borgish.wire.api import (
     JobDetail,
     JobList,
     KillRequest,
-    PlanView,
     RestartRequest,
     ScaleRequest,
     UndoRequest,
     VersionDetail,
     VersionList,
 )
+from borgish.wire.api_plans import PlanView
 
 
 @post(

@@ -28,7 +28,6 @@ from borgish.wire.api import (
     CheckpointView,
     EventView,
     HealthView,
-    PlanView,
     RefusalView,
     StatusView,
     SummaryView,
@@ -41,6 +40,7 @@ from borgish.wire.api_past import (
     RollbackPlan,
     RollbackRequest,
 )
+from borgish.wire.api_plans import PlanView
 from borgish.wire.link import ExecReply, JoinReply, JoinRequest, StdinReply
 
 T = TypeVar("T")

@@ -17,7 +17,8 @@ from borgish.errors import BorgishError, Invalid
 from borgish.spec.job import JobSpec
 from borgish.text import safe, show_indexes
 from borgish.vocabulary import BODY_BYTES_MAX
-from borgish.wire.api import Accepted, PlannedPlace, PlanView
+from borgish.wire.api import Accepted
+from borgish.wire.api_plans import PlannedPlace, PlanView
 
 if TYPE_CHECKING:
     from borgish.client import Client

@@ -25,7 +25,8 @@ from borgish.spec.diff import differences
 from borgish.spec.job import JobSpec
 from borgish.text import instant, show_indexes
 from borgish.vocabulary import task_name
-from borgish.wire.api import EventView, PlannedPlace, PlanView, RefusalView, StatusView
+from borgish.wire.api import EventView, RefusalView, StatusView
+from borgish.wire.api_plans import PlannedPlace, PlanView
 
 T = TypeVar("T")
 

@@ -120,8 +120,8 @@ jobs = Table(
     Column("versioned_at", Double, nullable=False, server_default="0"),
     Column("versioned_by", Text, nullable=False, server_default=""),
     Column("held", Text, nullable=False, server_default=""),  # why; "": it is not
-    Column("app", Text, nullable=False, server_default=""),  # the application that it belongs to
     Column("waits_since", Double, nullable=False, server_default="0"),  # for other jobs; 0: it does not
+    Column("app", Text, nullable=False, server_default=""),  # the application that it belongs to
 )
 
 # The specifications that a job had before its present one.
@@ -345,8 +345,8 @@ def job_row(job: Job, bands: Bands) -> Row:
         job.versioned_at,
         without_nul(job.versioned_by),
         without_nul(job.held.reason) if job.held else "",
-        job.app,
         job.waits.since if job.waits else 0.0,
+        job.app,
     )
 
 

@@ -30,15 +30,7 @@ from borgish.master.health import Metrics, leader_health
 from borgish.master.history import LOOKED_AT_MAX, Walk
 from borgish.master.watch import WatchHub
 from borgish.spec.job import JobSpec
-from borgish.wire.api import (
-    Accepted,
-    AsOf,
-    CheckpointView,
-    EventView,
-    PlannedPlace,
-    PlanView,
-    RefusalView,
-)
+from borgish.wire.api import Accepted, AsOf, CheckpointView, EventView, RefusalView
 from borgish.wire.api_past import (
     CheckpointDetail,
     CheckpointVerdict,
@@ -48,6 +40,7 @@ from borgish.wire.api_past import (
     RollbackPlan,
     RollbackRequest,
 )
+from borgish.wire.api_plans import PlannedPlace, PlanView
 from borgish.wire.link import ExecPiece, ExecReply, JoinReply, JoinRequest, StdinReply
 from tests.unit.api.cells import NOW, small_cell, small_observed, small_refusals
 

@@ -8,7 +8,8 @@ import pytest
 from borgish.cell.commands import SubmitJob
 from borgish.client import Client
 from borgish.errors import Conflict, Forbidden, Invalid
-from borgish.wire.api import Accepted, PlanView
+from borgish.wire.api import Accepted
+from borgish.wire.api_plans import PlanView
 from tests.integration.api.fakes import RunningApi
 from tests.integration.api.test_routes import JOB, submit
 

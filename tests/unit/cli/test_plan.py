@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from borgish.cli.submit import planned
-from borgish.wire.api import Accepted, PlannedPlace, PlanView, Problem
+from borgish.wire.api import Accepted, Problem
+from borgish.wire.api_plans import PlannedPlace, PlanView
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.samples import FakeMaster, refusal
 

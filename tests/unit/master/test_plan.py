@@ -17,7 +17,7 @@ from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
 from borgish.spec.job import Constraint, JobSpec, Override, Spread
 from borgish.vocabulary import Band, JobKind, Phase, State
-from borgish.wire.api import PlannedPlace, PlanView
+from borgish.wire.api_plans import PlannedPlace, PlanView
 from tests.unit.master.test_core import Driver
 from tests.unit.master.test_core import machine as plain_machine
 
