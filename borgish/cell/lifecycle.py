@@ -229,6 +229,7 @@ def transition(
     sources, target = _MOVES[event]
     key = job.key
     handovers = cell.handovers.get(key)
+    queue = cell.waiting if job.waits is None else None  # of most jobs no task waits for others
     for index in indexes:
         task = job.tasks[index]
         state = task.state
@@ -240,7 +241,7 @@ def transition(
             job.pending -= 1
             if task.promised:
                 drop_promises(cell, job, (index,))
-            cell.queue(job, index)[key].discard(index)
+            (cell.queue(job, index) if queue is None else queue)[key].discard(index)
         elif state is State.RUNNING:
             job.running -= 1
             cell.placed[task.machine].discard((key, index))
@@ -259,7 +260,7 @@ def transition(
         task.state, task.since, task.reason, task.ending = target, at, reason, ending
         if target is State.PENDING:
             job.pending += 1
-            cell.queue(job, index).setdefault(key, set()).add(index)
+            (cell.queue(job, index) if queue is None else queue).setdefault(key, set()).add(index)
         elif target is State.RUNNING:
             job.running += 1
             cell.placed[task.machine].add((key, index))

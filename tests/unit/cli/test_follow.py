@@ -70,6 +70,20 @@ def test_submit_follows_until_every_task_is_up(master: FakeMaster, run: Run, fil
     assert sent.headers["Idempotency-Key"]
 
 
+def test_the_time_that_a_job_waits_for_others_is_not_counted(
+    master: FakeMaster, run: Run, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out
+) -> None:
+    monkeypatch.setattr("borgish.cli.follow.TIMEOUT_SECONDS", 0.0)  # what finds no place is given up at once
+    reason = "after ann/db (up): there is no job ann/db"
+    looks = iter([job(up=0, running=0, pending=3, waiting=3, reason=reason)] * 3 + [job(up=3)] * 9)
+    master.answers |= {
+        "POST /v1/jobs": Accepted(5, "ann/web", "submitted ann/web"),
+        "GET /v1/jobs/ann/web": lambda _: JobDetail(next(looks), spec(), ()),
+    }
+    assert run("job", "submit", file, "--settle", "0") == 0
+    assert f"ann/web: 0 of 3 tasks up, 3 waiting: {reason}" in capsys.readouterr().err
+
+
 def test_what_is_doubtful_is_noted_beside_what_was_done(
     master: FakeMaster, run: Run, file: Path, capsys: Out
 ) -> None:
