@@ -9,15 +9,21 @@ import pytest
 
 from borgish.bands import DEFAULT_BANDS
 from borgish.borglet.failures import what_follows
-from borgish.spec.job import JobSpec, Update
-from borgish.spec.read import read_job
-from borgish.spec.shares import Share
-from borgish.vocabulary import Appclass, Band, JobKind, OnExit, OnFailure, Recheck, RestartPolicy, Runtime
-from borgish.wire.link import Exit
 from borgish.spec.job import After, JobSpec, Update
 from borgish.spec.read import read_job
 from borgish.spec.shares import Share
-from borgish.vocabulary import Appclass, Band, JobKind, OnFailure, Recheck, RestartPolicy, Runtime, Until
+from borgish.vocabulary import (
+    Appclass,
+    Band,
+    JobKind,
+    OnExit,
+    OnFailure,
+    Recheck,
+    RestartPolicy,
+    Runtime,
+    Until,
+)
+from borgish.wire.link import Exit
 
 JOBS = Path(__file__).parents[3] / "configs" / "jobs"
 ALL = sorted(path.stem for path in JOBS.glob("*.yaml"))
@@ -29,10 +35,8 @@ def example(name: str) -> JobSpec:
 
 def test_all_are_known() -> None:
     assert [
-        *("allocs", "array", "batch", "container", "dedicated", "devices", "exclusive", "gang", "handover"),
-        "in-allocs",
-        *("allocs", "batch", "child", "container", "dedicated", "devices", "exclusive", "gang", "handover"),
-        *("in-allocs", "ordered"),
+        *("allocs", "array", "batch", "child", "container", "dedicated", "devices", "exclusive", "gang"),
+        *("handover", "in-allocs", "ordered"),
         *("placed", "preemptor", "retried", "rolling", "sidecar", "spread", "ticker", "web"),
     ] == ALL
 
