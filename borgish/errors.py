@@ -42,6 +42,7 @@ class Mistake(msgspec.Struct, frozen=True, omit_defaults=True):
     hint: str = ""
     excerpt: str = ""  # the line itself, for the caret
     path: str = ""  # where in the document: resources.cpu
+    source: str = ""  # the file that it is in, where several were read
 
 
 class BorgishError(Exception):

@@ -185,6 +185,14 @@ class Recheck(StrEnum):
     EVICT = "evict"  # it goes back to pending
 
 
+class VariableType(StrEnum):
+    """What the value of a variable of a job file is."""
+
+    TEXT = "text"
+    INT = "int"
+    BOOL = "bool"
+
+
 class TaintEffect(StrEnum):
     """What a taint does to tasks that do not tolerate it."""
 
@@ -236,6 +244,8 @@ JOB_PATTERN = f"{NAME_PATTERN}/{NAME_PATTERN}"
 TASK_PATTERN = rf"{JOB_PATTERN}/(0|[1-9][0-9]{{0,3}})"
 TASKS_PER_JOB_MAX = 10_000
 BODY_BYTES_MAX = 1024 * 1024  # of a job file
+DOCUMENTS_MAX = 1_000  # that are read together, as one application
+DOCUMENTS_BYTES_MAX = 8 * 1024**2  # of all their files together
 JSON_BYTES_MAX = 64 * 1024  # of any other body of the API, unless its route says more: 10,000 indexes fit
 CHECKPOINT_FILE_BYTES_MAX = 256 * 1024**2  # a cell of 200,000 tasks has a hundredth of it
 

@@ -33,13 +33,15 @@ schema_app = single()
 def schema(context: typer.Context) -> None:
     """Print the JSON Schema of a job file.
 
-    It names the bands of the cell when that answers, else the usual ones."""
+    It is also that of an application's document (kind: app). It names the bands of the cell when that
+    answers, else the usual ones.
+    """
     from borgish.bands import DEFAULT_BANDS
     from borgish.cli.render import as_json
     from borgish.cli.screen import print_out
-    from borgish.spec.fields import job_schema
+    from borgish.spec.fields import document_schema
 
-    print_out(as_json(job_schema(session_of(context).bands() or DEFAULT_BANDS)))
+    print_out(as_json(document_schema(session_of(context).bands() or DEFAULT_BANDS)))
 
 
 completion_app = single()

@@ -40,6 +40,7 @@ from borgish.spec.kinds import (
     Text,
     Values,
     Whole,
+    Word,
     Wrong,
 )
 from borgish.spec.mistakes import nearest, quote
@@ -58,6 +59,7 @@ from borgish.spec.values import (
     Tcp,
     duration,
 )
+from borgish.spec.variables import schema as vars_schema
 from borgish.vocabulary import (
     NAME_PATTERN,
     TAINT_KEY_PATTERN,
@@ -96,8 +98,8 @@ _ARGUMENT = Text(ENV_VALUE_BYTES_MAX, lines=True, empty=True)
 _COMMAND = ListOf(_ARGUMENT, 1000, "[program, argument]", one=_command_example)
 _ENV = MapOf(EnvName(), Text(ENV_VALUE_BYTES_MAX, lines=True, empty=True), ENV_MAX, "{LOG_LEVEL: info}")
 _LABEL = Text(128, r"[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?", "letters, digits and . _ / - inside")
-_LABELS = MapOf(_LABEL, Text(256, empty=True), 64, "{team: search}")
-_ANNOTATIONS = MapOf(_LABEL, Text(4096, lines=True, empty=True), 64, "{note: some words}")
+LABELS = MapOf(_LABEL, Text(256, empty=True), 64, "{team: search}")
+ANNOTATIONS = MapOf(_LABEL, Text(4096, lines=True, empty=True), 64, "{note: some words}")
 
 RESTART_FIELDS = (
     Field("policy", Choice(RestartPolicy), "always (a service), on_failure (runs to completion) or never"),
@@ -471,8 +473,8 @@ JOB_FIELDS = (
     Field("on_exit", ON_EXIT, "what some exit codes and signals mean, in a job that runs to completion"),
     Field("stop", STOP, "how a task is asked to end"),
     Field("health", HEALTH, "how the health of a task is checked"),
-    Field("labels", _LABELS, "labels, by which jobs are selected"),
-    Field("annotations", _ANNOTATIONS, "notes for people and programs"),
+    Field("labels", LABELS, "labels, by which jobs are selected"),
+    Field("annotations", ANNOTATIONS, "notes for people and programs"),
     Field("constraints", ListOf(Condition(), 32, '["arch == amd64"]'), "conditions on machines"),
     Field("prefer", PREFER, "preferred machines"),
     Field("spread", SPREAD, "how its tasks are spread over machines, racks, zones"),
@@ -516,6 +518,22 @@ JOB_FIELDS = (
 )
 JOB = Record("the job", JOB_FIELDS, "name: web", lambda values: values)
 
+APP_KIND = "app"
+APP_FIELDS = (
+    Field("kind", Word(APP_KIND), "app: what several jobs have in common", required=True),
+    Field("name", Name(), "the application's name, like shop", required=True),
+    Field("user", Name(), "whose it is, with all its jobs; who asks, unless given"),
+    Field("labels", LABELS, "labels of each of its jobs; a job's own of the same name counts more"),
+    Field("annotations", ANNOTATIONS, "notes for people and programs"),
+)
+
+
+def _make_app(values: Values) -> dict[str, object]:
+    return {name: value for name, value in values.given.items() if name != "kind"}
+
+
+APP = Record("the application", APP_FIELDS, "kind: app", _make_app)
+
 
 def job_schema(bands: Bands = DEFAULT_BANDS) -> Schema:
     """Return the JSON Schema (draft 2020-12) of a job file for editors and checkers, with these bands.
@@ -535,3 +553,47 @@ def job_schema(bands: Bands = DEFAULT_BANDS) -> Schema:
             {"required": ["kind"], "properties": {"kind": {"const": JobKind.ALLOC_SET}}},
         ],
     }
+
+
+_REFERENCE: Schema = {"type": "string", "pattern": r"\{\{ *var\."}
+"""A value that a variable gives: it may stand for any."""
+
+
+def document_schema(bands: Bands = DEFAULT_BANDS) -> Schema:
+    """Return the JSON Schema (draft 2020-12) of one document: a job, or an application (``kind: app``).
+
+    A document may have variables, which ``job_schema`` leaves out: what is sent to a cell as one job has its
+    values.
+    """
+    job, app = _with_variables(job_schema(bands)), _with_variables(APP.schema())
+    return {
+        "$schema": job.pop("$schema"),
+        "title": "borgish document",
+        "description": "A job, or what several jobs have in common (kind: app).",
+        "if": {"required": ["kind"], "properties": {"kind": {"const": APP_KIND}}},
+        "then": app,
+        "else": job,
+    }
+
+
+def _with_variables(schema: Schema) -> Schema:
+    properties = {name: _or_reference(each) for name, each in schema["properties"].items()}
+    return {**schema, "properties": {**properties, "vars": vars_schema()}}
+
+
+def _or_reference(schema: Schema) -> Schema:
+    """Return a schema that allows a reference in place of each single value."""
+    inside: Schema = {}
+    for keyword, value in schema.items():
+        if keyword == "properties":
+            inside[keyword] = {name: _or_reference(each) for name, each in value.items()}
+        elif keyword in ("items", "additionalProperties") and isinstance(value, dict):
+            inside[keyword] = _or_reference(value)
+        elif keyword == "anyOf":
+            inside[keyword] = [_or_reference(each) for each in value]
+        else:
+            inside[keyword] = value
+    if schema.get("type") in ("object", "array") or "anyOf" in schema:
+        return inside
+    about = {"description": inside.pop("description")} if "description" in inside else {}
+    return {**about, "anyOf": [inside, _REFERENCE]}

@@ -213,6 +213,21 @@ class Flag(Leaf[bool]):
         return {"type": "boolean"}
 
 
+class Word(Leaf[str]):
+    """One word and no other."""
+
+    def __init__(self, word: str) -> None:
+        self.example = word
+
+    def of(self, found: Scalar) -> str:
+        if found.text != self.example:
+            raise Wrong(f"{quote(found.text)} is not {self.example}", f"write {self.example}")
+        return found.text
+
+    def schema(self) -> Schema:
+        return {"const": self.example}
+
+
 class Choice(Leaf[E]):
     """One word of a closed set."""
 

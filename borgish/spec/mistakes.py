@@ -24,15 +24,16 @@ EXCERPT_COLUMNS = 160
 
 _BEFORE = 40  # characters kept before the column, where a line is cut
 _QUOTE_MAX = 60
-_LINE_BREAK = re.compile(r"\r\n|\r|\n")
+LINE_BREAK = re.compile(r"\r\n|\r|\n")
 
 
 class Mistakes:
     """The mistakes found so far in one text. The one after ``MISTAKES_MAX`` ends the reading, so that a text
     full of mistakes costs no more than one of the same size that is right."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, source: str = "") -> None:
         self._text = text
+        self.source = source
         self._lines: list[str] | None = None
         self._kept: list[Mistake] = []
         self._has_more = False
@@ -45,7 +46,18 @@ class Mistakes:
         if len(self._kept) >= MISTAKES_MAX:
             self._has_more = True
             raise self.invalid()
-        self._kept.append(Mistake(message, line, column, hint, self._excerpt(line, column), path))
+        excerpt = self._excerpt(line, column)
+        self._kept.append(Mistake(message, line, column, hint, excerpt, path, self.source))
+
+    def report_elsewhere(self, source: str, message: str, hint: str = "") -> None:
+        """Add a mistake in what was given beside the text, once however often it is found."""
+        mistake = Mistake(message, hint=hint, source=source)
+        if mistake not in self._kept:
+            self._kept.append(mistake)
+
+    def has(self, line: int, message: str) -> bool:
+        """Return whether this was reported of a line."""
+        return any(mistake.line == line and mistake.message == message for mistake in self._kept)
 
     def only(self, line: int, column: int, message: str, hint: str) -> NoReturn:
         """Raise Invalid with this mistake instead of all found before, which it explains."""
@@ -64,7 +76,7 @@ class Mistakes:
         first, count = mistakes[0], f"{len(mistakes)} mistakes"
         if self._has_more:
             count = f"more than {count}"
-            mistakes.append(Mistake(f"more than {MISTAKES_MAX} mistakes; the rest was not checked"))
+            mistakes.append(_more_than(self.source))
         head = f"the job file has {'a mistake' if len(mistakes) == 1 else count}"
         where = f"line {first.line}: " if first.line else ""
         return Invalid(f"{head}; {where}{first.message}", first.hint, tuple(mistakes))
@@ -75,9 +87,28 @@ class Mistakes:
         return cut_line(self._lines[line - 1], column) if 1 <= line <= len(self._lines) else ""
 
 
+def all_of(found: Iterable[Mistake]) -> Invalid:
+    """Return the error that carries the mistakes of several files, of which there must be one."""
+    mistakes = list(dict.fromkeys(found))
+    first, files = mistakes[0], len({mistake.source for mistake in mistakes})
+    count = "a mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
+    if len(mistakes) > MISTAKES_MAX:
+        count = f"more than {MISTAKES_MAX} mistakes"
+        mistakes = [*mistakes[:MISTAKES_MAX], _more_than(mistakes[MISTAKES_MAX].source)]
+    head = f"{quote(first.source)[1:-1]} has {count}" if files == 1 else f"{count} in {files} files"
+    where = f"line {first.line}: " if first.line else ""
+    if files > 1:
+        where = f"{quote(first.source)[1:-1]}{f':{first.line}' if first.line else ''}: "
+    return Invalid(f"{head}; {where}{first.message}", first.hint, tuple(mistakes))
+
+
+def _more_than(source: str) -> Mistake:
+    return Mistake(f"more than {MISTAKES_MAX} mistakes; the rest was not checked", source=source)
+
+
 def lines_of(text: str) -> list[str]:
     """Return the lines of a text as editors count them."""
-    return _LINE_BREAK.split(text)
+    return LINE_BREAK.split(text)
 
 
 def cut_line(line: str, column: int) -> str:
@@ -118,7 +149,7 @@ def show_mistakes(mistakes: tuple[Mistake, ...], source_name: str) -> str:
              ^
       hint: write a whole number from 1 to 10000
     """
-    return "\n".join(_show(mistake, safe(source_name)) for mistake in mistakes)
+    return "\n".join(_show(mistake, safe(mistake.source or source_name)) for mistake in mistakes)
 
 
 def _show(mistake: Mistake, source: str) -> str:

@@ -1,24 +1,36 @@
 """A job file (Kubernetes' manifest) becomes a ``JobSpec``, or an error that carries every mistake in it.
 
 ``document`` reads the text and ``fields`` the values. What is left here: whether they go together across
-fields (``CHECKS``), what was not given, and files of other systems.
+fields (``CHECKS``), and what was not given. Several documents together are for ``documents``.
 """
 
-import json
 import re
 from collections.abc import Iterator
+from collections.abc import Mapping as Dict
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.resources import Resources
-from borgish.spec.document import EMPTY_HINT, Mapping, Node, Scalar, Sequence, parse
+from borgish.spec.document import (
+    EMPTY_HINT,
+    Mapping,
+    Node,
+    Parsed,
+    Scalar,
+    Sequence,
+    child_of,
+    parse_all,
+)
 from borgish.spec.fields import JOB
+from borgish.spec.foreign import foreign, foreign_text
 from borgish.spec.job import Health, JobSpec, Program, Restart
 from borgish.spec.kinds import Place, Values, Wrong, is_null
 from borgish.spec.mistakes import nearest, one_edit_away, quote
 from borgish.spec.substitute import VARIABLES, port_variable, references
+from borgish.spec.variables import GIVEN, declare, fill_in, undeclared
 from borgish.vocabulary import (
     NAME_PATTERN,
     TASKS_PER_JOB_MAX,
@@ -29,34 +41,69 @@ from borgish.vocabulary import (
     job_key,
 )
 
+NO_VARIABLES: Dict[str, str] = MappingProxyType({})
 DEFAULT_RESOURCES = Resources(cpu_millis=100, ram_bytes=128 * 1024**2)
 
 
-def read_job(text: str | bytes, default_user: str, bands: Bands = DEFAULT_BANDS) -> JobSpec:
-    """Read a job file, YAML or JSON, at most 1 MiB; ``default_user`` owns the job when it names no user.
+def read_job(
+    text: str | bytes,
+    default_user: str,
+    bands: Bands = DEFAULT_BANDS,
+    variables: Dict[str, str] = NO_VARIABLES,
+) -> JobSpec:
+    """Read a file of one job, YAML or JSON, at most 1 MiB; ``default_user`` owns it when it names no user.
 
-    ``bands`` are those of the cell that it is for.
+    ``bands`` are those of the cell that it is for, ``variables`` the values given for those it declares.
 
     Raises Invalid with all mistakes found, each with line and column; nothing else, whatever the text.
     """
-    root, found = parse(text)
-    if foreign := _foreign(root):
-        what, hint = foreign
+    parsed = parse_all(text)
+    found = parsed.found
+    refuse_foreign(parsed)
+    root = _only_job(parsed)
+    place = Place("", found, bands)
+    job, scope = declare(root, place, variables)
+    for message, hint in undeclared(variables, [scope]):
+        found.report_elsewhere(GIVEN, message, hint)
+    values = job_values(fill_in(job, scope, place, parsed.text), place, default_user)
+    if values is None or len(found):
+        raise found.invalid()
+    return job_of(values, default_user)
+
+
+def refuse_foreign(parsed: Parsed) -> None:
+    """Raise Invalid, with that alone, where a text is a file of another system."""
+    found = parsed.found
+    if strange := foreign(tuple(part.root for part in parsed.parts)):
+        root, what, hint = strange
         found.only(root.line, root.column, f"this is {what}, not a job file of borgish", hint)
-    values = _values(root, Place("", found, bands))
-    for check in CHECKS:
-        check(values)
-    if "user" not in values.nodes and not re.fullmatch(NAME_PATTERN, default_user):
-        message = f"the job would belong to {quote(default_user)}, which is not a name"
-        values.place.report(values.node, message, "add user: NAME")
-    found.stop()
-    return _fill_in(values.given, default_user)
+    if not parsed.whole and (other := foreign_text(parsed.text)):
+        found.only(1, 1, f"this is {other[0]}, not a job file of borgish", other[1])
 
 
-def _values(root: Node, place: Place) -> Values:
+_APPLY_HINT = "`borgctl apply FILE` takes it"
+
+
+def _only_job(parsed: Parsed) -> Node:
+    """Return the only document of a text, which is to be a job. Raises Invalid."""
+    root, found = parsed.only(), parsed.found
+    kind = child_of(root, "kind")
+    if isinstance(kind, Scalar) and kind.text in _NOT_JOBS:
+        found.only(kind.line, kind.column, f"this is {_NOT_JOBS[kind.text]}, not a job", _APPLY_HINT)
+    if isinstance(root, Sequence) and any(isinstance(item, Mapping) for item in root.items):
+        found.only(root.line, root.column, "this is a list of documents, not a job", _APPLY_HINT)
+    return root
+
+
+_NOT_JOBS = {"app": "an application (kind: app)", "cron": "a cron job (kind: cron)"}
+"""Documents of other kinds, which are not submitted as a job."""
+
+
+def job_values(root: Node, place: Place, default_user: str) -> Values | None:
+    """Return what a document says of a job, all mistakes in it reported; None where it is none at all."""
     found = place.found
     try:
-        return JOB.read(root, place)
+        values = JOB.read(root, place)
     except Wrong as wrong:
         if isinstance(root, Scalar) and is_null(root):
             found.report(root.line, root.column, "the file is empty", EMPTY_HINT)
@@ -64,7 +111,18 @@ def _values(root: Node, place: Place) -> Values:
             found.report(
                 root.line, root.column, f"a job file is a mapping; this is {wrong.message}", wrong.hint
             )
-        raise found.invalid() from None
+        return None
+    for check in CHECKS:
+        check(values)
+    if "user" not in values.nodes and not re.fullmatch(NAME_PATTERN, default_user):
+        message = f"the job would belong to {quote(default_user)}, which is not a name"
+        values.place.report(values.node, message, "add user: NAME")
+    return values
+
+
+def job_of(values: Values, default_user: str) -> JobSpec:
+    """Return the job that a document without mistakes says."""
+    return _fill_in(values.given, default_user)
 
 
 def _fill_in(given: dict[str, Any], default_user: str) -> JobSpec:
@@ -188,7 +246,7 @@ def check_completion(values: Values) -> None:
 
 def check_handover(values: Values) -> None:
     """Only a task that may run twice for a moment, and has a place of its own for that, is handed over."""
-    given, node = values.given, _child(values.nodes.get("update"), "handover")
+    given, node = values.given, child_of(values.nodes.get("update"), "handover")
     update = given.get("update")
     if node is None or update is None or not update.handover:
         return
@@ -232,7 +290,7 @@ def check_group(values: Values) -> None:
     image = "image" in values.nodes
     for name, program in values.given.get("group", {}).items():
         place = values.place.at("group").at(name)
-        spot = _child(node, name) or values.node
+        spot = child_of(node, name) or values.node
         if not image and "image" in program:
             place.report(spot, "has an image, and the job has none", "give the job an image too")
         elif not image and not any(program.get("run", ())[:1]):
@@ -245,25 +303,25 @@ def check_health_port(values: Values) -> None:
     ports = values.given.get("ports", ())
     node = values.nodes.get("health")
     # By what is written, not by what is right: another mistake in the probe does not hide this one.
-    tcp = _child(node, "tcp")
-    is_probe = _child(node, "http") is not None or tcp is not None
+    tcp = child_of(node, "tcp")
+    is_probe = child_of(node, "http") is not None or tcp is not None
     names_port = isinstance(tcp, Scalar) and tcp.text not in ("true", "false")
     if not isinstance(health, Health) or node is None or not is_probe:
         return
     if "ports" in values.nodes and not isinstance(values.nodes["ports"], Sequence):
         return
     place = values.place.at("health")
-    if not health.port and (_child(node, "port") is not None or names_port):
+    if not health.port and (child_of(node, "port") is not None or names_port):
         return  # the port is a mistake of its own
     if not health.port and len(ports) != 1:
         what = f"one of {', '.join(ports)}" if ports else "NAME, and ports: [NAME] to the job"
         place.report(node, "the probe needs a port", f"add port: {what}")
     elif health.port and health.port not in ports:
-        key = "port" if _child(node, "port") else "tcp"
+        key = "port" if child_of(node, "port") else "tcp"
         close = one_edit_away(health.port, ports)
         hint = f"did you mean {close}?" if close else f"add ports: [{health.port}]"
         message = f"{quote(health.port)} is not one of the job's ports"
-        place.at(key).report(_child(node, key) or node, message, hint)
+        place.at(key).report(child_of(node, key) or node, message, hint)
 
 
 def check_overrides(values: Values) -> None:
@@ -278,7 +336,7 @@ def check_overrides(values: Values) -> None:
         if indexes.get(key.text, 0) >= tasks:
             message = f"there is no task {key.text}; the job has {tasks}, counted from 0"
             place.report(key, message, f"the last one is {tasks - 1}")
-        run = _child(child, "run")
+        run = child_of(child, "run")
         if "image" in values.nodes or not isinstance(run, Sequence):
             continue
         program = run.items[0] if run.items else None
@@ -303,10 +361,10 @@ def _environments(values: Values) -> Iterator[tuple[str, Node | None]]:
     yield "env", values.nodes.get("env")
     overrides = values.nodes.get("overrides")
     for key, child in overrides.items if isinstance(overrides, Mapping) else ():
-        yield f"overrides.{key.text[:64]}.env", _child(child, "env")
+        yield f"overrides.{key.text[:64]}.env", child_of(child, "env")
     group = values.nodes.get("group")
     for key, child in group.items if isinstance(group, Mapping) else ():
-        yield f"group.{key.text[:64]}.env", _child(child, "env")
+        yield f"group.{key.text[:64]}.env", child_of(child, "env")
 
 
 def check_substitutions(values: Values) -> None:
@@ -314,7 +372,7 @@ def check_substitutions(values: Values) -> None:
     ports_known = "ports" in values.given or "ports" not in values.nodes
     ports = tuple(values.given.get("ports", ()))
     for path in _SUBSTITUTED:
-        node, place = _child(values.nodes.get(path[0]), *path[1:]), values.place
+        node, place = child_of(values.nodes.get(path[0]), *path[1:]), values.place
         for key in path if node is not None else ():
             place = place.at(key)
         for text, spot in _references(node, place):
@@ -352,15 +410,6 @@ def _references(node: Node | None, place: Place) -> Iterator[tuple[Scalar, Place
             yield from _references(child, place.at(key.text))
 
 
-def _child(node: Node | None, *path: str) -> Node | None:
-    """Return what mappings in mappings have under these keys."""
-    for key in path:
-        if not isinstance(node, Mapping):
-            return None
-        node = next((child for name, child in node.items if name.text == key), None)
-    return node
-
-
 CHECKS = (
     check_ports,  # first: others read the names of all ports
     check_program,
@@ -374,64 +423,3 @@ CHECKS = (
     check_port_variables,
     check_substitutions,
 )
-
-
-# Files of other systems, recognised as such: one message with what corresponds to what, instead of a mistake
-# for each of their fields.
-
-_NAMED_MAX = 3  # services of a compose file for which a job file is sketched
-_TEXT_MAX, _TEXTS_MAX = 100, 8  # a hint is to be read at a glance
-_FORMAT = "borgctl schema prints what a job file may hold"
-_NOMAD_JOB = re.compile(r'\s*(variable|locals|job)\s*("[^"]*"\s*)?\{')
-
-
-def _foreign(root: Node) -> tuple[str, str] | None:
-    """Return what a file of Kubernetes, Docker Compose or Nomad is, and how its essentials are written as a
-    job file; None for anything else.
-    """
-    if isinstance(root, Scalar):
-        is_nomad = root.plain and _NOMAD_JOB.match(root.text)
-        return ("a Nomad job file", f"rewrite it in YAML; {_FORMAT}") if is_nomad else None
-    kind, services = _text_at(root, "kind"), _child(root, "services")
-    if kind and _child(root, "apiVersion"):
-        return _kubernetes(root, kind)
-    if isinstance(services, Mapping) and not _child(root, "run"):
-        jobs = [_job(name.text, "", service) for name, service in services.items[:_NAMED_MAX]]
-        hint = f"each service is a job file of its own, like {' and '.join(jobs)}; {_FORMAT}"
-        return "a Docker Compose file", hint
-    return None
-
-
-def _kubernetes(root: Node, kind: str) -> tuple[str, str]:
-    what = f"a Kubernetes {kind[:40]}"
-    template = _child(root, "spec", "jobTemplate") or root  # of a CronJob
-    pod = _child(template, "spec", "template", "spec") or _child(root, "spec")
-    containers = _child(pod, "containers")
-    if not isinstance(containers, Sequence) or not containers.items:
-        return what, f"borgish has jobs, machines and quotas, and nothing like this; {_FORMAT}"
-    replicas = _text_at(root, "spec", "replicas") or _text_at(template, "spec", "completions")
-    job = _job(_text_at(root, "metadata", "name"), replicas, containers.items[0])
-    return what, f"as a job file it begins {job}; {_FORMAT}"
-
-
-def _job(name: str, tasks: str, container: Node) -> str:
-    """Return a job file, as a flow mapping, of what a container or a service has in common with one."""
-    parts = [f"name: {name[:_TEXT_MAX] or 'NAME'}", *([f"tasks: {tasks}"] if tasks.isdecimal() else [])]
-    if image := _text_at(container, "image")[:_TEXT_MAX]:
-        parts.append(f"image: {json.dumps(image)}")
-    run = [*_words(_child(container, "command")), *_words(_child(container, "args"))][:_TEXTS_MAX]
-    if run or not image:
-        parts.append(f"run: {json.dumps(run or ['PROGRAM'])}")
-    return f"{{{', '.join(parts)}}}"
-
-
-def _text_at(node: Node | None, *path: str) -> str:
-    found = _child(node, *path)
-    return found.text if isinstance(found, Scalar) and not is_null(found) else ""
-
-
-def _words(node: Node | None) -> list[str]:
-    if isinstance(node, Scalar):
-        return node.text[:_TEXT_MAX].split()
-    items = node.items[:_TEXTS_MAX] if isinstance(node, Sequence) else ()
-    return [item.text[:_TEXT_MAX] for item in items if isinstance(item, Scalar)]

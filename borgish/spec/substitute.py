@@ -23,7 +23,7 @@ _GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 """By which the libraries of most accelerators know theirs."""
 
 # No braces inside, so that a run of them cannot make the search slow.
-_REFERENCE = re.compile(r"\{\{([^{}]*)\}\}")
+REFERENCE = re.compile(r"\{\{([^{}]*)\}\}")
 _COMPILED_MAX = 1024
 
 
@@ -41,7 +41,7 @@ def references(text: str) -> tuple[tuple[str, ...], bool]:
     """Return the names substituted in a text, and whether a ``{{`` in it is never closed."""
     if "{{" not in text:
         return (), False
-    parts = _REFERENCE.split(text)
+    parts = REFERENCE.split(text)
     return tuple(name.strip() for name in parts[1::2]), any("{{" in literal for literal in parts[::2])
 
 
@@ -221,6 +221,6 @@ def _formats(texts: tuple[str, ...]) -> tuple[str, ...] | None:
 
 def _format(text: str) -> str:
     """Return a ``%`` format that gives the text with its substitutions done."""
-    parts = _REFERENCE.split(text.replace("%", "%%"))
+    parts = REFERENCE.split(text.replace("%", "%%"))
     parts[1::2] = [f"%({name.strip()})s" for name in parts[1::2]]
     return "".join(parts)

@@ -12,7 +12,8 @@ import yaml
 
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.resources import DEVICE_MILLIS, Resources
-from borgish.spec.fields import JOB_FIELDS
+from borgish.spec.app import AppSpec
+from borgish.spec.fields import APP_KIND, JOB_FIELDS
 from borgish.spec.job import Constraint, ExitCodes, JobSpec, Program, Restart
 from borgish.spec.read import DEFAULT_RESOURCES
 from borgish.spec.shares import Rate, Share
@@ -25,6 +26,27 @@ _IN_QUOTES = "\x85\u2028\u2029"  # they end lines for YAML 1.1, and a job file m
 
 def write_job(spec: JobSpec, bands: Bands = DEFAULT_BANDS) -> str:
     """Return a job as YAML; ``bands`` are the cell's."""
+    return write_file(job_file(spec, bands))
+
+
+def write_app(spec: AppSpec) -> str:
+    """Return the document of an application as YAML."""
+    return write_file(app_file(spec))
+
+
+def write_file(file: Mapping[str, Any]) -> str:
+    """Return a document as YAML."""
+    text = yaml.dump(file, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf"))
+    return str(text)
+
+
+def app_file(spec: AppSpec) -> dict[str, Any]:
+    """Return what the document of an application says, as plain data."""
+    return {"kind": APP_KIND, **{name: value for name, value in msgspec.to_builtins(spec).items() if value}}
+
+
+def job_file(spec: JobSpec, bands: Bands = DEFAULT_BANDS) -> dict[str, Any]:
+    """Return what a job file says, as plain data."""
     defaults = _defaults(spec)
     file: dict[str, Any] = {}
     for field in JOB_FIELDS:
@@ -35,8 +57,7 @@ def write_job(spec: JobSpec, bands: Bands = DEFAULT_BANDS) -> str:
         file["ports"] = ports
     else:
         file.pop("ports", None)
-    text = yaml.dump(file, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=float("inf"))
-    return str(text)
+    return file
 
 
 def _defaults(spec: JobSpec) -> dict[str, Any]:

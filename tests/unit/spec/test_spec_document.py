@@ -7,13 +7,19 @@ import yaml
 
 from borgish.errors import Invalid
 from borgish.spec import document
-from borgish.spec.document import Broken, Mapping, Node, Scalar, Sequence, parse
+from borgish.spec.document import Broken, Mapping, Node, Scalar, Sequence, parse_all
 from borgish.spec.kinds import is_null
+from borgish.spec.mistakes import Mistakes
 
 
 @pytest.fixture(params=["CSafeLoader", "SafeLoader"], autouse=True)
 def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(document, "_LOADER", getattr(yaml, request.param))
+
+
+def parse(source: str | bytes) -> tuple[Node, Mistakes]:
+    parsed = parse_all(source)
+    return parsed.only(), parsed.found
 
 
 def plain(node: Node) -> object:
@@ -96,7 +102,7 @@ def test_byte_order_mark_and_line_ends_of_windows() -> None:
         ("{'a': 1, \"a\": 2}", 1, 10, "'a' is given twice; the first is in line 1"),
         ("a: 1\n---\nb: 2", 2, 1, "a second document (after ---)"),
         ("[a]: 1", 1, 1, "a key that is not text"),
-        ("run: [x, {{port.http}}]", 1, 11, "a key that is not text"),
+        ("run: [x, {{port.http}}]", 1, 11, "a substitution without quotes"),
         ("%YAML 1.1\n---\na: 1", 1, 1, "a YAML directive (a line that begins with %)"),
         ("a: \x00", 1, 4, "the character U+0000 is not allowed here"),
         ("a: \x1b[1m", 1, 4, "the character U+001B is not allowed here"),

@@ -37,7 +37,7 @@ def test_all_are_known() -> None:
     assert [
         *("allocs", "array", "batch", "child", "container", "dedicated", "devices", "exclusive", "gang"),
         *("handover", "in-allocs", "ordered"),
-        *("placed", "preemptor", "retried", "rolling", "sidecar", "spread", "ticker", "web"),
+        *("placed", "preemptor", "retried", "rolling", "sidecar", "spread", "ticker", "variables", "web"),
     ] == ALL
 
 
@@ -59,6 +59,12 @@ def test_handover() -> None:
     assert spec.update.handover
     assert spec.update.on_failure is OnFailure.UNDO
     assert spec.deregister_seconds == 3.0
+
+
+def test_variables() -> None:
+    spec = example("variables")
+    assert (spec.tasks, spec.env) == (1, {"LOG_LEVEL": "info"})
+    assert "echo hello from {{task.index}};" in spec.run[2]
 
 
 def test_web() -> None:

@@ -53,7 +53,11 @@ def hints(text: str) -> dict[str, str]:
             "a Kubernetes Deployment",
             '{name: web, tasks: 3, image: "nginx:1.25", run: ["-g", "daemon off;"]}',
         ),
-        (CRON_JOB, "a Kubernetes CronJob", '{name: backup, image: "busybox", run: ["sh"]}'),
+        (
+            CRON_JOB,
+            "a file of 2 Kubernetes manifests (CronJob, Service)",
+            '{name: backup, image: "busybox", run: ["sh"]}',
+        ),
         (
             "apiVersion: v1\nkind: Service\nspec: {ports: [{port: 80}]}",
             "a Kubernetes Service",

@@ -402,8 +402,8 @@ def test_one_mistake(text: str, line: int, column: int, message: str, hint: str)
         ("name: a\nrun:", "run: nothing, where a list is expected", "[program, argument]"),
         (
             "name: a\nrun: [x, {{port.a}}]",
-            "a key that is not text",
-            'a substitution needs quotes: "{{port.http}}"',
+            "a substitution without quotes",
+            'put the whole value in quotes, like "{{port.a}}"',
         ),
         ("- a", "a job file is a mapping; this is a list, where a mapping is expected", "write name: web"),
         ("~", "the file is empty", "name: NAME"),

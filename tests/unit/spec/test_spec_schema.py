@@ -11,7 +11,7 @@ import yaml
 from borgish.bands import Bands
 from borgish.errors import Invalid
 from borgish.spec import fields
-from borgish.spec.fields import job_schema
+from borgish.spec.fields import document_schema, job_schema
 from borgish.spec.read import read_job
 from borgish.vocabulary import Band
 
@@ -46,6 +46,9 @@ KNOWN = {
     "maxProperties",
     "anyOf",
     "not",
+    "if",
+    "then",
+    "else",
 }
 
 
@@ -58,6 +61,7 @@ def fits(schema: dict[str, Any], value: Any) -> bool:
             "enum" not in schema or value in schema["enum"],
             "const" not in schema or _is_same(schema["const"], value),
             "anyOf" not in schema or any(fits(one, value) for one in schema["anyOf"]),
+            "if" not in schema or fits(schema["then" if fits(schema["if"], value) else "else"], value),
             "not" not in schema or not fits(schema["not"], value),
             not isinstance(value, str) or _text_fits(schema, value),
             not isinstance(value, int | float)
@@ -110,7 +114,7 @@ def _object_fits(schema: dict[str, Any], value: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("path", sorted(JOBS.glob("*.yaml")), ids=lambda path: str(path.name))
 def test_example_files_fit(path: Path) -> None:
-    assert fits(job_schema(), yaml.safe_load(path.read_text()))
+    assert fits(document_schema(), yaml.safe_load(path.read_text()))
 
 
 def test_every_field_is_in_it() -> None:
@@ -207,5 +211,25 @@ def test_schema_and_reader_agree(change: dict[str, Any], *, ok: bool) -> None:
         assert ok
 
 
+@pytest.mark.parametrize(
+    ("document", "ok"),
+    [
+        ({"name": "a", "run": ["x"]}, True),
+        ({"name": "a", "run": ["{{var.x}}"], "vars": {"x": 3, "y": {"type": "text", "help": "z"}}}, True),
+        ({"name": "a", "run": ["x"], "tasks": "{{var.n}}", "restart": {"attempts": "{{ var.n }}"}}, True),
+        ({"name": "a", "run": ["x"], "tasks": "{{task.index}}"}, False),
+        ({"name": "a", "run": ["x"], "vars": {"x": {"kind": "text"}}}, False),
+        ({"name": "a", "run": ["x"], "vars": {"x": [1]}}, False),
+        ({"name": "a"}, False),
+        ({"kind": "app", "name": "a", "labels": {"x": "{{var.n}}"}, "vars": {"n": 1}}, True),
+        ({"kind": "app", "name": "a", "run": ["x"]}, False),
+        ({"kind": "app"}, False),
+    ],
+)
+def test_schema_of_documents(document: dict[str, Any], *, ok: bool) -> None:
+    assert fits(document_schema(), document) is ok
+
+
 def test_it_is_plain_data() -> None:
+    assert json.loads(json.dumps(document_schema())) == document_schema()
     assert json.loads(json.dumps(job_schema())) == job_schema()

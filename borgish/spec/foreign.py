@@ -1,0 +1,126 @@
+"""Files of other systems, recognised as such: one message with what corresponds to what, instead of a mistake
+for each of their fields.
+"""
+
+import json
+import re
+
+from borgish.spec.document import Mapping, Node, Scalar, Sequence, child_of
+from borgish.spec.kinds import is_null
+
+_NAMED_MAX = 3  # services of a compose file for which a job file is sketched
+_TEXT_MAX, _TEXTS_MAX = 100, 8  # a hint is to be read at a glance
+_FORMAT = "borgctl schema prints what a job file may hold"
+_REWRITE = f"rewrite it in YAML; {_FORMAT}"
+_NOMAD_JOB = re.compile(r'\s*(?:(?:#|//)[^\n]*\n\s*)*(variable|locals|job)\s*("[^"\n]*"\s*)?\{')
+_HELM_TEMPLATE = re.compile(r"\{\{-?\s*(\.Values|\.Release|\.Chart|include\s|template\s|define\s)")
+_STACK_FIELDS = ("deploy", "configs", "secrets")  # of a service, which docker stack deploy reads
+
+
+def foreign_text(text: str) -> tuple[str, str] | None:
+    """Return what a text is that need not be YAML at all, and what to do with it; None for anything else."""
+    if _HELM_TEMPLATE.search(text):
+        hint = f"`helm template` shows what it becomes; each workload of that is a job of its own; {_FORMAT}"
+        return "a template of a Helm chart", hint
+    return ("a Nomad job file", _REWRITE) if _NOMAD_JOB.match(text) else None
+
+
+def foreign(roots: tuple[Node, ...]) -> tuple[Node, str, str] | None:
+    """Return which document of a text is of another system first, what the text is then, and how its
+    essentials are written as a job file; None where there is none.
+    """
+    strange = [(root, found) for root in roots if (found := _one(root))]
+    if not strange:
+        return None
+    root, (what, hint) = strange[0]
+    manifests = [node for each, _ in strange for node in _manifests(each)]
+    kinds = list(dict.fromkeys(kind[:40] for node in manifests if (kind := _text_at(node, "kind"))))
+    if len(manifests) > 1 and kinds:
+        more = ", ..." * (len(kinds) > _NAMED_MAX)
+        what = f"a file of {len(manifests)} Kubernetes manifests ({', '.join(kinds[:_NAMED_MAX])}{more})"
+        hints = [_kubernetes(node, "")[1] for node in manifests if _container(node)]
+        hint = f"the first workload, {hints[0]}" if hints else hint
+    return root, what, hint
+
+
+def _one(root: Node) -> tuple[str, str] | None:
+    if isinstance(root, Scalar):
+        return ("a Nomad job file", _REWRITE) if root.plain and _NOMAD_JOB.match(root.text) else None
+    if not isinstance(root, Mapping) or child_of(root, "run"):
+        return None
+    kind, services = _text_at(root, "kind"), child_of(root, "services")
+    keys = {key.text for key, _ in root.items}
+    if ("apiVersion" in keys and kind == "Kustomization") or keys & _KUSTOMIZE:
+        hint = f"`kubectl kustomize` shows what it becomes; each workload of that is a job; {_FORMAT}"
+        return "a kustomization of Kubernetes", hint
+    if kind and "apiVersion" in keys:
+        return _kubernetes(root, kind)
+    if {"apiVersion", "name", "version"} <= keys:
+        return "the Chart.yaml of a Helm chart", f"each workload of the chart is a job of its own; {_FORMAT}"
+    if isinstance(child_of(root, "image"), Mapping) and keys & {"replicaCount", "ingress", "serviceAccount"}:
+        return "the values of a Helm chart", f"each workload of the chart is a job of its own; {_FORMAT}"
+    if isinstance(child_of(root, "Job", "TaskGroups") or child_of(root, "TaskGroups"), Sequence):
+        return "a Nomad job file", _REWRITE
+    if isinstance(services, Mapping):
+        jobs = [_job(name.text, "", service) for name, service in services.items[:_NAMED_MAX]]
+        hint = f"each service is a job of its own, like {' and '.join(jobs)}; {_FORMAT}"
+        is_stack = any(child_of(it, field) for _, it in services.items for field in _STACK_FIELDS)
+        return ("a Docker stack (a Compose file)" if is_stack else "a Docker Compose file"), hint
+    return None
+
+
+_KUSTOMIZE = {"patchesStrategicMerge", "patchesJson6902", "configMapGenerator", "namePrefix", "commonLabels"}
+
+
+def _manifests(root: Node) -> tuple[Node, ...]:
+    """Return the manifests of Kubernetes that a document is, of which a List holds many."""
+    if not child_of(root, "apiVersion"):
+        return ()
+    items = child_of(root, "items")
+    if _text_at(root, "kind").endswith("List") and isinstance(items, Sequence):
+        return items.items
+    return (root,)
+
+
+def _kubernetes(root: Node, kind: str) -> tuple[str, str]:
+    what = f"a Kubernetes {kind[:40]}"
+    template, container = _template(root), _container(root)
+    if container is None:
+        return what, f"borgish has jobs, machines and quotas, and nothing like this; {_FORMAT}"
+    replicas = _text_at(root, "spec", "replicas") or _text_at(template, "spec", "completions")
+    job = _job(_text_at(root, "metadata", "name"), replicas, container)
+    return what, f"as a job file it begins {job}; {_FORMAT}"
+
+
+def _template(root: Node) -> Node:
+    return child_of(root, "spec", "jobTemplate") or root  # of a CronJob
+
+
+def _container(root: Node) -> Node | None:
+    """Return the first container of a manifest."""
+    pod = child_of(_template(root), "spec", "template", "spec") or child_of(root, "spec")
+    containers = child_of(pod, "containers")
+    return containers.items[0] if isinstance(containers, Sequence) and containers.items else None
+
+
+def _job(name: str, tasks: str, container: Node) -> str:
+    """Return a job file, as a flow mapping, of what a container or a service has in common with one."""
+    parts = [f"name: {name[:_TEXT_MAX] or 'NAME'}", *([f"tasks: {tasks}"] if tasks.isdecimal() else [])]
+    if image := _text_at(container, "image")[:_TEXT_MAX]:
+        parts.append(f"image: {json.dumps(image)}")
+    run = [*_words(child_of(container, "command")), *_words(child_of(container, "args"))][:_TEXTS_MAX]
+    if run or not image:
+        parts.append(f"run: {json.dumps(run or ['PROGRAM'])}")
+    return f"{{{', '.join(parts)}}}"
+
+
+def _text_at(node: Node | None, *path: str) -> str:
+    found = child_of(node, *path)
+    return found.text if isinstance(found, Scalar) and not is_null(found) else ""
+
+
+def _words(node: Node | None) -> list[str]:
+    if isinstance(node, Scalar):
+        return node.text[:_TEXT_MAX].split()
+    items = node.items[:_TEXTS_MAX] if isinstance(node, Sequence) else ()
+    return [item.text[:_TEXT_MAX] for item in items if isinstance(item, Scalar)]
