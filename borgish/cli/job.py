@@ -21,6 +21,7 @@ from borgish.cli.render import (
     state_text,
 )
 from borgish.cli.session import IfGeneration, MaxAffected, noun, session_of
+from borgish.cli.sources import VarOption, values_of
 from borgish.resources import parse_seconds, show_bytes, show_cpu
 from borgish.spec.job import Health, JobSpec
 from borgish.text import age, safe
@@ -70,6 +71,7 @@ def submit(
         bool, typer.Option("--dry-run", help="Only show what would follow, as `borgctl plan` does.")
     ] = False,
     if_generation: IfGeneration = None,
+    given: VarOption = None,
 ) -> None:
     """Submit jobs and follow them until they are up, and stay so for a moment.
 
@@ -92,8 +94,9 @@ def submit(
         raise typer.BadParameter(
             "needs exactly one file, and cannot be combined with --dry-run", param_hint="--if-generation"
         )
+    variables = values_of(given)
     if dry_run:
-        raise typer.Exit(plan_files(session, files, user))
+        raise typer.Exit(plan_files(session, files, user, variables))
     raise typer.Exit(
         submit_files(
             session,
@@ -104,16 +107,32 @@ def submit(
             plan=plan,
             settle_seconds=settle_seconds,
             expected=if_generation,
+            variables=variables,
         )
     )
 
 
 @app.command()
-def check(context: typer.Context, files: Files, user: UserOption = "") -> None:
-    """Report every mistake in job files; submit nothing."""
-    from borgish.cli.submit import check_files
+def check(
+    context: typer.Context,
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="PATH...", help="Files, or folders of them; - is stdin."),
+    ],
+    user: UserOption = "",
+    given: VarOption = None,
+    output: FormOption = Form.TABLE,
+) -> None:
+    """Report every mistake in files; submit nothing.
 
-    raise typer.Exit(check_files(session_of(context), files, user))
+    The files are read together, as `borgctl apply` does: each may hold several documents. Of a folder the
+    files in it are read that end in .yaml, .yml, .json and .jsonnet, in the order of their names; hidden ones
+    and folders inside it are left out. With -o yaml or -o json all of it is shown as it is understood, with
+    the values of variables filled in.
+    """
+    from borgish.cli.check import check_paths
+
+    raise typer.Exit(check_paths(session_of(context), paths, user, values_of(given), output))
 
 
 @app.command("list")

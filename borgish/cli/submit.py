@@ -1,53 +1,57 @@
 """Job files on their way into the cell: read and checked here, sent as they are, then followed; and
 ``borgctl plan``, which says what would follow."""
 
+import re
+import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 import typer
 
-from borgish.cli.errors import DONE, FAILED, NOT_ALLOWED, NOT_PLACED, USAGE, print_error, print_note, report
-from borgish.cli.render import Column, Form, FormOption, draw, plural, show_one
+from borgish.cli.errors import (
+    DONE,
+    FAILED,
+    NOT_ALLOWED,
+    NOT_PLACED,
+    USAGE,
+    print_error,
+    print_hint,
+    print_note,
+    report,
+)
+from borgish.cli.render import Column, Form, FormOption, draw, show_one
 from borgish.cli.screen import print_err, print_out
 from borgish.cli.session import Session, session_of, single
+from borgish.cli.sources import STDIN, VarOption, load, name_of, values_of
 from borgish.errors import BorgishError, Invalid
 from borgish.spec.job import JobSpec
 from borgish.text import safe, show_indexes
-from borgish.vocabulary import BODY_BYTES_MAX
 from borgish.wire.api import Accepted
 from borgish.wire.api_plans import PlannedPlace, PlanView
 
 if TYPE_CHECKING:
+    from borgish.bands import Bands
     from borgish.client import Client
 
 
-STDIN = Path("-")
+T = TypeVar("T")
+NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
 
 class JobFile(msgspec.Struct, frozen=True):
-    """A job file without mistakes: where it came from, as it was written, and what it says."""
+    """A job file without mistakes: where it came from, the text that says it to the master, and what it says.
+
+    The text is that of the file, unless the master could not read the same in it: values given for its
+    variables are filled in, and what Jsonnet says is written out.
+    """
 
     source: str
     text: str
     spec: JobSpec
-
-
-def check_files(session: Session, paths: Sequence[Path], user: str) -> int:
-    """Say for each file whether it is right, with all mistakes; return the exit code."""
-    from borgish.spec.mistakes import resource_typos
-
-    user = user or session.who_asks()
-    files = [checked_file(session, path, user) for path in paths]
-    for file in files:
-        if file is not None:
-            tasks = plural(file.spec.tasks, "task")
-            print_out(f"{safe(file.source)}: valid: job {file.spec.key}, {tasks}, {file.spec.runtime}")
-            for _, text in resource_typos(file.spec):
-                print_note(text)
-    return USAGE if None in files else DONE
 
 
 def submit_files(
@@ -60,6 +64,7 @@ def submit_files(
     plan: str = "",
     settle_seconds: float | None = None,
     expected: int | None = None,
+    variables: Mapping[str, str] = NO_VARIABLES,
 ) -> int:
     """Submit all files, or none when one has mistakes; follow the jobs; return the exit code.
 
@@ -67,7 +72,7 @@ def submit_files(
     ``settle_seconds`` as in ``follow``.
     """
     user = user or session.who_asks()
-    files = read_files(session, paths, user)
+    files = read_files(session, paths, user, variables)
     if files is None:
         return USAGE
     client = session.client()
@@ -76,7 +81,7 @@ def submit_files(
         try:
             jobs.append(submit_file(client, file, user, plan, expected))
         except Invalid as error:
-            _show_mistakes(error, file.source)
+            show_found(error, file.source)
             codes.append(USAGE)
         except BorgishError as error:
             codes.append(report(error))
@@ -115,9 +120,12 @@ def follow_all(
     return follow(client, jobs, Goal.UP, timeout_seconds, settle_seconds, submitted=True)
 
 
-def read_files(session: Session, paths: Sequence[Path], user: str) -> list[JobFile] | None:
+def read_files(
+    session: Session, paths: Sequence[Path], user: str, variables: Mapping[str, str] = NO_VARIABLES
+) -> list[JobFile] | None:
     """Read all files; None when one has mistakes, which were reported."""
-    files = [file for path in paths if (file := checked_file(session, path, user)) is not None]
+    read = [checked_file(session, path, user, variables) for path in paths]
+    files = [file for file in read if file is not None]
     if len(files) == len(paths):
         return files
     if files:
@@ -125,54 +133,60 @@ def read_files(session: Session, paths: Sequence[Path], user: str) -> list[JobFi
     return None
 
 
-def checked_file(session: Session, path: Path, user: str) -> JobFile | None:
-    """Read one file; None when it has mistakes, which were reported."""
-    source = "stdin" if path == STDIN else str(path)
+def checked_file(
+    session: Session, path: Path, user: str, variables: Mapping[str, str] = NO_VARIABLES
+) -> JobFile | None:
+    """Read a file of one job; None when it has mistakes, which were reported."""
+    from borgish.bands import DEFAULT_BANDS
+    from borgish.spec.read import read_job
+    from borgish.spec.write import write_job
+
+    source = name_of(path)
+    if path != STDIN and path.is_dir():
+        print_error(f"{source} is a folder")
+        print_hint("`borgctl apply` takes folders; submit takes the file of one job")
+        return None
+    loaded = load([path], variables)
+    if loaded.mistakes:
+        show_found(Invalid("", mistakes=tuple(loaded.mistakes)), source)
+        return None
+    (file,) = loaded.sources
     try:
-        text = _text_of(path, source)
-        return JobFile(source, text, _read(session, text, user))
+        if not variables and not loaded.programs:
+            spec = with_bands(session, lambda bands: read_job(file.text, user, bands))
+            return JobFile(source, file.text, spec)
+        # What is written anew names bands, so that they have to be the cell's.
+        bands = session.bands() or DEFAULT_BANDS
+        spec = read_job(file.text, user, bands, loaded.left(variables))
+        return JobFile(source, write_job(spec, bands), spec)
     except Invalid as error:
-        _show_mistakes(error, source)
-    except OSError as error:
-        print_error(f"{source}: {(error.strerror or str(error)).lower()}")
+        named = [msgspec.structs.replace(it, source=it.source or source) for it in error.mistakes]
+        show_found(Invalid(error.message, error.hint, loaded.located(named)), source)
     return None
 
 
-def _read(session: Session, text: str, user: str) -> JobSpec:
-    """Read a job; the cell is asked for its bands only where the usual ones are not those meant."""
-    from borgish.spec.read import read_job
+def with_bands(session: Session, read: "Callable[[Bands], T]") -> T:
+    """Return what is read; the cell is asked for its bands only where the usual ones are not those meant."""
+    from borgish.bands import DEFAULT_BANDS
 
     try:
-        return read_job(text, user)
+        return read(DEFAULT_BANDS)
     except Invalid as error:
-        bands = session.bands() if any(it.path == "priority" for it in error.mistakes) else None
+        in_priority = any(re.search(r"(^|\.)priority$", it.path) for it in error.mistakes)
+        bands = session.bands() if in_priority else None
         if bands is None:
             raise
-    return read_job(text, user, bands)
+    return read(bands)
 
 
-def _show_mistakes(error: Invalid, source: str) -> None:
+def show_found(error: Invalid, source: str) -> None:
+    """Show the mistakes in files; ``source`` is the file of those that name none."""
     if not error.mistakes:
         report(error)
         return
     from borgish.spec.mistakes import show_mistakes
 
     print_err(show_mistakes(error.mistakes, source).rstrip("\n"))
-
-
-def _text_of(path: Path, source: str) -> str:
-    if path == STDIN:
-        body = sys.stdin.buffer.read(BODY_BYTES_MAX + 1)
-    else:
-        with path.open("rb") as file:
-            body = file.read(BODY_BYTES_MAX + 1)
-    if len(body) > BODY_BYTES_MAX:
-        raise Invalid(f"{source} is larger than 1 MiB, the most a job file may have")
-    try:
-        return body.decode()
-    except UnicodeDecodeError as error:
-        line = body.count(b"\n", 0, error.start) + 1
-        raise Invalid(f"{source} is not UTF-8 text (line {line})", "Save it as UTF-8") from None
 
 
 plan_app = single()
@@ -195,6 +209,7 @@ def plan(
     user: Annotated[
         str, typer.Option("--user", help="Owner of the job, if the file does not name one. Default: you.")
     ] = "",
+    given: VarOption = None,
     output: FormOption = Form.TABLE,
 ) -> None:
     """Say what would follow if a job were submitted.
@@ -206,19 +221,23 @@ def plan(
 
     session = session_of(context)
     user = user or session.who_asks()
-    found = checked_file(session, file, user)
+    variables = values_of(given)
+    found = checked_file(session, file, user, variables)
     if found is None:
         raise typer.Exit(USAGE)
     view = ask_for_plan(session.client(), found, user)
-    show_one(view, output, view.token, lambda it, wide: planned(it, found.source, wide=wide))
+    again = " ".join([found.source, *(f"--var {shlex.quote(each)}" for each in given or ())])
+    show_one(view, output, view.token, lambda it, wide: planned(it, again, wide=wide))
     raise typer.Exit(NOT_PLACED if view.refusals else DONE)
 
 
-def plan_files(session: Session, paths: Sequence[Path], user: str) -> int:
+def plan_files(
+    session: Session, paths: Sequence[Path], user: str, variables: Mapping[str, str] = NO_VARIABLES
+) -> int:
     """Print for each file what would follow if it alone were submitted; return the exit code."""
 
     user = user or session.who_asks()
-    files = read_files(session, paths, user)
+    files = read_files(session, paths, user, variables)
     if files is None:
         return USAGE
     client = session.client()

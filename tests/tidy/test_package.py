@@ -51,6 +51,10 @@ def test_the_wheel_has_the_migrations(wheel: zipfile.ZipFile) -> None:
     assert migrations - set(wheel.namelist()) == set()
 
 
+def test_the_wheel_has_the_library_for_jsonnet(wheel: zipfile.ZipFile) -> None:
+    assert "borgish/cli/borgish.libsonnet" in wheel.namelist()
+
+
 def test_the_wheel_has_the_commands(wheel: zipfile.ZipFile) -> None:
     entry_points = next(path for path in wheel.namelist() if path.endswith("entry_points.txt"))
     lines = wheel.read(entry_points).decode().splitlines()

@@ -1,0 +1,69 @@
+"""``borgctl job check``: what is wrong in files, or what they say."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from borgish.bands import DEFAULT_BANDS
+from borgish.cli.errors import DONE, USAGE, print_note
+from borgish.cli.render import Form, as_json, plural
+from borgish.cli.screen import print_out
+from borgish.cli.session import Session
+from borgish.cli.sources import load
+from borgish.cli.submit import show_found
+from borgish.errors import Invalid
+from borgish.spec.documents import Documents, check_documents
+from borgish.spec.mistakes import quote, resource_typos
+from borgish.spec.variables import Variable
+from borgish.spec.write import app_file, job_file, write_file
+from borgish.text import safe
+from borgish.vocabulary import VariableType
+
+
+def check_paths(
+    session: Session, paths: Sequence[Path], user: str, variables: Mapping[str, str], form: Form
+) -> int:
+    """Say of all documents of all files whether they are right, with all mistakes; return the exit code."""
+    loaded = load(paths, variables)
+    user = user or session.who_asks()
+    bands, given = DEFAULT_BANDS, loaded.left(variables)
+    documents, found = check_documents(loaded.sources, user, bands, given) if loaded.sources else (None, ())
+    if any(mistake.path.rpartition(".")[2] == "priority" for mistake in found):
+        bands = session.bands() or DEFAULT_BANDS
+        documents, found = check_documents(loaded.sources, user, bands, given)
+    mistakes = (*loaded.mistakes, *loaded.located(found))
+    if documents is not None and form in (Form.JSON, Form.YAML) and not mistakes:
+        files = [app_file(documents.app)] if documents.app else []
+        files += [job_file(each.spec, bands) for each in documents.jobs]
+        print_out(as_json(files) if form is Form.JSON else "---\n".join(map(write_file, files)))
+    elif documents is not None:
+        _show(documents, form)
+    if mistakes:
+        show_found(Invalid("", mistakes=mistakes), "")
+    return USAGE if mistakes else DONE
+
+
+def _show(documents: Documents, form: Form) -> None:
+    if form is Form.NAME:
+        print_out("".join(f"{each.spec.key}\n" for each in documents.jobs).rstrip("\n"))
+        return
+    if app := documents.app:
+        print_out(f"app {app.key}: valid")
+    for job in documents.jobs:
+        spec = job.spec
+        print_out(f"{safe(job.source)}: valid: job {spec.key}, {plural(spec.tasks, 'task')}, {spec.runtime}")
+        for _, text in resource_typos(spec):
+            print_note(text)
+    for variable in documents.variables:
+        print_out(safe(f"{variable.source}:{variable.line}: variable {_in_words(variable)}"))
+
+
+def _in_words(variable: Variable) -> str:
+    default = "required" if variable.default is None else f"default {_value(variable, variable.default)}"
+    choices = f", one of {', '.join(variable.choices)}" if variable.choices else ""
+    about = f": {variable.help}" if variable.help else ""
+    value = _value(variable, variable.value)
+    return f"{variable.name} = {value} ({variable.type}, {default}{choices}){about}"
+
+
+def _value(variable: Variable, value: str) -> str:
+    return quote(value) if variable.type is VariableType.TEXT else value
