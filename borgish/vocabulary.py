@@ -246,6 +246,7 @@ TASKS_PER_JOB_MAX = 10_000
 BODY_BYTES_MAX = 1024 * 1024  # of a job file
 DOCUMENTS_MAX = 1_000  # that are read together, as one application
 DOCUMENTS_BYTES_MAX = 8 * 1024**2  # of all their files together
+APPLY_BYTES_MAX = 16 * 1024**2  # of an application: its files as texts in JSON
 JSON_BYTES_MAX = 64 * 1024  # of any other body of the API, unless its route says more: 10,000 indexes fit
 CHECKPOINT_FILE_BYTES_MAX = 256 * 1024**2  # a cell of 200,000 tasks has a hundredth of it
 

@@ -6,6 +6,7 @@ from litestar import Litestar
 from litestar.datastructures import State
 from litestar.exceptions import HTTPException
 
+from borgish.api.apps import APPS
 from borgish.api.auth import Tokens, guard
 from borgish.api.budgets import BUDGETS
 from borgish.api.checkpoints import CHECKPOINTS
@@ -30,7 +31,7 @@ from borgish.errors import BorgishError
 from borgish.vocabulary import JSON_BYTES_MAX
 
 OF_THE_CELL = (*MACHINES, *DRAINS, *QUOTAS, *BUDGETS)
-ROUTES = (*STATUS, *JOBS, *TASKS, *OF_THE_CELL, *HISTORY, *WATCH, *CHECKPOINTS, show_openapi)
+ROUTES = (*STATUS, *JOBS, *APPS, *TASKS, *OF_THE_CELL, *HISTORY, *WATCH, *CHECKPOINTS, show_openapi)
 
 
 def create_app(

@@ -19,7 +19,9 @@ from typing import IO
 
 import msgspec
 
+from borgish.api.read_apply import read_apply
 from borgish.bands import Bands
+from borgish.cell.commands import ApplyApp
 from borgish.errors import Invalid, Mistake, Poison, TooLarge, TooManyRequests
 from borgish.spec.job import JobSpec
 from borgish.spec.read import read_job
@@ -35,15 +37,19 @@ _LENGTH_BYTES = 4
 
 
 class _Question(msgspec.Struct, frozen=True):
+    """``is_apply``: the body of an ``apply``; else a job file."""
+
     text: bytes
     user: str
     bands: Bands
+    is_apply: bool = False
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    """Either the job, or what ``Invalid`` was raised with."""
+    """The job, what is to be applied, or what ``Invalid`` was raised with."""
 
-    spec: JobSpec | None
+    spec: JobSpec | None = None
+    apply: ApplyApp | None = None
     message: str = ""
     hint: str = ""
     mistakes: tuple[Mistake, ...] = ()
@@ -72,6 +78,19 @@ class JobParser:
     ) -> JobSpec:
         """Read the body of a request as ``spec.read.read_job`` does. It is received only when it is its turn
         among those of who asks. Raises Invalid, and TooManyRequests when too many of theirs wait."""
+        answer = await self._ask(caller, body, lambda text: _Question(text, user, bands))
+        assert answer.spec is not None
+        return answer.spec
+
+    async def read_apply(self, caller: str, body: Callable[[], Awaitable[bytes]], bands: Bands) -> ApplyApp:
+        """Read the body of a request as ``read_apply`` does, otherwise as ``read``."""
+        answer = await self._ask(caller, body, lambda text: _Question(text, caller, bands, is_apply=True))
+        assert answer.apply is not None
+        return answer.apply
+
+    async def _ask(
+        self, caller: str, body: Callable[[], Awaitable[bytes]], question: Callable[[bytes], _Question]
+    ) -> _Answer:
         if self._waiting[caller] >= WAITING_OF_USER_MAX:
             raise TooManyRequests(
                 f"{WAITING_OF_USER_MAX} long job files of {caller} are being read already",
@@ -82,7 +101,7 @@ class JobParser:
             async with self._turns.setdefault(caller, asyncio.Lock()):
                 text = await body()
                 async with self._turn:
-                    return await asyncio.to_thread(self._process.read, text, user, bands)
+                    return await asyncio.to_thread(self._process.read, question(text))
         finally:
             self._waiting[caller] -= 1
             if not self._waiting[caller]:
@@ -96,13 +115,13 @@ class _Process:
         self._child: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()  # who asked may have been cancelled, and its thread goes on
 
-    def read(self, text: bytes, user: str, bands: Bands) -> JobSpec:
-        """Return the job. Raises Invalid, TooLarge for one that takes too much, and Poison."""
-        question = msgspec.msgpack.encode(_Question(text, user, bands))
+    def read(self, question: _Question) -> _Answer:
+        """Return what was read. Raises Invalid, TooLarge for what takes too much, and Poison."""
+        message = msgspec.msgpack.encode(question)
         with self._lock:
-            reply = self._ask(question)
+            reply = self._ask(message)
             if reply is None:  # it was killed, since the last one most likely
-                reply = self._ask(question)
+                reply = self._ask(message)
         if reply is None:
             raise Poison("the process that reads long job files was killed", "Submit the job again")
         if not reply:
@@ -110,9 +129,9 @@ class _Process:
                 "this job file takes too much time or memory to read", "Split it into several jobs"
             )
         answer = msgspec.msgpack.decode(reply, type=_Answer)
-        if answer.spec is None:
+        if answer.message:
             raise Invalid(answer.message, answer.hint, answer.mistakes)
-        return answer.spec
+        return answer
 
     def _ask(self, question: bytes) -> bytes | None:
         """Return what is answered, b"" by one that reached its limits; None when there was nobody."""
@@ -174,13 +193,19 @@ def _answer(message: bytes) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
         question = msgspec.msgpack.decode(message, type=_Question)
         try:
-            answer = _Answer(read_job(question.text, question.user, question.bands))
+            answer = _read(question)
         except Invalid as invalid:
-            answer = _Answer(None, invalid.message, invalid.hint, invalid.mistakes)
+            answer = _Answer(message=invalid.message, hint=invalid.hint, mistakes=invalid.mistakes)
         _send(sys.stdout.buffer, msgspec.msgpack.encode(answer))
         code = 0
     finally:
         os._exit(code)
+
+
+def _read(question: _Question) -> _Answer:
+    if question.is_apply:
+        return _Answer(apply=read_apply(question.text, question.user, question.bands))
+    return _Answer(read_job(question.text, question.user, question.bands))
 
 
 if __name__ == "__main__":

@@ -37,6 +37,7 @@ TAIL_LINES_MAX = 100_000  # a borglet gives no more
 _NAMED = {"pattern": f"^{NAME_PATTERN}$", "maxLength": 63}
 Owner = Annotated[str, PathParameter(schema_extra=_NAMED)]
 JobName = Annotated[str, PathParameter(schema_extra=_NAMED)]
+AppName = Annotated[str, PathParameter(schema_extra=_NAMED)]
 MachineName = Annotated[str, PathParameter(schema_extra=_NAMED)]
 BudgetName = Annotated[str, PathParameter(schema_extra=_NAMED)]
 BandName = Annotated[str, PathParameter(schema_extra=_NAMED)]

@@ -71,12 +71,7 @@ def members(cell: Cell, app: str) -> list[Job]:
 def apply(cell: Cell, _o: Observed, command: ApplyApp, actor: str, now: Now) -> Decision:
     """Make an application what its documents say. Raises a ``Refused``, with nothing changed."""
     plan = plan_apply(cell, command, actor, now)
-    words = _in_words(plan)
-    key = plan.app.key
-    if not plan.events:
-        return Decision((), key, f"{key} is there already, exactly like this", tuple(_notes(plan)))
-    text = f"{key} applied, version {plan.version}: {words}"
-    return Decision(plan.events, key, text, tuple(_notes(plan)))
+    return Decision(plan.events, plan.app.key, plan_words(plan), tuple(_notes(plan)))
 
 
 def undo(cell: Cell, observed: Observed, command: UndoApp, actor: str, now: Now) -> Decision:
@@ -270,11 +265,15 @@ def _joined(words: Sequence[str]) -> str:
     return "; ".join([*words[:_NAMED_MAX], *([f"and {more} more"] if more > 0 else [])])
 
 
-def _in_words(plan: AppPlan) -> str:
+def plan_words(plan: AppPlan) -> str:
+    """Return what an ``apply`` does, in one sentence."""
+    if not plan.events:
+        return f"{plan.app.key} is there already, exactly like this"
     found: dict[str, int] = {}
     for change in plan.changes:
         found[change.what] = found.get(change.what, 0) + 1
-    return ", ".join(f"{count} {what}" for what, count in found.items()) or "no jobs"
+    counts = ", ".join(f"{count} {what}" for what, count in found.items()) or "no jobs"
+    return f"{plan.app.key} applied, version {plan.version}: {counts}"
 
 
 def _notes(plan: AppPlan) -> Iterator[str]:
@@ -289,9 +288,15 @@ def _notes(plan: AppPlan) -> Iterator[str]:
 
 
 def run(cell: Cell, _o: Observed, command: RunApp, actor: str, now: Now) -> Decision:
-    """Submit the stages of an application again. Raises Conflict where one of them has not ended."""
+    """Submit the stages of an application again. Raises Conflict where one of them runs; what waits for
+    another one waits on, and so for what is submitted now."""
     app = find_app(cell, command.app)
-    stages = _stages(app, command.stage)
+    stages = {key: each for key, each in _stages(app, command.stage).items() if not _is_waiting(cell, key)}
+    if not stages:
+        raise Conflict(
+            f"all stages of {app.key} that this is about wait for other jobs",
+            f"`borgctl app status {app.key}` says for which; name a stage before them with --from",
+        )
     elsewhere = tuple(
         document.key
         for document in app.present.documents
@@ -321,6 +326,11 @@ def run(cell: Cell, _o: Observed, command: RunApp, actor: str, now: Now) -> Deci
     applied = AppApplied(app.spec, app.present.documents, app.version, elsewhere=elsewhere)
     text = f"{app.key} runs: {', '.join(key.partition('/')[2] for key in stages)}"
     return Decision((*events, applied), app.key, text)
+
+
+def _is_waiting(cell: Cell, key: str) -> bool:
+    job = cell.jobs.get(key)
+    return job is not None and job.waits is not None and not job.running
 
 
 def _stages(app: App, first: str) -> dict[str, Document]:

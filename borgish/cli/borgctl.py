@@ -23,6 +23,8 @@ COMMANDS = {
     "up": "up:up_app",
     "down": "up:down_app",
     "status": "status:app",
+    "apply": "apply:apply_app",
+    "app": "app:app",
     "job": "update:app",
     "plan": "submit:plan_app",
     "task": "task:app",
@@ -45,7 +47,6 @@ COMMANDS = {
 
 
 _MEANT = {
-    "apply": "job submit",
     "attach": "task exec",
     "describe": "job show",
     "exec": "task exec",

@@ -3,14 +3,16 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from borgish.bands import DEFAULT_BANDS
+import msgspec
+
+from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.cli.errors import DONE, USAGE, print_note
 from borgish.cli.render import Form, as_json, plural
 from borgish.cli.screen import print_out
 from borgish.cli.session import Session
-from borgish.cli.sources import load
+from borgish.cli.sources import Loaded, load
 from borgish.cli.submit import show_found
-from borgish.errors import Invalid
+from borgish.errors import Invalid, Mistake
 from borgish.spec.documents import Documents, check_documents
 from borgish.spec.mistakes import quote, resource_typos
 from borgish.spec.variables import Variable
@@ -19,18 +21,33 @@ from borgish.text import safe
 from borgish.vocabulary import VariableType
 
 
-def check_paths(
-    session: Session, paths: Sequence[Path], user: str, variables: Mapping[str, str], form: Form
-) -> int:
-    """Say of all documents of all files whether they are right, with all mistakes; return the exit code."""
+class Checked(msgspec.Struct, frozen=True):
+    """What files say, and all that is wrong with them. ``documents``: those without mistakes; None where
+    there is no file."""
+
+    loaded: Loaded
+    documents: Documents | None
+    mistakes: tuple[Mistake, ...]
+    bands: Bands
+
+
+def read_paths(session: Session, paths: Sequence[Path], user: str, variables: Mapping[str, str]) -> Checked:
+    """Read all documents of all files. The cell is asked for its bands only where the usual are not meant."""
     loaded = load(paths, variables)
-    user = user or session.who_asks()
     bands, given = DEFAULT_BANDS, loaded.left(variables)
     documents, found = check_documents(loaded.sources, user, bands, given) if loaded.sources else (None, ())
     if any(mistake.path.rpartition(".")[2] == "priority" for mistake in found):
         bands = session.bands() or DEFAULT_BANDS
         documents, found = check_documents(loaded.sources, user, bands, given)
-    mistakes = (*loaded.mistakes, *loaded.located(found))
+    return Checked(loaded, documents, (*loaded.mistakes, *loaded.located(found)), bands)
+
+
+def check_paths(
+    session: Session, paths: Sequence[Path], user: str, variables: Mapping[str, str], form: Form
+) -> int:
+    """Say of all documents of all files whether they are right, with all mistakes; return the exit code."""
+    checked = read_paths(session, paths, user or session.who_asks(), variables)
+    documents, mistakes, bands = checked.documents, checked.mistakes, checked.bands
     if documents is not None and form in (Form.JSON, Form.YAML) and not mistakes:
         files = [app_file(documents.app)] if documents.app else []
         files += [job_file(each.spec, bands) for each in documents.jobs]

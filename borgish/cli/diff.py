@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +11,7 @@ from typer.core import TyperCommand
 from borgish.cli.at_option import MOMENTS, SECONDS_MAX, day_and_time, zoned
 from borgish.cli.render import Form, FormOption, plural, show_list, show_one
 from borgish.cli.session import session_of, single
+from borgish.cli.sources import VarOption
 from borgish.text import safe
 from borgish.wire.api import AsOf
 from borgish.wire.api_past import ChangeView, DiffView
@@ -31,15 +33,29 @@ class AgesAllowed(TyperCommand):
 @app.command(cls=AgesAllowed)
 def diff(
     context: typer.Context,
-    old: Annotated[str, typer.Argument(metavar="A", help=f"A moment: {MOMENTS}.")],
+    old: Annotated[str, typer.Argument(metavar="[A]", help=f"A moment: {MOMENTS}.")] = "",
     new: Annotated[str, typer.Argument(metavar="[B]", help="Second moment. Default: now.")] = "now",
+    files: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "-f", metavar="PATH", help="Files of an application: what `borgctl apply` would change."
+        ),
+    ] = None,
+    app_name: Annotated[str, typer.Option("--app", metavar="NAME", help="As of `borgctl apply`.")] = "",
+    var: VarOption = None,
     output: FormOption = Form.TABLE,
 ) -> None:
-    """Show what differs between two moments.
+    """Show what differs between two moments, or in files.
 
     Rules, machines, quotas, budgets, jobs and tasks are compared, by what is journalled of them. Tasks of a
     job that differ alike are one line. With -o wide nothing is left out, however long.
     """
+    if files:
+        from borgish.cli.apply import show_file_diff
+
+        raise typer.Exit(show_file_diff(session_of(context), files, var or [], app_name, output))
+    if not old:
+        raise typer.BadParameter(f"name a moment, {MOMENTS}, or files with -f", param_hint="A")
     client = session_of(context).client(SECONDS_MAX)
     found = client.get("/v1/diff", {"from": zoned(old), "to": zoned(new)}, DiffView)
     if output is Form.NAME:

@@ -97,7 +97,8 @@ def follow(
 
     Without ``timeout_seconds`` an update has all its time, and the rest a minute. What is up has to stay so
     for ``settle_seconds`` (None: as long as fits the job). When it was just ``submitted`` it is over for a
-    job as soon as a program of it died, was restarted and died again; Ctrl-C detaches.
+    job as soon as a program of it died, was restarted and died again; Ctrl-C detaches. It is over for all
+    when one of them came out badly and the others wait for other jobs: most likely for that one.
     """
     changes = Changes(client, "tasks,event", jobs[0] if len(jobs) == 1 else "")
     progress = Progress()
@@ -109,7 +110,8 @@ def follow(
         while courses:
             for course in list(courses):
                 code = course.look(progress)
-                if code is None and not course.left:
+                is_stuck = set(codes) - {DONE} and all(each.is_waiting for each in courses)
+                if code is None and (not course.left or is_stuck):
                     code = course.time_is_over()
                 if code is not None:
                     progress.end()
@@ -170,11 +172,15 @@ class Course:
         """Seconds until it is given up. A rollout has its own deadline, and ends by itself."""
         if not self._is_patient:
             return max(0.0, self._timeout_seconds - self._clock.spent)
-        is_waiting = self._detail is not None and self._detail.job.waiting
-        if (self._is_rolling or is_waiting) and not self._is_lost:
+        if (self._is_rolling or self.is_waiting) and not self._is_lost:
             return float("inf")
         counted_from = max(self._rolled_at or 0.0, self._waited_until)
         return max(0.0, counted_from + self._timeout_seconds - self._clock.spent)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether tasks of it wait for other jobs."""
+        return self._detail is not None and bool(self._detail.job.waiting)
 
     @property
     def wait_seconds(self) -> float:

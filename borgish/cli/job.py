@@ -26,7 +26,7 @@ from borgish.resources import parse_seconds, show_bytes, show_cpu
 from borgish.spec.job import Health, JobSpec
 from borgish.text import age, safe
 from borgish.vocabulary import Phase, State
-from borgish.wire.api import Accepted, JobDetail, JobView, KillRequest, ScaleRequest, TaskView
+from borgish.wire.api import Accepted, JobDetail, JobView, KillRequest, OwnerView, ScaleRequest, TaskView
 
 if TYPE_CHECKING:
     from borgish.client import Client
@@ -155,6 +155,9 @@ def show(
             "--version", metavar="V", min=1, help="Show this version of it, which `job history` lists."
         ),
     ] = None,
+    owners: Annotated[
+        bool, typer.Option("--owners", help="Show who set which field: an application's file, or somebody.")
+    ] = False,
     at: AtOption = "",
     output: FormOption = Form.TABLE,
 ) -> None:
@@ -170,6 +173,10 @@ def show(
         return
     detail = look(client, find_job(client, job))
     name = detail.job.name
+    if owners:
+        none = f"{name} is all of who submitted it, {detail.job.submitted_by}: no application has applied it"
+        show_list(detail.owners, OWNER_COLUMNS, output, lambda owner: owner.field, none)
+        return
     show_one(detail, output, name, lambda it, wide: job_in_full(it, every_task(client, job=name), wide=wide))
 
 
@@ -354,8 +361,16 @@ JOB_COLUMNS: tuple[Column[JobView], ...] = (
     Column("VERSION", lambda job: str(job.version), right=True, wide=True),
     Column("GENERATION", lambda job: str(job.generation), right=True, wide=True),
     Column("BY", lambda job: job.submitted_by, wide=True),
+    Column("APP", lambda job: job.app.partition("/")[2] or "-", wide=True),
     Column("AGE", lambda job: age(job.submitted_at), right=True),
     Column("REASON", lambda job: job.reason),
+)
+
+OWNER_COLUMNS: tuple[Column[OwnerView], ...] = (
+    Column("FIELD", lambda owner: owner.field),
+    Column("SET BY", lambda owner: owner.by),
+    Column("WITH", lambda owner: owner.how),
+    Column("AGE", lambda owner: age(owner.at), right=True),
 )
 
 _RUNNING: Column[JobView] = Column("RUNNING", lambda job: f"{job.running}/{job.tasks}", right=True)
@@ -391,6 +406,7 @@ def _what_it_is(detail: JobDetail) -> str:
             ("job", job.name),
             ("state", f"{state_text(job.state, job.outcome)}, generation {job.generation}"),
             ("version", versions_words(detail)),
+            ("app", job.app),
             ("skipped", last_words(detail, last) if last and last.skipped and not detail.rollout else ""),
             ("tasks", _counts(detail)),
             ("reason", job.reason),

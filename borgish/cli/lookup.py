@@ -40,6 +40,13 @@ def match_job(text: str, jobs: Sequence[str]) -> str:
     return _only([job for job in jobs if job.partition("/")[2] == text], "job", text, jobs)
 
 
+def match_app(text: str, apps: Sequence[str]) -> str:
+    """Return the key of the application that ``text`` means, named like a job."""
+    if text in apps:
+        return text
+    return _only([app for app in apps if app.partition("/")[2] == text], "application", text, apps)
+
+
 def match_task(text: str, jobs: Sequence[str]) -> tuple[str, int]:
     """Return the job key and the index that ``web/0`` or ``user/web/0`` means."""
     head, index = split_task(text)
@@ -151,27 +158,27 @@ class Paged(Protocol[T]):
 
 def every_job(client: "Client") -> list[JobView]:
     """Return all jobs of the cell."""
-    return list(_all(client, "/v1/jobs", {}, JobList))
+    return list(every(client, "/v1/jobs", {}, JobList))
 
 
 def every_machine(client: "Client") -> list[MachineView]:
     """Return all machines of the cell."""
-    return list(_all(client, "/v1/machines", {}, MachineList))
+    return list(every(client, "/v1/machines", {}, MachineList))
 
 
 def every_quota(client: "Client", user: str = "") -> list[QuotaView]:
     """Return all quotas, or those of one user."""
-    return list(_all(client, "/v1/quotas", {"user": user}, QuotaList))
+    return list(every(client, "/v1/quotas", {"user": user}, QuotaList))
 
 
 def every_budget(client: "Client") -> list[BudgetView]:
     """Return all budgets across jobs."""
-    return list(_all(client, "/v1/budgets", {}, BudgetList))
+    return list(every(client, "/v1/budgets", {}, BudgetList))
 
 
 def every_task(client: "Client", *, job: str = "", machine: str = "", state: str = "") -> list[TaskView]:
     """Return all tasks, or those of a job, on a machine, in a state."""
-    return list(_all(client, "/v1/tasks", {"job": job, "machine": machine, "state": state}, TaskPage))
+    return list(every(client, "/v1/tasks", {"job": job, "machine": machine, "state": state}, TaskPage))
 
 
 def latest_events(client: "Client", *, job: str = "", after: int = 0, limit: int) -> list[EventView]:
@@ -180,7 +187,8 @@ def latest_events(client: "Client", *, job: str = "", after: int = 0, limit: int
     return list(client.get("/v1/events", params, EventList).items)
 
 
-def _all(client: "Client", path: str, params: Params, page_type: type[Paged[T]]) -> Iterator[T]:
+def every(client: "Client", path: str, params: Params, page_type: type[Paged[T]]) -> Iterator[T]:
+    """Yield all items of a list, page by page."""
     after = ""
     while True:
         page = client.get(path, params | {"after": after}, page_type)

@@ -15,6 +15,8 @@ import typer
 from borgish.cli.errors import (
     DONE,
     FAILED,
+    GONE,
+    KILLED,
     NOT_ALLOWED,
     NOT_PLACED,
     USAGE,
@@ -92,7 +94,8 @@ def submit_files(
 
 def worst(codes: Sequence[int]) -> int:
     """Return the exit code that stands for several."""
-    return next((code for code in (NOT_ALLOWED, USAGE, FAILED, NOT_PLACED) if code in codes), DONE)
+    order = (NOT_ALLOWED, USAGE, FAILED, KILLED, GONE, NOT_PLACED)
+    return next((code for code in order if code in codes), DONE)
 
 
 def submit_file(

@@ -8,6 +8,7 @@ from typing import TypeVar
 from borgish.api.services import Reading
 from borgish.api.views.events import event_views
 from borgish.api.views.order import order_refusal
+from borgish.api.views.rollouts import update_words
 from borgish.api.views.status import Daemon, status_view
 from borgish.api.views.tally import Tally
 from borgish.cell.events import Entry
@@ -20,7 +21,6 @@ from borgish.master.step import Step
 from borgish.master.turn import Turn
 from borgish.scheduler.plan import Refusal
 from borgish.scheduler.preemption import LIMIT_SHARE
-from borgish.spec.changes import TaskChange
 from borgish.spec.diff import differences
 from borgish.spec.job import JobSpec
 from borgish.text import instant, show_indexes
@@ -193,32 +193,9 @@ def plan_view(cell: Cell, found: DryRun) -> PlanView:
         refusals=refusals,
         changes=_changes(cell, spec),
         notes=(*found.decision.notes, *((MORE_LATER,) * plan.more)),
-        updates=_updates(found),
+        updates=update_words(spec, found.update) if found.update is not None else {},
         waits=found.waits,
     )
-
-
-_BECOMES = {
-    TaskChange.NONE: "stay as they are",
-    TaskChange.IN_PLACE: "change in place",
-    TaskChange.RESTART: "restart where they are",
-    TaskChange.MOVE: "move",
-}
-
-
-_STOPS = (_BECOMES[TaskChange.RESTART], _BECOMES[TaskChange.MOVE])
-
-
-def _updates(found: DryRun) -> dict[str, str]:
-    """Return what becomes of which tasks of a job that runs, by their indexes."""
-    if (update := found.update) is None:
-        return {}
-    parts = {_BECOMES[change]: indexes for change, indexes in update.changes.items()}
-    if found.spec.update.handover and update.stopped:
-        parts = {words: indexes for words, indexes in parts.items() if words not in _STOPS}
-        parts["are replaced: each is stopped when its incoming attempt is up"] = update.stopped
-    parts |= {"are placed anew": update.waiting, "run again": update.again}
-    return {words: show_indexes(indexes) for words, indexes in parts.items() if indexes}
 
 
 def _places(found: DryRun) -> Iterator[PlannedPlace]:

@@ -98,6 +98,8 @@ def _take(cell: Cell, waiting: Waiting, event: AnyEvent) -> None:
             waiting.pop(job, None)
         case JobChanged(job, spec) if not spec.after:
             waiting.pop(job, None)
+        case JobChanged(job, spec) if (covered := waiting.get(job)) is not None:
+            waiting[job] = {index for index in covered if index < spec.tasks}  # one that comes anew does not
 
 
 def _why_not_there(cell: Cell, after: After, machines: Machines, at: float) -> str:

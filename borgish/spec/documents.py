@@ -19,7 +19,7 @@ from borgish.spec.document import EMPTY_HINT, Mapping, Node, Parsed, Scalar, chi
 from borgish.spec.document import Sequence as List
 from borgish.spec.fields import APP, APP_KIND
 from borgish.spec.job import JobSpec
-from borgish.spec.kinds import Place, Wrong
+from borgish.spec.kinds import Place, Wrong, text_at
 from borgish.spec.mistakes import all_of, nearest, quote
 from borgish.spec.read import NO_VARIABLES, job_of, job_values, refuse_foreign
 from borgish.spec.variables import GIVEN, VARS, Scope, Variable, declare, fill_in, undeclared
@@ -111,7 +111,7 @@ class _Document(msgspec.Struct):
 
     @property
     def kind(self) -> str:
-        return _text_at(self.root, "kind") or JobKind.JOB
+        return text_at(self.root, "kind") or JobKind.JOB
 
     @property
     def where(self) -> str:
@@ -174,9 +174,9 @@ class _Reading:
 
     def _owner(self) -> str:
         apps = [document for document in self._documents if document.kind == APP_KIND]
-        named = {_text_at(document.root, "user") for document in (apps[:1] or self._documents)}
+        named = {text_at(document.root, "user") for document in (apps[:1] or self._documents)}
         if not (apps and "" not in named):
-            named = {_text_at(document.root, "user") for document in self._documents}
+            named = {text_at(document.root, "user") for document in self._documents}
         owner = next(iter(named)) if len(named) == 1 else ""
         return owner if re.fullmatch(NAME_PATTERN, owner) else self.default_user
 
@@ -281,11 +281,6 @@ def _named(root: Mapping) -> list[str]:
         elif key.text != VARS:
             named.append(key.text)
     return named
-
-
-def _text_at(root: Node, key: str) -> str:
-    node = child_of(root, key)
-    return node.text if isinstance(node, Scalar) else ""
 
 
 _JOB_KINDS = tuple(str(kind) for kind in JobKind)

@@ -6,7 +6,7 @@ import json
 import re
 
 from borgish.spec.document import Mapping, Node, Scalar, Sequence, child_of
-from borgish.spec.kinds import is_null
+from borgish.spec.kinds import text_at
 
 _NAMED_MAX = 3  # services of a compose file for which a job file is sketched
 _TEXT_MAX, _TEXTS_MAX = 100, 8  # a hint is to be read at a glance
@@ -34,7 +34,7 @@ def foreign(roots: tuple[Node, ...]) -> tuple[Node, str, str] | None:
         return None
     root, (what, hint) = strange[0]
     manifests = [node for each, _ in strange for node in _manifests(each)]
-    kinds = list(dict.fromkeys(kind[:40] for node in manifests if (kind := _text_at(node, "kind"))))
+    kinds = list(dict.fromkeys(kind[:40] for node in manifests if (kind := text_at(node, "kind"))))
     if len(manifests) > 1 and kinds:
         more = ", ..." * (len(kinds) > _NAMED_MAX)
         what = f"a file of {len(manifests)} Kubernetes manifests ({', '.join(kinds[:_NAMED_MAX])}{more})"
@@ -48,7 +48,7 @@ def _one(root: Node) -> tuple[str, str] | None:
         return ("a Nomad job file", _REWRITE) if root.plain and _NOMAD_JOB.match(root.text) else None
     if not isinstance(root, Mapping) or child_of(root, "run"):
         return None
-    kind, services = _text_at(root, "kind"), child_of(root, "services")
+    kind, services = text_at(root, "kind"), child_of(root, "services")
     keys = {key.text for key, _ in root.items}
     if ("apiVersion" in keys and kind == "Kustomization") or keys & _KUSTOMIZE:
         hint = f"`kubectl kustomize` shows what it becomes; each workload of that is a job; {_FORMAT}"
@@ -77,7 +77,7 @@ def _manifests(root: Node) -> tuple[Node, ...]:
     if not child_of(root, "apiVersion"):
         return ()
     items = child_of(root, "items")
-    if _text_at(root, "kind").endswith("List") and isinstance(items, Sequence):
+    if text_at(root, "kind").endswith("List") and isinstance(items, Sequence):
         return items.items
     return (root,)
 
@@ -87,8 +87,8 @@ def _kubernetes(root: Node, kind: str) -> tuple[str, str]:
     template, container = _template(root), _container(root)
     if container is None:
         return what, f"borgish has jobs, machines and quotas, and nothing like this; {_FORMAT}"
-    replicas = _text_at(root, "spec", "replicas") or _text_at(template, "spec", "completions")
-    job = _job(_text_at(root, "metadata", "name"), replicas, container)
+    replicas = text_at(root, "spec", "replicas") or text_at(template, "spec", "completions")
+    job = _job(text_at(root, "metadata", "name"), replicas, container)
     return what, f"as a job file it begins {job}; {_FORMAT}"
 
 
@@ -106,17 +106,12 @@ def _container(root: Node) -> Node | None:
 def _job(name: str, tasks: str, container: Node) -> str:
     """Return a job file, as a flow mapping, of what a container or a service has in common with one."""
     parts = [f"name: {name[:_TEXT_MAX] or 'NAME'}", *([f"tasks: {tasks}"] if tasks.isdecimal() else [])]
-    if image := _text_at(container, "image")[:_TEXT_MAX]:
+    if image := text_at(container, "image")[:_TEXT_MAX]:
         parts.append(f"image: {json.dumps(image)}")
     run = [*_words(child_of(container, "command")), *_words(child_of(container, "args"))][:_TEXTS_MAX]
     if run or not image:
         parts.append(f"run: {json.dumps(run or ['PROGRAM'])}")
     return f"{{{', '.join(parts)}}}"
-
-
-def _text_at(node: Node | None, *path: str) -> str:
-    found = child_of(node, *path)
-    return found.text if isinstance(found, Scalar) and not is_null(found) else ""
 
 
 def _words(node: Node | None) -> list[str]:

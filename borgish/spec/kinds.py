@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from borgish.bands import DEFAULT_BANDS, Bands
-from borgish.spec.document import Broken, Mapping, Node, Scalar, Sequence
+from borgish.spec.document import Broken, Mapping, Node, Scalar, Sequence, child_of
 from borgish.spec.mistakes import DIGITS_MAX, Mistakes, meant_number, nearest, quote, suggest_field
 from borgish.vocabulary import NAME_PATTERN
 
@@ -72,6 +72,12 @@ class Kind(Protocol[T_co]):
 def is_null(scalar: Scalar) -> bool:
     """Return whether it is one of YAML's ways to write nothing."""
     return scalar.plain and scalar.text in ("", "~", "null")
+
+
+def text_at(node: Node | None, *path: str) -> str:
+    """Return the text that mappings in mappings have under these keys; "" for none."""
+    found = child_of(node, *path)
+    return found.text if isinstance(found, Scalar) and not is_null(found) else ""
 
 
 def scalar(node: Node, example: str = "") -> Scalar:

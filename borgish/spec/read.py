@@ -27,7 +27,7 @@ from borgish.spec.document import (
 from borgish.spec.fields import JOB
 from borgish.spec.foreign import foreign, foreign_text
 from borgish.spec.job import Health, JobSpec, Program, Restart
-from borgish.spec.kinds import Place, Values, Wrong, is_null
+from borgish.spec.kinds import Place, Values, Wrong, is_null, text_at
 from borgish.spec.mistakes import nearest, one_edit_away, quote
 from borgish.spec.substitute import VARIABLES, port_variable, references
 from borgish.spec.variables import GIVEN, declare, fill_in, undeclared
@@ -234,7 +234,7 @@ def check_completion(values: Values) -> None:
     """What is about how tasks come out is for a job whose tasks do: those of a service go on."""
     # By what is written: a policy that is wrong is a mistake of its own.
     node = values.nodes.get("restart")
-    policy = _text_at(node, "policy") if isinstance(node, Mapping) and _child(node, "policy") else "always"
+    policy = text_at(node, "policy") if isinstance(node, Mapping) and child_of(node, "policy") else "always"
     is_known = "restart" in values.given or node is None
     if values.given.get("kind") is JobKind.ALLOC_SET or not is_known or policy != RestartPolicy.ALWAYS:
         return
@@ -273,7 +273,7 @@ def check_order(values: Values) -> None:
     node, seen = values.nodes.get("after"), set[str]()
     items = node.items if isinstance(node, Sequence) else ()
     for number, item in enumerate(items):
-        named = item.text if isinstance(item, Scalar) else _text_at(item, "job")
+        named = item.text if isinstance(item, Scalar) else text_at(item, "job")
         spot = values.place.at("after").item(number)
         if named in own:
             spot.report(item, "a job cannot wait for itself", "name the job that has to be there first")

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from borgish.cell.model import Cell, Job, Rollout, task_count
 from borgish.cell.observed import Observed
 from borgish.cell.rollout import changed_tasks, max_at_a_time, not_ready
+from borgish.cell.update import UpdatePlan
 from borgish.clock import Now
+from borgish.spec.changes import TaskChange
+from borgish.spec.job import JobSpec
 from borgish.text import instant, show_indexes
 from borgish.vocabulary import Hold, RolloutKind, State
 from borgish.wire.api import LastRolloutView, RolloutView
@@ -66,6 +69,25 @@ _DONE = {
     RolloutKind.RESTART: "restarted",
     RolloutKind.ROLLBACK: "stopped",
 }
+
+
+_BECOMES = {
+    TaskChange.NONE: "stay as they are",
+    TaskChange.IN_PLACE: "change in place",
+    TaskChange.RESTART: "restart where they are",
+    TaskChange.MOVE: "move",
+}
+_STOPS = (_BECOMES[TaskChange.RESTART], _BECOMES[TaskChange.MOVE])
+
+
+def update_words(spec: JobSpec, update: UpdatePlan) -> dict[str, str]:
+    """Return what becomes of which tasks of a job that runs, by their indexes."""
+    parts = {_BECOMES[change]: indexes for change, indexes in update.changes.items()}
+    if spec.update.handover and update.stopped:
+        parts = {words: indexes for words, indexes in parts.items() if words not in _STOPS}
+        parts["are replaced: each is stopped when its incoming attempt is up"] = update.stopped
+    parts |= {"are placed anew": update.waiting, "run again": update.again}
+    return {words: show_indexes(indexes) for words, indexes in parts.items() if indexes}
 
 
 def ways_out(job: Job, rollout: Rollout) -> Iterator[str]:

@@ -11,11 +11,14 @@ from borgish.api.auth import POLICY, Policy
 from borgish.api.preconditions import ETAG, IF_MATCH
 from borgish.cell.budgets import Budget
 from borgish.cell.events import Entry, JobChanged
+from borgish.cell.model import App, AppVersion
 from borgish.client import Client
 from borgish.errors import Invalid, PreconditionFailed
+from borgish.spec.app import AppSpec
 from borgish.spec.shares import Share
 from borgish.vocabulary import State
 from borgish.wire.api import Accepted, BudgetView, JobDetail, MachineView, Problem, QuotaView, ScaleRequest
+from borgish.wire.api_apps import AppDetail
 from tests.integration.api.fakes import FakeMaster, RunningApi
 from tests.unit.api.cells import NOW
 
@@ -24,10 +27,11 @@ SHOWN = {
     "/v1/machines/m1": MachineView,
     "/v1/quotas/ann/batch": QuotaView,
     "/v1/budgets/few": BudgetView,
+    "/v1/apps/ann/shop": AppDetail,
 }
 WITHOUT = {
     *("/v1/freeze", "/v1/unfreeze"),
-    *("/v1/plan", "/v1/machines", "/v1/rollback", "/v1/rollback/plan"),
+    *("/v1/plan", "/v1/apply/plan", "/v1/machines", "/v1/rollback", "/v1/rollback/plan"),
     *("/v1/checkpoints", "/v1/checkpoints/import", "/v1/checkpoints/{position}/verify"),
     *("/v1/checkpoints/{position}/delete", "/v1/tasks/{user}/{name}/{index}/exec"),
     *("/v1/tasks/{user}/{name}/{index}/exec/stream", "/v1/tasks/{user}/{name}/{index}/exec/stdin"),
@@ -70,7 +74,7 @@ def test_every_change_takes_a_condition_or_is_known_to_have_none() -> None:
             tagged.append(path)
     assert found[False] == WITHOUT
     assert len(tagged) == len(SHOWN)
-    assert len(found[True]) == 21
+    assert len(found[True]) == 26
 
 
 @pytest.mark.parametrize("path", SHOWN)
@@ -78,11 +82,14 @@ def test_one_thing_is_shown_with_its_generation_as_tag(api: RunningApi, admin: C
     cell = api.master.cell
     cell.jobs["ann/web"].generation, cell.machines["m1"].generation = 17, 17
     cell.budgets["few"] = Budget("few", (), Share(1), 17)
+    present = AppVersion(AppSpec("shop", "ann"), (), 5.0, "ann")
+    cell.apps["ann/shop"] = App("ann/shop", 3, present, generation=17)
     cell.reindex()
     status, tag, body = ask(api, "GET", path)
     shown: Any = msgspec.json.decode(body, type=SHOWN[path])
     assert status == 200
-    assert tag == f'"{getattr(shown, "job", shown).generation}"'
+    one = getattr(shown, "job", getattr(shown, "app", shown))
+    assert tag == f'"{one.generation}"'
     assert ask(api, "GET", path.rpartition("/")[0].rpartition("/ann")[0])[1] == ""
 
 

@@ -170,7 +170,7 @@ BAD = (
     (["show", "cell.db", "nobody"], "there is no machine 'nobody' here", "There are m1"),
     (["step", "noon.checkpoint"], "nothing more is in noon.checkpoint", "--with-journal"),
     (["next", "cell.db", "TaskEvicted", "--at", "3"], "unknown event", "Did you mean TasksEvicted"),
-    (["next", "cell.db", "xyz", "--at", "3"], "unknown event", "There are BudgetRemoved"),
+    (["next", "cell.db", "xyz", "--at", "3"], "unknown event", "There are AppApplied"),
     (["next", "cell.db", "MachineDown", "--at", "3"], "no MachineDown follows position 3", "ends at 15"),
     (["step", "cell.db", "0", "--at", "3"], "0 is outside 1", "at POSITION"),
     (["submit", "cell.db", "gone.yaml"], "gone.yaml: No such file", "Name a job file"),

@@ -27,8 +27,8 @@ from borgish.cell.owners import owners_after
 from borgish.errors import Conflict, NotFound, OverQuota
 from borgish.resources import Resources
 from borgish.spec.app import AppSpec, Document
-from borgish.spec.job import JobSpec, Restart
-from borgish.vocabulary import Band, Ending, JobKind, Ownership, Phase, RestartPolicy, State
+from borgish.spec.job import After, JobSpec, Restart
+from borgish.vocabulary import Band, Ending, JobKind, Ownership, Phase, RestartPolicy, State, Until
 from tests.unit.cell.test_decide import NOW, Desk, spec
 
 SHOP = AppSpec("shop", "ann", {"team": "shop"})
@@ -288,6 +288,22 @@ def test_stages_run_again_together_and_only_when_none_runs(desk: Desk) -> None:
     assert (desk.cell.jobs["ann/load"].state, desk.cell.jobs["ann/load"].app) == (State.PENDING, KEY)
     with pytest.raises(NotFound, match="ann/shop has no stage web"):
         desk.do(RunApp(KEY, "web"))
+
+
+def test_what_waits_for_a_stage_that_failed_goes_on_with_a_run_from_there(desk: Desk) -> None:
+    stages = batch("load"), batch("write", after=(After("ann/load", Until.FINISHED),))
+    desk.do(applied(*(document(stage, "after") for stage in stages)))
+    with pytest.raises(Conflict, match="ann/load of ann/shop runs already"):
+        desk.do(RunApp(KEY))
+    desk.do(PlaceTasks("ann/load", (0,), ("m1",)))
+    end(desk, "ann/load", Ending.FAIL)
+    since = desk.cell.jobs["ann/write"].uid
+    with pytest.raises(Conflict, match="all stages of ann/shop that this is about wait"):
+        desk.do(RunApp(KEY, "write"))
+    assert desk.do(RunApp(KEY, "load"))[0] == "ann/shop runs: load"
+    assert desk.states("ann/load") == [State.PENDING]
+    assert desk.cell.jobs["ann/write"].uid == since
+    assert desk.cell.deferred == {"ann/write": {0}}
 
 
 def test_kill_ends_all_and_remove_forgets_the_rest(desk: Desk) -> None:

@@ -191,7 +191,6 @@ def test_a_cell_folder_with_a_damaged_token(
         (("machine", "rm"), "remove"),
         (("job", "delete", "web"), "kill"),
         (("logs", "web/0"), "task logs"),
-        (("apply", "web.yaml"), "job submit"),
         (("job", "lst"), "list"),
     ],
 )

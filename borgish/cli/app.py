@@ -1,0 +1,337 @@
+"""``borgctl app``: list, show, status, history, diff, undo, run, wait, kill, remove."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from borgish.cli.at_option import AtOption, client_at
+from borgish.cli.errors import DONE, FAILED, NOT_PLACED, print_hint
+from borgish.cli.render import Column, Form, FormOption, draw, fields, outcomes, plural, show_list, show_one
+from borgish.cli.session import IfGeneration, MaxAffected, noun, session_of
+from borgish.errors import Invalid, NotFound
+from borgish.text import age, safe
+from borgish.vocabulary import Outcome, State
+from borgish.wire.api import Accepted, JobView
+from borgish.wire.api_apps import (
+    AppDetail,
+    AppKillRequest,
+    AppList,
+    AppRunRequest,
+    AppUndoRequest,
+    AppVersionList,
+    AppVersionView,
+    AppView,
+)
+
+if TYPE_CHECKING:
+    from borgish.client import Client
+
+app = noun("Inspect, undo, run and end applications.")
+
+AppName = Annotated[str, typer.Argument(metavar="APP", help="user/app, or app where only one user has it.")]
+
+
+def app_state(view: AppView) -> str:
+    """Return how an application is, in a word or two."""
+    if view.state is State.DEAD:
+        return str(view.outcome or "no jobs")
+    if view.up is not None and view.up + view.finished < view.tasks:
+        return f"{view.up + view.finished} of {view.tasks}"
+    return "healthy" if view.up is not None else str(view.state)
+
+
+def _style(view: AppView) -> str:
+    if view.failed or view.outcome is Outcome.FAILED:
+        return "red"
+    is_well = view.up is None or view.up + view.finished >= view.tasks
+    return "green" if is_well else "yellow"
+
+
+def _counts(view: AppView | JobView) -> str:
+    live = {"up": view.up, "pending": view.pending}
+    counts = [f"{count} {word}" for word, count in live.items() if count]
+    return ", ".join([*counts, *outcomes(view.finished, view.failed, view.killed)]) or "-"
+
+
+APP_COLUMNS: tuple[Column[AppView], ...] = (
+    Column("APP", lambda view: view.name),
+    Column("STATE", app_state, _style),
+    Column("VERSION", lambda view: str(view.version), right=True),
+    Column("JOBS", lambda view: str(view.jobs), right=True),
+    Column("TASKS", lambda view: str(view.tasks), right=True),
+    Column("APPLIED", lambda view: age(view.applied_at), right=True),
+    Column("BY", lambda view: view.applied_by, wide=True),
+    Column("LABELS", lambda view: ",".join(f"{k}={v}" for k, v in view.labels.items()), wide=True),
+    Column("IN THE WAY", lambda view: view.reason or "-"),
+)
+
+JOB_COLUMNS: tuple[Column[JobView], ...] = (
+    Column("JOB", lambda job: job.name),
+    Column("STATE", lambda job: str(job.outcome or job.state), lambda job: "red" if job.failed else ""),
+    Column("VERSION", lambda job: str(job.version), right=True),
+    Column("TASKS", lambda job: str(job.tasks), right=True),
+    Column("OF THESE", _counts),
+    Column("IN THE WAY", lambda job: job.reason or "-"),
+)
+
+VERSION_COLUMNS: tuple[Column[AppVersionView], ...] = (
+    Column("VERSION", lambda it: f"{it.version}{'*' * it.present}", right=True),
+    Column("AGE", lambda it: age(it.at), right=True),
+    Column("BY", lambda it: it.by),
+    Column("JOBS", lambda it: str(it.jobs), right=True),
+    Column("CHANGES", lambda it: "; ".join(it.changes) or "-"),
+)
+
+
+@app.command("list")
+def list_(context: typer.Context, at: AtOption = "", output: FormOption = Form.TABLE) -> None:
+    """List the applications, and what is in their way."""
+    apps = every_app(client_at(context, at, output))
+    none = "no applications; `borgctl apply PATH` makes one"
+    show_list(apps, APP_COLUMNS, output, lambda view: view.name, none)
+
+
+@app.command()
+def show(context: typer.Context, name: AppName, at: AtOption = "", output: FormOption = Form.TABLE) -> None:
+    """Show an application and its jobs."""
+    detail = find_app(client_at(context, at, output), name)
+    show_one(detail, output, detail.app.name, lambda it, wide: app_in_full(it, wide=wide))
+
+
+@app.command()
+def status(context: typer.Context, name: AppName, output: FormOption = Form.TABLE) -> None:
+    """Say how many tasks of an application are healthy, which version runs, and what is in the way.
+
+    Exit code 0: all of it is up or finished; 3: something waits; 1: something failed, or does not run well.
+    """
+    detail = find_app(session_of(context).client(), name)
+    show_one(detail, output, detail.app.name, lambda it, _: status_words(it))
+    raise typer.Exit(status_code(detail))
+
+
+@app.command()
+def history(context: typer.Context, name: AppName, output: FormOption = Form.TABLE) -> None:
+    """List the versions of an application: who applied them, when, and what was changed."""
+    client = session_of(context).client()
+    found = _versions(client, find_app(client, name).app.name)
+    show_list(found, VERSION_COLUMNS, output, lambda it: str(it.version), "no versions")
+
+
+@app.command()
+def diff(
+    context: typer.Context,
+    name: AppName,
+    version: Annotated[
+        int | None, typer.Option("--version", metavar="V", min=1, help="Default: the present one.")
+    ] = None,
+    output: FormOption = Form.TABLE,
+) -> None:
+    """Show what a version of an application changed, against the one before.
+
+    `borgctl diff -f PATH` shows what files would change.
+    """
+    client = session_of(context).client()
+    key = find_app(client, name).app.name
+    kept = {it.version: it for it in _versions(client, key)}
+    number = version or max(kept)
+    if number not in kept:
+        raise NotFound(f"version {number} of {key} is not kept", f"There are {', '.join(map(str, kept))}")
+    show_one(kept[number], output, str(number), lambda it, _: _changes(key, it))
+
+
+@app.command()
+def undo(
+    context: typer.Context,
+    name: AppName,
+    to: Annotated[
+        int, typer.Option("--to", metavar="V", min=0, help="The version. Default: the one before.")
+    ] = 0,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Also change back what others have set since.")
+    ] = False,
+    max_affected: MaxAffected = None,
+    if_generation: IfGeneration = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Return as soon as it is accepted.")] = False,
+) -> None:
+    """Apply what an application was before, as a new version. What came since ends."""
+    body = AppUndoRequest(to, take_over, max_affected)
+    client, key, _ = _change(context, name, "undo", body, if_generation)
+    if not detach:
+        _follow_up(client, key)
+
+
+@app.command()
+def run(
+    context: typer.Context,
+    name: AppName,
+    stage: Annotated[
+        str, typer.Option("--from", metavar="STAGE", help="Only from this stage on, as after a mend.")
+    ] = "",
+    detach: Annotated[bool, typer.Option("--detach", help="Return as soon as it is accepted.")] = False,
+    timeout: Annotated[str, typer.Option("--timeout", help="How long to wait. Default: no limit.")] = "",
+) -> None:
+    """Run the stages of an application once: those of its jobs that run to completion, in their order.
+
+    Shows each stage as it ends. Exit code 0: all finished; 1: one failed, and what comes after it was not
+    started; 3: not in time.
+    """
+    from borgish.cli.follow import Goal, follow
+    from borgish.cli.job import seconds_of
+    from borgish.cli.submit import worst
+
+    seconds = seconds_of(timeout, "--timeout") if timeout else float("inf")
+    client, key, position = _change(context, name, "run", AppRunRequest(stage), None)
+    if detach:
+        return
+    started = [job.name for job in find_app(client, key).jobs if job.generation >= position]
+    codes = follow(client, started, Goal.FINISHED, seconds, submitted=True)
+    failed = [job.name for job in find_app(client, key).jobs if job.name in started and job.failed]
+    if failed:
+        first = failed[0].partition("/")[2]
+        print_hint(f"mend it with `borgctl apply`; `borgctl app run {key} --from {first}` goes on from there")
+    raise typer.Exit(worst(codes))
+
+
+@app.command()
+def wait(
+    context: typer.Context,
+    name: AppName,
+    goal: Annotated[
+        str, typer.Option("--for", metavar="up|dead|finished", help="What to wait for. Default: up.")
+    ] = "up",
+    timeout: Annotated[str, typer.Option("--timeout", help="How long to wait. Default: 60s.")] = "",
+) -> None:
+    """Wait until all jobs of an application are up, dead, or finished.
+
+    Exit codes as of `borgctl job wait`, the worst of its jobs.
+    """
+    from borgish.cli.follow import Goal, follow
+    from borgish.cli.job import seconds_of
+    from borgish.cli.submit import worst
+
+    if goal not in set(Goal):
+        raise typer.BadParameter(f"'{goal}' is not one of {', '.join(Goal)}", param_hint="--for")
+    client = session_of(context).client()
+    detail = find_app(client, name)
+    jobs = list(detail.stages) if goal == Goal.FINISHED else [job.name for job in detail.jobs]
+    if not jobs:
+        raise Invalid(
+            f"{detail.app.name} has no job that could be {goal}", "`borgctl app show` shows its jobs"
+        )
+    seconds = seconds_of(timeout, "--timeout") if timeout else None
+    raise typer.Exit(worst(follow(client, jobs, Goal(goal), seconds, None)))
+
+
+@app.command()
+def kill(
+    context: typer.Context,
+    name: AppName,
+    max_affected: MaxAffected = None,
+    if_generation: IfGeneration = None,
+) -> None:
+    """End all jobs of an application. `borgctl apply` brings it back."""
+    _change(context, name, "kill", AppKillRequest(max_affected), if_generation)
+
+
+@app.command()
+def remove(context: typer.Context, name: AppName, if_generation: IfGeneration = None) -> None:
+    """Forget an application whose jobs are over, with its versions."""
+    _change(context, name, "remove", None, if_generation)
+
+
+def every_app(client: "Client") -> list[AppView]:
+    """Return all applications of the cell."""
+    from borgish.cli.lookup import every
+
+    return list(every(client, "/v1/apps", {}, AppList))
+
+
+def find_app(client: "Client", text: str) -> AppDetail:
+    """Return the application that ``text`` means. Raises NotFound, and Invalid where several fit."""
+    from borgish.cli.lookup import match_app
+    from borgish.client import quoted
+
+    key = text if "/" in text else match_app(text, [view.name for view in every_app(client)])
+    return client.get(quoted("apps", *key.split("/", 1)), None, AppDetail)
+
+
+def _versions(client: "Client", key: str) -> tuple[AppVersionView, ...]:
+    from borgish.client import quoted
+
+    return client.get(quoted("apps", *key.split("/"), "versions"), None, AppVersionList).items
+
+
+def _change(
+    context: typer.Context,
+    name: str,
+    verb: str,
+    body: AppUndoRequest | AppRunRequest | AppKillRequest | None,
+    expected: int | None,
+) -> "tuple[Client, str, int]":
+    """Ask for a change and say what was done; return where it stands in the journal, too."""
+    from borgish.cli.job import say_accepted
+    from borgish.client import quoted
+
+    client = session_of(context).client()
+    key = find_app(client, name).app.name
+    path = quoted("apps", *key.split("/"), verb)
+    accepted = client.post(path, body, Accepted, expected=expected)
+    say_accepted(accepted)
+    sys.stdout.flush()
+    return client, key, accepted.position
+
+
+def _follow_up(client: "Client", key: str) -> None:
+    from borgish.cli.submit import follow_all, worst
+
+    live = [job.name for job in find_app(client, key).jobs if job.state is not State.DEAD]
+    raise typer.Exit(worst(follow_all(client, live, None, None)))
+
+
+def app_in_full(detail: AppDetail, *, wide: bool = False) -> str:
+    """Return an application as people read it."""
+    view = detail.app
+    head = fields(
+        [
+            ("app", view.name),
+            ("state", f"{app_state(view)}, generation {view.generation}"),
+            ("version", str(view.version)),
+            ("tasks", f"{view.tasks}: {_counts(view)}"),
+            ("in the way", view.reason),
+            ("labels", ", ".join(f"{key}={value}" for key, value in view.labels.items())),
+            ("applied", f"{age(view.applied_at)} ago by {view.applied_by}"),
+            ("stages", ", ".join(stage.partition("/")[2] for stage in detail.stages)),
+            ("not there", ", ".join(detail.missing)),
+            ("not in files", ", ".join(detail.orphans)),
+        ]
+    )
+    return (
+        f"{head}\n{draw(list(detail.jobs), [c for c in JOB_COLUMNS if wide or not c.wide])}"
+        if detail.jobs
+        else head
+    )
+
+
+def status_words(detail: AppDetail) -> str:
+    """Return how an application is, job by job."""
+    view = detail.app
+    up = "?" if view.up is None else str(view.up + view.finished)
+    head = f"{view.name} version {view.version}: {up} of {plural(view.tasks, 'task')} up or finished"
+    return safe(head) + "\n" + (draw(list(detail.jobs), JOB_COLUMNS) if detail.jobs else "")
+
+
+def status_code(detail: AppDetail) -> int:
+    """Return the exit code that says how an application is."""
+    view = detail.app
+    if view.failed or view.killed:
+        return FAILED
+    if view.pending or detail.missing:
+        return NOT_PLACED
+    return DONE if (view.up or 0) + view.finished >= view.tasks else FAILED
+
+
+def _changes(key: str, version: AppVersionView) -> str:
+    head = f"{key} version {version.version}, applied {age(version.at)} ago by {version.by}"
+    lines = version.changes or ("nothing is known of a version before",)
+    return "\n".join([safe(head), *(f"  {safe(line)}" for line in lines)]) + "\n"
