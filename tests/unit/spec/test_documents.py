@@ -78,6 +78,20 @@ def test_every_mistake_of_every_document_at_once() -> None:
     ]
 
 
+def test_what_has_a_mistake_is_not_among_the_documents() -> None:
+    texts = [
+        "kind: app\nname: shop\nspeed: 1\n",
+        DB,
+        DB,
+        f"{WEB}user: eve\n",
+        "name: x\nrun: [x]\nlabels: &a {}\n",
+    ]
+    found, mistakes = check_documents([Source(str(n), text) for n, text in enumerate(texts)], "ann")
+    assert found.app is None
+    assert [(job.spec.name, job.source) for job in found.jobs] == [("db", "1")]
+    assert [mistake.source for mistake in mistakes] == ["0", "2", "3", "4"]
+
+
 def test_the_error_names_the_first_mistake_and_its_file() -> None:
     with pytest.raises(Invalid) as caught:
         read(WEB, "name: b\nrun: [x]\ntasks: 0\n")
