@@ -18,8 +18,8 @@ from borgish.cell.events import (
 )
 from borgish.cell.model import Cell, Job, Snapshot, Task
 from borgish.sim.machines import Machine
-from borgish.spec.job import After
-from borgish.vocabulary import Ending, JobKind, State, Until, task_name
+from borgish.spec.job import After, JobSpec
+from borgish.vocabulary import Ending, JobKind, OnExit, State, Until, task_name
 from borgish.wire.link import attempt_key
 
 UP_SECONDS = 2.5
@@ -114,13 +114,21 @@ def _why_not_there(cell: Cell, after: After, machines: Machines, at: float) -> s
         if task.state is State.DEAD and task.ending is Ending.FINISH:
             programs = machines[task.machine].programs if task.machine in machines else None
             result = programs.results.get((name, task.attempt)) if programs is not None else None
-            if result is not None and (result[0] > at or result[1] != 0):
+            if result is not None and (result[0] > at or not _is_success(job.spec, result[1])):
                 return f"{name} had not ended well"
         elif until is Until.FINISHED or task.state is not State.RUNNING:
             return f"{name} was {task.ending or task.state}"
         elif job.spec.kind is not JobKind.ALLOC_SET and not _was_up(job, task, machines, at):
             return f"{name} was not up"
     return ""
+
+
+def _is_success(spec: JobSpec, code: int | None) -> bool:
+    """Return whether a program that ended so has finished, by its job's rules, where any is about that."""
+    for rule in spec.on_exit:
+        if code is not None and any(codes.low <= code <= codes.high for codes in rule.codes):
+            return rule.do is OnExit.FINISH
+    return code == 0
 
 
 def _was_up(job: Job, task: Task, machines: Machines, at: float) -> bool:

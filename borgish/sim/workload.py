@@ -235,6 +235,9 @@ class Clients:
     def _check_applied(self, command: ApplyApp, request_id: str, position: int) -> None:
         """What was applied is there, all of it, at the entry that was acknowledged."""
         store = self._master().store.reopen()
+        if position > len(store.disk.entries):
+            self.problems.append(f"{request_id} was acknowledged at {position}, which the journal has not")
+            return
         cell = cell_at(store, store.disk.cell, position).cell
         for document in command.documents:
             job = cell.jobs.get(document.key)
