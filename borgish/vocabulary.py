@@ -9,6 +9,7 @@ job          a user's named set of N tasks that run the same thing; ``user/job``
 task         one index of a job, ``user/job/3``; keeps its identity for the job's whole life
 alloc        an envelope of resources reserved on a machine, in which tasks run
 alloc set    a job-like group of allocs
+cron         a job file with a schedule, ``user/cron``; each of its runs is a job of its own
 attempt      one stay of a task on one machine; its id is the journal position of its placement
 band         monitoring > production > batch > free; a priority is a number inside a band
 quota        how much one user's jobs in one band may ask for at a time
@@ -176,6 +177,28 @@ class Until(StrEnum):
     UP = "up"  # all its tasks are up
     HEALTHY = "healthy"  # and answer their probe, where they have one
     FINISHED = "finished"  # it ran to completion, and every task finished
+
+
+class CronKind(StrEnum):
+    """What a document is that has a schedule."""
+
+    CRON = "cron"
+
+
+class Overlap(StrEnum):
+    """What becomes of a cron's run that is due while the one before still lives."""
+
+    FORBID = "forbid"  # it is left out
+    ALLOW = "allow"  # both go on
+    REPLACE = "replace"  # the one before is killed
+
+
+class Missed(StrEnum):
+    """What becomes of a cron's runs that were due while nobody could begin them."""
+
+    SKIP = "skip"  # they are left out
+    ONCE = "once"  # one run for all of them
+    ALL = "all"  # each of them, as far as the last few
 
 
 class Recheck(StrEnum):

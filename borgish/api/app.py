@@ -10,6 +10,7 @@ from borgish.api.apps import APPS
 from borgish.api.auth import Tokens, guard
 from borgish.api.budgets import BUDGETS
 from borgish.api.checkpoints import CHECKPOINTS
+from borgish.api.crons import CRONS
 from borgish.api.drains import DRAINS
 from borgish.api.errors import on_borgish_error, on_framework_error, on_unforeseen_error
 from borgish.api.history import HISTORY
@@ -31,7 +32,7 @@ from borgish.errors import BorgishError
 from borgish.vocabulary import JSON_BYTES_MAX
 
 OF_THE_CELL = (*MACHINES, *DRAINS, *QUOTAS, *BUDGETS)
-ROUTES = (*STATUS, *JOBS, *APPS, *TASKS, *OF_THE_CELL, *HISTORY, *WATCH, *CHECKPOINTS, show_openapi)
+ROUTES = (*STATUS, *JOBS, *APPS, *CRONS, *TASKS, *OF_THE_CELL, *HISTORY, *WATCH, *CHECKPOINTS, show_openapi)
 
 
 def create_app(

@@ -23,8 +23,8 @@ from borgish.api.read_apply import read_apply
 from borgish.bands import Bands
 from borgish.cell.commands import ApplyApp
 from borgish.errors import Invalid, Mistake, Poison, TooLarge, TooManyRequests
+from borgish.spec.cron import CronSpec, read_job_or_cron
 from borgish.spec.job import JobSpec
-from borgish.spec.read import read_job
 
 SHORT_BYTES_MAX = 4 * 1024
 """A file of so many bytes is read at once: the worst of them takes some 20 ms."""
@@ -46,9 +46,10 @@ class _Question(msgspec.Struct, frozen=True):
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    """The job, what is to be applied, or what ``Invalid`` was raised with."""
+    """The job, the cron, what is to be applied, or what ``Invalid`` was raised with."""
 
     spec: JobSpec | None = None
+    cron: CronSpec | None = None
     apply: ApplyApp | None = None
     message: str = ""
     hint: str = ""
@@ -75,12 +76,13 @@ class JobParser:
 
     async def read(
         self, caller: str, body: Callable[[], Awaitable[bytes]], user: str, bands: Bands
-    ) -> JobSpec:
-        """Read the body of a request as ``spec.read.read_job`` does. It is received only when it is its turn
+    ) -> JobSpec | CronSpec:
+        """Read the body of a request as ``read_job_or_cron`` does. It is received only when it is its turn
         among those of who asks. Raises Invalid, and TooManyRequests when too many of theirs wait."""
         answer = await self._ask(caller, body, lambda text: _Question(text, user, bands))
-        assert answer.spec is not None
-        return answer.spec
+        found = answer.spec or answer.cron
+        assert found is not None
+        return found
 
     async def read_apply(self, caller: str, body: Callable[[], Awaitable[bytes]], bands: Bands) -> ApplyApp:
         """Read the body of a request as ``read_apply`` does, otherwise as ``read``."""
@@ -205,7 +207,8 @@ def _answer(message: bytes) -> None:
 def _read(question: _Question) -> _Answer:
     if question.is_apply:
         return _Answer(apply=read_apply(question.text, question.user, question.bands))
-    return _Answer(read_job(question.text, question.user, question.bands))
+    found = read_job_or_cron(question.text, question.user, question.bands)
+    return _Answer(cron=found) if isinstance(found, CronSpec) else _Answer(found)
 
 
 if __name__ == "__main__":

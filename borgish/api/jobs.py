@@ -31,8 +31,9 @@ from borgish.cell.commands import (
     SubmitJob,
     UndoUpdate,
 )
+from borgish.errors import Invalid
+from borgish.spec.cron import CronSpec, read_job_or_cron
 from borgish.spec.job import JobSpec
-from borgish.spec.read import read_job
 from borgish.vocabulary import BODY_BYTES_MAX, job_key
 from borgish.wire.api import (
     Accepted,
@@ -203,13 +204,19 @@ async def promote_update(request: ApiRequest, user: Owner, name: JobName) -> Acc
 
 async def _asked(request: ApiRequest, user: str) -> JobSpec:
     """Read the job file in a request, which must be of who asks."""
+    spec = await read_document(request, user)
+    check_owner(request.user, spec.user)
+    if isinstance(spec, CronSpec):
+        raise Invalid(f"{spec.key} is a cron, not a job", "send it to /v1/crons")
+    return spec
+
+
+async def read_document(request: ApiRequest, user: str) -> JobSpec | CronSpec:
+    """Read the job or the cron in a request."""
     caller, bands = request.user.name, request.services.bands()
     if 0 <= request.body_bytes <= SHORT_BYTES_MAX:
-        spec = read_job(await request.short_body(), user or caller, bands)
-    else:
-        spec = await request.parser.read(caller, request.body, user or caller, bands)
-    check_owner(request.user, spec.user)
-    return spec
+        return read_job_or_cron(await request.short_body(), user or caller, bands)
+    return await request.parser.read(caller, request.body, user or caller, bands)
 
 
 JOBS = (

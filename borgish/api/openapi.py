@@ -28,14 +28,16 @@ from borgish.api.moments import AT, AT_CHARACTERS_MAX, AT_PATTERN
 from borgish.api.preconditions import ETAG, IF_MATCH, TAG_PATTERN
 from borgish.api.request import ApiRequest
 from borgish.bands import DEFAULT_BANDS, Bands
+from borgish.spec.cron import cron_schema
 from borgish.spec.fields import job_schema
 from borgish.wire.api import Problem
 
 PRODUCES = "produces"  # the key for the content of an answer that is not a struct as JSON
 CONSUMES = "consumes"  # the key in a route's ``opt``: a struct, or words for a body that is not JSON
-_JOB_FILE, _BYTES = "job file", ("checkpoint file", "piece of input")
+_BYTES = ("checkpoint file", "piece of input")
 _BINARY: dict[str, Any] = {"type": "string", "format": "binary"}
-_JOB = "Job"
+_JOB, _CRON = "Job", "Cron"
+_FILES = {"job file": _JOB, "cron file": _CRON}
 _NOT_SHOWN = {"request"}
 _AT_PARAMETER = {
     "name": AT,
@@ -72,7 +74,9 @@ def document(app: Litestar, bands: Bands = DEFAULT_BANDS) -> dict[str, Any]:
     described = [*structs, Problem, *sorted(fields, key=str)]
     schemas, parts = msgspec.json.schema_components(described, ref_template="#/components/schemas/{name}")
     known = dict(zip(described, schemas, strict=True))
-    job = {key: value for key, value in job_schema(bands).items() if key != "$schema"}
+    files = {_JOB: job_schema(bands), _CRON: cron_schema(bands)}
+    for schema in files.values():
+        del schema["$schema"]
     paths: dict[str, dict[str, Any]] = {}
     for path, method, handler in handlers:
         paths.setdefault(path, {})[method.lower()] = _operation(handler, known)
@@ -81,7 +85,7 @@ def document(app: Litestar, bands: Bands = DEFAULT_BANDS) -> dict[str, Any]:
         "info": {"title": "borgish", "version": borgish.__version__},
         "paths": paths,
         "components": {
-            "schemas": parts | {_JOB: job},
+            "schemas": parts | files,
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{"token": []}],
@@ -168,9 +172,9 @@ def _is_struct(shape: Any) -> bool:
 
 
 def _body(takes: Any, known: dict[Any, dict[str, Any]]) -> dict[str, Any]:
-    if takes == _JOB_FILE:
-        job = {"schema": {"$ref": f"#/components/schemas/{_JOB}"}}
-        content = {"application/yaml": job, "application/json": job}
+    if takes in _FILES:
+        text = {"schema": {"$ref": f"#/components/schemas/{_FILES[takes]}"}}
+        content = {"application/yaml": text, "application/json": text}
         return {"description": takes, "required": True, "content": content}
     if takes in _BYTES:
         content = {"application/octet-stream": {"schema": _BINARY}}

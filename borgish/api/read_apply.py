@@ -21,6 +21,11 @@ def read_apply(body: bytes, caller: str, bands: Bands) -> ApplyApp:
         raise Invalid("the body is nested too deeply", "Send one JSON object") from None
     sources = [Source(source.name, source.text) for source in asked.sources]
     found = read_documents(sources, asked.user or caller, bands, asked.variables)
+    if found.crons:
+        raise Invalid(
+            f"{found.crons[0].key} is a cron, which no application has yet",
+            "set it by itself, with `borgctl job submit FILE`",
+        )
     name = asked.app or (found.app.name if found.app is not None else "")
     if not name:
         raise Invalid(

@@ -17,6 +17,7 @@ from borgish.api.preconditions import ETAG, read_if_match
 from borgish.api.services import Principal, Reading, Services
 from borgish.api.views.history import HistoryFilter
 from borgish.cell.commands import Command
+from borgish.cell.crons import Cron
 from borgish.cell.generations import Outdated
 from borgish.cell.model import Cell, Job, Machine
 from borgish.errors import BorgishError, Invalid, Mistake, NotFound
@@ -190,6 +191,15 @@ def find_job(cell: Cell, key: str) -> Job:
             f"there is no job {key}", _near(key, cell.jobs) or "`borgctl job list` shows what there is"
         )
     return job
+
+
+def find_cron(cell: Cell, key: str) -> Cron:
+    """Return a cron by its key (``user/name``). Raises NotFound."""
+    cron = cell.crons.get(key)
+    if cron is None:
+        hint = _near(key, cell.crons) or "`borgctl cron list` shows what there is"
+        raise NotFound(f"there is no cron {key}", hint)
+    return cron
 
 
 def find_task(cell: Cell, user: str, name: str, index: int) -> Job:

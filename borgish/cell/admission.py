@@ -32,17 +32,18 @@ PROD = (Band.MONITORING, Band.PRODUCTION)
 """The bands whose quotas together are what the cell has; those of the others, non-prod, are oversold."""
 
 
-def admit(cell: Cell, spec: JobSpec, indexes: Sequence[int], wall: float) -> None:
+def admit(cell: Cell, spec: JobSpec, indexes: Sequence[int], wall: float, freed: Resources = NOTHING) -> None:
     """Raise OverQuota unless these tasks of a job, none of which asks yet, may ask for their limits.
 
     ``wall`` is now, in seconds since 1970. Only what they ask for is compared: a quota that is exceeded
-    in disk does not keep out a task without any.
+    in disk does not keep out a task without any. ``freed``: what the same user asks for no more in that band
+    by the same decision.
     """
     band = cell.rules.bands.of(spec.priority)
     limits = limits_of(cell, spec.user, band, wall)
     if limits is None:
         return
-    used = cell.demand.of(quota_key(spec.user, band))
+    used = cell.demand.of(quota_key(spec.user, band)).plus(freed, -1)
     missing = list(_missing(band, asked_by(spec, indexes), used, limits))
     if missing:
         raise _over_quota(cell, spec, f"asks for {', and for '.join(missing)}", band, wall)

@@ -1,6 +1,6 @@
 """The only code that changes a cell: one function per event, each total and without a choice. Those about
 machines are in ``apply_machines``, those about applications in ``apply_apps``, and about quotas, budgets and
-freezes in ``apply_limits``.
+freezes in ``apply_limits``, about crons in ``apply_crons``.
 
 Replaying the journal through ``apply_entry`` gives the cell again, so nothing here may look at a
 clock, at observed state, or at anything but the cell and the event.
@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from borgish.cell import apply_apps, apply_leases, apply_limits, apply_machines
+from borgish.cell import apply_apps, apply_crons, apply_leases, apply_limits, apply_machines
 from borgish.cell.apply_leases import end_lease, lease_attempt, lease_running
 from borgish.cell.events import (
     AnyEvent,
@@ -154,6 +154,7 @@ def _job_submitted(cell: Cell, event: JobSubmitted, entry: Entry) -> None:
             job.versioned_at, job.versioned_by = before.present.at, before.present.by
     cell.jobs[key] = job
     job.waits = Waits(entry.at) if spec.after else None
+    apply_crons.note_run(cell, event, before)
     grow(cell, job, spec.tasks, entry.at)
     if before is not None and spec.exclusive and not before.spec.exclusive:
         for task in before.tasks:  # what was killed a moment ago may be ending yet
@@ -449,6 +450,7 @@ def _rolled_back(cell: Cell, event: RolledBack, entry: Entry) -> None:
         apply_apps.restore_app(cell, app, entry.position)
     for name in event.apps_gone:
         apply_apps.remove_app(cell, name)
+    apply_crons.restore(cell, event, entry)
 
 
 def _restore(cell: Cell, one: JobRestored, reason: str, at: float, by: str) -> None:
@@ -590,6 +592,7 @@ _APPLY: dict[type[AnyEvent], Callable[[Cell, Any, Entry], None]] = {
     **apply_leases.APPLY,
     **apply_machines.APPLY,
     **apply_limits.APPLY,
+    **apply_crons.APPLY,
     RolledBack: _rolled_back,
     RolloutBegan: _rollout_began,
     RolloutWentOn: _rollout_went_on,

@@ -7,6 +7,7 @@ from borgish.cell.events import AnyEvent
 from borgish.cell.model import Machine, Rules
 from borgish.resources import Resources
 from borgish.spec.app import AppSpec, Document
+from borgish.spec.cron import CronSpec
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Band, Ending, Eviction, HandoverCause, Hold, Phase, Runtime, TaintEffect
 
@@ -428,6 +429,43 @@ class FreezeCell(Command, frozen=True, tag=True):
 
 class UnfreezeCell(Command, frozen=True, tag=True):
     pass
+
+
+class SetCron(Command, frozen=True, tag=True):
+    spec: CronSpec
+
+
+class RemoveCron(Command, frozen=True, tag=True):
+    """Its runs stay, and are jobs like any other."""
+
+    cron: str
+
+
+class PauseCron(Command, frozen=True, tag=True):
+    """Begin no runs until it is resumed. What is due meanwhile does not count as missed."""
+
+    cron: str
+
+
+class ResumeCron(Command, frozen=True, tag=True):
+    cron: str
+
+
+class RunCron(Command, frozen=True, tag=True):
+    """Begin a run now, whatever the schedule says."""
+
+    cron: str
+
+
+class FireCron(Command, frozen=True, tag=True):
+    """Reconcilers: deal with all that was due of a cron up to a moment, in seconds since 1970.
+
+    ``among``: so many crons were due, more than begin in a second; 0: as many as do.
+    """
+
+    cron: str
+    until: float
+    among: int = 0
 
 
 class RemoveMachine(Command, frozen=True, tag=True):

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from borgish.cell import apps, decide_cell, decide_drains, decide_machines, max_failures, update
+from borgish.cell import apps, decide_cell, decide_crons, decide_drains, decide_machines, max_failures, update
 from borgish.cell.admission import admit, job_warnings
 from borgish.cell.affected import check_affected, check_fewer, stopped_with
 from borgish.cell.allocs import check_inside, evicted_with, has_its_alloc, may_preempt
@@ -36,6 +36,7 @@ from borgish.cell.commands import (
     FailUpdate,
     FailWaits,
     FinishRollouts,
+    FireCron,
     ForgetFailures,
     ForgetJob,
     FreezeCell,
@@ -47,6 +48,7 @@ from borgish.cell.commands import (
     LoseMachine,
     MaintainMachines,
     Observe,
+    PauseCron,
     PauseRollouts,
     PauseUpdate,
     PlaceTasks,
@@ -55,14 +57,18 @@ from borgish.cell.commands import (
     ReleaseMachine,
     RemoveApp,
     RemoveBudget,
+    RemoveCron,
     RemoveMachine,
     RemoveQuota,
     RestartTasks,
+    ResumeCron,
     ResumeUpdate,
     RollBack,
     RunApp,
+    RunCron,
     ScaleJob,
     SetBudget,
+    SetCron,
     SetMachineDown,
     SetMachineUp,
     SetQuota,
@@ -358,6 +364,12 @@ _DECIDE: dict[type[Command], Callable[[Cell, Observed, Any, str, Now], Decision]
     RemoveQuota: decide_cell.remove_quota,
     SetBudget: decide_cell.set_budget,
     RemoveBudget: decide_cell.remove_budget,
+    SetCron: decide_crons.set_cron,
+    RemoveCron: decide_crons.remove_cron,
+    PauseCron: decide_crons.pause_cron,
+    ResumeCron: decide_crons.resume_cron,
+    RunCron: decide_crons.run_cron,
+    FireCron: decide_crons.fire,
     FreezeCell: decide_cell.freeze,
     UnfreezeCell: decide_cell.unfreeze,
     SubmitJob: _submit,

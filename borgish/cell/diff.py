@@ -12,11 +12,12 @@ import msgspec
 
 from borgish.bands import Bands
 from borgish.cell.admission import show_moment
+from borgish.cell.crons import Cron
 from borgish.cell.drains import drain_words
 from borgish.cell.model import App, AppVersion, Cell, Job, Task
 from borgish.resources import show_amounts
 from borgish.spec.diff import differences
-from borgish.text import show_indexes
+from borgish.text import instant, show_indexes
 from borgish.vocabulary import OUTCOMES, Band, Ending, State
 
 R = TypeVar("R")
@@ -103,6 +104,12 @@ def _apps(old: Cell, new: Cell) -> Iterator[Change]:
     )
 
 
+def _crons(old: Cell, new: Cell) -> Iterator[Change]:
+    return _records(
+        old.crons, new.crons, lambda cron: (cron.words,), lambda a, b: _cron_lines(a, b, new.rules.bands)
+    )
+
+
 def _jobs(old: Cell, new: Cell) -> Iterator[Change]:
     return _records(old.jobs, new.jobs, _of_job, lambda a, b: _job_lines(a, b, new.rules.bands))
 
@@ -121,6 +128,7 @@ SECTIONS: tuple[tuple[str, Callable[[Cell, Cell], Iterator[Change]]], ...] = (
     ("quotas", _quotas),
     ("budgets", _budgets),
     ("apps", _apps),
+    ("crons", _crons),
     ("jobs", _jobs),
     ("tasks", _tasks),
 )
@@ -174,6 +182,10 @@ def _pairs(values: Mapping[str, str]) -> str:
 
 def _floor(band: Band) -> "_Aspect":
     return _Aspect(band, lambda rules: rules.bands.floor(band))
+
+
+def _moment_or_never(at: float) -> str:
+    return instant(at) if at else "never"
 
 
 _RULES = {
@@ -235,6 +247,24 @@ def document_differences(old: AppVersion, new: AppVersion) -> Iterator[str]:
             yield f"{key}: removed"
         elif was[key].spec != now[key].spec:
             yield from (f"{key}: {line}" for line in differences(was[key].spec, now[key].spec))
+
+
+_CRON = (
+    _Aspect("schedule", lambda cron: cron.spec.schedule),
+    _Aspect("time_zone", lambda cron: cron.spec.time_zone),
+    _Aspect("overlap", lambda cron: cron.spec.overlap),
+    _Aspect("missed", lambda cron: cron.spec.missed),
+    _Aspect("keep", lambda cron: cron.spec.keep),
+    _Aspect("state", lambda cron: cron.state),
+    _Aspect("last", lambda cron: cron.last, _moment_or_never),
+    _Aspect("next", lambda cron: cron.next, _moment_or_never),
+    _Aspect("note", lambda cron: cron.note),
+)
+
+
+def _cron_lines(old: Cron, new: Cron, bands: Bands) -> tuple[str, ...]:
+    spec = differences(old.spec.job, new.spec.job, bands) if old.spec.job != new.spec.job else ()
+    return (*_compared(_CRON, old, new), *spec)
 
 
 # Jobs

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from borgish.cell.budgets import Budget
+from borgish.cell.crons import Cron
 from borgish.cell.model import (
     AppVersion,
     Drain,
@@ -65,6 +66,8 @@ class JobSubmitted(Event, frozen=True, tag=True):
 
     spec: JobSpec
     version: int = 1  # of the specification; of a job that comes again, the one it had where it is the same
+    cron: str = ""  # whose run it is; "": nobody's
+    due: float = 0.0  # see ``Job``
 
 
 class JobChanged(Event, frozen=True, tag=True):
@@ -379,6 +382,43 @@ class BudgetRemoved(Event, frozen=True, tag=True):
     name: str
 
 
+class CronSet(Event, frozen=True, tag=True):
+    """A cron is this; what was dealt with of one that was there before is in it."""
+
+    cron: Cron
+
+
+class CronRemoved(Event, frozen=True, tag=True):
+    """There is no such cron any more. Its runs are jobs like any other."""
+
+    cron: str
+
+
+class CronPaused(Event, frozen=True, tag=True):
+    """A cron begins no runs."""
+
+    cron: str
+
+
+class CronResumed(Event, frozen=True, tag=True):
+    """A cron begins runs again, of what is due from now on. ``next``: when; 0: never."""
+
+    cron: str
+    next: float = 0.0
+
+
+class CronFired(Event, frozen=True, tag=True):
+    """All that was due of a cron up to ``last`` is dealt with: the runs that begin for it are submitted by
+    the events after this one. See ``Cron`` for the fields."""
+
+    cron: str
+    last: float
+    next: float = 0.0
+    note: str = ""
+    late_seconds: float = 0.0
+    among: int = 0
+
+
 class CellFrozen(Event, frozen=True, tag=True):
     """From now on nothing is taken down on purpose."""
 
@@ -459,6 +499,8 @@ class RolledBack(Event, frozen=True, tag=True):
     budgets_gone: tuple[str, ...] = ()
     apps: tuple[AppRestored, ...] = ()
     apps_gone: tuple[str, ...] = ()
+    crons: tuple[Cron, ...] = ()  # as they are from now on
+    crons_gone: tuple[str, ...] = ()
 
 
 class RolloutBegan(Event, frozen=True, tag=True):
@@ -545,6 +587,11 @@ AnyEvent = (
     | QuotaRemoved
     | BudgetSet
     | BudgetRemoved
+    | CronSet
+    | CronRemoved
+    | CronPaused
+    | CronResumed
+    | CronFired
     | CellFrozen
     | CellUnfrozen
     | MachineRemoved

@@ -15,12 +15,15 @@ import msgspec
 from borgish.cell.commands import (
     ApplyApp,
     Command,
+    FireCron,
     Observe,
     RestartTasks,
     RollBack,
     RunApp,
+    RunCron,
     ScaleJob,
     SetBudget,
+    SetCron,
     SetQuota,
     SubmitJob,
     UndoApp,
@@ -38,6 +41,7 @@ MARGIN = 1.1
 ASKS_FOR_MORE = (
     *(SubmitJob, ScaleJob, RestartTasks, RollBack, SetQuota, SetBudget, UndoUpdate),
     *(ApplyApp, UndoApp, RunApp),
+    *(SetCron, RunCron, FireCron),
 )
 
 _MIB = 1024 * 1024

@@ -1,10 +1,11 @@
 """Which state of a thing somebody looked at (Kubernetes' resourceVersion): optimistic concurrency between
 people, and between people and programs.
 
-The *generation* of a job, a machine, a quota or a budget is the position of the entry by which somebody last
-decided about it: its specification, how many tasks, what was killed or restarted, marks, limits. So it only
-grows, over a rollback and over removal and coming again too, no two states have the same one, and the journal
-after it says who changed what since. What is observed, and what borgish does by itself, is no such decision.
+The *generation* of a job, a machine, a quota, a budget or a cron is the position of the entry by which
+somebody last decided about it: its specification, how many tasks, what was killed or restarted, marks,
+limits. So it only grows, over a rollback and over removal and coming again too, no two states have the same
+one, and the journal after it says who changed what since. What is observed, and what borgish does by itself,
+is no such decision.
 
 What is not there has generation 0.
 """
@@ -12,6 +13,8 @@ What is not there has generation 0.
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
+
+import msgspec
 
 from borgish.cell.budgets import Budget
 from borgish.cell.commands import (
@@ -23,16 +26,21 @@ from borgish.cell.commands import (
     KillApp,
     KillTasks,
     MaintainMachines,
+    PauseCron,
     PauseUpdate,
     RemoveApp,
     RemoveBudget,
+    RemoveCron,
     RemoveMachine,
     RemoveQuota,
     RestartTasks,
+    ResumeCron,
     ResumeUpdate,
     RunApp,
+    RunCron,
     ScaleJob,
     SetBudget,
+    SetCron,
     SetQuota,
     SubmitJob,
     TaintMachine,
@@ -42,6 +50,7 @@ from borgish.cell.commands import (
     UndrainMachines,
     UntaintMachine,
 )
+from borgish.cell.crons import Cron
 from borgish.cell.events import (
     AnyEvent,
     Entry,
@@ -66,6 +75,7 @@ class ThingKind(StrEnum):
     QUOTA = "quota"
     BUDGET = "budget"
     APP = "app"
+    CRON = "cron"
 
 
 class Thing(NamedTuple):
@@ -115,6 +125,10 @@ def _app(command: UndoApp | RunApp | KillApp | RemoveApp) -> str:
     return command.app
 
 
+def _cron(command: RemoveCron | PauseCron | ResumeCron | RunCron) -> str:
+    return command.cron
+
+
 _DECIDE: Mapping[type[Command], tuple[ThingKind, Callable[[Any], str]]] = {
     SubmitJob: (ThingKind.JOB, lambda command: command.spec.key),
     ScaleJob: (ThingKind.JOB, _job),
@@ -137,6 +151,11 @@ _DECIDE: Mapping[type[Command], tuple[ThingKind, Callable[[Any], str]]] = {
     RunApp: (ThingKind.APP, _app),
     KillApp: (ThingKind.APP, _app),
     RemoveApp: (ThingKind.APP, _app),
+    SetCron: (ThingKind.CRON, lambda command: command.spec.key),
+    RemoveCron: (ThingKind.CRON, _cron),
+    PauseCron: (ThingKind.CRON, _cron),
+    ResumeCron: (ThingKind.CRON, _cron),
+    RunCron: (ThingKind.CRON, _cron),
 }
 """The commands by which people decide about one thing, and which: the subject of their entry, too."""
 
@@ -162,7 +181,7 @@ def generation_of(cell: Cell, thing: Thing) -> int:
     """Return the generation of a thing; 0 when it is not there."""
     match thing.kind:
         case ThingKind.JOB:
-            there: Job | Machine | Quota | Budget | App | None = cell.jobs.get(thing.name)
+            there: Job | Machine | Quota | Budget | App | Cron | None = cell.jobs.get(thing.name)
         case ThingKind.MACHINE:
             there = cell.machines.get(thing.name)
         case ThingKind.QUOTA:
@@ -171,6 +190,8 @@ def generation_of(cell: Cell, thing: Thing) -> int:
             there = cell.budgets.get(thing.name)
         case ThingKind.APP:
             there = cell.apps.get(thing.name)
+        case ThingKind.CRON:
+            there = cell.crons.get(thing.name)
     return there.generation if there is not None else 0
 
 
@@ -202,6 +223,9 @@ def note_decision(cell: Cell, entry: Entry) -> None:
             cell.touched.machines.add(machine.name)
         case ThingKind.APP:
             _note_app(cell, entry)
+        case ThingKind.CRON if cron := cell.crons.get(entry.subject):
+            cell.crons[cron.key] = msgspec.structs.replace(cron, generation=entry.position)
+            cell.touched.crons.add(cron.key)
 
 
 def _note_app(cell: Cell, entry: Entry) -> None:
@@ -259,3 +283,5 @@ def _restores(event: AnyEvent, thing: Thing) -> bool:
             return thing.name in event.budgets_gone or any(one.name == thing.name for one in event.budgets)
         case ThingKind.APP:
             return thing.name in event.apps_gone or any(one.key == thing.name for one in event.apps)
+        case ThingKind.CRON:
+            return thing.name in event.crons_gone or any(one.key == thing.name for one in event.crons)

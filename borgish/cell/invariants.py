@@ -7,9 +7,10 @@ yields none.
 from collections.abc import Iterator
 
 from borgish.cell.allocs import is_alloc_set
+from borgish.cell.crons import Due
 from borgish.cell.failing import AVOIDED_MAX
 from borgish.cell.links import Links
-from borgish.cell.model import Cell, Job, Task
+from borgish.cell.model import Cell, Job, Task, runs_of
 from borgish.cell.quotas import Demand
 from borgish.resources import DEVICE_MILLIS, Resources
 from borgish.vocabulary import FAILURES, Ending, State, task_name
@@ -291,6 +292,20 @@ def failures_are_of_live_services(cell: Cell) -> Iterator[str]:
                 yield f"{key}/{task.index} is {task.state} and failed on {machines}"
 
 
+def crons_follow_records(cell: Cell) -> Iterator[str]:
+    """What is due, and whose run a job is, follows from crons and jobs; nothing dealt with is due."""
+    runs = runs_of(cell.jobs)
+    if Due(cell.crons) != cell.due:
+        yield "the index of crons that are due does not follow from the crons"
+    if runs != cell.runs:
+        yield "the index of runs does not follow from the jobs"
+    if cell.crowded != {key for key in runs if cell.is_crowded(key)}:
+        yield "the index of crons with more runs than they keep does not follow from the jobs"
+    for key, cron in cell.crons.items():
+        if key != cron.spec.key or (cron.next and (cron.paused or cron.next <= cron.last)):
+            yield f"{key} is {cron.state}, was due at {cron.last} and is due at {cron.next}"
+
+
 def _running(cell: Cell) -> Iterator[tuple[str, Job, Task]]:
     """Yield all that should run: of incoming attempts the tasks as they will be."""
     for key, job in cell.jobs.items():
@@ -332,4 +347,5 @@ CHECKS = (
     drains_are_kept_once,
     jobs_belong_to_applications,
     failures_are_of_live_services,
+    crons_follow_records,
 )

@@ -412,6 +412,18 @@ def forget_job(cell: Cell, key: str, event: TaskEvent) -> None:
     cell.demand.changed.add(key)
     cell.rolling.discard(key)
     cell.touched.jobs_gone.add(key)
+    if job.cron:
+        forget_run(cell, job)
+
+
+def forget_run(cell: Cell, job: Job) -> None:
+    """Let a job be no run of its cron any more."""
+    runs = cell.runs[job.cron]
+    runs.discard(job.key)
+    if not runs:
+        del cell.runs[job.cron]
+    if not cell.is_crowded(job.cron):
+        cell.crowded.discard(job.cron)
 
 
 def drop_promises(cell: Cell, job: Job, indexes: Iterable[int]) -> None:

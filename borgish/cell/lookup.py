@@ -1,5 +1,6 @@
-"""The jobs, machines and applications that commands name."""
+"""The jobs, machines, applications and crons that commands name."""
 
+from borgish.cell.crons import Cron
 from borgish.cell.model import App, Cell, Job, Machine
 from borgish.errors import NotFound
 
@@ -10,6 +11,14 @@ def find_job(cell: Cell, key: str) -> Job:
     if job is None:
         raise NotFound(f"there is no job {key}", "`borgctl job list` shows those there are")
     return job
+
+
+def find_cron(cell: Cell, key: str) -> Cron:
+    """Return a cron. Raises NotFound."""
+    cron = cell.crons.get(key)
+    if cron is None:
+        raise NotFound(f"there is no cron {key}", "`borgctl cron list` shows those there are")
+    return cron
 
 
 def find_machine(cell: Cell, name: str) -> Machine:

@@ -10,6 +10,7 @@ import msgspec
 
 from borgish.bands import Bands
 from borgish.cell.budgets import Budget, Freeze, Members
+from borgish.cell.crons import Cron, Due
 from borgish.cell.links import Links
 from borgish.cell.quotas import Demand, Quota
 from borgish.resources import Resources
@@ -296,6 +297,8 @@ class Job(msgspec.Struct):
     app: str = ""  # the key of the application that it belongs to; "": none
     owners: dict[str, Owner] = {}  # by field, as job files call it; the others are of who submitted it
     waits: Waits | None = None  # while tasks of it are ``Cell.deferred``
+    cron: str = ""  # whose run it is, by the key; "": nobody's
+    due: float = 0.0  # when it was, in seconds since 1970; of a run by hand, when somebody asked for it
 
     @property
     def state(self) -> State:
@@ -452,6 +455,7 @@ class Snapshot(msgspec.Struct):
     freeze: Freeze | None = None
     handovers: Handovers = {}
     apps: dict[str, App] = {}  # by key
+    crons: dict[str, Cron] = {}  # by key
 
 
 class Touched(msgspec.Struct):
@@ -462,6 +466,7 @@ class Touched(msgspec.Struct):
     machines: set[str] = set()  # their own record
     quotas: set[str] = set()
     budgets: set[str] = set()
+    crons: set[str] = set()
     placements: set[str] = set()  # machines where a task came or went
     machines_gone: set[str] = set()
     jobs_gone: set[str] = set()
@@ -492,6 +497,15 @@ class Touched(msgspec.Struct):
                     there[key] = min(known, each)
 
 
+def runs_of(jobs: dict[str, Job]) -> dict[str, set[str]]:
+    """Return the runs of each cron."""
+    runs: dict[str, set[str]] = {}
+    for key, job in jobs.items():
+        if job.cron:
+            runs.setdefault(job.cron, set()).add(key)
+    return runs
+
+
 class Cell:
     """All of one cell. The indexes are derived: ``reindex`` makes them from the records."""
 
@@ -512,6 +526,7 @@ class Cell:
         self.freeze: Freeze | None = snapshot.freeze
         self.handovers: Handovers = snapshot.handovers
         self.apps: dict[str, App] = snapshot.apps
+        self.crons: dict[str, Cron] = snapshot.crons
         self.placed: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of running tasks
         # By job: indexes of tasks that look for a machine, pending ones and those whose incoming attempts do.
         self.waiting: dict[str, set[int]] = {}
@@ -524,6 +539,10 @@ class Cell:
         self.demand: Demand  # what users ask for
         self.members: Members  # of budgets
         self.links: Links  # between jobs
+        self.due: Due  # crons by when they are due next
+        self.runs: dict[str, set[str]] = {}  # by cron: the jobs that are its runs
+        # Crons that have more runs than they keep, those that go on among them.
+        self.crowded: set[str] = set()
         self.touched = Touched()
         self.reindex()
 
@@ -546,6 +565,7 @@ class Cell:
             self.freeze,
             self.handovers,
             self.apps,
+            self.crons,
         )
 
     def reindex(self) -> None:
@@ -557,6 +577,9 @@ class Cell:
         self.links = Links(self.jobs)
         self.demand = Demand(self.jobs, self.rules.bands)
         self.members = Members(self.jobs, self.budgets.values())
+        self.due = Due(self.crons)
+        self.runs = runs_of(self.jobs)
+        self.crowded = {key for key in self.runs if self.is_crowded(key)}
         self.rolling = {key for key, job in self.jobs.items() if job.rollout is not None}
         self.partly_failed = set()
         for job in self.jobs.values():
@@ -584,6 +607,11 @@ class Cell:
         """Return the index in which a pending task of a job is: ``deferred`` or ``waiting``."""
         waits = job.waits
         return self.deferred if waits is not None and waits.covers(index) else self.waiting
+
+    def is_crowded(self, cron: str) -> bool:
+        """Return whether a cron has more runs than it keeps of those that are over."""
+        there = self.crons.get(cron)
+        return there is not None and len(self.runs.get(cron, ())) > there.spec.keep
 
     def task(self, name: str) -> Task | None:
         """Return a task by its name, or None."""

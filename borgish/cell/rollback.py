@@ -11,6 +11,10 @@ where it is and as it is, and no attempt comes back. So for each task there is a
   finished or failed since then. That result is known, and nobody wants the work done twice.
 - It is not to run: it ends, and what was known of it then is known again.
 
+Crons are what they were then, and what was dealt with of them stays so: nothing that was due runs again.
+Their runs are no matter of a rollback of the whole cell: those that go on do, and those that are over stay
+so; by name they are jobs like any.
+
 A job's spec counts as the same when nothing differs that a program notices (``same_program``).
 
 What is to be stopped *lags behind* the rollback (``Job.rollout``): the job is at once what it is to be, and
@@ -24,11 +28,13 @@ import msgspec
 
 from borgish.cell.allocs import evicted_with
 from borgish.cell.budgets import Budget
+from borgish.cell.crons import Cron
 from borgish.cell.events import AppRestored, JobRestored, MachineRestored
 from borgish.cell.model import App, Cell, Drain, Job, Machine, Rollout, Taint, Task, Version
 from borgish.cell.quotas import Quota
 from borgish.spec.changes import SpecChange, TaskChange
 from borgish.spec.constraints import matches
+from borgish.spec.cron import same_times
 from borgish.spec.diff import differences
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Ending, State
@@ -78,6 +84,8 @@ class Plan(msgspec.Struct, frozen=True):
     budgets_gone: tuple[str, ...]
     apps: tuple[AppRestored, ...]
     apps_gone: tuple[str, ...]
+    crons: tuple[Cron, ...]  # as they are after it
+    crons_gone: tuple[str, ...]
     machines_missing: tuple[str, ...]  # that were there then; they do not come back by themselves
     running: int  # tasks of the whole cell that run now
     moved: int  # running tasks that could go on, but leave with the alloc they run in
@@ -85,8 +93,9 @@ class Plan(msgspec.Struct, frozen=True):
     @property
     def is_empty(self) -> bool:
         """Whether all is as it was."""
-        cells = self.quotas or self.quotas_gone or self.budgets or self.budgets_gone
-        return not (self.jobs or self.machines or cells or self.apps or self.apps_gone)
+        limits = self.quotas or self.quotas_gone or self.budgets or self.budgets_gone
+        jobs = self.jobs or self.apps or self.apps_gone or self.crons or self.crons_gone
+        return not (self.machines or limits or jobs)
 
     @property
     def stopped(self) -> int:
@@ -113,6 +122,8 @@ def plan(now: Cell, then: Cell, only: frozenset[str], at: float, *, hurried: boo
         job, before = now.jobs.get(key), desired(then.jobs.get(key))
         if before is not None and before.app and before.app not in apps:
             before = msgspec.structs.replace(before, app="", owners={})
+        if not only and is_run(now.jobs.get(key) or then.jobs.get(key)):
+            continue
         if job is not None and before is not None:
             found.append(_changing(job, before, now.machines, info))
         elif job is not None:
@@ -129,6 +140,8 @@ def plan(now: Cell, then: Cell, only: frozenset[str], at: float, *, hurried: boo
         () if only else tuple(sorted(now.budgets.keys() - then.budgets.keys())),
         () if only else tuple(_apps(now.apps, then.apps)),
         () if only else tuple(sorted(now.apps.keys() - then.apps.keys())),
+        () if only else tuple(_crons(now.crons, then.crons, at)),
+        () if only else tuple(sorted(now.crons.keys() - then.crons.keys())),
         tuple(sorted(then.machines.keys() - now.machines.keys())),
         sum(job.running for job in now.jobs.values()),
         _moved(now, jobs),
@@ -148,6 +161,26 @@ def _apps(now: Mapping[str, App], then: Mapping[str, App]) -> Iterator[AppRestor
             yield AppRestored(key, before.uid, before.present, before.version, before.earlier)
         elif (there.spec, there.present.documents) != (before.spec, before.present.documents):
             yield AppRestored(key, before.uid, before.present, there.version + 1)
+
+
+def is_run(job: Job | None) -> bool:
+    """Return whether a job began by a schedule."""
+    return job is not None and job.cron != ""
+
+
+def _crons(now: Mapping[str, Cron], then: Mapping[str, Cron], at: float) -> Iterator[Cron]:
+    """Yield the crons of then: what is due from now on is, and what was dealt with stays so."""
+    for key, before in sorted(then.items()):
+        there = now.get(key)
+        if there is not None and (there.spec, bool(there.paused)) == (before.spec, bool(before.paused)):
+            continue
+        cron = before if there is None else msgspec.structs.replace(there, spec=before.spec)
+        following = 0.0 if before.paused else before.spec.times.after(max(at, cron.last))
+        if there is not None and not there.paused and not before.paused and same_times(there.spec, cron.spec):
+            following = there.next
+        yield msgspec.structs.replace(
+            cron, at=before.at, by=before.by, paused=before.paused, next=following, generation=0
+        )
 
 
 def _machines(

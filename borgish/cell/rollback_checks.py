@@ -50,6 +50,8 @@ def decide_rollback(cell: Cell, then: Cell, command: RollBack, actor: str, now: 
         budgets_gone=found.budgets_gone,
         apps=found.apps,
         apps_gone=found.apps_gone,
+        crons=found.crons,
+        crons_gone=found.crons_gone,
     )
     who = f"{_scope(cell, command)}{_with_children(found, command)}"
     text = (

@@ -26,6 +26,7 @@ COMMANDS = {
     "apply": "apply:apply_app",
     "app": "app:app",
     "job": "update:app",
+    "cron": "cron:app",
     "plan": "submit:plan_app",
     "task": "task:app",
     "why": "events:why_app",
@@ -48,6 +49,7 @@ COMMANDS = {
 
 _MEANT = {
     "attach": "task exec",
+    "cronjob": "cron",
     "describe": "job show",
     "exec": "task exec",
     "get": "job list",

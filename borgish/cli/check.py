@@ -11,7 +11,7 @@ from borgish.cli.render import Form, as_json, plural
 from borgish.cli.screen import print_out
 from borgish.cli.session import Session
 from borgish.cli.sources import Loaded, load
-from borgish.cli.submit import show_found
+from borgish.cli.submit import show_found, show_times
 from borgish.errors import Invalid, Mistake
 from borgish.spec.documents import Documents, check_documents
 from borgish.spec.mistakes import quote, resource_typos
@@ -61,7 +61,8 @@ def check_paths(
 
 def _show(documents: Documents, form: Form) -> None:
     if form is Form.NAME:
-        print_out("".join(f"{each.spec.key}\n" for each in documents.jobs).rstrip("\n"))
+        keys = [*(each.spec.key for each in documents.jobs), *(cron.key for cron in documents.crons)]
+        print_out("\n".join(keys))
         return
     if app := documents.app:
         print_out(f"app {app.key}: valid")
@@ -70,6 +71,10 @@ def _show(documents: Documents, form: Form) -> None:
         print_out(f"{safe(job.source)}: valid: job {spec.key}, {plural(spec.tasks, 'task')}, {spec.runtime}")
         for _, text in resource_typos(spec):
             print_note(text)
+    for cron in documents.crons:
+        tasks = plural(cron.job.tasks, "task")
+        print_out(f"valid: cron {cron.key}, {tasks}, {cron.job.runtime}")
+        show_times(cron)
     for variable in documents.variables:
         print_out(safe(f"{variable.source}:{variable.line}: variable {_in_words(variable)}"))
 

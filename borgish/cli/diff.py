@@ -47,8 +47,8 @@ def diff(
 ) -> None:
     """Show what differs between two moments, or in files.
 
-    Rules, machines, quotas, budgets, jobs and tasks are compared, by what is journalled of them. Tasks of a
-    job that differ alike are one line. With -o wide nothing is left out, however long.
+    Rules, machines, quotas, budgets, crons, jobs and tasks are compared, by what is journalled of them. Tasks
+    of a job that differ alike are one line. With -o wide nothing is left out, however long.
     """
     if files:
         from borgish.cli.apply import show_file_diff

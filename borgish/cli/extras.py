@@ -39,9 +39,9 @@ def schema(context: typer.Context) -> None:
     from borgish.bands import DEFAULT_BANDS
     from borgish.cli.render import as_json
     from borgish.cli.screen import print_out
-    from borgish.spec.fields import document_schema
+    from borgish.spec.cron import file_schema
 
-    print_out(as_json(document_schema(session_of(context).bands() or DEFAULT_BANDS)))
+    print_out(as_json(file_schema(session_of(context).bands() or DEFAULT_BANDS)))
 
 
 completion_app = single()

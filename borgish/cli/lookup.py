@@ -25,6 +25,7 @@ from borgish.wire.api import (
     TaskView,
 )
 from borgish.wire.api import TaskList as TaskPage
+from borgish.wire.api_crons import CronList, CronView
 
 if TYPE_CHECKING:
     from borgish.client import Client
@@ -81,6 +82,14 @@ def match_machine(text: str, machines: Sequence[str]) -> str:
 def find_job(client: "Client", text: str) -> str:
     """Return the job key that ``text`` means in this cell. Raises NotFound, and Invalid where several fit."""
     return match_job(text, job_keys(client))
+
+
+def find_cron(client: "Client", text: str) -> str:
+    """Return the key of the cron that ``text`` means in this cell, as ``find_job`` does."""
+    crons = [cron.name for cron in every_cron(client)]
+    if text in crons:
+        return text
+    return _only([cron for cron in crons if cron.partition("/")[2] == text], "cron", text, crons)
 
 
 def find_task(client: "Client", text: str) -> tuple[str, int]:
@@ -174,6 +183,11 @@ def every_quota(client: "Client", user: str = "") -> list[QuotaView]:
 def every_budget(client: "Client") -> list[BudgetView]:
     """Return all budgets across jobs."""
     return list(every(client, "/v1/budgets", {}, BudgetList))
+
+
+def every_cron(client: "Client") -> list[CronView]:
+    """Return all crons."""
+    return list(every(client, "/v1/crons", {}, CronList))
 
 
 def every_task(client: "Client", *, job: str = "", machine: str = "", state: str = "") -> list[TaskView]:

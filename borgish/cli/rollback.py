@@ -64,6 +64,7 @@ def planned(plan: RollbackPlan, *, wide: bool) -> str:
         "quotas": [f"~ {words}" for words in plan.quotas],
         "budgets": [f"~ {words}" for words in plan.budgets],
         "applications": [f"~ {words}" for words in plan.apps],
+        "crons": [*(f"~ {words}" for words in plan.crons), *([f"= {plan.runs}"] if plan.runs else [])],
         "freeze": [f"= {plan.freeze}"] if plan.freeze else [],
         "jobs": [_job(job) for job in plan.jobs],
     }

@@ -30,6 +30,7 @@ from borgish.cli.screen import print_err, print_out
 from borgish.cli.session import Session, session_of, single
 from borgish.cli.sources import STDIN, VarOption, load, name_of, values_of
 from borgish.errors import BorgishError, Invalid
+from borgish.spec.cron import CronSpec
 from borgish.spec.job import JobSpec
 from borgish.text import safe, show_indexes
 from borgish.wire.api import Accepted
@@ -53,7 +54,8 @@ class JobFile(msgspec.Struct, frozen=True):
 
     source: str
     text: str
-    spec: JobSpec
+    spec: JobSpec  # of a cron the job of its runs
+    cron: CronSpec | None = None
 
 
 def submit_files(
@@ -81,13 +83,15 @@ def submit_files(
     codes, jobs = [], []
     for file in files:
         try:
-            jobs.append(submit_file(client, file, user, plan, expected))
+            name = submit_file(client, file, user, plan, expected)
+            if file.cron is None:  # a cron has nothing to follow yet
+                jobs.append(name)
         except Invalid as error:
             show_found(error, file.source)
             codes.append(USAGE)
         except BorgishError as error:
             codes.append(report(error))
-    if not detach:
+    if jobs and not detach:
         codes += follow_all(client, jobs, timeout_seconds, settle_seconds)
     return worst(codes)
 
@@ -104,8 +108,11 @@ def submit_file(
     """Submit one file and say what was done; return the job's name."""
     params = {"user": user} | ({"plan": plan} if plan else {})
     body = file.text.encode()
+    if file.cron is not None and plan:
+        raise Invalid(f"{file.spec.key} is a cron, which has no plan", "leave out --plan")
+    path = "/v1/jobs" if file.cron is None else "/v1/crons"
     accepted = client.post(
-        "/v1/jobs", body, Accepted, params=params, content_type="application/yaml", expected=expected
+        path, body, Accepted, params=params, content_type="application/yaml", expected=expected
     )
     print_out(safe(accepted.text))
     for note in accepted.notes:
@@ -141,8 +148,7 @@ def checked_file(
 ) -> JobFile | None:
     """Read a file of one job; None when it has mistakes, which were reported."""
     from borgish.bands import DEFAULT_BANDS
-    from borgish.spec.read import read_job
-    from borgish.spec.write import write_job
+    from borgish.spec.cron import read_job_or_cron
 
     source = name_of(path)
     if path != STDIN and path.is_dir():
@@ -156,16 +162,31 @@ def checked_file(
     (file,) = loaded.sources
     try:
         if not variables and not loaded.programs:
-            spec = with_bands(session, lambda bands: read_job(file.text, user, bands))
-            return JobFile(source, file.text, spec)
+            found = with_bands(session, lambda bands: read_job_or_cron(file.text, user, bands))
+            return _file_of(source, file.text, found)
         # What is written anew names bands, so that they have to be the cell's.
         bands = session.bands() or DEFAULT_BANDS
-        spec = read_job(file.text, user, bands, loaded.left(variables))
-        return JobFile(source, write_job(spec, bands), spec)
+        found = read_job_or_cron(file.text, user, bands, loaded.left(variables))
+        return _file_of(source, _written(found, bands), found)
     except Invalid as error:
         named = [msgspec.structs.replace(it, source=it.source or source) for it in error.mistakes]
         show_found(Invalid(error.message, error.hint, loaded.located(named)), source)
     return None
+
+
+def _file_of(source: str, text: str, found: JobSpec | CronSpec) -> JobFile:
+    return (
+        JobFile(source, text, found.job, found)
+        if isinstance(found, CronSpec)
+        else JobFile(source, text, found)
+    )
+
+
+def _written(found: JobSpec | CronSpec, bands: "Bands") -> str:
+    from borgish.spec.cron import write_cron
+    from borgish.spec.write import write_job
+
+    return write_cron(found, bands) if isinstance(found, CronSpec) else write_job(found, bands)
 
 
 def with_bands(session: Session, read: "Callable[[Bands], T]") -> T:
@@ -180,6 +201,14 @@ def with_bands(session: Session, read: "Callable[[Bands], T]") -> T:
         if bands is None:
             raise
     return read(bands)
+
+
+def show_times(cron: CronSpec) -> None:
+    """Say when a cron is due next."""
+    from borgish.clock import SystemClock
+    from borgish.spec.cron import next_times_text
+
+    print_out(next_times_text(cron, SystemClock().now().wall))
 
 
 def show_found(error: Invalid, source: str) -> None:
@@ -257,7 +286,9 @@ def plan_files(
 
 def ask_for_plan(client: "Client", file: "JobFile", user: str) -> PlanView:
     """Return what would follow from a job file; ``user`` is whose it is when it does not say."""
-    body = file.text.encode()
+    from borgish.spec.write import write_job
+
+    body = (file.text if file.cron is None else write_job(file.spec)).encode()
     return client.post("/v1/plan", body, PlanView, params={"user": user}, content_type="application/yaml")
 
 

@@ -35,7 +35,7 @@ from borgish.cell.events import (
     Recorded,
     RolledBack,
 )
-from borgish.cell.free_space import AMPLE, FreeSpace, Level, check_space, store_full
+from borgish.cell.free_space import AMPLE, ASKS_FOR_MORE, FreeSpace, Level, check_space, store_full
 from borgish.cell.generations import check_generation
 from borgish.cell.leases import record_over
 from borgish.cell.lifecycle import Moved, check_transitions
@@ -346,6 +346,8 @@ class Core:
         for actor, at_resync, between in RECONCILERS:
             if reconcile := at_resync if is_resync else between:
                 for command in self._wanted(actor, reconcile, now):
+                    if self._free_space.level is not Level.AMPLE and isinstance(command, ASKS_FOR_MORE):
+                        continue  # as from anybody; it is asked for again
                     try:
                         self._record(command, actor, now)
                     except CellBroken:

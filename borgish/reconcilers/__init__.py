@@ -22,6 +22,7 @@ from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
 from borgish.clock import Now
 from borgish.reconcilers import (
+    crons,
     drains,
     failing,
     handovers,
@@ -63,6 +64,7 @@ RECONCILERS: tuple[Reconciler, ...] = (
     Reconciler("max_failures", max_failures.reconcile),
     Reconciler("parents", parents.reconcile, between=parents.reconcile),
     Reconciler("order", order.reconcile, between=order.reconcile_between),
+    Reconciler("crons", crons.reconcile, between=crons.reconcile_between),
     Reconciler("jobs", jobs.reconcile),
 )
 """In the order in which they run."""

@@ -17,5 +17,7 @@ def reconcile(cell: Cell, _observed: Observed, settings: ReconcileSettings, now:
     began = Now(settings.led_since_wall, settings.led_since)
     forgotten = now.wall_unless_set_on(began) - settings.dead_jobs_seconds
     for key, job in sorted(cell.jobs.items()):
+        if job.cron in cell.crons:
+            continue  # its runs are kept by their number (``reconcilers.crons``)
         if job.state is State.DEAD and all(task.since < forgotten for task in job.tasks):
             yield ForgetJob(key)

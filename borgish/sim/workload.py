@@ -16,13 +16,18 @@ from borgish.cell.commands import (
     KillApp,
     KillTasks,
     MaintainMachines,
+    PauseCron,
     RemoveApp,
+    RemoveCron,
     RemoveMachine,
     RestartTasks,
+    ResumeCron,
     RollBack,
     RunApp,
+    RunCron,
     ScaleJob,
     SetBudget,
+    SetCron,
     SubmitJob,
     TaintMachine,
     UncordonMachine,
@@ -40,6 +45,7 @@ from borgish.sim.faults import FaultInjector
 from borgish.sim.loop import VirtualLoop
 from borgish.sim.masters import MasterHost
 from borgish.spec.app import AppSpec, Document
+from borgish.spec.cron import CronSpec
 from borgish.spec.job import (
     After,
     Constraint,
@@ -53,7 +59,17 @@ from borgish.spec.job import (
 )
 from borgish.spec.shares import Share
 from borgish.store.replay import cell_at
-from borgish.vocabulary import JobKind, OnExit, OnFailure, RestartPolicy, Runtime, TaintEffect, Until
+from borgish.vocabulary import (
+    JobKind,
+    Missed,
+    OnExit,
+    OnFailure,
+    Overlap,
+    RestartPolicy,
+    Runtime,
+    TaintEffect,
+    Until,
+)
 from borgish.wire.api import Accepted
 
 ASK_AGAIN_SECONDS = 5.0
@@ -66,6 +82,9 @@ FRAGILE = 3  # that of a service which crashes on one machine
 INSIDE = (6, 8)  # those of the jobs that run in it
 HANDING_OVER = (0, 2, 9)  # those of services whose tasks are replaced before they are stopped
 EXCLUSIVE = (3, 5, 10)  # those of which no task may run twice at a time
+CRONS = 3
+CRONS_SHARE = 0.08  # of the commands are about crons
+SCHEDULES = ("*/10 * * * * *", "5,25,45 * * * * *", "*/30 * * * * *", "* * * * *")
 APPS = 3
 APPS_SHARE = 0.12  # of the commands are about applications
 NAMED = ("name", "user", "run", "resources", "labels.sim", "update", "disruption")
@@ -135,6 +154,8 @@ class Clients:
 
     def _uncordon(self) -> None:
         self._send(UnfreezeCell())
+        for number in range(CRONS):
+            self._send(PauseCron(f"ann/cron-{number}"))
         for name in self._machines:
             untaint = UntaintMachine(name, TAINT)
             for each in (
@@ -280,6 +301,8 @@ class Clients:
             return SubmitJob(self._spec())
         if self._injector.of("apps", self._requests).random() < APPS_SHARE:
             return self._change_app()
+        if self._injector.of("crons", self._requests).random() < CRONS_SHARE:
+            return self._change_cron()
         job = f"ann/job-{chance.randrange(self._jobs)}"
         if kind < 0.5:
             return ScaleJob(job, chance.randint(1, TASKS_MAX))
@@ -312,6 +335,35 @@ class Clients:
         if kind < 0.87:
             return RunApp(app.key)
         return KillApp(app.key, JOBS_MAX * TASKS_MAX) if kind < 0.96 else RemoveApp(app.key)
+
+    def _change_cron(self) -> Command:
+        """Set, pause, resume, run or remove a cron."""
+        chance = self._injector.of("cron", self._requests)
+        name = f"cron-{chance.randrange(CRONS)}"
+        kind = chance.random()
+        if kind < 0.5:
+            overlap = chance.choice(list(Overlap))
+            missed = chance.choice(list(Missed))
+            if overlap is not Overlap.ALLOW and missed is Missed.ALL:
+                missed = Missed.ONCE
+            job = JobSpec(
+                name,
+                "ann",
+                chance.randint(1, 2),
+                ("sim",),
+                runtime=Runtime.FAKE,
+                resources=Resources(100, 64 * 1024**2),
+                restart=Restart(RestartPolicy.NEVER),
+                labels={"sim": "batch"},
+            )
+            schedule = chance.choice(SCHEDULES)
+            return SetCron(CronSpec(schedule, job, "UTC", overlap, missed, chance.randint(1, 3)))
+        key = f"ann/{name}"
+        if kind < 0.65:
+            return PauseCron(key)
+        if kind < 0.8:
+            return ResumeCron(key)
+        return RunCron(key) if kind < 0.95 else RemoveCron(key)
 
     def _disrupt(self) -> Command:
         """Let tasks leave a machine, or let fewer of them be down, or none at all for a while."""

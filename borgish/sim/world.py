@@ -11,6 +11,7 @@ import msgspec
 
 from borgish.cell.free_space import AMPLE, FreeSpace, Level
 from borgish.sim.checkers import Checker, request_problems, settled_problems
+from borgish.sim.crons import cron_problems
 from borgish.sim.disruptions import disruption_problems
 from borgish.sim.faults import FaultInjector, Faults
 from borgish.sim.liveness import BACK_SECONDS, RUNS_SECONDS, Liveness
@@ -285,6 +286,7 @@ class World:
         problems += order_problems(
             list(store.reopen().entries(0)), store.sim_disk.decided_at, self.machines, self.clock.now().mono
         )
+        problems += cron_problems(store.reopen().entries(0))
         if self.master.core is None:
             problems.append("there is no master")
         else:

@@ -15,6 +15,7 @@ import msgspec
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.errors import Invalid, Mistake
 from borgish.spec.app import AppSpec
+from borgish.spec.cron import CronSpec, cron_of, cron_values
 from borgish.spec.document import EMPTY_HINT, Mapping, Node, Parsed, Scalar, child_of, parse_all
 from borgish.spec.document import Sequence as List
 from borgish.spec.fields import APP, APP_KIND
@@ -23,7 +24,7 @@ from borgish.spec.kinds import Place, Wrong, text_at
 from borgish.spec.mistakes import all_of, nearest, quote
 from borgish.spec.read import NO_VARIABLES, job_of, job_values, refuse_foreign
 from borgish.spec.variables import GIVEN, VARS, Scope, Variable, declare, fill_in, undeclared
-from borgish.vocabulary import DOCUMENTS_BYTES_MAX, DOCUMENTS_MAX, NAME_PATTERN, JobKind
+from borgish.vocabulary import DOCUMENTS_BYTES_MAX, DOCUMENTS_MAX, NAME_PATTERN, CronKind, JobKind
 
 LABELS_MAX = 64
 _PART_BY_PART = ("labels", "annotations", "env")
@@ -54,6 +55,7 @@ class Documents(msgspec.Struct, frozen=True):
     jobs: tuple[JobDocument, ...]
     variables: tuple[Variable, ...]
     user: str = ""
+    crons: tuple[CronSpec, ...] = ()
 
 
 def read_documents(
@@ -221,7 +223,8 @@ class _Reading:
         jobs = tuple(result for _, result in results if isinstance(result, JobDocument))
         app = next((result for _, result in results if isinstance(result, AppSpec)), None)
         declared = tuple(found for scope in self._scopes for found in scope.values.values() if found)
-        return Documents(app, jobs, declared, self.user)
+        crons = tuple(result for _, result in results if isinstance(result, CronSpec))
+        return Documents(app, jobs, declared, self.user, crons)
 
     def mistakes(self, sources: Sequence[Source]) -> list[Mistake]:
         """Return all mistakes found, in the order of the files."""
@@ -273,6 +276,15 @@ def _read_job(document: _Document, reading: _Reading) -> JobDocument | None:
     return JobDocument(spec, tuple(sorted(named)), place.found.source, document.root.line)
 
 
+def _read_cron(document: _Document, reading: _Reading) -> CronSpec | None:
+    """Read a cron."""
+    place, before = document.place, len(document.place.found)
+    values = cron_values(document.root, place, reading.user)
+    if values is None or len(place.found) > before or not document.sound:
+        return None
+    return cron_of(values, reading.user)
+
+
 def _named(root: Mapping) -> list[str]:
     named: list[str] = []
     for key, node in root.items:
@@ -287,6 +299,7 @@ _JOB_KINDS = tuple(str(kind) for kind in JobKind)
 _READERS: dict[str, Callable[[_Document, _Reading], Any]] = {
     APP_KIND: _read_app,
     **dict.fromkeys(_JOB_KINDS, _read_job),
+    CronKind.CRON: _read_cron,
 }
 """What reads a document of each kind: it reports mistakes at the document's place, and returns what the
 document says, or None where it says nothing right."""

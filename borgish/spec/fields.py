@@ -565,7 +565,7 @@ def document_schema(bands: Bands = DEFAULT_BANDS) -> Schema:
     A document may have variables, which ``job_schema`` leaves out: what is sent to a cell as one job has its
     values.
     """
-    job, app = _with_variables(job_schema(bands)), _with_variables(APP.schema())
+    job, app = with_variables(job_schema(bands)), with_variables(APP.schema())
     return {
         "$schema": job.pop("$schema"),
         "title": "borgish document",
@@ -576,7 +576,8 @@ def document_schema(bands: Bands = DEFAULT_BANDS) -> Schema:
     }
 
 
-def _with_variables(schema: Schema) -> Schema:
+def with_variables(schema: Schema) -> Schema:
+    """Return the schema of a document that may have variables."""
     properties = {name: _or_reference(each) for name, each in schema["properties"].items()}
     return {**schema, "properties": {**properties, "vars": vars_schema()}}
 

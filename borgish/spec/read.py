@@ -5,7 +5,7 @@ fields (``CHECKS``), and what was not given. Several documents together are for 
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Mapping as Dict
 from types import MappingProxyType
 from typing import Any
@@ -27,7 +27,7 @@ from borgish.spec.document import (
 from borgish.spec.fields import JOB
 from borgish.spec.foreign import foreign, foreign_text
 from borgish.spec.job import Health, JobSpec, Program, Restart
-from borgish.spec.kinds import Place, Values, Wrong, is_null, text_at
+from borgish.spec.kinds import Place, Record, Values, Wrong, is_null, text_at
 from borgish.spec.mistakes import nearest, one_edit_away, quote
 from borgish.spec.substitute import VARIABLES, port_variable, references
 from borgish.spec.variables import GIVEN, declare, fill_in, undeclared
@@ -35,6 +35,7 @@ from borgish.vocabulary import (
     NAME_PATTERN,
     TASKS_PER_JOB_MAX,
     Appclass,
+    CronKind,
     JobKind,
     RestartPolicy,
     Runtime,
@@ -62,13 +63,18 @@ def read_job(
     refuse_foreign(parsed)
     root = _only_job(parsed)
     place = Place("", found, bands)
-    job, scope = declare(root, place, variables)
-    for message, hint in undeclared(variables, [scope]):
-        found.report_elsewhere(GIVEN, message, hint)
-    values = job_values(fill_in(job, scope, place, parsed.text), place, default_user)
+    values = job_values(filled(parsed, root, place, variables), place, default_user)
     if values is None or len(found):
         raise found.invalid()
     return job_of(values, default_user)
+
+
+def filled(parsed: Parsed, root: Node, place: Place, variables: Dict[str, str]) -> Node:
+    """Return the only document of a text with the values of its variables."""
+    document, scope = declare(root, place, variables)
+    for message, hint in undeclared(variables, [scope]):
+        place.found.report_elsewhere(GIVEN, message, hint)
+    return fill_in(document, scope, place, parsed.text)
 
 
 def refuse_foreign(parsed: Parsed) -> None:
@@ -99,11 +105,20 @@ _NOT_JOBS = {"app": "an application (kind: app)", "cron": "a cron job (kind: cro
 """Documents of other kinds, which are not submitted as a job."""
 
 
-def job_values(root: Node, place: Place, default_user: str) -> Values | None:
-    """Return what a document says of a job, all mistakes in it reported; None where it is none at all."""
+def job_values(
+    root: Node,
+    place: Place,
+    default_user: str,
+    record: Record[Values] = JOB,
+    complete: Callable[[Values], None] = lambda _: None,
+) -> Values | None:
+    """Return what a document says of a job, all mistakes in it reported; None where it is none at all.
+
+    ``record`` has its fields; ``complete`` fills in what is otherwise than of any job, before checks.
+    """
     found = place.found
     try:
-        values = JOB.read(root, place)
+        values = record.read(root, place)
     except Wrong as wrong:
         if isinstance(root, Scalar) and is_null(root):
             found.report(root.line, root.column, "the file is empty", EMPTY_HINT)
@@ -112,6 +127,7 @@ def job_values(root: Node, place: Place, default_user: str) -> Values | None:
                 root.line, root.column, f"a job file is a mapping; this is {wrong.message}", wrong.hint
             )
         return None
+    complete(values)
     for check in CHECKS:
         check(values)
     if "user" not in values.nodes and not re.fullmatch(NAME_PATTERN, default_user):
@@ -236,7 +252,8 @@ def check_completion(values: Values) -> None:
     node = values.nodes.get("restart")
     policy = text_at(node, "policy") if isinstance(node, Mapping) and child_of(node, "policy") else "always"
     is_known = "restart" in values.given or node is None
-    if values.given.get("kind") is JobKind.ALLOC_SET or not is_known or policy != RestartPolicy.ALWAYS:
+    is_no_service = values.given.get("kind") in (JobKind.ALLOC_SET, CronKind.CRON)
+    if is_no_service or not is_known or policy != RestartPolicy.ALWAYS:
         return
     for field in ("on_exit", "max_failures"):
         if field in values.nodes:

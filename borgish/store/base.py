@@ -7,6 +7,7 @@ import msgspec
 
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.cell.budgets import Budget
+from borgish.cell.crons import Cron
 from borgish.cell.events import Entry
 from borgish.cell.free_space import FreeSpace
 from borgish.cell.model import App, Cell, Handover, Job, Machine, Task, TaskLease, Touched
@@ -45,6 +46,8 @@ class Records(msgspec.Struct):
     budgets_gone: list[str] = []
     apps: list[App] = []
     apps_gone: list[str] = []
+    crons: list[Cron] = []
+    crons_gone: list[str] = []
     bands: Bands = DEFAULT_BANDS  # of the cell, to tell a job's band by its priority
 
 
@@ -205,6 +208,8 @@ def records_of(cell: Cell, touched: Touched) -> Records:
         budgets_gone=[name for name in sorted(touched.budgets) if name not in cell.budgets],
         apps=[cell.apps[key] for key in sorted(touched.apps) if key in cell.apps],
         apps_gone=[key for key in sorted(touched.apps) if key not in cell.apps],
+        crons=[cell.crons[key] for key in sorted(touched.crons) if key in cell.crons],
+        crons_gone=[key for key in sorted(touched.crons) if key not in cell.crons],
         bands=cell.rules.bands,
     )
 

@@ -33,13 +33,13 @@ from borgish.store.codec import compress, encode_snapshot, sha256_of
 from borgish.store.open import parse_url
 from borgish.store.salvage import DamagedDatabase, Salvaged, is_readable, salvage
 from borgish.store.sql import checkpoint_infos, delete_checkpoint, insert_checkpoint
+from borgish.store.statements import insert_text
 from borgish.store.tables import (
     CELL_TABLES,
     Row,
     cell_rows,
     checkpoints,
     entry_row,
-    insert_text,
     journal,
     leadership,
 )

@@ -2,7 +2,7 @@
 
 How to connect is in ``sqlite.py`` and ``postgres.py``. Reads and checkpoints go through Core as
 usual; the hot path writes rows as tuples through statements that Core has compiled once
-(``tables.Statements``), which takes a quarter of the time of handing it a dictionary for each row.
+(``statements.Statements``), which takes a quarter of the time of handing it a dictionary for each row.
 """
 
 import sys
@@ -46,6 +46,7 @@ from borgish.store.codec import compress, sha256_of
 from borgish.store.disk_space import DiskSpace
 from borgish.store.leadership import advisory_unlock, clear_holder, raise_epoch
 from borgish.store.replay import restore
+from borgish.store.statements import statements_for
 from borgish.store.tables import (
     ENTRY_COLUMNS,
     Row,
@@ -53,6 +54,7 @@ from borgish.store.tables import (
     budget_row,
     checkpoints,
     columns_as_written,
+    cron_row,
     entry_row,
     handover_row,
     job_row,
@@ -62,7 +64,6 @@ from borgish.store.tables import (
     machine_row,
     quota_row,
     read_entry,
-    statements_for,
     task_rows,
     usage_samples,
     version_rows,
@@ -331,6 +332,8 @@ class SqlStore:
             (sql.budgets, [budget_row(budget) for budget in records.budgets]),
             (sql.apps_gone, [(key,) for key in records.apps_gone]),
             (sql.apps, [app_row(app) for app in records.apps]),
+            (sql.crons_gone, [(key,) for key in records.crons_gone]),
+            (sql.crons, [cron_row(cron) for cron in records.crons]),
             (sql.machines_gone, [(name,) for name in records.machines_gone]),
             (sql.machines, [machine_row(machine) for machine in records.machines]),
             (sql.jobs, [job_row(job, records.bands) for job in records.jobs]),

@@ -1,4 +1,4 @@
-"""The tables as SQLAlchemy Core sees them, a cell's rows in them, and the statements that write rows.
+"""The tables as SQLAlchemy Core sees them, and a cell's rows in them; what writes rows is in ``statements``.
 
 People query the tables with SQL, so their names are words. Times are seconds since 1970; what is a list or a
 mapping is JSON. How the tables come to be in a database is in ``migrations/``; a test holds the two alike.
@@ -17,25 +17,18 @@ from sqlalchemy import (
     Boolean,
     Column,
     DateTime,
-    Dialect,
     Double,
     Integer,
     LargeBinary,
     MetaData,
     Table,
     Text,
-    bindparam,
     cast,
-    delete,
-    func,
-    insert,
-    update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.sql.expression import ClauseElement
 
 from borgish.bands import Bands
 from borgish.cell.budgets import Budget
+from borgish.cell.crons import Cron
 from borgish.cell.events import Entry
 from borgish.cell.model import App, Cell, Handover, Job, Machine, Task, TaskLease
 from borgish.cell.quotas import Quota
@@ -120,6 +113,8 @@ jobs = Table(
     Column("versioned_at", Double, nullable=False, server_default="0"),
     Column("versioned_by", Text, nullable=False, server_default=""),
     Column("held", Text, nullable=False, server_default=""),  # why; "": it is not
+    Column("cron", Text, nullable=False, server_default=""),  # whose run it is; "": nobody's
+    Column("due", Double, nullable=False, server_default="0"),
     Column("waits_since", Double, nullable=False, server_default="0"),  # for other jobs; 0: it does not
     Column("app", Text, nullable=False, server_default=""),  # the application that it belongs to
 )
@@ -262,6 +257,30 @@ apps = Table(
     Column("documents", JSON, nullable=False),  # the keys of its jobs, as its files name them
 )
 
+# Jobs that run on time (``cell.crons``).
+crons = Table(
+    "crons",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("user_name", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("schedule", Text, nullable=False),
+    Column("time_zone", Text, nullable=False),
+    Column("overlap", Text, nullable=False),
+    Column("missed", Text, nullable=False),
+    Column("keep", Integer, nullable=False),
+    Column("paused", Text, nullable=False),  # by whom; "": it is not
+    Column("last", Double, nullable=False),
+    Column("next", Double, nullable=False),  # 0: never
+    Column("note", Text, nullable=False),  # why no run began for the last
+    Column("late_seconds", Double, nullable=False),
+    Column("among", Integer, nullable=False),  # so many were due then, more than begin in a second
+    Column("set_at", Double, nullable=False),
+    Column("set_by", Text, nullable=False),
+    Column("generation", BigInteger, nullable=False),
+    Column("job", JSON, nullable=False),  # the specification of its runs
+)
+
 # What tasks used, each row some machines' at a moment (``store.usage``): nothing of the cell follows from it.
 usage_samples = Table(
     "usage_samples",
@@ -345,6 +364,8 @@ def job_row(job: Job, bands: Bands) -> Row:
         job.versioned_at,
         without_nul(job.versioned_by),
         without_nul(job.held.reason) if job.held else "",
+        job.cron,
+        job.due,
         job.waits.since if job.waits else 0.0,
         job.app,
     )
@@ -483,10 +504,36 @@ def app_row(app: App) -> Row:
     )
 
 
+def cron_row(cron: Cron) -> Row:
+    """Return a row of ``tables.crons``."""
+    spec = cron.spec
+    return (
+        cron.key,
+        spec.user,
+        spec.name,
+        spec.schedule,
+        spec.time_zone,
+        str(spec.overlap),
+        str(spec.missed),
+        spec.keep,
+        without_nul(cron.paused),
+        cron.last,
+        cron.next,
+        without_nul(cron.note),
+        cron.late_seconds,
+        cron.among,
+        cron.at,
+        without_nul(cron.by),
+        cron.generation,
+        json_text(spec.job),
+    )
+
+
 RowsByKey = dict[tuple[object, ...], Row]
 
 CELL_TABLES = {
-    table.name: table for table in (jobs, versions, tasks, machines, quotas, leases, handovers, budgets, apps)
+    table.name: table
+    for table in (jobs, versions, tasks, machines, quotas, leases, handovers, budgets, apps, crons)
 }
 """Those whose rows follow from the cell, and that can be written anew from it."""
 
@@ -518,6 +565,7 @@ def cell_rows(cell: Cell) -> dict[str, RowsByKey]:
         ),
         "budgets": _by_key(budgets, (budget_row(budget) for budget in cell.budgets.values())),
         "apps": _by_key(apps, (app_row(app) for app in cell.apps.values())),
+        "crons": _by_key(crons, (cron_row(cron) for cron in cell.crons.values())),
     }
 
 
@@ -542,92 +590,3 @@ def differences(cell: Cell, read: Callable[[Table], list[Row] | None]) -> list[s
 def _by_key(table: Table, rows: Iterable[Row]) -> RowsByKey:
     at = [place for place, column in enumerate(table.c) if column.primary_key]
     return {tuple(row[place] for place in at): row for row in rows}
-
-
-class Statements:
-    """SQL texts of the hot path that take tuples, each compiled once to the database's own SQL."""
-
-    def __init__(self, dialect: Dialect) -> None:
-        self.journal = insert_text(dialect, journal)
-        self.jobs = _upsert(dialect, jobs)
-        self.versions = insert_text(dialect, versions)
-        self.versions_gone = _text(
-            dialect, delete(versions).where(versions.c.job == bindparam("gone")), ["gone"]
-        )
-        self.tasks = _upsert(dialect, tasks)
-        self.machines = _upsert(dialect, machines)
-        self.quotas = _upsert(dialect, quotas)
-        self.quotas_gone = _text(
-            dialect,
-            delete(quotas).where(quotas.c.user_name == bindparam("whose"), quotas.c.band == bindparam("in")),
-            ["whose", "in"],
-        )
-        self.leases = insert_text(dialect, leases)
-        self.leases_gone = _text(
-            dialect,
-            delete(leases).where(leases.c.job == bindparam("whose"), leases.c.idx == bindparam("at")),
-            ["whose", "at"],
-        )
-        self.handovers = _upsert(dialect, handovers)
-        self.handovers_gone = _text(
-            dialect,
-            delete(handovers).where(
-                handovers.c.job == bindparam("whose"), handovers.c.idx == bindparam("at")
-            ),
-            ["whose", "at"],
-        )
-        self.budgets = _upsert(dialect, budgets)
-        self.budgets_gone = _text(
-            dialect, delete(budgets).where(budgets.c.name == bindparam("gone")), ["gone"]
-        )
-        self.apps = _upsert(dialect, apps)
-        self.apps_gone = _text(dialect, delete(apps).where(apps.c.key == bindparam("gone")), ["gone"])
-        # (timeline, or None to leave it; epoch)
-        self.renew = _text(
-            dialect,
-            update(leadership)
-            .values(timeline=func.coalesce(bindparam("led"), leadership.c.timeline), renewed_at=func.now())
-            .where(leadership.c.epoch == bindparam("mine")),
-            ["led", "mine"],
-            written=["timeline", "renewed_at"],
-        )
-        # (job, first index that is no more)
-        self.tasks_gone = _text(
-            dialect,
-            delete(tasks).where(tasks.c.job == bindparam("gone"), tasks.c.idx >= bindparam("first")),
-            ["gone", "first"],
-        )
-        gone = delete(machines).where(machines.c.name == bindparam("gone"))
-        self.machines_gone = _text(dialect, gone, ["gone"])
-        self.jobs_gone = _text(dialect, delete(jobs).where(jobs.c.key == bindparam("gone")), ["gone"])
-
-
-_STATEMENTS: dict[str, Statements] = {}
-
-
-def statements_for(dialect: Dialect) -> Statements:
-    """Return those of a kind of database; a process compiles them once, however many stores it opens."""
-    if dialect.name not in _STATEMENTS:
-        _STATEMENTS[dialect.name] = Statements(dialect)
-    return _STATEMENTS[dialect.name]
-
-
-def insert_text(dialect: Dialect, table: Table) -> str:
-    """Return the statement that writes new rows of a table."""
-    return _text(dialect, insert(table), table.c.keys())
-
-
-def _upsert(dialect: Dialect, table: Table) -> str:
-    statement = (sqlite.insert if dialect.name == "sqlite" else postgresql.insert)(table)
-    keys = [column.name for column in table.primary_key]
-    written = {c.name: statement.excluded[c.name] for c in table.c if not c.primary_key}
-    return _text(dialect, statement.on_conflict_do_update(index_elements=keys, set_=written), table.c.keys())
-
-
-def _text(
-    dialect: Dialect, statement: ClauseElement, order: list[str], written: list[str] | None = None
-) -> str:
-    """Compile, and check that the values are taken in this order. ``written``: columns, where others."""
-    compiled = statement.compile(dialect=dialect, column_keys=written or order)
-    assert getattr(compiled, "positiontup", None) == order, "rows would not match the statement"
-    return str(compiled)

@@ -152,6 +152,7 @@ class JobView(msgspec.Struct, frozen=True):
     held: bool = False  # its tasks fail wherever they are: what failed is tried once a minute
     app: str = ""  # the application that it belongs to, as user/name
     waiting: int = 0  # of the pending tasks, those that wait for the jobs that it comes after
+    cron: str = ""  # whose run it is; "": nobody's
 
 
 class OwnerView(msgspec.Struct, frozen=True):

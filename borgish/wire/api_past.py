@@ -39,7 +39,7 @@ class DiffView(msgspec.Struct, frozen=True):
     new: AsOf
     changes: dict[
         str, tuple[ChangeView, ...]
-    ]  # by section, all of them: rules, machines, quotas, budgets, apps, jobs, tasks
+    ]  # by section, all of them: rules, machines, quotas, budgets, apps, crons, jobs, tasks
 
 
 class CheckpointContents(msgspec.Struct, frozen=True):
@@ -130,6 +130,8 @@ class RollbackPlan(msgspec.Struct, frozen=True, omit_defaults=True):
     quotas: tuple[str, ...] = ()
     budgets: tuple[str, ...] = ()
     apps: tuple[str, ...] = ()
+    crons: tuple[str, ...] = ()  # in words, as the others
+    runs: str = ""  # where there are runs of crons: they stay as they are
     freeze: str = ""  # where the cell is frozen: it stays so
     machines_missing: tuple[str, ...] = ()  # there then and not now; they do not come back by themselves
     refusal: str = ""

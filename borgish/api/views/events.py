@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from borgish.cell.crons import SPREAD_SECONDS
 from borgish.cell.drains import drain_words
 from borgish.cell.events import (
     AnyEvent,
@@ -14,6 +15,11 @@ from borgish.cell.events import (
     BudgetSet,
     CellFrozen,
     CellUnfrozen,
+    CronFired,
+    CronPaused,
+    CronRemoved,
+    CronResumed,
+    CronSet,
     Elected,
     EntriesLost,
     Entry,
@@ -111,7 +117,8 @@ def _entries_lost(event: EntriesLost, _entry: Entry) -> Iterator[_Line]:
 def _job_submitted(event: JobSubmitted, entry: Entry) -> Iterator[_Line]:
     spec = event.spec
     count = task_count(spec.tasks)
-    yield _Line("submitted", f"{entry.actor} submitted {spec.key}: {count}", spec.key)
+    run = f", a run of {event.cron}" if event.cron else ""
+    yield _Line("submitted", f"{entry.actor} submitted {spec.key}: {count}{run}", spec.key)
 
 
 def _job_changed(event: JobChanged, entry: Entry) -> Iterator[_Line]:
@@ -332,6 +339,32 @@ def _budget_removed(event: BudgetRemoved, entry: Entry) -> Iterator[_Line]:
     yield _Line("budget", f"{entry.actor} deleted the budget {event.name}")
 
 
+def _cron_set(event: CronSet, entry: Entry) -> Iterator[_Line]:
+    yield _Line("cron", f"{entry.actor} set the cron {event.cron.key}: {event.cron.words}")
+
+
+def _cron_removed(event: CronRemoved, entry: Entry) -> Iterator[_Line]:
+    yield _Line("cron", f"{entry.actor} removed the cron {event.cron}")
+
+
+def _cron_paused(event: CronPaused, entry: Entry) -> Iterator[_Line]:
+    yield _Line("cron", f"{entry.actor} paused the cron {event.cron}")
+
+
+def _cron_resumed(event: CronResumed, entry: Entry) -> Iterator[_Line]:
+    following = f", next {instant(event.next)}" if event.next else ""
+    yield _Line("cron", f"{entry.actor} let the cron {event.cron} go on{following}")
+
+
+def _cron_fired(event: CronFired, entry: Entry) -> Iterator[_Line]:
+    began = sum(isinstance(each, JobSubmitted) for each in entry.events)
+    runs = f"{began} run{'s' * (began != 1)} began" if began else "no run began"
+    late = f", {event.late_seconds:.0f} s late" if event.late_seconds > SPREAD_SECONDS else ""
+    why = f": {event.note}" if event.note else ""
+    text = f"the cron {event.cron} was due at {instant(event.last)}{late}, and {runs}{why}"
+    yield _Line("cron", text, bad=not began)
+
+
 def _frozen(event: CellFrozen, entry: Entry) -> Iterator[_Line]:
     why = f": {event.reason}" if event.reason else ""
     yield _Line("freeze", f"{entry.actor} froze the cell: nothing is taken down on purpose{why}")
@@ -367,6 +400,10 @@ def _rolled_back(event: RolledBack, entry: Entry) -> Iterator[_Line]:
         yield _Line("applied", f"the application {app.key} is what it was: {event.reason}")
     for name in event.apps_gone:
         yield _Line("applied", f"there is no application {name}: {event.reason}")
+    for cron in event.crons:
+        yield _Line("cron", f"the cron {cron.key} is {cron.words} again: {event.reason}")
+    for key in event.crons_gone:
+        yield _Line("cron", f"there is no cron {key}: {event.reason}")
 
 
 def restored_machine_text(mark: MachineRestored) -> str:
@@ -489,6 +526,11 @@ _LINES: dict[type[AnyEvent], Callable[[Any, Entry], Iterator[_Line]]] = {
     QuotaRemoved: _quota_removed,
     BudgetSet: _budget_set,
     BudgetRemoved: _budget_removed,
+    CronSet: _cron_set,
+    CronRemoved: _cron_removed,
+    CronPaused: _cron_paused,
+    CronResumed: _cron_resumed,
+    CronFired: _cron_fired,
     CellFrozen: _frozen,
     CellUnfrozen: _unfrozen,
     MachineRemoved: _removed,

@@ -12,6 +12,7 @@ from borgish.api.views.events import event_views, restored_machine_text
 from borgish.cell.commands import RollBack
 from borgish.cell.events import (
     AnyEvent,
+    CronSet,
     Entry,
     HandoversBegan,
     JobRestored,
@@ -24,7 +25,7 @@ from borgish.cell.events import (
     TasksPlaced,
 )
 from borgish.cell.model import Cell
-from borgish.cell.rollback import JobPlan
+from borgish.cell.rollback import JobPlan, Plan
 from borgish.cell.rollback_checks import check_allowed, plan_rollback
 from borgish.clock import Now
 from borgish.errors import Refused
@@ -77,6 +78,12 @@ COMMAND_WORDS = {
     "RemoveQuota": "remove quota",
     "SetBudget": "set budget",
     "RemoveBudget": "delete budget",
+    "SetCron": "set cron",
+    "RemoveCron": "remove cron",
+    "PauseCron": "pause cron",
+    "ResumeCron": "resume cron",
+    "RunCron": "run cron",
+    "FireCron": "fire",
     "FreezeCell": "freeze",
     "UnfreezeCell": "unfreeze",
     "RollBack": "rollback",
@@ -157,13 +164,20 @@ def _of_job(event: AnyEvent, job: str, index: int | None) -> AnyEvent | None:
             pending, ended = ({index} & set(indexes) for indexes in (event.pending, event.ended))
             cut = msgspec.structs.replace(event, pending=tuple(pending), ended=tuple(ended))
             return cut if event.job == job and (pending or ended) else None
-    about = event.spec.key if isinstance(event, JobSubmitted) else getattr(event, "job", "")
-    if about != job:
+    about = {event.spec.key, event.cron} if isinstance(event, JobSubmitted) else {_about(event)}
+    if job not in about:
         return None
     indexes: tuple[int, ...] | None = getattr(event, "indexes", None)
     if index is None or indexes is None:
         return event
     return _only(event, [row for row, one in enumerate(indexes) if one == index])
+
+
+def _about(event: AnyEvent) -> str:
+    """Return the job or the cron that an event is about."""
+    if isinstance(event, CronSet):
+        return event.cron.key
+    return getattr(event, "job", "") or getattr(event, "cron", "")
 
 
 def _of_machine(event: AnyEvent, entry: Entry, machine: str) -> AnyEvent | None:
@@ -197,6 +211,8 @@ def _part_of_rollback(
         budgets_gone=(),
         apps=(),
         apps_gone=(),
+        crons=(),
+        crons_gone=(),
     )
 
 
@@ -263,6 +279,8 @@ def rollback_plan(cell: Cell, then: Cell, command: RollBack, to: AsOf, now: Now)
             *(f"{app.key} is version {_restored_from(cell, then, app.key)} again" for app in found.apps),
             *(f"{key} goes" for key in found.apps_gone),
         ),
+        crons=(*_crons(found), *(f"{key} goes" for key in found.crons_gone)),
+        runs=_runs(cell, then) if not command.only else "",
         freeze=f"the cell stays {cell.freeze}" if cell.freeze and not command.only else "",
         machines_missing=() if command.only else found.machines_missing,
         refusal=refusal,
@@ -280,6 +298,19 @@ def _waits(job: JobPlan) -> Iterator[str]:
     if job.restored is not None and job.restored.waits:
         awaited = ", ".join(map(str, job.restored.spec.after))
         yield f"what is pending of it waits for {awaited} again; what runs goes on"
+
+
+def _crons(found: Plan) -> Iterator[str]:
+    for cron in found.crons:
+        dealt = f"; what was due up to {instant(cron.last)} is dealt with and stays so" if cron.last else ""
+        yield f"{cron.key} is {cron.words} again{dealt}"
+
+
+def _runs(cell: Cell, then: Cell) -> str:
+    """Say of runs of crons that they are left alone, where there are any."""
+    if cell.runs or then.runs:
+        return "runs of crons stay as they are: none that was due begins again, and those that go on do"
+    return ""
 
 
 def _job(cell: Cell, job: JobPlan) -> JobRollback:

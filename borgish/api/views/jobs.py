@@ -63,6 +63,7 @@ def job_view(
         held=job.held is not None,
         app=job.app,
         waiting=len(cell.deferred.get(job.key, ())),
+        cron=job.cron,
     )
 
 
@@ -79,7 +80,7 @@ def job_detail(
     cell: Cell, observed: Observed, job: Job, refusals: Sequence[RefusalView], now: Now, *, secrets: bool
 ) -> JobDetail:
     """Return all of a job. Without ``secrets`` the values of its environment are hidden."""
-    spec = job.spec if secrets else _without_values(job.spec)
+    spec = job.spec if secrets else without_values(job.spec)
     not_up = count_not_up(observed, job)
     view = job_view(cell, observed, job, refusals, job.running - not_up.total())
     return JobDetail(
@@ -115,7 +116,7 @@ def version_detail(job: Job, number: int, bands: Bands, *, secrets: bool) -> Ver
         kept = ", ".join(map(str, views))
         raise NotFound(f"no version {number} of {job.key} is kept", f"There is {kept}: `borgctl job history`")
     spec = versions(job)[number].spec
-    return VersionDetail(job.key, views[number], spec if secrets else _without_values(spec))
+    return VersionDetail(job.key, views[number], spec if secrets else without_values(spec))
 
 
 def versions(job: Job) -> dict[int, Version]:
@@ -167,7 +168,8 @@ def _reason(cell: Cell, observed: Observed, job: Job, refusals: Sequence[Refusal
     return ""
 
 
-def _without_values(spec: JobSpec) -> JobSpec:
+def without_values(spec: JobSpec) -> JobSpec:
+    """Return a job with the values of its environment hidden."""
     overrides = {
         index: msgspec.structs.replace(override, env=_hidden(override.env)) if override.env else override
         for index, override in spec.overrides.items()

@@ -210,7 +210,7 @@ def test_a_long_job_file_is_read_by_another_process(api: RunningApi, monkeypatch
     def read(_text: bytes, _user: str, _bands: Bands) -> JobSpec:
         raise Invalid("read by this process")
 
-    monkeypatch.setattr(jobs, "read_job", read)
+    monkeypatch.setattr(jobs, "read_job_or_cron", read)
     assert ask(api, "/v1/jobs", b"# a line\n")[1]["detail"] == "read by this process"
     status, said = ask(api, "/v1/jobs", b"# a line\n" * 5000 + b"nmae: web\n")
     assert (status, said["detail"]) == (

@@ -19,7 +19,7 @@ def test_what_differs_since_a_moment(api: RunningApi, admin: Client) -> None:
     found = admin.get("/v1/diff", {"from": "5m"}, DiffView)
 
     assert (found.old, found.new) == (PAST, PAST)
-    assert list(found.changes) == ["rules", "machines", "quotas", "budgets", "apps", "jobs", "tasks"]
+    assert list(found.changes) == ["rules", "machines", "quotas", "budgets", "apps", "crons", "jobs", "tasks"]
     assert found.changes["tasks"] == (ChangeView("changed", "ann/web", ("machine: m2 -> m1",), "0-1", 2),)
     assert [(change.kind, change.name) for change in found.changes["machines"]] == [("added", "m3")]
     first, second = api.master.sought

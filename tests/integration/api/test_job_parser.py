@@ -23,7 +23,9 @@ async def read(reader: JobParser, text: bytes = TEXT, asker: str = "ann") -> Job
     async def body() -> bytes:
         return text
 
-    return await reader.read(asker, body, "ann", DEFAULT_BANDS)
+    found = await reader.read(asker, body, "ann", DEFAULT_BANDS)
+    assert isinstance(found, JobSpec)
+    return found
 
 
 def started(monkeypatch: pytest.MonkeyPatch, program: str = "") -> "list[subprocess.Popen[bytes]]":

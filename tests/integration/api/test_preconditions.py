@@ -10,6 +10,7 @@ from borgish.api.app import create_routes
 from borgish.api.auth import POLICY, Policy
 from borgish.api.preconditions import ETAG, IF_MATCH
 from borgish.cell.budgets import Budget
+from borgish.cell.crons import Cron
 from borgish.cell.events import Entry, JobChanged
 from borgish.cell.model import App, AppVersion
 from borgish.client import Client
@@ -19,8 +20,10 @@ from borgish.spec.shares import Share
 from borgish.vocabulary import State
 from borgish.wire.api import Accepted, BudgetView, JobDetail, MachineView, Problem, QuotaView, ScaleRequest
 from borgish.wire.api_apps import AppDetail
+from borgish.wire.api_crons import CronDetail
 from tests.integration.api.fakes import FakeMaster, RunningApi
 from tests.unit.api.cells import NOW
+from tests.unit.cell.crons import cron
 
 SHOWN = {
     "/v1/jobs/ann/web": JobDetail,
@@ -28,6 +31,7 @@ SHOWN = {
     "/v1/quotas/ann/batch": QuotaView,
     "/v1/budgets/few": BudgetView,
     "/v1/apps/ann/shop": AppDetail,
+    "/v1/crons/ann/nightly": CronDetail,
 }
 WITHOUT = {
     *("/v1/freeze", "/v1/unfreeze"),
@@ -74,7 +78,7 @@ def test_every_change_takes_a_condition_or_is_known_to_have_none() -> None:
             tagged.append(path)
     assert found[False] == WITHOUT
     assert len(tagged) == len(SHOWN)
-    assert len(found[True]) == 26
+    assert len(found[True]) == 31
 
 
 @pytest.mark.parametrize("path", SHOWN)
@@ -84,11 +88,12 @@ def test_one_thing_is_shown_with_its_generation_as_tag(api: RunningApi, admin: C
     cell.budgets["few"] = Budget("few", (), Share(1), 17)
     present = AppVersion(AppSpec("shop", "ann"), (), 5.0, "ann")
     cell.apps["ann/shop"] = App("ann/shop", 3, present, generation=17)
+    cell.crons["ann/nightly"] = Cron(cron(), 5.0, "ann", generation=17)
     cell.reindex()
     status, tag, body = ask(api, "GET", path)
     shown: Any = msgspec.json.decode(body, type=SHOWN[path])
     assert status == 200
-    one = getattr(shown, "job", getattr(shown, "app", shown))
+    one = getattr(shown, "job", getattr(shown, "app", getattr(shown, "cron", shown)))
     assert tag == f'"{one.generation}"'
     assert ask(api, "GET", path.rpartition("/")[0].rpartition("/ann")[0])[1] == ""
 

@@ -15,6 +15,7 @@ OF_BORGISH = {
     *("PauseRollouts", "JoinMachine", "SetMachineDown", "LoseMachine", "SetMachineUp", "ReleaseMachine"),
     *("EndWaits", "FailWaits", "EndChildren"),
     *("Observe", "EndLeases", "HoldJob", "ReleaseJob", "ForgetFailures", "EndFailedJob"),
+    "FireCron",
     *("FailUpdate", "FinishRollouts"),
     *("BeginHandovers", "HandOverTasks", "EndIncoming", "EndHandovers"),
 }

@@ -37,6 +37,7 @@ COMMANDS = {
 ASK_FOR_MORE = {
     *("SubmitJob", "ScaleJob", "RestartTasks", "RollBack", "SetQuota", "SetBudget", "UndoUpdate"),
     *("ApplyApp", "UndoApp", "RunApp"),
+    *("SetCron", "RunCron", "FireCron"),
 }
 STOP_OR_HEAL = {
     *("BeginEpoch", "KillTasks", "EvictTasks", "ForgetJob", "PlaceTasks", "PromisePlaces", "AdvanceRollouts"),
@@ -49,6 +50,7 @@ STOP_OR_HEAL = {
     *("KillApp", "RemoveApp"),
     *("EndWaits", "FailWaits", "EndChildren"),
     *("HoldJob", "ReleaseJob", "ForgetFailures", "EndFailedJob"),
+    *("RemoveCron", "PauseCron", "ResumeCron"),
     *("FinishRollouts", "FailUpdate", "PauseUpdate", "ResumeUpdate"),
 }
 REPORTS = {"Observe"}

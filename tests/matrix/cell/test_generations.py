@@ -17,18 +17,23 @@ from borgish.cell.commands import (
     KillApp,
     KillTasks,
     Observe,
+    PauseCron,
     PauseUpdate,
     PlaceTasks,
     RemoveApp,
     RemoveBudget,
+    RemoveCron,
     RemoveMachine,
     RemoveQuota,
     RestartTasks,
+    ResumeCron,
     ResumeUpdate,
     RollBack,
     RunApp,
+    RunCron,
     ScaleJob,
     SetBudget,
+    SetCron,
     SetMachineDown,
     SetMachineUp,
     SetQuota,
@@ -48,6 +53,7 @@ from borgish.spec.job import Constraint, JobSpec, Restart
 from borgish.spec.shares import Share
 from borgish.vocabulary import Band, Ending, Eviction, Phase, RestartPolicy
 from tests.sentences import check_refusal
+from tests.unit.cell.crons import cron
 from tests.unit.cell.test_decide import Desk, machine, seen, spec
 
 JOB = Thing(ThingKind.JOB, "ann/web")
@@ -55,7 +61,8 @@ MACHINE = Thing(ThingKind.MACHINE, "m1")
 QUOTA = Thing(ThingKind.QUOTA, "ann/batch")
 BUDGET = Thing(ThingKind.BUDGET, "web")
 APP = Thing(ThingKind.APP, "ann/shop")
-THINGS = (JOB, MACHINE, QUOTA, BUDGET, APP)
+CRON = Thing(ThingKind.CRON, "ann/nightly")
+THINGS = (JOB, MACHINE, QUOTA, BUDGET, APP, CRON)
 LIMITS = Resources(1000, 1024**3)
 
 WHERE = (Constraint("app", "==", ("web",)),)
@@ -86,6 +93,11 @@ DECISIONS: dict[str, tuple[Thing, list[Command], Command]] = {
     "SetQuota": (QUOTA, [], SetQuota("ann", Band.BATCH, Resources(2000, 1024**3))),
     "RemoveQuota": (QUOTA, [], RemoveQuota("ann", Band.BATCH)),
     "SetBudget": (BUDGET, [], SetBudget(Budget("web", WHERE, Share(2)))),
+    "SetCron": (CRON, [], SetCron(cron(keep=9))),
+    "PauseCron": (CRON, [], PauseCron("ann/nightly")),
+    "ResumeCron": (CRON, [PauseCron("ann/nightly")], ResumeCron("ann/nightly")),
+    "RunCron": (CRON, [], RunCron("ann/nightly")),
+    "RemoveCron": (CRON, [], RemoveCron("ann/nightly")),
     "RemoveBudget": (BUDGET, [], RemoveBudget("web")),
     "ApplyApp": (APP, [], CHANGED),
     "UndoApp": (APP, [CHANGED], UndoApp("ann/shop")),
@@ -112,6 +124,7 @@ def desk() -> Desk:
     desk.do(SetQuota("ann", Band.BATCH, LIMITS))
     desk.do(SetBudget(Budget("web", WHERE, Share())))
     desk.do(applied(STAGE))
+    desk.do(SetCron(cron()))
     desk.do(SubmitJob(spec()))
     desk.do(PlaceTasks("ann/web", (0,), ("m1",)))
     return desk
@@ -166,6 +179,8 @@ def test_what_comes_again_goes_on_from_there(desk: Desk) -> None:
     come: list[Command] = [SubmitJob(spec()), SetQuota("ann", Band.BATCH, LIMITS)]
     leave += [RemoveBudget("web"), KillApp("ann/shop"), RemoveApp("ann/shop")]
     come += [SetBudget(Budget("web", WHERE, Share())), applied(STAGE)]
+    leave.append(RemoveCron("ann/nightly"))
+    come.append(SetCron(cron()))
     for command in leave:
         desk.do(command)
     gone = desk.cell.position

@@ -9,6 +9,7 @@ import pytest
 from borgish.bands import Bands
 from borgish.cell.budgets import Budget
 from borgish.cell.commands import JoinMachine
+from borgish.cell.crons import Cron
 from borgish.cell.diff import difference
 from borgish.cell.model import (
     App,
@@ -34,9 +35,19 @@ from borgish.resources import Resources
 from borgish.spec.app import AppSpec, Document
 from borgish.spec.job import Constraint
 from borgish.spec.shares import Share
-from borgish.store.tables import app_row, budget_row, job_row, machine_row, quota_row, task_rows, version_rows
+from borgish.store.tables import (
+    app_row,
+    budget_row,
+    cron_row,
+    job_row,
+    machine_row,
+    quota_row,
+    task_rows,
+    version_rows,
+)
 from borgish.vocabulary import Band, Ending, Ownership, RolloutKind, State
 from tests.matrix.spec.test_job_fields import with_another
+from tests.unit.cell.crons import cron
 from tests.unit.cell.test_decide import Desk, machine, spec
 
 BOTH = "the table and the difference have it"
@@ -53,6 +64,7 @@ TASK = Task(
 )
 JOB = Job("ann/web", 1, spec(tasks=1), 5.0, "ann", tasks=[TASK], running=1)
 QUOTA = Quota("ann", Band.BATCH, Resources(1000), 5.0)
+CRON = Cron(cron(), 5.0, "ann", last=1.0, next=9.0, note="why", late_seconds=2.0)
 BUDGET = Budget("web", (Constraint("app", "==", ("web",)),), Share())
 APP = App("ann/web", 7, AppVersion(AppSpec("web", "ann"), (Document(spec()),), 5.0, "ann"))
 RECORDS: dict[type[Any], Any] = {
@@ -62,6 +74,7 @@ RECORDS: dict[type[Any], Any] = {
     Quota: QUOTA,
     Budget: BUDGET,
     App: APP,
+    Cron: CRON,
 }
 
 FIELDS: dict[type[Any], dict[str, str]] = {
@@ -88,6 +101,12 @@ FIELDS: dict[type[Any], dict[str, str]] = {
         **dict.fromkeys(("pending", "running", "dead", "finished"), IN_TABLE),
         **dict.fromkeys(("rollout", "last_rollout", "disrupted", "owners", "failed"), NEITHER),
         "app": BOTH,
+        **dict.fromkeys(("pending", "running", "dead", "finished", "cron", "due"), IN_TABLE),
+        **dict.fromkeys(("rollout", "last_rollout", "disrupted"), NEITHER),
+    },
+    Cron: {
+        **dict.fromkeys(("spec", "last", "next", "paused", "note"), BOTH),
+        **dict.fromkeys(("at", "by", "late_seconds", "among", "generation"), IN_TABLE),
     },
     Budget: {"name": IN_TABLE, "generation": IN_TABLE, "where": BOTH, "max_unavailable": BOTH},
     App: {
@@ -137,6 +156,8 @@ OTHERS: dict[str, Any] = {
 
 def other(record: Any, field: str) -> Any:
     """Return a record that differs in one field."""
+    if isinstance(record, Cron) and field == "spec":
+        return msgspec.structs.replace(record, spec=cron(keep=9))
     if field in OTHERS:
         return msgspec.structs.replace(record, **{field: OTHERS[field]})
     return with_another(record, field)
@@ -154,6 +175,8 @@ def rows(record: Any) -> Any:
             return budget_row(record)
         case App():
             return app_row(record)
+        case Cron():
+            return cron_row(record)
         case _:
             return quota_row(record)
 
@@ -169,6 +192,8 @@ def cell_of(record: Any) -> Cell:
             return Cell(Snapshot("test", jobs={"ann/web": record}))
         case App():
             return Cell(Snapshot("test", apps={"ann/web": record}))
+        case Cron():
+            return Cell(Snapshot("test", crons={"ann/nightly": record}))
         case Budget():
             return Cell(Snapshot("test", budgets={"web": record}))
         case _:

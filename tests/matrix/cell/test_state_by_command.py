@@ -31,6 +31,7 @@ from borgish.cell.commands import (
     FailUpdate,
     FailWaits,
     FinishRollouts,
+    FireCron,
     ForgetFailures,
     ForgetJob,
     FreezeCell,
@@ -42,6 +43,7 @@ from borgish.cell.commands import (
     LoseMachine,
     MaintainMachines,
     Observe,
+    PauseCron,
     PauseRollouts,
     PauseUpdate,
     PlaceTasks,
@@ -50,15 +52,19 @@ from borgish.cell.commands import (
     ReleaseMachine,
     RemoveApp,
     RemoveBudget,
+    RemoveCron,
     RemoveMachine,
     RemoveQuota,
     RestartTasks,
+    ResumeCron,
     ResumeUpdate,
     RollBack,
     RunApp,
+    RunCron,
     ScaleJob,
     SeenAttempt,
     SetBudget,
+    SetCron,
     SetMachineDown,
     SetMachineUp,
     SetQuota,
@@ -85,6 +91,7 @@ from borgish.spec.job import After, Constraint, JobSpec, Restart, Update
 from borgish.spec.shares import Share
 from borgish.vocabulary import Band, Ending, Eviction, HandoverCause, Phase, RestartPolicy, State
 from tests.sentences import check_refusal, check_sentence
+from tests.unit.cell.crons import cron
 from tests.unit.cell.lived import machine, spec
 
 NOW = Now(1000.0, 1000.0)
@@ -372,6 +379,12 @@ ASKED: dict[str, Command | Callable[[Desk], Command]] = {
     "remove quota": RemoveQuota("ann", Band.BATCH),
     "set budget": SetBudget(Budget("web", (Constraint("app", "==", ("web",)),), Share())),
     "delete budget": RemoveBudget("web"),
+    "set cron": SetCron(cron()),
+    "remove cron": RemoveCron("ann/nightly"),
+    "pause cron": PauseCron("ann/nightly"),
+    "resume cron": ResumeCron("ann/nightly"),
+    "run cron": RunCron("ann/nightly"),
+    "fire": FireCron("ann/nightly", 2e9),
     "freeze": FreezeCell("a holiday"),
     "unfreeze": UnfreezeCell(),
     "begin": BeginEpoch(2, "me"),
@@ -463,6 +476,12 @@ set quota     | .    P    D    P    P    R    R    R    R    R    R    P    R   
 remove quota  | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
 set budget    | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
 delete budget | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+set cron      | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
+remove cron   | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+pause cron    | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+resume cron   | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+run cron      | !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !    !
+fire          | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
 freeze        | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
 unfreeze      | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L
 begin         | .    P    D    P    P    R    R    R    R    R    R    P    R    R    H    H    F    X    K    L

@@ -16,7 +16,7 @@ from borgish.vocabulary import Band, Ending, State, TaintEffect
 from tests.unit.api.cells import job as job_of
 from tests.unit.api.cells import machine, running, small_cell
 
-SECTIONS = ["rules", "machines", "quotas", "budgets", "apps", "jobs", "tasks"]
+SECTIONS = ["rules", "machines", "quotas", "budgets", "apps", "crons", "jobs", "tasks"]
 
 
 def copied(cell: Cell) -> Cell:

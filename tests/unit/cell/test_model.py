@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from borgish.cell.budgets import Budget, Freeze
+from borgish.cell.crons import Cron
 from borgish.cell.model import (
     Answer,
     App,
@@ -30,6 +31,7 @@ from borgish.spec.app import AppSpec
 from borgish.spec.job import Constraint
 from borgish.spec.shares import Share
 from borgish.vocabulary import Band, HandoverCause, State
+from tests.unit.cell.crons import cron
 from tests.unit.cell.lived import machine, spec
 from tests.unit.cell.test_decide import Desk
 
@@ -95,7 +97,15 @@ def test_a_snapshot_has_all_that_its_cell_was_made_of() -> None:
     budget = Budget("web", (Constraint("app", "==", ("web",)),), Share())
     handovers: Handovers = {"ann/web": {0: Handover(HandoverCause.DRAIN, "m1 is to be empty", 5.0)}}
     app = App("ann/shop", 7, AppVersion(AppSpec("shop", "ann"), (), 5.0, "ann"))
-    kept = Snapshot(*parts, *more, {"web": budget}, Freeze("ann", 5.0), handovers, {app.key: app})
+    kept = Snapshot(
+        *parts,
+        *more,
+        {"web": budget},
+        Freeze("ann", 5.0),
+        handovers,
+        {app.key: app},
+        {"ann/nightly": Cron(cron(), 5.0, "ann")},
+    )
     assert all(msgspec.structs.astuple(kept)), "a field that is left out would not be missed"
     assert Cell(kept).snapshot() == kept
 

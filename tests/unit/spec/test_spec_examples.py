@@ -9,8 +9,8 @@ import pytest
 
 from borgish.bands import DEFAULT_BANDS
 from borgish.borglet.failures import what_follows
+from borgish.spec.cron import CronSpec, read_job_or_cron
 from borgish.spec.job import After, JobSpec, Update
-from borgish.spec.read import read_job
 from borgish.spec.shares import Share
 from borgish.vocabulary import (
     Appclass,
@@ -30,13 +30,15 @@ ALL = sorted(path.stem for path in JOBS.glob("*.yaml"))
 
 
 def example(name: str) -> JobSpec:
-    return read_job((JOBS / f"{name}.yaml").read_bytes(), "ann")
+    """Return a job; of a cron that of its runs."""
+    found = read_job_or_cron((JOBS / f"{name}.yaml").read_bytes(), "ann")
+    return found.job if isinstance(found, CronSpec) else found
 
 
 def test_all_are_known() -> None:
     assert [
         *("allocs", "array", "batch", "child", "container", "dedicated", "devices", "exclusive", "gang"),
-        *("handover", "in-allocs", "ordered"),
+        *("handover", "in-allocs", "nightly", "ordered"),
         *("placed", "preemptor", "retried", "rolling", "sidecar", "spread", "ticker", "variables", "web"),
     ] == ALL
 

@@ -1,0 +1,72 @@
+"""Jobs that run on time, as the cell has them, and which of them are due: an index, so that nobody asks those
+that are not."""
+
+from bisect import bisect_left, insort
+
+import msgspec
+
+from borgish.spec.cron import CronSpec
+from borgish.text import instant
+
+SPREAD_SECONDS = 1.0
+"""What begins later than this after it was due is told to be late."""
+
+
+class Cron(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A user's cron. Times are in seconds since 1970.
+
+    All that was due up to ``last`` was dealt with, once and for good: a rollback of the cell does not take it
+    back.
+    """
+
+    spec: CronSpec
+    at: float  # when somebody last decided about it
+    by: str
+    last: float = 0.0  # the latest instant at which it was due and that was dealt with; 0: none yet
+    next: float = 0.0  # when it is due next; 0: it is paused, or never
+    paused: str = ""  # by whom; "": it is not
+    note: str = ""  # why no run began for ``last``, or less than were due; "" where one did
+    late_seconds: float = 0.0  # so long after ``last`` it was dealt with
+    among: int = 0  # so many were due then, more than begin in a second; 0: as many as do
+    generation: int = 0  # see ``cell.generations``
+
+    @property
+    def key(self) -> str:
+        """Its name in its cell: ``user/name``."""
+        return self.spec.key
+
+    @property
+    def state(self) -> str:
+        """Whether it is paused, in words."""
+        return f"paused by {self.paused}" if self.paused else "active"
+
+    @property
+    def words(self) -> str:
+        """What it is, in words: its schedule, and when it is due next."""
+        due = f", next {instant(self.next)}" if self.next else ""
+        return f"{self.spec.schedule} ({self.spec.time_zone}), {self.state}{due}"
+
+
+class Due:
+    """Crons by when they are due next. It follows from them; ``apply`` names what it wrote to."""
+
+    def __init__(self, crons: dict[str, Cron]) -> None:
+        self._sorted = sorted((cron.next, key) for key, cron in crons.items() if cron.next)
+
+    def change(self, before: Cron | None, after: Cron | None) -> None:
+        """Take in a cron that is new, other than it was, or gone."""
+        if before is not None and before.next:
+            del self._sorted[bisect_left(self._sorted, (before.next, before.key))]
+        if after is not None and after.next:
+            insort(self._sorted, (after.next, after.key))
+
+    def until(self, at: float) -> list[tuple[float, str]]:
+        """Return those that are due by then, and since when, the first due first."""
+        if not self._sorted or self._sorted[0][0] > at:
+            return []
+        return self._sorted[: bisect_left(self._sorted, (at, "\U0010ffff"))]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Due) and self._sorted == other._sorted
+
+    __hash__ = None  # type: ignore[assignment]  # it changes

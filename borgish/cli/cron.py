@@ -1,0 +1,177 @@
+"""``borgctl cron``: list, show, run, pause, resume, remove. They are set with ``job submit``."""
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from borgish.cli.at_option import AtOption, client_at
+from borgish.cli.render import Column, Form, FormOption, draw, fields, plural, show_list, show_one, state_text
+from borgish.cli.session import IfGeneration, noun, session_of
+from borgish.text import age, span
+from borgish.wire.api import Accepted
+from borgish.wire.api_crons import CronDetail, CronRunView, CronView
+
+if TYPE_CHECKING:
+    from borgish.client import Client
+
+app = noun("Jobs that run on time.")
+
+Name = Annotated[str, typer.Argument(metavar="CRON", help="Cron, as user/cron or cron.")]
+
+
+@app.command("list")
+def list_(context: typer.Context, at: AtOption = "", output: FormOption = Form.TABLE) -> None:
+    """List the crons: when each is due next, and what became of its last run."""
+    from borgish.cli.lookup import every_cron
+
+    crons = every_cron(client_at(context, at, output))
+    none = "no crons; `borgctl job submit FILE` of a file with kind: cron sets one"
+    show_list(crons, CRON_COLUMNS, output, lambda cron: cron.name, none)
+
+
+@app.command()
+def show(context: typer.Context, cron: Name, at: AtOption = "", output: FormOption = Form.TABLE) -> None:
+    """Show one cron: its next times, its runs, why one did not begin."""
+    client = client_at(context, at, output)
+    detail = client.get(_path(_found(client, cron)), None, CronDetail)
+    show_one(detail, output, detail.cron.name, lambda it, _: cron_in_full(it))
+
+
+@app.command()
+def run(context: typer.Context, cron: Name, if_generation: IfGeneration = None) -> None:
+    """Begin a run now, whatever the schedule says.
+
+    Refused while another goes on where `overlap` is forbid.
+    """
+    _ask(context, cron, "run", if_generation)
+
+
+@app.command()
+def pause(context: typer.Context, cron: Name, if_generation: IfGeneration = None) -> None:
+    """Let no runs begin. Those that go on do."""
+    _ask(context, cron, "pause", if_generation)
+
+
+@app.command()
+def resume(context: typer.Context, cron: Name, if_generation: IfGeneration = None) -> None:
+    """Let runs begin again. What was due meanwhile does not count as missed."""
+    _ask(context, cron, "resume", if_generation)
+
+
+@app.command()
+def remove(context: typer.Context, cron: Name, if_generation: IfGeneration = None) -> None:
+    """Remove a cron. Its runs stay, and are jobs like any other."""
+    _ask(context, cron, "remove", if_generation)
+
+
+def _ask(context: typer.Context, cron: str, verb: str, expected: int | None) -> None:
+    from borgish.cli.job import say_accepted
+
+    client = session_of(context).client()
+    say_accepted(client.post(_path(_found(client, cron), verb), None, Accepted, expected=expected))
+
+
+def _found(client: "Client", cron: str) -> str:
+    from borgish.cli.lookup import find_cron
+
+    return find_cron(client, cron)
+
+
+def _path(cron: str, *verb: str) -> str:
+    from borgish.client import quoted
+
+    return quoted("crons", *cron.split("/"), *verb)
+
+
+def _due(moment: str | None, time_zone: str) -> str:
+    """Return a moment as the clocks of a cron's time zone show it: ``2026-11-22 02:00 CET``."""
+    if moment is None:
+        return "-"
+    from datetime import datetime
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    at = datetime.fromisoformat(moment)
+    with suppress(ZoneInfoNotFoundError, ValueError):  # this host may have fewer than the master's
+        at = at.astimezone(ZoneInfo(time_zone))
+    return at.strftime("%Y-%m-%d %H:%M:%S %Z").replace(":00 ", " ")
+
+
+def _run_text(run: CronRunView | None) -> str:
+    return "" if run is None else state_text(run.state, run.outcome)
+
+
+def _style(cron: CronView) -> str:
+    if cron.paused:
+        return "dim"
+    return "red" if cron.run is not None and cron.run.outcome == "failed" else ""
+
+
+def _late(cron: CronView) -> str:
+    """Say that it was dealt with late, and that many were due with it."""
+    if not cron.late_seconds:
+        return ""
+    spread = f", spread: {plural(cron.among, 'cron')} were due at once" if cron.among else ""
+    return f"began {span(cron.late_seconds)} late{spread}"
+
+
+def _note(cron: CronView) -> str:
+    paused = f"paused by {cron.paused}" if cron.paused else ""
+    note = f"{'no' if _began_none(cron) else 'a'} run for {cron.last}: {cron.note}" if cron.note else ""
+    return "; ".join(filter(None, (paused, note, _late(cron))))
+
+
+def _began_none(cron: CronView) -> bool:
+    return cron.run is None or cron.last is None or cron.run.due < cron.last
+
+
+CRON_COLUMNS: tuple[Column[CronView], ...] = (
+    Column("NAME", lambda cron: cron.name, _style),
+    Column("SCHEDULE", lambda cron: cron.schedule),
+    Column("NEXT", lambda cron: _due(cron.next, cron.time_zone)),
+    Column("LAST", lambda cron: _due(cron.last, cron.time_zone)),
+    Column("RUN", lambda cron: _run_text(cron.run), _style),
+    Column("KEPT", lambda cron: f"{cron.runs - cron.live}/{cron.keep}", right=True),
+    Column("LIVE", lambda cron: str(cron.live), right=True),
+    Column("ZONE", lambda cron: cron.time_zone, wide=True),
+    Column("GENERATION", lambda cron: str(cron.generation), right=True, wide=True),
+    Column("NOTE", _note),
+)
+
+_RUN_COLUMNS: tuple[Column[CronRunView], ...] = (
+    Column("RUN", lambda run: run.name),
+    Column("STATE", _run_text, lambda run: "red" if run.outcome == "failed" else ""),
+    Column("DUE", lambda run: run.due),
+    Column("BEGAN", lambda run: f"{age(run.began)} ago", right=True),
+)
+
+
+def cron_in_full(detail: CronDetail) -> str:
+    """Return one cron as people read it."""
+    import shlex
+
+    cron = detail.cron
+    times = [_due(each, cron.time_zone) for each in detail.times]
+    parts = [
+        fields(
+            [
+                ("cron", cron.name),
+                ("schedule", f"{cron.schedule} ({cron.time_zone})"),
+                ("state", f"paused by {cron.paused}" if cron.paused else "active"),
+                ("next", times[0] if times else "never"),
+                *(("", each) for each in times[1:]),
+                ("last", f"{_due(cron.last, cron.time_zone)}" if cron.last else ""),
+                ("note", cron.note),
+                ("late", _late(cron)),
+                ("overlap", detail.overlap),
+                ("missed", detail.missed),
+                ("keeps", f"{plural(cron.keep, 'run')}; {cron.runs - cron.live} kept, {cron.live} live"),
+                ("runs", shlex.join(detail.spec.run) or f"image {detail.spec.image}"),
+                ("generation", str(cron.generation)),
+                ("set", f"{age(detail.set_at)} ago by {detail.set_by}"),
+            ]
+        )
+    ]
+    if detail.runs:
+        parts.append(draw(detail.runs, _RUN_COLUMNS))
+    return "\n".join(parts)

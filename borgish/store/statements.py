@@ -1,0 +1,111 @@
+"""The statements that write rows of ``tables``, as SQL of each kind of database that takes tuples."""
+
+from sqlalchemy import Dialect, Table, bindparam, delete, func, insert, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql.expression import ClauseElement
+
+from borgish.store.tables import (
+    apps,
+    budgets,
+    crons,
+    handovers,
+    jobs,
+    journal,
+    leadership,
+    leases,
+    machines,
+    quotas,
+    tasks,
+    versions,
+)
+
+
+class Statements:
+    """SQL texts of the hot path that take tuples, each compiled once to the database's own SQL."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.journal = insert_text(dialect, journal)
+        self.jobs = _upsert(dialect, jobs)
+        self.versions = insert_text(dialect, versions)
+        self.versions_gone = _text(
+            dialect, delete(versions).where(versions.c.job == bindparam("gone")), ["gone"]
+        )
+        self.tasks = _upsert(dialect, tasks)
+        self.machines = _upsert(dialect, machines)
+        self.quotas = _upsert(dialect, quotas)
+        self.quotas_gone = _text(
+            dialect,
+            delete(quotas).where(quotas.c.user_name == bindparam("whose"), quotas.c.band == bindparam("in")),
+            ["whose", "in"],
+        )
+        self.leases = insert_text(dialect, leases)
+        self.leases_gone = _text(
+            dialect,
+            delete(leases).where(leases.c.job == bindparam("whose"), leases.c.idx == bindparam("at")),
+            ["whose", "at"],
+        )
+        self.handovers = _upsert(dialect, handovers)
+        self.handovers_gone = _text(
+            dialect,
+            delete(handovers).where(
+                handovers.c.job == bindparam("whose"), handovers.c.idx == bindparam("at")
+            ),
+            ["whose", "at"],
+        )
+        self.budgets = _upsert(dialect, budgets)
+        self.budgets_gone = _text(
+            dialect, delete(budgets).where(budgets.c.name == bindparam("gone")), ["gone"]
+        )
+        self.apps = _upsert(dialect, apps)
+        self.apps_gone = _text(dialect, delete(apps).where(apps.c.key == bindparam("gone")), ["gone"])
+        self.crons = _upsert(dialect, crons)
+        self.crons_gone = _text(dialect, delete(crons).where(crons.c.key == bindparam("gone")), ["gone"])
+        # (timeline, or None to leave it; epoch)
+        self.renew = _text(
+            dialect,
+            update(leadership)
+            .values(timeline=func.coalesce(bindparam("led"), leadership.c.timeline), renewed_at=func.now())
+            .where(leadership.c.epoch == bindparam("mine")),
+            ["led", "mine"],
+            written=["timeline", "renewed_at"],
+        )
+        # (job, first index that is no more)
+        self.tasks_gone = _text(
+            dialect,
+            delete(tasks).where(tasks.c.job == bindparam("gone"), tasks.c.idx >= bindparam("first")),
+            ["gone", "first"],
+        )
+        gone = delete(machines).where(machines.c.name == bindparam("gone"))
+        self.machines_gone = _text(dialect, gone, ["gone"])
+        self.jobs_gone = _text(dialect, delete(jobs).where(jobs.c.key == bindparam("gone")), ["gone"])
+
+
+_STATEMENTS: dict[str, Statements] = {}
+
+
+def statements_for(dialect: Dialect) -> Statements:
+    """Return those of a kind of database; a process compiles them once, however many stores it opens."""
+    if dialect.name not in _STATEMENTS:
+        _STATEMENTS[dialect.name] = Statements(dialect)
+    return _STATEMENTS[dialect.name]
+
+
+def insert_text(dialect: Dialect, table: Table) -> str:
+    """Return the statement that writes new rows of a table."""
+    return _text(dialect, insert(table), table.c.keys())
+
+
+def _upsert(dialect: Dialect, table: Table) -> str:
+    statement = (sqlite.insert if dialect.name == "sqlite" else postgresql.insert)(table)
+    keys = [column.name for column in table.primary_key]
+    written = {c.name: statement.excluded[c.name] for c in table.c if not c.primary_key}
+    return _text(dialect, statement.on_conflict_do_update(index_elements=keys, set_=written), table.c.keys())
+
+
+def _text(
+    dialect: Dialect, statement: ClauseElement, order: list[str], written: list[str] | None = None
+) -> str:
+    """Compile, and check that the values are taken in this order. ``written``: columns, where others."""
+    compiled = statement.compile(dialect=dialect, column_keys=written or order)
+    assert getattr(compiled, "positiontup", None) == order, "rows would not match the statement"
+    return str(compiled)

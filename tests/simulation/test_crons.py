@@ -1,0 +1,81 @@
+"""Crons among masters that die, fail over and stall, clocks that step, and people who change their mind."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from borgish.cell import decide_crons
+from borgish.cell.events import CronFired
+from borgish.sim import workload
+from borgish.sim.faults import NO_FAULTS, Faults
+from borgish.sim.world import CALM_SECONDS, World
+from borgish.spec.cron import CronSpec
+from tests.profiles import seeds
+
+MASTERS = msgspec.structs.replace(
+    NO_FAULTS,
+    master_dies_seconds=25.0,
+    master_stalls_seconds=20.0,
+    clock_steps_seconds=25.0,
+    session_lost_seconds=40.0,
+    task_lives_seconds=15.0,
+)
+
+
+@pytest.fixture(autouse=True)
+def _busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most of what people ask is about crons."""
+    monkeypatch.setattr(workload, "CRONS_SHARE", 0.8)
+
+
+def life(
+    seed: int, faults: Faults, masters: int = 1, calm_seconds: float = 120.0
+) -> tuple[tuple[str, ...], int]:
+    """Return what was wrong in one life, and how often a cron was dealt with."""
+    world = World(seed, machines=3, faults=faults, masters=masters, pause_seconds=2.5)
+    problems = world.run(150.0, calm_seconds).problems
+    entries = world.master.store.reopen().entries(0)
+    return problems, sum(isinstance(event, CronFired) for entry in entries for event in entry.events)
+
+
+@pytest.mark.parametrize("masters", [1, 3])
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=4, nightly=40))
+def test_what_is_due_begins_once_or_as_missed_says(seed: int, masters: int) -> None:
+    problems, fired = life(seed, MASTERS, masters)
+    assert problems == ()
+    assert fired
+
+
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=2, nightly=20))
+def test_among_all_faults(seed: int) -> None:
+    assert life(seed, Faults(), calm_seconds=CALM_SECONDS)[0] == ()
+
+
+def the_one_before_too(_spec: CronSpec, due: Sequence[float], _until: float) -> list[float]:
+    return [due[-1] - 10.0, due[-1]]
+
+
+PLANTED: dict[str, tuple[str, Any, str]] = {
+    "what was dealt with begins again": ("_chosen", the_one_before_too, "began runs for"),
+    "runs overlap that may not": ("_live", lambda _cell, _cron: [], "began runs for"),
+}
+
+
+@pytest.mark.parametrize("bug", PLANTED)
+def test_a_planted_bug_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, instead, words = PLANTED[bug]
+    monkeypatch.setattr(decide_crons, name, instead)
+    found = [problem for seed in range(6) for problem in life(seed, MASTERS)[0]]
+    assert any(words in problem for problem in found), found
+
+
+def test_instants_that_are_passed_over_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by a master that counts on from when it looked, rather than from what was due."""
+
+    def later(cron: str, last: float, following: float, *rest: Any) -> CronFired:
+        return CronFired(cron, last, following + 60.0, *rest)
+
+    monkeypatch.setattr(decide_crons, "CronFired", later)
+    assert any("comes first" in problem for problem in life(0, MASTERS)[0])

@@ -1,0 +1,72 @@
+"""``borgctl cron``, and files of crons: what is asked for and printed."""
+
+from pathlib import Path
+
+import pytest
+
+from borgish.spec.cron import read_cron
+from borgish.vocabulary import Missed, Outcome, Overlap, State
+from borgish.wire.api import Accepted
+from borgish.wire.api_crons import CronDetail, CronList, CronRunView, CronView
+from tests.unit.cli.conftest import Run
+from tests.unit.cli.samples import FakeMaster
+
+TEXT = "kind: cron\nname: nightly\nschedule: 0 2 * * *\ntime_zone: Europe/Berlin\nrun: [sh]\n"
+DUE = "2026-11-22T01:00:00.000Z"
+RUN = CronRunView("ann/nightly-20261122t0100", DUE, DUE, State.DEAD, Outcome.FAILED)
+CRON = CronView(
+    *("ann/nightly", "ann", "0 2 * * *", "Europe/Berlin", "2026-11-23T01:00:00.000Z", DUE, RUN, 3, 1, 5),
+    late_seconds=12.0,
+    among=3000,
+)
+DONE = Accepted(7, "ann/nightly", "done")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "nightly.yaml"
+    path.write_text(TEXT)
+    return path
+
+
+def test_the_list_says_what_became_of_it(
+    master: FakeMaster, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    master.answers["GET /v1/crons"] = CronList((CRON,))
+    assert run("cron", "list") == 0
+    shown = capsys.readouterr().out
+    for words in ("2026-11-23 02:00 CET", "dead (failed)", "2/5", "began 12s late, spread: 3000 crons"):
+        assert words in shown
+
+
+def test_one_is_shown_with_its_times_and_runs(
+    master: FakeMaster, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = read_cron(TEXT, "ann").job
+    times = ("2026-11-23T01:00:00.000Z", "2026-11-24T01:00:00.000Z")
+    detail = CronDetail(CRON, Overlap.FORBID, Missed.ONCE, times, (RUN,), job, DUE, "ann")
+    master.answers["GET /v1/crons"] = CronList((CRON,))
+    master.answers["GET /v1/crons/ann/nightly"] = detail
+    assert run("cron", "show", "nightly") == 0
+    shown = capsys.readouterr().out
+    for words in ("2026-11-24 02:00 CET", "ann/nightly-20261122t0100", "forbid", "2 kept, 1 live"):
+        assert words in shown
+
+
+@pytest.mark.parametrize("verb", ["run", "pause", "resume", "remove"])
+def test_what_is_asked_of_one(master: FakeMaster, run: Run, verb: str) -> None:
+    master.answers["GET /v1/crons"] = CronList((CRON,))
+    master.answers[f"POST /v1/crons/ann/nightly/{verb}"] = DONE
+    assert run("cron", verb, "nightly") == 0
+
+
+def test_a_file_is_checked_and_set(
+    master: FakeMaster, run: Run, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("job", "check", str(file)) == 0
+    shown = capsys.readouterr().out
+    assert "valid: cron ann/nightly, 1 task" in shown
+    assert shown.count("02:00:00 CE") == 5
+    master.answers["POST /v1/crons"] = DONE
+    assert run("job", "submit", str(file)) == 0, "there is nothing to follow"
+    assert master.asked[-1].body == TEXT.encode()
