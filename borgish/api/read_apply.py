@@ -21,11 +21,6 @@ def read_apply(body: bytes, caller: str, bands: Bands) -> ApplyApp:
         raise Invalid("the body is nested too deeply", "Send one JSON object") from None
     sources = [Source(source.name, source.text) for source in asked.sources]
     found = read_documents(sources, asked.user or caller, bands, asked.variables)
-    if found.crons:
-        raise Invalid(
-            f"{found.crons[0].key} is a cron, which no application has yet",
-            "set it by itself, with `borgctl job submit FILE`",
-        )
     name = asked.app or (found.app.name if found.app is not None else "")
     if not name:
         raise Invalid(
@@ -35,4 +30,5 @@ def read_apply(body: bytes, caller: str, bands: Bands) -> ApplyApp:
     app = found.app or AppSpec(name, found.user)
     app = msgspec.structs.replace(app, name=name)
     documents = tuple(Document(each.spec, each.named) for each in found.jobs)
-    return ApplyApp(app, documents, asked.prune, asked.take_over, checked_affected(asked))
+    allowed = checked_affected(asked)
+    return ApplyApp(app, documents, asked.prune, asked.take_over, allowed, found.crons)

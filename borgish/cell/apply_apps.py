@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from borgish.cell.events import AnyEvent, AppApplied, AppRemoved, AppRestored, Entry
 from borgish.cell.lifecycle import touch
 from borgish.cell.model import APP_VERSIONS_KEPT, App, AppVersion, Cell
@@ -11,7 +13,7 @@ from borgish.cell.owners import owners_after
 
 def _applied(cell: Cell, event: AppApplied, entry: Entry) -> None:
     key = event.app.key
-    present = AppVersion(event.app, event.documents, entry.at, entry.actor)
+    present = AppVersion(event.app, event.documents, entry.at, entry.actor, event.crons)
     app = cell.apps.get(key)
     if app is None:
         cell.apps[key] = App(key, entry.position, present, event.version)
@@ -53,6 +55,10 @@ def remove_app(cell: Cell, key: str) -> None:
     for job in cell.jobs.values():
         if job.app == key:
             _let_go(cell, job.key)
+    for cron in list(cell.crons.values()):
+        if cron.app == key:
+            cell.crons[cron.key] = msgspec.structs.replace(cron, app="")
+            cell.touched.crons.add(cron.key)
 
 
 def _renew(app: App, present: AppVersion, version: int) -> None:

@@ -5,6 +5,7 @@ where they share something (quotas, alloc sets, how many tasks may be stopped), 
 journal. A job that is refused refuses all of them, and every refusal is named.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -12,8 +13,19 @@ import msgspec
 from borgish.cell.admission import admit_together, job_warnings
 from borgish.cell.affected import check_affected, stopped_with
 from borgish.cell.allocs import check_inside, evicted_with, is_alloc_set
-from borgish.cell.commands import ApplyApp, Decision, KillApp, RemoveApp, RunApp, UndoApp
-from borgish.cell.events import AnyEvent, AppApplied, AppRemoved, JobSubmitted, TasksEnded, TasksResubmitted
+from borgish.cell.commands import ApplyApp, Decision, KillApp, RemoveApp, RunApp, SetCron, UndoApp
+from borgish.cell.crons import Cron
+from borgish.cell.decide_crons import set_cron
+from borgish.cell.events import (
+    AnyEvent,
+    AppApplied,
+    AppRemoved,
+    CronRemoved,
+    CronSet,
+    JobSubmitted,
+    TasksEnded,
+    TasksResubmitted,
+)
 from borgish.cell.failing import forgotten
 from borgish.cell.lifecycle import TaskEvent, allows, movable
 from borgish.cell.lookup import find_app
@@ -28,6 +40,7 @@ from borgish.clock import Now
 from borgish.errors import Conflict, NotFound, Refused
 from borgish.spec.app import AppSpec, Document
 from borgish.spec.changes import TaskChange, task_change
+from borgish.spec.cron import CronSpec
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Ending, JobKind, State
 
@@ -50,12 +63,23 @@ class JobChange(msgspec.Struct, frozen=True):
     stopped: int = 0  # running tasks that end with it
 
 
+class CronChange(msgspec.Struct, frozen=True):
+    """What an ``apply`` means for one cron, in the words of a ``JobChange``."""
+
+    cron: str
+    what: str
+    events: tuple[AnyEvent, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
 class AppPlan(msgspec.Struct, frozen=True):
-    """What an ``apply`` would do. ``orphans``: jobs of the application that have no document and stay."""
+    """What an ``apply`` would do. ``orphans``: jobs and crons of the application that have no document and
+    stay."""
 
     app: AppSpec
     version: int
     changes: tuple[JobChange, ...]
+    crons: tuple[CronChange, ...]
     events: tuple[AnyEvent, ...]
     orphans: tuple[str, ...] = ()
 
@@ -63,6 +87,11 @@ class AppPlan(msgspec.Struct, frozen=True):
 def members(cell: Cell, app: str) -> list[Job]:
     """Return the jobs of an application, in order of their names. Walks over the jobs of the cell."""
     return sorted((job for job in cell.jobs.values() if job.app == app), key=lambda job: job.key)
+
+
+def crons_of(cell: Cell, app: str) -> list[Cron]:
+    """Return the crons of an application, in order of their names."""
+    return sorted((cron for cron in cell.crons.values() if cron.app == app), key=lambda cron: cron.key)
 
 
 # Apply and undo
@@ -88,7 +117,9 @@ def undo(cell: Cell, observed: Observed, command: UndoApp, actor: str, now: Now)
         hint = f"earlier versions that are kept: {kept}; `borgctl app history {app.key}`"
         raise NotFound(missing, hint)
     before = app.earlier[number]
-    again = ApplyApp(before.spec, before.documents, True, command.take_over, command.max_affected)
+    again = ApplyApp(
+        before.spec, before.documents, True, command.take_over, command.max_affected, before.crons
+    )
     decision = apply(cell, observed, again, actor, now)
     if not decision.events:
         return decision
@@ -102,10 +133,16 @@ def plan_apply(cell: Cell, command: ApplyApp, actor: str, now: Now) -> AppPlan:
     app, own = cell.apps.get(key), {document.key for document in documents}
     beside = {document.key: document.spec for document in documents}
     changes: list[JobChange] = []
+    crons: list[CronChange] = []
     refusals: list[Refused] = []
     for document in documents:
         try:
             changes.append(_change(cell, document, command, actor, now, beside))
+        except Refused as refused:
+            refusals.append(refused)
+    for spec in command.crons:
+        try:
+            crons.append(_cron_change(cell, spec, command, actor, now))
         except Refused as refused:
             refusals.append(refused)
     try:
@@ -113,7 +150,9 @@ def plan_apply(cell: Cell, command: ApplyApp, actor: str, now: Now) -> AppPlan:
     except Refused as refused:
         refusals.append(refused)
     if refusals:
-        raise _all(refusals, len(documents))
+        raise _all(refusals, len(documents) + len(command.crons))
+    named = {spec.key for spec in command.crons}
+    without_crons = [cron.key for cron in crons_of(cell, key) if cron.key not in named]
     without = [job for job in members(cell, key) if job.key not in own]
     if command.prune:
         _check_unused(cell, key, without)
@@ -121,17 +160,46 @@ def plan_apply(cell: Cell, command: ApplyApp, actor: str, now: Now) -> AppPlan:
         changes += (
             _ended(cell, job, actor) for job in sorted(without, key=lambda job: not is_alloc_set(job))
         )
+        crons += (CronChange(each, "removed", (CronRemoved(each),)) for each in without_crons)
     _check_quotas(cell, changes, now)
     check_affected(cell, sum(change.stopped for change in changes), command.max_affected)
-    is_same = app is not None and (app.spec, app.present.documents) == (command.app, documents)
+    content = (command.app, documents, command.crons)
+    is_same = app is not None and app.present.content == content
     version = 1 if app is None else app.version + (not is_same)
     left = tuple(job.key for job in without) if command.prune else ()
     events = [event for change in changes for event in change.events]
+    events += (event for cron in crons for event in cron.events)
     joins = any((job := cell.jobs.get(each)) is not None and job.app != key for each in own)
     if events or left or joins or not is_same:
-        events.append(AppApplied(command.app, documents, version, left))
-    orphans = () if command.prune else tuple(job.key for job in without)
-    return AppPlan(command.app, version, tuple(changes), tuple(events), orphans)
+        events.append(AppApplied(command.app, documents, version, left, crons=command.crons))
+    orphans = () if command.prune else (*(job.key for job in without), *without_crons)
+    return AppPlan(command.app, version, tuple(changes), tuple(crons), tuple(events), orphans)
+
+
+def _cron_change(cell: Cell, spec: CronSpec, command: ApplyApp, actor: str, now: Now) -> CronChange:
+    before, app = cell.crons.get(spec.key), cell.apps.get(command.app.key)
+    if before is not None and not command.take_over:
+        if before.app not in ("", command.app.key):
+            raise Conflict(
+                f"the cron {spec.key} belongs to the application {before.app}",
+                "remove it from one of the two, or take it over with --take-over",
+            )
+        applied = {each.key: each for each in app.present.crons} if app is not None else {}
+        is_own = before.by == actor if not before.app else applied.get(spec.key) == before.spec
+        if not is_own and before.spec != spec:
+            raise Conflict(
+                f"the cron {spec.key} is not as it was applied: {before.by} changed it since",
+                f"`borgctl cron show {spec.key}` shows it; --take-over makes it what the file says",
+            )
+    decision = set_cron(cell, Observed(), SetCron(spec), actor, now)
+    crons = [event.cron for event in decision.events if isinstance(event, CronSet)]
+    if before is not None and not crons:
+        if before.app == command.app.key:
+            return CronChange(spec.key, "unchanged")
+        crons = [before]
+    events = tuple(CronSet(msgspec.structs.replace(cron, app=command.app.key)) for cron in crons)
+    times = (decision.text.partition("; ")[2],) if decision.events else ()
+    return CronChange(spec.key, "updated" if before else "created", events, (*decision.notes, *times))
 
 
 def _change(
@@ -269,9 +337,7 @@ def plan_words(plan: AppPlan) -> str:
     """Return what an ``apply`` does, in one sentence."""
     if not plan.events:
         return f"{plan.app.key} is there already, exactly like this"
-    found: dict[str, int] = {}
-    for change in plan.changes:
-        found[change.what] = found.get(change.what, 0) + 1
+    found = Counter([*(change.what for change in plan.changes), *(cron.what for cron in plan.crons)])
     counts = ", ".join(f"{count} {what}" for what, count in found.items()) or "no jobs"
     return f"{plan.app.key} applied, version {plan.version}: {counts}"
 
@@ -279,6 +345,8 @@ def plan_words(plan: AppPlan) -> str:
 def _notes(plan: AppPlan) -> Iterator[str]:
     for change in plan.changes:
         yield from (f"{change.job}: {note}" for note in change.notes)
+    for cron in plan.crons:
+        yield from (f"{cron.cron}: {note}" for note in cron.notes)
     if plan.orphans:
         names = _joined(plan.orphans)
         yield f"not in the files, and left as it is: {names}; --prune ends it"
@@ -323,7 +391,8 @@ def run(cell: Cell, _o: Observed, command: RunApp, actor: str, now: Now) -> Deci
     check_order(cell, {change.job: change.spec for change in changes})
     _check_quotas(cell, changes, now)
     events = [event for change in changes for event in change.events]
-    applied = AppApplied(app.spec, app.present.documents, app.version, elsewhere=elsewhere)
+    present = app.present
+    applied = AppApplied(app.spec, present.documents, app.version, elsewhere=elsewhere, crons=present.crons)
     text = f"{app.key} runs: {', '.join(key.partition('/')[2] for key in stages)}"
     return Decision((*events, applied), app.key, text)
 
@@ -364,11 +433,13 @@ def waits_for(spec: JobSpec) -> Iterator[str]:
 
 
 def kill(cell: Cell, _o: Observed, command: KillApp, actor: str, _now: Now) -> Decision:
-    """End all jobs of an application."""
+    """End all jobs of an application, and its crons with their runs."""
     app = find_app(cell, command.app)
-    events: list[AnyEvent] = []
+    crons = [cron.key for cron in crons_of(cell, app.key)]
+    events: list[AnyEvent] = [CronRemoved(key) for key in crons]
     tasks = stopped = 0
-    for job in sorted(members(cell, app.key), key=lambda job: not is_alloc_set(job)):
+    runs = [cell.jobs[key] for cron in crons for key in sorted(cell.runs.get(cron, ()))]
+    for job in sorted((*members(cell, app.key), *runs), key=lambda job: not is_alloc_set(job)):
         chosen = movable(job, range(len(job.tasks)), TaskEvent.KILL)
         if chosen:
             reason = f"killed by {actor} with {app.key}"
@@ -378,7 +449,8 @@ def kill(cell: Cell, _o: Observed, command: KillApp, actor: str, _now: Now) -> D
     if not events:
         return Decision((), app.key, "nothing to kill: all of it is dead already")
     check_affected(cell, stopped, command.max_affected)
-    return Decision(tuple(events), app.key, f"{task_count(tasks)} of {app.key} killed")
+    removed = f", and its crons removed: {_joined(crons)}" if crons else ""
+    return Decision(tuple(events), app.key, f"{task_count(tasks)} of {app.key} killed{removed}")
 
 
 def remove(cell: Cell, _o: Observed, command: RemoveApp, _actor: str, _now: Now) -> Decision:
@@ -390,4 +462,5 @@ def remove(cell: Cell, _o: Observed, command: RemoveApp, _actor: str, _now: Now)
             f"{_joined(live)} of {app.key} {'is' if len(live) == 1 else 'are'} not over",
             f"end it first with `borgctl app kill {app.key}`",
         )
-    return Decision((AppRemoved(app.key),), app.key, f"{app.key} removed")
+    crons = (CronRemoved(cron.key) for cron in crons_of(cell, app.key))
+    return Decision((*crons, AppRemoved(app.key)), app.key, f"{app.key} removed")

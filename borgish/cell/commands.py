@@ -101,10 +101,10 @@ class ResumeUpdate(Command, frozen=True, tag=True):
 
 
 class ApplyApp(Command, frozen=True, tag=True):
-    """Make an application what these documents say (kubectl apply): all of its jobs, or nothing.
+    """Make an application what these documents say (kubectl apply): all of its jobs and crons, or nothing.
 
-    ``prune``: its jobs that have no document any more end. ``take_over``: also fields that somebody else set,
-    and jobs of other applications. ``max_affected``: see ``KillTasks``.
+    ``prune``: those of them that have no document any more end. ``take_over``: also fields that somebody else
+    set, and jobs of other applications. ``max_affected``: see ``KillTasks``.
     """
 
     app: AppSpec
@@ -112,6 +112,7 @@ class ApplyApp(Command, frozen=True, tag=True):
     prune: bool = False
     take_over: bool = False
     max_affected: int | None = None
+    crons: tuple[CronSpec, ...] = ()
 
 
 class UndoApp(Command, frozen=True, tag=True):
@@ -135,7 +136,7 @@ class RunApp(Command, frozen=True, tag=True):
 
 
 class KillApp(Command, frozen=True, tag=True):
-    """End all jobs of an application. ``max_affected``: see ``KillTasks``."""
+    """End all jobs of an application, and its crons with their runs. ``max_affected``: see ``KillTasks``."""
 
     app: str
     max_affected: int | None = None

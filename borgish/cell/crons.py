@@ -29,6 +29,7 @@ class Cron(msgspec.Struct, frozen=True, omit_defaults=True):
     late_seconds: float = 0.0  # so long after ``last`` it was dealt with
     among: int = 0  # so many were due then, more than begin in a second; 0: as many as do
     generation: int = 0  # see ``cell.generations``
+    app: str = ""  # the key of the application that it belongs to; "": none
 
     @property
     def key(self) -> str:

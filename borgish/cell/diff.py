@@ -238,15 +238,21 @@ def document_differences(old: AppVersion, new: AppVersion) -> Iterator[str]:
         before, after = getattr(old.spec, name), getattr(new.spec, name)
         if before != after:
             yield f"{name}: {_pairs(before) or 'none'} -> {_pairs(after) or 'none'}"
-    was = {document.key: document for document in old.documents}
-    now = {document.key: document for document in new.documents}
+    was = {document.key: document.spec for document in old.documents}
+    now = {document.key: document.spec for document in new.documents}
     for key in sorted(was.keys() | now.keys()):
         if key not in was:
             yield f"{key}: added"
         elif key not in now:
             yield f"{key}: removed"
-        elif was[key].spec != now[key].spec:
-            yield from (f"{key}: {line}" for line in differences(was[key].spec, now[key].spec))
+        elif was[key] != now[key]:
+            yield from (f"{key}: {line}" for line in differences(was[key], now[key]))
+    crons, crons_now = ({cron.key: cron for cron in version.crons} for version in (old, new))
+    for key in sorted(crons.keys() | crons_now.keys()):
+        if key not in crons or key not in crons_now:
+            yield f"{key}: cron {'added' if key in crons_now else 'removed'}"
+        elif crons[key] != crons_now[key]:
+            yield f"{key}: cron changed"
 
 
 _CRON = (
@@ -259,6 +265,7 @@ _CRON = (
     _Aspect("last", lambda cron: cron.last, _moment_or_never),
     _Aspect("next", lambda cron: cron.next, _moment_or_never),
     _Aspect("note", lambda cron: cron.note),
+    _Aspect("application", lambda cron: cron.app or "none"),
 )
 
 

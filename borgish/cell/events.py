@@ -26,6 +26,7 @@ from borgish.cell.model import (
 from borgish.cell.quotas import Quota
 from borgish.resources import Resources
 from borgish.spec.app import AppSpec, Document
+from borgish.spec.cron import CronSpec
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Ending, Eviction, HandoverCause, Hold, RolloutKind, Runtime
 
@@ -100,6 +101,7 @@ class AppApplied(Event, frozen=True, tag=True):
     version: int
     left: tuple[str, ...] = ()  # jobs that belong to it no more
     elsewhere: tuple[str, ...] = ()  # of the documents, those whose jobs belong to another application
+    crons: tuple[CronSpec, ...] = ()
 
 
 class AppRemoved(Event, frozen=True, tag=True):

@@ -323,6 +323,9 @@ def jobs_belong_to_applications(cell: Cell) -> Iterator[str]:
     for key, job in cell.jobs.items():
         if job.app and (job.app not in cell.apps or job.app.partition("/")[0] != job.spec.user):
             yield f"{key} belongs to {job.app}, which is not there, or another user's"
+    for key, cron in cell.crons.items():
+        if cron.app and (cron.app not in cell.apps or cron.app.partition("/")[0] != cron.spec.user):
+            yield f"the cron {key} belongs to {cron.app}, which is not there, or another user's"
     for key, app in cell.apps.items():
         if app.key != key or app.spec.key != key or max(app.earlier, default=0) >= app.version:
             yield f"the application {key} is {app.spec.key}, version {app.version} after {[*app.earlier]}"

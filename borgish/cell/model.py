@@ -15,6 +15,7 @@ from borgish.cell.links import Links
 from borgish.cell.quotas import Demand, Quota
 from borgish.resources import Resources
 from borgish.spec.app import AppSpec, Document
+from borgish.spec.cron import CronSpec
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import (
     FAILURES,
@@ -227,6 +228,12 @@ class AppVersion(msgspec.Struct, frozen=True):
     documents: tuple[Document, ...]
     at: float
     by: str
+    crons: tuple[CronSpec, ...] = ()
+
+    @property
+    def content(self) -> tuple[object, ...]:
+        """What its files say."""
+        return self.spec, self.documents, self.crons
 
 
 APP_VERSIONS_KEPT = 10

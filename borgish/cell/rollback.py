@@ -159,7 +159,7 @@ def _apps(now: Mapping[str, App], then: Mapping[str, App]) -> Iterator[AppRestor
         there = now.get(key)
         if there is None:
             yield AppRestored(key, before.uid, before.present, before.version, before.earlier)
-        elif (there.spec, there.present.documents) != (before.spec, before.present.documents):
+        elif there.present.content != before.present.content:
             yield AppRestored(key, before.uid, before.present, there.version + 1)
 
 
@@ -172,9 +172,10 @@ def _crons(now: Mapping[str, Cron], then: Mapping[str, Cron], at: float) -> Iter
     """Yield the crons of then: what is due from now on is, and what was dealt with stays so."""
     for key, before in sorted(then.items()):
         there = now.get(key)
-        if there is not None and (there.spec, bool(there.paused)) == (before.spec, bool(before.paused)):
+        same = there is not None and (there.spec, there.app) == (before.spec, before.app)
+        if there is not None and same and bool(there.paused) == bool(before.paused):
             continue
-        cron = before if there is None else msgspec.structs.replace(there, spec=before.spec)
+        cron = before if there is None else msgspec.structs.replace(there, spec=before.spec, app=before.app)
         following = 0.0 if before.paused else before.spec.times.after(max(at, cron.last))
         if there is not None and not there.paused and not before.paused and same_times(there.spec, cron.spec):
             following = there.next

@@ -23,6 +23,7 @@ from borgish.wire.api_apps import (
     AppVersionView,
     AppView,
 )
+from borgish.wire.api_crons import CronView
 
 if TYPE_CHECKING:
     from borgish.client import Client
@@ -301,6 +302,7 @@ def app_in_full(detail: AppDetail, *, wide: bool = False) -> str:
             ("in the way", view.reason),
             ("labels", ", ".join(f"{key}={value}" for key, value in view.labels.items())),
             ("applied", f"{age(view.applied_at)} ago by {view.applied_by}"),
+            ("crons", ", ".join(_cron_words(cron) for cron in detail.crons)),
             ("stages", ", ".join(stage.partition("/")[2] for stage in detail.stages)),
             ("not there", ", ".join(detail.missing)),
             ("not in files", ", ".join(detail.orphans)),
@@ -311,6 +313,11 @@ def app_in_full(detail: AppDetail, *, wide: bool = False) -> str:
         if detail.jobs
         else head
     )
+
+
+def _cron_words(cron: CronView) -> str:
+    due = f"next {cron.next}" if cron.next else f"paused by {cron.paused}" if cron.paused else "never due"
+    return f"{cron.name.partition('/')[2]} ({due})"
 
 
 def status_words(detail: AppDetail) -> str:

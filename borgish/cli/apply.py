@@ -43,7 +43,7 @@ UserOption = Annotated[
     str, typer.Option("--user", help="Owner of the jobs, if the files do not name one. Default: you.")
 ]
 
-_SIGNS = {"created": "+", "started again": "+", "ended": "-", "unchanged": "="}
+_SIGNS = {"created": "+", "started again": "+", "ended": "-", "removed": "-"}
 
 
 @apply_app.command()
@@ -86,6 +86,7 @@ def apply(
         show_one(plan, output, plan.app, lambda it, wide: planned(it, wide=wide))
         raise typer.Exit(DONE)
     ending = [change.job for change in plan.changes if change.what == "ended"]
+    ending += (change.cron for change in plan.crons if change.what == "removed")
     if ending and not yes:
         print_out(planned(plan))
         if not _asks(f"End {', '.join(ending)}?"):
@@ -139,9 +140,14 @@ def planned(plan: AppPlanView, *, wide: bool = False) -> str:
     """Return as people read it what an apply would do."""
     lines = [safe(plan.text.replace(" applied, version", ": would be version", 1))]
     unchanged = [change.job for change in plan.changes if change.what == "unchanged"]
+    unchanged += (change.cron for change in plan.crons if change.what == "unchanged")
     for change in plan.changes:
         if change.what != "unchanged":
             lines += _lines(change)
+    for cron in plan.crons:
+        if cron.what != "unchanged":
+            lines.append(safe(f"  {_SIGNS.get(cron.what, '~')} {cron.cron}: cron {cron.what}"))
+            lines += (safe(f"      note: {note}") for note in cron.notes)
     if unchanged:
         names = ", ".join(unchanged) if wide or len(unchanged) <= 3 else plural(len(unchanged), "job")
         lines.append(safe(f"  = {names}: unchanged"))

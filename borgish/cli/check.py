@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
+import yaml
 
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.cli.errors import DONE, USAGE, print_note
@@ -13,6 +14,7 @@ from borgish.cli.session import Session
 from borgish.cli.sources import Loaded, load
 from borgish.cli.submit import show_found, show_times
 from borgish.errors import Invalid, Mistake
+from borgish.spec.cron import write_cron
 from borgish.spec.documents import Documents, check_documents
 from borgish.spec.mistakes import quote, resource_typos
 from borgish.spec.variables import Variable
@@ -49,9 +51,10 @@ def check_paths(
     checked = read_paths(session, paths, user or session.who_asks(), variables)
     documents, mistakes, bands = checked.documents, checked.mistakes, checked.bands
     if documents is not None and form in (Form.JSON, Form.YAML) and not mistakes:
-        files = [app_file(documents.app)] if documents.app else []
-        files += [job_file(each.spec, bands) for each in documents.jobs]
-        print_out(as_json(files) if form is Form.JSON else "---\n".join(map(write_file, files)))
+        texts = [write_file(app_file(documents.app))] if documents.app else []
+        texts += (write_file(job_file(each.spec, bands)) for each in documents.jobs)
+        texts += (write_cron(cron, bands) for cron in documents.crons)
+        print_out(as_json(list(map(yaml.safe_load, texts))) if form is Form.JSON else "---\n".join(texts))
     elif documents is not None:
         _show(documents, form)
     if mistakes:

@@ -254,7 +254,7 @@ apps = Table(
     Column("applied_by", Text, nullable=False),
     Column("labels", JSON, nullable=False),
     Column("annotations", JSON, nullable=False),
-    Column("documents", JSON, nullable=False),  # the keys of its jobs, as its files name them
+    Column("documents", JSON, nullable=False),  # the keys of its jobs and crons, as its files name them
 )
 
 # Jobs that run on time (``cell.crons``).
@@ -279,6 +279,7 @@ crons = Table(
     Column("set_by", Text, nullable=False),
     Column("generation", BigInteger, nullable=False),
     Column("job", JSON, nullable=False),  # the specification of its runs
+    Column("app", Text, nullable=False, server_default=""),  # the application that it belongs to
 )
 
 # What tasks used, each row some machines' at a moment (``store.usage``): nothing of the cell follows from it.
@@ -500,7 +501,7 @@ def app_row(app: App) -> Row:
         without_nul(present.by),
         json_text(spec.labels),
         json_text(spec.annotations),
-        json_text([document.key for document in present.documents]),
+        json_text([*(each.key for each in present.documents), *(cron.key for cron in present.crons)]),
     )
 
 
@@ -526,6 +527,7 @@ def cron_row(cron: Cron) -> Row:
         without_nul(cron.by),
         cron.generation,
         json_text(spec.job),
+        cron.app,
     )
 
 

@@ -6,6 +6,7 @@ import msgspec
 
 from borgish.vocabulary import Outcome, State
 from borgish.wire.api import AsOf, JobView, MaxAffected, Page, documented
+from borgish.wire.api_crons import CronView
 
 SOURCES_MAX = 1000
 
@@ -65,6 +66,14 @@ class AppChangeView(msgspec.Struct, frozen=True, omit_defaults=True):
     notes: tuple[str, ...] = ()
 
 
+class AppCronChangeView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an application's files mean for one of its crons."""
+
+    cron: str
+    what: str  # created, updated, unchanged, removed
+    notes: tuple[str, ...] = ()
+
+
 class AppPlanView(msgspec.Struct, frozen=True, omit_defaults=True):
     """What would follow if an application were applied now. ``generation`` is that of what is there (its
     ``ETag``); 0: nothing."""
@@ -74,8 +83,9 @@ class AppPlanView(msgspec.Struct, frozen=True, omit_defaults=True):
     generation: int
     version: int  # that it would have
     changes: tuple[AppChangeView, ...] = ()
-    orphans: tuple[str, ...] = ()  # its jobs that have no document, and would stay
+    orphans: tuple[str, ...] = ()  # its jobs and crons that have no document, and would stay
     changed: bool = True  # false: it is so already
+    crons: tuple[AppCronChangeView, ...] = ()
 
 
 class AppView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -99,6 +109,7 @@ class AppView(msgspec.Struct, frozen=True, omit_defaults=True):
     labels: dict[str, str] = {}
     outcome: Outcome | None = None  # of one that is dead
     reason: str = ""  # the first thing in the way, with its job
+    crons: int = 0
 
 
 class AppList(msgspec.Struct, frozen=True):
@@ -119,6 +130,7 @@ class AppDetail(msgspec.Struct, frozen=True, omit_defaults=True):
     missing: tuple[str, ...] = ()
     orphans: tuple[str, ...] = ()
     as_of: AsOf | None = None
+    crons: tuple[CronView, ...] = ()
 
 
 class AppVersionView(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,4 +1,4 @@
-"""Applications: what they are, and which jobs are theirs."""
+"""Applications: what they are, and which jobs and crons are theirs."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -26,3 +26,4 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("key", name="apps_pkey"),
     )
     op.add_column("jobs", sa.Column("app", sa.Text, nullable=False, server_default=""))
+    op.add_column("crons", sa.Column("app", sa.Text, nullable=False, server_default=""))

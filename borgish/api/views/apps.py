@@ -1,11 +1,13 @@
 """Applications as the API shows them: in a list, complete, their versions, and what an apply would do."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from borgish.api.views.crons import cron_view
 from borgish.api.views.jobs import job_view
 from borgish.api.views.rollouts import update_words
 from borgish.api.views.tally import Tally
-from borgish.cell.apps import AppPlan, JobChange, members, plan_words
+from borgish.cell.apps import AppPlan, JobChange, crons_of, members, plan_words
 from borgish.cell.diff import document_differences
 from borgish.cell.model import App, AppVersion, Cell, Job
 from borgish.cell.observed import Observed
@@ -14,7 +16,14 @@ from borgish.spec.diff import differences
 from borgish.text import instant
 from borgish.vocabulary import JobKind, Outcome, State
 from borgish.wire.api import JobView, RefusalView
-from borgish.wire.api_apps import AppChangeView, AppDetail, AppPlanView, AppVersionView, AppView
+from borgish.wire.api_apps import (
+    AppChangeView,
+    AppCronChangeView,
+    AppDetail,
+    AppPlanView,
+    AppVersionView,
+    AppView,
+)
 
 Refusals = Mapping[str, Sequence[RefusalView]]
 
@@ -27,7 +36,11 @@ def app_views(
     for job in cell.jobs.values():
         if job.app in jobs:
             jobs[job.app].append(job)
-    return [app_view(app, _job_views(cell, observed, jobs[app.key], refusals, tally)) for app in apps]
+    crons = Counter(cron.app for cron in cell.crons.values())
+    return [
+        app_view(app, _job_views(cell, observed, jobs[app.key], refusals, tally), crons[app.key])
+        for app in apps
+    ]
 
 
 def _job_views(
@@ -36,8 +49,8 @@ def _job_views(
     return [job_view(cell, observed, job, refusals.get(job.key, ()), tally.up(job.key)) for job in jobs]
 
 
-def app_view(app: App, jobs: Sequence[JobView]) -> AppView:
-    """Return one line about an application with these jobs."""
+def app_view(app: App, jobs: Sequence[JobView], crons: int) -> AppView:
+    """Return one line about an application with these jobs, and so many crons."""
     running, pending = sum(job.running for job in jobs), sum(job.pending for job in jobs)
     state = State.RUNNING if running else State.PENDING if pending else State.DEAD
     up = [job.up for job in jobs]
@@ -60,6 +73,7 @@ def app_view(app: App, jobs: Sequence[JobView]) -> AppView:
         labels=app.spec.labels,
         outcome=_outcome(jobs) if state is State.DEAD else None,
         reason=next((f"{job.name}: {job.reason}" for job in _worst_first(jobs) if job.reason), ""),
+        crons=crons,
     )
 
 
@@ -82,16 +96,19 @@ def app_detail(cell: Cell, observed: Observed, app: App, refusals: Refusals, tal
     documents = [document.key for document in app.present.documents]
     ordered = [key for key in documents if key in there] + [key for key in there if key not in documents]
     jobs = _job_views(cell, observed, [there[key] for key in ordered], refusals, tally)
+    crons = crons_of(cell, app.key)
+    documents += (spec.key for spec in app.present.crons)
     return AppDetail(
-        app=app_view(app, jobs),
+        app=app_view(app, jobs, len(crons)),
         jobs=tuple(jobs),
         stages=tuple(
             document.key
             for document in app.present.documents
             if not document.spec.is_service and document.spec.kind is JobKind.JOB
         ),
-        missing=tuple(key for key in documents if key not in there),
-        orphans=tuple(key for key in there if key not in documents),
+        missing=tuple(key for key in documents if key not in there and key not in cell.crons),
+        orphans=tuple(key for key in (*there, *(cron.key for cron in crons)) if key not in documents),
+        crons=tuple(cron_view(cell, cron) for cron in crons),
     )
 
 
@@ -117,6 +134,7 @@ def app_plan_view(cell: Cell, plan: AppPlan) -> AppPlanView:
         changes=tuple(_change_view(cell, change) for change in plan.changes),
         orphans=plan.orphans,
         changed=bool(plan.events),
+        crons=tuple(AppCronChangeView(cron.cron, cron.what, cron.notes) for cron in plan.crons),
     )
 
 

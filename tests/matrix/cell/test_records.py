@@ -105,7 +105,7 @@ FIELDS: dict[type[Any], dict[str, str]] = {
         **dict.fromkeys(("rollout", "last_rollout", "disrupted"), NEITHER),
     },
     Cron: {
-        **dict.fromkeys(("spec", "last", "next", "paused", "note"), BOTH),
+        **dict.fromkeys(("spec", "last", "next", "paused", "note", "app"), BOTH),
         **dict.fromkeys(("at", "by", "late_seconds", "among", "generation"), IN_TABLE),
     },
     Budget: {"name": IN_TABLE, "generation": IN_TABLE, "where": BOTH, "max_unavailable": BOTH},

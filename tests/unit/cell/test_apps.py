@@ -10,10 +10,13 @@ from borgish.cell.commands import (
     KillTasks,
     PlaceTasks,
     RemoveApp,
+    RemoveCron,
     RollBack,
     RunApp,
+    RunCron,
     ScaleJob,
     SeenAttempt,
+    SetCron,
     SetQuota,
     SubmitJob,
     UndoApp,
@@ -29,6 +32,7 @@ from borgish.resources import Resources
 from borgish.spec.app import AppSpec, Document
 from borgish.spec.job import After, JobSpec, Restart
 from borgish.vocabulary import Band, Ending, JobKind, Ownership, Phase, RestartPolicy, State, Until
+from tests.unit.cell.crons import cron
 from tests.unit.cell.test_decide import NOW, Desk, spec
 
 SHOP = AppSpec("shop", "ann", {"team": "shop"})
@@ -376,3 +380,63 @@ def test_owners_after_keeps_since_when_a_field_is_its_own(desk: Desk) -> None:
     desk.do(applied(WEB))
     job = desk.cell.jobs["ann/web"]
     assert owners_after(job, WEB, KEY, 9000.0)["tasks"].at == NOW.wall
+
+
+# Crons
+
+
+NIGHTLY = cron("nightly")
+
+
+def test_crons_come_change_and_go_with_their_application(desk: Desk) -> None:
+    text, _ = desk.do(applied(WEB, crons=(NIGHTLY,)))
+    assert text == "ann/shop applied, version 1: 2 created"
+    assert desk.cell.crons["ann/nightly"].app == KEY
+    assert desk.do(applied(WEB, crons=(NIGHTLY,)))[1] == 0
+    other = msgspec.structs.replace(NIGHTLY, schedule="0 4 * * *")
+    assert desk.do(applied(WEB, crons=(other,)))[0] == "ann/shop applied, version 2: 1 unchanged, 1 updated"
+    desk.do(UndoApp(KEY))
+    assert desk.cell.crons["ann/nightly"].spec == NIGHTLY
+    desk.do(applied(WEB))
+    assert desk.cell.crons["ann/nightly"].app == KEY
+    desk.do(applied(WEB, prune=True))
+    assert not desk.cell.crons
+
+
+def test_a_cron_that_somebody_changed_is_a_conflict(desk: Desk) -> None:
+    desk.do(applied(WEB, crons=(NIGHTLY,)))
+    desk.do(SetCron(msgspec.structs.replace(NIGHTLY, schedule="0 4 * * *")), "bob")
+    with pytest.raises(Conflict, match="the cron ann/nightly is not as it was applied: bob changed it since"):
+        desk.do(applied(WEB, crons=(NIGHTLY,)))
+    desk.do(applied(WEB, crons=(NIGHTLY,), take_over=True))
+    assert desk.cell.crons["ann/nightly"].spec == NIGHTLY
+
+
+def test_a_cron_of_another_application_has_to_be_taken_over(desk: Desk) -> None:
+    desk.do(applied(WEB, crons=(NIGHTLY,)))
+    other = ApplyApp(AppSpec("other", "ann"), (), crons=(NIGHTLY,))
+    with pytest.raises(Conflict, match="the cron ann/nightly belongs to the application ann/shop"):
+        desk.do(other)
+    desk.do(msgspec.structs.replace(other, take_over=True))
+    assert desk.cell.crons["ann/nightly"].app == "ann/other"
+
+
+def test_kill_ends_the_runs_of_its_crons_too(desk: Desk) -> None:
+    desk.do(applied(WEB, crons=(NIGHTLY,)))
+    desk.do(RunCron("ann/nightly"))
+    assert desk.do(KillApp(KEY))[0] == "3 tasks of ann/shop killed, and its crons removed: ann/nightly"
+    assert all(job.state is State.DEAD for job in desk.cell.jobs.values())
+    assert not desk.cell.crons
+    desk.do(applied(WEB, crons=(NIGHTLY,)))
+    assert desk.cell.crons["ann/nightly"].next > NOW.wall
+
+
+def test_a_rollback_brings_crons_back_into_their_application(desk: Desk) -> None:
+    desk.do(applied(WEB, crons=(NIGHTLY,)))
+    then = copied(desk.cell)
+    desk.do(KillApp(KEY))
+    desk.do(RemoveApp(KEY))
+    roll_back(desk, then)
+    assert desk.cell.crons["ann/nightly"].app == KEY
+    desk.do(RemoveCron("ann/nightly"))
+    assert desk.do(applied(WEB, crons=(NIGHTLY,)))[0] == "ann/shop applied, version 1: 1 unchanged, 1 created"
