@@ -78,6 +78,8 @@ def owners_after(job: Job, document: Document, app: str, at: float) -> dict[str,
     others = _of_others(job, document, app, job.submitted_by)
     owners = {field: owner for field, owner in others if field not in named}
     for field in document.named:
+        if field in _FIXED:
+            continue
         before = job.owners.get(field)
         is_mine = before is not None and before.how is Ownership.APPLY and before.by == app
         owners[field] = before if is_mine and before is not None else Owner(app, Ownership.APPLY, at)

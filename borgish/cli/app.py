@@ -316,8 +316,10 @@ def app_in_full(detail: AppDetail, *, wide: bool = False) -> str:
 
 
 def _cron_words(cron: CronView) -> str:
-    due = f"next {cron.next}" if cron.next else f"paused by {cron.paused}" if cron.paused else "never due"
-    return f"{cron.name.partition('/')[2]} ({due})"
+    from borgish.cli.cron import due_text
+
+    due = f"next {due_text(cron.next, cron.time_zone)}" if cron.next else f"paused by {cron.paused}"
+    return f"{cron.name.partition('/')[2]} ({due if cron.next or cron.paused else 'never due'})"
 
 
 def status_words(detail: AppDetail) -> str:

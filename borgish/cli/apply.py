@@ -165,10 +165,10 @@ def _lines(change: AppChangeView) -> list[str]:
 
 
 def show_file_diff(
-    session: Session, paths: Sequence[Path], given: Sequence[str], app: str, form: Form
+    session: Session, paths: Sequence[Path], given: Sequence[str], asked: ApplyRequest, form: Form
 ) -> int:
     """Show what files would change; return the exit code."""
-    request = read_request(session, paths, given, ApplyRequest((), app))
+    request = read_request(session, paths, given, asked)
     if request is None:
         return USAGE
     plan = ask_for_plan(session.client(), request)

@@ -84,7 +84,7 @@ def _path(cron: str, *verb: str) -> str:
     return quoted("crons", *cron.split("/"), *verb)
 
 
-def _due(moment: str | None, time_zone: str) -> str:
+def due_text(moment: str | None, time_zone: str) -> str:
     """Return a moment as the clocks of a cron's time zone show it: ``2026-11-22 02:00 CET``."""
     if moment is None:
         return "-"
@@ -128,8 +128,8 @@ def _began_none(cron: CronView) -> bool:
 CRON_COLUMNS: tuple[Column[CronView], ...] = (
     Column("NAME", lambda cron: cron.name, _style),
     Column("SCHEDULE", lambda cron: cron.schedule),
-    Column("NEXT", lambda cron: _due(cron.next, cron.time_zone)),
-    Column("LAST", lambda cron: _due(cron.last, cron.time_zone)),
+    Column("NEXT", lambda cron: due_text(cron.next, cron.time_zone)),
+    Column("LAST", lambda cron: due_text(cron.last, cron.time_zone)),
     Column("RUN", lambda cron: _run_text(cron.run), _style),
     Column("KEPT", lambda cron: f"{cron.runs - cron.live}/{cron.keep}", right=True),
     Column("LIVE", lambda cron: str(cron.live), right=True),
@@ -151,7 +151,7 @@ def cron_in_full(detail: CronDetail) -> str:
     import shlex
 
     cron = detail.cron
-    times = [_due(each, cron.time_zone) for each in detail.times]
+    times = [due_text(each, cron.time_zone) for each in detail.times]
     parts = [
         fields(
             [
@@ -160,7 +160,7 @@ def cron_in_full(detail: CronDetail) -> str:
                 ("state", f"paused by {cron.paused}" if cron.paused else "active"),
                 ("next", times[0] if times else "never"),
                 *(("", each) for each in times[1:]),
-                ("last", f"{_due(cron.last, cron.time_zone)}" if cron.last else ""),
+                ("last", f"{due_text(cron.last, cron.time_zone)}" if cron.last else ""),
                 ("note", cron.note),
                 ("late", _late(cron)),
                 ("overlap", detail.overlap),

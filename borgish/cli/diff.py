@@ -14,6 +14,7 @@ from borgish.cli.session import session_of, single
 from borgish.cli.sources import VarOption
 from borgish.text import safe
 from borgish.wire.api import AsOf
+from borgish.wire.api_apps import ApplyRequest
 from borgish.wire.api_past import ChangeView, DiffView
 
 app = single()
@@ -42,6 +43,7 @@ def diff(
         ),
     ] = None,
     app_name: Annotated[str, typer.Option("--app", metavar="NAME", help="As of `borgctl apply`.")] = "",
+    user: Annotated[str, typer.Option("--user", help="As of `borgctl apply`.")] = "",
     var: VarOption = None,
     output: FormOption = Form.TABLE,
 ) -> None:
@@ -53,7 +55,8 @@ def diff(
     if files:
         from borgish.cli.apply import show_file_diff
 
-        raise typer.Exit(show_file_diff(session_of(context), files, var or [], app_name, output))
+        asked = ApplyRequest((), app_name, user)
+        raise typer.Exit(show_file_diff(session_of(context), files, var or [], asked, output))
     if not old:
         raise typer.BadParameter(f"name a moment, {MOMENTS}, or files with -f", param_hint="A")
     client = session_of(context).client(SECONDS_MAX)

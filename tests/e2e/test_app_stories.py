@@ -1,0 +1,108 @@
+"""Two applications, applied, changed, undone and pruned by a user's commands: a shop whose web site waits for
+its database, and a pipeline whose second stage fails the first time.
+
+What is said is in README.md: each line there is what a command here says, but for numbers.
+"""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cells import ROOT, RealCell
+from tests.e2e.watched import PATIENCE_SECONDS, tasks_of, watched_cell
+
+APPS = ROOT / "configs" / "apps"
+SHOP, PIPELINE = APPS / "shop.yaml", APPS / "pipeline.jsonnet"
+HEADING = "## Applications"
+PATIENCE = ("--timeout", f"{PATIENCE_SECONDS:g}s")
+ANN = ("--user", "ann")
+
+
+@pytest.fixture(scope="module")
+def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCell]:
+    with watched_cell(tmp_path_factory.mktemp("apps") / "cell", machines=3) as made:
+        yield made
+
+
+class Told:
+    """A cell, and all that its commands said."""
+
+    def __init__(self, cell: RealCell) -> None:
+        self.cell = cell
+        self.lines: list[str] = []
+
+    def __call__(self, *words: object, code: int = 0) -> str:
+        done = self.cell.borgctl(*words)
+        assert done.code == code, done
+        self.lines.extend((done.out + done.err).splitlines())
+        return done.out + done.err
+
+
+def test_the_stories_of_the_documentation(cell: RealCell) -> None:
+    say = Told(cell)
+    shop(cell, say)
+    pipeline(cell, say)
+    section = (ROOT / "README.md").read_text().split(HEADING, 1)[1].split("\n## ")[0]
+    block = re.findall(r"^    (?!\$ )(.*\S.*)$", section, re.M)
+    assert len(block) > 20
+    there = {normal(line) for line in say.lines}
+    assert [line for line in block if normal(line) not in there] == []
+
+
+def shop(cell: RealCell, say: Told) -> None:
+    first = say("apply", SHOP, *ANN, *PATIENCE)
+    assert "ann/shop applied, version 1: 3 created" in first
+    (db,), (web,) = tasks_of(cell, "ann/db").values(), tasks_of(cell, "ann/web").values()
+    assert web.attempt > db.attempt, "it was placed after the database was healthy"
+    assert cell.items("cron", "show", "clean-up")["cron"]["name"] == "ann/clean-up"
+
+    say("job", "scale", "web", 3)
+    cell.ok("app", "wait", "shop", *PATIENCE)
+    assert "exactly like this" in say("apply", SHOP, *ANN)
+    would = say("diff", "-f", SHOP, *ANN, "--var", "release=2")
+    assert "~ ann/web: updated" in would
+    changed = say("apply", SHOP, *ANN, "--var", "release=2")
+    assert "version 2: 2 unchanged, 1 updated" in changed
+    assert {task.version for task in tasks_of(cell, "ann/web").values()} == {2}
+    assert len(tasks_of(cell, "ann/web")) == 3, "the file does not say how many, and somebody did"
+    say("app", "status", "shop")
+    say("app", "undo", "shop")
+    say("app", "history", "shop")
+
+    say("job", "show", "web", "--owners")
+    cell.ok("job", "scale", "db", 2)
+    taken = cell.folder.parent / "taken.yaml"
+    taken.write_text(SHOP.read_text().replace("name: db\n", "name: db\ntasks: 1\n"))
+    say("apply", taken, *ANN, code=1)
+    say("apply", taken, *ANN, *PATIENCE, "--take-over")
+    assert len(tasks_of(cell, "ann/db")) == 1
+
+    smaller = cell.folder.parent / "smaller.yaml"
+    smaller.write_text(SHOP.read_text().partition("---\nkind: cron")[0])
+    assert "not in the files" in say("apply", smaller, *ANN, "--dry-run")
+    asked = say("apply", smaller, *ANN, "--prune", code=1)
+    assert "nothing was applied: this would end" in asked
+    say("apply", smaller, *ANN, *PATIENCE, "--prune", "--yes")
+    assert cell.items("cron", "list") == []
+    say("app", "kill", "shop")
+    say("app", "remove", "shop")
+
+
+def pipeline(cell: RealCell, say: Told) -> None:
+    failed = say("apply", PIPELINE, *ANN, code=1)
+    assert "row 17 has no date" in failed
+    say("app", "status", "pipeline", code=1)
+    mended = say("apply", PIPELINE, *ANN, "--var", "strict=false", *PATIENCE)
+    assert "version 2: 2 unchanged, 1 started again" in mended
+    cell.ok("app", "wait", "pipeline", "--for", "finished", *PATIENCE)
+    say("app", "run", "pipeline", *PATIENCE)
+    again = say("app", "run", "pipeline", "--from", "transform", *PATIENCE)
+    assert "ann/pipeline runs: transform, load" in again
+    say("app", "list")
+
+
+def normal(text: str) -> str:
+    """Return a line without what differs from run to run: numbers, times, and gaps of tables."""
+    text = re.sub(r"\d[\d:.-]*", "N", text.strip())
+    return re.sub(r"\s+", " ", text).replace("tasks", "task")
