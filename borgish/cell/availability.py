@@ -10,8 +10,9 @@ from collections.abc import Iterable, Set
 from typing import NamedTuple
 
 from borgish.cell.commands import SeenAttempt
-from borgish.cell.model import Cell, Job, Task, Touched
+from borgish.cell.model import Cell, Job, Task
 from borgish.cell.observed import Known, KnownBudget, KnownJob, Observed
+from borgish.cell.touched import Touched
 from borgish.clock import Now
 from borgish.vocabulary import Ending, JobKind, Phase, State, task_name
 

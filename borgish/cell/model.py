@@ -1,9 +1,7 @@
-"""A cell in memory: the records that are journalled and stored, the indexes that follow from them, and what
-was touched.
+"""A cell in memory: the records that are journalled and stored, and the indexes that follow from them.
 
-Only ``apply`` writes; everybody else reads. ``Touched`` is how a change travels on: the store writes those
-records, the scheduler reads those machines, the link makes those assignments anew. ``Task`` is the record
-there are 200,000 of, hence ``gc=False`` and plain fields.
+Only ``apply`` writes; everybody else reads. ``Task`` is the record there are 200,000 of, hence ``gc=False``
+and plain fields.
 """
 
 import msgspec
@@ -13,6 +11,7 @@ from borgish.cell.budgets import Budget, Freeze, Members
 from borgish.cell.crons import Cron, Due
 from borgish.cell.links import Links
 from borgish.cell.quotas import Demand, Quota
+from borgish.cell.touched import Touched
 from borgish.resources import Resources
 from borgish.spec.app import AppSpec, Document
 from borgish.spec.cron import CronSpec
@@ -463,45 +462,6 @@ class Snapshot(msgspec.Struct):
     handovers: Handovers = {}
     apps: dict[str, App] = {}  # by key
     crons: dict[str, Cron] = {}  # by key
-
-
-class Touched(msgspec.Struct):
-    """The names of what ``apply`` wrote to since last taken."""
-
-    jobs: set[str] = set()
-    tasks: dict[str, set[int]] = {}  # by job
-    machines: set[str] = set()  # their own record
-    quotas: set[str] = set()
-    budgets: set[str] = set()
-    crons: set[str] = set()
-    placements: set[str] = set()  # machines where a task came or went
-    machines_gone: set[str] = set()
-    jobs_gone: set[str] = set()
-    tasks_gone: dict[str, int] = {}  # by job: indexes from this one on are no more
-    versions: set[str] = set()  # jobs whose earlier versions are others
-    leases: dict[str, set[int]] = {}  # by job: indexes whose leases are others
-    handovers: dict[str, set[int]] = {}  # by job: indexes whose incoming attempts are others
-    apps: set[str] = set()
-
-    def __bool__(self) -> bool:
-        return any(getattr(self, name) for name in self.__struct_fields__)
-
-    def add(self, later: "Touched") -> None:
-        """Take in what was touched after this."""
-        self.machines -= later.machines_gone
-        for name in self.__struct_fields__:
-            there, more = getattr(self, name), getattr(later, name)
-            if isinstance(there, set):
-                there |= more
-                continue
-            for key, each in more.items():
-                known = there.get(key)
-                if known is None:
-                    there[key] = each
-                elif isinstance(each, set):
-                    known |= each
-                else:
-                    there[key] = min(known, each)
 
 
 def runs_of(jobs: dict[str, Job]) -> dict[str, set[str]]:

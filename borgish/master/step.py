@@ -6,8 +6,9 @@ import msgspec
 
 from borgish.cell.commands import Command
 from borgish.cell.events import Entry
-from borgish.cell.model import Cell, Touched
+from borgish.cell.model import Cell
 from borgish.cell.observed import Miss
+from borgish.cell.touched import Touched
 from borgish.errors import Refused
 from borgish.master.quarantine import Failure
 from borgish.wire.api import Accepted

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from borgish.cell.apply import apply_entry
 from borgish.cell.events import (
     AnyEvent,
+    Elected,
     Entry,
     JobChanged,
     JobReady,
@@ -43,6 +44,7 @@ def order_problems(
     monotonic."""
     cell, waiting, problems = Cell(Snapshot("judged")), Waiting(), []
     last = dict[str, float]()  # by job, when its records were last written to
+    orphans = Orphans()
     for entry in entries:
         at = decided_at[entry.position]
         for event in entry.events:
@@ -54,6 +56,7 @@ def order_problems(
                     if (why := _why_not_there(cell, each, machines, at))
                 ]
         apply_entry(cell, entry)
+        problems += orphans.after(cell, entry, at)
         for event in entry.events:
             _take(cell, waiting, event)
         waiting = {key: covered for key, covered in waiting.items() if _is_pending(cell, key, covered)}
@@ -66,6 +69,33 @@ def order_problems(
         if ended_at - max(last.get(name, 0.0) for name in named) >= SOON_SECONDS:
             problems += _for_no_reason(cell, job, machines, ended_at)
     return problems
+
+
+class Orphans:
+    """Jobs that live though their parents are over, and since when, while one master leads and acts."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, float] = {}
+        self._acted: set[str] = set()  # of these, those after which the master has done something else
+
+    def after(self, cell: Cell, entry: Entry, at: float) -> Iterator[str]:
+        """Yield what an entry shows to live too long."""
+        if any(isinstance(event, Elected | RolledBack) for event in entry.events):
+            self._since.clear()
+        found = {
+            child
+            for parent, children in cell.links.children.items()
+            if parent not in cell.jobs or cell.jobs[parent].state is State.DEAD
+            for child in children
+            if cell.jobs[child].state is not State.DEAD
+        }
+        self._since = {child: self._since.get(child, at) for child in found}
+        self._acted &= found
+        for child, since in self._since.items():
+            if since + 1.0 < at < since + SOON_SECONDS - 1.0:
+                self._acted.add(child)
+            elif at >= since + SOON_SECONDS and child in self._acted:
+                yield f"entry {entry.position}: {child} lives on, and its parent is over"
 
 
 def _too_early(waiting: Waiting, event: AnyEvent) -> Iterator[str]:

@@ -12,7 +12,8 @@ import msgspec
 
 from borgish.cell.apply import apply_entry
 from borgish.cell.events import Entry, follows
-from borgish.cell.model import Cell, Snapshot, Touched
+from borgish.cell.model import Cell, Snapshot
+from borgish.cell.touched import Touched
 from borgish.errors import Gone, Invalid, NotFound, StoreDamaged, UnsafeConfiguration
 from borgish.failpoints import reach
 from borgish.store.base import DAMAGED_HINT, CheckpointInfo

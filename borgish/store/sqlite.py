@@ -121,7 +121,10 @@ def open_read_only(path: Path) -> Connection:
 
 def _prepare(connection: sqlite3.Connection, _record: object) -> None:
     connection.isolation_level = None  # the driver begins no transactions of its own
-    _use_wal(connection)
+    try:
+        _use_wal(connection)
+    except UnicodeDecodeError as error:  # SQLite names what it cannot read, and that is no text
+        raise sqlite3.DatabaseError(f"malformed database schema: {error}") from error
     for pragma in _PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
 

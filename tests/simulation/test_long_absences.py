@@ -32,18 +32,17 @@ def test_a_master_is_away_for_an_hour(faults: Faults, monkeypatch: pytest.Monkey
         world.clock.run_until(60.0)
         world.clients.stop()
         world.clock.run_until(90.0)
-        before, starts, stops = alive(world), world.checker.starts, world.checker.stops
+        before = alive(world)
         assert before
         world.master.die()
         world.clock.run_until(80.0 + ABSENT_SECONDS)
         assert world.master.core is None
         if faults is NO_FAULTS:
-            assert (alive(world), world.checker.starts, world.checker.stops) == (before, starts, stops)
+            assert alive(world) == before
         else:
             assert any(run > before[key] for key, run in alive(world).items())
         world.clock.run_until(150.0 + ABSENT_SECONDS)
         assert world.master.core is not None
         if faults is NO_FAULTS:
-            # Exclusive tasks ended with their leases, and are started anew.
-            assert (alive(world), world.checker.stops) == (before, stops)
+            assert alive(world) == before
         assert world.checker.problems == world.master.problems == []

@@ -82,3 +82,18 @@ def came_back(file: Path, bodies: dict[int, str], *, exact: bool) -> bool:
     if done.checkpoint is not None:
         assert any(kept.name.startswith("cell.db.damaged-") for kept in file.parent.iterdir())
     return True
+
+
+def test_a_schema_that_is_no_text_any_more(tmp_path: Path) -> None:
+    """SQLite names what it cannot read, and what it names are bytes."""
+    file = tmp_path / "cell.db"
+    bodies = lived(f"sqlite:///{file}")
+    sound, at = file.read_bytes(), 0
+    for _ in range(6):
+        at = sound.index(b"CREATE TABLE ", at + 1)
+        data = bytearray(sound)
+        data[at + 2], data[at + 16] = 0xAC, 0xAC
+        for old in tmp_path.iterdir():
+            old.unlink()
+        file.write_bytes(data)
+        came_back(file, bodies, exact=False)

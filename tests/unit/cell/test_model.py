@@ -21,11 +21,11 @@ from borgish.cell.model import (
     Snapshot,
     Task,
     TaskLease,
-    Touched,
     Version,
     exit_text,
 )
 from borgish.cell.quotas import Quota, quota_key, split_quota_key
+from borgish.cell.touched import Touched
 from borgish.resources import Resources
 from borgish.spec.app import AppSpec
 from borgish.spec.job import Constraint
