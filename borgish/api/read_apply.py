@@ -8,6 +8,7 @@ from borgish.cell.commands import ApplyApp
 from borgish.errors import Invalid
 from borgish.spec.app import AppSpec, Document
 from borgish.spec.documents import Source, read_documents
+from borgish.spec.kinds import Wrong, name_of
 from borgish.wire.api_apps import ApplyRequest
 
 
@@ -27,6 +28,11 @@ def read_apply(body: bytes, caller: str, bands: Bands) -> ApplyApp:
             "these jobs have no application",
             "add a document `{kind: app, name: NAME}`, or name it with --app NAME",
         )
+    for option, given in (("app", name), ("user", found.user)):
+        try:
+            name_of(given)
+        except Wrong as wrong:
+            raise Invalid(f"{option}: {wrong.message}", wrong.hint) from None
     app = found.app or AppSpec(name, found.user)
     app = msgspec.structs.replace(app, name=name)
     documents = tuple(Document(each.spec, each.named) for each in found.jobs)

@@ -154,16 +154,20 @@ class Text(Leaf[str]):
 _NAME = re.compile(NAME_PATTERN)
 
 
+def name_of(text: str) -> str:
+    """Return a name that users choose, a DNS label. Raises Wrong for what is none."""
+    if not _NAME.fullmatch(text):
+        hint = "a name has 1 to 63 of a-z, 0-9 and -, and begins and ends with a letter or digit"
+        better = re.sub(r"[^a-z0-9]+", "-", text[:256].lower()).strip("-")[:63].strip("-")
+        raise Wrong(f"{quote(text)} is not a name", f"{hint}, like {better}" if better else hint)
+    return text
+
+
 class Name(Leaf[str]):
     """A name that users choose: a DNS label."""
 
     def of(self, found: Scalar) -> str:
-        text = found.text
-        if not _NAME.fullmatch(text):
-            hint = "a name has 1 to 63 of a-z, 0-9 and -, and begins and ends with a letter or digit"
-            better = re.sub(r"[^a-z0-9]+", "-", text[:256].lower()).strip("-")[:63].strip("-")
-            raise Wrong(f"{quote(text)} is not a name", f"{hint}, like {better}" if better else hint)
-        return text
+        return name_of(found.text)
 
     def schema(self) -> Schema:
         return {"type": "string", "pattern": f"^{NAME_PATTERN}$"}

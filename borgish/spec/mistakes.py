@@ -88,9 +88,12 @@ class Mistakes:
 
 
 def all_of(found: Iterable[Mistake]) -> Invalid:
-    """Return the error that carries the mistakes of several files, of which there must be one."""
+    """Return the error that carries the mistakes of several files, of which there must be one. One without a
+    file is about all of them."""
     mistakes = list(dict.fromkeys(found))
     first, files = mistakes[0], len({mistake.source for mistake in mistakes})
+    if not first.source:
+        return Invalid(first.message, first.hint, tuple(mistakes))
     count = "a mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
     if len(mistakes) > MISTAKES_MAX:
         count = f"more than {MISTAKES_MAX} mistakes"
