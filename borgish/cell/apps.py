@@ -6,7 +6,7 @@ journal. A job that is refused refuses all of them, and every refusal is named.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -99,12 +99,16 @@ def crons_of(cell: Cell, app: str) -> list[Cron]:
 
 def apply(cell: Cell, _o: Observed, command: ApplyApp, actor: str, now: Now) -> Decision:
     """Make an application what its documents say. Raises a ``Refused``, with nothing changed."""
-    plan = plan_apply(cell, command, actor, now)
+    return _decision(plan_apply(cell, command, actor, now))
+
+
+def _decision(plan: AppPlan) -> Decision:
     return Decision(plan.events, plan.app.key, plan_words(plan), tuple(_notes(plan)))
 
 
-def undo(cell: Cell, observed: Observed, command: UndoApp, actor: str, now: Now) -> Decision:
-    """Apply what an application was before. Raises NotFound where that is not known, and as ``apply``."""
+def undo(cell: Cell, _o: Observed, command: UndoApp, actor: str, now: Now) -> Decision:
+    """Apply what an application was before; what came to it since ends. Raises NotFound where that is not
+    known, and as ``apply``."""
     app = find_app(cell, command.app)
     number = command.version or max(app.earlier, default=0)
     kept = ", ".join(map(str, app.earlier)) or "none"
@@ -120,15 +124,23 @@ def undo(cell: Cell, observed: Observed, command: UndoApp, actor: str, now: Now)
     again = ApplyApp(
         before.spec, before.documents, True, command.take_over, command.max_affected, before.crons
     )
-    decision = apply(cell, observed, again, actor, now)
+    since = [*(version for at, version in app.earlier.items() if at > number), app.present]
+    came = {document.key for version in since for document in version.documents}
+    came.update(spec.key for version in since for spec in version.crons)
+    decision = _decision(plan_apply(cell, again, actor, now, prunable=came))
     if not decision.events:
         return decision
     text = f"{app.key} is version {number} again, as version {app.version + 1}"
     return msgspec.structs.replace(decision, text=f"{text}: {decision.text.partition(': ')[2]}")
 
 
-def plan_apply(cell: Cell, command: ApplyApp, actor: str, now: Now) -> AppPlan:
-    """Return what an ``apply`` does. Raises the ``Refused`` that it would be refused with."""
+def plan_apply(
+    cell: Cell, command: ApplyApp, actor: str, now: Now, prunable: Collection[str] | None = None
+) -> AppPlan:
+    """Return what an ``apply`` does. Raises the ``Refused`` that it would be refused with.
+
+    ``prunable``: of the jobs and crons without a document only these end; None: all.
+    """
     key, documents = command.app.key, command.documents
     app, own = cell.apps.get(key), {document.key for document in documents}
     beside = {document.key: document.spec for document in documents}
@@ -145,6 +157,7 @@ def plan_apply(cell: Cell, command: ApplyApp, actor: str, now: Now) -> AppPlan:
             crons.append(_cron_change(cell, spec, command, actor, now))
         except Refused as refused:
             refusals.append(refused)
+    changes = _over_with_parents(cell, changes)
     try:
         check_order(cell, {change.job: change.spec for change in changes if change.events})
     except Refused as refused:
@@ -154,6 +167,9 @@ def plan_apply(cell: Cell, command: ApplyApp, actor: str, now: Now) -> AppPlan:
     named = {spec.key for spec in command.crons}
     without_crons = [cron.key for cron in crons_of(cell, key) if cron.key not in named]
     without = [job for job in members(cell, key) if job.key not in own]
+    if prunable is not None:
+        without_crons = [each for each in without_crons if each in prunable]
+        without = [job for job in without if job.key in prunable]
     if command.prune:
         _check_unused(cell, key, without)
         # What is in an alloc is evicted with it, and ends after that.
@@ -226,7 +242,7 @@ def _change(
         return _submitted(cell, spec, job.version + (job.spec != spec), "started again", beside)
     check_kept(job)
     if msgspec.structs.replace(job.spec, tasks=job.tasks_wanted) == spec:
-        return _brought_back(cell, job)
+        return _brought_back(cell, job, beside)
     grown = range(len(job.tasks), spec.tasks)
     decision = decide_update(cell, job, spec, now, beside=beside, admitted=True)
     again = [each.indexes for each in decision.events if isinstance(each, TasksResubmitted)]
@@ -235,6 +251,26 @@ def _change(
     asking = sorted({*live, *grown}.union(*again))
     stopped = stopped_with(cell, job, range(spec.tasks, len(job.tasks)))
     return JobChange(key, what, spec, decision.events, asking, decision.notes, stopped)
+
+
+def _over_with_parents(cell: Cell, changes: Sequence[JobChange]) -> list[JobChange]:
+    """Leave over what ended with its parent, where that is over and is not started again: a service beside
+    a job that ran to completion has nothing to do any more."""
+    found = {change.job: change for change in changes}
+    is_over = True
+    while is_over:
+        is_over = False
+        for key, change in found.items():
+            parent = cell.jobs.get(change.spec.parent)
+            over = parent is not None and parent.state is State.DEAD
+            if over and change.what == "started again" and not _starts(found.get(change.spec.parent)):
+                found[key] = JobChange(key, "unchanged", cell.jobs[key].spec)
+                is_over = True
+    return list(found.values())
+
+
+def _starts(change: JobChange | None) -> bool:
+    return change is not None and bool(change.events)
 
 
 def _submitted(
@@ -256,14 +292,14 @@ def _runs_again(job: Job, spec: JobSpec, *, is_member: bool) -> bool:
     return any(task_change(job.spec, spec, index) >= TaskChange.RESTART for index in range(spec.tasks))
 
 
-def _brought_back(cell: Cell, job: Job) -> JobChange:
+def _brought_back(cell: Cell, job: Job, beside: Mapping[str, JobSpec]) -> JobChange:
     """A service that is as it should be gets back what was killed of it."""
     killed: tuple[int, ...] = ()
     if job.spec.is_service:
         killed = tuple(i for i in tasks_to_run(job) if job.tasks[i].ending is Ending.KILL)
     if not killed:
         return JobChange(job.key, "unchanged", job.spec)
-    check_inside(cell, job.spec)
+    check_inside(cell, job.spec, beside)
     tried = forgotten(cell, job, range(len(job.tasks)))
     live = [task.index for task in job.tasks if task.state is not State.DEAD]
     events: tuple[AnyEvent, ...] = (TasksResubmitted(job.key, killed, in_order=True), *tried)

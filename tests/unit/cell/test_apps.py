@@ -6,6 +6,7 @@ import pytest
 from borgish.cell.apply import apply_entry
 from borgish.cell.commands import (
     ApplyApp,
+    EndChildren,
     KillApp,
     KillTasks,
     PlaceTasks,
@@ -264,6 +265,18 @@ def test_undo_brings_back_what_was_and_ends_what_came(desk: Desk) -> None:
     assert desk.states("ann/db") == [State.PENDING]
 
 
+def test_undo_leaves_what_was_left_then(desk: Desk) -> None:
+    desk.do(applied(WEB, DB))
+    desk.do(applied(WEB))  # without --prune: db runs on
+    desk.do(applied(document(spec("web", run=("sleep", "2")), "tasks")))
+    desk.do(UndoApp(KEY))
+    assert desk.states("ann/db") == [State.PENDING]
+    desk.do(applied(WEB, document(spec("cache", 1))))
+    desk.do(applied(WEB))
+    desk.do(UndoApp(KEY, version=1))
+    assert desk.states("ann/cache") == [State.DEAD]  # it came since
+
+
 def test_undo_names_what_there_is(desk: Desk) -> None:
     with pytest.raises(NotFound, match="there is no application ann/shop"):
         desk.do(UndoApp(KEY))
@@ -380,6 +393,29 @@ def test_owners_after_keeps_since_when_a_field_is_its_own(desk: Desk) -> None:
     desk.do(applied(WEB))
     job = desk.cell.jobs["ann/web"]
     assert owners_after(job, WEB, KEY, 9000.0)["tasks"].at == NOW.wall
+
+
+def test_what_ended_with_its_parent_stays_over_while_that_is(desk: Desk) -> None:
+    main, side = document(batch("main")), document(spec("side", 1, parent="ann/main"))
+    pane = document(spec("pane", 1, parent="ann/side"))
+    desk.do(applied(pane, main, side))
+    desk.do(PlaceTasks("ann/main", (0,), ("m1",)))
+    end(desk, "ann/main", Ending.FINISH)
+    desk.do(EndChildren({"ann/side": "ann/main"}))
+    desk.do(EndChildren({"ann/pane": "ann/side"}))
+    assert desk.do(applied(pane, main, side))[1] == 0
+    again = document(msgspec.structs.replace(main.spec, run=("sleep", "2")))
+    assert "3 started again" in desk.do(applied(pane, again, side))[0]
+
+
+def test_what_is_in_allocs_that_come_back_comes_back_with_them(desk: Desk) -> None:
+    room = document(spec("room", 1, run=(), kind=JobKind.ALLOC_SET))
+    web = document(spec("web", 2, inside="ann/room"))
+    desk.do(applied(web, room))
+    desk.do(KillTasks("ann/room"))
+    desk.do(KillTasks("ann/web", (0,)))
+    assert "2 started again" in desk.do(applied(web, room))[0]
+    assert desk.states() == [State.PENDING] * 2
 
 
 # Crons
