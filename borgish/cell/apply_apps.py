@@ -22,7 +22,7 @@ def _applied(cell: Cell, event: AppApplied, entry: Entry) -> None:
     cell.touched.apps.add(key)
     for document in event.documents:
         job = cell.jobs.get(document.key)
-        if job is not None and job.key not in event.elsewhere:
+        if job is not None:
             job.owners = owners_after(job, document, key, entry.at)
             job.app = key
             touch(cell, job, ())

@@ -32,7 +32,7 @@ from borgish.cell.lookup import find_app
 from borgish.cell.model import App, Cell, Job, task_count
 from borgish.cell.observed import Observed
 from borgish.cell.order import check_order, order_notes
-from borgish.cell.owners import OwnedByOther, merged
+from borgish.cell.owners import OwnedByOther, merged, without_conflicts
 from borgish.cell.rollback import same_version
 from borgish.cell.rollback_checks import check_kept
 from borgish.cell.update import decide_update, tasks_to_run
@@ -392,8 +392,8 @@ def _notes(plan: AppPlan) -> Iterator[str]:
 
 
 def run(cell: Cell, _o: Observed, command: RunApp, actor: str, now: Now) -> Decision:
-    """Submit the stages of an application again. Raises Conflict where one of them runs; what waits for
-    another one waits on, and so for what is submitted now."""
+    """Submit the stages of an application again, with what others have set of them since. Raises Conflict
+    where one of them runs; what waits for another one waits on, and so for what is submitted now."""
     app = find_app(cell, command.app)
     stages = {key: each for key, each in _stages(app, command.stage).items() if not _is_waiting(cell, key)}
     if not stages:
@@ -401,25 +401,23 @@ def run(cell: Cell, _o: Observed, command: RunApp, actor: str, now: Now) -> Deci
             f"all stages of {app.key} that this is about wait for other jobs",
             f"`borgctl app status {app.key}` says for which; name a stage before them with --from",
         )
-    elsewhere = tuple(
-        document.key
-        for document in app.present.documents
-        if (job := cell.jobs.get(document.key)) is not None and job.app not in ("", app.key)
-    )
-    if taken := [key for key in stages if key in elsewhere]:
-        raise Conflict(
-            f"{taken[0]} belongs to the application {cell.jobs[taken[0]].app}",
-            f"apply {app.key} again with --take-over",
-        )
+    for key in stages:
+        if (job := cell.jobs.get(key)) is not None and job.app not in ("", app.key):
+            raise Conflict(
+                f"{key} belongs to the application {job.app}", f"apply {app.key} again with --take-over"
+            )
     live = [key for key in stages if (job := cell.jobs.get(key)) and not allows(job.state, TaskEvent.SUBMIT)]
     if live:
         raise Conflict(
             f"{_joined(live)} of {app.key} {'runs' if len(live) == 1 else 'run'} already",
             f"`borgctl app wait {app.key} --for finished` waits for it, `borgctl app kill {app.key}` ends it",
         )
-    changes, beside = [], {key: document.spec for key, document in stages.items()}
-    for key, document in stages.items():
+    changes, documents = [], []
+    beside = {key: document.spec for key, document in stages.items()}
+    for key, stage in stages.items():
         job = cell.jobs.get(key)
+        document = without_conflicts(stage, job, app.key, actor)
+        documents.append(document)
         spec = merged(document, job, app.key, actor).spec
         check_inside(cell, spec)
         version = 1 if job is None else job.version + (job.spec != spec)
@@ -427,8 +425,7 @@ def run(cell: Cell, _o: Observed, command: RunApp, actor: str, now: Now) -> Deci
     check_order(cell, {change.job: change.spec for change in changes})
     _check_quotas(cell, changes, now)
     events = [event for change in changes for event in change.events]
-    present = app.present
-    applied = AppApplied(app.spec, present.documents, app.version, elsewhere=elsewhere, crons=present.crons)
+    applied = AppApplied(app.spec, tuple(documents), app.version)
     text = f"{app.key} runs: {', '.join(key.partition('/')[2] for key in stages)}"
     return Decision((*events, applied), app.key, text)
 

@@ -93,14 +93,14 @@ class JobForgotten(Event, frozen=True, tag=True):
 class AppApplied(Event, frozen=True, tag=True):
     """An application is this now. Its jobs follow from the events before this one.
 
-    With the same ``version`` as before it is what it was, and only its jobs were to be made so.
+    With the same ``version`` as before it is what it was, and only the jobs of these documents were to be
+    made so.
     """
 
     app: AppSpec
     documents: tuple[Document, ...]
     version: int
     left: tuple[str, ...] = ()  # jobs that belong to it no more
-    elsewhere: tuple[str, ...] = ()  # of the documents, those whose jobs belong to another application
     crons: tuple[CronSpec, ...] = ()
 
 

@@ -71,6 +71,13 @@ def merged(document: Document, job: Job | None, app: str, actor: str) -> Merged:
     return Merged(spec, tuple(conflicts))
 
 
+def without_conflicts(document: Document, job: Job | None, app: str, actor: str) -> Document:
+    """Return a document that leaves to others what they have set otherwise."""
+    theirs = {each.field for each in merged(document, job, app, actor).conflicts}
+    named = tuple(field for field in document.named if field not in theirs)
+    return msgspec.structs.replace(document, named=named)
+
+
 def owners_after(job: Job, document: Document, app: str, at: float) -> dict[str, Owner]:
     """Return the owners of a job's fields after its document was applied. ``job`` has the new specification
     already, and belongs to the application that it belonged to before."""

@@ -418,6 +418,23 @@ def test_what_is_in_allocs_that_come_back_comes_back_with_them(desk: Desk) -> No
     assert desk.states() == [State.PENDING] * 2
 
 
+def test_a_run_leaves_to_others_what_they_have_set(desk: Desk) -> None:
+    web = document(spec("web", priority=5), "priority")
+    step = document(batch("step", priority=5, labels={"a": "file"}), "priority", "labels.a")
+    desk.do(applied(web, step))
+    desk.do(SubmitJob(spec("web", priority=7)), "bob")
+    desk.do(KillTasks("ann/step"))
+    desk.do(SubmitJob(batch("step", priority=8, labels={"a": "file"})), "bob")
+    desk.do(KillTasks("ann/step"))
+    desk.do(RunApp(KEY))
+    jobs = desk.cell.jobs
+    assert [jobs[key].owners["priority"].by for key in ("ann/web", "ann/step")] == ["bob", "bob"]
+    assert jobs["ann/step"].spec.priority == 8
+    assert jobs["ann/step"].owners["labels.a"].by == KEY
+    with pytest.raises(Conflict, match="but bob set that by submit"):
+        desk.do(applied(web, step))
+
+
 # Crons
 
 
