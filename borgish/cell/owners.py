@@ -9,7 +9,7 @@ are is not given back: a file that does not say so leaves it to people and to wh
 Of a job that no application has applied yet, what is not noted here is of who submitted it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import msgspec
 
@@ -60,7 +60,7 @@ def merged(document: Document, job: Job | None, app: str, actor: str) -> Merged:
     conflicts = []
     for field, owner in _of_others(job, document, app, job.present.by):
         if field not in named:
-            spec = _with_value_of(spec, present, field)
+            spec = _with_value_of(spec, present, field, named)
         elif _value(spec, field) != _value(present, field) and (job.app or owner.by != actor):
             conflicts.append(OwnedByOther(field, owner, _difference(present, spec, field)))
     if "tasks" not in named:
@@ -139,12 +139,13 @@ def _is_set(spec: JobSpec, field: str) -> bool:
     return _value(spec, field) is not None
 
 
-def _with_value_of(spec: JobSpec, other: JobSpec, field: str) -> JobSpec:
-    """Return a specification with one field as another has it, and what follows from that field."""
+def _with_value_of(spec: JobSpec, other: JobSpec, field: str, named: Collection[str] = ()) -> JobSpec:
+    """Return a specification with one field as another has it, and what follows from that field, but for
+    what is named itself."""
     name, _, key = field.partition(".")
     attribute = _ATTRIBUTES[name]
     if not key:
-        along = [_ATTRIBUTES[each] for each, of in _FOLLOWING.items() if of == name]
+        along = [_ATTRIBUTES[each] for each, of in _FOLLOWING.items() if of == name and each not in named]
         return msgspec.structs.replace(spec, **{each: getattr(other, each) for each in (attribute, *along)})
     values = dict(getattr(spec, attribute))
     theirs = getattr(other, attribute)

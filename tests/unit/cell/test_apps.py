@@ -32,7 +32,7 @@ from borgish.errors import Conflict, NotFound, OverQuota
 from borgish.resources import Resources
 from borgish.spec.app import AppSpec, Document
 from borgish.spec.job import After, JobSpec, Restart
-from borgish.vocabulary import Band, Ending, JobKind, Ownership, Phase, RestartPolicy, State, Until
+from borgish.vocabulary import Appclass, Band, Ending, JobKind, Ownership, Phase, RestartPolicy, State, Until
 from tests.unit.cell.crons import cron
 from tests.unit.cell.test_decide import NOW, Desk, spec
 
@@ -433,6 +433,14 @@ def test_a_run_leaves_to_others_what_they_have_set(desk: Desk) -> None:
     assert jobs["ann/step"].owners["labels.a"].by == KEY
     with pytest.raises(Conflict, match="but bob set that by submit"):
         desk.do(applied(web, step))
+
+
+def test_what_follows_from_the_field_of_another_is_as_the_file_names_it(desk: Desk) -> None:
+    desk.do(applied(document(spec("web", appclass=Appclass.BATCH), "appclass")))
+    desk.do(SubmitJob(batch("web", appclass=Appclass.BATCH)), "bob")
+    desk.do(applied(document(spec("web", appclass=Appclass.LATENCY_SENSITIVE), "appclass")))
+    job = desk.cell.jobs["ann/web"].spec
+    assert (job.restart.policy, job.appclass) == (RestartPolicy.ON_FAILURE, Appclass.LATENCY_SENSITIVE)
 
 
 # Crons
