@@ -472,7 +472,8 @@ def kill(cell: Cell, _o: Observed, command: KillApp, actor: str, _now: Now) -> D
     events: list[AnyEvent] = [CronRemoved(key) for key in crons]
     tasks = stopped = 0
     runs = [cell.jobs[key] for cron in crons for key in sorted(cell.runs.get(cron, ()))]
-    for job in sorted((*members(cell, app.key), *runs), key=lambda job: not is_alloc_set(job)):
+    ending = {job.key: job for job in (*members(cell, app.key), *runs)}  # a run may be a member, too
+    for job in sorted(ending.values(), key=lambda job: not is_alloc_set(job)):
         chosen = movable(job, range(len(job.tasks)), TaskEvent.KILL)
         if chosen:
             reason = f"killed by {actor} with {app.key}"

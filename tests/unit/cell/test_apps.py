@@ -492,6 +492,14 @@ def test_kill_ends_the_runs_of_its_crons_too(desk: Desk) -> None:
     assert desk.cell.crons["ann/nightly"].next > NOW.wall
 
 
+def test_kill_ends_a_run_once_that_became_a_job_of_the_application(desk: Desk) -> None:
+    desk.do(applied(WEB, crons=(NIGHTLY,)))
+    desk.do(RunCron("ann/nightly"))
+    (run,) = desk.cell.runs["ann/nightly"]
+    desk.do(applied(WEB, document(desk.cell.jobs[run].spec), crons=(NIGHTLY,)))
+    assert desk.do(KillApp(KEY))[0].startswith("3 tasks of ann/shop killed")
+
+
 def test_a_rollback_brings_crons_back_into_their_application(desk: Desk) -> None:
     desk.do(applied(WEB, crons=(NIGHTLY,)))
     then = copied(desk.cell)
