@@ -64,12 +64,13 @@ def update_plan(cell: Cell, job: Job, spec: JobSpec) -> UpdatePlan:
     changes: dict[TaskChange, list[int]] = {}
     again, waiting, means = [], [], Changes(cell, job, spec)
     to_run = set(tasks_to_run(job))
+    becomes_service = spec.is_service and not job.spec.is_service  # of which no task is ever over
     for task in job.tasks[: spec.tasks]:
         if task.state is State.PENDING:
             waiting.append(task.index)
         elif task.state is State.RUNNING:
             changes.setdefault(means.of(task), []).append(task.index)
-        elif task.index in to_run and _runs_again(task, means):
+        elif task.index in to_run and (becomes_service or _runs_again(task, means)):
             again.append(task.index)
     return UpdatePlan(
         {change: tuple(indexes) for change, indexes in sorted(changes.items())}, tuple(again), tuple(waiting)

@@ -219,6 +219,19 @@ def test_what_waits_takes_the_new_version_at_no_cost() -> None:
     assert lived.cell.rolling == set()
 
 
+def test_all_tasks_run_of_what_becomes_a_service() -> None:
+    lived = Lived()
+    lived.do(SubmitJob(spec(tasks=3, restart=Restart(RestartPolicy.NEVER))))
+    lived.settle()
+    lived.ended(JOB, 0, Ending.FINISH)
+    lived.ended(JOB, 1, Ending.FAIL, 1)
+    service = spec(tasks=2)
+    lived.do(SubmitJob(service))
+    lived.settle()
+    assert lived.states() == [State.RUNNING] * 2
+    assert lived.do(SubmitJob(service)) == "ann/web is there already, exactly like this"
+
+
 def test_what_failed_or_was_killed_runs_again_and_what_finished_does_not() -> None:
     lived = Lived()
     once = Restart(RestartPolicy.NEVER)
