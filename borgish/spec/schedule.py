@@ -73,8 +73,8 @@ def is_time_zone(name: str) -> bool:
 
 @cache
 def time_zones() -> frozenset[str]:
-    """Return the names of all time zones."""
-    return frozenset(available_timezones())
+    """Return the names of all time zones, but for those that mean another on each host, or none."""
+    return frozenset(available_timezones() - {"localtime", "posixrules", "Factory"})
 
 
 def show_time(at: float, time_zone: str) -> str:
