@@ -237,7 +237,9 @@ def _change(
     spec = found.spec
     if allows(job.state, TaskEvent.SUBMIT):
         if not _runs_again(job, spec, is_member=job.app == app):
-            return JobChange(key, "unchanged", job.spec)
+            way = f"`borgctl app run {app} --from {job.spec.name}`"
+            notes = (f"it is over, and what is new of it counts when it runs again: {way}",)
+            return JobChange(key, "unchanged", job.spec, notes=notes if spec != job.spec else ())
         check_inside(cell, spec, beside)
         return _submitted(cell, spec, job.version + (job.spec != spec), "started again", beside)
     check_kept(job)

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from borgish.cell.apply import apply_entry
+from borgish.cell.apps import plan_apply
 from borgish.cell.commands import (
     ApplyApp,
     EndChildren,
@@ -263,6 +264,20 @@ def test_undo_brings_back_what_was_and_ends_what_came(desk: Desk) -> None:
     assert desk.cell.jobs["ann/db"].state is State.DEAD
     desk.do(UndoApp(KEY, 2))
     assert desk.states("ann/db") == [State.PENDING]
+
+
+def test_what_is_over_says_when_what_is_new_of_it_counts(desk: Desk) -> None:
+    desk.do(applied(document(batch("step"))))
+    desk.do(PlaceTasks("ann/step", (0,), ("m1",)))
+    end(desk, "ann/step", Ending.FINISH)
+    assert not plan_apply(desk.cell, applied(document(batch("step"))), "ann", NOW).changes[0].notes
+    larger = applied(document(msgspec.structs.replace(batch("step"), tasks=3), "tasks"))
+    (change,) = plan_apply(desk.cell, larger, "ann", NOW).changes
+    assert (change.what, len(change.notes)) == ("unchanged", 1)
+    assert "`borgctl app run ann/shop --from step`" in change.notes[0]
+    desk.do(larger)
+    desk.do(RunApp(KEY, "step"))
+    assert len(desk.states("ann/step")) == 3
 
 
 def test_undo_leaves_what_was_left_then(desk: Desk) -> None:
