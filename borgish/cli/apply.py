@@ -43,7 +43,7 @@ UserOption = Annotated[
     str, typer.Option("--user", help="Owner of the jobs, if the files do not name one. Default: you.")
 ]
 
-_SIGNS = {"created": "+", "started again": "+", "ended": "-", "removed": "-"}
+_SIGNS = {"created": "+", "started again": "+", "ended": "-", "removed": "-", "unchanged": "="}
 
 
 @apply_app.command()
@@ -139,20 +139,26 @@ def ask_for_plan(client: "Client", request: ApplyRequest) -> AppPlanView:
 def planned(plan: AppPlanView, *, wide: bool = False) -> str:
     """Return as people read it what an apply would do."""
     lines = [safe(plan.text.replace(" applied, version", ": would be version", 1))]
-    unchanged = [change.job for change in plan.changes if change.what == "unchanged"]
-    unchanged += (change.cron for change in plan.crons if change.what == "unchanged")
+    jobs = [change.job for change in plan.changes if _is_unchanged(change)]
+    crons = [change.cron for change in plan.crons if change.what == "unchanged"]
     for change in plan.changes:
-        if change.what != "unchanged":
+        if not _is_unchanged(change):
             lines += _lines(change)
     for cron in plan.crons:
         if cron.what != "unchanged":
             lines.append(safe(f"  {_SIGNS.get(cron.what, '~')} {cron.cron}: cron {cron.what}"))
             lines += (safe(f"      note: {note}") for note in cron.notes)
-    if unchanged:
-        names = ", ".join(unchanged) if wide or len(unchanged) <= 3 else plural(len(unchanged), "job")
+    if unchanged := [*jobs, *crons]:
+        counts = [plural(len(names), word) for names, word in ((jobs, "job"), (crons, "cron")) if names]
+        names = ", ".join(unchanged if wide or len(unchanged) <= 3 else counts)
         lines.append(safe(f"  = {names}: unchanged"))
     lines += (safe(f"  ? {job}: not in the files, stays; --prune ends it") for job in plan.orphans)
     return "\n".join(lines) + "\n"
+
+
+def _is_unchanged(change: AppChangeView) -> bool:
+    """Return whether nothing is to be said of a job, but that it stays as it is."""
+    return change.what == "unchanged" and not change.notes
 
 
 def _lines(change: AppChangeView) -> list[str]:

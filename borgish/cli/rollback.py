@@ -33,10 +33,10 @@ def rollback(
 ) -> None:
     """Make the cell again what it was to be at a moment.
 
-    Jobs, who is to run, cordons, taints, drains, quotas and budgets come back. Machines are those there are
-    now, a freeze stays, and a task that runs what it should goes on untouched. It is a new event on a new
-    timeline: nothing of the journal is lost, and a rollback can itself be rolled back. The cell is kept as a
-    checkpoint first.
+    Jobs, who is to run, applications, crons, cordons, taints, drains, quotas and budgets come back. Machines
+    are those there are now, a freeze stays, runs of crons are left alone, and a task that runs what it should
+    goes on untouched. It is a new event on a new timeline: nothing of the journal is lost, and a rollback can
+    itself be rolled back. The cell is kept as a checkpoint first.
     """
     from borgish.wire.api import Accepted
 
