@@ -458,13 +458,10 @@ def _stages(app: App, first: str) -> dict[str, Document]:
     chosen, before = {start}, 0
     while len(chosen) > before:
         before = len(chosen)
-        chosen |= {key for key, document in found.items() if chosen.intersection(waits_for(document.spec))}
+        chosen |= {
+            key for key, document in found.items() if any(each.job in chosen for each in document.spec.after)
+        }
     return {key: document for key, document in found.items() if key in chosen}
-
-
-def waits_for(spec: JobSpec) -> Iterator[str]:
-    """Yield the keys of the jobs after which a job is started."""
-    yield from (each.job for each in getattr(spec, "after", ()))
 
 
 def kill(cell: Cell, _o: Observed, command: KillApp, actor: str, _now: Now) -> Decision:
