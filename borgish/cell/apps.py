@@ -149,7 +149,7 @@ def plan_apply(
     refusals: list[Refused] = []
     for document in documents:
         try:
-            changes.append(_change(cell, document, command, actor, now, beside))
+            changes.append(_taken(cell, key, _change(cell, document, command, actor, now, beside)))
         except Refused as refused:
             refusals.append(refused)
     for spec in command.crons:
@@ -253,6 +253,15 @@ def _change(
     asking = sorted({*live, *grown}.union(*again))
     stopped = stopped_with(cell, job, range(spec.tasks, len(job.tasks)))
     return JobChange(key, what, spec, decision.events, asking, decision.notes, stopped)
+
+
+def _taken(cell: Cell, app: str, change: JobChange) -> JobChange:
+    """Return what becomes of a job, with a note where it is taken from another application."""
+    job = cell.jobs.get(change.job)
+    if job is None or job.app in ("", app):
+        return change
+    note = f"it belongs to the application {job.app}, and is taken from it"
+    return msgspec.structs.replace(change, notes=(*change.notes, note))
 
 
 def _over_with_parents(cell: Cell, changes: Sequence[JobChange]) -> list[JobChange]:

@@ -153,7 +153,11 @@ def test_a_job_of_another_application_has_to_be_taken_over(desk: Desk) -> None:
     other = ApplyApp(AppSpec("other", "ann"), (WEB,))
     with pytest.raises(Conflict, match="ann/web belongs to the application ann/shop"):
         desk.do(other)
-    desk.do(msgspec.structs.replace(other, take_over=True))
+    taken = msgspec.structs.replace(other, take_over=True)
+    (change,) = plan_apply(desk.cell, taken, "ann", NOW).changes
+    assert change.notes == ("it belongs to the application ann/shop, and is taken from it",)
+    desk.do(taken)
+    assert not plan_apply(desk.cell, taken, "ann", NOW).changes[0].notes
     assert desk.cell.jobs["ann/web"].app == "ann/other"
     with pytest.raises(Conflict):
         desk.do(applied(WEB))
