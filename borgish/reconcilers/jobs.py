@@ -8,7 +8,6 @@ from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
 from borgish.clock import Now
 from borgish.reconcilers.settings import ReconcileSettings
-from borgish.vocabulary import State
 
 
 def reconcile(cell: Cell, _observed: Observed, settings: ReconcileSettings, now: Now) -> Iterator[Command]:
@@ -16,8 +15,11 @@ def reconcile(cell: Cell, _observed: Observed, settings: ReconcileSettings, now:
     # A clock that leaps ten years ahead must forget no job.
     began = Now(settings.led_since_wall, settings.led_since)
     forgotten = now.wall_unless_set_on(began) - settings.dead_jobs_seconds
-    for key, job in sorted(cell.jobs.items()):
+    # All jobs are walked over each second: a look at two numbers of each, and no more.
+    dead = [key for key, job in cell.jobs.items() if not (job.running or job.pending)]
+    for key in sorted(dead):
+        job = cell.jobs[key]
         if job.cron in cell.crons:
             continue  # its runs are kept by their number (``reconcilers.crons``)
-        if job.state is State.DEAD and all(task.since < forgotten for task in job.tasks):
+        if all(task.since < forgotten for task in job.tasks):
             yield ForgetJob(key)
