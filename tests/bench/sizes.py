@@ -48,6 +48,9 @@ class Sizes(msgspec.Struct, frozen=True):
     live_machines: int = 5
     live_tasks: int = 20
     drained_tasks: int = 30  # of one machine
+    app_jobs: int = 200  # of one application
+    waiting_jobs: int = 10_000
+    crons_at_once: int = 100
 
 
 FULL = Sizes()
@@ -94,4 +97,7 @@ TINY = Sizes(
     live_machines=2,
     live_tasks=2,
     drained_tasks=2,
+    app_jobs=3,
+    waiting_jobs=4,
+    crons_at_once=2,
 )

@@ -82,6 +82,11 @@ class StandIn:
         """The time, in simulated seconds."""
         return self._now.mono
 
+    @property
+    def wall(self) -> float:
+        """The time of day, in seconds since 1970."""
+        return self._now.wall
+
     def ask(self, *commands: Command) -> None:
         """Have commands decided now; all must be taken."""
         self._now = self._now.later(0.001)
