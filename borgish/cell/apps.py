@@ -171,7 +171,7 @@ def plan_apply(
         without_crons = [each for each in without_crons if each in prunable]
         without = [job for job in without if job.key in prunable]
     if command.prune:
-        _check_unused(cell, key, without)
+        _check_unused(cell, key, without, changes)
         # What is in an alloc is evicted with it, and ends after that.
         changes += (
             _ended(cell, job, actor) for job in sorted(without, key=lambda job: not is_alloc_set(job))
@@ -335,11 +335,21 @@ def _check_quotas(cell: Cell, changes: Iterable[JobChange], now: Now) -> None:
     )
 
 
-def _check_unused(cell: Cell, app: str, gone: Iterable[Job]) -> None:
-    """Raise Conflict where what is to end is used by a job that is not of this application."""
-    ending = {job.key for job in gone}
-    for job in cell.jobs.values() if ending else ():
-        if job.app != app and job.state is not State.DEAD:
+def _check_unused(cell: Cell, app: str, gone: Iterable[Job], kept: Iterable[JobChange]) -> None:
+    """Raise Conflict where what is to end is used by a job that stays: one of this application, as its
+    documents have it, or of somebody else."""
+    ending = {job.key for job in gone if job.state is not State.DEAD}
+    if not ending:
+        return
+    staying = {change.job: change.spec for change in kept}
+    for key, spec in staying.items():
+        for used in sorted(ending.intersection(uses(spec))):
+            raise Conflict(
+                f"{used} has no document any more and would end, and {key} uses it",
+                f"leave {used} in the files, or let {key} go without it",
+            )
+    for job in cell.jobs.values():
+        if job.app != app and job.key not in staying and job.state is not State.DEAD:
             for used in sorted(ending.intersection(uses(job.spec))):
                 raise Conflict(
                     f"{used} is used by {job.key}, which is not of {app}",
