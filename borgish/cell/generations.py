@@ -92,7 +92,8 @@ class Outdated(PreconditionFailed):
         """``since``: what was changed, and by whom, where that is known."""
         self.thing, self.expected, self.now = thing, expected, now
         is_named = thing.kind in (ThingKind.JOB, ThingKind.MACHINE)
-        named = thing.name if is_named else f"the {thing.kind} {thing.name}"
+        kind = "application" if thing.kind is ThingKind.APP else thing.kind
+        named = thing.name if is_named else f"the {kind} {thing.name}"
         what = "is gone" if not now else "was changed" if expected else "came"
         generations = f"generation {expected}" + f", now {now}" * bool(now)
         said = f"{named} {what} since you looked ({generations})"

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from borgish.cell.commands import ApplyApp, PlaceTasks, RollBack, SetCron, SetQuota, SubmitJob, UndoApp
+from borgish.cell.generations import Outdated, Thing, ThingKind
 from borgish.cell.order import UP_SECONDS
 from borgish.errors import Conflict, NotFound, OverQuota
 from borgish.resources import Resources
@@ -77,6 +78,15 @@ def test_what_is_over_already_is_nobodys_loss(desk: Desk) -> None:
     desk.do(SubmitJob(spec("late", 1, after=(After("ann/load"),))))
     desk.do(applied(document(spec("rest", 1)), prune=True))
     assert (desk.cell.jobs["ann/load"].app, desk.cell.jobs["ann/load"].finished) == ("", 1)
+
+
+# Two people
+
+
+def test_who_is_second_is_told_of_the_application() -> None:
+    assert Outdated(Thing(ThingKind.APP, KEY), 3, 5, "ann/shop killed by bob").message == (
+        "the application ann/shop was changed since you looked (generation 3, now 5): ann/shop killed by bob"
+    )
 
 
 # One of many is refused
