@@ -68,11 +68,13 @@ class Forked:
         arguments: Sequence[object],
         streams: tuple[IO[bytes], IO[bytes], IO[bytes]],
         cwd: str | Path = ".",
+        environment: Mapping[str, str] | None = None,
     ) -> None:
+        """``environment``: what it has besides that of a user who has set nothing."""
         request = {
             "module": module,
             "arguments": [str(argument) for argument in arguments],
-            "environment": plain_environment(),
+            "environment": plain_environment() | dict(environment or {}),
             "cwd": os.path.abspath(cwd),
         }
         ours, theirs = socket.socketpair()

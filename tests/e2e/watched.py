@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -152,14 +152,21 @@ class Foreground:
     """A daemon as a user starts it in a terminal, with its output at hand."""
 
     def __init__(
-        self, output: IO[bytes], module: str, config: Path, *options: str, forked: bool = True
+        self,
+        output: IO[bytes],
+        module: str,
+        config: Path,
+        *options: str,
+        forked: bool = True,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self._output = output
         self.process: Forked | subprocess.Popen[bytes]
         if forked:
             with open(os.devnull, "rb") as nothing:
                 streams = (nothing, output, output)
-                self.process = Forked(module, ["--config", config, *options], streams, config.parent)
+                words = ["--config", config, *options]
+                self.process = Forked(module, words, streams, config.parent, environment)
         else:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", module, "--config", str(config), *options],
@@ -167,7 +174,7 @@ class Foreground:
                 stdout=output,
                 stderr=output,
                 cwd=config.parent,
-                env=plain_environment(),
+                env=plain_environment() | dict(environment or {}),
             )
 
     def said(self) -> str:
@@ -193,10 +200,16 @@ class Foreground:
 
 
 @contextlib.contextmanager
-def foreground(module: str, config: Path, *options: str, forked: bool = True) -> Iterator[Foreground]:
-    """Run a daemon in the foreground; it has ended afterwards."""
+def foreground(
+    module: str,
+    config: Path,
+    *options: str,
+    forked: bool = True,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Foreground]:
+    """Run a daemon in the foreground, ``environment`` added to its own; it has ended afterwards."""
     with tempfile.TemporaryFile() as output:  # not in the cell's folder, where it would outlive a purge
-        daemon = Foreground(output, module, config, *options, forked=forked)
+        daemon = Foreground(output, module, config, *options, forked=forked, environment=environment)
         try:
             yield daemon
         finally:
