@@ -171,7 +171,7 @@ def plan_apply(
         without_crons = [each for each in without_crons if each in prunable]
         without = [job for job in without if job.key in prunable]
     if command.prune:
-        _check_unused(cell, key, without, changes)
+        _check_unused(cell, command, without, changes)
         # What is in an alloc is evicted with it, and ends after that.
         changes += (
             _ended(cell, job, actor) for job in sorted(without, key=lambda job: not is_alloc_set(job))
@@ -335,26 +335,30 @@ def _check_quotas(cell: Cell, changes: Iterable[JobChange], now: Now) -> None:
     )
 
 
-def _check_unused(cell: Cell, app: str, gone: Iterable[Job], kept: Iterable[JobChange]) -> None:
-    """Raise Conflict where what is to end is used by a job that stays: one of this application, as its
+def _check_unused(cell: Cell, command: ApplyApp, gone: Iterable[Job], kept: Iterable[JobChange]) -> None:
+    """Raise Conflict where what is to end is used by what stays: a job or a cron of this application, as its
     documents have it, or of somebody else."""
     ending = {job.key for job in gone if job.state is not State.DEAD}
     if not ending:
         return
-    staying = {change.job: change.spec for change in kept}
-    for key, spec in staying.items():
+    app = command.app.key
+    own = {change.job: change.spec for change in kept}
+    own |= {f"the cron {cron.key}": cron.job for cron in command.crons}
+    for user, spec in own.items():
         for used in sorted(ending.intersection(uses(spec))):
             raise Conflict(
-                f"{used} has no document any more and would end, and {key} uses it",
-                f"leave {used} in the files, or let {key} go without it",
+                f"{used} has no document any more and would end, and {user} uses it",
+                f"leave {used} in the files, or let {user} go without it",
             )
-    for job in cell.jobs.values():
-        if job.app != app and job.key not in staying and job.state is not State.DEAD:
-            for used in sorted(ending.intersection(uses(job.spec))):
-                raise Conflict(
-                    f"{used} is used by {job.key}, which is not of {app}",
-                    f"end {job.key} first, or let it go without {used}",
-                )
+    jobs = cell.jobs.values()
+    others = {job.key: job.spec for job in jobs if job.app != app and job.state is not State.DEAD}
+    others |= {f"the cron {cron.key}": cron.spec.job for cron in cell.crons.values() if cron.app != app}
+    for user in sorted(others.keys() - own.keys()):
+        for used in sorted(ending.intersection(uses(others[user]))):
+            raise Conflict(
+                f"{used} is used by {user}, which is not of {app}",
+                f"end {user} first, or let it go without {used}",
+            )
 
 
 def uses(spec: JobSpec) -> Iterator[str]:

@@ -5,12 +5,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from borgish.cell.commands import ApplyApp, PlaceTasks, RollBack, SetCron, SetQuota, SubmitJob, UndoApp
+from borgish.cell.commands import (
+    ApplyApp,
+    PlaceTasks,
+    RemoveCron,
+    RollBack,
+    SetCron,
+    SetQuota,
+    SubmitJob,
+    UndoApp,
+)
 from borgish.cell.generations import Outdated, Thing, ThingKind
 from borgish.cell.order import UP_SECONDS
 from borgish.errors import Conflict, NotFound, OverQuota
 from borgish.resources import Resources
 from borgish.spec.app import AppSpec, Document
+from borgish.spec.cron import CronSpec
 from borgish.spec.job import After, JobSpec
 from borgish.vocabulary import Band, Ending, JobKind, Overlap, State, Until
 from tests.unit.cell.crons import cron
@@ -69,6 +79,20 @@ def test_what_the_files_use_themselves_is_not_pruned(desk: Desk, used: JobSpec, 
         assert desk.cell.jobs[used.key].state is State.DEAD
     desk.do(applied(document(spec("rest", 1)), prune=True))
     assert desk.cell.jobs["ann/web"].state is State.DEAD
+
+
+def test_what_a_cron_uses_is_not_pruned(desk: Desk) -> None:
+    room, rest = document(ROOM), document(spec("rest", 1))
+    nightly = CronSpec("0 2 * * *", batch("nightly", inside=ROOM.key))
+    desk.do(applied(rest, room, crons=(nightly,)))
+    what = "ann/room has no document any more and would end, and the cron ann/nightly uses it"
+    as_it_was(desk, applied(rest, crons=(nightly,), prune=True), Conflict, what)
+    desk.do(SetCron(CronSpec("0 3 * * *", batch("weekly", inside=ROOM.key))))
+    what = "ann/room is used by the cron ann/weekly, which is not of ann/shop"
+    as_it_was(desk, applied(rest, prune=True), Conflict, what)
+    desk.do(RemoveCron("ann/weekly"))
+    desk.do(applied(rest, prune=True))
+    assert (desk.cell.jobs[ROOM.key].state, desk.cell.crons) == (State.DEAD, {})
 
 
 def test_what_is_over_already_is_nobodys_loss(desk: Desk) -> None:
