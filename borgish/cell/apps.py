@@ -37,12 +37,15 @@ from borgish.cell.rollback import same_version
 from borgish.cell.rollback_checks import check_kept
 from borgish.cell.update import decide_update, tasks_to_run
 from borgish.clock import Now
-from borgish.errors import Conflict, NotFound, Refused
+from borgish.errors import Conflict, NotFound, Refused, TooLarge
 from borgish.spec.app import AppSpec, Document
 from borgish.spec.changes import TaskChange, task_change
 from borgish.spec.cron import CronSpec
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Ending, JobKind, State
+
+TASKS_MAX = 50_000
+"""Of all jobs of an application: what is decided as one is a turn in which nobody else is served."""
 
 _NAMED_MAX = 5
 """Refusals that are named one by one; of more it is said how many there are."""
@@ -142,6 +145,11 @@ def plan_apply(
     ``prunable``: of the jobs and crons without a document only these end; None: all.
     """
     key, documents = command.app.key, command.documents
+    if (tasks := sum(document.spec.tasks for document in documents)) > TASKS_MAX:
+        raise TooLarge(
+            f"{key} would have {tasks} tasks; at most {TASKS_MAX} are applied together",
+            "divide it into several applications",
+        )
     app, own = cell.apps.get(key), {document.key for document in documents}
     beside = {document.key: document.spec for document in documents}
     changes: list[JobChange] = []

@@ -259,7 +259,8 @@ def plan(
         raise typer.Exit(USAGE)
     view = ask_for_plan(session.client(), found, user)
     again = " ".join([found.source, *(f"--var {shlex.quote(each)}" for each in given or ())])
-    show_one(view, output, view.token, lambda it, wide: planned(it, again, wide=wide))
+    has_token = found.cron is None  # the plan of a cron is that of one of its runs
+    show_one(view, output, view.token, lambda it, wide: planned(it, again, wide=wide, token=has_token))
     raise typer.Exit(NOT_PLACED if view.refusals else DONE)
 
 

@@ -29,7 +29,7 @@ from borgish.cell.events import Entry
 from borgish.cell.invariants import violations
 from borgish.cell.model import APP_VERSIONS_KEPT, Cell, Snapshot
 from borgish.cell.owners import owners_after
-from borgish.errors import Conflict, NotFound, OverQuota
+from borgish.errors import Conflict, NotFound, OverQuota, TooLarge
 from borgish.resources import Resources
 from borgish.spec.app import AppSpec, Document
 from borgish.spec.job import After, JobSpec, Restart
@@ -74,6 +74,12 @@ def test_all_jobs_come_in_one_entry(desk: Desk) -> None:
     assert {job.app for job in desk.cell.jobs.values()} == {KEY}
     assert desk.cell.apps[KEY].version == 1
     assert desk.cell.apps[KEY].generation == desk.cell.position
+
+
+def test_an_application_of_very_many_tasks_is_refused(desk: Desk) -> None:
+    jobs = [document(spec(f"web-{number}", 10_000), "tasks") for number in range(6)]
+    with pytest.raises(TooLarge, match="ann/shop would have 60000 tasks; at most 50000 are applied together"):
+        desk.do(applied(*jobs))
 
 
 def test_the_same_again_changes_nothing(desk: Desk) -> None:
