@@ -12,6 +12,7 @@ mistake. Warnings are journalled with the answer, each on a line of its own, so 
 them again.
 """
 
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -32,18 +33,17 @@ PROD = (Band.MONITORING, Band.PRODUCTION)
 """The bands whose quotas together are what the cell has; those of the others, non-prod, are oversold."""
 
 
-def admit(cell: Cell, spec: JobSpec, indexes: Sequence[int], wall: float, freed: Resources = NOTHING) -> None:
+def admit(cell: Cell, spec: JobSpec, indexes: Sequence[int], wall: float) -> None:
     """Raise OverQuota unless these tasks of a job, none of which asks yet, may ask for their limits.
 
     ``wall`` is now, in seconds since 1970. Only what they ask for is compared: a quota that is exceeded
-    in disk does not keep out a task without any. ``freed``: what the same user asks for no more in that band
-    by the same decision.
+    in disk does not keep out a task without any.
     """
     band = cell.rules.bands.of(spec.priority)
     limits = limits_of(cell, spec.user, band, wall)
     if limits is None:
         return
-    used = cell.demand.of(quota_key(spec.user, band)).plus(freed, -1)
+    used = cell.demand.of(quota_key(spec.user, band))
     missing = list(_missing(band, asked_by(spec, indexes), used, limits))
     if missing:
         raise _over_quota(cell, spec, f"asks for {', and for '.join(missing)}", band, wall)
@@ -93,8 +93,10 @@ def admit_together(
     """
     before: dict[str, Resources] = {}
     after: dict[str, tuple[JobSpec, Resources]] = {}
+    together: Counter[str] = Counter()
     for job, spec, asking in changes:
         key = quota_key(spec.user, cell.rules.bands.of(spec.priority))
+        together[key] += len(asking) > 0
         after[key] = (spec, after.get(key, (spec, NOTHING))[1].plus(asked_by(spec, asking)))
         if job is not None:
             own = quota_key(job.spec.user, cell.rules.bands.of(job.spec.priority))
@@ -110,13 +112,9 @@ def admit_together(
         more = {kind for kind, amount in by_kind(wanted).items() if amount > there.get(kind, 0)}
         missing = list(_missing(band, wanted, used, limits, more))
         if missing:
-            raise _over_quota(
-                cell,
-                spec,
-                f"and what is applied with it would ask for {', and for '.join(missing)}",
-                band,
-                wall,
-            )
+            others = "and what comes with it " if together[key] > 1 else ""
+            what = f"{others}would ask for {', and for '.join(missing)}"
+            raise _over_quota(cell, spec, what, band, wall)
 
 
 def asked_by(spec: JobSpec, indexes: Sequence[int]) -> Resources:

@@ -19,6 +19,7 @@ from borgish.cell.events import (
 )
 from borgish.cell.lifecycle import forget_run
 from borgish.cell.model import Cell, Job
+from borgish.spec.cron import run_key
 
 
 def _cron_set(cell: Cell, event: CronSet, entry: Entry) -> None:
@@ -68,7 +69,8 @@ def note_run(cell: Cell, event: JobSubmitted, before: Job | None) -> None:
     if event.cron:
         job = cell.jobs[event.spec.key]
         job.cron, job.due = event.cron, event.due
-        cell.runs.setdefault(job.cron, set()).add(job.key)
+        runs = cell.runs.setdefault(job.cron, {})
+        runs.setdefault(run_key(job.cron, job.key), set()).add(job.key)
         _note_crowd(cell, job.cron)
 
 

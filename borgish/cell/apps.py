@@ -14,8 +14,9 @@ from borgish.cell.admission import admit_together, job_warnings
 from borgish.cell.affected import check_affected, stopped_with
 from borgish.cell.allocs import check_inside, evicted_with, is_alloc_set
 from borgish.cell.commands import ApplyApp, Decision, KillApp, RemoveApp, RunApp, SetCron, UndoApp
+from borgish.cell.cron_runs import runs
 from borgish.cell.crons import Cron
-from borgish.cell.decide_crons import set_cron
+from borgish.cell.decide_crons import decide_set
 from borgish.cell.events import (
     AnyEvent,
     AppApplied,
@@ -38,7 +39,7 @@ from borgish.cell.rollback_checks import check_kept
 from borgish.cell.update import decide_update, tasks_to_run
 from borgish.clock import Now
 from borgish.errors import Conflict, NotFound, Refused, TooLarge
-from borgish.spec.app import AppSpec, Document
+from borgish.spec.app import AppSpec, Document, to_completion
 from borgish.spec.changes import TaskChange, task_change
 from borgish.spec.cron import CronSpec
 from borgish.spec.job import JobSpec
@@ -215,7 +216,8 @@ def _cron_change(cell: Cell, spec: CronSpec, command: ApplyApp, actor: str, now:
                 f"the cron {spec.key} is not as it was applied: {before.by} changed it since",
                 f"`borgctl cron show {spec.key}` shows it; --take-over makes it what the file says",
             )
-    decision = set_cron(cell, Observed(), SetCron(spec), actor, now)
+    own = command.documents if spec.app_key == command.app.key else None
+    decision = decide_set(cell, SetCron(spec), actor, now, own)
     crons = [event.cron for event in decision.events if isinstance(event, CronSet)]
     if before is not None and not crons:
         if before.app == command.app.key:
@@ -470,11 +472,7 @@ def _is_waiting(cell: Cell, key: str) -> bool:
 
 def _stages(app: App, first: str) -> dict[str, Document]:
     """Return the documents of the jobs that run to completion, by key: all, or one and what comes after."""
-    found = {
-        document.key: document
-        for document in app.present.documents
-        if not document.spec.is_service and document.spec.kind is JobKind.JOB
-    }
+    found = {document.key: document for document in to_completion(app.present.documents)}
     if not found:
         raise Conflict(
             f"{app.key} has no job that runs to completion",
@@ -501,8 +499,8 @@ def kill(cell: Cell, _o: Observed, command: KillApp, actor: str, _now: Now) -> D
     crons = [cron.key for cron in crons_of(cell, app.key)]
     events: list[AnyEvent] = [CronRemoved(key) for key in crons]
     tasks = stopped = 0
-    runs = [cell.jobs[key] for cron in crons for key in sorted(cell.runs.get(cron, ()))]
-    ending = {job.key: job for job in (*members(cell, app.key), *runs)}  # a run may be a member, too
+    of_crons = (job for cron in crons for run in runs(cell, cron) for job in run.jobs)
+    ending = {job.key: job for job in (*members(cell, app.key), *of_crons)}  # a run may be a member, too
     for job in sorted(ending.values(), key=lambda job: not is_alloc_set(job)):
         chosen = movable(job, range(len(job.tasks)), TaskEvent.KILL)
         if chosen:

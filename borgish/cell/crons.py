@@ -2,10 +2,11 @@
 that are not."""
 
 from bisect import bisect_left, insort
+from collections.abc import Iterable
 
 import msgspec
 
-from borgish.spec.cron import CronSpec
+from borgish.spec.cron import CronSpec, run_key
 from borgish.text import instant
 
 SPREAD_SECONDS = 1.0
@@ -46,6 +47,19 @@ class Cron(msgspec.Struct, frozen=True, omit_defaults=True):
         """What it is, in words: its schedule, and when it is due next."""
         due = f", next {instant(self.next)}" if self.next else ""
         return f"{self.spec.schedule} ({self.spec.time_zone}), {self.state}{due}"
+
+
+Runs = dict[str, dict[str, set[str]]]
+"""By cron and run the jobs of it: one, or of an application one for each stage."""
+
+
+def runs_of(jobs: Iterable[tuple[str, str]]) -> Runs:
+    """Return the runs of each cron. ``jobs``: the keys of jobs and of their crons, "" for none."""
+    runs: Runs = {}
+    for job, cron in jobs:
+        if cron:
+            runs.setdefault(cron, {}).setdefault(run_key(cron, job), set()).add(job)
+    return runs
 
 
 class Due:

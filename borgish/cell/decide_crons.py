@@ -4,13 +4,16 @@ thing; Kubernetes' CronJob and Aurora's cron jobs do).
 That an instant was dealt with and the run that begins for it are one entry of the journal: whichever master
 decides it, and however often it is asked, each begins once or not at all. No run begins for what was due
 before the entry that it was last dealt with, or set, or resumed.
+
+All jobs of a run come in that entry, or none of them. A run that goes on keeps others from beginning as
+``overlap`` says; one that has failed, and of which the rest only waits, ends where the next begins.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from borgish.cell.admission import admit, asked_by, job_warnings
+from borgish.cell.admission import admit_together, job_warnings
 from borgish.cell.allocs import check_inside
 from borgish.cell.commands import (
     Decision,
@@ -21,6 +24,7 @@ from borgish.cell.commands import (
     RunCron,
     SetCron,
 )
+from borgish.cell.cron_runs import Run, begun, holding, is_stuck, jobs_of, only_waits, runs, stages_of
 from borgish.cell.crons import Cron
 from borgish.cell.events import (
     AnyEvent,
@@ -37,14 +41,13 @@ from borgish.cell.lookup import find_cron
 from borgish.cell.model import Cell, Job
 from borgish.cell.observed import Observed
 from borgish.cell.order import check_order
-from borgish.cell.quotas import NOTHING
 from borgish.clock import Now
 from borgish.errors import Conflict, Refused
-from borgish.resources import Resources
+from borgish.spec.app import Document
 from borgish.spec.cron import RUNS_MISSED_MAX, CronSpec, next_times_text, same_times
 from borgish.spec.job import JobSpec
 from borgish.text import instant
-from borgish.vocabulary import Ending, Missed, Overlap, State
+from borgish.vocabulary import Ending, Missed, Overlap, job_key
 
 SKIPPED_AFTER_SECONDS = 60.0
 """With ``missed: skip``, what was due longer ago than this does not run any more."""
@@ -52,6 +55,13 @@ SKIPPED_AFTER_SECONDS = 60.0
 
 def set_cron(cell: Cell, _o: Observed, command: SetCron, actor: str, now: Now) -> Decision:
     """Set a cron, whether or not there is one of that name. What was dealt with stays dealt with."""
+    return decide_set(cell, command, actor, now)
+
+
+def decide_set(
+    cell: Cell, command: SetCron, actor: str, now: Now, beside: Iterable[Document] | None = None
+) -> Decision:
+    """Set a cron. ``beside``: the documents of the application that it runs, where that comes with it."""
     spec, before = command.spec, cell.crons.get(command.spec.key)
     if before is not None and before.spec == spec:
         return Decision((), spec.key, f"{spec.key} is there already, exactly like this")
@@ -62,10 +72,24 @@ def set_cron(cell: Cell, _o: Observed, command: SetCron, actor: str, now: Now) -
     else:
         cron = again(before, spec, now.wall, actor)
     text = f"{spec.key} is {'set' if before is None else 'changed'}"
-    notes = tuple(job_warnings(cell, spec.job))
+    notes = tuple(_warnings(cell, spec, now.wall, beside))
     if before is not None and before.paused:
         notes += (f"it stays paused until `borgctl cron resume {spec.key}`",)
     return Decision((CronSet(cron),), spec.key, f"{text}; {next_text(cron, now.wall)}", notes)
+
+
+def _warnings(cell: Cell, spec: CronSpec, wall: float, beside: Iterable[Document] | None) -> Iterator[str]:
+    """Yield the warnings about a cron. Raises Conflict where jobs of its runs by hand, whose names are the
+    longest, would have none that is allowed."""
+    if not spec.app:
+        yield from job_warnings(cell, spec.job)
+        return
+    try:
+        found = stages_of(cell, spec, beside)
+    except Refused as refused:  # it may come before the first run
+        yield refused.message
+        return
+    jobs_of(spec, spec.run_by_hand(wall), found)
 
 
 def again(before: Cron, spec: CronSpec, at: float, by: str) -> Cron:
@@ -116,20 +140,24 @@ def run_cron(cell: Cell, _o: Observed, command: RunCron, actor: str, now: Now) -
     """Begin a run now. Raises NotFound, Conflict while another goes on that it may not overlap, and what the
     job of a run is refused with."""
     cron = find_cron(cell, command.cron)
-    live = _live(cell, cron)
-    if live and cron.spec.overlap is Overlap.FORBID:
+    going, stuck = _going_and_stuck(cell, cron)
+    if going and cron.spec.overlap is Overlap.FORBID:
+        job = holding(cell, going[0])
         raise Conflict(
-            f"{live[0].key} still goes on, and {cron.key} forbids that runs overlap",
-            f"end it with `borgctl job kill {live[0].key}`, or wait for it",
+            f"{job.key} still {_goes_on(cell, job)}, and {cron.key} forbids that runs overlap",
+            f"end it with `borgctl job kill {job.key}`, or wait for it",
         )
     due = float(now.wall // 1)
     run = cron.spec.run_by_hand(due)
-    if run.key in cell.jobs:
-        raise Conflict(f"{run.key} has begun already", "ask again in a second for another one")
-    ended, freed = _replaced(cell, cron, live, f"replaced by {run.name}, which {actor} asked for")
-    _admit(cell, run, 1, now.wall, freed)
-    events = (*ended, JobSubmitted(run, cron=cron.key, due=due))
-    return Decision(events, cron.key, f"{run.key} begins")
+    jobs = jobs_of(cron.spec, run, stages_of(cell, cron.spec))
+    key = job_key(cron.spec.user, run)
+    if any(job.key in cell.jobs for job in jobs):
+        raise Conflict(f"{key} has begun already", "ask again in a second for another one")
+    ending = _ending(cron, going, stuck)
+    _admit(cell, jobs, ending, now.wall)
+    ended = _ended(ending, f"{run}, which {actor} asked for")
+    submitted = (JobSubmitted(job, cron=cron.key, due=due) for job in jobs)
+    return Decision((*ended, *submitted), cron.key, f"{key} begins")
 
 
 def fire(cell: Cell, _o: Observed, command: FireCron, _actor: str, now: Now) -> Decision:
@@ -145,8 +173,8 @@ def fire(cell: Cell, _o: Observed, command: FireCron, _actor: str, now: Now) -> 
     fired = CronFired(
         cron.key, last, spec.times.after(max(last, until)), note, max(0.0, until - last), command.among
     )
-    begun = [event.spec.key for event in events if isinstance(event, JobSubmitted)]
-    text = f"{', '.join(begun)} begin{'s' * (len(begun) == 1)}" if begun else f"{cron.key}: no run: {note}"
+    keys = list(begun(cron, (event.spec for event in events if isinstance(event, JobSubmitted))))
+    text = f"{', '.join(keys)} begin{'s' * (len(keys) == 1)}" if keys else f"{cron.key}: no run: {note}"
     return Decision((fired, *events), cron.key, text)
 
 
@@ -154,35 +182,42 @@ def _begin(
     cell: Cell, cron: Cron, due: Sequence[float], until: float, wall: float
 ) -> tuple[tuple[AnyEvent, ...], str]:
     """Return the events by which runs begin for these instants, and why not for all that were due."""
-    spec, live = cron.spec, _live(cell, cron)
+    spec, (going, stuck) = cron.spec, _going_and_stuck(cell, cron)
     chosen = _chosen(spec, due, until)
     notes = []
     if not chosen or chosen[0] > cron.next:
         notes.append(f"what was due since {instant(cron.next)} was missed")
-    if live and chosen and spec.overlap is Overlap.FORBID:
-        notes.append(f"{live[0].spec.name} still went on")
+    if going and chosen and spec.overlap is Overlap.FORBID:
+        job = holding(cell, going[0])
+        notes.append(f"{job.spec.name} still {'waited' if only_waits(cell, job) else 'went on'}")
         chosen = []
-    runs = {each: spec.run_at(each) for each in chosen}
-    taken = [run.name for run in runs.values() if run.key in cell.jobs]
-    if taken:
-        notes.append(f"there is a job {taken[-1]} already")
-        runs = {each: run for each, run in runs.items() if run.key not in cell.jobs}
-    if not runs:
+    if not chosen:
         return (), "; ".join(notes)
-    latest = list(runs.values())[-1].name
-    ended, freed = _replaced(cell, cron, live, f"replaced by {latest}")
+    try:
+        found = stages_of(cell, spec)
+        jobs = {each: jobs_of(spec, spec.run_at(each), found) for each in chosen}
+    except Refused as refused:
+        return (), "; ".join([*notes, refused.message])
+    taken = {each: job.name for each in chosen for job in jobs[each] if job.key in cell.jobs}
+    if taken:
+        notes.append(f"there is a job {taken[max(taken)]} already")
+        jobs = {each: run for each, run in jobs.items() if each not in taken}
+    ending = _ending(cron, going, stuck)
     why_less = ""
-    while runs:
+    while jobs:
         try:
-            _admit(cell, spec.job, len(runs), wall, freed)
+            _admit(cell, [job for run in jobs.values() for job in run], ending, wall)
             break
         except Refused as refused:
-            del runs[next(iter(runs))]  # of several the last ones count
+            del jobs[min(jobs)]  # of several the last ones count
             why_less = refused.message
     if why_less:
         notes.append(why_less)
-    begun = (JobSubmitted(run, cron=cron.key, due=each) for each, run in runs.items())
-    return (*ended, *begun) if runs else (), "; ".join(notes)
+    if not jobs:
+        return (), "; ".join(notes)
+    ended = _ended(ending, spec.run_at(max(jobs)))
+    submitted = (JobSubmitted(job, cron=cron.key, due=each) for each, run in jobs.items() for job in run)
+    return (*ended, *submitted), "; ".join(notes)
 
 
 def _chosen(spec: CronSpec, due: Sequence[float], until: float) -> list[float]:
@@ -200,31 +235,43 @@ def _at_once(spec: CronSpec) -> int:
     return RUNS_MISSED_MAX if spec.overlap is Overlap.ALLOW else 1
 
 
-def _live(cell: Cell, cron: Cron) -> list[Job]:
+def _live(cell: Cell, cron: Cron) -> list[Run]:
     """Return the runs of a cron that are not over, by when they were due."""
-    runs = [cell.jobs[key] for key in cell.runs.get(cron.key, ())]
-    return sorted((job for job in runs if job.state is not State.DEAD), key=lambda job: (job.due, job.key))
+    return [run for run in runs(cell, cron.key) if not run.is_over]
 
 
-def _replaced(
-    cell: Cell, cron: Cron, live: Sequence[Job], reason: str
-) -> tuple[tuple[AnyEvent, ...], Resources]:
-    """Return what ends the runs that another takes the place of, and what they ask for no more."""
-    events: list[AnyEvent] = []
-    freed = NOTHING
-    if cron.spec.overlap is not Overlap.REPLACE:
-        return (), freed
-    bands = cell.rules.bands
-    for job in live:
+def _going_and_stuck(cell: Cell, cron: Cron) -> tuple[list[Run], list[Run]]:
+    """Return the runs that go on, and those that have failed and of which the rest only waits."""
+    going, stuck = list[Run](), list[Run]()
+    for run in _live(cell, cron):
+        (stuck if is_stuck(cell, run) else going).append(run)
+    return going, stuck
+
+
+def _ending(cron: Cron, going: Sequence[Run], stuck: Sequence[Run]) -> list[tuple[Job, str]]:
+    """Return the jobs that end where another run begins, and why: as it replaces theirs, or theirs is stuck
+    and would stay for ever."""
+    replaced = going if cron.spec.overlap is Overlap.REPLACE else ()
+    ending = [(job, "replaced by") for run in replaced for job in run.jobs]
+    return ending + [(job, f"{run.name} has failed, and is followed by") for run in stuck for job in run.jobs]
+
+
+def _ended(ending: Iterable[tuple[Job, str]], by: str) -> Iterator[AnyEvent]:
+    for job, why in ending:
         chosen = movable(job, range(len(job.tasks)), TaskEvent.KILL)
-        events.append(TasksEnded(job.key, chosen, Ending.KILL, (reason,) * len(chosen)))
-        if bands.of(job.spec.priority) is bands.of(cron.spec.job.priority):
-            freed = freed.plus(asked_by(job.spec, chosen))
-    return tuple(events), freed
+        if chosen:
+            yield TasksEnded(job.key, chosen, Ending.KILL, (f"{why} {by}",) * len(chosen))
 
 
-def _admit(cell: Cell, spec: JobSpec, runs: int, wall: float, freed: Resources) -> None:
-    """Raise what so many runs would be refused with."""
-    check_inside(cell, spec)
-    check_order(cell, {spec.key: spec})
-    admit(cell, spec, list(range(spec.tasks)) * runs, wall, freed)
+def _goes_on(cell: Cell, job: Job) -> str:
+    return "waits" if only_waits(cell, job) else "goes on"
+
+
+def _admit(cell: Cell, specs: Sequence[JobSpec], ending: Iterable[tuple[Job, str]], wall: float) -> None:
+    """Raise what these jobs would be refused with, all together. What ends with it asks for no more."""
+    beside = {spec.key: spec for spec in specs}
+    for spec in specs:
+        check_inside(cell, spec, beside)
+    check_order(cell, beside)
+    freed = [(job, job.spec, ()) for job, _ in ending]
+    admit_together(cell, [*freed, *((None, spec, range(spec.tasks)) for spec in specs)], wall)

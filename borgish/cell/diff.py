@@ -257,6 +257,7 @@ def document_differences(old: AppVersion, new: AppVersion) -> Iterator[str]:
 
 _CRON = (
     _Aspect("schedule", lambda cron: cron.spec.schedule),
+    _Aspect("runs", lambda cron: f"the stages of {cron.spec.app_key}" if cron.spec.app else "a job"),
     _Aspect("time_zone", lambda cron: cron.spec.time_zone),
     _Aspect("overlap", lambda cron: cron.spec.overlap),
     _Aspect("missed", lambda cron: cron.spec.missed),

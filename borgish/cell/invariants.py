@@ -7,10 +7,10 @@ yields none.
 from collections.abc import Iterator
 
 from borgish.cell.allocs import is_alloc_set
-from borgish.cell.crons import Due
+from borgish.cell.crons import Due, runs_of
 from borgish.cell.failing import AVOIDED_MAX
 from borgish.cell.links import Links
-from borgish.cell.model import Cell, Job, Task, runs_of
+from borgish.cell.model import Cell, Job, Task
 from borgish.cell.quotas import Demand
 from borgish.resources import DEVICE_MILLIS, Resources
 from borgish.vocabulary import FAILURES, Ending, State, task_name
@@ -294,7 +294,7 @@ def failures_are_of_live_services(cell: Cell) -> Iterator[str]:
 
 def crons_follow_records(cell: Cell) -> Iterator[str]:
     """What is due, and whose run a job is, follows from crons and jobs; nothing dealt with is due."""
-    runs = runs_of(cell.jobs)
+    runs = runs_of((key, job.cron) for key, job in cell.jobs.items())
     if Due(cell.crons) != cell.due:
         yield "the index of crons that are due does not follow from the crons"
     if runs != cell.runs:

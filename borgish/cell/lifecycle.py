@@ -27,6 +27,7 @@ from borgish.cell.events import (
 )
 from borgish.cell.model import Cell, Handover, Job, Task, Waits
 from borgish.errors import Conflict
+from borgish.spec.cron import run_key
 from borgish.vocabulary import FAILURES, Ending, State, task_name
 
 
@@ -417,9 +418,11 @@ def forget_job(cell: Cell, key: str, event: TaskEvent) -> None:
 
 
 def forget_run(cell: Cell, job: Job) -> None:
-    """Let a job be no run of its cron any more."""
-    runs = cell.runs[job.cron]
-    runs.discard(job.key)
+    """Let a job be of no run of its cron any more."""
+    runs, key = cell.runs[job.cron], run_key(job.cron, job.key)
+    runs[key].discard(job.key)
+    if not runs[key]:
+        del runs[key]
     if not runs:
         del cell.runs[job.cron]
     if not cell.is_crowded(job.cron):

@@ -8,7 +8,7 @@ import msgspec
 
 from borgish.bands import Bands
 from borgish.cell.budgets import Budget, Freeze, Members
-from borgish.cell.crons import Cron, Due
+from borgish.cell.crons import Cron, Due, Runs, runs_of
 from borgish.cell.links import Links
 from borgish.cell.quotas import Demand, Quota
 from borgish.cell.touched import Touched
@@ -464,15 +464,6 @@ class Snapshot(msgspec.Struct):
     crons: dict[str, Cron] = {}  # by key
 
 
-def runs_of(jobs: dict[str, Job]) -> dict[str, set[str]]:
-    """Return the runs of each cron."""
-    runs: dict[str, set[str]] = {}
-    for key, job in jobs.items():
-        if job.cron:
-            runs.setdefault(job.cron, set()).add(key)
-    return runs
-
-
 class Cell:
     """All of one cell. The indexes are derived: ``reindex`` makes them from the records."""
 
@@ -507,7 +498,7 @@ class Cell:
         self.members: Members  # of budgets
         self.links: Links  # between jobs
         self.due: Due  # crons by when they are due next
-        self.runs: dict[str, set[str]] = {}  # by cron: the jobs that are its runs
+        self.runs: Runs = {}  # of crons
         # Crons that have more runs than they keep, those that go on among them.
         self.crowded: set[str] = set()
         self.touched = Touched()
@@ -545,7 +536,7 @@ class Cell:
         self.demand = Demand(self.jobs, self.rules.bands)
         self.members = Members(self.jobs, self.budgets.values())
         self.due = Due(self.crons)
-        self.runs = runs_of(self.jobs)
+        self.runs = runs_of((key, job.cron) for key, job in self.jobs.items())
         self.crowded = {key for key in self.runs if self.is_crowded(key)}
         self.rolling = {key for key, job in self.jobs.items() if job.rollout is not None}
         self.partly_failed = set()

@@ -75,8 +75,8 @@ def _show(documents: Documents, form: Form) -> None:
         for _, text in resource_typos(spec):
             print_note(text)
     for cron in documents.crons:
-        tasks = plural(cron.job.tasks, "task")
-        print_out(f"valid: cron {cron.key}, {tasks}, {cron.job.runtime}")
+        what = f"{plural(cron.job.tasks, 'task')}, {cron.job.runtime}"
+        print_out(f"valid: cron {cron.key}, {f'runs {cron.app_key}' if cron.app else what}")
         show_times(cron)
     for variable in documents.variables:
         print_out(safe(f"{variable.source}:{variable.line}: variable {_in_words(variable)}"))

@@ -1,5 +1,6 @@
 """``borgctl cron``: list, show, run, pause, resume, remove. They are set with ``job submit``."""
 
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,10 +11,11 @@ from borgish.cli.render import Column, Form, FormOption, draw, fields, plural, s
 from borgish.cli.session import IfGeneration, noun, session_of
 from borgish.text import age, span
 from borgish.wire.api import Accepted
-from borgish.wire.api_crons import CronDetail, CronRunView, CronView
+from borgish.wire.api_crons import CronDetail, CronRunView, CronStageView, CronView
 
 if TYPE_CHECKING:
     from borgish.client import Client
+    from borgish.spec.job import JobSpec
 
 app = noun("Jobs that run on time.")
 
@@ -97,7 +99,7 @@ def due_text(moment: str | None, time_zone: str) -> str:
     return at.strftime("%Y-%m-%d %H:%M:%S %Z").replace(":00 ", " ")
 
 
-def _run_text(run: CronRunView | None) -> str:
+def _run_text(run: CronRunView | CronStageView | None) -> str:
     return "" if run is None else state_text(run.state, run.outcome)
 
 
@@ -138,18 +140,31 @@ CRON_COLUMNS: tuple[Column[CronView], ...] = (
     Column("NOTE", _note),
 )
 
-_RUN_COLUMNS: tuple[Column[CronRunView], ...] = (
-    Column("RUN", lambda run: run.name),
-    Column("STATE", _run_text, lambda run: "red" if run.outcome == "failed" else ""),
-    Column("DUE", lambda run: run.due),
-    Column("BEGAN", lambda run: f"{age(run.began)} ago", right=True),
+_RunRow = tuple[CronRunView | CronStageView, str, str]
+"""A run or a stage of one, with when it was due, and when it began."""
+
+_RUN_COLUMNS: tuple[Column[_RunRow], ...] = (
+    Column("RUN", lambda row: row[0].name if row[1] else f"  {row[0].name}"),
+    Column("STATE", lambda row: _run_text(row[0]), lambda row: "red" if row[0].outcome == "failed" else ""),
+    Column("DUE", lambda row: row[1]),
+    Column("BEGAN", lambda row: row[2], right=True),
 )
+
+
+def _run_rows(runs: Iterable[CronRunView]) -> Iterator[_RunRow]:
+    for run in runs:
+        yield run, run.due, f"{age(run.began)} ago"
+        yield from ((stage, "", "") for stage in run.stages)
+
+
+def _program(spec: "JobSpec") -> str:
+    import shlex
+
+    return shlex.join(spec.run) or f"image {spec.image}"
 
 
 def cron_in_full(detail: CronDetail) -> str:
     """Return one cron as people read it."""
-    import shlex
-
     cron = detail.cron
     times = [due_text(each, cron.time_zone) for each in detail.times]
     parts = [
@@ -166,12 +181,12 @@ def cron_in_full(detail: CronDetail) -> str:
                 ("overlap", detail.overlap),
                 ("missed", detail.missed),
                 ("keeps", f"{plural(cron.keep, 'run')}; {cron.runs - cron.live} kept, {cron.live} live"),
-                ("runs", shlex.join(detail.spec.run) or f"image {detail.spec.image}"),
+                ("runs", f"the stages of {cron.app}" if cron.app else _program(detail.spec)),
                 ("generation", str(cron.generation)),
                 ("set", f"{age(detail.set_at)} ago by {detail.set_by}"),
             ]
         )
     ]
     if detail.runs:
-        parts.append(draw(detail.runs, _RUN_COLUMNS))
+        parts.append(draw(list(_run_rows(detail.runs)), _RUN_COLUMNS))
     return "\n".join(parts)

@@ -289,6 +289,9 @@ def ask_for_plan(client: "Client", file: "JobFile", user: str) -> PlanView:
     """Return what would follow from a job file; ``user`` is whose it is when it does not say."""
     from borgish.spec.write import write_job
 
+    if file.cron is not None and file.cron.app:
+        message = f"{file.spec.key} runs {file.cron.app_key}, and has no job of its own to plan"
+        raise Invalid(message, f"`borgctl app status {file.cron.app_key}` shows its stages")
     body = (file.text if file.cron is None else write_job(file.spec)).encode()
     return client.post("/v1/plan", body, PlanView, params={"user": user}, content_type="application/yaml")
 

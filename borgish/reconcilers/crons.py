@@ -7,11 +7,11 @@ first: thousands at midnight are spread over the seconds after it, and the maste
 from collections.abc import Iterator
 
 from borgish.cell.commands import Command, FireCron, ForgetJob
+from borgish.cell.cron_runs import runs
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
 from borgish.clock import Now
 from borgish.reconcilers.settings import ReconcileSettings
-from borgish.vocabulary import State
 
 CRON_STARTS_MAX = 200
 """How many crons are dealt with in a second."""
@@ -27,10 +27,9 @@ def reconcile(cell: Cell, _observed: Observed, settings: ReconcileSettings, now:
     for _, key in due[:CRON_STARTS_MAX]:
         yield FireCron(key, until, among)
     for key in sorted(cell.crowded):
-        dead = [job for each in cell.runs[key] if (job := cell.jobs[each]).state is State.DEAD]
-        dead.sort(key=lambda job: (job.due, job.key))
-        for job in dead[: -cell.crons[key].spec.keep]:
-            yield ForgetJob(job.key)
+        over = [run for run in runs(cell, key) if run.is_over]
+        for run in over[: -cell.crons[key].spec.keep]:
+            yield from (ForgetJob(job.key) for job in run.jobs)
 
 
 def reconcile_between(

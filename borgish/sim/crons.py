@@ -1,16 +1,19 @@
 """Whether crons began what was due, each instant once or as ``missed`` and ``overlap`` say, by the journal.
 
 What should be is counted anew from the schedules: from when a cron was set, resumed or last dealt with, on.
+Of a run of an application all stages begin, or none.
 """
 
 from collections.abc import Iterable, Iterator
 
 from borgish.cell.apply import apply_entry
+from borgish.cell.cron_runs import is_stuck, runs
 from borgish.cell.crons import Cron
 from borgish.cell.events import CronFired, CronResumed, CronSet, Entry, JobSubmitted, RolledBack
 from borgish.cell.model import Cell, Snapshot
 from borgish.spec.cron import same_times
-from borgish.vocabulary import Missed, Overlap, State
+from borgish.spec.job import JobSpec
+from borgish.vocabulary import Missed, Overlap
 
 _MISSED_MAX, _MINUTE_SECONDS = 10, 60.0
 
@@ -57,7 +60,12 @@ def _set_by(entry: Entry, cell: Cell) -> Iterator[str]:
 
 
 def _dues(entry: Entry) -> list[float]:
-    return [event.due for event in entry.events if isinstance(event, JobSubmitted) and event.cron]
+    """Return for which instants runs begin, each once."""
+    return list(dict.fromkeys(event.due for event in _submitted(entry)))
+
+
+def _submitted(entry: Entry) -> Iterator[JobSubmitted]:
+    return (event for event in entry.events if isinstance(event, JobSubmitted) and event.cron)
 
 
 def _wrong(
@@ -74,8 +82,14 @@ def _wrong(
     if fired.next != times.after(until):
         yield f"{key} is due next at {fired.next}, and {times.after(until)} comes first"
     found, wanted = _dues(entry), _wanted(cell, cron, due, until)
-    if found != wanted:
+    # A stage that ends with a job which is over, or runs in an alloc set that is, keeps a run from beginning.
+    refused = not found and fired.note and any(each.parent or each.inside for each in _stages(cell, cron))
+    if found != wanted and not refused:
         yield f"{key} began runs for {found}, not {wanted}"
+    for at in found:
+        names = sorted(event.spec.name for event in _submitted(entry) if event.due == at)
+        if names != (stages := sorted(_names(cell, cron, at))):
+            yield f"{key} began {names} for {at}, not {stages}"
     if again := begun & set(found):
         yield f"{key} began runs for {sorted(again)} twice"
 
@@ -86,7 +100,24 @@ def _wanted(cell: Cell, cron: Cron, due: list[float], until: float) -> list[floa
     at_once = _MISSED_MAX if spec.overlap is Overlap.ALLOW else 1
     recent = [at for at in due if at > until - _MINUTE_SECONDS]
     chosen = {Missed.SKIP: recent, Missed.ONCE: due[-1:], Missed.ALL: due}[spec.missed][-at_once:]
-    live = [job for job in cell.jobs.values() if job.cron == cron.key and job.state is not State.DEAD]
+    live = [run for run in runs(cell, cron.key) if not run.is_over and not is_stuck(cell, run)]
     if live and spec.overlap is Overlap.FORBID:
         return []
-    return [at for at in chosen if spec.run_at(at).key not in cell.jobs]
+    names = {at: _names(cell, cron, at) for at in chosen}
+    return [
+        at for at in chosen if names[at] and not any(f"{spec.user}/{each}" in cell.jobs for each in names[at])
+    ]
+
+
+def _names(cell: Cell, cron: Cron, at: float) -> list[str]:
+    """Return the names of the jobs of a run; none where there is nothing that it could be."""
+    spec, run = cron.spec, cron.spec.run_at(at)
+    if not spec.app:
+        return [run]
+    return [f"{run}-{stage.name}" for stage in _stages(cell, cron)]
+
+
+def _stages(cell: Cell, cron: Cron) -> list[JobSpec]:
+    app = cell.apps.get(cron.spec.app_key)
+    specs = (each.spec for each in app.present.documents) if app is not None else ()
+    return [spec for spec in specs if not spec.is_service and spec.run]

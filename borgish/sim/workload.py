@@ -84,8 +84,10 @@ HANDING_OVER = (0, 2, 9)  # those of services whose tasks are replaced before th
 EXCLUSIVE = (3, 5, 10)  # those of which no task may run twice at a time
 CRONS = 3
 CRONS_SHARE = 0.08  # of the commands are about crons
+APP_CRONS_SHARE = 0.4  # of the crons run applications
 SCHEDULES = ("*/10 * * * * *", "5,25,45 * * * * *", "*/30 * * * * *", "* * * * *")
 APPS = 3
+STAGES_SHARE = 0.5  # of what is applied has stages
 APPS_SHARE = 0.12  # of the commands are about applications
 NAMED = ("name", "user", "run", "resources", "labels.sim", "update", "disruption")
 """What the files of applications name of their jobs; now and then how many tasks they have, too."""
@@ -325,7 +327,10 @@ class Clients:
         app = AppSpec(f"app-{chance.randrange(APPS)}", "ann")
         kind = chance.random()
         if kind < 0.6:
-            specs = {spec.key: spec for spec in (self._spec() for _ in range(chance.randint(1, 4)))}
+            jobs = [self._spec() for _ in range(chance.randint(1, 4))]
+            if chance.random() < STAGES_SHARE:
+                jobs += self._stages(app, chance.randint(1, 3))
+            specs = {spec.key: spec for spec in jobs}
             named = (*NAMED, *(("tasks",) * (chance.random() < 0.3)))
             documents = tuple(Document(spec, named) for spec in specs.values())
             stops = JOBS_MAX * TASKS_MAX
@@ -335,6 +340,15 @@ class Clients:
         if kind < 0.87:
             return RunApp(app.key)
         return KillApp(app.key, JOBS_MAX * TASKS_MAX) if kind < 0.96 else RemoveApp(app.key)
+
+    def _stages(self, app: AppSpec, count: int) -> list[JobSpec]:
+        """Return stages of an application, each after the one before it."""
+        names = [f"{app.name}-stage-{number}" for number in range(count)]
+        firsts = ("", *names)
+        return [
+            msgspec.structs.replace(_batch(name, 1), after=(After(f"ann/{first}"),) if first else ())
+            for first, name in zip(firsts, names, strict=False)
+        ]
 
     def _change_cron(self) -> Command:
         """Set, pause, resume, run or remove a cron."""
@@ -346,18 +360,12 @@ class Clients:
             missed = chance.choice(list(Missed))
             if overlap is not Overlap.ALLOW and missed is Missed.ALL:
                 missed = Missed.ONCE
-            job = JobSpec(
-                name,
-                "ann",
-                chance.randint(1, 2),
-                ("sim",),
-                runtime=Runtime.FAKE,
-                resources=Resources(100, 64 * 1024**2),
-                restart=Restart(RestartPolicy.NEVER),
-                labels={"sim": "batch"},
-            )
-            schedule = chance.choice(SCHEDULES)
-            return SetCron(CronSpec(schedule, job, "UTC", overlap, missed, chance.randint(1, 3)))
+            job = _batch(name, chance.randint(1, 2))
+            schedule, keep = chance.choice(SCHEDULES), chance.randint(1, 3)
+            app = ""
+            if chance.random() < APP_CRONS_SHARE:
+                job, app = JobSpec(name, "ann", 1, ()), f"app-{chance.randrange(APPS)}"
+            return SetCron(CronSpec(schedule, job, "UTC", overlap, missed, keep, app))
         key = f"ann/{name}"
         if kind < 0.65:
             return PauseCron(key)
@@ -447,6 +455,20 @@ class Clients:
             rules, limit = (RULES, Share(1)) if number % 2 else ((), Share(0, 50))
             spec = msgspec.structs.replace(spec, restart=restart, on_exit=rules, max_failures=limit)
         return spec
+
+
+def _batch(name: str, tasks: int) -> JobSpec:
+    """Return a job that runs to completion."""
+    return JobSpec(
+        name,
+        "ann",
+        tasks,
+        ("sim",),
+        runtime=Runtime.FAKE,
+        resources=Resources(100, 64 * 1024**2),
+        restart=Restart(RestartPolicy.NEVER),
+        labels={"sim": "batch"},
+    )
 
 
 def _reserving(spec: JobSpec) -> JobSpec:

@@ -4,9 +4,12 @@ The Borg paper names it as the first thing it would do otherwise: jobs were the 
 (section 8.1).
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from borgish.spec.job import JobSpec
+from borgish.vocabulary import JobKind
 
 
 class AppSpec(msgspec.Struct, frozen=True):
@@ -34,3 +37,12 @@ class Document(msgspec.Struct, frozen=True):
     def key(self) -> str:
         """The job's name in its cell."""
         return self.spec.key
+
+
+def to_completion(documents: Iterable[Document]) -> tuple[Document, ...]:
+    """Return those of the jobs that run to completion."""
+    return tuple(
+        document
+        for document in documents
+        if not document.spec.is_service and document.spec.kind is JobKind.JOB
+    )

@@ -2,10 +2,12 @@
 
 It is a job file with a schedule and some fields more. Each of its runs is a job of its own, whose name is
 that of the cron and the instant, in UTC, at which it was due: two runs never have one name, also where clocks
-are put back, and whoever counts again comes to the same one.
+are put back, and whoever counts again comes to the same one. With ``app`` each run is a copy of the stages of
+an application, jobs whose names are that of the run and their own.
 """
 
 from collections.abc import Mapping as Dict
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,7 +18,19 @@ from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.spec.document import Node, Scalar, child_of, parse_all
 from borgish.spec.fields import JOB_FIELDS, document_schema, job_schema, with_variables
 from borgish.spec.job import JobSpec, Restart
-from borgish.spec.kinds import Choice, Field, Leaf, Place, Record, Schema, Values, Whole, Wrong, text_at
+from borgish.spec.kinds import (
+    Choice,
+    Field,
+    Leaf,
+    Name,
+    Place,
+    Record,
+    Schema,
+    Values,
+    Whole,
+    Wrong,
+    text_at,
+)
 from borgish.spec.mistakes import nearest, quote
 from borgish.spec.read import NO_VARIABLES, filled, job_of, job_values, read_job, refuse_foreign
 from borgish.spec.schedule import (
@@ -29,8 +43,9 @@ from borgish.spec.schedule import (
     show_time,
     time_zones,
 )
+from borgish.spec.variables import VARS
 from borgish.spec.write import write_job
-from borgish.vocabulary import CronKind, Missed, Overlap, RestartPolicy
+from borgish.vocabulary import CronKind, Missed, Overlap, RestartPolicy, job_key
 
 RUNS_KEPT_MAX = 100
 RUNS_MISSED_MAX = 10
@@ -38,13 +53,18 @@ RUNS_MISSED_MAX = 10
 
 _STAMP = "%Y%m%dt%H%M%S"
 BY_HAND = "hand"
-NAME_CHARACTERS_MAX = 63 - len(f"-{BY_HAND}-20261122t020000")
+JOB_NAME_CHARACTERS_MAX = 63
+NAME_CHARACTERS_MAX = JOB_NAME_CHARACTERS_MAX - len(f"-{BY_HAND}-20261122t020000")
 """Of a cron's name: with what its runs have behind it they are names of jobs."""
 
 
 class CronSpec(msgspec.Struct, frozen=True):
     """A job that runs when its schedule says. ``job`` is each of its runs, but for the name, which is the
-    cron's there. ``keep`` is how many runs that are over are kept."""
+    cron's there. ``keep`` is how many runs that are over are kept.
+
+    With ``app``, the name of an application of the same user, each run is a copy of its stages, and ``job``
+    says whose the cron is and how it is called, and nothing else.
+    """
 
     schedule: str  # as it was written: 30 2 * * mon-fri
     job: JobSpec
@@ -52,6 +72,7 @@ class CronSpec(msgspec.Struct, frozen=True):
     overlap: Overlap = Overlap.FORBID
     missed: Missed = Missed.ONCE
     keep: int = 5
+    app: str = ""  # "": its runs are jobs
 
     @property
     def name(self) -> str:
@@ -71,16 +92,43 @@ class CronSpec(msgspec.Struct, frozen=True):
         """When it is due."""
         return schedule_of(self.schedule, self.time_zone)
 
-    def run_at(self, due: float) -> JobSpec:
-        """Return the run that was due at an instant, in seconds since 1970."""
-        return self._run(_stamp(due) if self.times.has_seconds else _stamp(due)[:-2])
+    @property
+    def app_key(self) -> str:
+        """The application whose stages it runs, by its name in the cell; "": none."""
+        return job_key(self.user, self.app) if self.app else ""
 
-    def run_by_hand(self, at: float) -> JobSpec:
-        """Return a run that somebody asked for at a moment, in seconds since 1970."""
-        return self._run(f"{BY_HAND}-{_stamp(at)}")
+    def run_at(self, due: float) -> str:
+        """Return the name of the run that was due at an instant, in seconds since 1970."""
+        stamp = _stamp(due)
+        return f"{self.name}-{stamp if self.times.has_seconds else stamp[:-2]}"
 
-    def _run(self, suffix: str) -> JobSpec:
-        return msgspec.structs.replace(self.job, name=f"{self.name}-{suffix}")
+    def run_by_hand(self, at: float) -> str:
+        """Return the name of a run that somebody asked for at a moment, in seconds since 1970."""
+        return f"{self.name}-{BY_HAND}-{_stamp(at)}"
+
+    def jobs_of(self, run: str, stages: Sequence[JobSpec] = ()) -> tuple[JobSpec, ...]:
+        """Return the jobs of a run of this name. ``stages``: what it is a copy of; they wait for each other,
+        and end with each other, within their run."""
+        if not self.app:
+            return (msgspec.structs.replace(self.job, name=run),)
+        keys = {spec.key: job_key(self.user, f"{run}-{spec.name}") for spec in stages}
+        return tuple(
+            msgspec.structs.replace(
+                spec,
+                name=f"{run}-{spec.name}",
+                after=tuple(
+                    msgspec.structs.replace(each, job=keys.get(each.job, each.job)) for each in spec.after
+                ),
+                parent=keys.get(spec.parent, spec.parent),
+            )
+            for spec in stages
+        )
+
+
+def run_key(cron: str, job: str) -> str:
+    """Return of which run a job is, by the keys of its cron and its own: ``user/nightly-20261122t0200``."""
+    parts = job[len(cron) + 1 :].split("-")
+    return "-".join((cron, *parts[: 1 + (parts[0] == BY_HAND)]))
 
 
 def _stamp(at: float) -> str:
@@ -123,6 +171,27 @@ class _TimeZone(Leaf[str]):
         return {"type": "string", "minLength": 1}
 
 
+class _AppName(Name):
+    """An application of the cron's own user."""
+
+    def of(self, found: Scalar) -> str:
+        user, slash, name = found.text.partition("/")
+        if slash:
+            hint = f"write app: {name}, and user: {user} where that is another"
+            raise Wrong("an application is named without its user, whose the cron is", hint)
+        return super().of(found)
+
+
+class _OfJobs:
+    """A field that the stages of an application have, and the cron that runs them has not."""
+
+    def read(self, _node: Node, _place: Place, /) -> None:
+        raise Wrong("the jobs of the application have their own", "remove it, or app")
+
+    def schema(self) -> Schema:
+        return {}
+
+
 _OWN_FIELDS = (
     Field("kind", Choice(CronKind), "cron: a job that runs on time", required=True),
     Field("schedule", _Schedule(), "crontab, like 30 2 * * mon-fri, or @daily", required=True),
@@ -138,21 +207,39 @@ _OWN_FIELDS = (
         f"of what was due without a master: skip it, run once, or all, at most the last {RUNS_MISSED_MAX}",
     ),
     Field("keep", Whole(1, RUNS_KEPT_MAX), "so many runs that are over are kept; 5 unless given"),
+    Field("app", _AppName(), "the application whose stages each run is a copy of, instead of a job"),
 )
 CRON_FIELDS = (*_OWN_FIELDS, *(field for field in JOB_FIELDS if field.name != "kind"))
 CRON: Record[Values] = Record("the cron", CRON_FIELDS, "name: nightly", lambda values: values)
+_ALSO_OF_APP = ("name", "user")
+"""Fields of a job that a cron with ``app`` has, too."""
+_OF_APP: Record[Values] = Record(
+    "the cron",
+    tuple(
+        field
+        if field in _OWN_FIELDS or field.name in _ALSO_OF_APP
+        else msgspec.structs.replace(field, kind=_OfJobs(), required=False)
+        for field in CRON_FIELDS
+    ),
+    "name: nightly",
+    lambda values: values,
+)
 
 
 def cron_schema(bands: Bands = DEFAULT_BANDS) -> Schema:
     """Return the JSON Schema (draft 2020-12) of a cron for editors and checkers, as ``job_schema`` does."""
     schema, job = CRON.schema(), job_schema(bands)
+    of_app = [*(field.name for field in _OWN_FIELDS), *_ALSO_OF_APP, VARS]
     schema["properties"]["priority"] = job["properties"]["priority"]
     return {
         "$schema": job["$schema"],
         "title": "borgish cron",
         "description": "A job that runs when its schedule says.",
         **schema,
-        "anyOf": [{"required": ["run"]}, {"required": ["image"]}],
+        "anyOf": [
+            *({"required": [field], "not": {"required": ["app"]}} for field in ("run", "image")),
+            {"required": ["app"], "propertyNames": {"enum": of_app}},
+        ],
     }
 
 
@@ -200,7 +287,10 @@ def read_job_or_cron(
 
 def cron_values(root: Node, place: Place, default_user: str) -> Values | None:
     """Return what a document says of a cron, as ``job_values`` does."""
-    values = job_values(root, place, default_user, CRON, _complete)
+    if child_of(root, "app") is not None:
+        values = job_values(root, place, default_user, _OF_APP, checks=())
+    else:
+        values = job_values(root, place, default_user, CRON, _complete)
     if values is not None:
         _check_name(values)
         _check_missed(values)
@@ -254,7 +344,9 @@ def write_cron(spec: CronSpec, bands: Bands = DEFAULT_BANDS) -> str:
         value = getattr(spec, field.name)
         if value != defaults[field.name]:
             own[field.name] = str(value) if isinstance(value, str) else value
-    return yaml.safe_dump(own, sort_keys=False, allow_unicode=True, width=1000) + write_job(spec.job, bands)
+    of_app = {"name": spec.name, "user": spec.user} if spec.app else {}
+    text = yaml.safe_dump(own | of_app, sort_keys=False, allow_unicode=True, width=1000)
+    return text if spec.app else text + write_job(spec.job, bands)
 
 
 def next_times_text(spec: CronSpec, at: float) -> str:

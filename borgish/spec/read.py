@@ -111,10 +111,12 @@ def job_values(
     default_user: str,
     record: Record[Values] = JOB,
     complete: Callable[[Values], None] = lambda _: None,
+    checks: tuple[Callable[[Values], None], ...] | None = None,
 ) -> Values | None:
     """Return what a document says of a job, all mistakes in it reported; None where it is none at all.
 
-    ``record`` has its fields; ``complete`` fills in what is otherwise than of any job, before checks.
+    ``record`` has its fields; ``complete`` fills in what is otherwise than of any job, before ``checks``,
+    which are all that there are unless given.
     """
     found = place.found
     try:
@@ -128,7 +130,7 @@ def job_values(
             )
         return None
     complete(values)
-    for check in CHECKS:
+    for check in CHECKS if checks is None else checks:
         check(values)
     if "user" not in values.nodes and not re.fullmatch(NAME_PATTERN, default_user):
         message = f"the job would belong to {quote(default_user)}, which is not a name"

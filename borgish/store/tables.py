@@ -278,7 +278,8 @@ crons = Table(
     Column("set_at", Double, nullable=False),
     Column("set_by", Text, nullable=False),
     Column("generation", BigInteger, nullable=False),
-    Column("job", JSON, nullable=False),  # the specification of its runs
+    # The specification of its runs, or {"app": key} of the application whose stages they are.
+    Column("job", JSON, nullable=False),
     Column("app", Text, nullable=False, server_default=""),  # the application that it belongs to
 )
 
@@ -526,7 +527,7 @@ def cron_row(cron: Cron) -> Row:
         cron.at,
         without_nul(cron.by),
         cron.generation,
-        json_text(spec.job),
+        json_text({"app": spec.app_key} if spec.app else spec.job),
         cron.app,
     )
 

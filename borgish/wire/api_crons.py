@@ -7,14 +7,23 @@ from borgish.vocabulary import Missed, Outcome, Overlap, State
 from borgish.wire.api import AsOf, Page
 
 
-class CronRunView(msgspec.Struct, frozen=True):
-    """A run of a cron: a job of its own."""
+class CronStageView(msgspec.Struct, frozen=True):
+    """A stage of a run of a cron: a job of its own."""
+
+    name: str  # user/job
+    state: State
+    outcome: Outcome | None  # of a dead one
+
+
+class CronRunView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A run of a cron: a job of its own, or a copy of the stages of an application."""
 
     name: str  # user/job
     due: str  # of one by hand: when somebody asked for it
     began: str
     state: State
-    outcome: Outcome | None  # of a dead one
+    outcome: Outcome | None  # of a dead one; failed also where a stage did and the others go on or wait
+    stages: tuple[CronStageView, ...] = ()  # in the order in which they wait for each other
 
 
 class CronView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -35,10 +44,12 @@ class CronView(msgspec.Struct, frozen=True, omit_defaults=True):
     late_seconds: float = 0.0  # so long after ``last`` it was dealt with; 0: within a second
     among: int = 0  # so many crons were due then, more than begin in a second; 0: as many as do
     generation: int = 0  # when somebody last decided about it; see ``JobView``
+    app: str = ""  # user/application, of whose stages each run is a copy; "": each run is a job
 
 
 class CronDetail(msgspec.Struct, frozen=True, omit_defaults=True):
-    """All of a cron. ``spec`` is each of its runs, but for the name."""
+    """All of a cron. ``spec`` is each of its runs, but for the name; of one that runs an application it is
+    nothing but name and user."""
 
     cron: CronView
     overlap: Overlap

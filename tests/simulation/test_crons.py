@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from borgish.cell import decide_crons
+from borgish.cell import cron_runs, decide_crons
 from borgish.cell.events import CronFired
 from borgish.sim import workload
 from borgish.sim.faults import NO_FAULTS, Faults
@@ -51,6 +51,36 @@ def test_what_is_due_begins_once_or_as_missed_says(seed: int, masters: int) -> N
 @pytest.mark.parametrize("seed", seeds(quick=1, ci=2, nightly=20))
 def test_among_all_faults(seed: int) -> None:
     assert life(seed, Faults(), calm_seconds=CALM_SECONDS)[0] == ()
+
+
+@pytest.fixture
+def applications(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most crons run applications, which come and go."""
+    monkeypatch.setattr(workload, "APPS_SHARE", 0.3)
+    monkeypatch.setattr(workload, "APP_CRONS_SHARE", 0.9)
+
+
+@pytest.mark.parametrize("masters", [1, 3])
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=4, nightly=40))
+@pytest.mark.usefixtures("applications")
+def test_runs_of_applications_begin_as_a_whole(seed: int, masters: int) -> None:
+    assert life(seed, MASTERS, masters)[0] == ()
+
+
+@pytest.mark.usefixtures("applications")
+def test_runs_of_applications_that_lack_a_stage_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, seen = cron_runs.jobs_of, 0
+
+    def without_one(spec: CronSpec, run: str, found: Sequence[Any]) -> tuple[Any, ...]:
+        nonlocal seen
+        jobs = whole(spec, run, found)
+        seen += len(jobs) > 1
+        return jobs[1:] if len(jobs) > 1 else jobs
+
+    monkeypatch.setattr(decide_crons, "jobs_of", without_one)
+    found = [problem for seed in range(6) for problem in life(seed, MASTERS)[0]]
+    assert seen
+    assert any(" began ['" in problem for problem in found), found
 
 
 def the_one_before_too(_spec: CronSpec, due: Sequence[float], _until: float) -> list[float]:

@@ -1,19 +1,20 @@
 """Crons as the API shows them: when they are due, what became of their runs, and why one did not begin."""
 
 from borgish.api.views.jobs import job_outcome, without_values
+from borgish.cell.cron_runs import Run, runs
 from borgish.cell.crons import SPREAD_SECONDS, Cron
-from borgish.cell.model import Cell, Job
+from borgish.cell.model import Cell
 from borgish.clock import Now
 from borgish.spec.schedule import TIMES_SHOWN
 from borgish.text import instant, instant_or_none
-from borgish.vocabulary import State
-from borgish.wire.api_crons import CronDetail, CronRunView, CronView
+from borgish.vocabulary import Outcome, State
+from borgish.wire.api_crons import CronDetail, CronRunView, CronStageView, CronView
 
 
 def cron_view(cell: Cell, cron: Cron) -> CronView:
     """Return one line about a cron."""
-    runs = _runs(cell, cron)
-    latest = runs[-1] if runs else None
+    there = runs(cell, cron.key)
+    latest = there[-1] if there else None
     spec = cron.spec
     return CronView(
         name=cron.key,
@@ -24,13 +25,14 @@ def cron_view(cell: Cell, cron: Cron) -> CronView:
         next=instant_or_none(cron.next),
         last=instant_or_none(cron.last),
         run=run_view(latest) if latest is not None else None,
-        runs=len(runs),
-        live=sum(run.state is not State.DEAD for run in runs),
+        runs=len(there),
+        live=sum(not run.is_over for run in there),
         keep=spec.keep,
         note=cron.note,
         late_seconds=round(cron.late_seconds, 3) if cron.late_seconds > SPREAD_SECONDS else 0.0,
         among=cron.among,
         generation=cron.generation,
+        app=spec.app_key,
     )
 
 
@@ -43,20 +45,29 @@ def cron_detail(cell: Cell, cron: Cron, now: Now, *, secrets: bool) -> CronDetai
         overlap=spec.overlap,
         missed=spec.missed,
         times=tuple(map(instant, times)),
-        runs=tuple(run_view(run) for run in reversed(_runs(cell, cron))),
+        runs=tuple(run_view(run) for run in reversed(runs(cell, cron.key))),
         spec=spec.job if secrets else without_values(spec.job),
         set_at=instant(cron.at),
         set_by=cron.by,
     )
 
 
-def run_view(run: Job) -> CronRunView:
+def run_view(run: Run) -> CronRunView:
     """Return one run of a cron."""
-    outcome = job_outcome(run)
-    return CronRunView(run.key, instant(run.due), instant(run.submitted_at), run.state, outcome)
+    stages = tuple(CronStageView(job.key, job.state, job_outcome(job)) for job in run.jobs)
+    states, outcomes = {stage.state for stage in stages}, {stage.outcome for stage in stages}
+    return CronRunView(
+        run.key,
+        instant(run.due),
+        instant(min(job.submitted_at for job in run.jobs)),
+        next(state for state in (State.RUNNING, State.PENDING, State.DEAD) if state in states),
+        _outcome(outcomes),
+        stages if [stage.name for stage in stages] != [run.key] else (),
+    )
 
 
-def _runs(cell: Cell, cron: Cron) -> list[Job]:
-    """Return the runs of a cron that are kept, by when they were due."""
-    runs = [cell.jobs[key] for key in cell.runs.get(cron.key, ())]
-    return sorted(runs, key=lambda run: (run.due, run.key))
+def _outcome(stages: set[Outcome | None]) -> Outcome | None:
+    """Return how a run came out: failed where a stage failed, also while others go on or wait."""
+    if Outcome.FAILED in stages or None not in stages:
+        return next(each for each in (Outcome.FAILED, Outcome.KILLED, Outcome.FINISHED) if each in stages)
+    return None

@@ -56,12 +56,13 @@ def test_it_is_shown_with_its_runs_and_without_its_secrets(api: RunningApi, admi
     cell, at = api.master.cell, NOW.wall
     cron = Cron(NIGHTLY, at, "ann", next=at + 1.0)
     fired = CronFired("ann/nightly", at + 1.0, at + 9.0, "what was due was missed", 30.0, 300)
-    events = (CronSet(cron), fired, JobSubmitted(NIGHTLY.run_at(at + 1.0), cron="ann/nightly", due=at + 1.0))
+    (run,) = NIGHTLY.jobs_of(NIGHTLY.run_at(at + 1.0))
+    events = (CronSet(cron), fired, JobSubmitted(run, cron="ann/nightly", due=at + 1.0))
     api.do(lambda: apply_entry(cell, Entry(cell.position + 1, at, 1, 1, "ann", "test", events)))
     shown = admin.get(PATH, None, CronDetail)
     assert (shown.cron.runs, shown.cron.live, shown.cron.keep) == (1, 1, 5)
     assert (shown.cron.late_seconds, shown.cron.among) == (30.0, 300)
-    assert [run.name for run in shown.runs] == [NIGHTLY.run_at(at + 1.0).key]
+    assert [each.name for each in shown.runs] == [run.key]
     assert len(shown.times) == 5
     assert shown.spec.env == {"A": "secret"}
     assert api.client("bgt_bob").get(PATH, None, CronDetail).spec.env == {"A": "***"}

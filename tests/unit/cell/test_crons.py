@@ -351,7 +351,7 @@ def test_a_rollback_takes_back_what_a_cron_is_and_nothing_that_was_due() -> None
     back = lived.cell.crons[KEY]
     assert (back.spec.schedule, back.spec.keep, back.last) == ("* * * * *", 3, last)
     assert lived.now.wall < back.next <= lived.now.wall + 60.0
-    assert lived.cell.runs[KEY] == runs, "its runs go on"
+    assert set(lived.cell.runs[KEY]) == runs, "its runs go on"
     assert all(lived.cell.jobs[key].state is not State.DEAD for key in runs)
 
 

@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from borgish.spec.cron import read_cron
+from borgish.spec.job import JobSpec
 from borgish.vocabulary import Missed, Outcome, Overlap, State
 from borgish.wire.api import Accepted
-from borgish.wire.api_crons import CronDetail, CronList, CronRunView, CronView
+from borgish.wire.api_crons import CronDetail, CronList, CronRunView, CronStageView, CronView
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.samples import FakeMaster
 
@@ -51,6 +53,36 @@ def test_one_is_shown_with_its_times_and_runs(
     shown = capsys.readouterr().out
     for words in ("2026-11-24 02:00 CET", "ann/nightly-20261122t0100", "forbid", "2 kept, 1 live"):
         assert words in shown
+
+
+def test_a_run_of_an_application_is_shown_with_its_stages(
+    master: FakeMaster, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = JobSpec("nightly", "ann", 1, ())
+    stages = tuple(
+        CronStageView(f"{RUN.name}-{name}", State.DEAD, outcome)
+        for name, outcome in (("extract", Outcome.FINISHED), ("load", Outcome.FAILED))
+    )
+    of_app = msgspec.structs.replace(CRON, app="ann/pipeline")
+    runs = (msgspec.structs.replace(RUN, stages=stages),)
+    detail = CronDetail(of_app, Overlap.FORBID, Missed.ONCE, (), runs, job, DUE, "ann")
+    master.answers["GET /v1/crons"] = CronList((of_app,))
+    master.answers["GET /v1/crons/ann/nightly"] = detail
+    assert run("cron", "show", "nightly") == 0
+    shown = capsys.readouterr().out
+    for words in ("the stages of ann/pipeline", f"  {RUN.name}-extract  dead (finished)", "-load"):
+        assert words in shown
+
+
+def test_a_file_of_a_cron_that_runs_an_application_is_checked_and_has_no_plan(
+    master: FakeMaster, run: Run, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text(TEXT.replace("run: [sh]", "app: pipeline"))
+    assert run("job", "check", str(file)) == 0
+    assert "valid: cron ann/nightly, runs ann/pipeline" in capsys.readouterr().out
+    assert run("plan", str(file)) == 2
+    assert "runs ann/pipeline, and has no job of its own to plan" in capsys.readouterr().err
+    assert all("plan" not in asked.path for asked in master.asked)
 
 
 @pytest.mark.parametrize("verb", ["run", "pause", "resume", "remove"])
