@@ -10,12 +10,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from borgish.bands import Bands
+from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.cell.admission import show_moment
 from borgish.cell.crons import Cron
 from borgish.cell.drains import drain_words
 from borgish.cell.model import App, AppVersion, Cell, Job, Task
 from borgish.resources import show_amounts
+from borgish.spec.cron import CronSpec
 from borgish.spec.diff import differences
 from borgish.text import instant, show_indexes
 from borgish.vocabulary import OUTCOMES, Band, Ending, State
@@ -252,16 +253,18 @@ def document_differences(old: AppVersion, new: AppVersion) -> Iterator[str]:
         if key not in crons or key not in crons_now:
             yield f"{key}: cron {'added' if key in crons_now else 'removed'}"
         elif crons[key] != crons_now[key]:
-            yield f"{key}: cron changed"
+            yield from (f"{key}: {line}" for line in cron_differences(crons[key], crons_now[key]))
 
 
+_CRON_SPEC = (
+    _Aspect("schedule", lambda spec: spec.schedule),
+    _Aspect("runs", lambda spec: f"the stages of {spec.app_key}" if spec.app else "a job"),
+    _Aspect("time_zone", lambda spec: spec.time_zone),
+    _Aspect("overlap", lambda spec: spec.overlap),
+    _Aspect("missed", lambda spec: spec.missed),
+    _Aspect("keep", lambda spec: spec.keep),
+)
 _CRON = (
-    _Aspect("schedule", lambda cron: cron.spec.schedule),
-    _Aspect("runs", lambda cron: f"the stages of {cron.spec.app_key}" if cron.spec.app else "a job"),
-    _Aspect("time_zone", lambda cron: cron.spec.time_zone),
-    _Aspect("overlap", lambda cron: cron.spec.overlap),
-    _Aspect("missed", lambda cron: cron.spec.missed),
-    _Aspect("keep", lambda cron: cron.spec.keep),
     _Aspect("state", lambda cron: cron.state),
     _Aspect("last", lambda cron: cron.last, _moment_or_never),
     _Aspect("next", lambda cron: cron.next, _moment_or_never),
@@ -271,8 +274,13 @@ _CRON = (
 
 
 def _cron_lines(old: Cron, new: Cron, bands: Bands) -> tuple[str, ...]:
-    spec = differences(old.spec.job, new.spec.job, bands) if old.spec.job != new.spec.job else ()
-    return (*_compared(_CRON, old, new), *spec)
+    return (*_compared(_CRON, old, new), *cron_differences(old.spec, new.spec, bands))
+
+
+def cron_differences(old: CronSpec, new: CronSpec, bands: Bands = DEFAULT_BANDS) -> tuple[str, ...]:
+    """Return one line for each thing in which two specifications of a cron differ."""
+    jobs = differences(old.job, new.job, bands) if old.job != new.job else ()
+    return (*_compared(_CRON_SPEC, old, new), *jobs)
 
 
 # Jobs

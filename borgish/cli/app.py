@@ -16,7 +16,6 @@ from borgish.wire.api import Accepted, JobView
 from borgish.wire.api_apps import (
     AppDetail,
     AppKillRequest,
-    AppList,
     AppRunRequest,
     AppUndoRequest,
     AppVersionList,
@@ -88,6 +87,8 @@ VERSION_COLUMNS: tuple[Column[AppVersionView], ...] = (
 @app.command("list")
 def list_(context: typer.Context, at: AtOption = "", output: FormOption = Form.TABLE) -> None:
     """List the applications, and what is in their way."""
+    from borgish.cli.lookup import every_app
+
     apps = every_app(client_at(context, at, output))
     none = "no applications; `borgctl apply PATH` makes one"
     show_list(apps, APP_COLUMNS, output, lambda view: view.name, none)
@@ -241,16 +242,9 @@ def remove(context: typer.Context, name: AppName, if_generation: IfGeneration = 
     _change(context, name, "remove", None, if_generation)
 
 
-def every_app(client: "Client") -> list[AppView]:
-    """Return all applications of the cell."""
-    from borgish.cli.lookup import every
-
-    return list(every(client, "/v1/apps", {}, AppList))
-
-
 def find_app(client: "Client", text: str) -> AppDetail:
     """Return the application that ``text`` means. Raises NotFound, and Invalid where several fit."""
-    from borgish.cli.lookup import match_app
+    from borgish.cli.lookup import every_app, match_app
     from borgish.client import quoted
 
     key = text if "/" in text else match_app(text, [view.name for view in every_app(client)])

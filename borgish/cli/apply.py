@@ -147,6 +147,7 @@ def planned(plan: AppPlanView, *, wide: bool = False) -> str:
     for cron in plan.crons:
         if cron.what != "unchanged":
             lines.append(safe(f"  {_SIGNS.get(cron.what, '~')} {cron.cron}: cron {cron.what}"))
+            lines += (safe(f"      {line}") for line in cron.changes)
             lines += (safe(f"      note: {note}") for note in cron.notes)
     if unchanged := [*jobs, *crons]:
         counts = [plural(len(names), word) for names, word in ((jobs, "job"), (crons, "cron")) if names]

@@ -25,6 +25,7 @@ from borgish.wire.api import (
     TaskView,
 )
 from borgish.wire.api import TaskList as TaskPage
+from borgish.wire.api_apps import AppList, AppView
 from borgish.wire.api_crons import CronList, CronView
 
 if TYPE_CHECKING:
@@ -81,7 +82,23 @@ def match_machine(text: str, machines: Sequence[str]) -> str:
 
 def find_job(client: "Client", text: str) -> str:
     """Return the job key that ``text`` means in this cell. Raises NotFound, and Invalid where several fit."""
-    return match_job(text, job_keys(client))
+    try:
+        return match_job(text, job_keys(client))
+    except NotFound as error:
+        raise NotFound(error.message, _of_another_kind(client, text) or error.hint) from None
+
+
+def _of_another_kind(client: "Client", text: str) -> str:
+    """Say that an application or a cron has a name; "" where none has."""
+    for kind, keys in (
+        ("app", [view.name for view in every_app(client)]),
+        ("cron", [cron.name for cron in every_cron(client)]),
+    ):
+        for key in keys:
+            if text in (key, key.partition("/")[2]):
+                what = "an application" if kind == "app" else "a cron"
+                return f"{key} is {what}: `borgctl {kind} show {key}`"
+    return ""
 
 
 def find_cron(client: "Client", text: str) -> str:
@@ -100,7 +117,10 @@ def find_task(client: "Client", text: str) -> tuple[str, int]:
 
 def find_subject(client: "Client", text: str) -> str:
     """Return the job key or task name that ``text`` means in this cell."""
-    return match_subject(text, job_keys(client))
+    try:
+        return match_subject(text, job_keys(client))
+    except NotFound as error:
+        raise NotFound(error.message, _of_another_kind(client, text) or error.hint) from None
 
 
 def find_machine(client: "Client", text: str) -> str:
@@ -168,6 +188,11 @@ class Paged(Protocol[T]):
 def every_job(client: "Client") -> list[JobView]:
     """Return all jobs of the cell."""
     return list(every(client, "/v1/jobs", {}, JobList))
+
+
+def every_app(client: "Client") -> list[AppView]:
+    """Return all applications of the cell."""
+    return list(every(client, "/v1/apps", {}, AppList))
 
 
 def every_machine(client: "Client") -> list[MachineView]:

@@ -72,6 +72,7 @@ class AppCronChangeView(msgspec.Struct, frozen=True, omit_defaults=True):
     cron: str
     what: str  # created, updated, unchanged, removed
     notes: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()  # against what is there
 
 
 class AppPlanView(msgspec.Struct, frozen=True, omit_defaults=True):

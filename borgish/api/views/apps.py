@@ -7,8 +7,9 @@ from borgish.api.views.crons import cron_view
 from borgish.api.views.jobs import job_view
 from borgish.api.views.rollouts import update_words
 from borgish.api.views.tally import Tally
-from borgish.cell.apps import AppPlan, JobChange, crons_of, members, plan_words
-from borgish.cell.diff import document_differences
+from borgish.cell.apps import AppPlan, CronChange, JobChange, crons_of, members, plan_words
+from borgish.cell.diff import cron_differences, document_differences
+from borgish.cell.events import CronSet
 from borgish.cell.model import App, AppVersion, Cell, Job
 from borgish.cell.observed import Observed
 from borgish.cell.update import update_plan
@@ -134,8 +135,17 @@ def app_plan_view(cell: Cell, plan: AppPlan) -> AppPlanView:
         changes=tuple(_change_view(cell, change) for change in plan.changes),
         orphans=plan.orphans,
         changed=bool(plan.events),
-        crons=tuple(AppCronChangeView(cron.cron, cron.what, cron.notes) for cron in plan.crons),
+        crons=tuple(_cron_change_view(cell, cron) for cron in plan.crons),
     )
+
+
+def _cron_change_view(cell: Cell, change: CronChange) -> AppCronChangeView:
+    before = cell.crons.get(change.cron)
+    after = next((event.cron for event in change.events if isinstance(event, CronSet)), None)
+    lines: tuple[str, ...] = ()
+    if before is not None and after is not None:
+        lines = cron_differences(before.spec, after.spec, cell.rules.bands)
+    return AppCronChangeView(change.cron, change.what, change.notes, lines)
 
 
 def _change_view(cell: Cell, change: JobChange) -> AppChangeView:

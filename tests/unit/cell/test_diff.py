@@ -5,16 +5,19 @@ import pytest
 
 from borgish.bands import Bands
 from borgish.cell.budgets import Budget, Freeze
-from borgish.cell.diff import ALIKE_MAX, Change, Kind, difference
-from borgish.cell.model import Cell, Rules, Taint
+from borgish.cell.diff import ALIKE_MAX, Change, Kind, difference, document_differences
+from borgish.cell.model import AppVersion, Cell, Rules, Taint
 from borgish.cell.quotas import Quota
 from borgish.resources import Resources
+from borgish.spec.app import AppSpec, Document
 from borgish.spec.job import Constraint, JobSpec
 from borgish.spec.shares import Share
 from borgish.store.codec import decode_snapshot, encode_snapshot
 from borgish.vocabulary import Band, Ending, State, TaintEffect
 from tests.unit.api.cells import job as job_of
 from tests.unit.api.cells import machine, running, small_cell
+from tests.unit.cell.crons import cron
+from tests.unit.cell.test_decide import spec
 
 SECTIONS = ["rules", "machines", "quotas", "budgets", "apps", "crons", "jobs", "tasks"]
 
@@ -217,3 +220,20 @@ def test_very_many_moves_are_told_without_machines(old: Cell) -> None:
 def test_a_subject_has_its_tasks() -> None:
     assert Change(Kind.CHANGED, "ann/web", (), (0, 1, 7)).subject == "ann/web/0-1,7"
     assert Change(Kind.ADDED, "m1", ()).subject == "m1"
+
+
+def test_an_application_differs_in_its_documents_and_crons() -> None:
+    before = AppVersion(AppSpec("shop", "ann"), (Document(spec("web")), Document(spec("db"))), 1.0, "ann")
+    crons = (cron("nightly"),), (cron("nightly", "0 4 * * *", keep=2), cron("weekly"))
+    before = msgspec.structs.replace(before, crons=crons[0])
+    changed = (Document(spec("web", run=("sleep", "2"))), Document(spec("x")))
+    after = AppVersion(AppSpec("shop", "ann", {"a": "b"}), changed, 2.0, "bob", crons[1])
+    assert list(document_differences(before, after)) == [
+        "labels: none -> a=b",
+        "ann/db: removed",
+        'ann/web: run: ["sleep", "1"] -> ["sleep", "2"]',
+        "ann/x: added",
+        "ann/nightly: schedule: 0 2 * * * -> 0 4 * * *",
+        "ann/nightly: keep: 5 -> 2",
+        "ann/weekly: cron added",
+    ]

@@ -8,7 +8,8 @@ import pytest
 from borgish.spec.cron import read_cron
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Missed, Outcome, Overlap, State
-from borgish.wire.api import Accepted
+from borgish.wire.api import Accepted, JobList
+from borgish.wire.api_apps import AppList
 from borgish.wire.api_crons import CronDetail, CronList, CronRunView, CronStageView, CronView
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.samples import FakeMaster
@@ -102,3 +103,13 @@ def test_a_file_is_checked_and_set(
     master.answers["POST /v1/crons"] = DONE
     assert run("job", "submit", str(file)) == 0, "there is nothing to follow"
     assert master.asked[-1].body == TEXT.encode()
+
+
+def test_who_takes_a_cron_for_a_job_is_told(
+    master: FakeMaster, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    master.answers["GET /v1/jobs"] = JobList(())
+    master.answers["GET /v1/apps"] = AppList(())
+    master.answers["GET /v1/crons"] = CronList((CRON,))
+    assert run("job", "show", "nightly") == 1
+    assert "ann/nightly is a cron: `borgctl cron show ann/nightly`" in capsys.readouterr().err
