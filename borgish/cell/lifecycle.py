@@ -361,7 +361,9 @@ def grow(cell: Cell, job: Job, tasks: int, at: float) -> None:
     fresh = range(len(job.tasks), tasks)
     job.tasks.extend(Task(index, since=at) for index in fresh)
     job.pending += len(fresh)
-    for index in fresh:
+    if fresh and job.waits is None:
+        cell.waiting.setdefault(job.key, set()).update(fresh)
+    for index in fresh if job.waits is not None else ():
         cell.queue(job, index).setdefault(job.key, set()).add(index)
     if fresh:
         _note_partly_failed(cell, job)

@@ -201,7 +201,7 @@ def attempt_spec(cell: Cell, job: Job, task: Task) -> AttemptSpec:
         programs=rendered.group,
         lease_seconds=lease_seconds(spec),
         on_exit=spec.on_exit,
-        failures=task.failures if spec.restart.counts_for_life else 0,
+        failures=task.failures if task.failures and spec.restart.counts_for_life else 0,
     )
 
 
