@@ -59,10 +59,13 @@ def until_of(cell: Cell, after: After) -> Until | None:
 def is_met(cell: Cell, observed: Observed, after: After, now: Now) -> bool:
     """Return whether a job that is waited for is as it is to be. Walks its tasks where all of them may be."""
     job = cell.jobs.get(after.job)
-    if job is None or job.finished + job.running < job.tasks_wanted:
+    if job is None:
+        return False
+    finished, running = _counts(job)
+    if finished + running < job.tasks_wanted:
         return False
     if until_of(cell, after) is Until.FINISHED:
-        return job.finished >= job.tasks_wanted
+        return finished == job.tasks_wanted
     probed = after.until is not Until.UP
     if probed and down_of(cell, observed, job):
         return False
@@ -72,9 +75,19 @@ def is_met(cell: Cell, observed: Observed, after: After, now: Now) -> bool:
 def is_settling(cell: Cell, key: str, until: Until | None) -> bool:
     """Return whether a job may become what others wait for by time alone."""
     job = cell.jobs.get(key)
-    if job is None or not job.running or job.finished + job.running < job.tasks_wanted:
+    if job is None or not job.running or sum(_counts(job)) < job.tasks_wanted:
         return False
     return until_of(cell, After(key, until)) is not Until.FINISHED
+
+
+def _counts(job: Job) -> tuple[int, int]:
+    """Return how many tasks of a job have finished, and how many run, of those that it is to have."""
+    if job.rollout is None:
+        return job.finished, job.running
+    # While a rollback goes on there may be more, which are to end.
+    wanted = _wanted(job)
+    finished = sum(task.ending is Ending.FINISH for task in wanted)
+    return finished, sum(task.state is State.RUNNING for task in wanted)
 
 
 def _wanted(job: Job) -> list[Task]:

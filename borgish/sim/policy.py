@@ -216,8 +216,10 @@ class Record:
                 for index in indexes:
                     self._lost.pop(task_name(job, index), None)
                     self._finished.discard(task_name(job, index))
-            case RolloutWentOn(job, pending=pending, kind=kind):
-                self._finished -= {task_name(job, index) for index in pending}
+            case RolloutWentOn(job, reached, pending, kind=kind):
+                # Of those that a rollback ends some may be too many for the job, which may have them anew.
+                anew = reached if kind is RolloutKind.ROLLBACK else pending
+                self._finished -= {task_name(job, index) for index in anew}
                 if kind is RolloutKind.RESTART:
                     for index in pending:
                         self._lost.pop(task_name(job, index), None)

@@ -8,7 +8,7 @@ import pytest
 from borgish.api.views.order import order_refusal, order_sentences
 from borgish.cell.commands import ForgetJob, KillTasks, RestartTasks, ScaleJob, SubmitJob, UndoUpdate
 from borgish.cell.diff import difference
-from borgish.cell.model import Cell, Snapshot
+from borgish.cell.model import Cell, Rollout, Snapshot
 from borgish.cell.order import UP_SECONDS, check_order, is_met, why_unmet
 from borgish.errors import Conflict, NotFound
 from borgish.master.core import Core
@@ -58,6 +58,19 @@ def test_a_job_waits_for_one_that_comes_later() -> None:
     lived.do(SubmitJob(db()))
     assert starts(lived) <= UP_SECONDS + 2
     assert lived.states() == [RUNNING] * 3
+
+
+def test_what_has_finished_and_is_to_go_counts_for_nobody() -> None:
+    """A rollback may leave a job more tasks for a while than it is to have."""
+    lived = Lived()
+    lived.do(SubmitJob(db(restart=ONCE, tasks=3)))
+    for index in (1, 2):
+        lived.ended(DB, index, Ending.FINISH)
+    job = lived.cell.jobs[DB]
+    job.rollout = Rollout({1: job.tasks[1].attempt}, 1, {}, hurried=False, reason="rolled back")
+    after = After(DB, Until.FINISHED)
+    assert job.finished > job.tasks_wanted
+    assert not is_met(lived.cell, lived.core.observed, after, lived.now)
 
 
 def test_what_is_there_already_is_not_waited_for() -> None:
