@@ -14,14 +14,11 @@ from collections.abc import Collection, Iterator
 import msgspec
 
 from borgish.cell.model import Job, Owner
-from borgish.spec.app import Document
+from borgish.spec.app import PART_BY_PART, Document
 from borgish.spec.diff import differences
 from borgish.spec.fields import JOB_FIELDS
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import Ownership
-
-BY_KEY = ("labels", "annotations", "env")
-"""Fields that have an owner for each key."""
 
 _ATTRIBUTES = {field.name: field.attribute for field in JOB_FIELDS}
 _FIXED = ("name", "user", "kind", "in")
@@ -122,7 +119,7 @@ def _changed(old: JobSpec, new: JobSpec) -> Iterator[str]:
         before, after = getattr(old, attribute), getattr(new, attribute)
         if name in _FIXED or before == after:
             continue
-        if name in BY_KEY:
+        if name in PART_BY_PART:
             keys = before.keys() | after.keys()
             yield from (f"{name}.{key}" for key in sorted(keys) if before.get(key) != after.get(key))
         else:

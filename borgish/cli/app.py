@@ -98,7 +98,7 @@ def list_(context: typer.Context, at: AtOption = "", output: FormOption = Form.T
 def show(context: typer.Context, name: AppName, at: AtOption = "", output: FormOption = Form.TABLE) -> None:
     """Show an application and its jobs."""
     detail = find_app(client_at(context, at, output), name)
-    show_one(detail, output, detail.app.name, lambda it, wide: app_in_full(it, wide=wide))
+    show_one(detail, output, detail.app.name, lambda it, _: app_in_full(it))
 
 
 @app.command()
@@ -284,7 +284,7 @@ def _follow_up(client: "Client", key: str) -> None:
     raise typer.Exit(worst(follow_all(client, live, None, None)))
 
 
-def app_in_full(detail: AppDetail, *, wide: bool = False) -> str:
+def app_in_full(detail: AppDetail) -> str:
     """Return an application as people read it."""
     view = detail.app
     head = fields(
@@ -302,18 +302,18 @@ def app_in_full(detail: AppDetail, *, wide: bool = False) -> str:
             ("not in files", ", ".join(detail.orphans)),
         ]
     )
-    return (
-        f"{head}\n{draw(list(detail.jobs), [c for c in JOB_COLUMNS if wide or not c.wide])}"
-        if detail.jobs
-        else head
-    )
+    return f"{head}\n{draw(list(detail.jobs), JOB_COLUMNS)}" if detail.jobs else head
 
 
 def _cron_words(cron: CronView) -> str:
     from borgish.cli.cron import due_text
 
-    due = f"next {due_text(cron.next, cron.time_zone)}" if cron.next else f"paused by {cron.paused}"
-    return f"{cron.name.partition('/')[2]} ({due if cron.next or cron.paused else 'never due'})"
+    due = "never due"
+    if cron.next:
+        due = f"next {due_text(cron.next, cron.time_zone)}"
+    elif cron.paused:
+        due = f"paused by {cron.paused}"
+    return f"{cron.name.partition('/')[2]} ({due})"
 
 
 def status_words(detail: AppDetail) -> str:

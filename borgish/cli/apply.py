@@ -32,7 +32,7 @@ AppOption = Annotated[
     str, typer.Option("--app", metavar="NAME", help="Name of the application, rather than that in the files.")
 ]
 PruneOption = Annotated[
-    bool, typer.Option("--prune", help="End its jobs that the files have no more. Asks first.")
+    bool, typer.Option("--prune", help="End its jobs and crons that the files have no more. Asks first.")
 ]
 TakeOverOption = Annotated[
     bool,

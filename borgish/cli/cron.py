@@ -1,4 +1,4 @@
-"""``borgctl cron``: list, show, run, pause, resume, remove. They are set with ``job submit``."""
+"""``borgctl cron``: list, show, run, pause, resume, remove. They are set with ``job submit`` or ``apply``."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress

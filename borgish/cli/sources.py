@@ -54,21 +54,9 @@ class Loaded(msgspec.Struct, frozen=True):
         )
 
 
-def load_sources(paths: Sequence[Path], variables: Mapping[str, str]) -> "list[Source]":
-    """Return the texts of files, of the files in folders, and what Jsonnet says. ``load`` tells more.
-
-    Raises Invalid with all that is wrong with any of the files.
-    """
-    from borgish.spec.mistakes import all_of
-
-    loaded = load(paths, variables)
-    if loaded.mistakes:
-        raise all_of(loaded.mistakes)
-    return loaded.sources
-
-
 def load(paths: Sequence[Path], variables: Mapping[str, str]) -> Loaded:
-    """Do the same, with what is wrong beside what can be read."""
+    """Return the texts of files, of the files in folders, and what Jsonnet says, with what is wrong beside
+    what can be read. A file that is named twice is read once."""
     loaded = Loaded([], [], {}, set())
     for path in dict.fromkeys(paths):
         try:

@@ -11,6 +11,9 @@ import msgspec
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import JobKind
 
+PART_BY_PART = ("labels", "annotations", "env")
+"""Fields of which a file names single keys, each with its owner."""
+
 
 class AppSpec(msgspec.Struct, frozen=True):
     """The application itself (a document of ``kind: app``). Its labels reach its jobs when they are read."""

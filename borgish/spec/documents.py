@@ -14,7 +14,7 @@ import msgspec
 
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.errors import Invalid, Mistake
-from borgish.spec.app import AppSpec
+from borgish.spec.app import PART_BY_PART, AppSpec
 from borgish.spec.cron import CronSpec, cron_of, cron_values
 from borgish.spec.document import EMPTY_HINT, Mapping, Node, Parsed, Scalar, child_of, parse_all
 from borgish.spec.document import Sequence as List
@@ -27,8 +27,6 @@ from borgish.spec.variables import GIVEN, VARS, Scope, Variable, declare, fill_i
 from borgish.vocabulary import DOCUMENTS_BYTES_MAX, DOCUMENTS_MAX, NAME_PATTERN, CronKind, JobKind
 
 LABELS_MAX = 64
-_PART_BY_PART = ("labels", "annotations", "env")
-"""Fields of which a file names single keys."""
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -288,7 +286,7 @@ def _read_cron(document: _Document, reading: _Reading) -> CronSpec | None:
 def _named(root: Mapping) -> list[str]:
     named: list[str] = []
     for key, node in root.items:
-        if key.text in _PART_BY_PART and isinstance(node, Mapping):
+        if key.text in PART_BY_PART and isinstance(node, Mapping):
             named += [f"{key.text}.{name.text}" for name, _ in node.items]
         elif key.text != VARS:
             named.append(key.text)

@@ -8,10 +8,13 @@ import pytest
 
 from borgish.cell import apply, lifecycle, model, order
 from borgish.cell.commands import Command
+from borgish.cell.observed import Observed
+from borgish.clock import Now
 from borgish.reconcilers import RECONCILERS, Reconciler
 from borgish.reconcilers import order as reconciler
 from borgish.sim.faults import NO_FAULTS, Faults
 from borgish.sim.world import World
+from borgish.spec.job import After
 from tests.profiles import seeds
 
 WORDS = ("is let go, and", "is placed, and its job", "lives on, and", "waits on, and")
@@ -39,9 +42,9 @@ def lets_go_of_all(patch: pytest.MonkeyPatch) -> None:
 def takes_what_has_failed_for_finished(patch: pytest.MonkeyPatch) -> None:
     is_met = order.is_met
 
-    def careless(cell: model.Cell, observed: object, after: object, now: object) -> bool:
-        job = cell.jobs.get(after.job)  # type: ignore[attr-defined]
-        return (job is not None and job.dead == len(job.tasks)) or is_met(cell, observed, after, now)  # type: ignore[arg-type]
+    def careless(cell: model.Cell, observed: Observed, after: After, now: Now) -> bool:
+        job = cell.jobs.get(after.job)
+        return (job is not None and job.dead == len(job.tasks)) or is_met(cell, observed, after, now)
 
     patch.setattr(reconciler, "is_met", careless)
 

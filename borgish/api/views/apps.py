@@ -13,9 +13,10 @@ from borgish.cell.events import CronSet
 from borgish.cell.model import App, AppVersion, Cell, Job
 from borgish.cell.observed import Observed
 from borgish.cell.update import update_plan
+from borgish.spec.app import to_completion
 from borgish.spec.diff import differences
 from borgish.text import instant
-from borgish.vocabulary import JobKind, Outcome, State
+from borgish.vocabulary import Outcome, State
 from borgish.wire.api import JobView, RefusalView
 from borgish.wire.api_apps import (
     AppChangeView,
@@ -102,11 +103,7 @@ def app_detail(cell: Cell, observed: Observed, app: App, refusals: Refusals, tal
     return AppDetail(
         app=app_view(app, jobs, len(crons)),
         jobs=tuple(jobs),
-        stages=tuple(
-            document.key
-            for document in app.present.documents
-            if not document.spec.is_service and document.spec.kind is JobKind.JOB
-        ),
+        stages=tuple(document.key for document in to_completion(app.present.documents)),
         missing=tuple(key for key in documents if key not in there and key not in cell.crons),
         orphans=tuple(key for key in (*there, *(cron.key for cron in crons)) if key not in documents),
         crons=tuple(cron_view(cell, cron) for cron in crons),
