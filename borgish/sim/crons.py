@@ -73,9 +73,7 @@ def _wrong(
 ) -> Iterator[str]:
     """Yield what is wrong with one firing."""
     times, until, key = cron.spec.times, fired.last + fired.late_seconds, cron.key
-    due = times.latest(
-        anchor, until + 0.001, _MISSED_MAX
-    )  # after a clock has leapt there may be years between
+    due = times.latest(anchor, until + 0.001, _MISSED_MAX)  # after a leap of the clock years may be between
     if not due or fired.last != due[-1]:
         yield f"{key} dealt with {fired.last} at {until}, and of it {due[-3:]} was due"
         return
