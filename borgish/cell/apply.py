@@ -99,6 +99,7 @@ def apply_entry(cell: Cell, entry: Entry) -> None:
         _APPLY[type(event)](cell, event, entry)
     note_decision(cell, entry)
     cell.links.settle(cell.jobs, cell.demand.changed)
+    cell.swept.settle(cell.jobs, cell.demand.changed)
     cell.members.settle(cell.jobs, cell.budgets, cell.demand.changed)
     cell.demand.settle(cell.jobs, cell.rules.bands)
     cell.position = entry.position

@@ -12,6 +12,7 @@ from borgish.cell.failing import AVOIDED_MAX
 from borgish.cell.links import Links
 from borgish.cell.model import Cell, Job, Task
 from borgish.cell.quotas import Demand
+from borgish.cell.swept import Swept
 from borgish.resources import DEVICE_MILLIS, Resources
 from borgish.vocabulary import FAILURES, Ending, State, task_name
 
@@ -29,8 +30,8 @@ def tasks_fill_their_jobs(cell: Cell) -> Iterator[str]:
         counts = (job.pending, job.running, job.dead, job.finished, job.failed)
         if counts != (true := _counts(job)):
             yield f"{key} counts {counts}, not {true}"
-    if cell.partly_failed != {key for key, job in cell.jobs.items() if job.is_partly_failed}:
-        yield "the index of jobs that failed in part does not follow from the jobs"
+    if cell.swept != Swept(cell.jobs):
+        yield "the index of jobs that reconcilers look at does not follow from the jobs"
 
 
 def _counts(job: Job) -> tuple[int, int, int, int, int]:

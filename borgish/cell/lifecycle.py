@@ -278,8 +278,6 @@ def _settle(cell: Cell, job: Job, indexes: Sequence[int], event: TaskEvent) -> N
     """Let what is known of a job and its tasks follow from a move."""
     if not cell.waiting.get(job.key, True):
         del cell.waiting[job.key]
-    if job.failed or job.key in cell.partly_failed:
-        _note_partly_failed(cell, job)
     if job.waits is not None and not cell.deferred.get(job.key):
         cell.deferred.pop(job.key, None)
         job.waits = None  # nobody waits any more
@@ -290,13 +288,6 @@ def _settle(cell: Cell, job: Job, indexes: Sequence[int], event: TaskEvent) -> N
                 job.tasks[index].failures = 0
     if _MOVES[event].target is not None:
         touch(cell, job, indexes)
-
-
-def _note_partly_failed(cell: Cell, job: Job) -> None:
-    if job.is_partly_failed:
-        cell.partly_failed.add(job.key)
-    else:
-        cell.partly_failed.discard(job.key)
 
 
 def _take_over(task: Task, incoming: Handover) -> None:
@@ -365,8 +356,6 @@ def grow(cell: Cell, job: Job, tasks: int, at: float) -> None:
         cell.waiting.setdefault(job.key, set()).update(fresh)
     for index in fresh if job.waits is not None else ():
         cell.queue(job, index).setdefault(job.key, set()).add(index)
-    if fresh:
-        _note_partly_failed(cell, job)
     touch(cell, job, fresh)
 
 

@@ -18,10 +18,10 @@ from borgish.vocabulary import Ending
 
 def too_many_failed(job: Job) -> str:
     """Return that more tasks of a job failed than it allows, in words; "" where that is not so."""
-    limit = job.spec.max_failures
-    if limit is None or job.failed <= limit.of(job.spec.tasks):
+    if not job.has_too_many_failures:
         return ""
-    return f"{task_count(job.failed)} of {job.key} failed, more than its max_failures: {limit}"
+    failed, limit = task_count(job.failed), job.spec.max_failures
+    return f"{failed} of {job.key} failed, more than its max_failures: {limit}"
 
 
 def decide_end(cell: Cell, _o: Observed, command: EndFailedJob, _actor: str, _now: Now) -> Decision:

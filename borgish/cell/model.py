@@ -11,6 +11,7 @@ from borgish.cell.budgets import Budget, Freeze, Members
 from borgish.cell.crons import Cron, Due, Runs, runs_of
 from borgish.cell.links import Links
 from borgish.cell.quotas import Demand, Quota
+from borgish.cell.swept import Swept
 from borgish.cell.touched import Touched
 from borgish.resources import Resources
 from borgish.spec.app import AppSpec, Document
@@ -314,9 +315,17 @@ class Job(msgspec.Struct):
         return State.PENDING if self.pending else State.DEAD
 
     @property
-    def is_partly_failed(self) -> bool:
-        """Whether tasks of it failed for good while it is not dead."""
-        return self.failed > 0 and (self.running > 0 or self.pending > 0)
+    def dead_since(self) -> float | None:
+        """When the last of its tasks was dead, in seconds since 1970; None while it is not."""
+        if self.running or self.pending:
+            return None
+        return max((task.since for task in self.tasks), default=self.submitted_at)
+
+    @property
+    def has_too_many_failures(self) -> bool:
+        """Whether more tasks of it failed for good than it allows."""
+        limit = self.spec.max_failures
+        return limit is not None and self.failed > limit.of(self.spec.tasks)
 
     @property
     def present(self) -> Version:
@@ -493,10 +502,10 @@ class Cell:
         self.promised: dict[str, set[tuple[str, int]]] = {}  # by machine: (job, index) of promised places
         self.failing: dict[str, set[int]] = {}  # by job: indexes of tasks that failed and do not run well yet
         self.rolling: set[str] = set()  # jobs with tasks that a rollback has not reached yet
-        self.partly_failed: set[str] = set()  # jobs that are not dead and have tasks that failed for good
         self.demand: Demand  # what users ask for
         self.members: Members  # of budgets
         self.links: Links  # between jobs
+        self.swept: Swept  # jobs that reconcilers look at each second
         self.due: Due  # crons by when they are due next
         self.runs: Runs = {}  # of crons
         # Crons that have more runs than they keep, those that go on among them.
@@ -539,11 +548,8 @@ class Cell:
         self.runs = runs_of((key, job.cron) for key, job in self.jobs.items())
         self.crowded = {key for key in self.runs if self.is_crowded(key)}
         self.rolling = {key for key, job in self.jobs.items() if job.rollout is not None}
-        self.partly_failed = set()
         for job in self.jobs.values():
             job.failed = job.dead and sum(task.ending in FAILURES for task in job.tasks)
-            if job.is_partly_failed:
-                self.partly_failed.add(job.key)
             for task in job.tasks:
                 if task.failed:
                     self.failing.setdefault(job.key, set()).add(task.index)
@@ -560,6 +566,7 @@ class Cell:
                     self.arriving.setdefault(handover.machine, set()).add((key, index))
                 else:
                     self.waiting.setdefault(key, set()).add(index)
+        self.swept = Swept(self.jobs)
 
     def queue(self, job: Job, index: int) -> dict[str, set[int]]:
         """Return the index in which a pending task of a job is: ``deferred`` or ``waiting``."""

@@ -15,11 +15,6 @@ def reconcile(cell: Cell, _observed: Observed, settings: ReconcileSettings, now:
     # A clock that leaps ten years ahead must forget no job.
     began = Now(settings.led_since_wall, settings.led_since)
     forgotten = now.wall_unless_set_on(began) - settings.dead_jobs_seconds
-    # All jobs are walked over each second: a look at two numbers of each, and no more.
-    dead = [key for key, job in cell.jobs.items() if not (job.running or job.pending)]
-    for key in sorted(dead):
-        job = cell.jobs[key]
-        if job.cron in cell.crons:
-            continue  # its runs are kept by their number (``reconcilers.crons``)
-        if all(task.since < forgotten for task in job.tasks):
+    for key in sorted(key for key, since in cell.swept.dead.items() if since < forgotten):
+        if cell.jobs[key].cron not in cell.crons:  # whose runs ``reconcilers.crons`` keeps
             yield ForgetJob(key)

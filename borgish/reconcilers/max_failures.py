@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from borgish.cell.commands import Command, EndFailedJob
-from borgish.cell.max_failures import too_many_failed
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
 from borgish.clock import Now
@@ -11,6 +10,5 @@ from borgish.reconcilers.settings import ReconcileSettings
 
 
 def reconcile(cell: Cell, _observed: Observed, _settings: ReconcileSettings, _now: Now) -> Iterator[Command]:
-    """End what is left of such jobs, in their order. Looks only at those of which something failed."""
-    ended = [key for key in cell.partly_failed if too_many_failed(cell.jobs[key])]
-    yield from map(EndFailedJob, sorted(ended))
+    """End what is left of such jobs, in their order."""
+    yield from map(EndFailedJob, sorted(cell.swept.over_max_failures))

@@ -14,15 +14,13 @@ from borgish.cell.observed import Observed
 from borgish.cell.suitability import why_unsuitable
 from borgish.clock import Now
 from borgish.reconcilers.settings import EVICTIONS_MAX, ReconcileSettings
-from borgish.vocabulary import Eviction, HandoverCause, Recheck, State
+from borgish.vocabulary import Eviction, HandoverCause, State
 
 
 def reconcile(cell: Cell, observed: Observed, settings: ReconcileSettings, now: Now) -> Iterator[Command]:
     """Evict what its machine no longer suits and may be disrupted, in order of jobs."""
     room, departures = EVICTIONS_MAX, Departures(cell, observed, now, settings.judged(now))
-    # All jobs are walked over each second, and few say so: no call for each.
-    rechecked = [key for key, job in cell.jobs.items() if job.running and job.spec.recheck is Recheck.EVICT]
-    for key in sorted(rechecked):
+    for key in sorted(cell.swept.rechecked):
         for reason, indexes in _leaving(cell, cell.jobs[key]).items():
             if room <= 0:
                 return

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from borgish.cell.commands import SubmitJob
-from borgish.reconcilers import max_failures
+from borgish.cell.model import Job
 from borgish.resources import Resources
 from borgish.sim.faults import NO_FAULTS
 from borgish.sim.world import Verdict, World
@@ -47,6 +47,6 @@ def test_without_a_limit_it_goes_on() -> None:
 
 
 def test_a_master_that_ends_nothing_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(max_failures, "too_many_failed", lambda _: "")
+    monkeypatch.setattr(Job, "has_too_many_failures", property(lambda _: False))
     _, verdict = with_failures(Share(1))
     assert any("goes on although" in problem for problem in verdict.problems)

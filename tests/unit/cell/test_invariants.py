@@ -114,9 +114,9 @@ BROKEN: dict[str, tuple[Break, str]] = {
     "dead": (count("dead"), "ann/web counts (0, 2, 7, 0, 0), not (0, 2, 0, 0, 0)"),
     "finished": (count("finished"), "ann/web counts (0, 2, 0, 7, 0), not (0, 2, 0, 0, 0)"),
     "failed": (count("failed"), "ann/web counts (0, 2, 0, 0, 7), not (0, 2, 0, 0, 0)"),
-    "partly failed": (
-        lambda cell: cell.partly_failed.add("ann/web"),
-        "the index of jobs that failed in part does not follow from the jobs",
+    "swept": (
+        lambda cell: cell.swept.rechecked.add("ann/web"),
+        "the index of jobs that reconcilers look at does not follow from the jobs",
     ),
     "placed": (lambda cell: cell.placed["m1"].add(("ann/web", 0)), "the index of placed tasks"),
     "waiting": (lambda cell: cell.waiting["ann/late"].remove(0), "the index of waiting tasks"),

@@ -117,15 +117,15 @@ def test_a_lower_limit_counts_at_once() -> None:
     assert desk.reconcile() == [EndFailedJob("ann/web")]
 
 
-def test_only_jobs_that_failed_in_part_are_looked_at() -> None:
+def test_only_jobs_that_failed_too_often_are_looked_at() -> None:
     desk = Sweep(Share(1))
-    assert desk.cell.partly_failed == set()
     desk.fail(0)
-    assert desk.cell.partly_failed == {"ann/web"}
-    again = Cell(desk.cell.snapshot())
-    assert again.partly_failed == {"ann/web"}
-    desk.fail(1)
-    assert desk.cell.partly_failed == set()
+    assert desk.cell.swept.over_max_failures == set()
+    desk.report(seen(desk, 1, ended=Ending.FAIL, exit_code=1))
+    assert desk.cell.swept.over_max_failures == {"ann/web"}
+    assert Cell(desk.cell.snapshot()).swept.over_max_failures == {"ann/web"}
+    desk.reconcile()
+    assert desk.cell.swept.over_max_failures == set()
 
 
 def test_checkpoints_of_before_have_no_count_of_failures() -> None:
