@@ -8,6 +8,7 @@ named resources in their own units. Text becomes amounts here and nowhere else.
 import re
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
+from typing import Any
 
 import msgspec
 
@@ -38,6 +39,10 @@ _SECOND_UNITS = {
 _AMOUNT = re.compile(r"(\d{1,20}(?:\.\d{1,9})?)\s?([A-Za-z]*)", re.ASCII)
 
 
+Amounts = dict[str, int | dict[str, int]]
+"""Some amounts, by attribute of ``Resources``: those that a file gives."""
+
+
 class Resources(msgspec.Struct, frozen=True):
     """A vector of amounts. All are >= 0.
 
@@ -60,6 +65,13 @@ class Resources(msgspec.Struct, frozen=True):
             _sum(self.named, other.named, times),
             _sum(self.devices, other.devices, times),
         )
+
+    def overridden(self, given: "Amounts") -> "Resources":
+        """Return this with the amounts that are given."""
+        parts: dict[str, Any] = dict(given)
+        for part, ours in (("named", self.named), ("devices", self.devices)):
+            parts[part] = dict(sorted({**ours, **parts.get(part, {})}.items()))
+        return msgspec.structs.replace(self, **parts)
 
     def within(self, other: "Resources") -> bool:
         """Return whether this is no more than the other, in any kind."""

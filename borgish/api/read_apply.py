@@ -6,7 +6,7 @@ from borgish.api.parameters import checked_affected
 from borgish.bands import Bands
 from borgish.cell.commands import ApplyApp
 from borgish.errors import Invalid
-from borgish.spec.app import AppSpec, Document
+from borgish.spec.app import AppSpec
 from borgish.spec.documents import Source, read_documents
 from borgish.spec.kinds import Wrong, name_of
 from borgish.wire.api_apps import ApplyRequest
@@ -35,6 +35,6 @@ def read_apply(body: bytes, caller: str, bands: Bands) -> ApplyApp:
             raise Invalid(f"{option}: {wrong.message}", wrong.hint) from None
     app = found.app or AppSpec(name, found.user)
     app = msgspec.structs.replace(app, name=name)
-    documents = tuple(Document(each.spec, each.named) for each in found.jobs)
+    documents = tuple(each.document for each in found.jobs)
     allowed = checked_affected(asked)
     return ApplyApp(app, documents, asked.prune, asked.take_over, allowed, found.crons)

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator
 import msgspec
 
 from borgish.cell.model import Job, Owner
+from borgish.resources import Resources
 from borgish.spec.app import PART_BY_PART, Document
 from borgish.spec.diff import differences
 from borgish.spec.fields import JOB_FIELDS
@@ -55,7 +56,10 @@ def merged(document: Document, job: Job | None, app: str, actor: str) -> Merged:
     present = msgspec.structs.replace(job.spec, tasks=job.tasks_wanted)
     named, spec = set(document.named), document.spec
     conflicts = []
-    for field, owner in _of_others(job, document, app, job.present.by):
+    others = dict(_of_others(job, document, app, job.present.by))
+    if "resources" in others and "resources" not in named:
+        spec = _with_resources(document, present.resources)
+    for field, owner in others.items():
         if field not in named:
             spec = _with_value_of(spec, present, field, named)
         elif _value(spec, field) != _value(present, field) and (job.app or owner.by != actor):
@@ -66,6 +70,17 @@ def merged(document: Document, job: Job | None, app: str, actor: str) -> Merged:
     if len(kept) < len(spec.overrides):
         spec = msgspec.structs.replace(spec, overrides=kept)
     return Merged(spec, tuple(conflicts))
+
+
+def _with_resources(document: Document, resources: Resources) -> JobSpec:
+    """Return a document's job with the resources of somebody else, and what overrides give laid over them."""
+    overrides = {
+        index: msgspec.structs.replace(each, resources=resources.overridden(document.limits[index]))
+        if index in document.limits
+        else each
+        for index, each in document.spec.overrides.items()
+    }
+    return msgspec.structs.replace(document.spec, resources=resources, overrides=overrides)
 
 
 def without_conflicts(document: Document, job: Job | None, app: str, actor: str) -> Document:

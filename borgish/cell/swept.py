@@ -28,7 +28,7 @@ class Swept:
     """The jobs that are dead, may have to leave their machines, or failed too often. ``settle`` keeps it."""
 
     def __init__(self, jobs: Mapping[str, Sweepable]) -> None:
-        self.dead: dict[str, float] = {}  # by job: since when, in seconds since 1970
+        self.dead_since: dict[str, float] = {}  # by job: since when, in seconds since 1970
         self.rechecked: set[str] = set()  # jobs that run, and leave machines that do not suit them any more
         self.over_max_failures: set[str] = set()  # jobs that are not dead, and are to be
         self.settle(jobs, jobs)
@@ -44,9 +44,9 @@ class Swept:
             job = jobs.get(key)
             since = None if job is None else job.dead_since
             if since is None:
-                self.dead.pop(key, None)
+                self.dead_since.pop(key, None)
             else:
-                self.dead[key] = since
+                self.dead_since[key] = since
             if job is not None and job.running and job.spec.recheck is Recheck.EVICT:
                 self.rechecked.add(key)
             else:

@@ -15,6 +15,6 @@ def reconcile(cell: Cell, _observed: Observed, settings: ReconcileSettings, now:
     # A clock that leaps ten years ahead must forget no job.
     began = Now(settings.led_since_wall, settings.led_since)
     forgotten = now.wall_unless_set_on(began) - settings.dead_jobs_seconds
-    for key in sorted(key for key, since in cell.swept.dead.items() if since < forgotten):
+    for key in sorted(key for key, since in cell.swept.dead_since.items() if since < forgotten):
         if cell.jobs[key].cron not in cell.crons:  # whose runs ``reconcilers.crons`` keeps
             yield ForgetJob(key)

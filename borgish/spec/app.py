@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from borgish.resources import Amounts
 from borgish.spec.job import JobSpec
 from borgish.vocabulary import JobKind
 
@@ -29,12 +30,17 @@ class AppSpec(msgspec.Struct, frozen=True):
         return f"{self.user}/{self.name}"
 
 
-class Document(msgspec.Struct, frozen=True):
+class Document(msgspec.Struct, frozen=True, omit_defaults=True):
     """A job as a file of its application has it. ``named``: the fields that the file gives, in order, as the
-    file calls them; of labels, annotations and env one for each key, like ``labels.team``."""
+    file calls them; of labels, annotations and env one for each key, like ``labels.team``.
+
+    ``limits`` are what overrides give of resources, by index: the rest follows the resources of the job,
+    which may be somebody else's.
+    """
 
     spec: JobSpec
     named: tuple[str, ...] = ()
+    limits: dict[int, Amounts] = {}
 
     @property
     def key(self) -> str:

@@ -14,7 +14,7 @@ import msgspec
 
 from borgish.bands import DEFAULT_BANDS, Bands
 from borgish.errors import Invalid, Mistake
-from borgish.spec.app import PART_BY_PART, AppSpec
+from borgish.spec.app import PART_BY_PART, AppSpec, Document
 from borgish.spec.cron import CronSpec, cron_of, cron_values
 from borgish.spec.document import EMPTY_HINT, Mapping, Node, Parsed, Scalar, child_of, parse_all
 from borgish.spec.document import Sequence as List
@@ -22,7 +22,7 @@ from borgish.spec.fields import APP, APP_KIND
 from borgish.spec.job import JobSpec
 from borgish.spec.kinds import Place, Wrong, text_at
 from borgish.spec.mistakes import all_of, nearest, quote
-from borgish.spec.read import NO_VARIABLES, job_of, job_values, refuse_foreign
+from borgish.spec.read import NO_VARIABLES, job_of, job_values, limits_of, refuse_foreign
 from borgish.spec.variables import GIVEN, VARS, Scope, Variable, declare, fill_in, undeclared
 from borgish.vocabulary import DOCUMENTS_BYTES_MAX, DOCUMENTS_MAX, NAME_PATTERN, CronKind, JobKind
 
@@ -37,13 +37,16 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class JobDocument(msgspec.Struct, frozen=True):
-    """A job, where it is written, and which of its fields are: top-level ones by name, and of labels,
-    annotations and env each key, like ``labels.team``. Sorted."""
+    """A job, and where it is written."""
 
-    spec: JobSpec
-    named: tuple[str, ...]
+    document: Document
     source: str
     line: int
+
+    @property
+    def spec(self) -> JobSpec:
+        """The job."""
+        return self.document.spec
 
 
 class Documents(msgspec.Struct, frozen=True):
@@ -270,8 +273,8 @@ def _read_job(document: _Document, reading: _Reading) -> JobDocument | None:
         return None
     values.given["labels"] = labels
     named = {f"labels.{key}" for key in reading.labels} | set(_named(values.node))
-    spec = job_of(values, reading.user)
-    return JobDocument(spec, tuple(sorted(named)), place.found.source, document.root.line)
+    job = Document(job_of(values, reading.user), tuple(sorted(named)), limits_of(values))
+    return JobDocument(job, place.found.source, document.root.line)
 
 
 def _read_cron(document: _Document, reading: _Reading) -> CronSpec | None:

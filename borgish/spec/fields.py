@@ -4,11 +4,11 @@ come from these tables. What must go together across the whole file is in ``read
 
 import json
 import re
-from typing import Any
 
 import msgspec
 
 from borgish.bands import DEFAULT_BANDS, Bands
+from borgish.resources import Amounts
 from borgish.spec.document import Node, Scalar, Sequence
 from borgish.spec.job import (
     MACHINE,
@@ -237,7 +237,7 @@ OVERRIDE_FIELDS = (
 )
 
 
-def _make_override(values: Values) -> tuple[Override, dict[str, Any] | None]:
+def _make_override(values: Values) -> tuple[Override, Amounts | None]:
     """Return the override without its resources, and what it gives of these: the rest is the job's."""
     given = dict(values.given)
     resources = given.pop("resources", None)

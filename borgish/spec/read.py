@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from borgish.bands import DEFAULT_BANDS, Bands
-from borgish.resources import Resources
+from borgish.resources import Amounts, Resources
 from borgish.spec.document import (
     EMPTY_HINT,
     Mapping,
@@ -143,9 +143,16 @@ def job_of(values: Values, default_user: str) -> JobSpec:
     return _fill_in(values.given, default_user)
 
 
+def limits_of(values: Values) -> dict[int, Amounts]:
+    """Return what the overrides of a document give of resources, by index: the rest is the job's."""
+    return {
+        index: limits for index, (_, limits) in sorted(values.given.get("overrides", {}).items()) if limits
+    }
+
+
 def _fill_in(given: dict[str, Any], default_user: str) -> JobSpec:
     """Return the canonical form of values that are all right."""
-    resources = _lay_over(DEFAULT_RESOURCES, given.get("resources", {}))
+    resources = DEFAULT_RESOURCES.overridden(given.get("resources", {}))
     user = given.get("user", default_user)
     restart, inside, health = given.get("restart", Restart()), given.get("inside", ""), given.get("health")
     is_service = restart.policy is RestartPolicy.ALWAYS
@@ -167,7 +174,7 @@ def _fill_in(given: dict[str, Any], default_user: str) -> JobSpec:
         "group": tuple(Program(name, **rest) for name, rest in given.get("group", {}).items()),
         "health": health,
         "overrides": {
-            index: msgspec.structs.replace(each, resources=_lay_over(resources, limits)) if limits else each
+            index: msgspec.structs.replace(each, resources=resources.overridden(limits)) if limits else each
             for index, (each, limits) in sorted(given.get("overrides", {}).items())
         },
     }
@@ -177,13 +184,6 @@ def _fill_in(given: dict[str, Any], default_user: str) -> JobSpec:
 def _key(user: str, named: str) -> str:
     """Return the key of a job that is named alone, or with its user; "" for none."""
     return job_key(user, named) if named and "/" not in named else named
-
-
-def _lay_over(base: Resources, given: dict[str, Any]) -> Resources:
-    named = {**base.named, **given.get("named", {})}
-    devices = {**base.devices, **given.get("devices", {})}
-    overriding = {"named": dict(sorted(named.items())), "devices": dict(sorted(devices.items()))}
-    return msgspec.structs.replace(base, **{**given, **overriding})
 
 
 # What must go together across the fields. Each check is one rule. Checks read the tree as well as the values,

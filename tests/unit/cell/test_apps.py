@@ -32,6 +32,7 @@ from borgish.cell.owners import owners_after
 from borgish.errors import Conflict, NotFound, OverQuota, TooLarge
 from borgish.resources import Resources
 from borgish.spec.app import AppSpec, Document
+from borgish.spec.documents import Source, read_documents
 from borgish.spec.job import After, JobSpec, Restart
 from borgish.vocabulary import Appclass, Band, Ending, JobKind, Ownership, Phase, RestartPolicy, State, Until
 from tests.unit.cell.crons import cron
@@ -206,6 +207,31 @@ def test_labels_of_others_stay(desk: Desk) -> None:
     assert job.owners["labels.on-call"].by == "bob"
     desk.do(applied(document(spec("web", labels={"app": "site"}), "labels.app")))
     assert job.spec.labels == {"app": "site", "on-call": "bob"}
+
+
+PICKY = "name: web\nrun: [sleep, '1']\noverrides: {0: {resources: {ram: 1GiB}}, 1: {env: {A: b}}}\n"
+
+
+def read_document(text: str) -> Document:
+    (found,) = read_documents([Source("web.yaml", text)], "ann").jobs
+    return found.document
+
+
+def test_overrides_of_a_file_are_laid_over_the_resources_of_somebody_else(desk: Desk) -> None:
+    picky = read_document(f"tasks: 2\n{PICKY}")
+    desk.do(applied(picky))
+    job = desk.cell.jobs["ann/web"]
+    before = job.spec.resources
+    larger = msgspec.structs.replace(before, cpu_millis=2000)
+    desk.do(SubmitJob(msgspec.structs.replace(job.spec, resources=larger)), "bob")
+    assert desk.do(applied(picky))[1] > 0
+    assert job.spec.resources == larger
+    assert job.spec.overrides[0].resources == msgspec.structs.replace(larger, ram_bytes=1024**3)
+    assert job.spec.overrides[1].resources is None
+    assert desk.do(applied(picky))[1] == 0
+    desk.do(applied(read_document(f"tasks: 2\nresources: {{cpu: 1}}\n{PICKY}"), take_over=True))
+    smaller = msgspec.structs.replace(before, cpu_millis=1000, ram_bytes=1024**3)
+    assert job.spec.overrides[0].resources == smaller
 
 
 def test_an_update_undone_by_hand_is_not_overwritten(desk: Desk) -> None:

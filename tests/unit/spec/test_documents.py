@@ -44,8 +44,8 @@ def test_an_application_with_its_jobs() -> None:
     web, db = found.jobs
     assert web.spec.labels == {"app": "shop", "tier": "front"}
     assert db.spec.labels == {"app": "shop", "tier": "any"}
-    assert web.named == ("env.A", "labels.app", "labels.tier", "name", "run", "tasks")
-    assert db.named == ("labels.app", "labels.tier", "name", "run")
+    assert web.document.named == ("env.A", "labels.app", "labels.tier", "name", "run", "tasks")
+    assert db.document.named == ("labels.app", "labels.tier", "name", "run")
 
 
 def test_the_application_may_stand_anywhere() -> None:
