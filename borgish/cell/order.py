@@ -157,10 +157,13 @@ LATER = Now(inf, inf)
 
 
 def unmet(cell: Cell, observed: Observed, job: Job) -> list[After]:
-    """Return what a job waits for still; all of it where that is not known any more."""
-    if not observed.known:
-        return list(job.spec.after)
-    return [each for each in job.spec.after if not is_met(cell, observed, each, LATER)]
+    """Return what a job waits for still, as far as that is known: of the past only how tasks ended is."""
+    return [
+        each
+        for each in job.spec.after
+        if not (observed.known or until_of(cell, each) is Until.FINISHED)
+        or not is_met(cell, observed, each, LATER)
+    ]
 
 
 def wait_line(cell: Cell, observed: Observed, job: Job) -> str:
@@ -178,20 +181,27 @@ def plan_words(cell: Cell, observed: Observed, spec: JobSpec, now: Now) -> str:
     return f"after {', '.join(after_words(cell, each) for each in left)}" if left else ""
 
 
+def needs_somebody(cell: Cell, after: After) -> bool:
+    """Return whether a job that is waited for, and is not as it is to be, does not become so by itself."""
+    job = cell.jobs.get(after.job)
+    if job is None or job.state is State.DEAD:
+        return True
+    return until_of(cell, after) is Until.FINISHED and (job.spec.is_service or job.dead > job.finished)
+
+
 def ways_on(cell: Cell, job: Job, left: Iterable[After]) -> str:
     """Return how a job that waits goes on."""
+    anyhow = f"`borgctl job restart {job.key}` starts it"
     for each in left:
+        if not needs_somebody(cell, each):
+            continue
         before = cell.jobs.get(each.job)
         if before is None:
-            return f"submit {each.job}, or `borgctl job restart {job.key}` starts it without"
-        if before.state is State.DEAD or (
-            until_of(cell, each) is Until.FINISHED and before.dead > before.finished
-        ):
-            return (
-                f"it goes on by itself when {each.job} is mended and run again; "
-                f"`borgctl job restart {job.key}` starts it without"
-            )
-    return f"it goes on by itself; `borgctl job restart {job.key}` starts it at once"
+            return f"submit {each.job}, or {anyhow} without"
+        if each.until is Until.FINISHED and before.spec.is_service:
+            return f"wait until {each.job} is up instead, or {anyhow} without"
+        return f"it goes on by itself when {each.job} is mended and run again; {anyhow} without"
+    return f"it goes on by itself; {anyhow} at once"
 
 
 # At submit

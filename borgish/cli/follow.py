@@ -172,7 +172,7 @@ class Course:
         """Seconds until it is given up. A rollout has its own deadline, and ends by itself."""
         if not self._is_patient:
             return max(0.0, self._timeout_seconds - self._clock.spent)
-        if (self._is_rolling or self.is_waiting) and not self._is_lost:
+        if (self._is_rolling or self._may_begin) and not self._is_lost:
             return float("inf")
         counted_from = max(self._rolled_at or 0.0, self._waited_until)
         return max(0.0, counted_from + self._timeout_seconds - self._clock.spent)
@@ -181,6 +181,14 @@ class Course:
     def is_waiting(self) -> bool:
         """Whether tasks of it wait for other jobs."""
         return self._detail is not None and bool(self._detail.job.waiting)
+
+    @property
+    def _may_begin(self) -> bool:
+        """Whether it waits for other jobs that may be there some time without anybody's doing."""
+        detail = self._detail
+        if detail is None or not self.is_waiting:
+            return False
+        return not any(each.in_order and each.impossible for each in detail.refusals)
 
     @property
     def wait_seconds(self) -> float:
@@ -198,7 +206,7 @@ class Course:
             self._version = self._version or detail.job.version
             if detail.rollout is not None:
                 self._rolled_at, self._settled_at = asked_at, None
-            if detail.job.waiting:  # the time that it waits for other jobs is none in which it finds no place
+            if self._may_begin:  # the time that it waits for other jobs is none in which it finds no place
                 self._waited_until = asked_at
             self.line = self._words(detail)
             code = verdict(detail.job, self._goal, detail.rollout)

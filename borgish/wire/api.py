@@ -242,7 +242,8 @@ class RefusalView(msgspec.Struct, frozen=True, omit_defaults=True):
     reasons: dict[str, int]
     hint: str = ""
     since: str = ""
-    impossible: bool = False  # it can never fit on the machines of the cell, not even on empty ones
+    # It can never fit on the machines of the cell, not even on empty ones. ``in_order``: not by itself.
+    impossible: bool = False
     in_order: bool = False  # they wait for the jobs that theirs comes after, not for a place
     waits_for: str = ""  # what would let it fit if it came about: "room on m1, m2 and 3 more"
 

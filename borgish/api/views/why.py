@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from borgish.api.views.jobs import count_not_up, job_outcome, tasks_not_up
-from borgish.api.views.order import order_sentences
+from borgish.api.views.order import deadline_sentence, order_sentences
 from borgish.api.views.rollouts import ways_out
 from borgish.api.views.tasks import last_exit, phase_of, seen_attempt, task_view_of
 from borgish.cell.commands import SeenAttempt
@@ -163,10 +163,11 @@ def _waiting(
         yield f"It was sent back from {task.machine or 'its machine'}: {task.reason}."
     if task.promised:
         yield _sentence(_place_kept(cell, observed, task))
+    elif waits_in_order:
+        yield from _refused(refusals) if refusals else (_sentence(wait_line(cell, observed, job)),)
+        yield from deadline_sentence(cell, observed, job)
     elif refusals:
         yield from _refused(refusals)
-    elif waits_in_order:
-        yield _sentence(wait_line(cell, observed, job))
     elif observed.known:
         yield "The scheduler has not evaluated it since; it will within a second."
     else:

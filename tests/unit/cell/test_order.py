@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from borgish.api.views.order import order_refusal, order_sentences
+from borgish.api.views.why import why_task
 from borgish.cell.commands import ForgetJob, KillTasks, RestartTasks, ScaleJob, SubmitJob, UndoUpdate
 from borgish.cell.diff import difference
 from borgish.cell.model import Cell, Rollout, Snapshot
@@ -453,6 +454,10 @@ def test_the_reasons_are_sentences() -> None:
     view = order_refusal(lived.cell, lived.core.observed, lived.cell.jobs[WEB])
     assert view is not None
     check_sentence(view.hint)
+    job, observed = lived.cell.jobs[WEB], lived.core.observed
+    text = why_task(lived.cell, observed, job, 0, (view,), (), lived.now).text
+    assert "ann/web/0 waits for other jobs since" in text
+    assert text.endswith("when it has waited 10m for ann/db.")
     lived.do(SubmitJob(db(tasks=3, resources=Resources(10**6))))
     after = After(DB, Until.UP)
     why = why_unmet(lived.cell, lived.core.observed, after, lived.now)
@@ -460,3 +465,24 @@ def test_the_reasons_are_sentences() -> None:
     assert not is_met(lived.cell, lived.core.observed, after, lived.now)
     finished = After(DB, Until.FINISHED)
     assert "never finishes" in why_unmet(lived.cell, lived.core.observed, finished, lived.now)
+
+
+def test_what_comes_only_when_somebody_does_something_is_told_apart() -> None:
+    lived = Lived()
+
+    def needs_somebody() -> bool:
+        view = order_refusal(lived.cell, lived.core.observed, lived.cell.jobs[WEB])
+        assert view is not None
+        return view.impossible
+
+    lived.do(SubmitJob(web(Until.FINISHED)))
+    assert needs_somebody()
+    lived.do(SubmitJob(db()))
+    assert needs_somebody(), "a service never finishes"
+    lived.do(KillTasks(DB))
+    lived.do(SubmitJob(db(restart=ONCE)))
+    assert not needs_somebody()
+    lived.settle()
+    assert not needs_somebody()
+    lived.ended(DB, 0, Ending.FAIL)
+    assert needs_somebody()

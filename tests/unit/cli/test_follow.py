@@ -84,6 +84,23 @@ def test_the_time_that_a_job_waits_for_others_is_not_counted(
     assert f"ann/web: 0 of 3 tasks up, 3 waiting: {reason}" in capsys.readouterr().err
 
 
+def test_what_waits_for_a_job_that_does_not_come_by_itself_is_given_up(
+    master: FakeMaster, run: Run, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out
+) -> None:
+    monkeypatch.setattr("borgish.cli.follow.TIMEOUT_SECONDS", 0.0)
+    waiting = job(up=0, running=0, pending=3, waiting=3, reason="after ann/db (up): there is no job ann/db")
+    why = msgspec.structs.replace(
+        refusal(), text=waiting.reason, hint="submit ann/db", impossible=True, in_order=True
+    )
+    master.answers |= {
+        "POST /v1/jobs": Accepted(5, "ann/web", "submitted ann/web"),
+        "GET /v1/jobs/ann/web": JobDetail(waiting, spec(), (why,)),
+        "GET /v1/tasks": TaskList(()),
+    }
+    assert run("job", "submit", file) == 3
+    assert "hint: submit ann/db" in capsys.readouterr().err
+
+
 def test_what_is_doubtful_is_noted_beside_what_was_done(
     master: FakeMaster, run: Run, file: Path, capsys: Out
 ) -> None:
