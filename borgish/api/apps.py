@@ -12,11 +12,12 @@ from borgish.api.read_apply import read_apply
 from borgish.api.request import ApiRequest
 from borgish.api.services import Reading
 from borgish.api.views.apps import app_detail, app_plan_view, app_version_views, app_views
+from borgish.api.views.why import why_app
 from borgish.cell.apps import plan_apply
 from borgish.cell.commands import ApplyApp, KillApp, RemoveApp, RunApp, UndoApp
 from borgish.cell.lookup import find_app
 from borgish.vocabulary import APPLY_BYTES_MAX, job_key
-from borgish.wire.api import Accepted
+from borgish.wire.api import Accepted, WhyView
 from borgish.wire.api_apps import (
     AppDetail,
     AppKillRequest,
@@ -95,6 +96,17 @@ async def list_app_versions(request: ApiRequest, user: Owner, name: AppName) -> 
     return await request.read(view)
 
 
+@get("/v1/apps/{user:str}/{name:str}/why", opt={POLICY: Policy.READ, AT: True})
+async def explain_app(request: ApiRequest, user: Owner, name: AppName) -> WhyView:
+    """Say why an application is as it is: what is in the way of its jobs, and what can be done."""
+
+    def view(reading: Reading) -> WhyView:
+        app = find_app(reading.cell, job_key(user, name))
+        return why_app(reading.cell, reading.observed, app, reading.refusals)
+
+    return await request.read(view)
+
+
 @post(
     "/v1/apps/{user:str}/{name:str}/undo",
     opt={POLICY: Policy.OWN, CONSUMES: AppUndoRequest, IF_MATCH: True},
@@ -147,6 +159,6 @@ async def _asked(request: ApiRequest) -> ApplyApp:
 
 
 APPS = (
-    *(apply, plan, list_apps, show_app, list_app_versions),
+    *(apply, plan, list_apps, show_app, list_app_versions, explain_app),
     *(undo_app, run_app, kill_app, remove_app),
 )

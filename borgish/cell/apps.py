@@ -98,6 +98,12 @@ def crons_of(cell: Cell, app: str) -> list[Cron]:
     return sorted((cron for cron in cell.crons.values() if cron.app == app), key=lambda cron: cron.key)
 
 
+def run_by(cell: Cell, app: str) -> list[Cron]:
+    """Return the crons that run an application and are no part of it, in order of their names."""
+    found = (cron for cron in cell.crons.values() if cron.spec.app_key == app and cron.app != app)
+    return sorted(found, key=lambda cron: cron.key)
+
+
 # Apply and undo
 
 

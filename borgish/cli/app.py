@@ -297,6 +297,7 @@ def app_in_full(detail: AppDetail) -> str:
             ("labels", ", ".join(f"{key}={value}" for key, value in view.labels.items())),
             ("applied", f"{age(view.applied_at)} ago by {view.applied_by}"),
             ("crons", ", ".join(_cron_words(cron) for cron in detail.crons)),
+            ("run by", ", ".join(_cron_words(cron) for cron in detail.run_by)),
             ("stages", ", ".join(stage.partition("/")[2] for stage in detail.stages)),
             ("not there", ", ".join(detail.missing)),
             ("not in files", ", ".join(detail.orphans)),

@@ -123,16 +123,15 @@ why_app = single()
 @why_app.command()
 def why(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="TASK-or-JOB", help="web/0, web, ann/web/0, ann/web")],
+    name: Annotated[str, typer.Argument(metavar="TASK-JOB-or-APP", help="web/0, web, ann/web, shop")],
     at: AtOption = "",
     output: FormOption = Form.TABLE,
 ) -> None:
-    """Say why a task or a job is as it is."""
-    from borgish.cli.lookup import find_subject
-    from borgish.client import quoted
+    """Say why a task, a job or an application is as it is."""
+    from borgish.cli.lookup import why_path
 
     client = client_at(context, at, output)
-    view = client.get(quoted("why", *find_subject(client, name).split("/")), None, WhyView)
+    view = client.get(why_path(client, name), None, WhyView)
     show_one(view, output, view.name, lambda it, wide: explained(it, wide=wide))
 
 

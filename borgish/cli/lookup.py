@@ -6,6 +6,7 @@ be named without its user and a machine by its beginning. Jobs are never complet
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from borgish.errors import Invalid, NotFound
@@ -115,11 +116,17 @@ def find_task(client: "Client", text: str) -> tuple[str, int]:
     return match_job(head, job_keys(client)), index
 
 
-def find_subject(client: "Client", text: str) -> str:
-    """Return the job key or task name that ``text`` means in this cell."""
+def why_path(client: "Client", text: str) -> str:
+    """Return where the API explains the task or the job that ``text`` means in this cell, or else the
+    application."""
+    from borgish.client import quoted
+
     try:
-        return match_subject(text, job_keys(client))
+        return quoted("why", *match_subject(text, job_keys(client)).split("/"))
     except NotFound as error:
+        with suppress(NotFound):
+            app = match_app(text, [view.name for view in every_app(client)])
+            return quoted("apps", *app.split("/"), "why")
         raise NotFound(error.message, _of_another_kind(client, text) or error.hint) from None
 
 

@@ -123,7 +123,7 @@ class AppList(msgspec.Struct, frozen=True):
 
 class AppDetail(msgspec.Struct, frozen=True, omit_defaults=True):
     """An application with its jobs. ``missing``: documents whose jobs are not in the cell any more;
-    ``orphans``: its jobs that have no document."""
+    ``orphans``: its jobs that have no document; ``run_by``: crons that run it and are no part of it."""
 
     app: AppView
     jobs: tuple[JobView, ...]
@@ -132,6 +132,7 @@ class AppDetail(msgspec.Struct, frozen=True, omit_defaults=True):
     orphans: tuple[str, ...] = ()
     as_of: AsOf | None = None
     crons: tuple[CronView, ...] = ()
+    run_by: tuple[CronView, ...] = ()
 
 
 class AppVersionView(msgspec.Struct, frozen=True, omit_defaults=True):

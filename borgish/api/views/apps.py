@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from borgish.api.views.crons import cron_view
-from borgish.api.views.jobs import job_view
+from borgish.api.views.jobs import job_view, worst_outcome
 from borgish.api.views.rollouts import update_words
 from borgish.api.views.tally import Tally
-from borgish.cell.apps import AppPlan, CronChange, JobChange, crons_of, members, plan_words
+from borgish.cell.apps import AppPlan, CronChange, JobChange, crons_of, members, plan_words, run_by
 from borgish.cell.diff import cron_differences, document_differences
 from borgish.cell.events import CronSet
 from borgish.cell.model import App, AppVersion, Cell, Job
@@ -16,7 +16,7 @@ from borgish.cell.update import update_plan
 from borgish.spec.app import to_completion
 from borgish.spec.diff import differences
 from borgish.text import instant
-from borgish.vocabulary import Outcome, State
+from borgish.vocabulary import State
 from borgish.wire.api import JobView, RefusalView
 from borgish.wire.api_apps import (
     AppChangeView,
@@ -73,18 +73,10 @@ def app_view(app: App, jobs: Sequence[JobView], crons: int) -> AppView:
         applied_by=app.present.by,
         generation=app.generation,
         labels=app.spec.labels,
-        outcome=_outcome(jobs) if state is State.DEAD else None,
+        outcome=worst_outcome(job.outcome for job in jobs) if state is State.DEAD else None,
         reason=next((f"{job.name}: {job.reason}" for job in _worst_first(jobs) if job.reason), ""),
         crons=crons,
     )
-
-
-def _outcome(jobs: Sequence[JobView]) -> Outcome | None:
-    outcomes = {job.outcome for job in jobs}
-    for outcome in (Outcome.FAILED, Outcome.KILLED, Outcome.FINISHED):
-        if outcome in outcomes:
-            return outcome
-    return None
 
 
 def _worst_first(jobs: Sequence[JobView]) -> list[JobView]:
@@ -107,6 +99,7 @@ def app_detail(cell: Cell, observed: Observed, app: App, refusals: Refusals, tal
         missing=tuple(key for key in documents if key not in there and key not in cell.crons),
         orphans=tuple(key for key in (*there, *(cron.key for cron in crons)) if key not in documents),
         crons=tuple(cron_view(cell, cron) for cron in crons),
+        run_by=tuple(cron_view(cell, cron) for cron in run_by(cell, app.key)),
     )
 
 

@@ -1,6 +1,6 @@
 """Crons as the API shows them: when they are due, what became of their runs, and why one did not begin."""
 
-from borgish.api.views.jobs import job_outcome, without_values
+from borgish.api.views.jobs import job_outcome, without_values, worst_outcome
 from borgish.cell.cron_runs import Run, runs
 from borgish.cell.crons import SPREAD_SECONDS, Cron
 from borgish.cell.model import Cell
@@ -69,5 +69,5 @@ def run_view(run: Run) -> CronRunView:
 def _outcome(stages: set[Outcome | None]) -> Outcome | None:
     """Return how a run came out: failed where a stage failed, also while others go on or wait."""
     if Outcome.FAILED in stages or None not in stages:
-        return next(each for each in (Outcome.FAILED, Outcome.KILLED, Outcome.FINISHED) if each in stages)
+        return worst_outcome(stages)
     return None

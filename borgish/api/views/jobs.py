@@ -1,7 +1,7 @@
 """One job as the API shows it, in a list and complete."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -74,6 +74,12 @@ def job_outcome(job: Job) -> Outcome | None:
     if job.failed:
         return Outcome.FAILED
     return Outcome.FINISHED if job.finished == job.dead else Outcome.KILLED
+
+
+def worst_outcome(outcomes: Iterable[Outcome | None]) -> Outcome | None:
+    """Return how several jobs came out together: failed where one did."""
+    found = set(outcomes)
+    return next((each for each in (Outcome.FAILED, Outcome.KILLED, Outcome.FINISHED) if each in found), None)
 
 
 def job_detail(

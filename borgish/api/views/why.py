@@ -2,18 +2,19 @@
 2.6)."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
 
-from borgish.api.views.jobs import count_not_up, job_outcome, tasks_not_up
+from borgish.api.views.jobs import count_not_up, job_outcome, tasks_not_up, worst_outcome
 from borgish.api.views.order import deadline_sentence, order_sentences
 from borgish.api.views.rollouts import ways_out
 from borgish.api.views.tasks import last_exit, phase_of, seen_attempt, task_view_of
+from borgish.cell.apps import members
 from borgish.cell.commands import SeenAttempt
 from borgish.cell.drains import Drains, drain_words
 from borgish.cell.failing import avoided
 from borgish.cell.handover import Departures, Way, handover_cause, handover_words
-from borgish.cell.model import Cell, Job, Machine, Task, exit_text, task_count
+from borgish.cell.model import App, Cell, Job, Machine, Task, exit_text, task_count
 from borgish.cell.observed import Observed, leaving_attempts
 from borgish.cell.order import wait_line
 from borgish.cell.suitability import evict_at, why_unsuitable
@@ -33,6 +34,7 @@ from borgish.vocabulary import (
 )
 from borgish.wire.api import EventView, RefusalView, WhyView
 
+JOBS_SHOWN = 3
 TASKS_SHOWN = 20
 EVENTS_SHOWN = 20
 KEPT_SHOWN = 3
@@ -98,6 +100,30 @@ def why_job(
         tasks=tuple(task_view_of(cell, observed, job, task.index, refusals) for task in troubled),
         events=tuple(events[-EVENTS_SHOWN:]),
         outcome=job_outcome(job),
+    )
+
+
+def why_app(
+    cell: Cell, observed: Observed, app: App, refusals: Mapping[str, Sequence[RefusalView]]
+) -> WhyView:
+    """Return why an application is as it is: which of its jobs are not as they are to be, and why."""
+    jobs = members(cell, app.key)
+    tasks = [task for job in jobs for task in job.tasks]
+    states = {task.state for task in tasks}
+    troubled = [job for job in jobs if any(_troubled(observed, job)) or job.held or job.rollout]
+    shown = [why_job(cell, observed, job, refusals.get(job.key, ()), ()) for job in troubled[:JOBS_SHOWN]]
+    count = f"{len(jobs)} job{'' if len(jobs) == 1 else 's'} and {task_count(len(tasks))}"
+    lines = [f"{app.key} is an application of {count}{'' if shown else '; nothing is in the way of them'}."]
+    lines += [each.text for each in shown]
+    if len(troubled) > len(shown):
+        lines.append(f"{len(troubled) - len(shown)} more of its jobs are in trouble.")
+    state = next((each for each in (State.RUNNING, State.PENDING) if each in states), State.DEAD)
+    return WhyView(
+        name=app.key,
+        state=state,
+        text="\n".join(lines),
+        outcome=worst_outcome(map(job_outcome, jobs)) if state is State.DEAD else None,
+        tasks=tuple(chain.from_iterable(each.tasks for each in shown))[:TASKS_SHOWN],
     )
 
 
