@@ -178,7 +178,7 @@ def plan_apply(
     except Refused as refused:
         refusals.append(refused)
     if refusals:
-        raise _all(refusals, len(documents) + len(command.crons))
+        raise _all(refusals, len(documents), len(command.crons))
     named = {spec.key for spec in command.crons}
     without_crons = [cron.key for cron in crons_of(cell, key) if cron.key not in named]
     without = [job for job in members(cell, key) if job.key not in own]
@@ -395,14 +395,15 @@ def _owned_by_others(key: str, conflicts: Sequence[OwnedByOther]) -> Conflict:
     )
 
 
-def _all(refusals: Sequence[Refused], documents: int) -> Refused:
+def _all(refusals: Sequence[Refused], jobs: int, crons: int) -> Refused:
     """Return one refusal for several. The first says which kind of error it is."""
     first = refusals[0]
     if len(refusals) == 1:
         return first
     words = [refused.message for refused in refusals]
     hint = "; ".join(dict.fromkeys(refused.hint for refused in refusals[:_NAMED_MAX] if refused.hint))
-    return type(first)(f"{len(refusals)} of {documents} jobs are refused: {_joined(words)}", hint)
+    what = "jobs and crons" if crons else "jobs"
+    return type(first)(f"{len(refusals)} of {jobs + crons} {what} are refused: {_joined(words)}", hint)
 
 
 def _joined(words: Sequence[str]) -> str:

@@ -100,6 +100,8 @@ def test_one_refused_job_refuses_all_and_every_refusal_is_named(desk: Desk) -> N
     bad = [document(spec(name, inside="ann/room")) for name in ("web", "db")]
     with pytest.raises(NotFound, match=r"2 of 3 jobs are refused: ann/web needs .*; ann/db needs"):
         desk.do(applied(*bad, document(spec("ok"))))
+    with pytest.raises(NotFound, match=r"2 of 3 jobs and crons are refused: ann/web needs"):
+        desk.do(applied(*bad, crons=(cron("nightly"),)))
     assert not desk.cell.jobs
     assert not desk.cell.apps
 
