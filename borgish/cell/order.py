@@ -230,16 +230,31 @@ def check_order(cell: Cell, specs: Mapping[str, JobSpec]) -> None:
     ``specs``: those to be submitted together, by key. Walks what they wait for, over all jobs of the cell.
     """
 
-    def spec_of(key: str) -> JobSpec | None:
-        job = cell.jobs.get(key)
-        return specs.get(key) or (job.spec if job is not None else None)
+    check_circles(cell, specs, "take one of them out of its after: nobody would ever start")
+    for key in sorted(specs):
+        if specs[key].parent:
+            _check_parent(cell, specs, specs[key])
 
+
+def check_circles(cell: Cell, specs: Mapping[str, JobSpec | None], hint: str) -> None:
+    """Raise Conflict, with this hint, where jobs would wait for themselves in the end.
+
+    ``specs``: what becomes of jobs of the cell, None of those that go.
+    """
     for key in sorted(specs):
         spec = specs[key]
-        if spec.after and (circle := _circle(key, spec_of)):
-            _refuse_circle(circle)
-        if spec.parent:
-            _check_parent(cell, specs, spec, spec_of)
+        if spec is not None and spec.after and (circle := _circle(key, _specs_of(cell, specs))):
+            raise Conflict(_circle_words(circle), hint)
+
+
+def _specs_of(cell: Cell, specs: Mapping[str, JobSpec | None]) -> Callable[[str], JobSpec | None]:
+    def spec_of(key: str) -> JobSpec | None:
+        if key in specs:
+            return specs[key]
+        job = cell.jobs.get(key)
+        return job.spec if job is not None else None
+
+    return spec_of
 
 
 def _circle(start: str, spec_of: Callable[[str], JobSpec | None]) -> list[str]:
@@ -260,19 +275,17 @@ def _circle(start: str, spec_of: Callable[[str], JobSpec | None]) -> list[str]:
     return []
 
 
-def _refuse_circle(circle: list[str]) -> None:
+def _circle_words(circle: list[str]) -> str:
     first, *others = circle
     steps = [f"{first} waits for {others[0]}", *(f"which waits for {each}" for each in others[1:])]
     if len(steps) > NAMED_MAX:
         left = len(steps) - NAMED_MAX
         steps = [*steps[: NAMED_MAX - 1], f"and so on over {left} more", steps[-1]]
-    raise Conflict(", ".join(steps), "take one of them out of its after: nobody would ever start")
+    return ", ".join(steps)
 
 
-def _check_parent(
-    cell: Cell, specs: Mapping[str, JobSpec], spec: JobSpec, spec_of: Callable[[str], JobSpec | None]
-) -> None:
-    parent = spec.parent
+def _check_parent(cell: Cell, specs: Mapping[str, JobSpec], spec: JobSpec) -> None:
+    parent, spec_of = spec.parent, _specs_of(cell, specs)
     if spec_of(parent) is None:
         raise NotFound(
             f"{spec.key} would end with {parent}, and there is no such job", "submit that first, or with it"

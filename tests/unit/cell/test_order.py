@@ -285,6 +285,21 @@ def test_a_rollback_of_a_job_takes_its_children_along() -> None:
     assert lived.states() == [RUNNING] * 3
 
 
+def test_a_rollback_of_some_jobs_makes_no_circle() -> None:
+    lived = Lived()
+    lived.do(SubmitJob(db()))
+    lived.do(SubmitJob(web()))
+    lived.settle()
+    there = lived.position
+    lived.do(SubmitJob(spec()))
+    lived.do(SubmitJob(db(after=(After(WEB),))))
+    lived.settle()
+    with pytest.raises(Conflict, match=r"^ann/web waits for ann/db, which waits for ann/web\."):
+        lived.roll_back(there, only=frozenset({WEB}))
+    lived.roll_back(there, only=frozenset({WEB, DB}))
+    assert lived.cell.jobs[DB].spec.after == ()
+
+
 # Circles and parents
 
 
