@@ -37,7 +37,7 @@ def inside(cell: Cell, allocs: Job, index: int) -> Iterator[tuple[Job, Task]]:
     for key, number in cell.placed[alloc.machine]:
         job = cell.jobs[key]
         task = job.tasks[number]
-        if job.spec.inside == allocs.key and task.alloc == index:
+        if task.alloc == index and job.spec_of(task).inside == allocs.key:
             yield job, task
 
 

@@ -174,14 +174,14 @@ def _fits(held: Resources, capacity: Resources) -> bool:
 def tasks_are_where_their_allocs_are(cell: Cell) -> Iterator[str]:
     """What is to run in an alloc set runs in an alloc of it that came first, on its machine."""
     for key, job, task in _running(cell):
-        name = f"{key}/{task.index}"
-        if not job.spec.inside or task.alloc < 0:
-            if job.spec.inside or task.alloc >= 0:
-                yield f"{name} is to run in '{job.spec.inside}' and is in alloc {task.alloc}"
+        name, inside = f"{key}/{task.index}", job.spec_of(task).inside
+        if not inside or task.alloc < 0:
+            if inside or task.alloc >= 0:
+                yield f"{name} is to run in '{inside}' and is in alloc {task.alloc}"
             continue
-        alloc = cell.task(task_name(job.spec.inside, task.alloc))
-        if alloc is None or not is_alloc_set(cell.jobs[job.spec.inside]):
-            yield f"{name} runs in {job.spec.inside}/{task.alloc}, which is no alloc"
+        alloc = cell.task(task_name(inside, task.alloc))
+        if alloc is None or not is_alloc_set(cell.jobs[inside]):
+            yield f"{name} runs in {inside}/{task.alloc}, which is no alloc"
         elif alloc.state is not State.RUNNING or alloc.machine != task.machine:
             yield f"{name} runs on {task.machine} and its alloc is {alloc.state} on {alloc.machine}"
         elif alloc.attempt >= task.attempt:
@@ -193,7 +193,7 @@ def allocs_are_not_overfull(cell: Cell) -> Iterator[str]:
     held: dict[tuple[str, int], Resources] = {}
     for _key, job, task in _running(cell):
         if task.alloc >= 0:
-            alloc = (job.spec.inside, task.alloc)
+            alloc = (job.spec_of(task).inside, task.alloc)
             held[alloc] = held.get(alloc, Resources()).plus(job.spec_of(task).needs(task.index))
     for (key, index), amounts in held.items():
         reserving = cell.task(task_name(key, index))
@@ -207,7 +207,7 @@ def devices_are_held_once(cell: Cell) -> Iterator[str]:
     used: dict[tuple[str, str], int] = {}  # by machine or alloc, and device
     there: dict[tuple[str, str], int] = {}
     for key, job, task in _running(cell):
-        place = task_name(job.spec.inside, task.alloc) if task.alloc >= 0 else task.machine
+        place = task_name(job.spec_of(task).inside, task.alloc) if task.alloc >= 0 else task.machine
         for device, millis in _devices(job, task):
             used[place, device] = used.get((place, device), 0) + millis
             there.setdefault((task.machine, device), DEVICE_MILLIS)

@@ -408,9 +408,12 @@ def _actions(job: Job, before: Job, machines: Mapping[str, Machine]) -> dict[int
             compared[id(spec)] = SpecChange(spec, before.spec)
         same = compared[id(spec)].of(index) < TaskChange.RESTART
         if same and spec is not before.spec and task.state is State.RUNNING:
-            # The right program, perhaps in a place that is not right: constraints are no matter of a program.
+            # The right program, perhaps in a place that is not right: constraints, and the alloc set that it
+            # runs in, are no matter of a program.
             attributes = machines[task.machine].attributes
-            same = all(matches(constraint, attributes) for constraint in before.spec.constraints)
+            same = spec.inside == before.spec.inside and all(
+                matches(constraint, attributes) for constraint in before.spec.constraints
+            )
         actions[index] = _action(task, then, same=same, completes=not before.spec.is_service)
     return actions
 

@@ -51,7 +51,7 @@ def task_view(
         usage=_usage(observed, name, task),
         devices=task.devices if task.state is State.RUNNING else (),
         programs=tuple(map(_program, seen.programs)) if seen else (),
-        alloc=task_name(job.spec.inside, task.alloc) if task.alloc >= 0 else "",
+        alloc=task_name(job.spec_of_last(task).inside, task.alloc) if task.alloc >= 0 else "",
         outcome=OUTCOMES.get(task.ending) if task.ending else None,
         version=task.version,
         incoming=_incoming(observed, job, index, handover) if handover is not None else None,

@@ -254,7 +254,7 @@ def _running(
         words = _NOT_STARTED if never else _PHASES[phase]
         yield f"{name} {words.format(machine=task.machine, early_ends=seen.early_ends if seen else 0)}"
     if task.alloc >= 0:
-        yield f"It is in the alloc {task_name(job.spec.inside, task.alloc)}."
+        yield f"It is in the alloc {task_name(job.spec_of(task).inside, task.alloc)}."
     if phase is Phase.UP and job.spec.health is not None:
         yield "Its probe has not answered yet."
     handover = cell.handover(job.key, task.index)

@@ -12,7 +12,7 @@ from borgish.cell.commands import (
 from borgish.cell.events import RolledBack
 from borgish.errors import Conflict, Invalid, NotFound
 from borgish.spec.job import Restart
-from borgish.vocabulary import Ending, Eviction, RestartPolicy, State
+from borgish.vocabulary import Ending, Eviction, JobKind, RestartPolicy, State
 from tests.unit.cell.lived import Lived, deploy, spec, wanted_of
 
 RUNS, DEAD = State.RUNNING, State.DEAD
@@ -246,3 +246,20 @@ def test_a_cell_of_another_name_or_of_a_later_time_is_refused(lived: Lived) -> N
     then.name = "other"
     with pytest.raises(Invalid, match="of cell other"):
         lived.do(RollBack(then.position, 0.0), then=then)
+
+
+@pytest.mark.parametrize("before", ["", "ann/room"])
+def test_what_ran_in_another_alloc_set_or_in_none_goes_back_there(lived: Lived, before: str) -> None:
+    lived.do(SubmitJob(spec("room", 3, run=(), kind=JobKind.ALLOC_SET)))
+    lived.settle()
+    lived.do(SubmitJob(spec("guest", inside=before)))
+    lived.settle()
+    good = lived.position
+    lived.do(KillTasks("ann/guest"))
+    lived.settle()
+    lived.do(SubmitJob(spec("guest", inside="" if before else "ann/room")))
+    lived.settle()
+    lived.roll_back(good)
+    lived.settle()
+    assert lived.states("ann/guest") == [RUNS] * 3
+    assert [task.alloc >= 0 for task in lived.cell.jobs["ann/guest"].tasks] == [bool(before)] * 3
