@@ -1,17 +1,22 @@
 """Crons among masters that die, fail over and stall, clocks that step, and people who change their mind."""
 
 from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 
 from borgish.cell import cron_runs, decide_crons
-from borgish.cell.events import CronFired
+from borgish.cell.commands import Command, SetCron
+from borgish.cell.events import CronFired, JobSubmitted
 from borgish.sim import workload
 from borgish.sim.faults import NO_FAULTS, Faults
 from borgish.sim.world import CALM_SECONDS, World
 from borgish.spec.cron import CronSpec
+from borgish.spec.job import JobSpec, Restart
+from borgish.vocabulary import RestartPolicy, Runtime
 from tests.profiles import seeds
 
 MASTERS = msgspec.structs.replace(
@@ -22,6 +27,8 @@ MASTERS = msgspec.structs.replace(
     session_lost_seconds=40.0,
     task_lives_seconds=15.0,
 )
+
+NEVER = 1e9
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +58,53 @@ def test_what_is_due_begins_once_or_as_missed_says(seed: int, masters: int) -> N
 @pytest.mark.parametrize("seed", seeds(quick=1, ci=2, nightly=20))
 def test_among_all_faults(seed: int) -> None:
     assert life(seed, Faults(), calm_seconds=CALM_SECONDS)[0] == ()
+
+
+# In Berlin clocks are put on at 01:00 UTC on 29 March 2026, and back at 01:00 UTC on 25 October.
+NIGHTS: dict[str, tuple[str, dict[str, list[str]]]] = {
+    "put on": (
+        "2026-03-29T00:59",
+        {"30 2 * * *": ["01:30"], "0 3 * * *": ["01:00"], "*/30 * * * *": ["01:00", "01:30"]},
+    ),
+    "put back": (
+        "2026-10-25T00:29",
+        {"30 2 * * *": ["00:30"], "0 2 * * *": [], "*/30 * * * *": ["00:30", "01:00", "01:30"]},
+    ),
+}
+
+
+def _ask(world: World, command: Command) -> None:
+    world.master.command(command, lambda _: None, "ann", str(command), "digest")
+
+
+@pytest.mark.parametrize("masters", [1, 3])
+@pytest.mark.parametrize("night", NIGHTS)
+@pytest.mark.parametrize("dies_at", [-0.4, 0.1])
+def test_the_nights_in_which_clocks_are_changed(night: str, masters: int, dies_at: float) -> None:
+    """The leader dies in the second of each firing."""
+    begins, schedules = NIGHTS[night]
+    start = datetime.fromisoformat(f"{begins}+00:00").timestamp()
+    world = World(1, machines=1, faults=NO_FAULTS, masters=masters, pause_seconds=NEVER)
+    world.clock.step_wall(start - world.clock.now().wall)
+    for number, schedule in enumerate(schedules):
+        job = JobSpec(f"cron-{number}", "ann", 1, ("sim",), runtime=Runtime.FAKE, labels={"sim": "batch"})
+        job = msgspec.structs.replace(job, restart=Restart(RestartPolicy.NEVER))
+        ask = SetCron(CronSpec(schedule, job, "Europe/Berlin"))
+        world.clock.after(20.0, partial(_ask, world, ask))
+    wanted = {
+        f"ann/cron-{number}": [datetime.fromisoformat(f"{begins[:11]}{at}+00:00").timestamp() for at in times]
+        for number, times in enumerate(schedules.values())
+    }
+    for due in {due for times in wanted.values() for due in times}:
+        world.clock.after(due - start + dies_at, lambda: world.master.die())
+    last = max(due for times in wanted.values() for due in times)
+    assert world.run(last - start + 30.0, 30.0).problems == ()
+    begun: dict[str, list[float]] = {cron: [] for cron in wanted}
+    for entry in world.master.store.reopen().entries(0):
+        for event in entry.events:
+            if isinstance(event, JobSubmitted) and event.cron:
+                begun[event.cron].append(event.due)
+    assert begun == wanted
 
 
 @pytest.fixture

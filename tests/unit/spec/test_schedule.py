@@ -1,6 +1,7 @@
 """Crontab syntax: known tables, what is refused, and what clocks that are put on or back make of it."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -87,6 +88,23 @@ def test_a_night_that_has_an_hour_twice_has_each_fixed_time_once() -> None:
     assert times.after(at("2026-10-25T00:00")) == first
     for minutes in range(0, 120, 7):
         assert times.after(first + 60 * minutes) == at("2026-10-26T01:30")
+
+
+@pytest.mark.parametrize(
+    "zone",
+    ["Europe/Berlin", "America/New_York", "America/Santiago", "Australia/Lord_Howe", "Africa/Casablanca"],
+)
+@pytest.mark.parametrize("clock", ["01:45", "02:00", "02:30", "03:00", "00:00"])
+def test_over_ten_years_a_time_of_day_comes_once_a_day(zone: str, clock: str) -> None:
+    """Lord Howe changes by half an hour, Santiago at midnight, and Casablanca back for Ramadan."""
+    days, last = 3653, at("2020-01-01T12:00")
+    first = datetime.fromtimestamp(last, ZoneInfo(zone)).date()
+    times = schedule_of(f"{int(clock[3:])} {int(clock[:2])} * * *", zone)
+    dates = []
+    for _ in range(days):
+        last = times.after(last)
+        dates.append(datetime.fromtimestamp(last, ZoneInfo(zone)).date())
+    assert dates == [first + timedelta(days=1 + day) for day in range(days)]
 
 
 REFUSED = {
