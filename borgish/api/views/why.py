@@ -111,6 +111,7 @@ def why_app(
     tasks = [task for job in jobs for task in job.tasks]
     states = {task.state for task in tasks}
     troubled = [job for job in jobs if any(_troubled(observed, job)) or job.held or job.rollout]
+    troubled.sort(key=lambda job: (not job.failed, job.waits is not None))  # what others wait for comes first
     shown = [why_job(cell, observed, job, refusals.get(job.key, ()), ()) for job in troubled[:JOBS_SHOWN]]
     count = f"{len(jobs)} job{'' if len(jobs) == 1 else 's'} and {task_count(len(tasks))}"
     lines = [f"{app.key} is an application of {count}{'' if shown else '; nothing is in the way of them'}."]

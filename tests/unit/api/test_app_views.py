@@ -8,8 +8,8 @@ from borgish.api.views.tally import Tally
 from borgish.api.views.why import JOBS_SHOWN, why_app
 from borgish.cell.commands import ApplyApp, KillTasks, SetCron
 from borgish.spec.app import AppSpec, Document
-from borgish.spec.job import After, JobSpec
-from borgish.vocabulary import Outcome, State, Until
+from borgish.spec.job import After, JobSpec, Restart
+from borgish.vocabulary import Ending, Outcome, RestartPolicy, State, Until
 from borgish.wire.api import WhyView
 from borgish.wire.api_apps import AppDetail
 from tests.unit.cell.crons import cron
@@ -57,6 +57,16 @@ def test_what_is_in_the_way_is_told_job_by_job() -> None:
     assert web.startswith("ann/web has 2 tasks: 2 pending.")
     assert "it starts after ann/db (up)" in web
     assert [task.name for task in why.tasks] == ["ann/db/0", "ann/web/0", "ann/web/1"]
+
+
+def test_what_failed_is_told_before_what_waits_for_it() -> None:
+    once = msgspec.structs.replace(spec("load", 1), restart=Restart(RestartPolicy.NEVER))
+    shop = Shop(once, spec("fine", 1), spec("clean", 1, after=(After("ann/load", Until.FINISHED),)))
+    shop.settle()
+    shop.ended("ann/load", 0, Ending.FAIL)
+    _, load, clean = shop.why().text.split("\n")
+    assert load.startswith("ann/load has 1 task: 1 failed.")
+    assert clean.startswith("ann/clean has 1 task: 1 pending.")
 
 
 def test_of_many_that_are_in_trouble_the_first_are_told() -> None:
