@@ -215,7 +215,8 @@ def _cron_change(cell: Cell, spec: CronSpec, command: ApplyApp, actor: str, now:
                 f"the cron {spec.key} belongs to the application {before.app}",
                 "remove it from one of the two, or take it over with --take-over",
             )
-        applied = {each.key: each for each in app.present.crons} if app is not None else {}
+        versions = (*app.earlier.values(), app.present) if app is not None else ()
+        applied = {each.key: each for version in versions for each in version.crons}  # the last that names it
         is_own = before.by == actor if not before.app else applied.get(spec.key) == before.spec
         if not is_own and before.spec != spec:
             raise Conflict(

@@ -526,6 +526,18 @@ def test_a_cron_that_somebody_changed_is_a_conflict(desk: Desk) -> None:
     assert desk.cell.crons["ann/nightly"].spec == NIGHTLY
 
 
+def test_a_cron_that_was_left_out_of_the_files_for_a_while_is_no_conflict(desk: Desk) -> None:
+    desk.do(applied(WEB, crons=(NIGHTLY,)))
+    desk.do(applied(WEB))
+    other = msgspec.structs.replace(NIGHTLY, schedule="0 4 * * *")
+    desk.do(applied(WEB, crons=(other,)))
+    assert desk.cell.crons["ann/nightly"].spec == other
+    desk.do(applied(WEB))
+    desk.do(SetCron(NIGHTLY), "bob")
+    with pytest.raises(Conflict, match="the cron ann/nightly is not as it was applied: bob changed it since"):
+        desk.do(applied(WEB, crons=(other,)))
+
+
 def test_a_cron_of_another_application_has_to_be_taken_over(desk: Desk) -> None:
     desk.do(applied(WEB, crons=(NIGHTLY,)))
     other = ApplyApp(AppSpec("other", "ann"), (), crons=(NIGHTLY,))
