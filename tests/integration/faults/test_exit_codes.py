@@ -36,6 +36,7 @@ def siege(nursery: Nursery, tmp_path: Path, url: str) -> Iterator[Siege]:
         assert made.serves(), made.said()
         made.more(12)
         made.go_home()
+        assert made.ask(Request("/v1/checkpoints", b"{}"))[0] == 201
         for name in LATE:
             assert made.ask(submission(name))[0] == 201
         made.until(lambda: all(running(made, f"ann/{name}/0") for name in LATE))
