@@ -10,7 +10,7 @@ from itertools import pairwise
 from borgish.cell.apply import apply_entry
 from borgish.cell.events import Entry, TasksPlaced
 from borgish.cell.invariants import violations
-from borgish.cell.model import Cell, Snapshot
+from borgish.cell.model import Cell, Job, Snapshot
 from borgish.errors import BorgishError
 from borgish.store.checkpoints import verified_snapshot
 from borgish.store.codec import encode_snapshot
@@ -18,7 +18,7 @@ from borgish.store.open import open_store
 from borgish.store.sql import SqlStore
 from borgish.store.tables import differences
 from borgish.vocabulary import State, task_name
-from tests.faults.ledger import JobOwner, Keeper, MachineOwner, Owner, Request
+from tests.faults.ledger import AppOwner, AppState, JobOwner, Keeper, MachineOwner, Member, Owner, Request
 from tests.faults.machines import Machines
 
 CELL = "besieged"
@@ -40,7 +40,7 @@ def _problems(store: SqlStore, owners: list[Owner], machines: Machines | None) -
     yield from violations(cell)
     yield from differences(cell, store.table_rows)
     yield from _journal(entries)
-    yield from _replay(store, cell, entries)
+    yield from _replay(store, cell, entries, owners)
     yield from _requests(owners, entries)
     for owner in owners:
         yield from _owned(owner, cell, store)
@@ -58,12 +58,15 @@ def _journal(entries: list[Entry]) -> Iterator[str]:
         yield "an epoch wrote after a later one had begun"
 
 
-def _replay(store: SqlStore, cell: Cell, entries: list[Entry]) -> Iterator[str]:
-    """The journal from its beginning gives each checkpoint, and the cell, bit for bit."""
+def _replay(store: SqlStore, cell: Cell, entries: list[Entry], owners: list[Owner]) -> Iterator[str]:
+    """The journal from its beginning gives each checkpoint, and the cell, bit for bit. Between any two of its
+    entries there is all of an apply, or nothing."""
     kept = {info.position: info for info in store.checkpoints()}
     replayed = Cell(_base(store, entries))
+    states = {owner: app_state(replayed, owner) for owner in owners if isinstance(owner, AppOwner)}
     for entry in entries[max(0, replayed.position - entries[0].position + 1) :] if entries else ():
         apply_entry(replayed, entry)
+        yield from _applied(states, replayed, entry)
         info = kept.get(entry.position)
         if info is not None:
             try:
@@ -86,6 +89,15 @@ def _base(store: SqlStore, entries: list[Entry]) -> Snapshot:
 
 def _body(cell: Cell) -> bytearray:
     return encode_snapshot(cell.snapshot())
+
+
+def _applied(states: dict[AppOwner, AppState], cell: Cell, entry: Entry) -> Iterator[str]:
+    """An apply leads to all that it is to lead to, and nothing else changes an application."""
+    for owner, before in states.items():
+        wanted, found = owner.wanted.get(entry.request_id, before), app_state(cell, owner)
+        states[owner] = found
+        if found != wanted:
+            yield f"{owner.key} at {entry.position} ({entry.cause}) is {found} and should be {wanted}"
 
 
 def _requests(owners: list[Owner], entries: list[Entry]) -> Iterator[str]:
@@ -117,6 +129,11 @@ def _owned(owner: Owner, cell: Cell, store: SqlStore) -> Iterator[str]:
             found = job_state(cell, owner.key)
             if found not in owner.possible and not (found is None and _may_be_forgotten(owner)):
                 yield f"{owner.key} is {found} and should be one of {owner.possible}"
+        case AppOwner():
+            state = app_state(cell, owner)
+            if state not in owner.possible:
+                yield f"{owner.key} is {state} and should be one of {owner.possible}"
+            yield from _refused(owner)
         case MachineOwner():
             machine = cell.machines.get(owner.machine)
             if (machine is not None and machine.cordoned) not in owner.possible:
@@ -129,6 +146,26 @@ def job_state(cell: Cell, key: str) -> dict[int, bool] | None:
     """Return which tasks of a job are alive; None when there is no such job."""
     job = cell.jobs.get(key)
     return None if job is None else {task.index: task.state is not State.DEAD for task in job.tasks}
+
+
+def app_state(cell: Cell, owner: AppOwner) -> AppState:
+    """Return what there is of an application, and of jobs that it should have left."""
+    app, cron = cell.apps.get(owner.key), cell.crons.get(owner.cron)
+    found = ((name, cell.jobs.get(key)) for name, key in owner.jobs.items())
+    jobs = {name: _member(job) for name, job in found if job and (job.app or job.state is not State.DEAD)}
+    return AppState(app.version if app else 0, jobs, cron.spec.schedule if cron else "")
+
+
+def _member(job: Job) -> Member:
+    alive = sum(task.state is not State.DEAD for task in job.tasks[: job.tasks_wanted])
+    return Member(job.app, alive, job.spec.env.get("RELEASE", ""))
+
+
+def _refused(owner: AppOwner) -> Iterator[str]:
+    """Those applies were refused that have a job which is, and no others."""
+    for request in list(owner.asked):
+        if request.status and request.is_done != (request.request_id in owner.wanted):
+            yield f"an apply of {owner.key} was answered {request.status}: {request.body!r}"
 
 
 def _may_be_forgotten(owner: JobOwner) -> bool:

@@ -1,21 +1,26 @@
 """Bugs to plant into a borgmaster, so that it is seen that they would be found."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from borgish.cell.commands import Command, Decision, SubmitJob
-from borgish.cell.events import Entry
+import msgspec
+
+from borgish.cell.commands import ApplyApp, Command, Decision, SubmitJob
+from borgish.cell.events import AnyEvent, AppApplied, Entry, JobChanged, JobSubmitted
 from borgish.cell.model import Cell
 from borgish.cell.observed import Observed
 from borgish.clock import Now, SystemClock
+from borgish.errors import Refused
 from borgish.master import core
 from borgish.master.core import Core
+from borgish.master.step import CommandRequest
 from borgish.store import disk_space, sqlite
 from borgish.store.base import Records
 from borgish.store.sql import SqlStore
 from borgish.store.tables import Row
+from borgish.wire.api import Accepted
 from tests.faults.vfs import FULL, SYNC_FAILED, Done, watched
 
 PLENTY_BYTES = 100 * 2**30
@@ -50,6 +55,63 @@ def write_tables_by_half() -> None:
 
     work = SqlStore._statements
     _put(SqlStore, "_statements", forgetful)
+
+
+def lose_applies() -> None:
+    """What is applied is answered and remembered, and nothing follows from it."""
+    _applies_lead_to(lambda _: ())
+
+
+def apply_by_half() -> None:
+    """Of what is applied the last job is left as it is."""
+
+    def half(events: tuple[AnyEvent, ...]) -> tuple[AnyEvent, ...]:
+        last = [event for event in events if isinstance(event, JobSubmitted | JobChanged)][-1]
+        return tuple(event for event in events if event is not last)
+
+    _applies_lead_to(half)
+
+
+def apply_twice() -> None:
+    """What is applied becomes a version of its application, and another one that is the same."""
+
+    def twice(events: tuple[AnyEvent, ...]) -> tuple[AnyEvent, ...]:
+        again = (each for each in events if isinstance(each, AppApplied))
+        return (*events, *(msgspec.structs.replace(each, version=each.version + 1) for each in again))
+
+    _applies_lead_to(twice)
+
+
+def apply_what_is_refused() -> None:
+    """Of an apply that is refused the first job is there all the same."""
+    record = Core._record
+
+    def leaking(
+        self: Core, command: Command, actor: str, now: Now, ask: CommandRequest | None = None
+    ) -> Accepted:
+        try:
+            return record(self, command, actor, now, ask)
+        except Refused:
+            if isinstance(command, ApplyApp):
+                first = msgspec.structs.replace(command, documents=command.documents[:1])
+                record(self, first, actor, now)
+            raise
+
+    _put(Core, "_record", leaking)
+
+
+def _applies_lead_to(change: Callable[[tuple[AnyEvent, ...]], tuple[AnyEvent, ...]]) -> None:
+    decide = core.decide  # type: ignore[attr-defined]  # what the core calls it by
+
+    def wrong(
+        cell: Cell, observed: Observed, command: Command, actor: str, now: Now, then: Cell | None = None
+    ) -> Decision:
+        decision: Decision = decide(cell, observed, command, actor, now, then)
+        if not isinstance(command, ApplyApp):
+            return decision
+        return msgspec.structs.replace(decision, events=change(decision.events))
+
+    _put(core, "decide", wrong)
 
 
 def fail_at_poison() -> None:

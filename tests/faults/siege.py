@@ -28,7 +28,7 @@ from borgish.vocabulary import Runtime
 from tests.bench.served import join_master
 from tests.faults.clients import PATIENCE_SECONDS, PAUSE_SECONDS, Client, Where, asked, join
 from tests.faults.judge import CELL, problems_of, wrongly_running
-from tests.faults.ledger import JobOwner, Keeper, MachineOwner, Owner, Request
+from tests.faults.ledger import AppOwner, JobOwner, Keeper, MachineOwner, Owner, Request
 from tests.faults.machines import Machines
 from tests.faults.nursery import Nursery
 
@@ -85,7 +85,8 @@ class Siege:
         self._said_before = 0
         chance = random.Random(seed)
         jobs = [JobOwner(f"job{n}", random.Random(chance.random())) for n in range(2)]
-        self.owners: tuple[Owner, ...] = (*jobs, MachineOwner("m2"), Keeper())
+        apps = [AppOwner(f"app{n}", random.Random(chance.random())) for n in range(2)]
+        self.owners: tuple[Owner, ...] = (*jobs, *apps, MachineOwner("m2"), Keeper())
         self.clients = [Client(owner, self._where, pause_seconds) for owner in self.owners]
 
     def found_cell(self) -> None:

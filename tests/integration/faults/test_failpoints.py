@@ -1,6 +1,7 @@
 """The real borgmaster dies at every failpoint there is, under load, and nothing is lost or there twice."""
 
 import json
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import closing
@@ -21,6 +22,7 @@ from borgish.store.open import open_store
 from borgish.store.tables import entry_row, journal
 from tests.contract.store.places import InDatabase
 from tests.faults.judge import CELL
+from tests.faults.ledger import AppOwner
 from tests.faults.nursery import Nursery
 from tests.faults.siege import Siege
 from tests.profiles import seeds
@@ -293,3 +295,30 @@ def test_a_planted_bug_is_found(nursery: Nursery, tmp_path: Path, bug: str, foun
             siege.go_home()
             siege.kill()
         assert any(found in problem for problem in siege.problems())
+
+
+@pytest.mark.parametrize(
+    ("bug", "found"),
+    [
+        ("lose_applies", r"version=0, jobs={}, schedule=''\) and should be AppState\(version=1,"),
+        ("apply_by_half", r"is AppState\(version=1, .* and should be AppState\(version=1,"),
+        ("apply_twice", r"is AppState\(version=2, .* and should be AppState\(version=1,"),
+        ("apply_what_is_refused", r"is AppState\(version=4, .* and should be AppState\(version=3,"),
+    ],
+)
+def test_a_planted_bug_of_applying_is_found(nursery: Nursery, tmp_path: Path, bug: str, found: str) -> None:
+    with Siege(nursery, tmp_path) as siege:
+        siege.found_cell()
+        siege.begin()
+        siege.start(before=f"tests.faults.planted:{bug}")
+        assert siege.serves(), siege.said()
+        siege.until(lambda: was_refused_an_apply(siege))
+        siege.kill()
+        problems = siege.problems()
+        assert any(re.search(found, problem) for problem in problems), problems
+
+
+def was_refused_an_apply(siege: Siege) -> bool:
+    apps = [owner for owner in siege.owners if isinstance(owner, AppOwner)]
+    asked = [request for owner in apps for request in list(owner.asked)]
+    return any(request.status and not request.is_done for request in asked)
