@@ -21,6 +21,7 @@ from borgish.wire.api_apps import AppDetail, AppList, ApplyRequest, SourceText
 from borgish.wire.api_crons import CronDetail
 from borgish.wire.api_past import RollbackPlan, RollbackRequest
 from tests.cells import RealCell, wait_until
+from tests.e2e.test_postgres_cell import made_with
 from tests.e2e.watched import (
     PATIENCE_SECONDS,
     asking,
@@ -75,10 +76,20 @@ MOMENTS = {
 JOBS = 3
 
 
-def test_a_master_that_dies_in_an_apply_has_applied_all_of_it_or_nothing(tmp_path: Path) -> None:
-    folder = tmp_path / "cell"
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The folder of a cell that was never up, with a database of each kind."""
+    made = tmp_path / "cell"
+    if request.param == "postgres":
+        made_with(made, request.getfixturevalue("postgres_url"))
+    local_cell.make(made, 1)
+    return made
+
+
+def test_a_master_that_dies_in_an_apply_has_applied_all_of_it_or_nothing(
+    folder: Path, tmp_path: Path
+) -> None:
     made = RealCell(folder)
-    local_cell.make(folder, 1)
     files = {
         moment: written(tmp_path / f"app{number}.yaml", *(job(f"app{number}-{each}") for each in range(JOBS)))
         for number, moment in enumerate(MOMENTS)
