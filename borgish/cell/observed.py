@@ -133,6 +133,7 @@ class Known(msgspec.Struct, eq=False):
     machines_down: set[str] = set()
     changed: set[str] = set()  # jobs, for those that wait for them or end with them
     settling: set[str] = set()  # jobs of which only time may make what others wait for
+    orphaned: set[str] = set()  # jobs that are about to end with their parents, and these
 
 
 class Observed:

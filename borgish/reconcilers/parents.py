@@ -13,7 +13,7 @@ from borgish.vocabulary import State
 def reconcile(cell: Cell, observed: Observed, _settings: ReconcileSettings, _now: Now) -> Iterator[Command]:
     """End what lives on without its parent; only where something of a parent has changed."""
     children, known = cell.links.children, observed.availability
-    changed = children.keys() if known is None else known.changed & children.keys()
+    changed = children.keys() if known is None else (known.changed | known.orphaned) & children.keys()
     orphans = {
         child: parent
         for parent in sorted(changed)
@@ -21,5 +21,9 @@ def reconcile(cell: Cell, observed: Observed, _settings: ReconcileSettings, _now
         for child in sorted(children[parent])
         if cell.jobs[child].state is not State.DEAD
     }
+    if known is not None:
+        # They may be parents, too; and should it come to nothing, it is tried again. ``order``, which runs
+        # after this, takes what has changed for looked at.
+        known.orphaned = {*orphans, *orphans.values()}
     if orphans:
         yield EndChildren(orphans)

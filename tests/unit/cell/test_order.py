@@ -378,6 +378,18 @@ def test_a_job_ends_with_its_parent(ending: str) -> None:
             lived.do(again)
 
 
+def test_the_children_of_one_that_was_never_placed_end_with_it() -> None:
+    """Of a child that runs its machine reports that it ended; of this one nobody says anything."""
+    lived = Lived()
+    lived.do(SubmitJob(db()))
+    lived.do(SubmitJob(spec(parent=DB, resources=Resources(10**6))))
+    lived.do(SubmitJob(spec("inner", parent=WEB)))
+    lived.do(KillTasks(DB))
+    for _ in range(2):
+        lived.step()
+    assert lived.states() == lived.states("ann/inner") == [DEAD] * 3
+
+
 def test_a_parent_has_to_be_there_and_is_nobodys_child_in_the_end() -> None:
     lived = Lived()
     with pytest.raises(NotFound, match="ann/web would end with ann/db, and there is no such job"):
