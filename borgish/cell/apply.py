@@ -417,7 +417,9 @@ def _tasks_resubmitted(cell: Cell, event: TasksResubmitted, entry: Entry) -> Non
     job = cell.jobs[event.job]
     transition(cell, job, event.indexes, TaskEvent.SUBMIT, entry.at)
     if event.in_order:
-        let_wait(cell, job, Waits(entry.at, event.indexes))
+        # Where nothing else is left of the job, those that it gets later wait with them, as in a new one.
+        only = event.indexes if len(event.indexes) < len(job.tasks) else ()
+        let_wait(cell, job, Waits(entry.at, only))
 
 
 # Rollbacks

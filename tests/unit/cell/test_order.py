@@ -227,6 +227,15 @@ def test_tasks_that_are_more_wait_with_the_others_and_a_killed_job_waits_no_more
     assert lived.cell.links.followers == {}
 
 
+def test_tasks_that_are_more_wait_with_those_that_come_back_where_nothing_else_is_left() -> None:
+    lived = Lived()
+    lived.do(SubmitJob(web(tasks=2)))
+    lived.do(KillTasks(WEB, (0,)))
+    lived.do(SubmitJob(web(tasks=1)))  # of those that waited none is left
+    lived.do(ScaleJob(WEB, 3))
+    assert lived.cell.deferred == {WEB: {0, 1, 2}}
+
+
 def test_what_waits_too_long_fails_and_says_for_what() -> None:
     lived = Lived()
     lived.do(SubmitJob(web(Until.UP, 10.0)))
