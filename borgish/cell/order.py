@@ -9,7 +9,8 @@ later do not wait again. A restart ends it too, for who wants to start without t
 A job is *up* when all its tasks are; a program that nothing probes counts after ``UP_SECONDS``, since what
 crashes is up for a moment, too. It is *healthy* when its tasks answer their probe, and as up where it has
 none. It is *finished* when it ran to completion and every task finished. A task that has finished is as good
-as one that is up.
+as one that is up. Nobody is let go on old news: what runs on a machine that missed its last polls, or was not
+heard again since it came back or since this master was held up itself, counts as up once that is heard.
 
 An update waits likewise: it reaches no task while an update of a job that is named in ``after`` is under way.
 """
@@ -107,10 +108,21 @@ def _why_not_up(cell: Cell, observed: Observed, job: Job, task: Task, now: Now, 
     is_up = seen is not None and seen.ended is None and seen.phase in (Phase.UP, Phase.HEALTHY)
     if (probed or not is_up) and (why := why_down(cell, observed, job, task)):
         return why
+    if why := _why_not_heard(cell, observed, task.machine):
+        return why
     if seen is None or seen.phase is Phase.HEALTHY:
         return ""
     seconds = RECOVERED_SECONDS if seen.restarts else UP_SECONDS
     return "" if now.mono - seen.since >= seconds else "just came up"
+
+
+def _why_not_heard(cell: Cell, observed: Observed, machine: str) -> str:
+    """Return why what was last seen on a machine may be so no more, in words; "" where it was just heard."""
+    there, seen = cell.machines.get(machine), observed.machines.get(machine)
+    if there is None or not there.up:
+        return f"{machine} is down"
+    is_heard = seen is not None and seen.is_answering and seen.heard >= seen.watched_since
+    return "" if is_heard else f"{machine} does not answer"
 
 
 def _how_over(task: Task) -> str:

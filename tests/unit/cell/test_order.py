@@ -10,9 +10,11 @@ from borgish.api.views.why import why_task
 from borgish.cell.commands import ForgetJob, KillTasks, RestartTasks, ScaleJob, SubmitJob, UndoUpdate
 from borgish.cell.diff import difference
 from borgish.cell.model import Cell, Rollout, Snapshot
+from borgish.cell.observed import MISSES_MAX, Miss
 from borgish.cell.order import UP_SECONDS, check_order, is_met, why_unmet
 from borgish.errors import Conflict, NotFound
-from borgish.master.core import Core
+from borgish.master.core import STALL_SECONDS, Core
+from borgish.master.step import PollsMissed
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.resources import Resources
 from borgish.spec.job import After, Disruption, Health, JobSpec, Restart, Update
@@ -87,6 +89,48 @@ def test_a_probe_that_answers_counts_at_once() -> None:
     lived.do(SubmitJob(web(Until.HEALTHY)))
     lived.do(SubmitJob(db(health=Health(command=("true",)))))
     assert starts(lived) <= 2
+
+
+@pytest.mark.parametrize("until", [Until.UP, None])
+def test_what_is_not_heard_any_more_is_not_up(until: Until | None) -> None:
+    lived = Lived(("m1", "m2", "m3"))
+    lived.do(SubmitJob(db()))
+    lived.settle()
+    lived.silent = {lived.cell.jobs[DB].tasks[0].machine}
+    missed = PollsMissed(dict.fromkeys(lived.silent, Miss("no answer", polls=MISSES_MAX)))
+    lived.core.step([missed], lived.now)
+    lived.do(SubmitJob(web(until)))
+    why = why_unmet(lived.cell, lived.core.observed, After(DB, until), lived.now)
+    assert why == f"task 0 of ann/db: {min(lived.silent)} does not answer"
+    lived.silent.clear()
+    assert starts(lived) == 1
+
+
+def test_what_is_on_a_machine_that_is_down_is_not_up() -> None:
+    lived = Lived()  # both are down, and nobody is moved
+    lived.do(SubmitJob(db()))
+    lived.settle()
+    lived.silent = {"m1", "m2"}
+    for _ in range(15):
+        lived.step()
+    lived.do(SubmitJob(web(Until.UP)))
+    machine = lived.cell.jobs[DB].tasks[0].machine
+    why = why_unmet(lived.cell, lived.core.observed, After(DB, Until.UP), lived.now)
+    assert (waits(lived), why) == (True, f"task 0 of ann/db: {machine} is down")
+
+
+def test_a_master_that_was_held_up_lets_nobody_go_before_it_hears_again() -> None:
+    """What it has seen is as old as that: a machine may have joined again since, without what ran there."""
+    lived = Lived()
+    lived.do(SubmitJob(db()))
+    lived.settle()
+    lived.now = lived.now.later(STALL_SECONDS + 1.0)
+    lived.silent = {"m1", "m2"}
+    lived.do(SubmitJob(web()))
+    lived.step()
+    assert waits(lived)
+    lived.silent.clear()
+    assert starts(lived) == 1
 
 
 @pytest.mark.parametrize("program", [CRASHES, LOOPS])
