@@ -238,7 +238,7 @@ def record_report(cell: Cell, observed: Observed, report: Observe, now: Now) -> 
     placed, which has its room there already.
     """
     seen = observed.machines.setdefault(report.machine, SeenMachine(watched_since=now.mono))
-    counted = _counted(seen)
+    counted, has_booted = _counted(seen), seen.boot_id != report.boot_id
     seen.boot_id, seen.instance, seen.generation = report.boot_id, report.instance, report.generation
     seen.conditions, seen.unhealthy_runtimes = report.conditions, report.unhealthy_runtimes
     before = seen.attempts
@@ -250,8 +250,10 @@ def record_report(cell: Cell, observed: Observed, report: Observe, now: Now) -> 
     for attempt in report.changed:
         key = attempt.task, attempt.attempt
         then = before.get(key)
-        # A restart that nobody saw is a break of its phase, too.
-        is_same = then is not None and (then.phase, then.restarts) == (attempt.phase, attempt.restarts)
+        # A restart that nobody saw is a break of its phase, too; where the machine booted, its borglet may
+        # have lost the count of them.
+        phase = attempt.phase, attempt.restarts
+        is_same = then is not None and (then.phase, then.restarts) == phase and not has_booted
         since = then.since if then is not None and is_same else now.mono
         seen.attempts[key] = msgspec.structs.replace(attempt, since=since)
         if attempt.port_in_use:

@@ -99,6 +99,18 @@ def test_a_phase_lasts_until_it_changes_or_is_broken_by_a_restart(observed: Obse
     assert observed.attempt("gone", TASK, 5) is None
 
 
+def test_a_phase_does_not_outlive_a_boot(observed: Observed) -> None:
+    """A borglet whose disk was lost, too, starts the attempt for the first time, as far as it knows."""
+    up = SeenAttempt(TASK, 5, Phase.UP)
+    heard(observed, T + 1, up)
+    record_report(
+        Cell(Snapshot("c", position=100)), observed, Observe("m1", "b2", "i2", (up,)), Now(0.0, T + 2)
+    )
+    found = observed.attempt("m1", TASK, 5)
+    assert found is not None
+    assert found.since == T + 2
+
+
 def test_a_report_names_what_changed_and_a_whole_one_all_there_is(observed: Observed) -> None:
     up = {name: SeenAttempt(name, 5, Phase.UP) for name in ("ann/a/0", "ann/b/0", "ann/c/0")}
     heard(observed, T, *up.values())
