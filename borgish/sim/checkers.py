@@ -28,6 +28,7 @@ from borgish.sim.runtime import Watcher
 from borgish.sim.store import SimStore
 from borgish.sim.workload import Call
 from borgish.spec.job import JobSpec
+from borgish.spec.substitute import render
 from borgish.store.memory import MemoryStore
 from borgish.vocabulary import Ending, Eviction, RestartPolicy, State, task_name
 from borgish.wire.link import AttemptSpec, attempt_key, main_key, split_attempt_key
@@ -277,9 +278,15 @@ def _wrong_programs(cell: Cell, machines: Mapping[str, Machine], paused: Set[str
             key = attempt_key(task_name(job.key, task.index), task.attempt)
             program = machines[task.machine].programs.by_key.get(key)
             spec = job.spec_of(task) if job.key in paused else job.spec
-            expected = (spec.run, tuple(spec.ports), spec.needs(task.index))
-            if program and (program.spec.run, tuple(program.spec.ports), program.spec.resources) != expected:
+            if program and not _is_as_specified(cell, spec, task, program.spec):
                 yield f"{key} runs something else than its job specifies"
+
+
+def _is_as_specified(cell: Cell, spec: JobSpec, task: Task, runs: AttemptSpec) -> bool:
+    if (tuple(runs.ports), runs.resources) != (spec.ports, spec.needs(task.index)):
+        return False
+    made = render(spec, task.index, cell.name, task.machine, task.attempt, runs.ports, runs.devices)
+    return runs.run == made.run
 
 
 def _wrong_ends(cell: Cell, machines: Mapping[str, Machine]) -> Iterator[str]:

@@ -26,7 +26,7 @@ from borgish.wire.link import attempt_key
 UP_SECONDS = 2.5
 """Before anything starts after a job that nothing probes, its programs have run for so long."""
 HEARD_SECONDS = 15.0
-"""A program that ended longer ago, on a machine that is heard, is not up."""
+"""A program that ended longer ago is not up: of a machine that gave no answer for so long nobody knows."""
 SOON_SECONDS = 15.0
 """So long after what it waited for is there a job waits no more, and so long after its parent it is over."""
 WELL_SECONDS = 50.0
@@ -163,8 +163,8 @@ def _is_success(spec: JobSpec, code: int | None) -> bool:
 
 def _was_up(job: Job, task: Task, machines: Machines, at: float) -> bool:
     key = attempt_key(task_name(job.key, task.index), task.attempt)
-    programs = machines[task.machine].programs
-    lives = [life for life in programs.lives.get(key, ()) if life.began <= at - UP_SECONDS]
+    programs, seconds = machines[task.machine].programs, 0.0 if job.spec.health is not None else UP_SECONDS
+    lives = [life for life in programs.lives.get(key, ()) if life.began <= at - seconds]
     return any(life.is_alive or life.ended >= at - HEARD_SECONDS for life in lives)
 
 

@@ -1,9 +1,9 @@
 """Programs that exist only on a virtual clock, and the runtime by which a borglet has them.
 
 Programs outlive their borglet, as real ones do. What one does its job's labels say: ``sim: service`` runs
-until it crashes or is stopped, ``sim: batch`` ends by itself, ``sim: stubborn`` is a service that ignores
-TERM, ``sim: crashing`` fails soon after each start, ``sim: sick`` fails its health checks some time after
-each start. What runs beside a main program is a service in any case.
+until it crashes or is stopped, ``sim: batch`` ends by itself, with the code of ``sim-exit`` if it has that;
+``sim: stubborn`` is a service that ignores TERM, ``sim: crashing`` fails soon after each start, ``sim: sick``
+fails its health checks some time after each start. What runs beside a main program is a service in any case.
 """
 
 import asyncio
@@ -126,6 +126,7 @@ class Programs:
         if spec.labels.get("sim") == "batch" and not spec.program:
             lives_seconds = chance.uniform(0.5, 30)
             code = chance.choice(FAILED_CODES) if chance.random() < 0.2 else 0
+            code = int(spec.labels.get("sim-exit", code))
         elif self._crashes(spec):
             lives_seconds, code = chance.uniform(0.2, 2), 3
         elif self._injector.faults.task_lives_seconds:
