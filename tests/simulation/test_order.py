@@ -12,9 +12,11 @@ from borgish.cell.observed import Observed
 from borgish.clock import Now
 from borgish.reconcilers import RECONCILERS, Reconciler
 from borgish.reconcilers import order as reconciler
+from borgish.sim import workload
 from borgish.sim.faults import NO_FAULTS, Faults
 from borgish.sim.world import World
 from borgish.spec.job import After
+from borgish.vocabulary import Until
 from tests.profiles import seeds
 
 WORDS = ("is let go, and", "is placed, and its job", "lives on, and", "waits on, and")
@@ -33,6 +35,43 @@ def out_of_order(seed: int, faults: Faults = SOME) -> list[str]:
 def test_jobs_keep_their_order(seed: int) -> None:
     assert out_of_order(seed) == []
     assert out_of_order(seed, Faults()) == []
+
+
+AWAY = msgspec.structs.replace(
+    NO_FAULTS,
+    machine_boots_seconds=10.0,
+    borglet_dies_seconds=20.0,
+    master_stalls_seconds=12.0,
+    task_lives_seconds=30.0,
+    away_seconds=25.0,
+)
+
+
+@pytest.fixture
+def ordered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most jobs start after one that is up, and are so small that it often is."""
+    after = {number: (After("ann/job-0", Until.UP),) for number in (1, 3, 4, 5, 7, 9, 10, 11)}
+    after |= {number: (After("ann/job-3", Until.UP),) for number in (2, 6, 8)}
+    monkeypatch.setattr(workload, "AFTER", after)
+    monkeypatch.setattr(workload, "TASKS_MAX", 2)
+
+
+def on_old_news(seed: int) -> list[str]:
+    """Return who was let go for what had ended, where machines and the master are away now and then."""
+    world = World(seed, machines=4, faults=AWAY, pause_seconds=1.5)
+    return [problem for problem in world.run(STORM_SECONDS, CALM_SECONDS).problems if WORDS[0] in problem]
+
+
+@pytest.mark.usefixtures("ordered")
+@pytest.mark.parametrize("seed", seeds(quick=1, ci=3, nightly=60))
+def test_nobody_is_let_go_on_old_news(seed: int) -> None:
+    assert on_old_news(seed) == []
+
+
+@pytest.mark.usefixtures("ordered")
+def test_who_is_let_go_on_old_news_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order, "_why_not_heard", lambda *_: "")
+    assert any(on_old_news(seed) for seed in range(30))
 
 
 def lets_go_of_all(patch: pytest.MonkeyPatch) -> None:
