@@ -11,7 +11,7 @@ import contextlib
 import logging
 import random
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -70,6 +70,14 @@ class Inbox(Protocol):
         ...
 
 
+class _Answer(NamedTuple):
+    """An answer to a poll, and when it came (monotonic): at the latest when the poll's time was over, also
+    where this process was held up and read it only later."""
+
+    reply: PollReply
+    at: float
+
+
 class Poller:
     """Polls one machine until it is closed. ``trouble`` says why the last poll failed, "" if it did not."""
 
@@ -99,6 +107,7 @@ class Poller:
         self._fencing = fencing
         self._conversation = Conversation(cell, observed, machine, generation, leader)
         self._is_renewed = False  # since the last request was made
+        self._is_overtaking = False  # a newer poll than the held one is under way
         self._wakeup: asyncio.Future[None] | None = None  # done by that, and when the held poll ends
         self._random = random.Random(machine)  # noqa: S311 - jitter, not a secret
         self._task: asyncio.Task[None] | None = None
@@ -195,47 +204,62 @@ class Poller:
         try:
             while not await self._is_answered(poll):
                 self._is_renewed = False
-                await self._take(await self._ask(hold=False))
-            await self._take(await poll)
+                await self._take(await self._overtake())
+            if (answer := await poll) is not None:
+                await self._take(answer)
         except Unreachable:
             # The held poll may have ended while a newer one got lost. Its answer counts, and so does
             # a refused connection: the host is alive, and its tasks are not taken for lost yet.
             if poll.done() and not poll.cancelled():
                 failure = poll.exception()
-                if isinstance(failure, NotListening):
+                if isinstance(failure, NotListening | Fenced | StoreFull):
                     raise failure from None
-                if failure is None:
-                    await self._take(poll.result())
+                if failure is None and (answer := poll.result()) is not None:
+                    await self._take(answer)
             raise
         finally:
             if not poll.cancel() and not poll.cancelled():
                 poll.exception()  # nobody may have awaited it
 
-    async def _hold(self) -> Response:
+    async def _hold(self) -> _Answer | None:
+        """Poll, and return the answer, unless it came while a newer poll was under way: then it was taken in
+        at once, for that one may get lost, and this is the machine's sign of life."""
         try:
-            return await self._ask()
+            answer = await self._ask()
+            if not self._is_overtaking:
+                return answer
+            await self._take(answer)
+            return None
         finally:
             self._wake()
 
-    async def _is_answered(self, poll: asyncio.Future[Response]) -> bool:
+    async def _overtake(self) -> _Answer:
+        self._is_overtaking = True
+        try:
+            return await self._ask(hold=False)
+        finally:
+            self._is_overtaking = False
+
+    async def _is_answered(self, poll: "asyncio.Future[_Answer | None]") -> bool:
         """Wait until the poll is answered or there is a new assignment; return which."""
         while not (poll.done() or self._is_renewed):
             await self._wait_for_wake()
         return poll.done()
 
-    async def _ask(self, *, hold: bool = True) -> Response:
+    async def _ask(self, *, hold: bool = True) -> _Answer:
         request = self._conversation.request(self._settings.hold_seconds if hold else 0.0)
         reach("poll.ask")
         timeout_seconds = request.wait_seconds + self._settings.timeout_seconds
+        over_at = self._clock.now().mono + timeout_seconds
         response = await self.peer.post("/v1/poll", _encoder.encode(request), timeout_seconds)
         if response.status == 409 and request.timeline < self._conversation.timeline:
             raise Unreachable(f"{self.machine} heard of the new timeline before it got an older poll")
-        return response
+        return _Answer(self._read(response), min(self._clock.now().mono, over_at))
 
-    async def _take(self, response: Response) -> None:
+    async def _take(self, answer: _Answer) -> None:
         reach("poll.answered")
-        reply = self._read(response)
-        self._inbox.heard(self.machine, self._clock.now().mono)
+        reply = answer.reply
+        self._inbox.heard(self.machine, answer.at)
         report = self._conversation.observe(reply)
         if report is not None:
             await self._inbox.observe(report)
