@@ -13,7 +13,7 @@ from borgish.cell.commands import Command, SetCron
 from borgish.cell.events import CronFired, JobSubmitted
 from borgish.sim import workload
 from borgish.sim.faults import NO_FAULTS, Faults
-from borgish.sim.world import CALM_SECONDS, World
+from borgish.sim.world import World
 from borgish.spec.cron import CronSpec
 from borgish.spec.job import JobSpec, Restart
 from borgish.vocabulary import RestartPolicy, Runtime
@@ -37,12 +37,10 @@ def _busy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workload, "CRONS_SHARE", 0.8)
 
 
-def life(
-    seed: int, faults: Faults, masters: int = 1, calm_seconds: float = 120.0
-) -> tuple[tuple[str, ...], int]:
+def life(seed: int, faults: Faults, masters: int = 1) -> tuple[tuple[str, ...], int]:
     """Return what was wrong in one life, and how often a cron was dealt with."""
     world = World(seed, machines=3, faults=faults, masters=masters, pause_seconds=2.5)
-    problems = world.run(150.0, calm_seconds).problems
+    problems = world.run(150.0).problems
     entries = world.master.store.reopen().entries(0)
     return problems, sum(isinstance(event, CronFired) for entry in entries for event in entry.events)
 
@@ -57,7 +55,7 @@ def test_what_is_due_begins_once_or_as_missed_says(seed: int, masters: int) -> N
 
 @pytest.mark.parametrize("seed", seeds(quick=1, ci=2, nightly=20))
 def test_among_all_faults(seed: int) -> None:
-    assert life(seed, Faults(), calm_seconds=CALM_SECONDS)[0] == ()
+    assert life(seed, Faults())[0] == ()
 
 
 # In Berlin clocks are put on at 01:00 UTC on 29 March 2026, and back at 01:00 UTC on 25 October.
