@@ -82,6 +82,7 @@ FRAGILE = 3  # that of a service which crashes on one machine
 INSIDE = (6, 8)  # those of the jobs that run in it
 HANDING_OVER = (0, 2, 9)  # those of services whose tasks are replaced before they are stopped
 EXCLUSIVE = (3, 5, 10)  # those of which no task may run twice at a time
+HURRIED_SHARE = 0.2  # of the restarts are of all tasks at once
 CRONS = 3
 CRONS_SHARE = 0.08  # of the commands are about crons
 APP_CRONS_SHARE = 0.4  # of the crons run applications
@@ -309,7 +310,9 @@ class Clients:
         if kind < 0.5:
             return ScaleJob(job, chance.randint(1, TASKS_MAX))
         if kind < 0.7:
-            return RestartTasks(job, (0,) if chance.random() < 0.7 else None)
+            indexes = (0,) if chance.random() < 0.7 else None
+            hurried = self._injector.of("hurried", self._requests).random() < HURRIED_SHARE
+            return RestartTasks(job, indexes, hurried, JOBS_MAX * TASKS_MAX)
         if kind < 0.85:
             return KillTasks(job, (0,) if chance.random() < 0.5 else None)
         if kind < 0.89 and self._has_journal():
