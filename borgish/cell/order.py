@@ -118,11 +118,23 @@ def _why_not_up(cell: Cell, observed: Observed, job: Job, task: Task, now: Now, 
 
 def _why_not_heard(cell: Cell, observed: Observed, machine: str) -> str:
     """Return why what was last seen on a machine may be so no more, in words; "" where it was just heard."""
-    there, seen = cell.machines.get(machine), observed.machines.get(machine)
+    there = cell.machines.get(machine)
     if there is None or not there.up:
         return f"{machine} is down"
-    is_heard = seen is not None and seen.is_answering and seen.heard >= seen.watched_since
-    return "" if is_heard else f"{machine} does not answer"
+    return "" if _is_heard(observed, machine) else f"{machine} does not answer"
+
+
+def _is_heard(observed: Observed, machine: str) -> bool:
+    seen = observed.machines.get(machine)
+    return seen is not None and seen.is_answering and seen.heard >= seen.watched_since
+
+
+def is_unheard(cell: Cell, observed: Observed, after: After) -> bool:
+    """Return whether a job that is waited for runs on a machine not heard lately: perhaps it is as it
+    is to be. Such a machine answers or is down in a while."""
+    job = cell.jobs.get(after.job)
+    machines = {task.machine for task in _wanted(job) if task.state is State.RUNNING} if job else set()
+    return any(cell.machines[each].up and not _is_heard(observed, each) for each in machines)
 
 
 def _how_over(task: Task) -> str:

@@ -9,9 +9,9 @@ just come up, and deadlines are looked at once a second.
 from collections.abc import Iterator
 
 from borgish.cell.commands import Command, EndWaits, FailWaits
-from borgish.cell.model import Cell
+from borgish.cell.model import Cell, Job
 from borgish.cell.observed import Observed
-from borgish.cell.order import after_words, is_met, is_settling, overdue_words
+from borgish.cell.order import after_words, is_met, is_settling, is_unheard, overdue_words
 from borgish.clock import Now
 from borgish.reconcilers.settings import ReconcileSettings
 from borgish.spec.job import After
@@ -23,10 +23,14 @@ STARTED_MAX = 1000
 """So many jobs are let go at one step, at most."""
 
 
-def reconcile(cell: Cell, observed: Observed, _settings: ReconcileSettings, now: Now) -> Iterator[Command]:
+def reconcile(cell: Cell, observed: Observed, settings: ReconcileSettings, now: Now) -> Iterator[Command]:
     """Let go of what may start, and give up what has waited too long."""
     yield from _let_go(cell, observed, now, is_resync=True)
-    late = {key: why for key in sorted(_overdue(cell, now)) if (why := _why_late(cell, observed, key, now))}
+    late = {
+        key: why
+        for key in sorted(_overdue(cell, now))
+        if not _is_early(cell.jobs[key], settings, now) and (why := _why_late(cell, observed, key, now))
+    }
     if late:
         yield FailWaits(late)
 
@@ -85,12 +89,18 @@ def _overdue(cell: Cell, now: Now) -> Iterator[str]:
     return (key for key, deadline in cell.links.deadlines.items() if deadline <= now.wall)
 
 
+def _is_early(job: Job, settings: ReconcileSettings, now: Now) -> bool:
+    """Return whether a job began to wait under another master, and this one may not know yet how it is."""
+    is_new = now.mono - settings.led_since < settings.election_grace_seconds
+    return is_new and job.waits is not None and job.waits.since < settings.led_since_wall
+
+
 def _why_late(cell: Cell, observed: Observed, key: str, now: Now) -> str:
     """Return for what a job has waited too long; "" where that is there meanwhile."""
     job = cell.jobs[key]
     assert job.waits is not None
     for each in job.spec.after:
         is_late = each.within_seconds and now.wall - job.waits.since >= each.within_seconds
-        if is_late and not is_met(cell, observed, each, now):
+        if is_late and not is_met(cell, observed, each, now) and not is_unheard(cell, observed, each):
             return overdue_words(cell, observed, each, now)
     return ""

@@ -293,6 +293,44 @@ def test_what_waits_too_long_fails_and_says_for_what() -> None:
     assert task.reason == "waited 10s for ann/db (up): there is no job ann/db"
 
 
+def test_a_time_that_passes_while_nobody_knows_is_none() -> None:
+    """The master is held up, and what is waited for is up when it hears its machine again."""
+    lived = Lived()
+    lived.do(SubmitJob(db()))
+    lived.step()
+    lived.do(SubmitJob(web(Until.UP, 4.0)))
+    assert waits(lived)
+    lived.now = lived.now.later(STALL_SECONDS + 1.0)
+    lived.silent = {"m1", "m2"}
+    lived.step()
+    assert waits(lived)
+    lived.silent.clear()
+    assert starts(lived) == 1
+    assert lived.states() == [RUNNING] * 3
+
+
+def test_a_new_master_hears_how_the_cell_is_before_it_fails_what_waited() -> None:
+    lived = Lived()
+    lived.do(SubmitJob(db()))
+    lived.do(SubmitJob(web(Until.UP, 3.0)))
+    assert waits(lived)
+    lived.now = lived.now.later(10.0)
+    lived.core = Core(Cell(lived.cell.snapshot()), ReconcileSettings(), lived.now)
+    lived.core.begin(2, "other", lived.now)
+    assert starts(lived) <= UP_SECONDS + 2
+    assert lived.states() == [RUNNING] * 3
+
+
+def test_what_waits_for_nobody_that_comes_fails_under_a_new_master_too() -> None:
+    lived = Lived()
+    lived.do(SubmitJob(web(Until.UP, 3.0)))
+    lived.core = Core(Cell(lived.cell.snapshot()), ReconcileSettings(), lived.now)
+    lived.core.begin(2, "other", lived.now)
+    for _ in range(62):
+        lived.step()
+    assert lived.states() == [DEAD] * 3
+
+
 def test_a_time_that_passed_while_it_came_is_none() -> None:
     lived = Lived()
     lived.do(SubmitJob(spec(after=(After(DB, None, 10.0), After("ann/cache")))))
