@@ -325,13 +325,21 @@ def _brought_back(cell: Cell, job: Job, beside: Mapping[str, JobSpec]) -> JobCha
     killed: tuple[int, ...] = ()
     if job.spec.is_service:
         killed = tuple(i for i in tasks_to_run(job) if job.tasks[i].ending is Ending.KILL)
+    notes = tuple(_yet_to_end(job))
     if not killed:
-        return JobChange(job.key, "unchanged", job.spec)
+        return JobChange(job.key, "unchanged", job.spec, notes=notes)
     check_inside(cell, job.spec, beside)
     tried = forgotten(cell, job, range(len(job.tasks)))
     live = [task.index for task in job.tasks if task.state is not State.DEAD]
     events: tuple[AnyEvent, ...] = (TasksResubmitted(job.key, killed, in_order=True), *tried)
-    return JobChange(job.key, "started again", job.spec, events, sorted({*live, *killed}))
+    return JobChange(job.key, "started again", job.spec, events, sorted({*live, *killed}), notes)
+
+
+def _yet_to_end(job: Job) -> Iterator[str]:
+    """Say that a rollback which is under way ends tasks that this would bring back."""
+    if job.rollout is not None and job.spec.is_service and job.rollout.records:
+        count = task_count(len(job.rollout.records))
+        yield f"{count} still to end, as it was {job.rollout.reason}: apply again when that is over"
 
 
 def _ended(cell: Cell, job: Job, actor: str) -> JobChange:

@@ -5,8 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from borgish.cell.apps import plan_apply
 from borgish.cell.commands import (
     ApplyApp,
+    FreezeCell,
+    KillTasks,
     PlaceTasks,
     RemoveCron,
     RollBack,
@@ -14,6 +17,7 @@ from borgish.cell.commands import (
     SetQuota,
     SubmitJob,
     UndoApp,
+    UnfreezeCell,
 )
 from borgish.cell.generations import Outdated, Thing, ThingKind
 from borgish.cell.order import UP_SECONDS
@@ -175,6 +179,29 @@ def test_a_rollback_to_before_an_apply_takes_all_of_it_back_and_can_be_taken_bac
     assert lived.states() == [State.RUNNING] * 2
     assert {job.app for job in lived.cell.jobs.values()} == {"", KEY}
     assert lived.do(shop(spec("web", 2), spec("db", 1))) == "ann/shop is there already, exactly like this"
+
+
+def test_an_apply_says_that_a_rollback_ends_what_it_would_bring_back() -> None:
+    lived = Lived()
+    lived.do(shop(spec("web", 2)))
+    lived.settle()
+    lived.do(KillTasks("ann/web", (1,)))
+    lived.settle()
+    killed = lived.position
+    lived.do(shop(spec("web", 2)))
+    lived.settle()
+    lived.do(FreezeCell())
+    lived.roll_back(killed)
+    (change,) = plan_apply(lived.cell, shop(spec("web", 2)), "ann", lived.now).changes
+    assert change.notes == (
+        f"1 task still to end, as it was rolled back to position {killed}: apply again when that is over",
+    )
+    lived.do(UnfreezeCell())
+    lived.settle()
+    assert lived.states() == [State.RUNNING, State.DEAD]
+    lived.do(shop(spec("web", 2)))
+    lived.settle()
+    assert lived.states() == [State.RUNNING] * 2
 
 
 def test_a_rollback_leaves_what_crons_have_dealt_with() -> None:
