@@ -12,6 +12,7 @@ from collections.abc import Collection
 import msgspec
 
 from borgish.cell.allocs import alloc_name, is_alloc_set
+from borgish.cell.availability import RECOVERED_SECONDS
 from borgish.cell.commands import Command, Observe, SeenAttempt
 from borgish.cell.events import Entry
 from borgish.cell.model import Cell, Job, Task
@@ -70,7 +71,7 @@ class Copy:
         self._awake: dict[str, CopiedMachine] = {}
         self._network = Network(self.clock, self._injector, self._awake)
         self._inbox = Inbox()
-        self._happened_at = 0.0
+        self._happened_at, self._position = 0.0, cell.position  # of the last entry that was released
         self._master = master = Process(self.clock, "borgmaster")
         # It goes on as the master that led the cell: an election would be an entry that was not asked for.
         store = MemoryStore(cell.name, disk=Disk(cell.name, pruned=cell.position))
@@ -131,12 +132,21 @@ class Copy:
         if self._turns.done():
             self._turns.result()
 
-    def settle(self, quiet_seconds: float = QUIET_SECONDS, seconds_max: float = SETTLE_SECONDS_MAX) -> float:
+    def settle(self) -> float:
         """Let time pass until nothing happens any more; return how long that took."""
         began = self._happened_at = self.clock.now().mono
-        while self._mono - self._happened_at < quiet_seconds and self._mono - began < seconds_max:
+        while not self._is_quiet and self._mono - began < SETTLE_SECONDS_MAX:
             self.run(HEARTBEAT_SECONDS)
         return self._happened_at - began
+
+    @property
+    def _is_quiet(self) -> bool:
+        # In a copy all has just come up, and who starts after it waits until it has stayed so.
+        known = self.core.observed.availability
+        is_awaited = known is not None and known.settling
+        seconds = QUIET_SECONDS + RECOVERED_SECONDS if is_awaited else QUIET_SECONDS
+        is_released = self.cell.position == self._position
+        return is_released and self._mono - self._happened_at >= seconds
 
     def runs_again(self, key: str, index: int) -> bool:
         """Return whether a task's program is seen to run."""
@@ -156,7 +166,7 @@ class Copy:
 
     def _released(self, step: Step) -> None:
         if step.entries:
-            self._happened_at = self._mono
+            self._happened_at, self._position = self._mono, step.entries[-1].position
             self.entries += step.entries
         self.failures += step.failures
         self._link.drop(sorted(step.touched.machines_gone))

@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterator
 from contextlib import closing
 
+import msgspec
 import pytest
 
 from borgish.cell.commands import SubmitJob, TaintMachine
@@ -14,9 +15,10 @@ from borgish.cell.model import Cell
 from borgish.sim.faux.copied import Copy, copy_cell
 from borgish.sim.faux.loss import lose_machines, machines_with
 from borgish.sim.world import World
+from borgish.spec.job import After
 from borgish.spec.read import read_job
 from borgish.store.replay import cell_at
-from borgish.vocabulary import TaintEffect
+from borgish.vocabulary import TaintEffect, Until
 from tests.contract.store.samples import body_of
 from tests.profiles import seeds
 from tests.scenario.fauxmaster.kept_cell import KeptCell, job
@@ -71,6 +73,20 @@ def cell() -> Cell:
 def copy(cell: Cell) -> Iterator[Copy]:
     with closing(Copy(copy_cell(cell), WALL)) as copy:
         yield copy
+
+
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_what_waits_for_a_job_that_is_up_starts_before_it_is_at_rest(restarts: int) -> None:
+    kept = KeptCell.in_memory()
+    kept.machines(2)
+    kept.submit(job("db", 1))
+    kept.core.cell.jobs["ann/db"].tasks[0].restarts = restarts
+    with closing(Copy(copy_cell(kept.core.cell), WALL)) as copy:
+        web = read_job(job("web", 2), "ann")
+        copy.ask(SubmitJob(msgspec.structs.replace(web, after=(After("ann/db", Until.UP),))))
+        copy.settle()
+        assert copy.cell.deferred == {}
+        expect_sound(copy)
 
 
 def test_what_is_lost_runs_again_when_it_is_seen_to_be_lost(cell: Cell, copy: Copy) -> None:
