@@ -20,7 +20,7 @@ from borgish.spec.document import EMPTY_HINT, Mapping, Node, Parsed, Scalar, chi
 from borgish.spec.document import Sequence as List
 from borgish.spec.fields import APP, APP_KIND
 from borgish.spec.job import JobSpec
-from borgish.spec.kinds import Place, Wrong, text_at
+from borgish.spec.kinds import Place, Values, Wrong, text_at
 from borgish.spec.mistakes import all_of, nearest, quote
 from borgish.spec.read import NO_VARIABLES, job_of, job_values, limits_of, refuse_foreign
 from borgish.spec.variables import GIVEN, VARS, Scope, Variable, declare, fill_in, undeclared
@@ -265,10 +265,7 @@ def _read_job(document: _Document, reading: _Reading) -> JobDocument | None:
     values = job_values(document.root, place, reading.user)
     if values is None:
         return None
-    labels = {**reading.labels, **values.given.get("labels", {})}
-    if len(labels) > LABELS_MAX:
-        message = f"with those of its application, {len(labels)} labels; at most {LABELS_MAX} are allowed"
-        values.report("labels", message)
+    labels = _labels(values, reading)
     if len(place.found) > before or not document.sound:
         return None
     values.given["labels"] = labels
@@ -277,12 +274,26 @@ def _read_job(document: _Document, reading: _Reading) -> JobDocument | None:
     return JobDocument(job, place.found.source, document.root.line)
 
 
+def _labels(values: Values, reading: _Reading) -> dict[str, str]:
+    """Return the labels of a job with those of its application. Too many are reported."""
+    labels = {**reading.labels, **values.given.get("labels", {})}
+    if len(labels) > LABELS_MAX:
+        message = f"with those of its application, {len(labels)} labels; at most {LABELS_MAX} are allowed"
+        values.report("labels", message)
+    return labels
+
+
 def _read_cron(document: _Document, reading: _Reading) -> CronSpec | None:
     """Read a cron."""
     place, before = document.place, len(document.place.found)
     values = cron_values(document.root, place, reading.user)
+    labels: dict[str, str] = {}
+    if values is not None and "app" not in values.given:  # its stages have theirs already
+        labels = _labels(values, reading)
     if values is None or len(place.found) > before or not document.sound:
         return None
+    if labels:
+        values.given["labels"] = labels
     return cron_of(values, reading.user)
 
 

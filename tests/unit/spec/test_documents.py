@@ -162,6 +162,14 @@ def test_more_mistakes_than_are_told() -> None:
     assert mistakes[-1].message == f"more than {MISTAKES_MAX} mistakes; the rest was not checked"
 
 
+def test_the_labels_of_an_application_reach_the_runs_of_its_crons() -> None:
+    nightly = "kind: cron\nname: nightly\nschedule: '@daily'\nrun: [clean]\nlabels: {tier: back}\n"
+    staged = "kind: cron\nname: hourly\nschedule: '@hourly'\napp: shop\n"
+    own, stages = read(APP, nightly, staged).crons
+    assert own.job.labels == {"app": "shop", "tier": "back"}
+    assert stages.job.labels == {}, "its stages have theirs"
+
+
 def test_labels_of_both_are_bounded() -> None:
     many = ", ".join(f"l{n}: x" for n in range(64))
     assert (
