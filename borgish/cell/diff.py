@@ -16,6 +16,7 @@ from borgish.cell.crons import Cron
 from borgish.cell.drains import drain_words
 from borgish.cell.model import App, AppVersion, Cell, Job, Task
 from borgish.resources import show_amounts
+from borgish.spec.app import Document
 from borgish.spec.cron import CronSpec
 from borgish.spec.diff import differences
 from borgish.text import instant, show_indexes
@@ -239,21 +240,34 @@ def document_differences(old: AppVersion, new: AppVersion) -> Iterator[str]:
         before, after = getattr(old.spec, name), getattr(new.spec, name)
         if before != after:
             yield f"{name}: {_pairs(before) or 'none'} -> {_pairs(after) or 'none'}"
-    was = {document.key: document.spec for document in old.documents}
-    now = {document.key: document.spec for document in new.documents}
+    was = {document.key: document for document in old.documents}
+    now = {document.key: document for document in new.documents}
     for key in sorted(was.keys() | now.keys()):
         if key not in was:
             yield f"{key}: added"
         elif key not in now:
-            yield f"{key}: removed"
+            yield f"{key}: no longer in the files"
         elif was[key] != now[key]:
-            yield from (f"{key}: {line}" for line in differences(was[key], now[key]))
+            yield from (f"{key}: {line}" for line in _in_the_files(was[key], now[key]))
     crons, crons_now = ({cron.key: cron for cron in version.crons} for version in (old, new))
     for key in sorted(crons.keys() | crons_now.keys()):
         if key not in crons or key not in crons_now:
-            yield f"{key}: cron {'added' if key in crons_now else 'removed'}"
+            yield f"{key}: {'cron added' if key in crons_now else 'cron no longer in the files'}"
         elif crons[key] != crons_now[key]:
             yield from (f"{key}: {line}" for line in cron_differences(crons[key], crons_now[key]))
+
+
+def _in_the_files(old: Document, new: Document) -> Iterator[str]:
+    """Yield how a job differs. A number of tasks that its document does not name is not the document's."""
+    before, after = old.spec, new.spec
+    if "tasks" not in new.named:
+        if "tasks" in old.named:
+            yield f"tasks: {before.tasks} -> not in the files"
+        before = msgspec.structs.replace(before, tasks=after.tasks)
+    elif "tasks" not in old.named:
+        yield f"tasks: not in the files -> {after.tasks}"
+        before = msgspec.structs.replace(before, tasks=after.tasks)
+    yield from differences(before, after)
 
 
 _CRON_SPEC = (

@@ -230,10 +230,30 @@ def test_an_application_differs_in_its_documents_and_crons() -> None:
     after = AppVersion(AppSpec("shop", "ann", {"a": "b"}), changed, 2.0, "bob", crons[1])
     assert list(document_differences(before, after)) == [
         "labels: none -> a=b",
-        "ann/db: removed",
+        "ann/db: no longer in the files",
         'ann/web: run: ["sleep", "1"] -> ["sleep", "2"]',
         "ann/x: added",
         "ann/nightly: schedule: 0 2 * * * -> 0 4 * * *",
         "ann/nightly: keep: 5 -> 2",
         "ann/weekly: cron added",
     ]
+    assert "ann/weekly: cron no longer in the files" in document_differences(after, before)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lines"),
+    [
+        (("tasks",), (), ["ann/web: tasks: 3 -> not in the files"]),
+        ((), ("tasks",), ["ann/web: tasks: not in the files -> 1"]),
+        ((), (), []),
+        (("tasks",), ("tasks",), ["ann/web: tasks: 3 -> 1"]),
+    ],
+)
+def test_tasks_that_the_files_do_not_name_are_not_theirs(
+    before: tuple[str, ...], after: tuple[str, ...], lines: list[str]
+) -> None:
+    old, new = (
+        AppVersion(AppSpec("shop", "ann"), (Document(spec("web", tasks=tasks), named),), 1.0, "ann")
+        for tasks, named in ((3, before), (1, after))
+    )
+    assert list(document_differences(old, new)) == lines
