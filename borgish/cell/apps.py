@@ -32,7 +32,7 @@ from borgish.cell.lifecycle import TaskEvent, allows, movable
 from borgish.cell.lookup import find_app
 from borgish.cell.model import App, Cell, Job, task_count
 from borgish.cell.observed import Observed
-from borgish.cell.order import check_order, order_notes
+from borgish.cell.order import check_order, order_notes, order_refusals
 from borgish.cell.owners import OwnedByOther, merged, without_conflicts
 from borgish.cell.rollback import same_version
 from borgish.cell.rollback_checks import check_kept
@@ -49,6 +49,7 @@ TASKS_MAX = 50_000
 """Of all jobs of an application: what is decided as one is a turn in which nobody else is served."""
 
 _NAMED_MAX = 5
+_REFUSALS_NAMED_MAX = 20
 """Refusals that are named one by one; of more it is said how many there are."""
 
 
@@ -78,7 +79,7 @@ class CronChange(msgspec.Struct, frozen=True):
 
 class AppPlan(msgspec.Struct, frozen=True):
     """What an ``apply`` would do. ``orphans``: jobs and crons of the application that have no document and
-    stay."""
+    stay; ``followers``: jobs of it that wait for what it changes."""
 
     app: AppSpec
     version: int
@@ -86,6 +87,7 @@ class AppPlan(msgspec.Struct, frozen=True):
     crons: tuple[CronChange, ...]
     events: tuple[AnyEvent, ...]
     orphans: tuple[str, ...] = ()
+    followers: tuple[str, ...] = ()
 
 
 def members(cell: Cell, app: str) -> list[Job]:
@@ -102,6 +104,18 @@ def run_by(cell: Cell, app: str) -> list[Cron]:
     """Return the crons that run an application and are no part of it, in order of their names."""
     found = (cron for cron in cell.crons.values() if cron.spec.app_key == app and cron.app != app)
     return sorted(found, key=lambda cron: cron.key)
+
+
+def absent(cell: Cell, app: App) -> dict[str, str]:
+    """Return by key why jobs and crons of an application's documents are none of it, in words."""
+    present = app.present
+    found: dict[str, Job | Cron | None] = {each.key: cell.jobs.get(each.key) for each in present.documents}
+    found |= {each.key: cell.crons.get(each.key) for each in present.crons}
+    return {
+        key: f"belongs to {each.app or 'no application'}" if each is not None else "is not in the cell"
+        for key, each in found.items()
+        if each is None or each.app != app.key
+    }
 
 
 # Apply and undo
@@ -173,10 +187,7 @@ def plan_apply(
         except Refused as refused:
             refusals.append(refused)
     changes = _over_with_parents(cell, changes)
-    try:
-        check_order(cell, {change.job: change.spec for change in changes if change.events})
-    except Refused as refused:
-        refusals.append(refused)
+    refusals += order_refusals(cell, {change.job: change.spec for change in changes if change.events})
     if refusals:
         raise _all(refusals, len(documents), len(command.crons))
     named = {spec.key for spec in command.crons}
@@ -204,7 +215,21 @@ def plan_apply(
     if events or left or joins or not is_same:
         events.append(AppApplied(command.app, documents, version, left, crons=command.crons))
     orphans = () if command.prune else (*(job.key for job in without), *without_crons)
-    return AppPlan(command.app, version, tuple(changes), tuple(crons), tuple(events), orphans)
+    followers = tuple(_followers(cell, key, changes))
+    return AppPlan(command.app, version, tuple(changes), tuple(crons), tuple(events), orphans, followers)
+
+
+def _followers(cell: Cell, app: str, changes: Iterable[JobChange]) -> Iterator[str]:
+    """Yield the jobs of an application that do not change and wait for one that does, or for such a job."""
+    changed = {change.job for change in changes if change.events and change.what != "ended"}
+    queue = sorted(changed)
+    for key in queue:  # it grows
+        for until in cell.links.followers.get(key, {}).values():
+            for job in sorted(until - changed):
+                changed.add(job)
+                queue.append(job)
+                if cell.jobs[job].app == app:
+                    yield job
 
 
 def _cron_change(cell: Cell, spec: CronSpec, command: ApplyApp, actor: str, now: Now) -> CronChange:
@@ -412,12 +437,13 @@ def _all(refusals: Sequence[Refused], jobs: int, crons: int) -> Refused:
     words = [refused.message for refused in refusals]
     hint = "; ".join(dict.fromkeys(refused.hint for refused in refusals[:_NAMED_MAX] if refused.hint))
     what = "jobs and crons" if crons else "jobs"
-    return type(first)(f"{len(refusals)} of {jobs + crons} {what} are refused: {_joined(words)}", hint)
+    text = f"{len(refusals)} of {jobs + crons} {what} are refused: {_joined(words, _REFUSALS_NAMED_MAX)}"
+    return type(first)(text, hint)
 
 
-def _joined(words: Sequence[str]) -> str:
-    more = len(words) - _NAMED_MAX
-    return "; ".join([*words[:_NAMED_MAX], *([f"and {more} more"] if more > 0 else [])])
+def _joined(words: Sequence[str], most: int = _NAMED_MAX) -> str:
+    more = len(words) - most
+    return "; ".join([*words[:most], *([f"and {more} more"] if more > 0 else [])])
 
 
 def plan_words(plan: AppPlan) -> str:
@@ -446,7 +472,8 @@ def run(cell: Cell, _o: Observed, command: RunApp, actor: str, now: Now) -> Deci
     """Submit the stages of an application again, with what others have set of them since. Raises Conflict
     where one of them runs; what waits for another one waits on, and so for what is submitted now."""
     app = find_app(cell, command.app)
-    stages = {key: each for key, each in _stages(app, command.stage).items() if not _is_waiting(cell, key)}
+    asked = _stages(app, command.stage)
+    stages = {key: each for key, each in asked.items() if not _is_waiting(cell, key)}
     if not stages:
         raise Conflict(
             f"all stages of {app.key} that this is about wait for other jobs",
@@ -478,6 +505,8 @@ def run(cell: Cell, _o: Observed, command: RunApp, actor: str, now: Now) -> Deci
     events = [event for change in changes for event in change.events]
     applied = AppApplied(app.spec, tuple(documents), app.version)
     text = f"{app.key} runs: {', '.join(key.partition('/')[2] for key in stages)}"
+    if waiting := [key.partition("/")[2] for key in asked if key not in stages]:
+        text += f"; {', '.join(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for that already"
     return Decision((*events, applied), app.key, text)
 
 

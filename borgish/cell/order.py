@@ -25,7 +25,7 @@ from borgish.cell.events import AnyEvent, JobReady, TasksEnded
 from borgish.cell.model import Cell, Job, Task, exit_text
 from borgish.cell.observed import Observed
 from borgish.clock import Now
-from borgish.errors import Conflict, NotFound
+from borgish.errors import Conflict, NotFound, Refused
 from borgish.resources import show_seconds
 from borgish.spec.job import After, JobSpec
 from borgish.vocabulary import OUTCOMES, Ending, JobKind, Phase, RolloutKind, State, Until, task_name
@@ -248,27 +248,39 @@ def order_notes(cell: Cell, spec: JobSpec, beside: Mapping[str, JobSpec] | None 
 
 
 def check_order(cell: Cell, specs: Mapping[str, JobSpec]) -> None:
-    """Raise Conflict for jobs that would wait for themselves in the end, or end with themselves; NotFound and
+    """Raise the first of ``order_refusals``."""
+    for refused in order_refusals(cell, specs):
+        raise refused
+
+
+def order_refusals(cell: Cell, specs: Mapping[str, JobSpec]) -> Iterator[Refused]:
+    """Yield Conflict for jobs that would wait for themselves in the end, or end with themselves; NotFound and
     Conflict for a parent that is not there.
 
     ``specs``: those to be submitted together, by key. Walks what they wait for, over all jobs of the cell.
     """
-
-    check_circles(cell, specs, "take one of them out of its after: nobody would ever start")
+    yield from circle_refusals(cell, specs, "take one of them out of its after: nobody would ever start")
     for key in sorted(specs):
         if specs[key].parent:
-            _check_parent(cell, specs, specs[key])
+            try:
+                _check_parent(cell, specs, specs[key])
+            except Refused as refused:
+                yield refused
 
 
-def check_circles(cell: Cell, specs: Mapping[str, JobSpec | None], hint: str) -> None:
-    """Raise Conflict, with this hint, where jobs would wait for themselves in the end.
+def circle_refusals(cell: Cell, specs: Mapping[str, JobSpec | None], hint: str) -> Iterator[Conflict]:
+    """Yield Conflict, with this hint, for jobs that would wait for themselves in the end, each once.
 
     ``specs``: what becomes of jobs of the cell, None of those that go.
     """
+    named: set[str] = set()
     for key in sorted(specs):
         spec = specs[key]
-        if spec is not None and spec.after and (circle := _circle(key, _specs_of(cell, specs))):
-            raise Conflict(_circle_words(circle), hint)
+        if spec is None or not spec.after or key in named:
+            continue
+        if circle := _circle(key, _specs_of(cell, specs)):
+            named.update(circle)
+            yield Conflict(_circle_words(circle), hint)
 
 
 def _specs_of(cell: Cell, specs: Mapping[str, JobSpec | None]) -> Callable[[str], JobSpec | None]:

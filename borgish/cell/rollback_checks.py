@@ -21,7 +21,7 @@ from borgish.cell.allocs import refused_inside
 from borgish.cell.commands import Decision, RollBack
 from borgish.cell.events import RolledBack
 from borgish.cell.model import Cell, Job, task_count
-from borgish.cell.order import check_circles, descendants
+from borgish.cell.order import circle_refusals, descendants
 from borgish.cell.quotas import Quota, quota_key, split_quota_key
 from borgish.cell.rollback import Plan, plan
 from borgish.clock import Now
@@ -155,7 +155,9 @@ def check_restorable(cell: Cell, then: Cell, command: RollBack, found: Plan, wal
     _check_priorities(cell, found)
     if command.only:
         specs = {one.job: one.after for one in found.jobs}
-        check_circles(cell, specs, "name all of them with --only, or change the after of one of them first")
+        hint = "name all of them with --only, or change the after of one of them first"
+        for refused in circle_refusals(cell, specs, hint):
+            raise refused
     _check_alloc_sets(cell, then, command, found)
     _check_quotas(cell, then, command, found, wall)
 

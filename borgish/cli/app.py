@@ -38,13 +38,15 @@ def app_state(view: AppView) -> str:
         return str(view.outcome or "no jobs")
     if view.up is not None and view.up + view.finished < view.tasks:
         return f"{view.up + view.finished} of {view.tasks}"
+    if view.absent:
+        return "incomplete"
     return "healthy" if view.up is not None else str(view.state)
 
 
 def _style(view: AppView) -> str:
     if view.failed or view.outcome is Outcome.FAILED:
         return "red"
-    is_well = view.up is None or view.up + view.finished >= view.tasks
+    is_well = not view.absent and (view.up is None or view.up + view.finished >= view.tasks)
     return "green" if is_well else "yellow"
 
 
@@ -157,10 +159,12 @@ def undo(
     detach: Annotated[bool, typer.Option("--detach", help="Return as soon as it is accepted.")] = False,
 ) -> None:
     """Apply what an application was before, as a new version. What came since ends."""
+    from borgish.cli.submit import follow_all, worst
+
     body = AppUndoRequest(to, take_over, max_affected)
-    client, key, _ = _change(context, name, "undo", body, if_generation)
+    client, before, position = _change(context, name, "undo", body, if_generation)
     if not detach:
-        _follow_up(client, key)
+        raise typer.Exit(worst(follow_all(client, _begun(client, before, position), None, None)))
 
 
 @app.command()
@@ -183,10 +187,10 @@ def run(
     from borgish.cli.submit import worst
 
     seconds = seconds_of(timeout, "--timeout") if timeout else float("inf")
-    client, key, position = _change(context, name, "run", AppRunRequest(stage), None)
+    client, before, position = _change(context, name, "run", AppRunRequest(stage), None)
     if detach:
         return
-    started = [job.name for job in find_app(client, key).jobs if job.generation >= position]
+    key, started = before.app.name, _begun(client, before, position)
     codes = follow(client, started, Goal.FINISHED, seconds, submitted=True)
     failed = [job.name for job in find_app(client, key).jobs if job.name in started and job.failed]
     if failed:
@@ -263,25 +267,26 @@ def _change(
     verb: str,
     body: AppUndoRequest | AppRunRequest | AppKillRequest | None,
     expected: int | None,
-) -> "tuple[Client, str, int]":
-    """Ask for a change and say what was done; return where it stands in the journal, too."""
+) -> "tuple[Client, AppDetail, int]":
+    """Ask for a change and say what was done; return what was there before it, and its position."""
     from borgish.cli.job import say_accepted
     from borgish.client import quoted
 
     client = session_of(context).client()
-    key = find_app(client, name).app.name
+    before = find_app(client, name)
+    key = before.app.name
     path = quoted("apps", *key.split("/"), verb)
     accepted = client.post(path, body, Accepted, expected=expected)
     say_accepted(accepted)
     sys.stdout.flush()
-    return client, key, accepted.position
+    return client, before, accepted.position
 
 
-def _follow_up(client: "Client", key: str) -> None:
-    from borgish.cli.submit import follow_all, worst
-
-    live = [job.name for job in find_app(client, key).jobs if job.state is not State.DEAD]
-    raise typer.Exit(worst(follow_all(client, live, None, None)))
+def _begun(client: "Client", before: AppDetail, position: int) -> list[str]:
+    """Return the jobs of an application that a change began, and those that waited: perhaps for these."""
+    waited = {job.name for job in before.jobs if job.waiting}
+    jobs = find_app(client, before.app.name).jobs
+    return [job.name for job in jobs if job.generation >= position or job.name in waited]
 
 
 def app_in_full(detail: AppDetail) -> str:
@@ -299,7 +304,7 @@ def app_in_full(detail: AppDetail) -> str:
             ("crons", ", ".join(_cron_words(cron) for cron in detail.crons)),
             ("run by", ", ".join(_cron_words(cron) for cron in detail.run_by)),
             ("stages", ", ".join(stage.partition("/")[2] for stage in detail.stages)),
-            ("not there", ", ".join(detail.missing)),
+            ("not of it", ", ".join(f"{key} {why}" for key, why in detail.absent.items())),
             ("not in files", ", ".join(detail.orphans)),
         ]
     )
@@ -321,8 +326,10 @@ def status_words(detail: AppDetail) -> str:
     """Return how an application is, job by job."""
     view = detail.app
     up = "?" if view.up is None else str(view.up + view.finished)
-    head = f"{view.name} version {view.version}: {up} of {plural(view.tasks, 'task')} up or finished"
-    return safe(head) + "\n" + (draw(list(detail.jobs), JOB_COLUMNS) if detail.jobs else "")
+    lines = [f"{view.name} version {view.version}: {up} of {plural(view.tasks, 'task')} up or finished"]
+    lines += (f"{key} is in its files, and {why}" for key, why in detail.absent.items())
+    lines += (f"cron {_cron_words(cron)}{cron.note and f': {cron.note}'}" for cron in detail.crons)
+    return "\n".join(map(safe, lines)) + "\n" + (draw(list(detail.jobs), JOB_COLUMNS) if detail.jobs else "")
 
 
 def status_code(detail: AppDetail) -> int:
@@ -330,7 +337,7 @@ def status_code(detail: AppDetail) -> int:
     view = detail.app
     if view.failed or view.killed:
         return FAILED
-    if view.pending or detail.missing:
+    if view.pending or detail.absent:
         return NOT_PLACED
     return DONE if (view.up or 0) + view.finished >= view.tasks else FAILED
 

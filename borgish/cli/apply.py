@@ -96,6 +96,7 @@ def apply(
     for note in accepted.notes:
         print_note(note)
     changed = [each.job for each in plan.changes if each.what not in ("unchanged", "ended")]
+    changed += plan.followers
     if not detach and changed:
         raise typer.Exit(worst(follow_all(client, changed, seconds, None)))
 

@@ -87,6 +87,7 @@ class AppPlanView(msgspec.Struct, frozen=True, omit_defaults=True):
     orphans: tuple[str, ...] = ()  # its jobs and crons that have no document, and would stay
     changed: bool = True  # false: it is so already
     crons: tuple[AppCronChangeView, ...] = ()
+    followers: tuple[str, ...] = ()  # its jobs that do not change, and wait for those that do
 
 
 class AppView(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -111,6 +112,7 @@ class AppView(msgspec.Struct, frozen=True, omit_defaults=True):
     outcome: Outcome | None = None  # of one that is dead
     reason: str = ""  # the first thing in the way, with its job
     crons: int = 0
+    absent: int = 0  # jobs and crons of its documents that are none of it
 
 
 class AppList(msgspec.Struct, frozen=True):
@@ -123,7 +125,8 @@ class AppList(msgspec.Struct, frozen=True):
 
 class AppDetail(msgspec.Struct, frozen=True, omit_defaults=True):
     """An application with its jobs. ``missing``: documents whose jobs are not in the cell any more;
-    ``orphans``: its jobs that have no document; ``run_by``: crons that run it and are no part of it."""
+    ``orphans``: its jobs that have no document; ``run_by``: crons that run it and are no part of it;
+    ``absent``: by job or cron of its documents that is none of it, why, in words."""
 
     app: AppView
     jobs: tuple[JobView, ...]
@@ -133,6 +136,7 @@ class AppDetail(msgspec.Struct, frozen=True, omit_defaults=True):
     as_of: AsOf | None = None
     crons: tuple[CronView, ...] = ()
     run_by: tuple[CronView, ...] = ()
+    absent: dict[str, str] = {}
 
 
 class AppVersionView(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -7,7 +7,7 @@ from borgish.api.views.crons import cron_view
 from borgish.api.views.jobs import job_view, worst_outcome
 from borgish.api.views.rollouts import update_words
 from borgish.api.views.tally import Tally
-from borgish.cell.apps import AppPlan, CronChange, JobChange, crons_of, members, plan_words, run_by
+from borgish.cell.apps import AppPlan, CronChange, JobChange, absent, crons_of, members, plan_words, run_by
 from borgish.cell.diff import cron_differences, document_differences
 from borgish.cell.events import CronSet
 from borgish.cell.model import App, AppVersion, Cell, Job
@@ -40,7 +40,9 @@ def app_views(
             jobs[job.app].append(job)
     crons = Counter(cron.app for cron in cell.crons.values())
     return [
-        app_view(app, _job_views(cell, observed, jobs[app.key], refusals, tally), crons[app.key])
+        app_view(
+            app, _job_views(cell, observed, jobs[app.key], refusals, tally), crons[app.key], absent(cell, app)
+        )
         for app in apps
     ]
 
@@ -51,8 +53,8 @@ def _job_views(
     return [job_view(cell, observed, job, refusals.get(job.key, ()), tally.up(job.key)) for job in jobs]
 
 
-def app_view(app: App, jobs: Sequence[JobView], crons: int) -> AppView:
-    """Return one line about an application with these jobs, and so many crons."""
+def app_view(app: App, jobs: Sequence[JobView], crons: int, others: Mapping[str, str]) -> AppView:
+    """Return one line about an application with these jobs, and so many crons; ``others``: see ``absent``."""
     running, pending = sum(job.running for job in jobs), sum(job.pending for job in jobs)
     state = State.RUNNING if running else State.PENDING if pending else State.DEAD
     up = [job.up for job in jobs]
@@ -74,9 +76,15 @@ def app_view(app: App, jobs: Sequence[JobView], crons: int) -> AppView:
         generation=app.generation,
         labels=app.spec.labels,
         outcome=worst_outcome(job.outcome for job in jobs) if state is State.DEAD else None,
-        reason=next((f"{job.name}: {job.reason}" for job in _worst_first(jobs) if job.reason), ""),
+        reason=next(_in_the_way(jobs, others), ""),
         crons=crons,
+        absent=len(others),
     )
+
+
+def _in_the_way(jobs: Sequence[JobView], others: Mapping[str, str]) -> Iterator[str]:
+    yield from (f"{job.name}: {job.reason}" for job in _worst_first(jobs) if job.reason)
+    yield from (f"{key} {why}" for key, why in others.items())
 
 
 def _worst_first(jobs: Sequence[JobView]) -> list[JobView]:
@@ -92,11 +100,13 @@ def app_detail(cell: Cell, observed: Observed, app: App, refusals: Refusals, tal
     jobs = _job_views(cell, observed, [there[key] for key in ordered], refusals, tally)
     crons = crons_of(cell, app.key)
     documents += (spec.key for spec in app.present.crons)
+    others = absent(cell, app)
     return AppDetail(
-        app=app_view(app, jobs, len(crons)),
+        app=app_view(app, jobs, len(crons), others),
         jobs=tuple(jobs),
         stages=tuple(document.key for document in to_completion(app.present.documents)),
-        missing=tuple(key for key in documents if key not in there and key not in cell.crons),
+        missing=tuple(key for key in others if key not in cell.jobs and key not in cell.crons),
+        absent=others,
         orphans=tuple(key for key in (*there, *(cron.key for cron in crons)) if key not in documents),
         crons=tuple(cron_view(cell, cron) for cron in crons),
         run_by=tuple(cron_view(cell, cron) for cron in run_by(cell, app.key)),
@@ -126,6 +136,7 @@ def app_plan_view(cell: Cell, plan: AppPlan) -> AppPlanView:
         orphans=plan.orphans,
         changed=bool(plan.events),
         crons=tuple(_cron_change_view(cell, cron) for cron in plan.crons),
+        followers=plan.followers,
     )
 
 

@@ -9,11 +9,12 @@ from borgish.api.views.jobs import count_not_up, job_outcome, tasks_not_up, wors
 from borgish.api.views.order import deadline_sentence, order_sentences
 from borgish.api.views.rollouts import ways_out
 from borgish.api.views.tasks import last_exit, phase_of, seen_attempt, task_view_of
-from borgish.cell.apps import members
+from borgish.cell.apps import absent, crons_of, members
 from borgish.cell.commands import SeenAttempt
 from borgish.cell.drains import Drains, drain_words
 from borgish.cell.failing import avoided
 from borgish.cell.handover import Departures, Way, handover_cause, handover_words
+from borgish.cell.max_failures import too_many_failed
 from borgish.cell.model import App, Cell, Job, Machine, Task, exit_text, task_count
 from borgish.cell.observed import Observed, leaving_attempts
 from borgish.cell.order import wait_line
@@ -80,6 +81,8 @@ def why_job(
 ) -> WhyView:
     """Return why a job is as it is, with its first tasks in trouble."""
     sentences = [_counts(observed, job), *order_sentences(cell, observed, job)]
+    if ended := too_many_failed(job):
+        sentences.append(_sentence(ended))
     sentences += [*_rollout(job), *_held_job(job)]
     # Of what is held it is said already.
     sentences += _refused(
@@ -114,8 +117,13 @@ def why_app(
     troubled.sort(key=lambda job: (not job.failed, job.waits is not None))  # what others wait for comes first
     shown = [why_job(cell, observed, job, refusals.get(job.key, ()), ()) for job in troubled[:JOBS_SHOWN]]
     count = f"{len(jobs)} job{'' if len(jobs) == 1 else 's'} and {task_count(len(tasks))}"
-    lines = [f"{app.key} is an application of {count}{'' if shown else '; nothing is in the way of them'}."]
+    others = absent(cell, app)
+    crons = [cron for cron in crons_of(cell, app.key) if cron.note]
+    is_well = not (shown or others or crons)
+    lines = [f"{app.key} is an application of {count}{'; nothing is in the way of them' if is_well else ''}."]
+    lines += (f"{key} is in its files, and {why}." for key, why in others.items())
     lines += [each.text for each in shown]
+    lines += [_sentence(f"the cron {cron.key}: {cron.note}") for cron in crons]
     if len(troubled) > len(shown):
         lines.append(f"{len(troubled) - len(shown)} more of its jobs are in trouble.")
     state = next((each for each in (State.RUNNING, State.PENDING) if each in states), State.DEAD)

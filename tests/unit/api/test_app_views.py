@@ -6,7 +6,7 @@ from borgish.api.views.apps import app_detail
 from borgish.api.views.order import order_refusal
 from borgish.api.views.tally import Tally
 from borgish.api.views.why import JOBS_SHOWN, why_app
-from borgish.cell.commands import ApplyApp, KillTasks, SetCron
+from borgish.cell.commands import ApplyApp, ForgetJob, KillTasks, SetCron
 from borgish.spec.app import AppSpec, Document
 from borgish.spec.job import After, JobSpec, Restart
 from borgish.vocabulary import Ending, Outcome, RestartPolicy, State, Until
@@ -67,6 +67,24 @@ def test_what_failed_is_told_before_what_waits_for_it() -> None:
     _, load, clean = shop.why().text.split("\n")
     assert load.startswith("ann/load has 1 task: 1 failed.")
     assert clean.startswith("ann/clean has 1 task: 1 pending.")
+
+
+def test_jobs_of_its_files_that_are_none_of_it_are_named() -> None:
+    shop = Shop(DB, spec("web", 1), spec("mail", 1))
+    other = ApplyApp(AppSpec("other", "ann"), (Document(spec("web", 1), ("name", "run")),), take_over=True)
+    shop.do(other)
+    shop.do(KillTasks("ann/mail"))
+    shop.do(ForgetJob("ann/mail"))
+    shop.settle()
+    absent = {"ann/web": "belongs to ann/other", "ann/mail": "is not in the cell"}
+    detail = shop.detail()
+    assert (detail.absent, detail.missing) == (absent, ("ann/mail",))
+    assert (detail.app.absent, detail.app.reason) == (2, "ann/web belongs to ann/other")
+    assert shop.why().text.split("\n") == [
+        "ann/shop is an application of 1 job and 1 task.",
+        "ann/web is in its files, and belongs to ann/other.",
+        "ann/mail is in its files, and is not in the cell.",
+    ]
 
 
 def test_of_many_that_are_in_trouble_the_first_are_told() -> None:

@@ -106,6 +106,28 @@ def test_one_refused_job_refuses_all_and_every_refusal_is_named(desk: Desk) -> N
     assert not desk.cell.apps
 
 
+def test_every_circle_and_every_parent_that_lacks_is_named(desk: Desk) -> None:
+    pairs = [("a", "b"), ("b", "a"), ("c", "d"), ("d", "c")]
+    jobs = [document(spec(name, after=(After(f"ann/{other}"),))) for name, other in pairs]
+    words = (
+        "3 of 5 jobs are refused: ann/a waits for ann/b, which waits for ann/a; ann/c waits for ann/d, "
+        "which waits for ann/c; ann/e would end with ann/none, and there is no such job"
+    )
+    with pytest.raises(Conflict, match=words):
+        desk.do(applied(*jobs, document(spec("e", parent="ann/none"))))
+
+
+def test_who_waits_for_what_an_apply_changes_is_known(desk: Desk) -> None:
+    stages = [batch("load"), batch("move", after=(After("ann/load", Until.FINISHED),))]
+    stages += [batch("write", after=(After("ann/move"),)), batch("late", after=(After("ann/none"),))]
+    desk.do(applied(*(document(stage, "after") for stage in stages)))
+    desk.do(PlaceTasks("ann/load", (0,), ("m1",)))
+    end(desk, "ann/load", Ending.FAIL)
+    mended = batch("load", run=("mended",)), *stages[1:]
+    plan = plan_apply(desk.cell, applied(*(document(stage, "after") for stage in mended)), "ann", NOW)
+    assert plan.followers == ("ann/move", "ann/write")
+
+
 def test_an_alloc_set_and_what_is_in_it_are_applied_together(desk: Desk) -> None:
     room = document(spec("room", 2, run=(), kind=JobKind.ALLOC_SET))
     desk.do(applied(document(spec("web", inside="ann/room")), room))
@@ -370,7 +392,7 @@ def test_what_waits_for_a_stage_that_failed_goes_on_with_a_run_from_there(desk: 
     since = desk.cell.jobs["ann/write"].uid
     with pytest.raises(Conflict, match="all stages of ann/shop that this is about wait"):
         desk.do(RunApp(KEY, "write"))
-    assert desk.do(RunApp(KEY, "load"))[0] == "ann/shop runs: load"
+    assert desk.do(RunApp(KEY, "load"))[0] == "ann/shop runs: load; write waits for that already"
     assert desk.states("ann/load") == [State.PENDING]
     assert desk.cell.jobs["ann/write"].uid == since
     assert desk.cell.deferred == {"ann/write": {0}}
