@@ -62,6 +62,7 @@ APP_COLUMNS: tuple[Column[AppView], ...] = (
     Column("VERSION", lambda view: str(view.version), right=True),
     Column("JOBS", lambda view: str(view.jobs), right=True),
     Column("TASKS", lambda view: str(view.tasks), right=True),
+    Column("OF THESE", _counts),
     Column("APPLIED", lambda view: age(view.applied_at), right=True),
     Column("BY", lambda view: view.applied_by, wide=True),
     Column("LABELS", lambda view: ",".join(f"{k}={v}" for k, v in view.labels.items()), wide=True),

@@ -8,7 +8,7 @@ import pytest
 
 from borgish.vocabulary import Outcome, State
 from borgish.wire.api import Accepted, JobDetail, JobView
-from borgish.wire.api_apps import AppDetail
+from borgish.wire.api_apps import AppDetail, AppList
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.samples import FakeMaster, job, spec
 from tests.unit.cli.test_shown import APP
@@ -81,3 +81,10 @@ def test_an_application_that_lacks_a_job_is_not_well(master: FakeMaster, run: Ru
     assert "ann/db is in its files, and belongs to ann/other" in capsys.readouterr().out
     assert run("app", "show", "ann/shop") == 0
     assert "incomplete" in capsys.readouterr().out
+
+
+def test_outcomes_are_counted_in_the_list(master: FakeMaster, run: Run, capsys: Out) -> None:
+    over = msgspec.structs.replace(APP, tasks=4, up=1, pending=0, running=1, finished=1, failed=1, killed=1)
+    master.answers["GET /v1/apps"] = AppList((over,))
+    assert run("app", "list") == 0
+    assert "1 up, 1 finished, 1 failed, 1 killed" in capsys.readouterr().out
